@@ -57,7 +57,9 @@ def _render(arguments: argparse.Namespace) -> None:
         _print_rendered(arguments, arguments.run_dir / PAGE, rendered, RUN_FORMATS)
 
 
-def _print_rendered(arguments: argparse.Namespace, page: Path, result: T, formats: Formats[T]) -> None:
+def _print_rendered(
+    arguments: argparse.Namespace, page: Path, result: T, formats: Formats[T]
+) -> None:
     """Print the page's path or, with --show, the output of `show` for what was rendered."""
     if arguments.show:
         _print_result(arguments, result, formats)
@@ -69,19 +71,26 @@ def _show(arguments: argparse.Namespace) -> None:
     if is_fleet(arguments.run_dir):
         _print_result(arguments, _fleet(arguments), FLEET_FORMATS)
     else:
-        _print_result(arguments, include_by_name(load_run(arguments.run_dir), arguments.include), RUN_FORMATS)
+        _print_result(
+            arguments, include_by_name(load_run(arguments.run_dir), arguments.include), RUN_FORMATS
+        )
 
 
 def _fleet(arguments: argparse.Namespace) -> Fleet:
     if arguments.include:
         one = f"pagecage show {arguments.run_dir}/hosts/HOST --include {arguments.include[0]}"
-        raise PagecageError("--include applies to one run, and this is a fleet run", f"show the run of one host: {one}")
+        raise PagecageError(
+            "--include applies to one run, and this is a fleet run",
+            f"show the run of one host: {one}",
+        )
     return load_fleet(arguments.run_dir)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     gates = [parse_gate(text) for text in arguments.fail_if]
-    compared = compare(load_runs(arguments.run_dirs, arguments.include), gates, anyway=arguments.anyway)
+    compared = compare(
+        load_runs(arguments.run_dirs, arguments.include), gates, anyway=arguments.anyway
+    )
     if arguments.html:
         from analysis.views.html import to_html, write_page
 
@@ -89,7 +98,13 @@ def _compare(arguments: argparse.Namespace) -> int:
         write_page(to_html(comparison.comparison_report(compared), title), arguments.html)
     _print_result(arguments, compared, COMPARISON_FORMATS)
     verdicts = compared.verdicts()
-    return EXIT_GATE_FAILED if "failed" in verdicts else EXIT_GATE_UNDECIDED if "undecided" in verdicts else EXIT_OK
+    return (
+        EXIT_GATE_FAILED
+        if "failed" in verdicts
+        else EXIT_GATE_UNDECIDED
+        if "undecided" in verdicts
+        else EXIT_OK
+    )
 
 
 def _claims(arguments: argparse.Namespace) -> None:
@@ -120,7 +135,9 @@ class Formats(Generic[T]):
 
 RUN_FORMATS = Formats[Run](run.as_json, run.as_csv, run.run_report)
 FLEET_FORMATS = Formats[Fleet](fleet.as_json, fleet.as_csv, fleet.fleet_report)
-COMPARISON_FORMATS = Formats[Comparison](comparison.as_json, comparison.as_csv, comparison.comparison_report)
+COMPARISON_FORMATS = Formats[Comparison](
+    comparison.as_json, comparison.as_csv, comparison.comparison_report
+)
 
 
 def _print_result(arguments: argparse.Namespace, result: T, formats: Formats[T]) -> None:
@@ -147,32 +164,58 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int | None]] = {
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m analysis", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, about in (("render", "write report.ipynb and report.html"), ("show", "print table, verdicts and claims")):
-        command = commands.add_parser(name, help=about)
-        command.add_argument("run_dir", type=Path, help="the run's folder, such as runs/latest-constrained-random")
-        command.add_argument("--include", action="append", default=[], help=INCLUDE_HELP)
-        if name == "render":
-            command.add_argument(
-                "--show", action="store_true", help="print the output of `show` instead of the page's path"
-            )
-        command.add_argument("--json", action="store_true", help=JSON_HELP)
-        command.add_argument("--csv", action="store_true", help="print the table as CSV, one line per treatment")
-        command.add_argument("--markdown", action="store_true", help="print the table and the claims as Markdown")
+    _add_render_and_show(commands)
     _add_compare(commands)
-    claims = commands.add_parser("claims", help="print every published figure with the result of the newest runs")
+    claims = commands.add_parser(
+        "claims", help="print every published figure with the result of the newest runs"
+    )
     claims.add_argument("--experiment", help="print only the figures that this experiment tests")
     answers = commands.add_parser(
         "answers", help="print the articles' open questions with the findings of the newest runs"
     )
     answers.add_argument("--markdown", action="store_true", help="print the page docs/answers.md")
     site = commands.add_parser("publish", help="build a static site of runs")
-    site.add_argument("run_dir", type=Path, nargs="*", help="run folders; by default the newest of every experiment")
+    site.add_argument(
+        "run_dir",
+        type=Path,
+        nargs="*",
+        help="run folders; by default the newest of every experiment",
+    )
     site.add_argument("--out", type=Path, required=True, help="the folder to write the site to")
-    site.add_argument("--runs", type=Path, default=TOP / "runs", help="the folder that holds the runs")
+    site.add_argument(
+        "--runs", type=Path, default=TOP / "runs", help="the folder that holds the runs"
+    )
     for command in (claims, answers):
-        command.add_argument("--runs", type=Path, default=TOP / "runs", help="the folder that holds the runs")
+        command.add_argument(
+            "--runs", type=Path, default=TOP / "runs", help="the folder that holds the runs"
+        )
         command.add_argument("--json", action="store_true", help=JSON_HELP)
     return parser
+
+
+def _add_render_and_show(commands: Any) -> None:
+    for name, about in (
+        ("render", "write report.ipynb and report.html"),
+        ("show", "print table, verdicts and claims"),
+    ):
+        command = commands.add_parser(name, help=about)
+        command.add_argument(
+            "run_dir", type=Path, help="the run's folder, such as runs/latest-constrained-random"
+        )
+        command.add_argument("--include", action="append", default=[], help=INCLUDE_HELP)
+        if name == "render":
+            command.add_argument(
+                "--show",
+                action="store_true",
+                help="print the output of `show` instead of the page's path",
+            )
+        command.add_argument("--json", action="store_true", help=JSON_HELP)
+        command.add_argument(
+            "--csv", action="store_true", help="print the table as CSV, one line per treatment"
+        )
+        command.add_argument(
+            "--markdown", action="store_true", help="print the table and the claims as Markdown"
+        )
 
 
 def _add_compare(commands: Any) -> None:

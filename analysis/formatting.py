@@ -10,9 +10,13 @@ from analysis.stats.intervals import MedianSummary
 from pagecage.units import format_bytes, format_rate, format_seconds
 
 MARKS = {
-    "held": "✓ held", "not_held": "✗ not held", "not_comparable": "– not comparable", "no_data": "? no data",
-    "untestable": "· untestable", "not_run": "· not run",
-}  # fmt: skip
+    "held": "✓ held",
+    "not_held": "✗ not held",
+    "not_comparable": "– not comparable",
+    "no_data": "? no data",
+    "untestable": "· untestable",
+    "not_run": "· not run",
+}
 """Labels of claim verdicts, distinguishable without colour."""
 _TITLES = {
     "full_pass_seconds": "time of a whole pass",
@@ -107,13 +111,21 @@ def format_published(published: Any, unit: str) -> str:
     """Format a published figure, range, set of names or flag word, with its unit if it has one."""
     if isinstance(published, list):
         numbers = [part for part in published if isinstance(part, int | float)]
-        joined = (" – " if numbers else " ").join(f"{part:g}" if part in numbers else str(part) for part in published)
+        joined = (" – " if numbers else " ").join(
+            f"{part:g}" if part in numbers else str(part) for part in published
+        )
         return f"{joined} {unit}" if numbers and unit not in _UNITLESS else joined
     if unit in ("hex", "dec") and not isinstance(published, list):
         return _hexadecimal(published, unit)
     if isinstance(published, str):
-        has_unit = published[:1].isdigit() and unit not in _UNITLESS and not unit.startswith("count")
-        return f"{published}{'×' if unit == 'x' else f' {unit}'}" if has_unit else _ORDERINGS.get(published, published)
+        has_unit = (
+            published[:1].isdigit() and unit not in _UNITLESS and not unit.startswith("count")
+        )
+        return (
+            f"{published}{'×' if unit == 'x' else f' {unit}'}"
+            if has_unit
+            else _ORDERINGS.get(published, published)
+        )
     return format_in_unit(published, unit)
 
 
@@ -130,7 +142,9 @@ def format_id_ranges(ids: Sequence[str]) -> str:
             groups[-1].append(id_)
         else:
             groups.append([id_])
-    return ", ".join(f"{group[0]} to {group[-1]}" if len(group) > 1 else group[0] for group in groups)
+    return ", ".join(
+        f"{group[0]} to {group[-1]}" if len(group) > 1 else group[0] for group in groups
+    )
 
 
 def _number(id_: str) -> int:

@@ -19,7 +19,11 @@ from pagecage.process import DEVNULL, OWN_PYTHON, PIPE, Completed, find_tool, re
 
 FIX = ". Fix: "
 """Separates the sentence from the fix in messages of this project's roles."""
-_RESULTS = {"v2_runner_on_ok": "ok", "v2_runner_on_failed": "failed", "v2_runner_on_unreachable": "unreachable"}
+_RESULTS = {
+    "v2_runner_on_ok": "ok",
+    "v2_runner_on_failed": "failed",
+    "v2_runner_on_unreachable": "unreachable",
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,10 @@ class HostResult:
         if self.stopped_by is None:
             return None
         sentence, _, hint = self.stopped_by.message.partition(FIX)
-        return HostError(f"{self.stopped_by.host}: {sentence}", hint or f"read {log} (task: {self.stopped_by.task})")
+        return HostError(
+            f"{self.stopped_by.host}: {sentence}",
+            hint or f"read {log} (task: {self.stopped_by.task})",
+        )
 
 
 @dataclass(frozen=True)
@@ -95,14 +102,21 @@ def ansible_settings(project_dir: Path) -> dict[str, str]:
     ANSIBLE_FORKS and ANSIBLE_SSH_ARGS of the user take precedence. A hanging host is noticed after
     a minute.
     """
-    alive = "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+    alive = (
+        "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=15 -o"
+        " ServerAliveCountMax=4"
+    )
     defaults = {"ANSIBLE_FORKS": "50", "ANSIBLE_SSH_ARGS": alive}
     return {
         **{name: os.environ.get(name, value) for name, value in defaults.items()},
-        "ANSIBLE_CONFIG": str(project_dir / "ansible" / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8",
-        "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.jsonl", "PYTHONWARNINGS": "ignore",
-        "ANSIBLE_HOME": str(project_dir / "build" / "ansible"), **OWN_PYTHON,
-    }  # fmt: skip
+        "ANSIBLE_CONFIG": str(project_dir / "ansible" / "ansible.cfg"),
+        "ANSIBLE_NOCOLOR": "1",
+        "LC_ALL": "C.UTF-8",
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.jsonl",
+        "PYTHONWARNINGS": "ignore",
+        "ANSIBLE_HOME": str(project_dir / "build" / "ansible"),
+        **OWN_PYTHON,
+    }
 
 
 def inventory_of(project_dir: Path, inventory: Path) -> Any:
@@ -114,11 +128,15 @@ def inventory_of(project_dir: Path, inventory: Path) -> Any:
     settings = {**ansible_settings(project_dir), "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"}
     done = run(argv, env=settings, check=False, timeout_seconds=120)
     if not done.ok:
-        raise HostError(f"the inventory {inventory.name} cannot be read: {_reason(done)}", replay(argv))
+        raise HostError(
+            f"the inventory {inventory.name} cannot be read: {_reason(done)}", replay(argv)
+        )
     return json.loads(done.stdout)
 
 
-def run_to_end(playbook: Playbook, listener: Callable[[TaskEvent], None] = lambda _: None) -> Mapping[str, HostResult]:
+def run_to_end(
+    playbook: Playbook, listener: Callable[[TaskEvent], None] = lambda _: None
+) -> Mapping[str, HostResult]:
     """Run a playbook, pass each finished task to the listener, and return the results by host.
 
     Raises HostError if it could not start (no host matched, a variable is wrong).
@@ -130,13 +148,17 @@ def run_to_end(playbook: Playbook, listener: Callable[[TaskEvent], None] = lambd
 class PlaybookRun:
     """A running ansible-playbook.
 
-    A `detached` one does not receive the terminal's Ctrl-C. It is terminated when the thread that started it ends.
+    A `detached` one does not receive the terminal's Ctrl-C. It is terminated when the thread that
+    started it ends.
     """
 
     def __init__(self, playbook: Playbook, *, detached: bool) -> None:
         self._playbook, self._errors = playbook, playbook.log.with_suffix(".err")
         playbook.scratch.mkdir(parents=True, exist_ok=True)
-        settings = {**ansible_settings(playbook.project_dir), "ANSIBLE_HOME": str(playbook.scratch / "ansible")}
+        settings = {
+            **ansible_settings(playbook.project_dir),
+            "ANSIBLE_HOME": str(playbook.scratch / "ansible"),
+        }
         argv = [*(["setpriv", "--pdeathsig", "TERM"] if detached else []), *playbook.argv()]
         with self._errors.open("wb") as errors:
             self._process = spawn(
@@ -148,7 +170,9 @@ class PlaybookRun:
                 new_session=detached,
             )
 
-    def follow(self, listener: Callable[[TaskEvent], None] = lambda _: None) -> Mapping[str, HostResult]:
+    def follow(
+        self, listener: Callable[[TaskEvent], None] = lambda _: None
+    ) -> Mapping[str, HostResult]:
         """Pass each finished task to the listener until the end; return the results by host.
 
         Raises HostError if it could not start (no host matched, a variable is wrong).
@@ -160,7 +184,9 @@ class PlaybookRun:
         if not results:
             output = self._playbook.log.read_text(), self._errors.read_text()
             done = Completed(tuple(self._playbook.argv()), status, *output)
-            raise HostError(f"{self._playbook.name} could not start: {_reason(done)}", f"read {self._errors}")
+            raise HostError(
+                f"{self._playbook.name} could not start: {_reason(done)}", f"read {self._errors}"
+            )
         return results
 
     def end(self) -> None:
@@ -171,7 +197,9 @@ class PlaybookRun:
             self._process.wait()
 
 
-def _read_events(lines: IO[bytes], log: IO[str], listener: Callable[[TaskEvent], None]) -> dict[str, HostResult]:
+def _read_events(
+    lines: IO[bytes], log: IO[str], listener: Callable[[TaskEvent], None]
+) -> dict[str, HostResult]:
     """Read events to the end and return the results.
 
     Ansible's own statistics decide which hosts failed, because a failed task may be expected.
@@ -188,7 +216,9 @@ def _read_events(lines: IO[bytes], log: IO[str], listener: Callable[[TaskEvent],
                 last_failure[event.host] = event
         for host, counts in parsed.get("stats", {}).items():
             stopped = counts["failures"] or counts["unreachable"]
-            results[host] = HostResult(counts["changed"], last_failure.get(host) if stopped else None)
+            results[host] = HostResult(
+                counts["changed"], last_failure.get(host) if stopped else None
+            )
     return results
 
 
@@ -207,8 +237,12 @@ def _events(parsed: Mapping[str, Any]) -> Iterator[TaskEvent]:
         return
     for host, result in parsed["hosts"].items():
         message = "" if outcome == "ok" else message_of(result)
-        stdout = "\n".join(str(item.get("stdout") or "") for item in result.get("results", [result]))
-        yield TaskEvent(host, parsed["task"]["name"], outcome, bool(result.get("changed")), message, stdout)
+        stdout = "\n".join(
+            str(item.get("stdout") or "") for item in result.get("results", [result])
+        )
+        yield TaskEvent(
+            host, parsed["task"]["name"], outcome, bool(result.get("changed")), message, stdout
+        )
 
 
 def message_of(result: Mapping[str, Any]) -> str:
@@ -222,12 +256,18 @@ def message_of(result: Mapping[str, Any]) -> str:
     outputs = [str(result.get(key) or "").strip() for key in ("stderr", "module_stderr", "stdout")]
     message = str(result.get("msg") or "").strip().removeprefix("Task failed: ")
     if message in ("", "non-zero return code") or message.startswith("MODULE FAILURE"):
-        message = next((text.splitlines()[-1] for text in outputs if text), message or "it gave no reason")
+        message = next(
+            (text.splitlines()[-1] for text in outputs if text), message or "it gave no reason"
+        )
     return " ".join(message.split())
 
 
 def _reason(done: Completed) -> str:
     """Return Ansible's first error message."""
     lines = done.stderr.splitlines() + done.stdout.splitlines()
-    errors = [line for line in lines if line.startswith(("[ERROR]", "ERROR!"))] or lines[-1:] or ["it gave no reason"]
+    errors = (
+        [line for line in lines if line.startswith(("[ERROR]", "ERROR!"))]
+        or lines[-1:]
+        or ["it gave no reason"]
+    )
     return errors[0].removeprefix("[ERROR]:").removeprefix("ERROR!").strip()

@@ -71,7 +71,11 @@ def why_unreadable(error: Exception) -> str:
             return f"it lacks {error.args[0]!r}"
         case ValueError():
             message = str(error).partition(";")[0]
-            return _NO_NUMBER.sub("", message) + " is not a number" if _NO_NUMBER.search(message) else message
+            return (
+                _NO_NUMBER.sub("", message) + " is not a number"
+                if _NO_NUMBER.search(message)
+                else message
+            )
     return "a value has the wrong type"
 
 

@@ -71,24 +71,34 @@ def _executable(argv: Sequence[str | Path], env: Mapping[str, str]) -> str | Non
     None if its name suffices, or if it is missing.
     """
     name = str(argv[0])
-    return None if "/" in name or shutil.which(name, path=env.get("PATH")) else _in_system_directories(name)
+    return (
+        None
+        if "/" in name or shutil.which(name, path=env.get("PATH"))
+        else _in_system_directories(name)
+    )
 
 
 def replay(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> str:
     """Return the command as one line for a shell."""
-    return " ".join([*(f"{k}={shlex.quote(v)}" for k, v in (env or {}).items()), shlex.join(map(str, argv))])
+    return " ".join(
+        [*(f"{k}={shlex.quote(v)}" for k, v in (env or {}).items()), shlex.join(map(str, argv))]
+    )
 
 
 def _failure(argv: Sequence[str | Path], status: int, stderr: str) -> PagecageError:
     how = f"ended by signal {-status}" if status < 0 else f"exit status {status}"
     last = stderr.strip().splitlines()[-1:] or ["it printed no reason"]
-    return PagecageError(f"`{replay(argv)}` failed ({how}): {last[0]}", f"run it by hand: {replay(argv)}", 3)
+    return PagecageError(
+        f"`{replay(argv)}` failed ({how}): {last[0]}", f"run it by hand: {replay(argv)}", 3
+    )
 
 
 def _not_started(argv: Sequence[str | Path], error: OSError) -> PagecageError:
     if isinstance(error, FileNotFoundError) and error.filename == str(argv[0]):
         return PagecageError(f"{argv[0]} is not installed", "make setup", 3)
-    return PagecageError(f"`{replay(argv)}` could not be started: {error.strerror} ({error.filename})", "", 3)
+    return PagecageError(
+        f"`{replay(argv)}` could not be started: {error.strerror} ({error.filename})", "", 3
+    )
 
 
 def run(
@@ -108,14 +118,23 @@ def run(
     environment = {**os.environ, **(env or {})}
     try:
         done = subprocess.run(
-            [str(word) for word in argv], executable=_executable(argv, environment), input=input_text or "",
-            timeout=timeout_seconds, cwd=cwd, text=True, errors="replace", capture_output=True, env=environment,
+            [str(word) for word in argv],
+            executable=_executable(argv, environment),
+            input=input_text or "",
+            timeout=timeout_seconds,
+            cwd=cwd,
+            text=True,
+            errors="replace",
+            capture_output=True,
+            env=environment,
             check=False,
-        )  # fmt: skip
+        )
     except OSError as error:
         raise _not_started(argv, error) from None
     except subprocess.TimeoutExpired:
-        raise PagecageError(f"`{replay(argv)}` took longer than {timeout_seconds} s", "", 3) from None
+        raise PagecageError(
+            f"`{replay(argv)}` took longer than {timeout_seconds} s", "", 3
+        ) from None
     if check and done.returncode != 0:
         raise _failure(argv, done.returncode, done.stderr)
     return Completed(tuple(map(str, argv)), done.returncode, done.stdout, done.stderr)
@@ -139,9 +158,16 @@ def spawn(
     environment = {**os.environ, **(env or {})}
     try:
         return subprocess.Popen(
-            [str(word) for word in argv], executable=_executable(argv, environment), stdin=stdin, stdout=stdout,
-            stderr=stderr, cwd=cwd, bufsize=0, env=environment, start_new_session=new_session,
-        )  # fmt: skip
+            [str(word) for word in argv],
+            executable=_executable(argv, environment),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            bufsize=0,
+            env=environment,
+            start_new_session=new_session,
+        )
     except OSError as error:
         raise _not_started(argv, error) from None
 

@@ -12,9 +12,16 @@ PAGE_BYTES = 4096
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 _SCALE = {
     "B": 1,
-    "kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4,
-    "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1024**4,
-}  # fmt: skip
+    "kB": 1000,
+    "KB": 1000,
+    "MB": 1000**2,
+    "GB": 1000**3,
+    "TB": 1000**4,
+    "KiB": KIB,
+    "MiB": MIB,
+    "GiB": GIB,
+    "TiB": 1024**4,
+}
 _MAX_DIGITS = 24
 _MAX_BYTES = 2**63 - 1  # the kernel's largest offset (loff_t)
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*$")
@@ -36,13 +43,16 @@ def parse_exact_bytes(text: str, where: str = "size") -> Fraction:
     """Return the same without rounding: a rate per GiB ("0.12MiB") need not be whole bytes."""
     match = _SIZE.match(text)
     if not match:
-        raise PagecageError(f"{where}: {text!r} is not a size", 'write a number and a unit, as in "200MB" or "1GiB"')
+        raise PagecageError(
+            f"{where}: {text!r} is not a size", 'write a number and a unit, as in "200MB" or "1GiB"'
+        )
     number, unit = match.groups()
     if len(number) > _MAX_DIGITS:
         raise PagecageError(f"{where}: {text!r} is too large", "write fewer digits")
     if unit not in _SCALE:
         raise PagecageError(
-            f"{where}: {text!r} has no clear unit", "use B, kB, MB, GB (base 1000) or KiB, MiB, GiB (base 1024)"
+            f"{where}: {text!r} has no clear unit",
+            "use B, kB, MB, GB (base 1000) or KiB, MiB, GiB (base 1024)",
         )
     return Fraction(number) * _SCALE[unit]
 
@@ -95,7 +105,10 @@ def format_hours(seconds: float) -> str:
 
 def format_both_rates(bytes_per_second: float) -> str:
     """Return a rate in both bases, because providers use both ("131.1 MB/s (125 MiB/s)")."""
-    return f"{_four_digits(bytes_per_second / 1000**2)} MB/s ({_four_digits(bytes_per_second / MIB)} MiB/s)"
+    return (
+        f"{_four_digits(bytes_per_second / 1000**2)} MB/s ({_four_digits(bytes_per_second / MIB)}"
+        " MiB/s)"
+    )
 
 
 def _four_digits(number: float) -> str:

@@ -14,7 +14,12 @@ import pytest
 from pagecage.process import PIPE, Completed, run, spawn
 from tests.tree import ROOT
 
-SOURCES = ("workloads/pc*/src/main.rs", "workloads/c/*/*.c", "workloads/python/*.py", "workloads/java/*.java")
+SOURCES = (
+    "workloads/pc*/src/main.rs",
+    "workloads/c/*/*.c",
+    "workloads/python/*.py",
+    "workloads/java/*.java",
+)
 PLAIN = ("--host", "local", "--size", "smoke")
 ANALYSIS = """import sys
 print("analysis", *sys.argv[1:])
@@ -41,7 +46,9 @@ class Checkout:
         self._pristine = {path: path.read_bytes() for path in _files(top)}
         self._stamps = {path: _stamp(path) for path in self._pristine}
         argv = [sys.executable, str(ROOT / "tests" / program)]
-        self.preloaded = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=None, env=environment(top), cwd=top)
+        self.preloaded = spawn(
+            argv, stdin=PIPE, stdout=PIPE, stderr=None, env=environment(top), cwd=top
+        )
 
     def write_analysis(self) -> None:
         """Write the package `analysis`, which here prints its arguments."""
@@ -109,7 +116,11 @@ def top(copy: Checkout) -> Path:
 
 
 def environment(top: Path) -> dict[str, str]:
-    caches = {"XDG_CACHE_HOME": str(top / "cache"), "HOME": str(top), "PYTHONDONTWRITEBYTECODE": "1"}
+    caches = {
+        "XDG_CACHE_HOME": str(top / "cache"),
+        "HOME": str(top),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     return {**caches, "PYTHONPATH": str(top), "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
 
 

@@ -13,7 +13,9 @@ from hypothesis import settings
 from tests.checkout import copy, top
 
 __all__ = ["copy", "top"]
-PR_SET_CHILD_SUBREAPER = 36  # prctl(2): orphaned descendants become children of this process, so they can be counted
+PR_SET_CHILD_SUBREAPER = (
+    36  # prctl(2): orphaned descendants become children of this process, so they can be counted
+)
 
 
 FEW_EXAMPLES, MANY_EXAMPLES = 25, 200
@@ -65,7 +67,13 @@ def _children_of(task: Path) -> list[str]:
 def command_line(pid: int) -> str:
     """Return the command line of a process; empty for one that has ended."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode(errors="replace")
+            .strip()
+        )
     except OSError:
         return ""
 

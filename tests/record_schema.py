@@ -23,7 +23,9 @@ def validator() -> Draft202012Validator:
 
 def breaches(record: dict[str, Any]) -> list[str]:
     """Return the violations of the schema in a record."""
-    return [f"{error.json_path}: {error.message[:300]}" for error in validator().iter_errors(record)]
+    return [
+        f"{error.json_path}: {error.message[:300]}" for error in validator().iter_errors(record)
+    ]
 
 
 def breaches_under(folder: Path) -> list[str]:

@@ -16,14 +16,28 @@ from typing import Any, NoReturn
 from tests.preloaded import serve
 
 INVENTORY = {
-    "_meta": {"hostvars": {"r1": {"pagecage_data_dir": "/data"}, "r2": {"pagecage_data_dir": "/data"}}},
-    "all": {"children": ["rack", "empty"]}, "rack": {"hosts": ["r1", "r2"]}, "empty": {},
-}  # fmt: skip
+    "_meta": {
+        "hostvars": {"r1": {"pagecage_data_dir": "/data"}, "r2": {"pagecage_data_dir": "/data"}}
+    },
+    "all": {"children": ["rack", "empty"]},
+    "rack": {"hosts": ["r1", "r2"]},
+    "empty": {},
+}
 FIT = {
     "systemd": {"pid1": True, "version": 257, "user": False, "user_manager": None},
-    "cgroup": {"v2": True, "controllers": ["cpu", "io", "memory"], "manager": "systemd", "parent": "/sys/fs/cgroup"},
-    "disk": {"name": "vdb", "node": "/dev/vdb", "maj_min": "254:16", "queue_settings": {"read_ahead_kb": "128"}},
-}  # fmt: skip
+    "cgroup": {
+        "v2": True,
+        "controllers": ["cpu", "io", "memory"],
+        "manager": "systemd",
+        "parent": "/sys/fs/cgroup",
+    },
+    "disk": {
+        "name": "vdb",
+        "node": "/dev/vdb",
+        "maj_min": "254:16",
+        "queue_settings": {"read_ahead_kb": "128"},
+    },
+}
 
 
 def refuse(*_: Any, **__: Any) -> NoReturn:

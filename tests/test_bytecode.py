@@ -26,12 +26,28 @@ print(len(ours), *(file for file in ours if not Path(cache_from_source(file)).ex
 @pytest.mark.parametrize(
     ("modules", "fewest"),
     [
-        ("pagecage.cli.execution, pagecage.agent.preview, pagecage.definitions.reader, pagecage.hosts.vm.vm_host", 50),
-        ("analysis.__main__, analysis.views.render, analysis.views.notebook, jinja2, markdown_it", 400),
+        (
+            (
+                "pagecage.cli.execution, pagecage.agent.preview, pagecage.definitions.reader,"
+                " pagecage.hosts.vm.vm_host"
+            ),
+            50,
+        ),
+        (
+            (
+                "analysis.__main__, analysis.views.render, analysis.views.notebook, jinja2,"
+                " markdown_it"
+            ),
+            400,
+        ),
     ],
 )
 def test_what_is_imported_is_compiled(modules: str, fewest: int) -> None:
-    done = run([sys.executable, "-c", LACKING.format(modules=modules)], cwd=ROOT, env={"PYTHONDONTWRITEBYTECODE": "1"})
+    done = run(
+        [sys.executable, "-c", LACKING.format(modules=modules)],
+        cwd=ROOT,
+        env={"PYTHONDONTWRITEBYTECODE": "1"},
+    )
     number, *lacking = done.stdout.split()
     assert int(number) >= fewest
     assert not lacking, "tools/bootstrap compiles them: make setup"

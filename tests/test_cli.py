@@ -1,4 +1,6 @@
-"""The command line as a user meets it: each a process of its own, in a copy of the checkout that a test may spoil."""
+"""The command line as a user meets it: each a process of its own, in a copy of the checkout that a
+test may spoil.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,20 @@ from tests.checkout import PLAIN, freshly, pagecage, refused
 from tests.tree import ROOT
 
 VERBS = (
-    *("list", "plan", "run", "show", "claims", "answers", "doctor", "schema", "host", "compare", "bundle", "render"),
+    *(
+        "list",
+        "plan",
+        "run",
+        "show",
+        "claims",
+        "answers",
+        "doctor",
+        "schema",
+        "host",
+        "compare",
+        "bundle",
+        "render",
+    ),
     *("cage", "probe", "replay", "sweep", "shell", "publish"),
 )
 ASKED = (ROOT / "experiments/smoke.toml").read_text()
@@ -31,10 +46,22 @@ def write(top: Path, **changes: str) -> None:
 @pytest.mark.parametrize(
     ("change", "says", "hint"),
     [
-        ("repeats = 1 -> repeets = 1", "asked.toml: unknown key 'repeets'", 'did you mean "repeats"?'),
+        (
+            "repeats = 1 -> repeets = 1",
+            "asked.toml: unknown key 'repeets'",
+            'did you mean "repeats"?',
+        ),
         ('["sequential", "random"] -> []', "factors.pattern has no levels", "edit"),
-        ('"pcread" -> "pcraed"', "workload.program: there is no workload 'pcraed'", 'did you mean "pcread"?'),
-        ('["uncaged", "smoke"] -> ["uncaged", "smok"]', "factors.cage: there is no cage 'smok'", '"smoke"'),
+        (
+            '"pcread" -> "pcraed"',
+            "workload.program: there is no workload 'pcraed'",
+            'did you mean "pcread"?',
+        ),
+        (
+            '["uncaged", "smoke"] -> ["uncaged", "smok"]',
+            "factors.cage: there is no cage 'smok'",
+            '"smoke"',
+        ),
         ('"vmtouch" -> "vmtuoch"', "asked.toml: collectors.2", "vmtouch"),
         ('"64MiB" -> "64M"', "sizes.emulated.dataset: '64M' has no clear unit", "MiB"),
         ('"64MiB" -> "lots"', "sizes.emulated.dataset: 'lots' is not a size", "edit"),
@@ -42,7 +69,9 @@ def write(top: Path, **changes: str) -> None:
         ('question = "Is -> question = Is', "asked.toml: Invalid value", "toml.io"),
     ],
 )
-def test_a_wrong_definition_names_file_and_key(top: Path, change: str, says: str, hint: str) -> None:
+def test_a_wrong_definition_names_file_and_key(
+    top: Path, change: str, says: str, hint: str
+) -> None:
     write(top, change=change)
     said = refused(top, "run", "asked", *PLAIN)
     assert says in said
@@ -52,32 +81,50 @@ def test_a_wrong_definition_names_file_and_key(top: Path, change: str, says: str
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("run", "constrained-randm"), "there is no experiment 'constrained-randm' fix: did you mean"),
+        (
+            ("run", "constrained-randm"),
+            "there is no experiment 'constrained-randm' fix: did you mean",
+        ),
         (("plan", "zzz"), "there is no experiment 'zzz' fix: known: advice-matrix"),
         (("run", "smoke", "--host", "mv"), "there is no host 'mv' fix: did you mean \"vm\"?"),
         (("run", "smoke", "--size", "smal"), "there is no size 'smal'"),
-        (("run", "smoke", "--cage", "tnth"), "there is no cage 'tnth' fix: did you mean \"tenth\"?"),
+        (
+            ("run", "smoke", "--cage", "tnth"),
+            "there is no cage 'tnth' fix: did you mean \"tenth\"?",
+        ),
         (("run", "smoke", "--repeats", "0"), "repeats"),
         (("run", "smoke", "--repeats", "many"), "repeats"),
         (
             ("run", "smoke", *PLAIN, "--until-ci", "5"),
             "--until-ci: '5' is not a percentage below 100% fix: write it as 5%",
         ),
-        (("run", "smoke", *PLAIN, "--until-ci", "5%", "--repeats", "9"), "set the upper bound with --max-repeats"),
+        (
+            ("run", "smoke", *PLAIN, "--until-ci", "5%", "--repeats", "9"),
+            "set the upper bound with --max-repeats",
+        ),
         (("run", "smoke", *PLAIN, "--max-repeats", "9"), "--max-repeats requires --until-ci"),
-        (("run", "smoke", "--resume", "--until-ci", "5%"), "--until-ci and --resume are mutually exclusive"),
+        (
+            ("run", "smoke", "--resume", "--until-ci", "5%"),
+            "--until-ci and --resume are mutually exclusive",
+        ),
         (("compare", "smoke", "prefault"), "there is no run 'smoke'"),
         (("bundle", "smoke"), "there is no run 'smoke'"),
         (("render", "nothing.zip"), "'nothing.zip' does not exist"),
         (("run", "smoke", "--fresh", "often"), "fresh"),
         (("run", "smoke", "--hots", "vm"), "--hots"),
         (("run", "smoke", "--resume"), "there is no run 'smoke'"),
-        (("run", "smoke", "--resume", "--repeats", "3"), "--repeats and --resume are mutually exclusive"),
+        (
+            ("run", "smoke", "--resume", "--repeats", "3"),
+            "--repeats and --resume are mutually exclusive",
+        ),
         (("run", "smoke", "--resume", "--dry-run"), "--dry-run"),
         (("show", "smoke"), "there is no run 'smoke'"),
         (("run",), "name"),
         (("rnu", "smoke"), '"run"'),
-        (("plan", "smoke", *PLAIN, "--fresh", "trial"), 'fresh = "trial" needs a saved machine state'),
+        (
+            ("plan", "smoke", *PLAIN, "--fresh", "trial"),
+            'fresh = "trial" needs a saved machine state',
+        ),
         (("host", "up", "mv"), "mv"),
     ],
 )
@@ -102,7 +149,9 @@ def test_a_dataset_that_does_not_fit_the_disk(top: Path) -> None:
 
 
 def test_a_machine_that_cannot_be_the_host_says_what_it_lacks(top: Path) -> None:
-    """The folder is a tmpfs or systemd is not in charge: whichever it is, nothing is measured there."""
+    """The folder is a tmpfs or systemd is not in charge: whichever it is, nothing is measured
+    there.
+    """
     (top / "shm").unlink(missing_ok=True)
     (top / "shm").symlink_to("/dev/shm")
     done = pagecage(top, "run", "smoke", *PLAIN, "--yes", "--data-dir", str(top / "shm"))
@@ -112,11 +161,17 @@ def test_a_machine_that_cannot_be_the_host_says_what_it_lacks(top: Path) -> None
     assert "fix:" in done.stderr
 
 
-@pytest.mark.parametrize("words", [("plan", "smoke", *PLAIN, "--seed", "1"), ("run", "smok"), ("list",), ("--help",)])
+@pytest.mark.parametrize(
+    "words", [("plan", "smoke", *PLAIN, "--seed", "1"), ("run", "smok"), ("list",), ("--help",)]
+)
 def test_a_fresh_interpreter_says_the_same(top: Path, words: tuple[str, ...]) -> None:
-    """The other tests fork from one that has its imports done; this holds them to the real thing."""
+    """The other tests fork from a process that has its imports done; this one starts anew."""
     fresh, forked = freshly(top, *words), pagecage(top, *words)
-    assert (fresh.status, fresh.stdout, fresh.stderr) == (forked.status, forked.stdout, forked.stderr)
+    assert (fresh.status, fresh.stdout, fresh.stderr) == (
+        forked.status,
+        forked.stdout,
+        forked.stderr,
+    )
 
 
 @pytest.mark.parametrize("verb", ["", *VERBS])
@@ -143,13 +198,17 @@ def test_list_for_people_and_for_programs(top: Path) -> None:
 
 
 def test_plan_for_programs_is_data_and_data_alone(top: Path) -> None:
-    done = pagecage(top, "plan", "constrained-random", *PLAIN, "--seed", "7", "--repeats", "2", "--json")
+    done = pagecage(
+        top, "plan", "constrained-random", *PLAIN, "--seed", "7", "--repeats", "2", "--json"
+    )
     assert done.status == 0
     data = json.loads(done.stdout)
     assert (data["seed"], data["repeats"], len(data["trials"])) == (7, 2, 24)
     assert plan_from_json(data).sha256 == data["plan_sha256"]
     again = json.loads(
-        pagecage(top, "plan", "constrained-random", *PLAIN, "--seed", "7", "--repeats", "2", "--json").stdout
+        pagecage(
+            top, "plan", "constrained-random", *PLAIN, "--seed", "7", "--repeats", "2", "--json"
+        ).stdout
     )
     assert again["trials"] == data["trials"]
 
@@ -161,7 +220,10 @@ def test_plan_for_people_shows_the_exact_commands(top: Path, words: tuple[str, .
     lines = done.stdout.splitlines()
     assert "smoke on local: 4 trials, 1 repeats of each treatment" in lines[0]
     caged = [line for line in lines if line.startswith("systemctl") and "set-property" in line]
-    assert any("'IOReadBandwidthMax=DISK 20000000'" in line and "MemoryMax=6709248" in line for line in caged)
+    assert any(
+        "'IOReadBandwidthMax=DISK 20000000'" in line and "MemoryMax=6709248" in line
+        for line in caged
+    )
     assert sum("systemd-run" in line for line in lines) == 4
     assert not (top / "runs").exists()
 
@@ -170,7 +232,10 @@ def test_a_stopping_rule_is_planned_up_to_its_bound(top: Path) -> None:
     words = ("plan", "smoke", *PLAIN, "--until-ci", "2.5%", "--max-repeats", "7")
     data = json.loads(pagecage(top, *words, "--json").stdout)
     assert (data["until_ci"], data["repeats"], len(data["trials"])) == (0.025, 7, 28)
-    assert "stops earlier if every interval is within 2.5 % of its median" in pagecage(top, *words).stdout
+    assert (
+        "stops earlier if every interval is within 2.5 % of its median"
+        in pagecage(top, *words).stdout
+    )
 
 
 def test_a_cage_of_ones_own_choice_keeps_the_control(top: Path) -> None:

@@ -1,4 +1,6 @@
-"""Bad input over every verb: one sentence, exit status 2 or 3, nothing of Python's, and nothing written anywhere."""
+"""Bad input over every verb: one sentence, exit status 2 or 3, nothing of Python's, and nothing
+written anywhere.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,29 @@ import shlex
 
 import pytest
 
-from tests.bad_inputs import ARCHIVES, CAGES, EXPERIMENTS, FILES, GOOD, PLANS, RECORDS, BadCheckout, bad, complaint
+from tests.bad_inputs import (
+    ARCHIVES,
+    CAGES,
+    EXPERIMENTS,
+    FILES,
+    GOOD,
+    PLANS,
+    RECORDS,
+    BadCheckout,
+    bad,
+    complaint,
+)
 from tests.tree import ROOT
 from tests.verbs import VERBS
 
 __all__ = ["bad"]
-ODD = {"{long}": "x" * 5000, "{nul}": "a\0b", "{bytes}": "\udcff\udcfe", "{lines}": "a\nb", "{good}": GOOD}
+ODD = {
+    "{long}": "x" * 5000,
+    "{nul}": "a\0b",
+    "{bytes}": "\udcff\udcfe",
+    "{lines}": "a\nb",
+    "{good}": GOOD,
+}
 TABLE = (ROOT / "tests/fixtures/bad-inputs.txt").read_text()
 
 
@@ -20,12 +39,26 @@ def rows() -> list[tuple[tuple[str, ...], str]]:
     typed = [line.rpartition(" -> ") for line in TABLE.splitlines() if not line.startswith("#")]
     found = [(tuple(shlex.split(command)), says) for command, _, says in typed]
     for run in [*PLANS, *RECORDS]:
-        found += [(("show", run), run), (("compare", GOOD, run), run), (("publish", run, "--out", "never"), run)]
+        found += [
+            (("show", run), run),
+            (("compare", GOOD, run), run),
+            (("publish", run, "--out", "never"), run),
+        ]
     found += [(("run", run, "--resume"), run) for run in PLANS]
-    found += [(("bundle", run, "--out", "never"), run) for run in ("p-deep", "p-list", "p-definition")]
-    found += [(("plan", f"bad-{name}", "--host", "local", "--size", "full"), "bad-" + name) for name in EXPERIMENTS]
-    found += [(("cage", "show", f"bad-{name}"), f"bad-{name}") for name in CAGES if name != "little"]
-    found += [(("plan", "smoke", "--host", "local", "--size", "smoke", "--cage", f"bad-{name}"), "") for name in CAGES]
+    found += [
+        (("bundle", run, "--out", "never"), run) for run in ("p-deep", "p-list", "p-definition")
+    ]
+    found += [
+        (("plan", f"bad-{name}", "--host", "local", "--size", "full"), "bad-" + name)
+        for name in EXPERIMENTS
+    ]
+    found += [
+        (("cage", "show", f"bad-{name}"), f"bad-{name}") for name in CAGES if name != "little"
+    ]
+    found += [
+        (("plan", "smoke", "--host", "local", "--size", "smoke", "--cage", f"bad-{name}"), "")
+        for name in CAGES
+    ]
     found += [(("cage", "import", f"bad/{name}"), "") for name in FILES]
     return found + [(("render", f"bad/{name}"), name) for name in ARCHIVES]
 
@@ -47,7 +80,9 @@ def test_the_table_is_long_and_covers_every_verb() -> None:
 
 
 @pytest.mark.parametrize(("words", "says"), ROWS, ids=[" ".join(words)[:70] for words, _ in ROWS])
-def test_it_is_one_sentence_and_nothing_is_done(bad: BadCheckout, words: tuple[str, ...], says: str) -> None:
+def test_it_is_one_sentence_and_nothing_is_done(
+    bad: BadCheckout, words: tuple[str, ...], says: str
+) -> None:
     before = bad.written()
     done = bad.run(*map(odd, words))
     assert complaint(done) is None, done.stderr

@@ -1,4 +1,4 @@
-"""`pagecage cage` as a user meets it: what it prints, what it saves, and what it says to bad input."""
+"""`pagecage cage` as a user meets it: what it prints and saves, and what it says to bad input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from pagecage.definitions.reader import Definitions
 from tests.checkout import pagecage
 from tests.tree import ROOT
 
-GP3 = ("aws-gp3", "--size", "500GiB", "--iops", "6000", "--throughput", "250", "--instance", "m7i.large")
+GP3 = (
+    "aws-gp3",
+    "--size",
+    "500GiB",
+    "--iops",
+    "6000",
+    "--throughput",
+    "250",
+    "--instance",
+    "m7i.large",
+)
 
 
 def show(top: Path, *words: str) -> str:
@@ -23,7 +33,9 @@ def show(top: Path, *words: str) -> str:
 
 
 def shown_json(top: Path, *words: str) -> dict[str, dict[str, dict[str, list[dict[str, object]]]]]:
-    loaded: dict[str, dict[str, dict[str, list[dict[str, object]]]]] = json.loads(show(top, *words, "--json"))
+    loaded: dict[str, dict[str, dict[str, list[dict[str, object]]]]] = json.loads(
+        show(top, *words, "--json")
+    )
     return loaded
 
 
@@ -37,8 +49,17 @@ def test_a_page_says_how_fast_for_how_long_and_by_whom(top: Path) -> None:
     page = show(top, *GP3)
     assert page.splitlines()[0] == "aws-gp3  500 GiB, 6000 IOPS, 250 MiB/s, on m7i.large"
     assert row(page, "IOPS") == ["IOPS", "6000", "aws-gp3", "7 h 35 min from full"]
-    assert row(page, "bandwidth") == ["bandwidth", "262.1 MB/s (250 MiB/s)", "aws-gp3", "3 h 14 min from full"]
-    assert row(page, "            81.25") == ["81.25 MB/s (77.49 MiB/s)", "m7i.large", "indefinitely"]
+    assert row(page, "bandwidth") == [
+        "bandwidth",
+        "262.1 MB/s (250 MiB/s)",
+        "aws-gp3",
+        "3 h 14 min from full",
+    ]
+    assert row(page, "            81.25") == [
+        "81.25 MB/s (77.49 MiB/s)",
+        "m7i.large",
+        "indefinitely",
+    ]
     assert row(page, "memory") == ["memory", "8 GiB", "m7i.large"]
     assert "Reads and writes share each limit" in page
     assert "2025-09  https://" in page
@@ -54,13 +75,34 @@ def test_what_is_saved_is_a_cage_that_a_plan_takes(top: Path) -> None:
     assert cage.burst is not None
     assert cage.burst.start == "half"
     assert cage.volume is not None
-    assert (cage.volume.size_bytes, cage.volume.iops, cage.volume.instance) == (500 * 2**30, 6000, "m7i.large")
+    assert (cage.volume.size_bytes, cage.volume.iops, cage.volume.instance) == (
+        500 * 2**30,
+        6000,
+        "m7i.large",
+    )
     text = (top / "cgroups/customer-disk.toml").read_text()
     assert tomllib.loads(text)["volume"]["throughput"] == "250MiB"
-    planned = pagecage(top, "plan", "smoke", "--host", "local", "--size", "smoke", "--cage", "customer-disk", "--json")
-    trial = next(t for t in json.loads(planned.stdout)["trials"] if t["cage"]["name"] == "customer-disk")
+    planned = pagecage(
+        top,
+        "plan",
+        "smoke",
+        "--host",
+        "local",
+        "--size",
+        "smoke",
+        "--cage",
+        "customer-disk",
+        "--json",
+    )
+    trial = next(
+        t for t in json.loads(planned.stdout)["trials"] if t["cage"]["name"] == "customer-disk"
+    )
     assert trial["cage"]["burst"]["iops"] == {"rate": 6000, "credits": 65_520_000}
-    assert trial["cage"]["accounting"] == {"io_size_bytes": 262144, "merged": True, "combined": True}
+    assert trial["cage"]["accounting"] == {
+        "io_size_bytes": 262144,
+        "merged": True,
+        "combined": True,
+    }
 
 
 def test_a_saved_cage_shows_the_same_limits(top: Path) -> None:
@@ -76,7 +118,9 @@ def test_nothing_is_written_over_unasked(top: Path) -> None:
     kept = (top / "cgroups/customer.toml").read_text()
     done = pagecage(top, "cage", "show", *GP3, "--save", "customer")
     assert done.status == 2
-    assert "the cage customer already exists fix: choose another name, or add --force" in " ".join(done.stderr.split())
+    assert "the cage customer already exists fix: choose another name, or add --force" in " ".join(
+        done.stderr.split()
+    )
     assert (top / "cgroups/customer.toml").read_text() == kept
     assert pagecage(top, "cage", "show", *GP3, "--save", "customer", "--force").status == 0
     assert (top / "cgroups/customer.toml").read_text() != kept
@@ -86,7 +130,10 @@ def test_a_size_with_a_name_is_a_size(top: Path) -> None:
     page = show(top, "azure-p10")
     assert page.splitlines()[0] == "azure-premium-ssd  P10, 128 GiB"
     assert show(top, "azure-P10") == page
-    assert show(top, "azure-premium-ssd", "--size", "100GiB").splitlines()[2:9] == page.splitlines()[2:9]
+    assert (
+        show(top, "azure-premium-ssd", "--size", "100GiB").splitlines()[2:9]
+        == page.splitlines()[2:9]
+    )
 
 
 @pytest.mark.parametrize("name", ["customer", "tenth", "uncaged", "smoke"])
@@ -108,11 +155,16 @@ def test_data_is_unrounded_and_says_who_sets_what(top: Path) -> None:
         {"by": "gcp-pd-standard", "base": 7.5, "burst": None, "credits": None},
         {"by": "e2-medium", "base": 1000, "burst": None, "credits": None},
     ]
-    assert data["limits"]["read_iops"]["phases"] == [{"rate": 7.5, "by": "gcp-pd-standard", "seconds": None}]
+    assert data["limits"]["read_iops"]["phases"] == [
+        {"rate": 7.5, "by": "gcp-pd-standard", "seconds": None}
+    ]
     assert data["cage"]["properties"] == {
-        "IOReadBandwidthMax": 1258291, "IOReadIOPSMax": 7, "IOWriteBandwidthMax": 1258291, "IOWriteIOPSMax": 15,
+        "IOReadBandwidthMax": 1258291,
+        "IOReadIOPSMax": 7,
+        "IOWriteBandwidthMax": 1258291,
+        "IOWriteIOPSMax": 15,
         "MemorySwapMax": 0,
-    }  # fmt: skip
+    }
 
 
 def names(top: Path, *words: str) -> tuple[set[str], set[str]]:
@@ -128,7 +180,10 @@ def test_the_list_filters(top: Path) -> None:
     assert {"customer", "uncaged"} < cages
     assert all(name.startswith("aws-") for name in names(top, "--provider", "aws")[0])
     assert names(top, "--provider", "aws")[1] == set()
-    assert names(top, "--type", "gp") == ({"aws-gp2", "aws-gp3"}, {"aws-gp2-tenth", "aws-gp3-tenth"})
+    assert names(top, "--type", "gp") == (
+        {"aws-gp2", "aws-gp3"},
+        {"aws-gp2-tenth", "aws-gp3-tenth"},
+    )
     fast, fast_cages = names(top, "--min-iops", "100000")
     assert {"azure-ultra", "gcp-pd-ssd", "aws-io2-block-express", "digitalocean-volume"} < fast
     assert not {"aws-gp3", "azure-premium-ssd"} & fast
@@ -147,42 +202,79 @@ def test_the_list_for_people_has_every_type_and_cage(top: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("aws-gp9 --size 1GiB", "there is no volume type and no cage 'aws-gp9' fix: did you mean \"aws-gp3\"?"),
+        (
+            "aws-gp9 --size 1GiB",
+            "there is no volume type and no cage 'aws-gp9' fix: did you mean \"aws-gp3\"?",
+        ),
         ("gp3", 'fix: did you mean "aws-gp3"?'),
         ("zzz", "fix: pagecage cage list"),
         ("custmer", 'fix: did you mean "customer"?'),
-        ("aws-gp3", "the limits of aws-gp3 depend on its size, and none is given fix: --size 500GiB"),
+        (
+            "aws-gp3",
+            "the limits of aws-gp3 depend on its size, and none is given fix: --size 500GiB",
+        ),
         ("aws-gp3 --size 65TiB", "sold from 1 GiB to 64 TiB, not with 65 TiB fix: --size 64TiB"),
         ("aws-st1 --size 1GiB", "sold from 125 GiB to 16 TiB, not with 1 GiB fix: --size 125GiB"),
-        ("aws-gp3 --size 500GB", "in steps of 1 GiB, and 500 GB are 465.66 GiB fix: --size 465GiB, or 466GiB"),
+        (
+            "aws-gp3 --size 500GB",
+            "in steps of 1 GiB, and 500 GB are 465.66 GiB fix: --size 465GiB, or 466GiB",
+        ),
         ("aws-gp3 --size 500", "--size: '500' has no clear unit"),
         ("aws-gp3 --size 10GiB --iops 6000", "not 6000 fix: --iops 5000, or --size 12GiB"),
         ("aws-gp3 --size 10GiB --iops 100", "may have 3000 to 5000 IOPS, not 100 fix: --iops 3000"),
         ("aws-gp3 --size 9TiB --iops 90000", "not 90000 fix: --iops 80000"),
-        ("aws-gp3 --size 1TiB --throughput 1000", "aws-gp3 with 3000 IOPS may have 125 to 750 MiB/s, not 1000 MiB/s"),
+        (
+            "aws-gp3 --size 1TiB --throughput 1000",
+            "aws-gp3 with 3000 IOPS may have 125 to 750 MiB/s, not 1000 MiB/s",
+        ),
         ("aws-gp3 --size 1TiB --throughput 1000", "fix: --throughput 750, or --iops 4000"),
         ("aws-gp3 --size 1GiB --throughput 1000", "not 1000 MiB/s fix: --throughput 750\n"),
         ("aws-gp3 --size 1TiB --throughput 100", "not 100 MiB/s fix: --throughput 125\n"),
         ("azure-premium-ssd-v2 --size 1TiB --throughput 1000", "125 to 750 MB/s, not 1000 MB/s"),
-        ("azure-premium-ssd-v2 --size 1TiB --throughput 1000MiB", "125 to 750 MB/s, not 1048.58 MB/s"),
+        (
+            "azure-premium-ssd-v2 --size 1TiB --throughput 1000MiB",
+            "125 to 750 MB/s, not 1048.58 MB/s",
+        ),
         ("aws-gp3 --size 1TiB --throughput 250M", "--throughput: '250M' has no clear unit"),
-        ("aws-gp2 --size 10GiB --iops 3000",
-         "does not take --iops, because its size and type decide fix: leave out --iops"),
+        (
+            "aws-gp2 --size 10GiB --iops 3000",
+            "does not take --iops, because its size and type decide fix: leave out --iops",
+        ),
         ("aws-io1 --size 10GiB --iops 500 --throughput 1", "aws-io1 does not take --throughput"),
-        ("aws-io1 --size 10GiB", "aws-io1 needs its provisioned IOPS, and none are given fix: --iops 500"),
-        ("azure-ultra --size 4GiB --iops 100",
-         "needs its provisioned throughput, and none is given fix: --throughput 25"),
-        ("aws-gp3 --size 1TiB --instance m7i.lage", "in the catalogue fix: did you mean \"m7i.large\"?"),
+        (
+            "aws-io1 --size 10GiB",
+            "aws-io1 needs its provisioned IOPS, and none are given fix: --iops 500",
+        ),
+        (
+            "azure-ultra --size 4GiB --iops 100",
+            "needs its provisioned throughput, and none is given fix: --throughput 25",
+        ),
+        (
+            "aws-gp3 --size 1TiB --instance m7i.lage",
+            'in the catalogue fix: did you mean "m7i.large"?',
+        ),
         ("aws-gp3 --size 1TiB --instance zzz", "fix: pagecage cage list --provider aws"),
         ("aws-gp3 --size 1TiB --instance D2s_v5", "Amazon EBS has no instance 'D2s_v5'"),
-        ("gcp-hyperdisk-balanced --size 1TiB --instance n2-standard-4", "no limits of n2-standard-4 for gcp-hyperdisk"),
-        ("digitalocean-volume", "depend on the instance, and none is given fix: --instance standard-droplet"),
+        (
+            "gcp-hyperdisk-balanced --size 1TiB --instance n2-standard-4",
+            "no limits of n2-standard-4 for gcp-hyperdisk",
+        ),
+        (
+            "digitalocean-volume",
+            "depend on the instance, and none is given fix: --instance standard-droplet",
+        ),
         ("gcp-pd-extreme --size 1TiB --iops 100", "fix: --instance n2-standard-64"),
         ("digitalocean-volume --iops 5 --instance standard-droplet", "does not take --iops"),
         ("azure-p10 --size 10GiB", "azure-p10 has a fixed size fix: remove --size"),
-        ("customer --scale 0.1", "customer is a cage: its limits are fixed fix: pagecage cage show customer"),
+        (
+            "customer --scale 0.1",
+            "customer is a cage: its limits are fixed fix: pagecage cage show customer",
+        ),
         ("customer --save other", "customer is a cage: its limits are fixed"),
-        ("aws-gp3 --size 1TiB --save ../x", "'../x' is not a valid name for a cage fix: use small letters"),
+        (
+            "aws-gp3 --size 1TiB --save ../x",
+            "'../x' is not a valid name for a cage fix: use small letters",
+        ),
         ("aws-gp3 --size 1TiB --save uncaged --force", "'uncaged' is not a valid name for a cage"),
         ("aws-gp3 --size 1TiB --save aws-gp3", "'aws-gp3' is a volume type of the catalogue"),
         ("aws-sc1 --size 125GiB --scale 0.1 --save x", "less than the kernel can count"),
@@ -194,7 +286,7 @@ def test_the_list_for_people_has_every_type_and_cage(top: Path) -> None:
         ("aws-gp3 --size 1TiB --start empty", "--start"),
         ("aws-gp3 --size 1TiB --latency-us 0", "--latency-us"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_sentence_and_its_mend(top: Path, words: str, says: str) -> None:
     before = {path.name for path in (top / "cgroups").iterdir()}
     done = pagecage(top, "cage", "show", *words.split())
@@ -206,9 +298,13 @@ def test_bad_input_is_one_sentence_and_its_mend(top: Path, words: str, says: str
 
 
 def test_the_document_shows_what_is_printed(top: Path) -> None:
-    """Every command of docs/CLOUD.md runs; the table there is the one that the second of them prints."""
+    """Every command of docs/CLOUD.md runs; the table there is the one that the second of them
+    prints.
+    """
     text = (ROOT / "docs/CLOUD.md").read_text()
-    shown = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("    pagecage cage ")]
+    shown = [
+        shlex.split(line)[1:] for line in text.splitlines() if line.startswith("    pagecage cage ")
+    ]
     assert len(shown) >= 5
     pages = [pagecage(top, *words) for words in shown]
     assert [page.status for page in pages] == [0] * len(shown)
@@ -219,7 +315,9 @@ def test_the_document_shows_what_is_printed(top: Path) -> None:
 def test_an_unknown_provider_is_named(top: Path) -> None:
     done = pagecage(top, "cage", "list", "--provider", "asw")
     assert done.status == 2
-    assert "there is no provider 'asw' in the catalogue fix: did you mean \"aws\"?" in " ".join(done.stderr.split())
+    assert "there is no provider 'asw' in the catalogue fix: did you mean \"aws\"?" in " ".join(
+        done.stderr.split()
+    )
 
 
 def test_a_wrong_catalogue_is_named(top: Path) -> None:

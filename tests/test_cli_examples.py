@@ -1,4 +1,6 @@
-"""Each verb's help ends with examples of its own, and each of them is a command that the parser takes."""
+"""Each verb's help ends with examples of its own, and each of them is a command that the parser
+takes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _TERMINAL = 80
 
 
 def shown(verb: str) -> list[str]:
-    """The lines below `Examples:` in what `pagecage VERB --help` prints on a terminal of 80 columns."""
+    """The lines below `Examples:` in what `pagecage VERB --help` prints on a terminal of 80
+    columns.
+    """
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         app([*verb.split(), "--help"], exit_on_error=False, result_action="return_value")
@@ -31,7 +35,9 @@ def examples(verb: str) -> list[str]:
 
 
 def complaint(command: str) -> str | None:
-    """Why the parser refuses the words after `pagecage`; what stands before a pipe or after `>` is the shell's."""
+    """Why the parser refuses the words after `pagecage`; what stands before a pipe or after `>` is
+    the shell's.
+    """
     words = shlex.split(command)
     words = words[words.index("|") + 1 :] if "|" in words else words
     words = words[: words.index(">")] if ">" in words else words
@@ -47,7 +53,9 @@ def complaint(command: str) -> str | None:
 
 @pytest.fixture(autouse=True)
 def what_examples_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder in which the files exist that examples name; options refuse files that are not there."""
+    """A folder in which the files exist that examples name; options refuse files that are not
+    there.
+    """
     for name in ("run.pagecage.zip", "sudo-password"):
         (tmp_path / name).touch()
     (tmp_path / "data").mkdir()
@@ -65,7 +73,9 @@ def test_a_verb_has_examples_of_its_own_that_parse(verb: str) -> None:
     own = [line for line in found if f"pagecage {verb}" in line]
     assert own, found
     assert {line: complaint(line) for line in found if complaint(line)} == {}
-    assert all(len(line) < _TERMINAL and line.startswith("  ") for line in shown(verb)), "a terminal would break a line"
+    assert all(len(line) < _TERMINAL and line.startswith("  ") for line in shown(verb)), (
+        "a terminal would break a line"
+    )
 
 
 def test_no_two_verbs_show_the_same() -> None:

@@ -1,7 +1,7 @@
 """Random option values for every verb: a refusal is one sentence, with exit status 2 or 3.
 
-Verbs, options and their types are read from cyclopts, so that new ones are tested at once. Hosts refuse
-(tests/refusing.py), and no value names a writable path outside the checkout.
+Verbs, options and their types are read from cyclopts, so that new ones are tested at once. Hosts
+refuse (tests/refusing.py), and no value names a writable path outside the checkout.
 """
 
 from __future__ import annotations
@@ -23,11 +23,45 @@ __all__ = ["bad"]
 _EXAMPLES = 12
 LEAVES = {verb: app for verb, app in VERBS.items() if app.default_command is not None}
 KNOWN = (
-    "smoke", "prefault", "customer", "tenth", "uncaged", "aws-gp3", "azure-p10", "auto", "local", "vm", "rack",
-    "r1", "p-list", "r-none", "fleet", "latest-gone", "limits", "host_quiet", "1GiB", "64MiB", "5%", "200MB", "none",
-    "m7i.large", "iostat,sar", "read_seconds > +10%", "IOReadIOPSMax=1,2", "MemoryMax=64MiB,128MiB", "pattern=random",
-    "bad", "bad/unit", "bad/empty", "bad/cut.zip", "nowhere/x", "/dev/null", "/etc/passwd", "/etc/passwd/x", "-",
-)  # fmt: skip
+    "smoke",
+    "prefault",
+    "customer",
+    "tenth",
+    "uncaged",
+    "aws-gp3",
+    "azure-p10",
+    "auto",
+    "local",
+    "vm",
+    "rack",
+    "r1",
+    "p-list",
+    "r-none",
+    "fleet",
+    "latest-gone",
+    "limits",
+    "host_quiet",
+    "1GiB",
+    "64MiB",
+    "5%",
+    "200MB",
+    "none",
+    "m7i.large",
+    "iostat,sar",
+    "read_seconds > +10%",
+    "IOReadIOPSMax=1,2",
+    "MemoryMax=64MiB,128MiB",
+    "pattern=random",
+    "bad",
+    "bad/unit",
+    "bad/empty",
+    "bad/cut.zip",
+    "nowhere/x",
+    "/dev/null",
+    "/etc/passwd",
+    "/etc/passwd/x",
+    "-",
+)
 ODD = (
     "",
     " ",
@@ -50,11 +84,18 @@ ODD = (
 )
 SAFE = st.text(max_size=8).filter(lambda text: not text.startswith("/") and ".." not in text)
 WORDS = st.sampled_from(KNOWN) | st.sampled_from(ODD) | SAFE
-NUMBERS = st.integers(-10, 200).map(str) | st.integers().map(str) | st.floats().map(str) | st.sampled_from(ODD)
+NUMBERS = (
+    st.integers(-10, 200).map(str)
+    | st.integers().map(str)
+    | st.floats().map(str)
+    | st.sampled_from(ODD)
+)
 
 
 def kinds(hint: Any) -> Iterator[Any]:
-    """Return strategies for one value of an argument: the parts of a union, the items of a tuple or a list."""
+    """Return strategies for one value of an argument: the parts of a union, the items of a tuple or
+    a list.
+    """
     if get_origin(hint) is Literal or not get_args(hint):
         yield hint
     else:
@@ -64,7 +105,7 @@ def kinds(hint: Any) -> Iterator[Any]:
 
 
 def values(argument: Argument) -> st.SearchStrategy[str]:
-    """Return strategies for the words typed for an argument: what it takes, and what it does not."""
+    """Return strategies for the words typed for an argument: valid ones and others."""
     strategies: list[st.SearchStrategy[str]] = []
     for kind in kinds(argument.hint):
         if get_origin(kind) is Literal:
@@ -75,18 +116,26 @@ def values(argument: Argument) -> st.SearchStrategy[str]:
 
 
 def typed(argument: Argument) -> st.SearchStrategy[list[str]]:
-    """An option with its value, in either of its two forms; a flag alone or with a value that it may not have."""
+    """An option with its value, in either of its two forms; a flag alone or with a value that it
+    may not have.
+    """
     name = st.sampled_from([name for name in argument.names if name.startswith("--")])
     if argument.hint is bool:
-        return name.map(lambda flag: [flag]) | st.builds(lambda flag, value: [f"{flag}={value}"], name, WORDS)
+        return name.map(lambda flag: [flag]) | st.builds(
+            lambda flag, value: [f"{flag}={value}"], name, WORDS
+        )
     value = values(argument)
-    return st.builds(lambda key, text: [key, text], name, value) | st.builds(lambda k, t: [f"{k}={t}"], name, value)
+    return st.builds(lambda key, text: [key, text], name, value) | st.builds(
+        lambda k, t: [f"{k}={t}"], name, value
+    )
 
 
 @st.composite
 def commands(draw: st.DrawFn, verb: str, app: App) -> list[str]:
     """A verb with some of its options, and for its positional words anything."""
-    arguments = [each for each in app.assemble_argument_collection() if each.parse and not each.children]
+    arguments = [
+        each for each in app.assemble_argument_collection() if each.parse and not each.children
+    ]
     options = [each for each in arguments if any(name.startswith("--") for name in each.names)]
     placed = [each for each in arguments if each.index is not None]
     words = [draw(values(each)) for each in placed if draw(st.integers(0, 9)) < 9]
@@ -99,13 +148,28 @@ def commands(draw: st.DrawFn, verb: str, app: App) -> list[str]:
 
 def test_every_verb_that_does_something_is_tried() -> None:
     assert set(VERBS) - set(LEAVES) == {"cage", "host"}
-    options = {name for app in LEAVES.values() for each in app.assemble_argument_collection() for name in each.names}
-    assert {"--repeats", "--cold", "--vary", "--data-dir", "--fail-if", "--min-iops", "--password-file"} < options
+    options = {
+        name
+        for app in LEAVES.values()
+        for each in app.assemble_argument_collection()
+        for name in each.names
+    }
+    assert {
+        "--repeats",
+        "--cold",
+        "--vary",
+        "--data-dir",
+        "--fail-if",
+        "--min-iops",
+        "--password-file",
+    } < options
 
 
 @pytest.fixture(scope="module")
 def ground(bad: BadCheckout) -> BadCheckout:
-    """The checkout with whole definitions, so that verbs go on, and without the whole run, whose report takes long."""
+    """The checkout with whole definitions, so that verbs go on, and without the whole run, whose
+    report takes long.
+    """
     for path in [*(bad.top / "experiments").glob("bad-*"), *(bad.top / "cgroups").glob("bad-*")]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     shutil.rmtree(bad.top / "runs" / GOOD)
@@ -120,7 +184,9 @@ def test_no_value_of_an_option_is_answered_by_a_traceback(ground: BadCheckout, v
         before = {path.name for path in (ground.top / "runs").iterdir()}
         done = ground.run(*words)
         assert "Traceback" not in done.stderr
-        assert done.status == 0 or complaint(done) is None, f"{words}: {complaint(done)}: {done.stderr}"
+        assert done.status == 0 or complaint(done) is None, (
+            f"{words}: {complaint(done)}: {done.stderr}"
+        )
         assert {path.name for path in (ground.top / "runs").iterdir()} == before
 
     tried()

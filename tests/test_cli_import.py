@@ -1,4 +1,4 @@
-"""`pagecage cage import` and `pagecage probe` as they are typed, those of the documents among them."""
+"""`pagecage cage import` and `pagecage probe` as typed, including those in the documents."""
 
 from __future__ import annotations
 
@@ -37,46 +37,99 @@ def test_every_import_that_the_guide_shows_is_done(files: Path, command: str) ->
 
 
 def test_the_guide_shows_every_format() -> None:
-    named = {word for command in SHOWN for word in command.split() if word in {p.name for p in FIXTURES.iterdir()}}
+    named = {
+        word
+        for command in SHOWN
+        for word in command.split()
+        if word in {p.name for p in FIXTURES.iterdir()}
+    }
     assert named == {p.name for p in FIXTURES.iterdir()} - {
-        "README.md", "kubectl-deployment.yaml", "kubectl-deployment.json",
-    }  # fmt: skip
+        "README.md",
+        "kubectl-deployment.yaml",
+        "kubectl-deployment.json",
+    }
 
 
 def test_three_lists_for_people(files: Path) -> None:
     done = pagecage(files, "cage", "import", "docker-inspect.json")
     assert [line for line in done.stdout.splitlines() if line and not line.startswith(" ")] == [
-        "docker inspect", "imported", "not imported", "ignored, not limits",
-    ]  # fmt: skip
+        "docker inspect",
+        "imported",
+        "not imported",
+        "ignored, not limits",
+    ]
     assert "MemoryMax" in done.stdout
     assert "a share binds only against neighbours" in done.stdout
 
 
 def test_the_same_as_data(files: Path) -> None:
-    found = json.loads(pagecage(files, "cage", "import", "describe-volumes.json", "--pick",
-                                "vol-0000000000000001b", "--json").stdout)  # fmt: skip
+    found = json.loads(
+        pagecage(
+            files,
+            "cage",
+            "import",
+            "describe-volumes.json",
+            "--pick",
+            "vol-0000000000000001b",
+            "--json",
+        ).stdout
+    )
     assert found["volume"]["command"] == "pagecage cage show aws-gp2 --size 100GiB"
-    assert set(found) == {"origin", "cage", "understood", "not_carried_over", "ignored", "volume", "saved"}
+    assert set(found) == {
+        "origin",
+        "cage",
+        "understood",
+        "not_carried_over",
+        "ignored",
+        "volume",
+        "saved",
+    }
 
 
 def test_what_is_saved_is_a_cage_like_any_other(files: Path) -> None:
     assert pagecage(files, "cage", "import", "probe.json", "--save", "acme").ok
     text = (files / "cgroups/acme.toml").read_text()
     assert "IOReadIOPSMax = 500" in text
-    assert pagecage(files, "plan", "smoke", "--cage", "acme", "--host", "local", "--size", "smoke", "--json").ok
+    assert pagecage(
+        files, "plan", "smoke", "--cage", "acme", "--host", "local", "--size", "smoke", "--json"
+    ).ok
     again = pagecage(files, "cage", "import", "probe.json", "--save", "acme")
     assert (again.status, "already" in again.stderr) == (2, True)
-    assert pagecage(files, "cage", "import", "probe.json", "--save", "acme", "--force", "--digits", "3").ok
+    assert pagecage(
+        files, "cage", "import", "probe.json", "--save", "acme", "--force", "--digits", "3"
+    ).ok
     assert (files / "cgroups/acme.toml").read_text() != text
 
 
 def test_a_volume_is_saved_with_what_the_catalogue_says_of_it(files: Path) -> None:
-    words = ("cage", "import", "describe-volumes.json", "--pick", "vol-0000000000000001a", "--instance", "m7i.large")
+    words = (
+        "cage",
+        "import",
+        "describe-volumes.json",
+        "--pick",
+        "vol-0000000000000001a",
+        "--instance",
+        "m7i.large",
+    )
     done = pagecage(files, *words, "--save", "acme")
     assert done.ok, done.stderr
     shown = json.loads(pagecage(files, "cage", "show", "acme", "--json").stdout)
-    same = pagecage(files, "cage", "show", "aws-gp3", "--size", "500GiB", "--iops", "6000", "--throughput", "250",
-                    "--instance", "m7i.large", "--save", "other")  # fmt: skip
+    same = pagecage(
+        files,
+        "cage",
+        "show",
+        "aws-gp3",
+        "--size",
+        "500GiB",
+        "--iops",
+        "6000",
+        "--throughput",
+        "250",
+        "--instance",
+        "m7i.large",
+        "--save",
+        "other",
+    )
     assert same.ok, same.stderr
     assert (files / "cgroups/acme.toml").read_text() == (files / "cgroups/other.toml").read_text()
     assert shown["name"] == "acme"
@@ -102,7 +155,9 @@ def test_standard_input_is_read(files: Path) -> None:
         (("probe.json", "--save", "../x"), "is not a valid name for a cage"),
     ],
 )
-def test_bad_input_is_a_sentence_with_its_mend(files: Path, words: tuple[str, ...], says: str) -> None:
+def test_bad_input_is_a_sentence_with_its_mend(
+    files: Path, words: tuple[str, ...], says: str
+) -> None:
     done = pagecage(files, "cage", "import", *words)
     assert (done.status, done.stdout) == (2, "")
     assert says in done.stderr

@@ -42,7 +42,9 @@ def refused_first(top: Path, done: Completed) -> None:
 
 @pytest.mark.parametrize(("words", "command"), ASKING)
 def test_a_machine_that_cannot_be_the_host(top: Path, words: str, command: str) -> None:
-    """The folder is a tmpfs or systemd is not in charge: whichever it is, nothing is measured there."""
+    """The folder is a tmpfs or systemd is not in charge: whichever it is, nothing is measured
+    there.
+    """
     (top / "shm").unlink(missing_ok=True)
     (top / "shm").symlink_to("/dev/shm")
     where = ("--host", "local", "--data-dir", str(top / "shm"))
@@ -50,7 +52,9 @@ def test_a_machine_that_cannot_be_the_host(top: Path, words: str, command: str) 
 
 
 @pytest.mark.parametrize(("words", "command"), ASKING)
-def test_a_guest_that_another_process_uses(top: Path, in_use: None, words: str, command: str) -> None:
+def test_a_guest_that_another_process_uses(
+    top: Path, in_use: None, words: str, command: str
+) -> None:
     done = pagecage(top, *words.split(), "--host", "vm", *command.split())
     assert f"the vm is in use by process {os.getpid()}" in done.stderr
     refused_first(top, done)

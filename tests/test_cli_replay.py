@@ -1,4 +1,6 @@
-"""`pagecage replay` and `pagecage shell` as a user meets them: what is refused, and what a dry run shows."""
+"""`pagecage replay` and `pagecage shell` as a user meets them: what is refused, and what a dry run
+shows.
+"""
 
 from __future__ import annotations
 
@@ -21,30 +23,58 @@ HERE = ("--host", "local")
     ("words", "says", "hint"),
     [
         (("custmer", *HERE, "--", "true"), "no cage 'custmer'", 'did you mean "customer"?'),
-        (("customer", "--cage", "tnth", *HERE, "--", "true"), "no cage 'tnth'", 'did you mean "tenth"?'),
+        (
+            ("customer", "--cage", "tnth", *HERE, "--", "true"),
+            "no cage 'tnth'",
+            'did you mean "tenth"?',
+        ),
         (("customer", *HERE), "there is no command", "pagecage replay CAGE -- COMMAND"),
         (("customer", *HERE, "--", "no-such-program"), "no program 'no-such-program'", "PATH"),
-        (("customer", *HERE, "--ready-when", "((", "--", "true"), "'((' is not a regular expression", "backslash"),
+        (
+            ("customer", *HERE, "--ready-when", "((", "--", "true"),
+            "'((' is not a regular expression",
+            "backslash",
+        ),
         (
             ("customer", *HERE, "--ready-when", "x", "--ready-port", "80", "--", "true"),
             "are mutually exclusive",
             "give one",
         ),
-        (("customer", *HERE, "--cold", "nowhere", "--", "true"), "--cold: 'nowhere' does not exist", "existing file"),
-        (("customer", *HERE, "--copy", "nowhere", "--", "true"), "--copy: 'nowhere' does not exist", "ls -d nowhere"),
-        (("customer", *HERE, "--collectors", "iostat,srr", "--", "true"), "no collector 'srr'", '"sar"'),
+        (
+            ("customer", *HERE, "--cold", "nowhere", "--", "true"),
+            "--cold: 'nowhere' does not exist",
+            "existing file",
+        ),
+        (
+            ("customer", *HERE, "--copy", "nowhere", "--", "true"),
+            "--copy: 'nowhere' does not exist",
+            "ls -d nowhere",
+        ),
+        (
+            ("customer", *HERE, "--collectors", "iostat,srr", "--", "true"),
+            "no collector 'srr'",
+            '"sar"',
+        ),
         (("customer", "--host", "mars", "--", "true"), "no single host 'mars'", "auto"),
         (("tenth", *HERE, "--", "true"), "share of the dataset", ""),
-        (("customer", *HERE, "--copy-program", "--", "no-such-program"), "--copy-program: there is no", "PATH"),
+        (
+            ("customer", *HERE, "--copy-program", "--", "no-such-program"),
+            "--copy-program: there is no",
+            "PATH",
+        ),
     ],
 )
-def test_bad_input_is_refused_before_anything_starts(top: Path, words: tuple[str, ...], says: str, hint: str) -> None:
+def test_bad_input_is_refused_before_anything_starts(
+    top: Path, words: tuple[str, ...], says: str, hint: str
+) -> None:
     said = refused(top, "replay", *words)
     assert says in said
     assert hint in said
 
 
-@pytest.mark.parametrize("words", [("--repeats", "0"), ("--timeout", "0"), ("--ready-port", "99999"), ("--cache", "x")])
+@pytest.mark.parametrize(
+    "words", [("--repeats", "0"), ("--timeout", "0"), ("--ready-port", "99999"), ("--cache", "x")]
+)
 def test_figures_out_of_range_are_refused(top: Path, words: tuple[str, ...]) -> None:
     refused(top, "replay", "customer", *HERE, *words, "--", "true")
 
@@ -66,7 +96,17 @@ def test_a_dry_run_shows_the_exact_commands(top: Path) -> None:
 
 def test_without_the_control_and_with_another_cage(top: Path) -> None:
     shown = dry(
-        top, "customer", "--cage", "iops-500", "--no-control", "--repeats", "2", *HERE, "--dry-run", "--", "true"
+        top,
+        "customer",
+        "--cage",
+        "iops-500",
+        "--no-control",
+        "--repeats",
+        "2",
+        *HERE,
+        "--dry-run",
+        "--",
+        "true",
     )
     assert "4 trials, 2 repeats" in shown
     assert "uncaged" not in shown
@@ -90,9 +130,13 @@ def test_a_share_is_of_the_data_that_are_named(top: Path) -> None:
     ],
 )
 def test_cold_files_of_here_are_copied_to_where_it_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cold: tuple[str, ...], copy: tuple[str, ...], host: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cold: tuple[str, ...],
+    copy: tuple[str, ...],
+    host: str,
     copied: tuple[str, ...],
-) -> None:  # fmt: skip
+) -> None:
     (tmp_path / "data").write_text("here")
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree/one").write_text("below")
@@ -116,11 +160,17 @@ class Ended:
         trials = [SimpleNamespace(trial_id=str(n)) for n in range(len(records))]
         document = {"replay": {} if replay else None, "experiment": "replay-x"}
         self.plan = SimpleNamespace(document=document, trials=trials)
-        self.folder = SimpleNamespace(last_records=lambda: {str(n): record for n, record in enumerate(records)})
+        self.folder = SimpleNamespace(
+            last_records=lambda: {str(n): record for n, record in enumerate(records)}
+        )
 
 
 def failed(status: int, **exit_: object) -> object:
-    return make_record(outcome="failed", error="it failed", exit={"status": status, "ended_by_itself": True, **exit_})
+    return make_record(
+        outcome="failed",
+        error="it failed",
+        exit={"status": status, "ended_by_itself": True, **exit_},
+    )
 
 
 def code(*records: object, status: int = 0, **changes: bool) -> int:
@@ -144,13 +194,31 @@ MEMBER = {"pid": 7, "name": "sleep", "cgroup": "/x"}
     [
         (failed(0, left_behind=[MEMBER]), 2, "--ready-port"),
         (failed(0, escaped=[MEMBER]), 2, "pagecage shell"),
-        (make_record(outcome="requirement_missed", missed_requirements=[
-            {"requirement": "port", "reason": "port 80 is in use", "hint": "take another"}]), 2, "take another"),
-        (make_record(outcome="requirement_missed", missed_requirements=[
-            {"requirement": "cpu_controller", "reason": "no cpu", "hint": "delegate"}]), 3, "delegate"),
+        (
+            make_record(
+                outcome="requirement_missed",
+                missed_requirements=[
+                    {"requirement": "port", "reason": "port 80 is in use", "hint": "take another"}
+                ],
+            ),
+            2,
+            "take another",
+        ),
+        (
+            make_record(
+                outcome="requirement_missed",
+                missed_requirements=[
+                    {"requirement": "cpu_controller", "reason": "no cpu", "hint": "delegate"}
+                ],
+            ),
+            3,
+            "delegate",
+        ),
     ],
-)  # fmt: skip
-def test_what_the_user_or_the_host_can_fix_is_reported(record: object, status: int, hint: str) -> None:
+)
+def test_what_the_user_or_the_host_can_fix_is_reported(
+    record: object, status: int, hint: str
+) -> None:
     with pytest.raises(PagecageError) as caught:
         code(record)
     assert caught.value.exit_code == status

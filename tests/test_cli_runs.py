@@ -45,7 +45,9 @@ def test_a_plan_that_was_changed_is_not_resumed(top: Path, planned: Path) -> Non
     assert "plan.json was changed after it was written" in done.stderr
 
 
-@pytest.mark.parametrize("line", ["[]", '{"record_version": 99}', '{"record_version": 1, "surprise": 1}'])
+@pytest.mark.parametrize(
+    "line", ["[]", '{"record_version": 99}', '{"record_version": 1, "surprise": 1}']
+)
 def test_records_that_are_none_are_refused(top: Path, planned: Path, line: str) -> None:
     (planned / "records.jsonl").write_text(f"{line}\n")
     done = pagecage(top, "run", "smoke", "--resume", "--yes")
@@ -55,7 +57,10 @@ def test_records_that_are_none_are_refused(top: Path, planned: Path, line: str) 
 
 
 def test_a_queue_setting_of_the_root_disk_needs_confirmation(top: Path, planned: Path) -> None:
-    """Nobody sits at this terminal to say yes, so the answer is no. Where / is on no disk nobody asks."""
+    """Nobody sits at this terminal to say yes, so the answer is no.
+
+    Where / is on no disk nobody asks.
+    """
     (planned / "records.jsonl").touch()
     done = pagecage(top, "run", "smoke", "--resume", "--data-dir", str(top))
     assert done.status in (2, 3)
@@ -67,7 +72,8 @@ def test_a_finished_run_is_not_run_again(top: Path, planned: Path) -> None:
     data = json.loads((planned / "plan.json").read_text())
     for trial in data["trials"]:
         append_record(
-            planned / "records.jsonl", make_record(trial_id=trial["trial_id"], plan_sha256=data["plan_sha256"])
+            planned / "records.jsonl",
+            make_record(trial_id=trial["trial_id"], plan_sha256=data["plan_sha256"]),
         )
     done = pagecage(top, "run", "smoke", "--resume", "--yes")
     assert done.status == 0
@@ -76,11 +82,16 @@ def test_a_finished_run_is_not_run_again(top: Path, planned: Path) -> None:
     assert done.stdout == f"analysis render {planned} --show\n"
 
 
-@pytest.mark.parametrize("words", [("show", "smoke", "--json"), ("show", "smoke"), ("show", "smoke", "--html")])
+@pytest.mark.parametrize(
+    "words", [("show", "smoke", "--json"), ("show", "smoke"), ("show", "smoke", "--html")]
+)
 def test_showing_is_left_to_the_analysis(top: Path, planned: Path, words: tuple[str, ...]) -> None:
     done = pagecage(top, *words)
-    expected = {"--json": f"analysis show {planned} --json\n", "smoke": f"analysis show {planned}\n",
-                "--html": f"{planned}/report.html\n"}  # fmt: skip
+    expected = {
+        "--json": f"analysis show {planned} --json\n",
+        "smoke": f"analysis show {planned}\n",
+        "--html": f"{planned}/report.html\n",
+    }
     assert (done.status, done.stdout) == (0, expected[words[-1]])
 
 
@@ -116,7 +127,16 @@ def wait_until_held(pid: int) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_traceback(top: Path) -> None:
-    argv = [sys.executable, "-m", "pagecage.cli.main", "plan", "constrained-random", *PLAIN, "--repeats", "200"]
+    argv = [
+        sys.executable,
+        "-m",
+        "pagecage.cli.main",
+        "plan",
+        "constrained-random",
+        *PLAIN,
+        "--repeats",
+        "200",
+    ]
     process = spawn(argv, stdout=PIPE, stderr=PIPE, cwd=top, env=environment(top))
     assert process.stdout is not None
     assert process.stderr is not None

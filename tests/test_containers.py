@@ -38,14 +38,20 @@ def users(stage: str) -> list[str]:
 def test_what_an_image_stands_on_is_an_argument(recipe: Path) -> None:
     bases = [stage.split()[1] for stage in stages(recipe)]
     own = set(re.findall(r"^FROM \S+ AS (\S+)$", recipe.read_text(), re.MULTILINE))
-    assert set(bases) <= {"${BASE}", "scratch", *own}, "a version is written in containers/versions.env alone"
+    assert set(bases) <= {"${BASE}", "scratch", *own}, (
+        "a version is written in containers/versions.env alone"
+    )
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_nobody_in_an_image_is_root(recipe: Path) -> None:
-    for stage in (stage for stage in stages(recipe) if re.search("^(CMD|ENTRYPOINT) ", stage, re.MULTILINE)):
+    for stage in (
+        stage for stage in stages(recipe) if re.search("^(CMD|ENTRYPOINT) ", stage, re.MULTILINE)
+    ):
         [user] = users(stage)
-        assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", user), "by number, since whoever runs it may forbid names"
+        assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", user), (
+            "by number, since whoever runs it may forbid names"
+        )
 
 
 def arguments(stage: str) -> set[str]:
@@ -54,13 +60,21 @@ def arguments(stage: str) -> set[str]:
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_what_fetches_packages_is_told_of_certificates_and_the_image_is_not(recipe: Path) -> None:
-    reported = set(re.findall(r"--build-arg (\w+)=/mnt/ca\.crt", (ROOT / "tools/build-images").read_text()))
-    wanted = {"pip install": {"PIP_CERT"}, "build-workloads": {"CARGO_HTTP_CAINFO"}, "make setup": reported}
+    reported = set(
+        re.findall(r"--build-arg (\w+)=/mnt/ca\.crt", (ROOT / "tools/build-images").read_text())
+    )
+    wanted = {
+        "pip install": {"PIP_CERT"},
+        "build-workloads": {"CARGO_HTTP_CAINFO"},
+        "make setup": reported,
+    }
     assert set.union(*wanted.values()) == reported
     *earlier, last = stages(recipe)
     for stage in earlier:
         steps = " ".join(re.findall(r"^RUN (?:.*\\\n)*.*", stage, re.MULTILINE))
-        assert set().union(*(names for step, names in wanted.items() if step in steps)) <= arguments(stage)
+        assert set().union(
+            *(names for step, names in wanted.items() if step in steps)
+        ) <= arguments(stage)
     assert not arguments(last) & reported
 
 
@@ -74,7 +88,13 @@ def compose() -> dict[str, Any]:
 
 def test_the_compose_file_obeys_its_specification() -> None:
     done = run(
-        [BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", "containers/compose.yaml"], cwd=ROOT
+        [
+            BIN / "check-jsonschema",
+            "--builtin-schema",
+            "vendor.compose-spec",
+            "containers/compose.yaml",
+        ],
+        cwd=ROOT,
     )
     assert done.ok
 
@@ -129,11 +149,25 @@ def built(name: str, folder: Path) -> str:
     """Build an image in a store of its own; return the hash of all files, owners and modes."""
     for part in ("store", "run"):
         shutil.rmtree(ROOT / "build/images" / part, ignore_errors=True)
-    run([ROOT / "tools/build-images", name], env={"ENGINE": "buildah", "PROGRAMS": "prebuilt"}, timeout_seconds=1800)
-    store = ["buildah", "--root", ROOT / "build/images/store", "--runroot", ROOT / "build/images/run",
-             "--storage-driver", "vfs"]  # fmt: skip
+    run(
+        [ROOT / "tools/build-images", name],
+        env={"ENGINE": "buildah", "PROGRAMS": "prebuilt"},
+        timeout_seconds=1800,
+    )
+    store = [
+        "buildah",
+        "--root",
+        ROOT / "build/images/store",
+        "--runroot",
+        ROOT / "build/images/run",
+        "--storage-driver",
+        "vfs",
+    ]
     archive = folder / f"{name}.tar"
-    run([*store, "push", f"localhost/pagecage-{name}:latest", f"docker-archive:{archive}"], timeout_seconds=600)
+    run(
+        [*store, "push", f"localhost/pagecage-{name}:latest", f"docker-archive:{archive}"],
+        timeout_seconds=600,
+    )
     return contents(archive)
 
 
@@ -141,7 +175,11 @@ def contents(archive: Path) -> str:
     """Return the hash of the layers: their tars have every byte, owner, mode and date."""
     with tarfile.open(archive) as outer:
         layers = sorted(name for name in outer.getnames() if name.endswith(".tar"))
-        sums = [hashlib.sha256(member.read()).hexdigest() for name in layers if (member := outer.extractfile(name))]
+        sums = [
+            hashlib.sha256(member.read()).hexdigest()
+            for name in layers
+            if (member := outer.extractfile(name))
+        ]
     assert sums
     return hashlib.sha256("".join(sums).encode()).hexdigest()
 

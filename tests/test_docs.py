@@ -48,7 +48,9 @@ def commands(text: str) -> list[str]:
     return [line for line in lines if re.match(r"(make|pagecage) \S", line)]
 
 
-ALL_COMMANDS = sorted({(path.name, command) for path in DOCUMENTS for command in commands(path.read_text())})
+ALL_COMMANDS = sorted(
+    {(path.name, command) for path in DOCUMENTS for command in commands(path.read_text())}
+)
 
 
 def make_targets() -> set[str]:
@@ -68,7 +70,9 @@ def complaint(command: str) -> str | None:
 def _make_complaint(words: list[str]) -> str | None:
     targets = [word for word in words if "=" not in word]
     variables = [word.partition("=")[0] for word in words if "=" in word]
-    unknown = [w for w in targets if w not in make_targets()] + [v for v in variables if v not in make_variables()]
+    unknown = [w for w in targets if w not in make_targets()] + [
+        v for v in variables if v not in make_variables()
+    ]
     if not targets:
         return "make is given no target"
     return f"make knows no {unknown[0]}" if unknown else None
@@ -80,7 +84,9 @@ def _pagecage_complaint(words: list[str]) -> str | None:
     except MissingArgumentError:
         return None  # a sentence may name a verb without its argument
     except CycloptsError as error:
-        is_reader_own = str(error).endswith(" does not exist")  # a file or folder that only the reader has
+        is_reader_own = str(error).endswith(
+            " does not exist"
+        )  # a file or folder that only the reader has
         return None if is_reader_own else str(error)
     return None
 
@@ -98,18 +104,31 @@ def test_every_command_that_is_shown_exists(document: str, command: str) -> None
 
 @pytest.mark.parametrize(
     "command",
-    ["make experimnt", "make experiment NAM=x", "make NAME=x", "pagecage rnu x", "pagecage run x --hots vm",
-     "pagecage run x --repeats many", "pagecage host up mv", "pagecage run x --fresh sometimes"],
-)  # fmt: skip
+    [
+        "make experimnt",
+        "make experiment NAM=x",
+        "make NAME=x",
+        "pagecage rnu x",
+        "pagecage run x --hots vm",
+        "pagecage run x --repeats many",
+        "pagecage host up mv",
+        "pagecage run x --fresh sometimes",
+    ],
+)
 def test_a_command_that_does_not_exist_is_seen(command: str) -> None:
     assert complaint(command) is not None
 
 
 def test_blocks_of_either_kind_are_read() -> None:
-    text = "Do\n\n    make list   # all\n\nor\n\n```sh\n$ pagecage run \\\n  x\ncat y\n```\nand `make doctor`.\n"
+    text = (
+        "Do\n\n    make list   # all\n\nor\n\n```sh\n$ pagecage run \\\n  x\ncat y\n```\nand `make"
+        " doctor`.\n"
+    )
     assert [" ".join(c.split()) for c in commands(text)] == [
-        "pagecage run x", "make list # all", "make doctor",
-    ]  # fmt: skip
+        "pagecage run x",
+        "make list # all",
+        "make doctor",
+    ]
 
 
 @pytest.mark.parametrize("document", GUIDES, ids=lambda path: path.name)
@@ -119,29 +138,43 @@ def test_every_path_that_is_named_is_there(document: Path) -> None:
     """
     top = {path.name for path in ROOT.iterdir()}
     named = {
-        match for match in PATHS.findall(document.read_text()) if match.split("/")[0] in top and "NAME" not in match
+        match
+        for match in PATHS.findall(document.read_text())
+        if match.split("/")[0] in top and "NAME" not in match
     }
     made = {"runs", "build", "target", ".venv", ".venv-ansible"}
-    gone = [path for path in sorted(named) if path.split("/")[0] not in made and not (ROOT / path).exists()]
+    gone = [
+        path
+        for path in sorted(named)
+        if path.split("/")[0] not in made and not (ROOT / path).exists()
+    ]
     assert gone == []
 
 
 def table(heading: str) -> dict[str, str]:
     """Return the first table under a heading of FORMAT.md: first cell -> the rest."""
     section = FORMAT.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    rows = [line.strip("|").split("|", 1) for line in section.splitlines() if line.startswith("| `")]
+    rows = [
+        line.strip("|").split("|", 1) for line in section.splitlines() if line.startswith("| `")
+    ]
     return {first.strip(): rest for first, rest in rows}
 
 
 def record_rows() -> dict[str, str]:
     before_responses = FORMAT.split("## records.jsonl", 1)[1].split("**cgroup counters**", 1)[0]
-    rows = [line.strip("|").split("|", 1) for line in before_responses.splitlines() if line.startswith("| `")]
+    rows = [
+        line.strip("|").split("|", 1)
+        for line in before_responses.splitlines()
+        if line.startswith("| `")
+    ]
     return {first.strip(): rest for first, rest in rows}
 
 
 def documented_responses() -> set[str]:
     section = FORMAT.split("**Responses**", 1)[1].split("### Traces", 1)[0]
-    return keys([line.strip("|").split("|")[0] for line in section.splitlines() if line.startswith("| `")])
+    return keys(
+        [line.strip("|").split("|")[0] for line in section.splitlines() if line.startswith("| `")]
+    )
 
 
 def schema_of(path: Path = PATH) -> dict[str, dict[str, object]]:
@@ -169,14 +202,22 @@ def test_outcomes_and_phases_are_the_same_in_code_schema_and_document() -> None:
 
 
 def test_responses_are_the_same_in_schema_and_document() -> None:
-    assert set(json.loads(PATH.read_text())["properties"]["response"]["properties"]) == documented_responses()
-    assert documented_responses() > STANDARD_RESPONSES, "what a workload tells of itself stands beside them"
+    assert (
+        set(json.loads(PATH.read_text())["properties"]["response"]["properties"])
+        == documented_responses()
+    )
+    assert documented_responses() > STANDARD_RESPONSES, (
+        "what a workload tells of itself stands beside them"
+    )
 
 
 def test_collectors_outcomes_are_as_documented() -> None:
     entry = json.loads(PATH.read_text())["properties"]["collectors"]["additionalProperties"]
     assert set(entry["properties"]) == set(CollectorResult("ok").to_json())
-    assert all(f"`{status}`" in record_rows()["`collectors`"] for status in entry["properties"]["status"]["enum"])
+    assert all(
+        f"`{status}`" in record_rows()["`collectors`"]
+        for status in entry["properties"]["status"]["enum"]
+    )
 
 
 def test_a_trial_and_a_plan_are_as_documented() -> None:
@@ -187,8 +228,11 @@ def test_a_trial_and_a_plan_are_as_documented() -> None:
 
 
 def test_exit_codes_are_as_documented() -> None:
-    documented = {int(row.split("|")[1]) for row in FORMAT.split("## Exit codes")[1].splitlines() if row[:3] != "|--"
-                  and re.match(r"\| \d", row)}  # fmt: skip
+    documented = {
+        int(row.split("|")[1])
+        for row in FORMAT.split("## Exit codes")[1].splitlines()
+        if row[:3] != "|--" and re.match(r"\| \d", row)
+    }
     in_code = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
     assert documented == in_code
 
@@ -221,7 +265,10 @@ def test_a_right_record_obeys_the_schema() -> None:
         ({"outer_host": {"before": {"unix_seconds": 1.0}}}, "$.outer_host"),
         ({"exit": {"status": None}}, "$.exit.status"),
         ({"cage": {"limits": {}}}, "$.cage"),
-        ({"collectors": {"sar": {"status": "fine", "reason": None, "lost_events": None}}}, "$.collectors.sar.status"),
+        (
+            {"collectors": {"sar": {"status": "fine", "reason": None, "lost_events": None}}},
+            "$.collectors.sar.status",
+        ),
         ({"plan_sha256": "0"}, "$.plan_sha256"),
     ],
 )

@@ -12,7 +12,9 @@ from tests.tree import ROOT
 def test_a_probes_keys_are_as_documented() -> None:
     probe = json.loads((ROOT / "tests/fixtures/imports/probe.json").read_text())
     section = FORMAT.split("## probe.json\n", 1)[1].split("\n## ", 1)[0]
-    rows = [line.strip("|").split("|", 1) for line in section.splitlines() if line.startswith("| `")]
+    rows = [
+        line.strip("|").split("|", 1) for line in section.splitlines() if line.startswith("| `")
+    ]
     documented = keys([first for first, _ in rows])
     assert documented == set(probe) | set(probe["summary"])
     reported = {first.strip(): rest for first, rest in rows}

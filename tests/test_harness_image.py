@@ -37,8 +37,14 @@ def work() -> Iterator[Path]:
 
 def start(work: Path) -> Completed:
     """Run the script as a user who is not root, because root may write anywhere."""
-    nobody = ["setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups"] if os.geteuid() == 0 else []
-    return run([*nobody, work / "containers/start-harness", "list", "NAME=x"], check=False, cwd=work)
+    nobody = (
+        ["setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups"]
+        if os.geteuid() == 0
+        else []
+    )
+    return run(
+        [*nobody, work / "containers/start-harness", "list", "NAME=x"], check=False, cwd=work
+    )
 
 
 def test_a_container_makes_what_it_is_told(work: Path) -> None:
@@ -67,10 +73,24 @@ def test_the_packed_guest_gets_into_the_image_where_it_is_looked_for() -> None:
     assert "!/build/images/guest" in (ROOT / ".dockerignore").read_text().splitlines()
 
 
-STORE = ["--root", ROOT / "build/images/store", "--runroot", ROOT / "build/images/run", "--storage-driver", "vfs"]
+STORE = [
+    "--root",
+    ROOT / "build/images/store",
+    "--runroot",
+    ROOT / "build/images/run",
+    "--storage-driver",
+    "vfs",
+]
 # crun supports either cgroup v1 or v2. If both are mounted, the container sees v2, in its own mount
 # namespace.
-V2_ALONE = ["unshare", "--mount", "sh", "-c", 'mount --bind /sys/fs/cgroup/unified /sys/fs/cgroup && exec "$@"', "sh"]
+V2_ALONE = [
+    "unshare",
+    "--mount",
+    "sh",
+    "-c",
+    'mount --bind /sys/fs/cgroup/unified /sys/fs/cgroup && exec "$@"',
+    "sh",
+]
 
 
 def engine() -> list[str | Path]:
@@ -80,10 +100,21 @@ def engine() -> list[str | Path]:
     if shutil.which("docker") and run(["docker", "info"], check=False).ok:
         return ["docker", "run", "--rm"]
     if not shutil.which("podman"):
-        pytest.fail("neither a Docker engine nor podman is here: apt-get install podman crun", pytrace=False)
+        pytest.fail(
+            "neither a Docker engine nor podman is here: apt-get install podman crun", pytrace=False
+        )
     hybrid = V2_ALONE if Path("/sys/fs/cgroup/unified").is_dir() and os.geteuid() == 0 else []
     limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"]
-    return [*hybrid, "podman", *STORE, "--cgroup-manager=cgroupfs", "run", "--rm", "--cgroups=disabled", *limits]
+    return [
+        *hybrid,
+        "podman",
+        *STORE,
+        "--cgroup-manager=cgroupfs",
+        "run",
+        "--rm",
+        "--cgroups=disabled",
+        *limits,
+    ]
 
 
 @pytest.mark.long
@@ -91,15 +122,25 @@ def engine() -> list[str | Path]:
 def test_the_image_measures_without_a_network_for_any_user(tmp_path: Path) -> None:
     container = [*engine(), "--network=none"]
     run([ROOT / "tools/build-images", "harness"], timeout_seconds=3600)
-    assert re.search(r"^constrained-random\b", run([*container, IMAGE, "list"]).stdout, re.MULTILINE)
+    assert re.search(
+        r"^constrained-random\b", run([*container, IMAGE, "list"]).stdout, re.MULTILINE
+    )
     runs = tmp_path / "runs"
     runs.mkdir(mode=0o755)
     if os.geteuid() == 0:
         os.chown(runs, SOMEBODY, SOMEBODY)
-    of_theirs = [*container, "--user", f"{runs.stat().st_uid}:{runs.stat().st_gid}", "--volume", f"{runs}:/work/runs"]
+    of_theirs = [
+        *container,
+        "--user",
+        f"{runs.stat().st_uid}:{runs.stat().st_gid}",
+        "--volume",
+        f"{runs}:/work/runs",
+    ]
     run([*of_theirs, IMAGE, "experiment", "NAME=smoke", "SIZE=smoke"], timeout_seconds=1800)
     latest = runs / "latest-smoke"
-    outcomes = [json.loads(line)["outcome"] for line in (latest / "records.jsonl").read_text().splitlines()]
+    outcomes = [
+        json.loads(line)["outcome"] for line in (latest / "records.jsonl").read_text().splitlines()
+    ]
     assert outcomes
     assert set(outcomes) == {"ok"}
     assert "</html>" in (latest / "report.html").read_text()

@@ -61,7 +61,15 @@ INSTALLED_MAY = {
     "pagecage.agent": set[str](),
     "pagecage.model": set[str](),
 }
-STARTS_PROCESSES = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "startfile"}
+STARTS_PROCESSES = {
+    "system",
+    "popen",
+    "fork",
+    "forkpty",
+    "posix_spawn",
+    "posix_spawnp",
+    "startfile",
+}
 
 
 @dataclass(frozen=True)
@@ -136,7 +144,11 @@ def against_analysis(found: Import) -> str | None:
     top = found.name.split(".")[0]
     if found.by.startswith("pagecage") and top == "analysis":
         return "nothing in pagecage imports the analysis"
-    if found.by.startswith("analysis") and top == "pagecage" and part_below(found.name, "pagecage") not in ANALYSIS_MAY:
+    if (
+        found.by.startswith("analysis")
+        and top == "pagecage"
+        and part_below(found.name, "pagecage") not in ANALYSIS_MAY
+    ):
         return f"the analysis may import only {' '.join(sorted(ANALYSIS_MAY))} of pagecage"
     return None
 
@@ -144,7 +156,11 @@ def against_analysis(found: Import) -> str | None:
 def against_installed(found: Import) -> str | None:
     """Return why an import of an installed package breaks the rule, or None."""
     top = found.name.split(".")[0]
-    if not found.by.startswith("pagecage") or top in {*sys.stdlib_module_names, "pagecage", "analysis"}:
+    if not found.by.startswith("pagecage") or top in {
+        *sys.stdlib_module_names,
+        "pagecage",
+        "analysis",
+    }:
         return None
     part = max((name for name in INSTALLED_MAY if f"{found.by}.".startswith(f"{name}.")), key=len)
     return None if top in INSTALLED_MAY[part] else f"{part} may not need {top} installed"
@@ -153,7 +169,11 @@ def against_installed(found: Import) -> str | None:
 def against_process(found: Import) -> str | None:
     """Return why an import of something that starts processes breaks the rule, or None."""
     starts = found.name.split(".")[0] in {"subprocess", "multiprocessing", "pty"}
-    return "only pagecage/process.py starts processes" if starts and found.by != "pagecage.process" else None
+    return (
+        "only pagecage/process.py starts processes"
+        if starts and found.by != "pagecage.process"
+        else None
+    )
 
 
 RULES = (against_order, against_agent, against_analysis, against_installed, against_process)
@@ -173,7 +193,9 @@ def process_starts(root: Path) -> list[str]:
             if not isinstance(node, ast.Attribute) or module_name(path, root) == "pagecage.process":
                 continue
             owner = node.value.id if isinstance(node.value, ast.Name) else ""
-            if (owner == "os" and node.attr in STARTS_PROCESSES) or node.attr.startswith("create_subprocess_"):
+            if (owner == "os" and node.attr in STARTS_PROCESSES) or node.attr.startswith(
+                "create_subprocess_"
+            ):
                 found.append(f"{module_name(path, root)}:{node.lineno} {owner}.{node.attr}")
     return found
 
@@ -188,7 +210,11 @@ def test_processes_start_in_one_place() -> None:
 
 
 def test_package_files_are_empty() -> None:
-    full = [str(p.relative_to(ROOT)) for p in files(ROOT, ".py") if p.name == "__init__.py" and p.stat().st_size]
+    full = [
+        str(p.relative_to(ROOT))
+        for p in files(ROOT, ".py")
+        if p.name == "__init__.py" and p.stat().st_size
+    ]
     assert not full, f"these should be empty: {full}"
 
 
@@ -196,19 +222,35 @@ def test_package_files_are_empty() -> None:
     ("module", "line", "why"),
     [
         ("pagecage/units.py", "from pagecage.model.cage import Cage", "does not stand above"),
-        ("pagecage/verdicts/caps.py", "from pagecage.planning.plan import Plan", "does not stand above"),
+        (
+            "pagecage/verdicts/caps.py",
+            "from pagecage.planning.plan import Plan",
+            "does not stand above",
+        ),
         ("pagecage/agent/run.py", "import pydantic", "installed"),
         ("pagecage/agent/run.py", "from pagecage.report.export import table", "agent may import"),
         ("pagecage/agent/run.py", "from pagecage import report", "agent may import"),
-        ("pagecage/cli.py", "from analysis.views.evidence_tables import table", "nothing in pagecage"),
+        (
+            "pagecage/cli.py",
+            "from analysis.views.evidence_tables import table",
+            "nothing in pagecage",
+        ),
         ("pagecage/cli.py", "import pandas", "installed"),
         ("pagecage/cli.py", "import pydantic", "installed"),
         ("pagecage/cli.py", "def f():\n    import subprocess", "process.py"),
         ("pagecage/model/cage.py", "from .units import MIB", "no place"),
         ("pagecage/new.py", "from pagecage.units import MIB", "no place"),
-        ("analysis/data/load.py", "from pagecage.runner.campaign import run", "analysis may import"),
+        (
+            "analysis/data/load.py",
+            "from pagecage.runner.campaign import run",
+            "analysis may import",
+        ),
         ("analysis/data/load.py", "from analysis.views.html import page", "does not stand above"),
-        ("analysis/claims/rules.py", "from analysis.figures.style import Look", "does not stand above"),
+        (
+            "analysis/claims/rules.py",
+            "from analysis.figures.style import Look",
+            "does not stand above",
+        ),
         ("analysis/data/load.py", "from subprocess import run", "process.py"),
     ],
 )

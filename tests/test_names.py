@@ -29,7 +29,9 @@ def repeated_classes(root: Path) -> list[str]:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(path.relative_to(root)))
-    return [f"{name}: {', '.join(found)}" for name, found in sorted(places.items()) if len(found) > 1]
+    return [
+        f"{name}: {', '.join(found)}" for name, found in sorted(places.items()) if len(found) > 1
+    ]
 
 
 def full_folders(root: Path) -> list[str]:
@@ -38,20 +40,28 @@ def full_folders(root: Path) -> list[str]:
     for path in modules(root):
         counts[str(path.parent.relative_to(root))] += path.name != "__init__.py"
     return [
-        f"{folder} has {n} modules" for folder, n in counts.items() if n > MOST_MODULES_IN_A_FOLDER and folder != CLI
+        f"{folder} has {n} modules"
+        for folder, n in counts.items()
+        if n > MOST_MODULES_IN_A_FOLDER and folder != CLI
     ]
 
 
 def questions(root: Path) -> list[str]:
     """Return docstrings that begin with a question word."""
-    return [f"{place}: {text.splitlines()[0]}" for place, text in docstrings(root) if QUESTION.match(text)]
+    return [
+        f"{place}: {text.splitlines()[0]}"
+        for place, text in docstrings(root)
+        if QUESTION.match(text)
+    ]
 
 
 def docstrings(root: Path) -> Iterator[tuple[str, str]]:
     for path in modules(root):
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (
+                text := ast.get_docstring(node)
+            ):
                 yield f"{path.relative_to(root)}:{getattr(node, 'lineno', 1)}", text
 
 
@@ -78,8 +88,14 @@ def test_names(rule) -> None:
 @pytest.mark.parametrize(
     ("rule", "written"),
     [
-        (repeated_classes, {"pagecage/a.py": "class Plan: ...\n", "analysis/b.py": "class Plan: ...\n"}),
-        (full_folders, {f"pagecage/model/m{n}.py": "\n" for n in range(MOST_MODULES_IN_A_FOLDER + 1)}),
+        (
+            repeated_classes,
+            {"pagecage/a.py": "class Plan: ...\n", "analysis/b.py": "class Plan: ...\n"},
+        ),
+        (
+            full_folders,
+            {f"pagecage/model/m{n}.py": "\n" for n in range(MOST_MODULES_IN_A_FOLDER + 1)},
+        ),
         (questions, {"pagecage/a.py": 'def f():\n    """What it is."""\n'}),
         (imports_of_tests, {"tests/unit/test_b.py": "from tests.unit.test_a import made\n"}),
     ],

@@ -1,4 +1,6 @@
-"""The tests in Rust, of every library and of every program as it is started, and the dependencies of modules."""
+"""The tests in Rust, of every library and of every program as it is started, and the dependencies
+of modules.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,15 @@ def ran(*words: str, **environment: str) -> int:
 
 def written() -> int:
     """Return the number of tests in the sources."""
-    return sum(len(re.findall(r"^ *#\[test\]$", path.read_text(), re.MULTILINE)) for path in SOURCES)
+    return sum(
+        len(re.findall(r"^ *#\[test\]$", path.read_text(), re.MULTILINE)) for path in SOURCES
+    )
 
 
 def test_libraries_and_programs() -> None:
-    """Skip `main.rs` and examples in comments: they hold no test, and linking them takes half a minute."""
+    """Skip `main.rs` and examples in comments: they hold no test, and linking them takes half a
+    minute.
+    """
     assert ran("--lib", "--test", "*", **FEW_CASES) == written()
 
 
@@ -48,7 +54,10 @@ def test_properties_with_every_case() -> None:
 
 
 def dependencies(crate: Path) -> dict[str, set[str]]:
-    """Return the modules that each module of a crate names. A module's children count as part of it."""
+    """Return the modules that each module of a crate names.
+
+    A module's children count as part of it.
+    """
     found: dict[str, set[str]] = {}
     for path in files(crate / "src", ".rs"):
         module = path.relative_to(crate / "src").parts[0].removesuffix(".rs")

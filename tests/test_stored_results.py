@@ -20,7 +20,9 @@ def test_results_of_stored_runs_stay_as_they_are(computed: dict[str, str], name:
     """
     stored = (FOLDER / f"{name}.json").read_text()
     changed = [
-        pair for pair in zip(stored.splitlines(), computed[name].splitlines(), strict=False) if pair[0] != pair[1]
+        pair
+        for pair in zip(stored.splitlines(), computed[name].splitlines(), strict=False)
+        if pair[0] != pair[1]
     ]
     assert computed[name] == stored, changed[:3]
 
@@ -30,5 +32,10 @@ def test_no_result_is_stored_without_its_run(computed: dict[str, str]) -> None:
 
 
 def test_leaves_are_numbers_and_words_without_sentences() -> None:
-    value = {"a": [1, 2.5, None], "because": "the disk was busy", "verdict": "enforced", "b": {"c": True}}
+    value = {
+        "a": [1, 2.5, None],
+        "because": "the disk was busy",
+        "verdict": "enforced",
+        "b": {"c": True},
+    }
     assert list(leaves(value)) == [1, 2.5, None, "enforced", True]

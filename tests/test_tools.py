@@ -32,12 +32,21 @@ def step(cwd: Path, *argv: str) -> Completed:
 
 def test_a_step_that_succeeds_is_a_line_and_its_notes(tmp_path: Path) -> None:
     done = step(tmp_path, "sh", "-c", "echo much; echo 'note: there is no HOST=vm'")
-    assert (done.status, done.stdout, done.stderr) == (0, "", "doing it ... 0 s\n  note: there is no HOST=vm\n")
+    assert (done.status, done.stdout, done.stderr) == (
+        0,
+        "",
+        "doing it ... 0 s\n  note: there is no HOST=vm\n",
+    )
     assert (tmp_path / "build/log/it.log").read_text() == "much\nnote: there is no HOST=vm\n"
 
 
 def test_a_step_that_fails_shows_its_own_sentence(tmp_path: Path) -> None:
-    done = step(tmp_path, "sh", "-c", "echo much; printf 'pagecage: it is not there\\n  fix: bring it\\n' >&2; exit 3")
+    done = step(
+        tmp_path,
+        "sh",
+        "-c",
+        "echo much; printf 'pagecage: it is not there\\n  fix: bring it\\n' >&2; exit 3",
+    )
     assert (done.status, done.stderr) == (
         3,
         "doing it ... failed after 0 s:\npagecage: it is not there\n  fix: bring it\n",
@@ -47,7 +56,10 @@ def test_a_step_that_fails_shows_its_own_sentence(tmp_path: Path) -> None:
 def test_a_step_that_has_no_sentence_shows_its_end(tmp_path: Path) -> None:
     done = step(tmp_path, "sh", "-c", "seq 30; exit 7")
     lines = done.stderr.splitlines()
-    assert (done.status, lines[0]) == (7, "doing it ... failed after 0 s; the end of build/log/it.log:")
+    assert (done.status, lines[0]) == (
+        7,
+        "doing it ... failed after 0 s; the end of build/log/it.log:",
+    )
     assert lines[1:] == [f"  | {number}" for number in range(11, 31)]
 
 
@@ -55,7 +67,9 @@ def shown(cwd: Path, script: str, **settings: str) -> str:
     """Return what a script shows on a terminal."""
     master, slave = os.openpty()
     with os.fdopen(slave, "rb+", buffering=0) as end:
-        process = spawn(["sh", "-c", script], stdin=end, stdout=end, stderr=end, cwd=cwd, env=settings)
+        process = spawn(
+            ["sh", "-c", script], stdin=end, stdout=end, stderr=end, cwd=cwd, env=settings
+        )
     reported, deadline = b"", time.monotonic() + 30
     while time.monotonic() < deadline:
         if select.select([master], [], [], 0.1)[0]:
@@ -79,7 +93,9 @@ def test_steps_at_once_share_a_line_of_the_terminal(tmp_path: Path) -> None:
 
 
 def test_a_dumb_terminal_is_shown_lines_alone(tmp_path: Path) -> None:
-    assert shown(tmp_path, f'"{STEP}" a "the first" sleep 2', TERM="dumb") == "the first ... 2 s\r\n"
+    assert (
+        shown(tmp_path, f'"{STEP}" a "the first" sleep 2', TERM="dumb") == "the first ... 2 s\r\n"
+    )
 
 
 @pytest.fixture
@@ -104,7 +120,10 @@ def built(sources: Path, *experiment: str) -> set[str]:
 def test_what_one_experiment_names_is_compiled_for_it(sources: Path) -> None:
     assert built(sources, "constrained-random") == {"pcgen", "pcread"}
     asked = (sources / "asked").read_text().split()
-    assert [word for word in asked if word.startswith("--package")] == ["--package=pcgen", "--package=pcread"]
+    assert [word for word in asked if word.startswith("--package")] == [
+        "--package=pcgen",
+        "--package=pcread",
+    ]
     assert "--workspace" not in asked
 
 
@@ -114,7 +133,9 @@ def test_workloads_in_every_language_are_found(sources: Path) -> None:
     assert {"pcappend"} <= built(sources, "append-log")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem
+)
 def test_every_workload_that_an_experiment_starts_stands_in_its_file(path: Path) -> None:
     """build-workloads searches the text for names."""
     from pagecage.definitions.reader import Definitions
@@ -124,8 +145,12 @@ def test_every_workload_that_an_experiment_starts_stands_in_its_file(path: Path)
     assert wanted <= {*re.findall(r"[\w-]+", path.read_text())}
 
 
-@pytest.mark.parametrize(("target", "compiles"), [("replay", "pcgen"), ("shell", "pcgen"), ("experiment", "smoke")])
-def test_a_replay_compiles_only_what_its_limits_are_driven_against(tmp_path: Path, target: str, compiles: str) -> None:
+@pytest.mark.parametrize(
+    ("target", "compiles"), [("replay", "pcgen"), ("shell", "pcgen"), ("experiment", "smoke")]
+)
+def test_a_replay_compiles_only_what_its_limits_are_driven_against(
+    tmp_path: Path, target: str, compiles: str
+) -> None:
     """It runs the user's program, and compiling everything takes longer than the rest of its
     set-up.
     """
@@ -139,13 +164,24 @@ def test_a_replay_compiles_only_what_its_limits_are_driven_against(tmp_path: Pat
         (tmp_path / empty).touch()
     (tmp_path / ".venv/bin/pagecage").write_text("#!/bin/sh\necho ran\n")
     (tmp_path / ".venv/bin/pagecage").chmod(0o755)
-    locks = (f"requirements/{name}.txt" for name in ("bootstrap", "controller", "analysis", "ansible"))
-    for file in ("Cargo.toml", "Cargo.lock", "ansible/controller.yml", "experiments/smoke.toml", "build/made", *locks):
+    locks = (
+        f"requirements/{name}.txt" for name in ("bootstrap", "controller", "analysis", "ansible")
+    )
+    for file in (
+        "Cargo.toml",
+        "Cargo.lock",
+        "ansible/controller.yml",
+        "experiments/smoke.toml",
+        "build/made",
+        *locks,
+    ):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).touch()
     words = ["make", target, "HOST=local", "CAGE=customer", "CMD=true", "NAME=smoke"]
     done = run(words, cwd=tmp_path, check=False)
     assert done.ok, done.stderr
-    [built] = [line.split() for line in done.stdout.splitlines() if line.startswith("build-workloads")]
+    [built] = [
+        line.split() for line in done.stdout.splitlines() if line.startswith("build-workloads")
+    ]
     assert built[2:] == [compiles]
     assert "ran" in done.stdout

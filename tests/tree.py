@@ -30,7 +30,11 @@ def _is_ours(folder: str) -> bool:
 def shell_scripts(root: Path) -> list[Path]:
     """Return every shell script, by its suffix or its first line."""
     shells = {b"sh", b"bash", b"dash"}
-    return [path for path in files(root) if path.suffix in {".sh", ".bash"} or _interpreter(path) in shells]
+    return [
+        path
+        for path in files(root)
+        if path.suffix in {".sh", ".bash"} or _interpreter(path) in shells
+    ]
 
 
 def python_scripts(root: Path) -> list[Path]:

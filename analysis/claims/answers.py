@@ -51,7 +51,10 @@ def open_questions(experiments: Path, newest: Mapping[str, Run]) -> OpenQuestion
     findings = [pair for run in newest.values() for pair in _findings(run)]
     rows = csv.DictReader((experiments / "questions.csv").read_text(encoding="utf-8").splitlines())
     questions = (
-        OpenQuestion(**row, findings=tuple(finding for question, finding in findings if question == row["id"]))
+        OpenQuestion(
+            **row,
+            findings=tuple(finding for question, finding in findings if question == row["id"]),
+        )
         for row in rows
     )
     return OpenQuestions(tuple(questions), newest)
@@ -67,14 +70,23 @@ def _findings(run: Run) -> Iterator[tuple[str, QuestionFinding]]:
 def _question_finding(run: Run, finding: Finding) -> QuestionFinding:
     plan = run.plan
     return QuestionFinding(
-        str(plan["experiment"]), str(plan["run_id"]), finding.sentence, finding.note, finding.is_proven
+        str(plan["experiment"]),
+        str(plan["run_id"]),
+        finding.sentence,
+        finding.note,
+        finding.is_proven,
     )
 
 
 def as_json(found: OpenQuestions) -> list[dict[str, Any]]:
     """Return the questions as JSON data."""
     return [
-        {"id": question.id, "question": question.question, "known": question.known,
-         "said": [asdict(finding) for finding in question.findings], "is_open": question.is_open}
+        {
+            "id": question.id,
+            "question": question.question,
+            "known": question.known,
+            "said": [asdict(finding) for finding in question.findings],
+            "is_open": question.is_open,
+        }
         for question in found.questions
-    ]  # fmt: skip
+    ]

@@ -24,7 +24,10 @@ def incomparable_reason(run: Run, claim: Mapping[str, Any], sides: Sides) -> str
         size = (
             ""
             if is_full
-            else f"published at {describe_dataset(run, PUBLISHED_SIZE)}, measured at {describe_dataset(run)}"
+            else (
+                f"published at {describe_dataset(run, PUBLISHED_SIZE)}, measured at"
+                f" {describe_dataset(run)}"
+            )
         )
         where = "measured on emulated hardware" if emulated else ""
         return " and ".join(part for part in (size, where) if part)
@@ -45,13 +48,20 @@ def describe_dataset(run: Run, size: str | None = None) -> str:
 def _cpu_bound(sides: Sides) -> str | None:
     """Return the reason if a side's time depends on the emulated CPU; None otherwise."""
     names = ("numerator", "denominator", "other numerator", "other denominator")[: len(sides)]
-    slow = [name for name, side in zip(names, sides, strict=True) if any(_waits_for_cpu(trial) for trial in side)]
+    slow = [
+        name
+        for name, side in zip(names, sides, strict=True)
+        if any(_waits_for_cpu(trial) for trial in side)
+    ]
     whose = f"the time of its {' and '.join(slow)}" if len(sides) > 1 else "its time"
     return f"under emulation {whose} is mostly that of the emulated CPU" if slow else None
 
 
 def _waits_for_cpu(trial: JudgedTrial) -> bool:
-    seconds, used = measured_seconds(trial.record), difference(trial.record, "cgroup", "cpu.stat", "usage_usec")
+    seconds, used = (
+        measured_seconds(trial.record),
+        difference(trial.record, "cgroup", "cpu.stat", "usage_usec"),
+    )
     busy = used / 1e6 / seconds if used is not None and seconds else 0.0
     return trial.verdicts.binding_limit.verdict == "cpu" or busy > MOSTLY
 

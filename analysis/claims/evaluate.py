@@ -9,7 +9,13 @@ from typing import Any
 
 from analysis.claims.comparability import incomparable_reason, measurement_context
 from analysis.claims.kernel_trace import compare_traced, traced_words
-from analysis.claims.rules import RATIO_OF_RATIOS_RULES, RATIO_RULES, SIDES, evaluate_config, evaluate_figure
+from analysis.claims.rules import (
+    RATIO_OF_RATIOS_RULES,
+    RATIO_RULES,
+    SIDES,
+    evaluate_config,
+    evaluate_figure,
+)
 from analysis.data.load import JudgedTrial, Run
 from analysis.response_units import convert_response, unit_scale
 from analysis.stats.intervals import MedianSummary, median_ratio, ratio_of_median_ratios, summarise
@@ -23,7 +29,12 @@ from analysis.summaries.cells import (
 )
 
 EXTRAPOLATED = "rests on a pass that was cut short and extrapolated"
-_WORD = {"oom_killed": "killed", "ok": "ran", "timed_out": "timed out", "wrong_answer": "wrong answer"}
+_WORD = {
+    "oom_killed": "killed",
+    "ok": "ran",
+    "timed_out": "timed out",
+    "wrong_answer": "wrong answer",
+}
 
 
 @dataclass(frozen=True)
@@ -74,16 +85,28 @@ def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
 
 
 def _figure(
-    run: Run, claim: Mapping[str, Any], sides: list[list[JudgedTrial]], eligible: list[list[JudgedTrial]]
+    run: Run,
+    claim: Mapping[str, Any],
+    sides: list[list[JudgedTrial]],
+    eligible: list[list[JudgedTrial]],
 ) -> ClaimResult:
     summary = _summary(claim, eligible)
     if summary is None:
-        return _result(claim, _summary(claim, sides), "no_data", reason_without_figure(run, claim, sides, eligible))
+        return _result(
+            claim,
+            _summary(claim, sides),
+            "no_data",
+            reason_without_figure(run, claim, sides, eligible),
+        )
     incomparable = incomparable_reason(run, {"needs": "any_size", **claim}, eligible)
     if incomparable:
-        return _result(claim, summary, "not_comparable", _with_remarks(incomparable, claim, eligible))
+        return _result(
+            claim, summary, "not_comparable", _with_remarks(incomparable, claim, eligible)
+        )
     held, reason = evaluate_figure({"tolerance_factor": 2.0, **claim}, summary)
-    return _result(claim, summary, "held" if held else "not_held", _with_remarks(reason, claim, eligible))
+    return _result(
+        claim, summary, "held" if held else "not_held", _with_remarks(reason, claim, eligible)
+    )
 
 
 def _sides(claim: Mapping[str, Any]) -> int:
@@ -91,14 +114,25 @@ def _sides(claim: Mapping[str, Any]) -> int:
     return 4 if claim["rule"] in RATIO_OF_RATIOS_RULES else 2 if claim["rule"] in RATIO_RULES else 1
 
 
-def _summary(claim: Mapping[str, Any], eligible: Sequence[Sequence[JudgedTrial]]) -> MedianSummary | None:
+def _summary(
+    claim: Mapping[str, Any], eligible: Sequence[Sequence[JudgedTrial]]
+) -> MedianSummary | None:
     """Return the measured figure in the claim's unit, or without unit if sides are divided."""
-    values = [[v for t in side if (v := claim_value(t, claim["response"])) is not None] for side in eligible]
+    values = [
+        [v for t in side if (v := claim_value(t, claim["response"])) is not None]
+        for side in eligible
+    ]
     if not all(values):
         return None
     if len(values) > 1:
-        return median_ratio(*values) if claim["rule"] in RATIO_RULES else ratio_of_median_ratios(*values)
-    return summarise([convert_response(claim["response"], value, claim["unit"]) for value in values[0]])
+        return (
+            median_ratio(*values)
+            if claim["rule"] in RATIO_RULES
+            else ratio_of_median_ratios(*values)
+        )
+    return summarise(
+        [convert_response(claim["response"], value, claim["unit"]) for value in values[0]]
+    )
 
 
 def claim_value(trial: JudgedTrial, response: str) -> float | None:
@@ -106,12 +140,18 @@ def claim_value(trial: JudgedTrial, response: str) -> float | None:
     return None if trial.is_killed else response_value(trial, response)
 
 
-def _with_remarks(reason: str, claim: Mapping[str, Any], eligible: Sequence[Sequence[JudgedTrial]]) -> str:
+def _with_remarks(
+    reason: str, claim: Mapping[str, Any], eligible: Sequence[Sequence[JudgedTrial]]
+) -> str:
     """Return the reason, with a remark if the figure rests on a partial pass or a wrong answer."""
     trials = [trial for side in eligible for trial in side]
     partial = any(is_extrapolated(trial, claim["response"]) for trial in trials)
     wrong = wrong_answer_reason(trials)
-    return "; ".join(part for part in (reason, partial and EXTRAPOLATED, wrong and f"the figure of {wrong}") if part)
+    return "; ".join(
+        part
+        for part in (reason, partial and EXTRAPOLATED, wrong and f"the figure of {wrong}")
+        if part
+    )
 
 
 def reason_without_figure(
@@ -130,12 +170,19 @@ def reason_without_figure(
         return f"the host lacks a requirement: {missing[0]}"
     if not all(sides):
         has_trials = all(is_planned(run.plan["trials"], claim.get(key) or {}) for key in SIDES)
-        return "its trials have not been run" if has_trials else f"size {run.plan['size']} leaves its treatment out"
+        return (
+            "its trials have not been run"
+            if has_trials
+            else f"size {run.plan['size']} leaves its treatment out"
+        )
     if not claim.get("with_wrong_answers") and (
         wrong := [wrong_answer_reason(side) for side in sides if _is_all_wrong(side)]
     ):
         return wrong[0]
-    points = [[t for t in side if t.verdicts.is_data_point or t.record.outcome == "wrong_answer"] for side in sides]
+    points = [
+        [t for t in side if t.verdicts.is_data_point or t.record.outcome == "wrong_answer"]
+        for side in sides
+    ]
     if any(side and not left for side, left in zip(points, eligible, strict=True)):
         return "every trial of it is excluded or has no answer"
     return "no trial of it has a figure"
@@ -152,23 +199,39 @@ def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[JudgedTrial]) ->
     """
     eligible = claim_trials(side, {"with_wrong_answers": True})
     if not eligible:
-        return _result(claim, None, "no_data", reason_without_figure(run, claim, [side], [eligible]))
+        return _result(
+            claim, None, "no_data", reason_without_figure(run, claim, [side], [eligible])
+        )
     words = sorted({_WORD[trial.record.outcome] for trial in eligible})
     wrong = sum(trial.is_wrong for trial in eligible)
-    wrong_answers = f"{wrong} of {len(eligible)} gave {wrong_answer_reason(eligible)}" if wrong else ""
-    reason = wrong_answers or f"{sum(trial.is_killed for trial in eligible)} of {len(eligible)} were killed for memory"
+    wrong_answers = (
+        f"{wrong} of {len(eligible)} gave {wrong_answer_reason(eligible)}" if wrong else ""
+    )
+    reason = (
+        wrong_answers
+        or f"{sum(trial.is_killed for trial in eligible)} of {len(eligible)} were killed for memory"
+    )
     held = words == [str(claim["published"]).replace("_", " ")]
-    return _result(claim, " or ".join(words), "held" if held else "not_held", reason, n=len(eligible))
+    return _result(
+        claim, " or ".join(words), "held" if held else "not_held", reason, n=len(eligible)
+    )
 
 
 def _decoded(
-    run: Run, claim: Mapping[str, Any], sides: list[list[JudgedTrial]], eligible: list[list[JudgedTrial]]
+    run: Run,
+    claim: Mapping[str, Any],
+    sides: list[list[JudgedTrial]],
+    eligible: list[list[JudgedTrial]],
 ) -> ClaimResult:
     """Evaluate flags and sizes of the kernel trace, which do not depend on CPU or noise."""
     whole = [trial for trial in sides[0] if trial.is_valid_apart_from_noise]
     result = traced_words(run, whole, claim["response"])
     if result is None:
-        reason = "no trial of it has a trace" if whole else reason_without_figure(run, claim, sides, eligible)
+        reason = (
+            "no trial of it has a trace"
+            if whole
+            else reason_without_figure(run, claim, sides, eligible)
+        )
         return _result(claim, None, "no_data", reason)
     measured, held, reason = compare_traced(claim["published"], claim["unit"], *result)
     verdict = "no_data" if measured is None else "held" if held else "not_held"
@@ -182,16 +245,26 @@ def config_result(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> Cl
 
 
 def _result(
-    claim: Mapping[str, Any], measured: MedianSummary | str | float | None, verdict: str, reason: str, n: int = 0
+    claim: Mapping[str, Any],
+    measured: MedianSummary | str | float | None,
+    verdict: str,
+    reason: str,
+    n: int = 0,
 ) -> ClaimResult:
     summary = measured if isinstance(measured, MedianSummary) else None
     return ClaimResult(
-        id=claim["id"], says=claim["says"], published=claim["published"],
+        id=claim["id"],
+        says=claim["says"],
+        published=claim["published"],
         unit="x" if _sides(claim) > 1 else claim["unit"],
         measured=_finite(measured.middle) if isinstance(measured, MedianSummary) else measured,
-        low=_finite(summary.low) if summary else None, high=_finite(summary.high) if summary else None,
-        kind=summary.kind if summary else "", n=summary.n if summary else n, verdict=verdict, reason=reason,
-    )  # fmt: skip
+        low=_finite(summary.low) if summary else None,
+        high=_finite(summary.high) if summary else None,
+        kind=summary.kind if summary else "",
+        n=summary.n if summary else n,
+        verdict=verdict,
+        reason=reason,
+    )
 
 
 def _finite(value: float) -> float | None:

@@ -55,11 +55,19 @@ def _find(run: Run, table: Mapping[str, Any]) -> Finding:
         whole = [trial for trial in sides[0] if trial.is_valid_apart_from_noise]
         ends = claim_trials(sides[0], {"with_wrong_answers": True})
         value = _outcomes(ends) if response == "outcome" else _decoded(run, whole, response)
-        return _finding(table, value, None, "" if value else reason_without_figure(run, table, sides[:1], eligible[:1]))
+        return _finding(
+            table,
+            value,
+            None,
+            "" if value else reason_without_figure(run, table, sides[:1], eligible[:1]),
+        )
     summary = _summary(eligible, response)
     if summary:
         return _finding(
-            table, format_summary(response, summary, is_ratio=len(sides) > 1), summary, _note(run, response, eligible)
+            table,
+            format_summary(response, summary, is_ratio=len(sides) > 1),
+            summary,
+            _note(run, response, eligible),
         )
     points = [[trial for trial in side if _is_point(trial, table)] for side in sides]
     unproven = _summary(points, response)
@@ -76,7 +84,10 @@ def _is_point(trial: JudgedTrial, table: Mapping[str, Any]) -> bool:
 
 
 def _summary(eligible: Sequence[Sequence[JudgedTrial]], response: str) -> MedianSummary | None:
-    values = [[v for trial in side if (v := claim_value(trial, response)) is not None] for side in eligible]
+    values = [
+        [v for trial in side if (v := claim_value(trial, response)) is not None]
+        for side in eligible
+    ]
     if not all(values):
         return None
     return median_ratio(values[0], values[1]) if len(values) > 1 else summarise(values[0])
@@ -93,7 +104,10 @@ def _note(run: Run, response: str, eligible: Sequence[Sequence[JudgedTrial]]) ->
 def _outcomes(eligible: Sequence[JudgedTrial]) -> str | None:
     if not eligible:
         return None
-    words = Counter("killed" if trial.is_killed else trial.record.outcome.replace("_", " ") for trial in eligible)
+    words = Counter(
+        "killed" if trial.is_killed else trial.record.outcome.replace("_", " ")
+        for trial in eligible
+    )
     return ", ".join(f"{word} {n} of {len(eligible)} times" for word, n in words.most_common())
 
 
@@ -107,13 +121,23 @@ def _decoded(run: Run, eligible: Sequence[JudgedTrial], response: str) -> str | 
 
 
 def _finding(
-    table: Mapping[str, Any], value: str | None, summary: MedianSummary | None, note: str, *, is_proven: bool = True
+    table: Mapping[str, Any],
+    value: str | None,
+    summary: MedianSummary | None,
+    note: str,
+    *,
+    is_proven: bool = True,
 ) -> Finding:
     if value and "{value} times" in table["says"]:
         value = value.replace("×", "")
     return Finding(
-        question=table.get("question", ""), sentence=table["says"].replace("{value}", value or _NO_VALUE), value=value,
-        middle=summary.middle if summary else None, low=summary.low if summary else None,
-        high=summary.high if summary else None, n=summary.n if summary else 0, note=note,
+        question=table.get("question", ""),
+        sentence=table["says"].replace("{value}", value or _NO_VALUE),
+        value=value,
+        middle=summary.middle if summary else None,
+        low=summary.low if summary else None,
+        high=summary.high if summary else None,
+        n=summary.n if summary else 0,
+        note=note,
         is_proven=is_proven and value is not None,
-    )  # fmt: skip
+    )

@@ -33,12 +33,16 @@ def traced_words(
     def word(entry: Mapping[str, Any]) -> int | None:
         value = entry.get("pages" if response == "page_cache_ra_order" else response)
         if value is not None and response.endswith("_flags"):
-            names[value] = [strip_flag_prefix(name) for name in entry.get(f"{response[:-1]}_names") or []]
+            names[value] = [
+                strip_flag_prefix(name) for name in entry.get(f"{response[:-1]}_names") or []
+            ]
         return value
 
     probe = "page_cache_ra_order" if response == "page_cache_ra_order" else "filemap_fault"
     traced = [trial for trial in trials if read_lines(run.path, trial.record, "bpftrace")]
-    total = sum((events_in_measured_part(run, trial, probe, word) for trial in traced), Counter[Any]())
+    total = sum(
+        (events_in_measured_part(run, trial, probe, word) for trial in traced), Counter[Any]()
+    )
     total.pop(None, None)
     return (total, names) if traced else None
 
@@ -55,7 +59,11 @@ def compare_traced(
     frequent = [word for word, count in counts.most_common() if count >= _RARE * counts.total()]
     if isinstance(published, str) and published.lower() in (*_YES, *_NO):
         answer = "yes" if counts else "none"
-        return answer, (published.lower() in _YES) == bool(counts), f"{counts.total()} events in the measured part"
+        return (
+            answer,
+            (published.lower() in _YES) == bool(counts),
+            f"{counts.total()} events in the measured part",
+        )
     if not frequent:
         return None, False, "no such event in the measured part"
     expected = _expected(published, unit)
@@ -83,7 +91,11 @@ def _expected(published: Any, unit: str) -> frozenset[str] | list[int]:
     """
     if isinstance(published, int | float):
         return [int(f"{published:.0f}", 16 if unit == "hex" else 10)]
-    parts = published if isinstance(published, list) else published.replace(",", "|").replace("+", "|").split("|")
+    parts = (
+        published
+        if isinstance(published, list)
+        else published.replace(",", "|").replace("+", "|").split("|")
+    )
     words = [str(part).strip() for part in parts]
     if all(_WORD.match(word) for word in words):
         return [int(word, 10 if unit == "dec" else 16) for word in words]

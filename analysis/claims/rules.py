@@ -46,7 +46,11 @@ def _ordering(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
         "greater": measured.middle > 1,
         "about_equal": 1 / factor <= measured.middle <= factor,
     }[word]
-    sure = "" if measured.n < 2 or word == "about_equal" or _is_apart(measured) else "; their ranges overlap"
+    sure = (
+        ""
+        if measured.n < 2 or word == "about_equal" or _is_apart(measured)
+        else "; their ranges overlap"
+    )
     what = "one ratio is" if claim["rule"] in RATIO_OF_RATIOS_RULES else "one is"
     return held, f"{what} {measured.middle:.2f} times the other{sure}"
 
@@ -56,23 +60,35 @@ def _is_apart(measured: MedianSummary) -> bool:
 
 
 def _at_most(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
-    return measured.middle <= float(claim["published"]), _relative_to_bound(claim, measured, "upper")
+    return measured.middle <= float(claim["published"]), _relative_to_bound(
+        claim, measured, "upper"
+    )
 
 
 def _at_least(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
-    return measured.middle >= float(claim["published"]), _relative_to_bound(claim, measured, "lower")
+    return measured.middle >= float(claim["published"]), _relative_to_bound(
+        claim, measured, "lower"
+    )
 
 
 def _relative_to_bound(claim: Mapping[str, Any], measured: MedianSummary, bound: str) -> str:
     published = float(claim["published"])
-    return f"{measured.middle / published:.2f} times the {bound} bound" if published else f"the {bound} bound is zero"
+    return (
+        f"{measured.middle / published:.2f} times the {bound} bound"
+        if published
+        else f"the {bound} bound is zero"
+    )
 
 
 _RULES: dict[str, Callable[[Mapping[str, Any], MedianSummary], RuleResult]] = {
-    "absolute": _factor, "ratio": _factor, "range": _range, "ordering": _ordering,
-    "ordering_of_ratios": _ordering, "at_most": _at_most,
+    "absolute": _factor,
+    "ratio": _factor,
+    "range": _range,
+    "ordering": _ordering,
+    "ordering_of_ratios": _ordering,
+    "at_most": _at_most,
     "at_least": _at_least,
-}  # fmt: skip
+}
 
 
 def config_value(definition: Mapping[str, Any], key: str) -> Any:
@@ -85,7 +101,9 @@ def config_value(definition: Mapping[str, Any], key: str) -> Any:
     return value
 
 
-def evaluate_config(claim: Mapping[str, Any], definition: Mapping[str, Any], scale: float) -> tuple[Any, bool, str]:
+def evaluate_config(
+    claim: Mapping[str, Any], definition: Mapping[str, Any], scale: float
+) -> tuple[Any, bool, str]:
     """Return the definition's own value, whether it equals the published one, and the reason.
 
     `scale` is the number of bytes in the claim's unit. Sizes are compared in bytes. A list is
@@ -97,7 +115,11 @@ def evaluate_config(claim: Mapping[str, Any], definition: Mapping[str, Any], sca
         return float(len(value)), len(value) == published, f"the number of levels in {reason}"
     if isinstance(value, str) and isinstance(published, int | float):
         size = _size(value)
-        return (value, False, reason) if size is None else (size / scale, size == published * scale, reason)
+        return (
+            (value, False, reason)
+            if size is None
+            else (size / scale, size == published * scale, reason)
+        )
     text = ", ".join(map(str, value)) if isinstance(value, list) else value
     is_same = value == published or (isinstance(value, list) and published in (text, *value))
     return text, value is not None and is_same, reason

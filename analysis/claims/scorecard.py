@@ -11,7 +11,13 @@ from typing import Any
 from analysis.claims.evaluate import ClaimResult, config_result, evaluate_claims
 from analysis.data.load import Run, load_run
 from pagecage.errors import PagecageError
-from pagecage.model.published_figures import PublishedFigure, read_definitions, read_rows, read_titles, rules_of
+from pagecage.model.published_figures import (
+    PublishedFigure,
+    read_definitions,
+    read_rows,
+    read_titles,
+    rules_of,
+)
 
 VERDICTS = ("held", "not_held", "not_comparable", "no_data", "untestable", "not_run")
 """Verdicts in the order of the totals; each row has exactly one."""
@@ -47,7 +53,10 @@ class Scorecard:
     def totals(self) -> dict[str, dict[str, int]]:
         """Return the counts of verdicts by experiment, in the order of their first rows."""
         names = dict.fromkeys(row.experiment for row in self.rows)
-        return {name: count_verdicts(row for row in self.rows if row.experiment == name) for name in names}
+        return {
+            name: count_verdicts(row for row in self.rows if row.experiment == name)
+            for name in names
+        }
 
 
 def count_verdicts(rows: Any) -> dict[str, int]:
@@ -64,10 +73,14 @@ def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = N
     rows = read_rows(experiments)
     if only is not None and not any(only in row.experiments for row in rows):
         names = sorted({name for row in rows for name in row.experiments})
-        raise PagecageError(f"no published figure belongs to {only!r}", f"one of {', '.join(names)}")
+        raise PagecageError(
+            f"no published figure belongs to {only!r}", f"one of {', '.join(names)}"
+        )
     scorer = _ClaimScorer(read_definitions(experiments), newest)
     scored = (
-        _score(row, scorer, (only,) if only is not None else row.experiments) for row in rows if _is_selected(row, only)
+        _score(row, scorer, (only,) if only is not None else row.experiments)
+        for row in rows
+        if _is_selected(row, only)
     )
     return Scorecard(tuple(scored), read_titles(experiments))
 
@@ -87,7 +100,9 @@ def newest_runs(runs: Path) -> dict[str, Run]:
 def _newest(runs: Path) -> Iterator[tuple[str, Run]]:
     for link in sorted(runs.glob("latest-*")):
         name = link.name.removeprefix("latest-")
-        older = sorted((path.resolve() for path in runs.glob(f"*Z-{name}-*") if path.is_dir()), reverse=True)
+        older = sorted(
+            (path.resolve() for path in runs.glob(f"*Z-{name}-*") if path.is_dir()), reverse=True
+        )
         run = _first_above_smoke(dict.fromkeys((link.resolve(), *older)), name)
         if run:
             yield name, run
@@ -114,9 +129,13 @@ def _loaded(path: Path) -> Run | None:
 class _ClaimScorer:
     """Scoring of published figures from the current definitions and the newest runs."""
 
-    def __init__(self, definitions: Mapping[str, Mapping[str, Any]], latest: Mapping[str, Run]) -> None:
+    def __init__(
+        self, definitions: Mapping[str, Mapping[str, Any]], latest: Mapping[str, Run]
+    ) -> None:
         self.definitions, self.latest, self.rules = definitions, latest, rules_of(definitions)
-        self._results = {name: {r.id: r for r in evaluate_claims(run)} for name, run in latest.items()}
+        self._results = {
+            name: {r.id: r for r in evaluate_claims(run)} for name, run in latest.items()
+        }
 
     def answer(self, row: PublishedFigure, name: str) -> ClaimResult | str:
         """Return the result of one experiment for a row, or the reason why there is none.
@@ -129,15 +148,24 @@ class _ClaimScorer:
         run = self.latest.get(name)
         if run is None:
             return "its experiment has not been run here"
-        planned_rule = next((claim for claim in run.definition.get("claims", []) if claim["id"] == row.id), None)
-        if planned_rule is None or any((planned_rule.get(key) or None) != (rule.get(key) or None) for key in _RULE):
+        planned_rule = next(
+            (claim for claim in run.definition.get("claims", []) if claim["id"] == row.id), None
+        )
+        if planned_rule is None or any(
+            (planned_rule.get(key) or None) != (rule.get(key) or None) for key in _RULE
+        ):
             return "its rule is newer than the newest run"
         return self._results[name][row.id]
 
 
 def _completed(row: PublishedFigure, rule: Mapping[str, Any]) -> dict[str, Any]:
     """Return a rule with the statement, figure and unit of its row, as plans have them."""
-    return {"says": row.description, "published": _number_or_text(row.published), "unit": row.unit, **rule}
+    return {
+        "says": row.description,
+        "published": _number_or_text(row.published),
+        "unit": row.unit,
+        **rule,
+    }
 
 
 def _number_or_text(text: str) -> float | str:
@@ -154,7 +182,11 @@ def _score(row: PublishedFigure, scorer: _ClaimScorer, names: Sequence[str]) -> 
     testing = [name for name in names if name in scorer.rules.get(row.id, {})]
     if not testing:
         built = any(name in scorer.definitions for name in names)
-        reason = "its experiment has no rule for it yet" if built else "its experiment is not defined yet"
+        reason = (
+            "its experiment has no rule for it yet"
+            if built
+            else "its experiment is not defined yet"
+        )
         return _without_measurement(row, names[0], "not_run", reason)
     answers = {name: scorer.answer(row, name) for name in testing}
     for name, result in answers.items():
@@ -163,21 +195,51 @@ def _score(row: PublishedFigure, scorer: _ClaimScorer, names: Sequence[str]) -> 
     return _without_measurement(row, names[0], "not_run", str(answers[testing[0]]))
 
 
-def _without_measurement(row: PublishedFigure, experiment: str, verdict: str, reason: str) -> ScoredClaim:
+def _without_measurement(
+    row: PublishedFigure, experiment: str, verdict: str, reason: str
+) -> ScoredClaim:
     return ScoredClaim(
-        row.id, experiment, row.description, _number_or_text(row.published), row.unit, None, None, None, 0, verdict,
-        reason, row.remark, None,
-    )  # fmt: skip
+        row.id,
+        experiment,
+        row.description,
+        _number_or_text(row.published),
+        row.unit,
+        None,
+        None,
+        None,
+        0,
+        verdict,
+        reason,
+        row.remark,
+        None,
+    )
 
 
-def _with_measurement(row: PublishedFigure, experiment: str, result: ClaimResult, run: Run | None) -> ScoredClaim:
+def _with_measurement(
+    row: PublishedFigure, experiment: str, result: ClaimResult, run: Run | None
+) -> ScoredClaim:
     return ScoredClaim(
-        row.id, experiment, result.says, result.published, result.unit, result.measured, result.low, result.high,
-        result.n, result.verdict, result.reason, row.remark, str(run.plan["run_id"]) if run else None,
-    )  # fmt: skip
+        row.id,
+        experiment,
+        result.says,
+        result.published,
+        result.unit,
+        result.measured,
+        result.low,
+        result.high,
+        result.n,
+        result.verdict,
+        result.reason,
+        row.remark,
+        str(run.plan["run_id"]) if run else None,
+    )
 
 
 def as_json(card: Scorecard) -> dict[str, Any]:
     """Return the scorecard as JSON data: rows, totals by experiment and overall, and articles."""
     totals = {"experiments": card.totals(), "all": count_verdicts(card.rows)}
-    return {"rows": [asdict(row) for row in card.rows], "totals": totals, "articles": dict(card.articles)}
+    return {
+        "rows": [asdict(row) for row in card.rows],
+        "totals": totals,
+        "articles": dict(card.articles),
+    }

@@ -11,7 +11,11 @@ from analysis.data.traces import read_lines
 
 
 def events_in_measured_part(
-    run: Run, trial: JudgedTrial, probe: str, key: Callable[[Mapping[str, Any]], Any], collector: str = "bpftrace"
+    run: Run,
+    trial: JudgedTrial,
+    probe: str,
+    key: Callable[[Mapping[str, Any]], Any],
+    collector: str = "bpftrace",
 ) -> Counter[Any]:
     """Count a probe's events from `go` on, by `key`.
 
@@ -19,12 +23,17 @@ def events_in_measured_part(
     """
     if not trial.record.measured:
         return Counter()
-    lines, start = read_lines(run.path, trial.record, collector), trial.record.measured.start_monotonic_seconds
+    lines, start = (
+        read_lines(run.path, trial.record, collector),
+        trial.record.measured.start_monotonic_seconds,
+    )
     before = _totals([line for line in lines if line["t"] <= start][-1:], probe, key)
     return _totals(lines[-1:], probe, key) - before
 
 
-def _totals(lines: Sequence[Mapping[str, Any]], probe: str, key: Callable[[Mapping[str, Any]], Any]) -> Counter[Any]:
+def _totals(
+    lines: Sequence[Mapping[str, Any]], probe: str, key: Callable[[Mapping[str, Any]], Any]
+) -> Counter[Any]:
     total: Counter[Any] = Counter()
     for entry in (lines[0].get(probe) or []) if lines else []:
         total[key(entry)] += entry["count"]

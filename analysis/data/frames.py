@@ -28,7 +28,9 @@ def trial_frame(run: Run) -> pd.DataFrame:
     rows = [_trial_row(trial) for trial in run.trials]
     clash = set(run.factors) & set(_trial_columns(run.trials[0]))
     if clash:
-        raise PagecageError(f"factor {min(clash)!r} has the name of a column", "rename it in the definition")
+        raise PagecageError(
+            f"factor {min(clash)!r} has the name of a column", "rename it in the definition"
+        )
     return pd.DataFrame(rows)
 
 
@@ -59,7 +61,11 @@ def _trial_columns(trial: JudgedTrial) -> dict[str, Any]:
 def trace_frame(run: Run) -> pd.DataFrame:
     """Return the 10 Hz series as rates between samples; `seconds` counts from `go`."""
     parts = [(trial, _rates(trial)) for trial in run.trials if trial.record.measured]
-    columns = {name: np.concatenate([part[name] for _, part in parts]) for name in parts[0][1]} if parts else {}
+    columns = (
+        {name: np.concatenate([part[name] for _, part in parts]) for name in parts[0][1]}
+        if parts
+        else {}
+    )
     if not columns or not len(columns["t"]):
         return pd.DataFrame(columns=[*trial_identity(run.trials[0]), "seconds"])
     lengths = [len(part["t"]) for _, part in parts]
@@ -81,7 +87,10 @@ def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
     columns = {name: _grown(series.io[key], steps)[keep] / span for name, key in _RATES.items()}
     columns |= _waits(series, steps, keep, span)
     middle = ((first + last) / 2)[keep]
-    states = {name: np.asarray(getattr(series, name))[steps:][keep] for name in ("resident_pages", "memory_current")}
+    states = {
+        name: np.asarray(getattr(series, name))[steps:][keep]
+        for name in ("resident_pages", "memory_current")
+    }
     states["resident_bytes"] = states["resident_pages"] * PAGE_BYTES
     return {"t": middle, **columns, **states, "seconds": middle - measured.start_monotonic_seconds}
 
@@ -94,16 +103,23 @@ def _waits(series: Series, steps: int, keep: np.ndarray, span: np.ndarray) -> di
     moved = _grown(series.io["rbytes"], steps) + _grown(series.io["wbytes"], steps)
     count = _grown(series.io["rios"], steps) + _grown(series.io["wios"], steps)
     size = np.divide(moved, count, out=np.full(len(count), np.nan), where=count > 0)
-    stalled = {f"{kind}_stalled_fraction": _grown(series.stalled_us[kind], steps)[keep] / 1e6 / span for kind in STALLS}
+    stalled = {
+        f"{kind}_stalled_fraction": _grown(series.stalled_us[kind], steps)[keep] / 1e6 / span
+        for kind in STALLS
+    }
     return {
-        "bytes_per_io": size[keep], "refaults_per_second": _grown(series.refaults, steps)[keep] / span, **stalled,
-    }  # fmt: skip
+        "bytes_per_io": size[keep],
+        "refaults_per_second": _grown(series.refaults, steps)[keep] / span,
+        **stalled,
+    }
 
 
 _RATES = {
-    "read_bytes_per_second": "rbytes", "reads_per_second": "rios", "write_bytes_per_second": "wbytes",
+    "read_bytes_per_second": "rbytes",
+    "reads_per_second": "rios",
+    "write_bytes_per_second": "wbytes",
     "writes_per_second": "wios",
-}  # fmt: skip
+}
 
 
 def _grown(total: Sequence[float], steps: int) -> np.ndarray:
@@ -117,7 +133,10 @@ def _repeated(trials: Sequence[JudgedTrial], lengths: Sequence[int]) -> dict[str
 
     Text columns are categorical, because there are many rows and few trials.
     """
-    identities = [{**trial_identity(trial), "measured_seconds": measured_seconds(trial.record)} for trial in trials]
+    identities = [
+        {**trial_identity(trial), "measured_seconds": measured_seconds(trial.record)}
+        for trial in trials
+    ]
     columns: dict[str, Any] = {}
     for name in identities[0]:
         values = [one[name] for one in identities]
@@ -125,7 +144,9 @@ def _repeated(trials: Sequence[JudgedTrial], lengths: Sequence[int]) -> dict[str
         codes = np.repeat([codes_by_value[value] for value in values], lengths)
         is_text = isinstance(values[0], str)
         names = pd.Index(list(codes_by_value))
-        columns[name] = pd.Categorical.from_codes(codes, names) if is_text else np.repeat(values, lengths)
+        columns[name] = (
+            pd.Categorical.from_codes(codes, names) if is_text else np.repeat(values, lengths)
+        )
     return columns
 
 
@@ -175,23 +196,35 @@ def fault_frame(run: Run) -> pd.DataFrame:
 def _counted(run: Run, probe: str, key: str) -> pd.DataFrame:
     rows = []
     for trial in run.trials:
-        for value, count in events_in_measured_part(run, trial, probe, lambda entry: _name(entry, key)).items():
+        for value, count in events_in_measured_part(
+            run, trial, probe, lambda entry: _name(entry, key)
+        ).items():
             rows.append({**trial_identity(trial), key: value, "count": count})
     return pd.DataFrame(rows, columns=[*trial_identity(run.trials[0]), key, "count"])
 
 
 def _name(entry: Mapping[str, Any], key: str) -> Any:
-    return " ".join(entry["vm_flag_names"]) if key == "vm_flags" and entry.get("vm_flag_names") else entry[key]
+    return (
+        " ".join(entry["vm_flag_names"])
+        if key == "vm_flags" and entry.get("vm_flag_names")
+        else entry[key]
+    )
 
 
 def trial_identity(trial: JudgedTrial) -> dict[str, Any]:
     """Return the columns that identify a trial."""
     record = trial.record
-    names = {"trial_id": record.trial_id, "treatment": treatment_label(record.treatment), "repeat": record.repeat}
+    names = {
+        "trial_id": record.trial_id,
+        "treatment": treatment_label(record.treatment),
+        "repeat": record.repeat,
+    }
     return {**names, "is_included": trial.is_included}
 
 
-def _stack(run: Run, rows_of: Callable[[Run, JudgedTrial], Iterator[Mapping[str, Any]]], clock: str) -> pd.DataFrame:
+def _stack(
+    run: Run, rows_of: Callable[[Run, JudgedTrial], Iterator[Mapping[str, Any]]], clock: str
+) -> pd.DataFrame:
     """Return all trials' rows in one frame, with `seconds` since `go` by the given clock."""
     key = "start_monotonic_seconds" if clock == "t" else "start_wall_seconds"
     rows = []
@@ -199,7 +232,9 @@ def _stack(run: Run, rows_of: Callable[[Run, JudgedTrial], Iterator[Mapping[str,
         if trial.record.measured:
             start = getattr(trial.record.measured, key)
             identity = {**trial_identity(trial), "measured_seconds": trial.record.measured.seconds}
-            rows += [{**identity, **row, "seconds": row[clock] - start} for row in rows_of(run, trial)]
+            rows += [
+                {**identity, **row, "seconds": row[clock] - start} for row in rows_of(run, trial)
+            ]
     return pd.DataFrame(rows, columns=None if rows else [*trial_identity(run.trials[0]), "seconds"])
 
 

@@ -35,7 +35,12 @@ def decode(text: str) -> Counter[int]:
         inner, size, _, digits, least, _, _ = _HEADER.unpack_from(plain)
     except (binascii.Error, struct.error, zlib.error) as error:
         raise PagecageError(f"this is not an HdrHistogram: {error}", _HINT) from None
-    if cookie & _COOKIE_MASK != _COMPRESSED or inner & _COOKIE_MASK != _PLAIN or not 0 < digits <= 5 or not least:
+    if (
+        cookie & _COOKIE_MASK != _COMPRESSED
+        or inner & _COOKIE_MASK != _PLAIN
+        or not 0 < digits <= 5
+        or not least
+    ):
         raise PagecageError("this is not an HdrHistogram of version 2", _HINT)
     return _by_value(plain[_HEADER.size : _HEADER.size + size], digits, least)
 

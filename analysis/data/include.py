@@ -42,9 +42,12 @@ def include_by_name(run: Run, names: Sequence[str]) -> Run:
     """
     for name in names:
         verdicts = set(names) & set(VERDICTS)
-        if not excluded_ids_named(run, [name, *verdicts]) - excluded_ids_named(run, list(verdicts - {name})):
+        if not excluded_ids_named(run, [name, *verdicts]) - excluded_ids_named(
+            run, list(verdicts - {name})
+        ):
             raise PagecageError(
-                f"--include: {name} names no excluded trial", f"excluded are {_excluded_with_verdicts(run) or 'none'}"
+                f"--include: {name} names no excluded trial",
+                f"excluded are {_excluded_with_verdicts(run) or 'none'}",
             )
     return with_included(run, excluded_ids_named(run, names))
 
@@ -52,7 +55,8 @@ def include_by_name(run: Run, names: Sequence[str]) -> Run:
 def _excluded_with_verdicts(run: Run) -> str:
     """Return the excluded trials as text, each with the verdicts that it fails."""
     return ", ".join(
-        f"{trial.record.trial_id} ({' and '.join(sorted(failed_verdicts(trial)))})" for trial in excluded_trials(run)
+        f"{trial.record.trial_id} ({' and '.join(sorted(failed_verdicts(trial)))})"
+        for trial in excluded_trials(run)
     )
 
 

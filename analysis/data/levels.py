@@ -8,9 +8,21 @@ from dataclasses import dataclass
 
 _NUMBER = re.compile(r"^(?P<before>[^0-9]*?)(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>[A-Za-z%]*)$")
 _SCALE = {
-    "": 1.0, "B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3,
-    "K": 1024.0, "k": 1024.0, "M": 1024.0**2, "us": 1e-6, "ms": 1e-3, "s": 1.0,
-}  # fmt: skip
+    "": 1.0,
+    "B": 1.0,
+    "kB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "KiB": 1024.0,
+    "MiB": 1024.0**2,
+    "GiB": 1024.0**3,
+    "K": 1024.0,
+    "k": 1024.0,
+    "M": 1024.0**2,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+}
 _WORDS = {"none": 0.0, "off": 0.0}
 _MANY_ACROSS = 5
 """More columns than this do not fit a page beside their published figures."""
@@ -30,7 +42,11 @@ def numeric_levels(levels: Sequence[str]) -> dict[str, float] | None:
         return None
     if any(match["unit"] not in _SCALE for match in matches):
         return None
-    found = {level: float(match["number"]) * _SCALE[match["unit"]] for level, match in parsed.items() if match}
+    found = {
+        level: float(match["number"]) * _SCALE[match["unit"]]
+        for level, match in parsed.items()
+        if match
+    }
     found |= {level: _WORDS[level] for level in levels if level in _WORDS}
     return found if len(set(found.values())) == len(levels) > 1 else None
 
@@ -53,17 +69,27 @@ class TableLayout:
     constant: Mapping[str, str]
 
 
-def table_layout(factors: Mapping[str, Sequence[str]], planned: Iterable[Mapping[str, str]]) -> TableLayout:
+def table_layout(
+    factors: Mapping[str, Sequence[str]], planned: Iterable[Mapping[str, str]]
+) -> TableLayout:
     """Return the table layout of the planned treatments.
 
     The last factor goes across if its levels fit a page and few cells stay empty.
     """
     treatments = list(planned)
-    used = {name: [level for level in factors[name] if any(t[name] == level for t in treatments)] for name in factors}
+    used = {
+        name: [level for level in factors[name] if any(t[name] == level for t in treatments)]
+        for name in factors
+    }
     varying = [name for name in factors if len(used[name]) > 1] or list(factors)[-1:]
     constant = {name: used[name][0] for name in factors if name not in varying and used[name]}
     *down, across = varying
     rows = {tuple(t[name] for name in down) for t in treatments}
     filled = len(treatments) / max(1, len(rows) * len(used[across]))
-    fits = down and len(used[across]) <= _MANY_ACROSS and len(varying) < _MANY_FACTORS and filled >= _FULL
+    fits = (
+        down
+        and len(used[across]) <= _MANY_ACROSS
+        and len(varying) < _MANY_FACTORS
+        and filled >= _FULL
+    )
     return TableLayout(tuple(down) if fits else tuple(varying), across if fits else None, constant)

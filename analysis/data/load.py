@@ -58,7 +58,9 @@ class JudgedTrial:
 
         The flags that a kernel passes do not depend on other activity on the host.
         """
-        return self.verdicts.is_data_point and all(r.startswith("host not quiet") for r in self.verdicts.reasons)
+        return self.verdicts.is_data_point and all(
+            r.startswith("host not quiet") for r in self.verdicts.reasons
+        )
 
     @property
     def is_wrong(self) -> bool:
@@ -143,7 +145,8 @@ def _judged(path: Path, record: Record) -> JudgedTrial:
     except _MALFORMED_RECORD_ERRORS as error:
         reason = why_unreadable(error)
         raise PagecageError(
-            f"{path}/records.jsonl: the record of trial {record.trial_id} cannot be evaluated ({reason})",
+            f"{path}/records.jsonl: the record of trial {record.trial_id} cannot be evaluated"
+            f" ({reason})",
             "docs/FORMAT.md lists the keys",
         ) from None
 
@@ -156,12 +159,17 @@ def excluded_trials(run: Run) -> list[JudgedTrial]:
 def with_included(run: Run, trial_ids: Collection[str]) -> Run:
     """Return the run with these trials included, whatever their verdicts."""
     trials = tuple(
-        replace(t, is_included_by_name=t.is_included_by_name or t.record.trial_id in trial_ids) for t in run.trials
+        replace(t, is_included_by_name=t.is_included_by_name or t.record.trial_id in trial_ids)
+        for t in run.trials
     )
     return replace(run, trials=trials)
 
 
 def _in_factor_order(record: Record, plan: Mapping[str, Any]) -> Record:
     """Return the record with its levels in the definition's order of factors."""
-    levels = {name: record.treatment[name] for name in plan["definition"]["factors"] if name in record.treatment}
+    levels = {
+        name: record.treatment[name]
+        for name in plan["definition"]["factors"]
+        if name in record.treatment
+    }
     return replace(record, treatment=levels)

@@ -15,7 +15,11 @@ _MOMENTS = ("before", "after", "totals")
 
 def sample_frame(run: Run) -> pd.DataFrame:
     """Return one row per timed pass: the fields of a workload's `sample` line."""
-    rows = [{**trial_identity(trial), **sample} for trial in run.trials for sample in trial.record.samples]
+    rows = [
+        {**trial_identity(trial), **sample}
+        for trial in run.trials
+        for sample in trial.record.samples
+    ]
     return pd.DataFrame(rows, columns=None if rows else list(trial_identity(run.trials[0])))
 
 
@@ -34,7 +38,9 @@ def counter_frame(run: Run) -> pd.DataFrame:
 
 
 def _counters(trial: JudgedTrial) -> Iterator[dict[str, Any]]:
-    read = {moment: dict(_flat(getattr(trial.record.counters, moment) or {})) for moment in _MOMENTS}
+    read = {
+        moment: dict(_flat(getattr(trial.record.counters, moment) or {})) for moment in _MOMENTS
+    }
     for name in dict.fromkeys(name for values in read.values() for name in values):
         source, _, counter = name.partition(".")
         values = {moment: read[moment].get(name) for moment in _MOMENTS}

@@ -18,7 +18,8 @@ def trace_path(run_path: Path, record: Record, collector: str) -> Path | None:
     relative = record.traces.get(collector)
     if relative and (Path(relative).is_absolute() or ".." in Path(relative).parts):
         raise PagecageError(
-            f"{record.trial_id}: the trace {relative} lies outside its run", "restore the folder as it was recorded"
+            f"{record.trial_id}: the trace {relative} lies outside its run",
+            "restore the folder as it was recorded",
         )
     file = run_path / relative if relative else None
     return file if file and file.is_file() else None

@@ -14,9 +14,15 @@ from pagecage.model.record_v1 import upgrade_facts
 PLAN_VERSION = 1
 """The newest plan.json version that this pagecage reads."""
 _KEYS = {
-    "run_id": str, "experiment": str, "definition": dict, "host": str, "size": str, "seed": int, "trials": list,
+    "run_id": str,
+    "experiment": str,
+    "definition": dict,
+    "host": str,
+    "size": str,
+    "seed": int,
+    "trials": list,
     "command": str,
-}  # fmt: skip
+}
 _TRIAL_KEYS = {"trial_id": str, "treatment": dict, "block": int}
 _FORMAT = "docs/FORMAT.md lists the keys"
 
@@ -30,14 +36,20 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     try:
         plan = json.loads(file.read_bytes())
     except FileNotFoundError:
-        raise PagecageError(f"{path} is not a run folder: it has no plan.json", "ls runs/") from None
+        raise PagecageError(
+            f"{path} is not a run folder: it has no plan.json", "ls runs/"
+        ) from None
     except UNREADABLE as error:
-        raise PagecageError(f"{file} is not valid JSON: {why_unreadable(error)}", "repeat the run") from None
+        raise PagecageError(
+            f"{file} is not valid JSON: {why_unreadable(error)}", "repeat the run"
+        ) from None
     version = plan.get("plan_version", PLAN_VERSION) if isinstance(plan, dict) else None
     if isinstance(plan, dict) and not isinstance(version, int):
         raise PagecageError(f"{file}: 'plan_version' is not an integer", _FORMAT)
     if isinstance(version, int) and version > PLAN_VERSION:
-        raise PagecageError(f"{file} has format version {version}", "use a newer pagecage to read it")
+        raise PagecageError(
+            f"{file} has format version {version}", "use a newer pagecage to read it"
+        )
     _check(plan, _KEYS, str(file))
     if not isinstance(plan.get("until_ci"), float | None):
         raise PagecageError(f"{file}: 'until_ci' is not a number", _FORMAT)
@@ -58,7 +70,9 @@ def _check(table: Any, keys: Mapping[str, type], where: str) -> None:
 def _check_treatments(plan: Mapping[str, Any], file: Path) -> None:
     """Raise PagecageError unless each trial has one of the defined levels of each factor."""
     factors = plan["definition"].get("factors")
-    if not isinstance(factors, dict) or not all(isinstance(levels, list) and levels for levels in factors.values()):
+    if not isinstance(factors, dict) or not all(
+        isinstance(levels, list) and levels for levels in factors.values()
+    ):
         raise PagecageError(f"{file}: its definition has no factors", _FORMAT)
     if not isinstance(plan["definition"].get("question"), str):
         raise PagecageError(f"{file}: its definition has no question", _FORMAT)
@@ -85,7 +99,9 @@ def _facts(file: Path) -> Mapping[str, Any]:
         hint = f"rm {file}: facts do not affect results"
         raise PagecageError(f"{file} is not valid JSON: {why_unreadable(error)}", hint) from None
     if not isinstance(facts, dict):
-        raise PagecageError(f"{file} does not hold facts", f"rm {file}: facts do not affect results")
+        raise PagecageError(
+            f"{file} does not hold facts", f"rm {file}: facts do not affect results"
+        )
     return upgrade_facts(facts)
 
 
@@ -98,16 +114,21 @@ def check_records(path: Path, plan: Mapping[str, Any], records: Sequence[Record]
     for record in records:
         if record.experiment != plan["experiment"]:
             raise PagecageError(
-                f"{file} mixes experiments: a record of {record.experiment} in a run of {plan['experiment']}",
+                f"{file} mixes experiments: a record of {record.experiment} in a run of"
+                f" {plan['experiment']}",
                 "restore the folder as it was recorded",
             )
         if record.trial_id not in planned:
             raise PagecageError(
-                f"{file} has trial {record.trial_id}, which its plan lacks", "restore the folder as it was recorded"
+                f"{file} has trial {record.trial_id}, which its plan lacks",
+                "restore the folder as it was recorded",
             )
         if record.run_id != plan["run_id"]:
             raise PagecageError(
-                f"{file} has a record of another run, {record.run_id}", "restore the folder as it was recorded"
+                f"{file} has a record of another run, {record.run_id}",
+                "restore the folder as it was recorded",
             )
         if dict(record.treatment) != planned[record.trial_id]:
-            raise PagecageError(f"{file}: trial {record.trial_id} has another treatment than its plan", _FORMAT)
+            raise PagecageError(
+                f"{file}: trial {record.trial_id} has another treatment than its plan", _FORMAT
+            )

@@ -17,11 +17,20 @@ _MOST_NAMED = 6
 """Number of treatments that a text names; further ones are only counted."""
 
 
-def strip_alt_text(trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]) -> str:
+def strip_alt_text(
+    trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]
+) -> str:
     """Describe the treatments with the lowest and the highest median."""
-    counts = bool((trial_df["is_included"] & trial_df[response].notna()).any()) if response in trial_df else False
+    counts = (
+        bool((trial_df["is_included"] & trial_df[response].notna()).any())
+        if response in trial_df
+        else False
+    )
     points = "one point per trial" if counts else "one point per trial, none of them included"
-    return f"{response_title(response)}, {points}: {_extremes(_medians(trial_df, response), response, styles)}"
+    return (
+        f"{response_title(response)}, {points}:"
+        f" {_extremes(_medians(trial_df, response), response, styles)}"
+    )
 
 
 def heat_alt_text(heat_df: pd.DataFrame, response: str) -> str:
@@ -29,33 +38,50 @@ def heat_alt_text(heat_df: pd.DataFrame, response: str) -> str:
     known = heat_df[heat_df["value"] > 0].sort_values("value")
     ends = [f"{_cell(row)} {row['text']}" for _, row in known.iloc[[0, -1]].iterrows()]
     times = known["value"].iloc[-1] / known["value"].iloc[0]
-    without = [f"{_cell(row)} {row['text']}" for _, row in heat_df[heat_df["value"].isna()].iterrows()]
+    without = [
+        f"{_cell(row)} {row['text']}" for _, row in heat_df[heat_df["value"].isna()].iterrows()
+    ]
     rest = f"; without a figure: {_first_of(without)}" if without else ""
-    return f"{response_title(response)} by two factors: least {ends[0]}, most {ends[1]}, {_as_multiple(times)}{rest}"
+    return (
+        f"{response_title(response)} by two factors: least {ends[0]}, most {ends[1]},"
+        f" {_as_multiple(times)}{rest}"
+    )
 
 
 def _cell(row: pd.Series[Any]) -> str:
     return " · ".join(str(level) for level in (row["panel"], row["row"], row["column"]) if level)
 
 
-def curve_alt_text(lines: Mapping[str, pd.DataFrame], factor: str, levels: Sequence[str], response: str) -> str:
+def curve_alt_text(
+    lines: Mapping[str, pd.DataFrame], factor: str, levels: Sequence[str], response: str
+) -> str:
     """Describe the first and the last point of each line."""
     parts = []
     for name, rows in lines.items():
         medians = rows.groupby(factor)[response].median()
         first, *_, last = [level for level in levels if level in medians.index]
-        ends = ", ".join(f"{format_quantity(response, medians[level])} at {level}" for level in (first, last))
+        ends = ", ".join(
+            f"{format_quantity(response, medians[level])} at {level}" for level in (first, last)
+        )
         parts.append(f"{name}: {ends}" if name else ends)
     return f"{response_title(response)} over {factor.replace('_', ' ')}: {_first_of(parts)}"
 
 
 def latency_alt_text(
-    metric: str, trial_df: pd.DataFrame, latency_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
+    metric: str,
+    trial_df: pd.DataFrame,
+    latency_df: pd.DataFrame,
+    styles: Mapping[str, TreatmentStyle],
 ) -> str:
     """Describe the latency that one in a hundred exceeds: its lowest and its highest value."""
     counted = latency_df[latency_df["is_included"] & (latency_df["what"] == metric)]
-    found = {str(name): _one_in_a_hundred(rows) for name, rows in counted.groupby("treatment", sort=False)}
-    named = [column for some in percentile_responses(list(trial_df.columns)).values() for column in some]
+    found = {
+        str(name): _one_in_a_hundred(rows)
+        for name, rows in counted.groupby("treatment", sort=False)
+    }
+    named = [
+        column for some in percentile_responses(list(trial_df.columns)).values() for column in some
+    ]
     column = next((column for column in named if column.startswith(f"{metric}_p99_")), None)
     if column:
         found = {**_medians(trial_df, column), **found}
@@ -69,10 +95,15 @@ def _one_in_a_hundred(rows: pd.DataFrame) -> float:
 
 
 def timeline_alt_text(
-    trace_df: pd.DataFrame, names: Sequence[str], specs: Sequence[TimelinePanel], styles: Mapping[str, TreatmentStyle]
+    trace_df: pd.DataFrame,
+    names: Sequence[str],
+    specs: Sequence[TimelinePanel],
+    styles: Mapping[str, TreatmentStyle],
 ) -> str:
     """Describe the mean of each panel in the measured part, by treatment."""
-    inside = trace_df[(trace_df["seconds"] >= 0) & (trace_df["seconds"] <= trace_df["measured_seconds"])]
+    inside = trace_df[
+        (trace_df["seconds"] >= 0) & (trace_df["seconds"] <= trace_df["measured_seconds"])
+    ]
     parts = []
     for name in names:
         rows = inside[inside["treatment"] == name]
@@ -85,12 +116,16 @@ def timeline_alt_text(
     return f"Over time, on average: {_first_of(parts)}"
 
 
-def residency_alt_text(shown: Mapping[str, pd.DataFrame], styles: Mapping[str, TreatmentStyle]) -> str:
+def residency_alt_text(
+    shown: Mapping[str, pd.DataFrame], styles: Mapping[str, TreatmentStyle]
+) -> str:
     """Describe the resident share of the data at first, at most and at last."""
     parts = []
     for name, rows in shown.items():
         shares = rows.sort_values("seconds")["resident_pages"] / rows["total_pages"].max()
-        first, most, last = (f"{share:.0%}" for share in (shares.iloc[0], shares.max(), shares.iloc[-1]))
+        first, most, last = (
+            f"{share:.0%}" for share in (shares.iloc[0], shares.max(), shares.iloc[-1])
+        )
         parts.append(f"{styles[name].name}: {first} at first, {most} at most, {last} at last")
     return f"Resident share of the data over time. {_first_of(parts)}"
 
@@ -100,15 +135,23 @@ def readahead_alt_text(readahead_df: pd.DataFrame, styles: Mapping[str, Treatmen
     parts = []
     for name, rows in readahead_df.groupby("treatment", sort=False):
         counts = rows.groupby("pages")["count"].sum()
-        parts.append(f"{styles[str(name)].name}: {counts.idxmax()} pages in {counts.max() / counts.sum():.0%}")
+        parts.append(
+            f"{styles[str(name)].name}: {counts.idxmax()} pages in"
+            f" {counts.max() / counts.sum():.0%}"
+        )
     return f"Most frequent read-ahead request: {_first_of(parts)}"
 
 
 def sweep_alt_text(sweep: Sweep) -> str:
     """Describe the first and the last time, and the sweep's conclusions."""
-    timed = [(point.level, point.measured_seconds) for point in sweep.points if point.measured_seconds is not None]
+    timed = [
+        (point.level, point.measured_seconds)
+        for point in sweep.points
+        if point.measured_seconds is not None
+    ]
     ends = ", ".join(
-        f"{format_quantity('read_seconds', seconds)} at {level}" for level, seconds in (timed[0], timed[-1])
+        f"{format_quantity('read_seconds', seconds)} at {level}"
+        for level, seconds in (timed[0], timed[-1])
     )
     return f"Time and throughput over {sweep.property}: {ends}. {' '.join(sweep_sentences(sweep))}"
 
@@ -119,10 +162,15 @@ def _medians(trial_df: pd.DataFrame, response: str) -> dict[str, float]:
         return {}
     counted = trial_df[trial_df["is_included"] & trial_df[response].notna()]
     rows = trial_df if counted.empty else counted
-    return {str(name): float(value) for name, value in rows.groupby("treatment")[response].median().dropna().items()}
+    return {
+        str(name): float(value)
+        for name, value in rows.groupby("treatment")[response].median().dropna().items()
+    }
 
 
-def _extremes(found: Mapping[str, float], response: str, styles: Mapping[str, TreatmentStyle]) -> str:
+def _extremes(
+    found: Mapping[str, float], response: str, styles: Mapping[str, TreatmentStyle]
+) -> str:
     if not found:
         return "no trial is included"
     order = sorted(found, key=lambda name: found[name])
@@ -131,7 +179,9 @@ def _extremes(found: Mapping[str, float], response: str, styles: Mapping[str, Tr
     if first == last:
         return least
     times = f", {_as_multiple(found[last] / found[first])}" if found[first] > 0 else ""
-    return f"least {least}, most {styles[last].name} {format_quantity(response, found[last])}{times}"
+    return (
+        f"least {least}, most {styles[last].name} {format_quantity(response, found[last])}{times}"
+    )
 
 
 def _as_multiple(ratio: float) -> str:

@@ -32,7 +32,14 @@ def strip_figure(
     axes = panels.strip(figure.subplots(), trial_df, response, styles)
     for text, value in (marks or {}).items():
         axes.axvline(value, color="#8A8A8A", lw=1, ls=(0, (4, 3)))
-        axes.annotate(text, (value, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center", fontsize=8)
+        axes.annotate(
+            text,
+            (value, 1),
+            xycoords=("data", "axes fraction"),
+            va="bottom",
+            ha="center",
+            fontsize=8,
+        )
     axes.set_xlabel(response_title(response) + (" (log)" if axes.get_xscale() == "log" else ""))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_quantity(response, value)))
     axes.xaxis.set_minor_formatter(NullFormatter())
@@ -48,13 +55,17 @@ def wrapped_label(name: str) -> str:
     return f"{head}\n{last}"
 
 
-def changing_residency(vmtouch_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> dict[str, pd.DataFrame]:
+def changing_residency(
+    vmtouch_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
+) -> dict[str, pd.DataFrame]:
     """Return, by treatment, the rows of the first trial whose number of resident pages changes."""
     found = {name: _changing(vmtouch_df[vmtouch_df["treatment"] == name]) for name in styles}
     return {name: rows for name, rows in found.items() if rows is not None}
 
 
-def residency_figure(shown: Mapping[str, pd.DataFrame], styles: Mapping[str, TreatmentStyle]) -> Figure | None:
+def residency_figure(
+    shown: Mapping[str, pd.DataFrame], styles: Mapping[str, TreatmentStyle]
+) -> Figure | None:
     """Draw one panel per trial; None if there is no trial."""
     if not shown:
         return None
@@ -84,7 +95,9 @@ def _changing(rows: pd.DataFrame) -> pd.DataFrame | None:
     return None
 
 
-def readahead_figure(readahead_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> Figure | None:
+def readahead_figure(
+    readahead_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
+) -> Figure | None:
     """Draw the sizes of the kernel's read-ahead requests, in pages, by treatment."""
     if readahead_df.empty:
         return None

@@ -40,7 +40,9 @@ def curve_figure(
     return figure
 
 
-def curve_lines(run: Run, trial_df: pd.DataFrame, response: str, factor: str) -> dict[str, pd.DataFrame]:
+def curve_lines(
+    run: Run, trial_df: pd.DataFrame, response: str, factor: str
+) -> dict[str, pd.DataFrame]:
     """Return the included trials with the response, by the levels of all factors not on the axis.
 
     Lines are in the plan's order; a line with a single point on the axis is left out.
@@ -48,7 +50,8 @@ def curve_lines(run: Run, trial_df: pd.DataFrame, response: str, factor: str) ->
     rows = trial_df[trial_df["is_included"] & trial_df[response].notna()]
     others = [name for name in run.factors if name != factor and name not in run.layout.constant]
     names = pd.Series(
-        [treatment_label({name: row[name] for name in others}) for _, row in rows.iterrows()], index=rows.index
+        [treatment_label({name: row[name] for name in others}) for _, row in rows.iterrows()],
+        index=rows.index,
     )
     planned = dict.fromkeys(
         treatment_label({name: treatment[name] for name in others}) for treatment in treatments(run)
@@ -80,16 +83,33 @@ def _draw_curve(
     first, x = point_styles[0], rows[factor].map(positions)
     colour = first.colour if is_one_group else GREY
     marker = MARKERS[first.number % len(MARKERS)]
-    axes.scatter(x, rows[response], s=22, marker=marker, c=[one.colour for one in point_styles], alpha=0.6, zorder=3)
+    axes.scatter(
+        x,
+        rows[response],
+        s=22,
+        marker=marker,
+        c=[one.colour for one in point_styles],
+        alpha=0.6,
+        zorder=3,
+    )
     middle = rows.groupby(x)[response].median().sort_index()
     line = LINES[first.number // len(COLOURS) % len(LINES)]
     name = first.group if is_one_group else ""
     axes.plot(
-        middle.index, middle, color=colour, ls=line, lw=1.6, marker=marker if is_one_group else "", ms=5, label=name
+        middle.index,
+        middle,
+        color=colour,
+        ls=line,
+        lw=1.6,
+        marker=marker if is_one_group else "",
+        ms=5,
+        label=name,
     )
 
 
-def _format_axes(axes: Axes, response: str, factor: str, positions: Mapping[str, float], *, has_zero: bool) -> None:
+def _format_axes(
+    axes: Axes, response: str, factor: str, positions: Mapping[str, float], *, has_zero: bool
+) -> None:
     axes.set_xscale("log")
     axes.set_yscale("linear" if has_zero else "log")
     axes.xaxis.set_major_locator(FixedLocator(list(positions.values())))

@@ -16,7 +16,9 @@ from analysis.figures.charts import WIDTH
 from analysis.figures.style import GREY, INK, numeric_factor
 from analysis.summaries.cells import make_cell, treatments
 
-SHADES: Colormap = LinearSegmentedColormap.from_list("heat", ["#FFF6E0", "#F3C15F", "#D5701A", "#7A2A08", "#3A0F02"])
+SHADES: Colormap = LinearSegmentedColormap.from_list(
+    "heat", ["#FFF6E0", "#F3C15F", "#D5701A", "#7A2A08", "#3A0F02"]
+)
 """Shades of decreasing lightness, so that their order survives grey print and colour blindness."""
 COLUMNS = ("panel", "row", "column", "value", "text")
 _MAX_PANELS = 4
@@ -37,15 +39,27 @@ def heat_frame(run: Run, response: str) -> pd.DataFrame:
     rows = [_cell_row(run, treatment, response, varying) for treatment in treatments(run)]
     frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float})
     known = frame["value"][frame["value"] > 0]
-    is_table = frame["row"].nunique() > 1 and frame["column"].nunique() > 1 and frame["panel"].nunique() <= _MAX_PANELS
+    is_table = (
+        frame["row"].nunique() > 1
+        and frame["column"].nunique() > 1
+        and frame["panel"].nunique() <= _MAX_PANELS
+    )
     has_range = len(known) > 1 and known.max() >= _MIN_RATIO * known.min()
     return frame if is_table and has_range else frame.iloc[:0]
 
 
-def _cell_row(run: Run, treatment: Mapping[str, str], response: str, varying: Sequence[str]) -> tuple[Any, ...]:
+def _cell_row(
+    run: Run, treatment: Mapping[str, str], response: str, varying: Sequence[str]
+) -> tuple[Any, ...]:
     *panel, row, column = (treatment[name] for name in varying)
     cell = make_cell(run, treatment, response)
-    return panel[0] if panel else "", row, column, cell.summary.middle if cell.summary else None, cell.text
+    return (
+        panel[0] if panel else "",
+        row,
+        column,
+        cell.summary.middle if cell.summary else None,
+        cell.text,
+    )
 
 
 def heat_figure(heat_df: pd.DataFrame) -> Figure | None:
@@ -67,9 +81,12 @@ def _draw_panel(axes: Axes, heat_df: pd.DataFrame, panel: str, norm: LogNorm) ->
     rows, columns = (list(dict.fromkeys(heat_df[name])) for name in ("row", "column"))
     shown = heat_df[heat_df["panel"] == panel]
     positions = [
-        (columns.index(column), rows.index(row)) for column, row in zip(shown["column"], shown["row"], strict=True)
+        (columns.index(column), rows.index(row))
+        for column, row in zip(shown["column"], shown["row"], strict=True)
     ]
-    for position, text, value in zip(positions, shown["text"], shown["value"].to_numpy(dtype=float), strict=True):
+    for position, text, value in zip(
+        positions, shown["text"], shown["value"].to_numpy(dtype=float), strict=True
+    ):
         _draw_cell(axes, *position, text, value, norm)
     axes.set_xlim(0, len(columns))
     axes.set_ylim(len(rows), 0)
@@ -91,7 +108,9 @@ def _draw_cell(axes: Axes, x: int, y: int, text: str, value: float, norm: LogNor
         axes.add_patch(Rectangle(where, *size, facecolor=shade, edgecolor="none"))
         ink = "#FFFFFF" if luminance(shade) < _WHITE_TEXT_BELOW else "#111111"
     else:
-        axes.add_patch(Rectangle(where, *size, facecolor="none", edgecolor=GREY, hatch="///", alpha=0.35, lw=0))
+        axes.add_patch(
+            Rectangle(where, *size, facecolor="none", edgecolor=GREY, hatch="///", alpha=0.35, lw=0)
+        )
         ink = INK
     axes.annotate(text, (x + 0.5, y + 0.5), ha="center", va="center", color=ink, fontsize=11)
 

@@ -38,10 +38,18 @@ def latency_frame(run: Run) -> pd.DataFrame:
     Sources are the HDR histograms of `end` lines, fio's bins, and the counts of `blocklat`.
     """
     rows = [
-        {"trial_id": trial.record.trial_id, "treatment": treatment_label(trial.record.treatment),
-         "is_included": trial.is_included, "what": metric, "us": us, "count": count}
-        for trial in run.trials for metric, counts in _histograms(run, trial) for us, count in sorted(counts.items())
-    ]  # fmt: skip
+        {
+            "trial_id": trial.record.trial_id,
+            "treatment": treatment_label(trial.record.treatment),
+            "is_included": trial.is_included,
+            "what": metric,
+            "us": us,
+            "count": count,
+        }
+        for trial in run.trials
+        for metric, counts in _histograms(run, trial)
+        for us, count in sorted(counts.items())
+    ]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"is_included": bool})
 
 
@@ -52,7 +60,12 @@ def _histograms(run: Run, trial: JudgedTrial) -> Iterator[tuple[str, Mapping[flo
             yield key.removesuffix(_HDR), {float(us): count for us, count in decode(text).items()}
     yield "fio", _fio(run, trial)
     for metric in _BLOCK:
-        yield metric, events_in_measured_part(run, trial, f"{metric}_us", lambda entry: entry["us"], "blocklat")
+        yield (
+            metric,
+            events_in_measured_part(
+                run, trial, f"{metric}_us", lambda entry: entry["us"], "blocklat"
+            ),
+        )
 
 
 def _fio(run: Run, trial: JudgedTrial) -> dict[float, int]:
@@ -64,7 +77,9 @@ def _fio(run: Run, trial: JudgedTrial) -> dict[float, int]:
     except ValueError:
         return {}
     for job in jobs:
-        bins.update({int(ns) / 1e3: n for ns, n in job["read"].get("clat_ns", {}).get("bins", {}).items()})
+        bins.update(
+            {int(ns) / 1e3: n for ns, n in job["read"].get("clat_ns", {}).get("bins", {}).items()}
+        )
     return dict(bins)
 
 
@@ -97,7 +112,8 @@ def latency_figures(
 ) -> dict[str, Figure]:
     """Draw one figure per latency metric; both axes are logarithmic, with the tail on the right."""
     columns_by_metric = {
-        metric.rpartition("_")[0]: named for metric, named in percentile_responses(list(trial_df.columns)).items()
+        metric.rpartition("_")[0]: named
+        for metric, named in percentile_responses(list(trial_df.columns)).items()
     }
     counted = latency_df[latency_df["is_included"]]
     found = {}
@@ -111,11 +127,18 @@ def latency_figures(
 
 
 def _figure(
-    rows: pd.DataFrame, named: Mapping[str, float], counts: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
+    rows: pd.DataFrame,
+    named: Mapping[str, float],
+    counts: pd.DataFrame,
+    styles: Mapping[str, TreatmentStyle],
 ) -> Figure:
     """Draw one panel, or one per level of a shared factor if there are too many lines."""
     names = [name for name in styles if name in {*rows["treatment"], *counts["treatment"]}]
-    levels = list(dict.fromkeys(styles[name].along for name in names)) if len(names) > MOST_GROUPS else [""]
+    levels = (
+        list(dict.fromkeys(styles[name].along for name in names))
+        if len(names) > MOST_GROUPS
+        else [""]
+    )
     figure = Figure(figsize=(WIDTH, 4.8), layout="constrained")
     panels = figure.subplots(1, len(levels), squeeze=False, sharex=True, sharey=True)[0]
     for axes, level in zip(panels, levels, strict=True):
@@ -136,7 +159,12 @@ def _figure(
 
 
 def _draw_line(
-    axes: Axes, rows: pd.DataFrame, named: Mapping[str, float], counts: pd.DataFrame, style: TreatmentStyle, label: str
+    axes: Axes,
+    rows: pd.DataFrame,
+    named: Mapping[str, float],
+    counts: pd.DataFrame,
+    style: TreatmentStyle,
+    label: str,
 ) -> None:
     if len(counts):
         _draw_histogram(axes, counts, style, label)
@@ -149,9 +177,17 @@ def _draw_histogram(axes: Axes, counts: pd.DataFrame, style: TreatmentStyle, lab
     values, shares = tail_distribution(counts)
     shown = values > 0
     axes.plot(
-        shares[shown], values[shown], color=style.colour, ls=style.line, lw=1.5, drawstyle="steps-post", label=label,
-        marker=style.marker, ms=5, markevery=[int(shown.sum()) - 1],
-    )  # fmt: skip
+        shares[shown],
+        values[shown],
+        color=style.colour,
+        ls=style.line,
+        lw=1.5,
+        drawstyle="steps-post",
+        label=label,
+        marker=style.marker,
+        ms=5,
+        markevery=[int(shown.sum()) - 1],
+    )
 
 
 def _draw_percentiles(
@@ -162,12 +198,23 @@ def _draw_percentiles(
     middle = rows[order].median()
     known = middle[middle > 0].dropna()
     shares = [named[str(column)] for column in known.index]
-    axes.plot(shares, known, color=style.colour, ls=style.line, marker=style.marker, ms=4.5, lw=1.5, label=label)
+    axes.plot(
+        shares,
+        known,
+        color=style.colour,
+        ls=style.line,
+        marker=style.marker,
+        ms=4.5,
+        lw=1.5,
+        label=label,
+    )
 
 
 def _format_axes(panels: Sequence[Axes], response: str) -> None:
     lines = [line for axes in panels for line in axes.lines]
-    positions = np.concatenate([np.asarray(line.get_xdata(), dtype=float) for line in lines] or [np.array([0.01])])
+    positions = np.concatenate(
+        [np.asarray(line.get_xdata(), dtype=float) for line in lines] or [np.array([0.01])]
+    )
     least = float(positions.min(initial=0.5))
     shares = [share for share in _SHARES if share >= least / 1.3]
     for axes in panels:

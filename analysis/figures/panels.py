@@ -24,7 +24,9 @@ FEWEST_BARS = 8
 _SHARE_BY_SIGN = {" ": 0.0, "o": 0.5, "O": 1.0}
 
 
-def strip(axes: Axes, trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]) -> Axes:
+def strip(
+    axes: Axes, trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]
+) -> Axes:
     """Draw one point per trial on a log axis, and a stroke at the included trials' median.
 
     Killed trials are written as text.
@@ -37,11 +39,20 @@ def strip(axes: Axes, trial_df: pd.DataFrame, response: str, styles: Mapping[str
         for is_included in (True, False):
             chosen = (rows["is_included"] == is_included).to_numpy() & values.notna().to_numpy()
             _draw_points(
-                axes, values[chosen], position + np.asarray(jitter)[chosen], styles[name], is_included=is_included
+                axes,
+                values[chosen],
+                position + np.asarray(jitter)[chosen],
+                styles[name],
+                is_included=is_included,
             )
         included = values[rows["is_included"]].dropna()
         if len(included):
-            axes.plot([included.median()] * 2, [position - 0.34, position + 0.34], color=styles[name].colour, lw=2)
+            axes.plot(
+                [included.median()] * 2,
+                [position - 0.34, position + 0.34],
+                color=styles[name].colour,
+                lw=2,
+            )
     axes.set_xscale("log" if trial_df.get(response, pd.Series(dtype=float)).min() > 0 else "linear")
     axes.set_yticks(range(len(names)), [one.name for one in styles.values()])
     axes.invert_yaxis()
@@ -49,11 +60,22 @@ def strip(axes: Axes, trial_df: pd.DataFrame, response: str, styles: Mapping[str
     return axes
 
 
-def _draw_points(axes: Axes, x: pd.Series[float], y: np.ndarray, style: TreatmentStyle, *, is_included: bool) -> None:
+def _draw_points(
+    axes: Axes, x: pd.Series[float], y: np.ndarray, style: TreatmentStyle, *, is_included: bool
+) -> None:
     """Draw the points of one treatment, hollow if they are excluded."""
     face = style.colour if is_included else "none"
     if len(x):
-        axes.scatter(x, y, s=34, marker=style.marker, facecolors=face, edgecolors=style.colour, zorder=3, alpha=0.85)
+        axes.scatter(
+            x,
+            y,
+            s=34,
+            marker=style.marker,
+            facecolors=face,
+            edgecolors=style.colour,
+            zorder=3,
+            alpha=0.85,
+        )
 
 
 def _annotate_killed(axes: Axes, trial_df: pd.DataFrame, names: Sequence[str]) -> None:
@@ -61,8 +83,11 @@ def _annotate_killed(axes: Axes, trial_df: pd.DataFrame, names: Sequence[str]) -
     for name, count in killed.items():
         axes.annotate(
             f"killed for memory, {count} of {(trial_df['treatment'] == name).sum()}",
-            (0.02, names.index(str(name))), xycoords=("axes fraction", "data"), va="center", style="italic",
-        )  # fmt: skip
+            (0.02, names.index(str(name))),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            style="italic",
+        )
 
 
 def timeline(
@@ -81,11 +106,20 @@ def timeline(
         axes.plot(rows["seconds"], rows[column], color=style.colour, lw=1.2, alpha=0.8)
     for rows in _thinned(iostat_df, column):
         axes.plot(
-            rows["seconds"], rows[column], ls="none", marker=style.marker, ms=4, mec=style.colour, mfc="none", mew=0.9
+            rows["seconds"],
+            rows[column],
+            ls="none",
+            marker=style.marker,
+            ms=4,
+            mec=style.colour,
+            mfc="none",
+            mew=0.9,
         )
     if cap:
         axes.axhline(cap, color=INK, lw=1.0, ls=(0, (6, 3)))
-        axes.annotate("cap", (1, cap), xycoords=("axes fraction", "data"), va="bottom", ha="right", fontsize=8)
+        axes.annotate(
+            "cap", (1, cap), xycoords=("axes fraction", "data"), va="bottom", ha="right", fontsize=8
+        )
     axes.set_ylim(bottom=0)
     return axes
 
@@ -118,7 +152,9 @@ def _extreme_positions(values: np.ndarray, stretches: int) -> list[int]:
     length = len(values) // stretches
     table = values[: stretches * length].reshape(stretches, length)
     starts = length * np.arange(stretches)
-    return sorted({*(starts + table.argmin(axis=1)), *(starts + table.argmax(axis=1)), len(values) - 1})
+    return sorted(
+        {*(starts + table.argmin(axis=1)), *(starts + table.argmax(axis=1)), len(values) - 1}
+    )
 
 
 def residency(axes: Axes, vmtouch_df: pd.DataFrame, colour: str) -> Axes:
@@ -135,7 +171,15 @@ def residency(axes: Axes, vmtouch_df: pd.DataFrame, colour: str) -> Axes:
         edges, picture = _bars_of_equal_height(axes, times, rows, end, colour)
     else:
         edges, picture = _bars_at_times(axes, times, rows, end, colour)
-    axes.pcolormesh(np.linspace(0, 100, 61), edges, picture, cmap=_shades(colour), vmin=0, vmax=1, rasterized=True)
+    axes.pcolormesh(
+        np.linspace(0, 100, 61),
+        edges,
+        picture,
+        cmap=_shades(colour),
+        vmin=0,
+        vmax=1,
+        rasterized=True,
+    )
     axes.grid(visible=False)
     return axes
 
@@ -186,12 +230,22 @@ def readahead(axes: Axes, readahead_df: pd.DataFrame, styles: Mapping[str, Treat
     for position, name in enumerate(names):
         counts = readahead_df[readahead_df["treatment"] == name].groupby("pages")["count"].sum()
         shares = counts / counts.sum()
-        axes.scatter(counts.index, [position] * len(counts), s=30 + 420 * shares, color=styles[name].colour, alpha=0.75)
+        axes.scatter(
+            counts.index,
+            [position] * len(counts),
+            s=30 + 420 * shares,
+            color=styles[name].colour,
+            alpha=0.75,
+        )
         for pages, share in shares[shares >= 0.05].items():
             axes.annotate(
-                f"{100 * share:.0f} %", (float(str(pages)), position), textcoords="offset points", xytext=(0, 13),
-                ha="center", fontsize=8,
-            )  # fmt: skip
+                f"{100 * share:.0f} %",
+                (float(str(pages)), position),
+                textcoords="offset points",
+                xytext=(0, 13),
+                ha="center",
+                fontsize=8,
+            )
     axes.set_xscale("log", base=2)
     axes.set_xlim(0.8, 1.4 * max(64, int(readahead_df["pages"].max())))
     axes.set_yticks(range(len(names)), [styles[name].name for name in names])

@@ -25,7 +25,9 @@ def ratio_figure(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Figur
 
     None without ratios.
     """
-    rows_with_ratio = [row for row in rows if any(change.ratio and change.ratio.low > 0 for change in row.changes)]
+    rows_with_ratio = [
+        row for row in rows if any(change.ratio and change.ratio.low > 0 for change in row.changes)
+    ]
     if not rows_with_ratio:
         return None
     figure = Figure(figsize=(WIDTH, 1.0 + 0.34 * len(rows_with_ratio)))
@@ -39,14 +41,30 @@ def _draw(figure: Figure, comparison: Comparison, rows: Sequence[ComparisonRow])
     for position, row in enumerate(rows):
         for number, change in enumerate(row.changes):
             at = position + _HEIGHT_SHARE * ((number + 0.5) / count - 0.5)
-            colour, marker = _RUN_COLOURS[number % len(_RUN_COLOURS)], MARKERS[number % len(MARKERS)]
+            colour, marker = (
+                _RUN_COLOURS[number % len(_RUN_COLOURS)],
+                MARKERS[number % len(MARKERS)],
+            )
             if change.floor:
                 share = 1 + change.floor.share
-                axes.barh(at, share - 1 / share, left=1 / share, height=0.5 / count, color=GREY, alpha=0.3, lw=0)
+                axes.barh(
+                    at,
+                    share - 1 / share,
+                    left=1 / share,
+                    height=0.5 / count,
+                    color=GREY,
+                    alpha=0.3,
+                    lw=0,
+                )
             if change.ratio and change.ratio.low > 0 and change.ratio.high < float("inf"):
                 axes.plot([change.ratio.low, change.ratio.high], [at, at], color=colour, lw=1.6)
                 axes.plot(
-                    [change.ratio.middle], [at], color=colour, marker=marker, ls="none", label=run_letter(number + 1)
+                    [change.ratio.middle],
+                    [at],
+                    color=colour,
+                    marker=marker,
+                    ls="none",
+                    label=run_letter(number + 1),
                 )
     axes.set_xscale("log")
     low, high = axes.get_xlim()

@@ -80,10 +80,20 @@ def treatment_styles(run: Run) -> dict[str, TreatmentStyle]:
     unit = f"{along.replace('_', ' ')} " if numeric else ""
     for treatment in treatments(run):
         number, group = groups[tuple(treatment[name] for name in others)]
-        position = number if others == [along] else run.factors[along].index(treatment[along]) + number // len(COLOURS)
+        position = (
+            number
+            if others == [along]
+            else run.factors[along].index(treatment[along]) + number // len(COLOURS)
+        )
         name = treatment_label({factor: treatment[factor] for factor in varying})
-        look = COLOURS[number % len(COLOURS)], MARKERS[position % len(MARKERS)], LINES[position % len(LINES)]
-        found[treatment_label(treatment)] = TreatmentStyle(name, *look, group, number, f"{unit}{treatment[along]}")
+        look = (
+            COLOURS[number % len(COLOURS)],
+            MARKERS[position % len(MARKERS)],
+            LINES[position % len(LINES)],
+        )
+        found[treatment_label(treatment)] = TreatmentStyle(
+            name, *look, group, number, f"{unit}{treatment[along]}"
+        )
     return found
 
 
@@ -91,7 +101,11 @@ def numeric_factor(run: Run) -> tuple[str, dict[str, float]] | None:
     """Return the factor with the most numeric levels in this run; the later one of two."""
     found = None
     for name in run.factors:
-        used = [v for v in run.factors[name] if any(trial["treatment"][name] == v for trial in run.plan["trials"])]
+        used = [
+            v
+            for v in run.factors[name]
+            if any(trial["treatment"][name] == v for trial in run.plan["trials"])
+        ]
         known = numeric_levels(used)
         if known and (found is None or len(known) >= len(found[1])):
             found = name, known
@@ -103,11 +117,15 @@ def _groups(run: Run, others: Sequence[str]) -> dict[tuple[str, ...], tuple[int,
 
     If there are too many to distinguish, the factor that explains most of the response is used.
     """
-    keys = list(dict.fromkeys(tuple(treatment[name] for name in others) for treatment in treatments(run)))
+    keys = list(
+        dict.fromkeys(tuple(treatment[name] for name in others) for treatment in treatments(run))
+    )
     if len(keys) <= MOST_GROUPS:
         return {key: (number, " · ".join(key)) for number, key in enumerate(keys)}
     position = max(range(len(others)), key=lambda one: _spread_of_medians(run, others[one]))
-    used = [level for level in run.factors[others[position]] if level in {key[position] for key in keys}]
+    used = [
+        level for level in run.factors[others[position]] if level in {key[position] for key in keys}
+    ]
     return {key: (used.index(key[position]), f"{others[position]} {key[position]}") for key in keys}
 
 
@@ -117,7 +135,9 @@ def _spread_of_medians(run: Run, factor: str) -> float:
     for treatment in treatments(run):
         found = [value for value in included_values(run, treatment, run.response) if value > 0]
         logs.setdefault(treatment[factor], []).extend(map(math.log, found))
-    return statistics.pstdev([statistics.median(values) for values in logs.values() if values] or [0.0])
+    return statistics.pstdev(
+        [statistics.median(values) for values in logs.values() if values] or [0.0]
+    )
 
 
 @contextmanager
@@ -138,7 +158,9 @@ def svg(figure: Figure, alt: str) -> str:
         figure.savefig(out, format="svg", metadata=silent, bbox_inches=_lay_out(figure))
     text = out.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
-    text = re.sub(r"<svg [^>]*?width=\"([\d.]+)pt\" height=\"[\d.]+pt\"", _flexible_width, text, count=1)
+    text = re.sub(
+        r"<svg [^>]*?width=\"([\d.]+)pt\" height=\"[\d.]+pt\"", _flexible_width, text, count=1
+    )
     return text.replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)
 
 
@@ -158,5 +180,7 @@ def _lay_out(figure: Figure) -> Bbox:
 def _flexible_width(match: re.Match[str]) -> str:
     """Return the SVG tag with a flexible width, up to the width as drawn."""
     return re.sub(
-        r'width="([\d.]+)pt" height="[\d.]+pt"', r'style="max-width:\1pt;width:100%;height:auto"', match.group()
+        r'width="([\d.]+)pt" height="[\d.]+pt"',
+        r'style="max-width:\1pt;width:100%;height:auto"',
+        match.group(),
     )

@@ -16,9 +16,11 @@ from analysis.formatting import response_title
 from analysis.summaries.sweeps import Sweep, SweepPoint
 
 _THROUGH = {
-    "IOReadBandwidthMax": "device_read_bytes_per_second", "IOWriteBandwidthMax": "device_write_bytes_per_second",
-    "IOReadIOPSMax": "device_reads_per_second", "IOWriteIOPSMax": "device_writes_per_second",
-}  # fmt: skip
+    "IOReadBandwidthMax": "device_read_bytes_per_second",
+    "IOWriteBandwidthMax": "device_write_bytes_per_second",
+    "IOReadIOPSMax": "device_reads_per_second",
+    "IOWriteIOPSMax": "device_writes_per_second",
+}
 """The response that each cap limits."""
 FEWEST_POINTS = 2
 
@@ -47,15 +49,40 @@ def sweep_figure(
 
 
 def _draw_times(axes: Axes, points: Sequence[SweepPoint], colours: Mapping[str, str]) -> None:
-    measured = [(point, point.measured_seconds) for point in points if point.measured_seconds is not None]
-    axes.plot([point.value for point, _ in measured], [y for _, y in measured], color=GREY, lw=1.6, label="measured")
+    measured = [
+        (point, point.measured_seconds) for point in points if point.measured_seconds is not None
+    ]
+    axes.plot(
+        [point.value for point, _ in measured],
+        [y for _, y in measured],
+        color=GREY,
+        lw=1.6,
+        label="measured",
+    )
     for point, seconds in measured:
         colour = colours[point.level]
-        axes.plot(point.value, seconds, marker="o", ms=7, mec=colour, mfc=colour if point.is_counted else "none")
-    predictions = [(point.value, point.predicted_seconds) for point in points if point.predicted_seconds is not None]
+        axes.plot(
+            point.value,
+            seconds,
+            marker="o",
+            ms=7,
+            mec=colour,
+            mfc=colour if point.is_counted else "none",
+        )
+    predictions = [
+        (point.value, point.predicted_seconds)
+        for point in points
+        if point.predicted_seconds is not None
+    ]
     if predictions:
         axes.plot(
-            *zip(*predictions, strict=True), color=INK, lw=1.2, ls=(0, (4, 3)), marker="x", ms=6, label="predicted"
+            *zip(*predictions, strict=True),
+            color=INK,
+            lw=1.2,
+            ls=(0, (4, 3)),
+            marker="x",
+            ms=6,
+            label="predicted",
         )
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -77,7 +104,14 @@ def _draw_throughput(
         for is_included, chosen in rows.groupby("is_included"):
             colour = colours[point.level]
             face = colour if is_included else "none"
-            axes.scatter([point.value] * len(chosen), chosen[response], s=34, c=face, edgecolors=colour, zorder=3)
+            axes.scatter(
+                [point.value] * len(chosen),
+                chosen[response],
+                s=34,
+                c=face,
+                edgecolors=colour,
+                zorder=3,
+            )
     values = [point.value for point in points]
     middle = [_median(trial_df[trial_df[factor] == point.level], response) for point in points]
     axes.plot(values, middle, color=GREY, lw=1.6, zorder=2, label="went through")
@@ -103,6 +137,11 @@ def _format_axes(axes: Axes, sweep: Sweep) -> None:
     if sweep.knee.value:
         axes.axvline(sweep.knee.value, color=GREY, lw=1.2, ls=(0, (6, 3)))
         axes.annotate(
-            "knee", (sweep.knee.value, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center", fontsize=8.5
+            "knee",
+            (sweep.knee.value, 1),
+            xycoords=("data", "axes fraction"),
+            va="bottom",
+            ha="center",
+            fontsize=8.5,
         )
     draw_legend(axes, inside=True)

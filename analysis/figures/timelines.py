@@ -43,14 +43,27 @@ class TrafficDirection:
     panels: tuple[TimelinePanel, TimelinePanel]
 
 
-READ = TrafficDirection("device_read_bytes", (
-    TimelinePanel("read_bytes_per_second", "bytes_per_second", "read from the disk", "IOReadBandwidthMax"),
-    TimelinePanel("reads_per_second", "reads_per_second", "reads", "IOReadIOPSMax"),
-))  # fmt: skip
-WRITE = TrafficDirection("device_write_bytes", (
-    TimelinePanel("write_bytes_per_second", "bytes_per_second", "written to the disk", "IOWriteBandwidthMax"),
-    TimelinePanel("writes_per_second", "writes_per_second", "writes", "IOWriteIOPSMax"),
-))  # fmt: skip
+READ = TrafficDirection(
+    "device_read_bytes",
+    (
+        TimelinePanel(
+            "read_bytes_per_second", "bytes_per_second", "read from the disk", "IOReadBandwidthMax"
+        ),
+        TimelinePanel("reads_per_second", "reads_per_second", "reads", "IOReadIOPSMax"),
+    ),
+)
+WRITE = TrafficDirection(
+    "device_write_bytes",
+    (
+        TimelinePanel(
+            "write_bytes_per_second",
+            "bytes_per_second",
+            "written to the disk",
+            "IOWriteBandwidthMax",
+        ),
+        TimelinePanel("writes_per_second", "writes_per_second", "writes", "IOWriteIOPSMax"),
+    ),
+)
 _STATES = (
     TimelinePanel("bytes_per_io", "io_bytes", "I/O size"),
     TimelinePanel("resident_bytes", "resident_bytes", "resident"),
@@ -65,12 +78,18 @@ def timeline_treatments(
 ) -> tuple[TrafficDirection, list[str]]:
     """Return the direction with more traffic, and the treatments with enough of it to draw."""
     direction = _direction(trial_df)
-    moved = trial_df[trial_df[direction.total] > MIN_BYTES]["treatment"] if direction.total in trial_df else ()
+    moved = (
+        trial_df[trial_df[direction.total] > MIN_BYTES]["treatment"]
+        if direction.total in trial_df
+        else ()
+    )
     return direction, [name for name in styles if name in set(moved) & set(trace_df["treatment"])]
 
 
 def _direction(trial_df: pd.DataFrame) -> TrafficDirection:
-    written, read = (trial_df.get(direction.total, pd.Series(dtype=float)).sum() for direction in (WRITE, READ))
+    written, read = (
+        trial_df.get(direction.total, pd.Series(dtype=float)).sum() for direction in (WRITE, READ)
+    )
     return WRITE if written > read else READ
 
 
@@ -105,7 +124,11 @@ def state_figure(
     styles: Mapping[str, TreatmentStyle],
 ) -> Figure | None:
     """Draw these panels: the state of memory while the disk was used."""
-    return _draw_panels(run, names, specs, trace_df, trace_df.iloc[:0], styles) if names and specs else None
+    return (
+        _draw_panels(run, names, specs, trace_df, trace_df.iloc[:0], styles)
+        if names and specs
+        else None
+    )
 
 
 def _has_data(trace_df: pd.DataFrame, spec: TimelinePanel) -> bool:
@@ -114,9 +137,13 @@ def _has_data(trace_df: pd.DataFrame, spec: TimelinePanel) -> bool:
 
 
 def _draw_panels(
-    run: Run, names: Sequence[str], specs: Sequence[TimelinePanel], trace_df: pd.DataFrame, iostat_df: pd.DataFrame,
+    run: Run,
+    names: Sequence[str],
+    specs: Sequence[TimelinePanel],
+    trace_df: pd.DataFrame,
+    iostat_df: pd.DataFrame,
     styles: Mapping[str, TreatmentStyle],
-) -> Figure:  # fmt: skip
+) -> Figure:
     height = -(-len(names) // ACROSS)
     figure = Figure(figsize=(WIDTH, _PANEL_INCHES * len(specs) * height), layout="constrained")
     panels = figure.subplots(len(specs) * height, min(ACROSS, len(names)), squeeze=False)
@@ -127,7 +154,9 @@ def _draw_panels(
             for axes in column_axes:
                 axes.set_visible(False)
             continue
-        _draw_treatment(run, column_axes, names[position], specs, (trace_df, iostat_df), styles[names[position]])
+        _draw_treatment(
+            run, column_axes, names[position], specs, (trace_df, iostat_df), styles[names[position]]
+        )
         for axes, spec in zip(column_axes, specs, strict=True):
             axes.set_ylabel(spec.words if column == 0 else "")
     return figure
@@ -146,7 +175,9 @@ def _draw_treatment(
     trace_df, iostat_df = (frame[frame["treatment"] == name] for frame in frames)
     iostat_df = _within_series(iostat_df, trace_df)
     for axes, spec in zip(column_axes, specs, strict=True):
-        panels.timeline(axes, trace_df, iostat_df, spec.column, style, requested.get(spec.cap or ""))
+        panels.timeline(
+            axes, trace_df, iostat_df, spec.column, style, requested.get(spec.cap or "")
+        )
         axes.set_xlim(min(0.0, float(trace_df["seconds"].min())), float(trace_df["seconds"].max()))
         panels.shade_outside(axes, 0.0, float(trace_df["measured_seconds"].max()))
         _format_value_axis(axes, spec, float(frames[0][spec.column].max()))
@@ -165,15 +196,23 @@ def _format_value_axis(axes: Axes, spec: TimelinePanel, most: float) -> None:
     top = 1.0 if spec.response.endswith("_fraction") else top if has_data else max(most, 1.0)
     axes.set_ylim(0, top)
     is_binary = spec.response.endswith("_bytes")
-    axes.yaxis.set_major_locator(MultipleLocator(2 ** math.ceil(math.log2(top / 4))) if is_binary else MaxNLocator(5))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_quantity(spec.response, value)))
+    axes.yaxis.set_major_locator(
+        MultipleLocator(2 ** math.ceil(math.log2(top / 4))) if is_binary else MaxNLocator(5)
+    )
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: format_quantity(spec.response, value))
+    )
 
 
 def _within_series(iostat_df: pd.DataFrame, trace_df: pd.DataFrame) -> pd.DataFrame:
     """Return iostat's rows within the time of the series."""
     if iostat_df.empty or trace_df.empty:
         return iostat_df
-    return iostat_df[iostat_df["seconds"].between(trace_df["seconds"].min() - 0.5, trace_df["seconds"].max() + 0.5)]
+    return iostat_df[
+        iostat_df["seconds"].between(
+            trace_df["seconds"].min() - 0.5, trace_df["seconds"].max() + 0.5
+        )
+    ]
 
 
 def _caps(run: Run, name: str) -> dict[str, int]:

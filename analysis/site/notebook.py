@@ -46,5 +46,9 @@ def _cells(cell: Any) -> Iterator[Any]:
 def first_picture(source: Path) -> str | None:
     """Return the notebook's first figure as SVG, or None if it has none."""
     notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
-    texts = (out.get("data", {}).get("text/html", "") for cell in notebook.cells for out in cell.get("outputs", []))
+    texts = (
+        out.get("data", {}).get("text/html", "")
+        for cell in notebook.cells
+        for out in cell.get("outputs", [])
+    )
     return next((match[0] for text in texts if (match := _PICTURE.search(text))), None)

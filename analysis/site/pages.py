@@ -26,8 +26,9 @@ def index(runs: Mapping[str, Run], card: Scorecard, documents: Iterable[str]) ->
     cards = "\n".join(_card(name, run) for name, run in runs.items())
     return f"""# Disk reads under a customer's limits
 
-Experiments on storage, the page cache and mapped files, under limits that were read back from the kernel and
-over-driven to verify them. Every figure can be reproduced from the raw records beside its report.
+Experiments on storage, the page cache and mapped files, under limits that were read back from the
+kernel and over-driven to verify them. Every figure can be reproduced from the raw records beside
+its report.
 
 {_tally(card)}
 
@@ -50,7 +51,9 @@ def _contents(caption: str, pages: Iterable[str]) -> str:
 def _card(name: str, run: Run) -> str:
     counted = sum(trial.is_included for trial in run.trials)
     emulated = ", emulated" if run.is_emulated else ""
-    about = f"{counted} of {len(run.plan['trials'])} trials included, size {run.plan['size']}{emulated}"
+    about = (
+        f"{counted} of {len(run.plan['trials'])} trials included, size {run.plan['size']}{emulated}"
+    )
     return (
         f'<a class="card" href="reports/{name}.html"><span class="thumbnail">'
         f'<img src="_static/{name}.svg" alt="" loading="lazy"></span>'
@@ -73,7 +76,10 @@ def _tally(card: Scorecard) -> str:
         if counts[verdict]
     )
     line = " · ".join(parts)
-    return f'<p class="tally"><a href="scorecard.html">{counts["all"]} published figures</a>: {line}</p>'
+    return (
+        f'<p class="tally"><a href="scorecard.html">{counts["all"]} published figures</a>:'
+        f" {line}</p>"
+    )
 
 
 def _verdict_words(verdict: str) -> str:
@@ -92,12 +98,13 @@ def scorecard_page(card: Scorecard, reports: Iterable[str]) -> str:
         if counts[v]
     )
     heads = "".join(
-        f"<th>{name}</th>" for name in ("figure", "experiment", "statement", "published", "measured", "verdict")
+        f"<th>{name}</th>"
+        for name in ("figure", "experiment", "statement", "published", "measured", "verdict")
     )
     return f"""# Every published figure
 
-The experiments retrace five articles. Each row is one of their figures, with what the newest run measured.
-Click a heading to sort the table, or a button to filter it.
+The experiments retrace five articles. Each row is one of their figures, with the measurement of the
+newest run. Click a heading to sort the table, or a button to filter it.
 
 ```{{raw}} html
 <div class="chips" role="group" aria-label="Show only">{chips}</div>
@@ -113,21 +120,35 @@ Click a heading to sort the table, or a button to filter it.
 def _row(row: ScoredClaim, reports: set[str]) -> str:
     name = escape(row.experiment)
     link = f'<a href="reports/{name}.html">{name}</a>' if row.experiment in reports else name
-    verdict = f'<b class="{row.verdict}">{_verdict_words(row.verdict)}</b><small>{escape(row.reason)}</small>'
+    verdict = f'<b class="{row.verdict}">{_verdict_words(row.verdict)}</b>'
+    verdict += f"<small>{escape(row.reason)}</small>"
     cells = (
-        escape(row.id), link, escape(break_at_semicolons(row.says)), escape(format_published(row.published, row.unit)),
-        escape(format_scored_measurement(row)), verdict,
-    )  # fmt: skip
-    return f'<tr data-verdict="{row.verdict}">' + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+        escape(row.id),
+        link,
+        escape(break_at_semicolons(row.says)),
+        escape(format_published(row.published, row.unit)),
+        escape(format_scored_measurement(row)),
+        verdict,
+    )
+    return (
+        f'<tr data-verdict="{row.verdict}">'
+        + "".join(f"<td>{cell}</td>" for cell in cells)
+        + "</tr>"
+    )
 
 
 def decisions(documents: Iterable[str]) -> str:
     """Return the index of the decision records; `documents` are their names."""
-    head = "# Decisions\n\nEach page states a decision, its reason, and the alternatives that were rejected.\n"
+    head = (
+        "# Decisions\n\nEach page states a decision, its reason, and the alternatives that were"
+        " rejected.\n"
+    )
     return "\n".join([head, "```{toctree}", *documents, "```", ""])
 
 
 def downloads(run: Run, name: str, files: Mapping[str, str]) -> str:
     """Return the line below a report's title with its downloads; `files` by their link texts."""
-    links = " · ".join(f'<a href="../runs/{name}/{file}">{text}</a>' for text, file in files.items())
+    links = " · ".join(
+        f'<a href="../runs/{name}/{file}">{text}</a>' for text, file in files.items()
+    )
     return f'<p class="source">Run {run.plan["run_id"]} · {links}</p>'

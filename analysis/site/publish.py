@@ -55,7 +55,9 @@ def publish(top: Path, runs: Path, named: Sequence[Path], out: Path) -> Path:
     """
     _check_replaceable(out)
     if find_spec("myst_nb") is None:
-        raise PagecageError("the packages that build the site are not installed", "make publish", EXIT_HOST)
+        raise PagecageError(
+            "the packages that build the site are not installed", "make publish", EXIT_HOST
+        )
     newest = newest_runs(runs)
     site = Site(top, runs_to_publish(newest, named), newest)
     with _scratch_beside(out) as scratch:
@@ -77,14 +79,18 @@ def _scratch_beside(out: Path) -> tempfile.TemporaryDirectory[str]:
         out.parent.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryDirectory(prefix=".pagecage-site-", dir=out.parent)
     except OSError as error:
-        raise PagecageError(f"{out} cannot be written: {error.strerror}", "name another folder with --out") from None
+        raise PagecageError(
+            f"{out} cannot be written: {error.strerror}", "name another folder with --out"
+        ) from None
 
 
 def _check_replaceable(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise PagecageError(f"{out} is not a folder", "name another with --out")
     if out.exists() and any(out.iterdir()) and not (out / ".buildinfo").exists():
-        raise PagecageError(f"{out} holds files that are not a pagecage site", "name another folder with --out")
+        raise PagecageError(
+            f"{out} holds files that are not a pagecage site", "name another folder with --out"
+        )
 
 
 def _ensure_report(run: Run) -> None:
@@ -107,7 +113,9 @@ def _lay_out(site: Site, source: Path) -> None:
     card = scorecard(experiments, site.newest)
     (source / "index.md").write_text(pages.index(site.runs, card, documents))
     (source / "scorecard.md").write_text(pages.scorecard_page(card, site.runs))
-    (source / "answers.md").write_text(to_markdown(answers_report(open_questions(experiments, site.newest))))
+    (source / "answers.md").write_text(
+        to_markdown(answers_report(open_questions(experiments, site.newest)))
+    )
 
 
 def _lay_out_report(source: Path, name: str, run: Run) -> None:
@@ -119,7 +127,11 @@ def _lay_out_report(source: Path, name: str, run: Run) -> None:
     with zipfile.ZipFile(archive) as bundle:
         notebook.write_bytes(bundle.read(notebook.name))
     (given / "report.html").write_text(export(read(notebook), f"{name} · {run.plan['run_id']}"))
-    files = {"one page": "report.html", "notebook": notebook.name, "bundle: raw records and traces": archive.name}
+    files = {
+        "one page": "report.html",
+        "notebook": notebook.name,
+        "bundle: raw records and traces": archive.name,
+    }
     page = site_page(notebook, name, pages.downloads(run, name, files))
     nbformat.write(page, source / "reports" / f"{name}.ipynb")  # type: ignore[no-untyped-call]
     (source / "_static" / f"{name}.svg").write_text(first_picture(notebook) or _NO_PICTURE)
@@ -130,8 +142,12 @@ _NO_PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
 
 def _lay_out_documents(top: Path, source: Path) -> list[str]:
     """Copy the project's documents; return the names of those for the table of contents."""
-    found = {path.relative_to(top).as_posix(): path for path in sorted((top / "docs").rglob("*.md"))}
-    kept = {name: path for name, path in found.items() if path.name not in ("README.md", "answers.md")}
+    found = {
+        path.relative_to(top).as_posix(): path for path in sorted((top / "docs").rglob("*.md"))
+    }
+    kept = {
+        name: path for name, path in found.items() if path.name not in ("README.md", "answers.md")
+    }
     (source / "docs/decisions").mkdir()
     for name, path in kept.items():
         (source / name).write_text(drop_outside_links(path.read_text(), name, kept))
@@ -141,11 +157,24 @@ def _lay_out_documents(top: Path, source: Path) -> list[str]:
 
 
 def _build(source: Path, made: Path) -> None:
-    argv: list[str | Path] = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", source, made]
+    argv: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-b",
+        "html",
+        source,
+        made,
+    ]
     done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS)
     if not done.ok:
         lines = (done.stderr.strip() or "it printed no reason").splitlines()
-        raise PagecageError(f"the site could not be built: {lines[0]}", "pagecage show NAME --html", EXIT_FAILED)
+        raise PagecageError(
+            f"the site could not be built: {lines[0]}", "pagecage show NAME --html", EXIT_FAILED
+        )
 
 
 def _replace(made: Path, out: Path, before: Path) -> None:
@@ -173,7 +202,8 @@ def _runs_by_experiment(folders: Sequence[Path]) -> dict[str, Run]:
         name = run.plan["experiment"]
         if name in found:
             raise PagecageError(
-                f"{found[name].plan['run_id']} and {run.plan['run_id']} are both runs of {name}, which has one page",
+                f"{found[name].plan['run_id']} and {run.plan['run_id']} are both runs of {name},"
+                " which has one page",
                 "name one of them",
             )
         found[name] = run

@@ -57,7 +57,9 @@ def median_distribution(values: Sequence[float]) -> MedianDistribution:
             total[value] = total.get(value, 0.0) + weight
     known = sorted(total)
     return MedianDistribution(
-        tuple(known), tuple(total[v] for v in known), tuple(itertools.accumulate(total[v] for v in known))
+        tuple(known),
+        tuple(total[v] for v in known),
+        tuple(itertools.accumulate(total[v] for v in known)),
     )
 
 
@@ -67,7 +69,9 @@ def _odd_medians(ordered: Sequence[float], n: int) -> list[tuple[float, float]]:
 
 
 def _binomial_tail(n: int, least: int, chance: float) -> float:
-    return math.fsum(math.comb(n, k) * chance**k * (1 - chance) ** (n - k) for k in range(least, n + 1))
+    return math.fsum(
+        math.comb(n, k) * chance**k * (1 - chance) ** (n - k) for k in range(least, n + 1)
+    )
 
 
 def _even_medians(ordered: Sequence[float], n: int) -> list[tuple[float, float]]:
@@ -83,7 +87,11 @@ def _even_medians(ordered: Sequence[float], n: int) -> list[tuple[float, float]]
     for i in range(n):
         apart = [ways * rises[i] * rises[n - 1 - j] for j in range(i + 1, n)]
         found.append((ordered[i], max(0.0, at_most[i + 1] - at_most[i] - math.fsum(apart))))
-        found += [((ordered[i] + ordered[j]) / 2, w) for j, w in enumerate(apart, start=i + 1) if w > _NEGLIGIBLE]
+        found += [
+            ((ordered[i] + ordered[j]) / 2, w)
+            for j, w in enumerate(apart, start=i + 1)
+            if w > _NEGLIGIBLE
+        ]
     return found
 
 
@@ -99,13 +107,17 @@ def median_interval(values: Sequence[float], confidence: float) -> Interval:
     )
 
 
-def ratio_interval(numerator: Sequence[float], denominator: Sequence[float], confidence: float) -> Interval:
+def ratio_interval(
+    numerator: Sequence[float], denominator: Sequence[float], confidence: float
+) -> Interval:
     """Return the BCa interval of a ratio of two medians; the denominator must be positive."""
     top, bottom = median_distribution(numerator), median_distribution(denominator)
 
     def below(value: float, *, inclusive: bool) -> float:
         pairs = zip(bottom.values, bottom.weights, strict=True)
-        return math.fsum(weight * top.below(value * one, inclusive=inclusive) for one, weight in pairs)
+        return math.fsum(
+            weight * top.below(value * one, inclusive=inclusive) for one, weight in pairs
+        )
 
     middle = median(numerator) / median(denominator)
     ends = (top.values[0] / bottom.values[-1], top.values[-1] / bottom.values[0])
@@ -123,7 +135,11 @@ def _jackknife_medians(values: Sequence[float]) -> list[float]:
 
 
 def _bca(
-    below: Callable[..., float], middle: float, jackknife: Sequence[Sequence[float]], ends: Interval, confidence: float
+    below: Callable[..., float],
+    middle: float,
+    jackknife: Sequence[Sequence[float]],
+    ends: Interval,
+    confidence: float,
 ) -> Interval:
     """Return BCa percentiles, which correct for bias and skew.
 
@@ -142,7 +158,9 @@ def _acceleration(jackknife: Sequence[Sequence[float]]) -> float:
     cubes = squares = 0.0
     for side in jackknife:
         n, mean = len(side), math.fsum(side) / len(side)
-        least = _ROUNDING * max(map(abs, side))  # equal values differ by rounding errors only, and have no skew
+        least = _ROUNDING * max(
+            map(abs, side)
+        )  # equal values differ by rounding errors only, and have no skew
         off = [(n - 1) * (mean - one) if abs(mean - one) > least else 0.0 for one in side]
         cubes += math.fsum(u**3 for u in off) / n**3
         squares += math.fsum(u**2 for u in off) / n**2

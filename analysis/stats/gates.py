@@ -14,7 +14,9 @@ MIN_TRIALS_PER_RUN = 3
 With three trials in each of two runs, all trials of one exceed all of the other by chance once in
 twenty times.
 """
-_GATE = re.compile(r"\s*(?P<name>[a-z][a-z0-9_]*)\s*(?P<sign>[<>]=?)\s*(?P<percent>[+-][0-9]+(?:\.[0-9]+)?)\s*%\s*")
+_GATE = re.compile(
+    r"\s*(?P<name>[a-z][a-z0-9_]*)\s*(?P<sign>[<>]=?)\s*(?P<percent>[+-][0-9]+(?:\.[0-9]+)?)\s*%\s*"
+)
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,14 @@ def parse_gate(text: str) -> Gate:
     match = _GATE.fullmatch(text)
     if not match:
         raise PagecageError(
-            f"--fail-if {text!r} is not a gate", "write it as 'read_seconds > +10%', including the sign"
+            f"--fail-if {text!r} is not a gate",
+            "write it as 'read_seconds > +10%', including the sign",
         )
     gate = Gate(text.strip(), match["name"], match["sign"], float(match["percent"]))
     if gate.threshold <= 0:
-        raise PagecageError(f"--fail-if {text!r}: no figure falls below zero", "name a change above -100%")
+        raise PagecageError(
+            f"--fail-if {text!r}: no figure falls below zero", "name a change above -100%"
+        )
     return gate
 
 
@@ -57,7 +62,10 @@ def evaluate_gate(gate: Gate, ratio: MedianSummary | None) -> tuple[str, str]:
     if ratio is None:
         return "undecided", "there is no ratio"
     if ratio.n < MIN_TRIALS_PER_RUN:
-        return "undecided", f"fewer than {MIN_TRIALS_PER_RUN} trials per run do not show their spread"
+        return (
+            "undecided",
+            f"fewer than {MIN_TRIALS_PER_RUN} trials per run do not show their spread",
+        )
     ends = [_is_met(gate, end) for end in (ratio.low, ratio.high)]
     if all(ends):
         return "failed", "the whole interval is beyond the threshold"

@@ -64,7 +64,11 @@ def bca_interval(values: Sequence[float]) -> Interval | None:
     """
     if len(values) < FEWEST:
         return None
-    return median_interval(values, CONFIDENCE) if len(values) <= MAX_EXACT_VALUES else _resampled_interval(values)
+    return (
+        median_interval(values, CONFIDENCE)
+        if len(values) <= MAX_EXACT_VALUES
+        else _resampled_interval(values)
+    )
 
 
 def median_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> MedianSummary:
@@ -80,11 +84,17 @@ def median_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> Me
     n = min(len(numerator), len(denominator))
     if n < FEWEST or not min(denominator):
         return MedianSummary(
-            n, middle, _quotient(min(numerator), max(denominator)), _quotient(max(numerator), min(denominator)), "range"
+            n,
+            middle,
+            _quotient(min(numerator), max(denominator)),
+            _quotient(max(numerator), min(denominator)),
+            "range",
         )
     is_exact = max(len(numerator), len(denominator)) <= MAX_EXACT_VALUES
     low, high = (
-        ratio_interval(numerator, denominator, CONFIDENCE) if is_exact else _resampled_interval(numerator, denominator)
+        ratio_interval(numerator, denominator, CONFIDENCE)
+        if is_exact
+        else _resampled_interval(numerator, denominator)
     )
     return MedianSummary(n, middle, low, high, "95 %")
 
@@ -101,7 +111,9 @@ def ratio_of_median_ratios(*sides: Sequence[float]) -> MedianSummary:
     n = min(map(len, sides))
     if n < FEWEST or not (min(b) and min(c) and min(d)):
         first, second = median_ratio(a, b), median_ratio(c, d)
-        return MedianSummary(n, middle, _quotient(first.low, second.high), _quotient(first.high, second.low), "range")
+        return MedianSummary(
+            n, middle, _quotient(first.low, second.high), _quotient(first.high, second.low), "range"
+        )
     low, high = _resampled_interval(a, b, c, d)
     return MedianSummary(n, middle, low, high, "95 %")
 
@@ -124,15 +136,21 @@ def _resampled_interval(*sides: Sequence[float]) -> Interval:
         medians = [np.median(side, axis=axis) for side in drawn]
         while len(medians) > 1:
             medians = [
-                numerator / denominator for numerator, denominator in zip(medians[::2], medians[1::2], strict=True)
+                numerator / denominator
+                for numerator, denominator in zip(medians[::2], medians[1::2], strict=True)
             ]
         return medians[0]
 
     varies = all(len({*side}) > 1 for side in sides)
     interval = stats.bootstrap(
-        tuple(map(np.asarray, sides)), statistic, vectorized=True, confidence_level=CONFIDENCE,
-        n_resamples=RESAMPLES, method="BCa" if varies else "percentile", rng=np.random.default_rng(SEED),
-    ).confidence_interval  # fmt: skip
+        tuple(map(np.asarray, sides)),
+        statistic,
+        vectorized=True,
+        confidence_level=CONFIDENCE,
+        n_resamples=RESAMPLES,
+        method="BCa" if varies else "percentile",
+        rng=np.random.default_rng(SEED),
+    ).confidence_interval
     return float(interval.low), float(interval.high)
 
 
@@ -158,7 +176,10 @@ def pooled_median(blocks: Sequence[Sequence[float]]) -> MedianSummary:
 
 def _percentiles(drawn: Sequence[float]) -> Interval:
     """Return the ends of the interval that excludes the same share on both sides."""
-    low, high = (drawn[round(share * (len(drawn) - 1))] for share in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
+    low, high = (
+        drawn[round(share * (len(drawn) - 1))]
+        for share in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+    )
     return low, high
 
 

@@ -14,7 +14,11 @@ Block = Mapping[str, Sequence[float]]
 
 
 def resampled_ratios(
-    numerator: Sequence[Block], denominator: Sequence[Block], names: Sequence[str], resamples: int, seed: int
+    numerator: Sequence[Block],
+    denominator: Sequence[Block],
+    names: Sequence[str],
+    resamples: int,
+    seed: int,
 ) -> list[float]:
     """Return, sorted, one geometric mean of ratios of medians over `names` per resample.
 
@@ -22,7 +26,9 @@ def resampled_ratios(
     that resample's mean.
     """
     rng = np.random.default_rng(seed)
-    tops, bottoms = (_resampled_table(side, names, resamples, rng) for side in (numerator, denominator))
+    tops, bottoms = (
+        _resampled_table(side, names, resamples, rng) for side in (numerator, denominator)
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
         logs = np.log(tops) - np.log(bottoms)
     means = np.nanmean(logs, axis=1)
@@ -39,7 +45,9 @@ def resampled_medians(blocks: Sequence[Sequence[float]], resamples: int, seed: i
     return [float(value) for value in np.sort(_medians(blocks, chosen, rng))]
 
 
-def _resampled_table(blocks: Sequence[Block], names: Sequence[str], resamples: int, rng: np.random.Generator) -> Any:
+def _resampled_table(
+    blocks: Sequence[Block], names: Sequence[str], resamples: int, rng: np.random.Generator
+) -> Any:
     """Return an array of medians: one row per resample, one column per treatment.
 
     All treatments of a resample use the same drawn blocks.
@@ -60,7 +68,9 @@ def _medians(blocks: Sequence[Sequence[float]], chosen: Any, rng: np.random.Gene
         table[place, : len(values)] = values
     if table.shape[1] == 1:
         return _row_medians(table[chosen, 0])
-    slots = np.floor(rng.random((*chosen.shape, table.shape[1])) * counts[chosen][..., None]).astype(int)
+    slots = np.floor(
+        rng.random((*chosen.shape, table.shape[1])) * counts[chosen][..., None]
+    ).astype(int)
     beyond = np.arange(table.shape[1]) >= counts[chosen][..., None]
     picked = np.where(beyond, np.nan, table[chosen[..., None], slots])
     return _row_medians(picked.reshape(len(chosen), -1))

@@ -49,8 +49,13 @@ class TreatmentCell:
         figure.
         """
         if self.summary is None:
-            return self._wrapped("killed" if self.killed else "wrong answer") if self.killed or self.wrong else "–"
-        figure = f"{'≈ ' if self.is_extrapolated else ''}{format_quantity(self.response, self.summary.middle)}"
+            return (
+                self._wrapped("killed" if self.killed else "wrong answer")
+                if self.killed or self.wrong
+                else "–"
+            )
+        sign = "≈ " if self.is_extrapolated else ""
+        figure = f"{sign}{format_quantity(self.response, self.summary.middle)}"
         if self.is_all_wrong:
             return self._wrapped(f"wrong: {figure}")
         return self._wrapped(f"{figure}, {self.killed} killed" if self.killed else figure)
@@ -60,7 +65,9 @@ class TreatmentCell:
         """The note below the figure: interval, number of trials, and trials left out."""
         parts = []
         if self.summary and self.summary.n > 1:
-            low, high = (format_quantity(self.response, end) for end in (self.summary.low, self.summary.high))
+            low, high = (
+                format_quantity(self.response, end) for end in (self.summary.low, self.summary.high)
+            )
             parts.append(f"{self.summary.kind} {format_range(low, high)}")
         answers = self.summary.n if self.summary else self.killed
         parts += [f"n {answers}"] if answers or not self.unanswered else []
@@ -104,7 +111,9 @@ def claim_trials(trials: Sequence[JudgedTrial], table: Mapping[str, Any]) -> lis
 
 def wrong_answer_reason(trials: Sequence[JudgedTrial]) -> str:
     """Describe the wrong answers among the trials, each message once; empty if there are none."""
-    messages = dict.fromkeys(str(t.record.error).rstrip(".") for t in trials if t.record.outcome == "wrong_answer")
+    messages = dict.fromkeys(
+        str(t.record.error).rstrip(".") for t in trials if t.record.outcome == "wrong_answer"
+    )
     return f"a wrong answer: {'; '.join(list(messages)[:_MAX_REASONS])}" if messages else ""
 
 
@@ -142,7 +151,9 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> TreatmentCell:
     included = [t for t in points if t.is_included]
     wrong = [t for t in trials if t.record.outcome == "wrong_answer"]
     shown = included or points or wrong
-    values = [v for t in shown if not t.is_killed and (v := response_value(t, response)) is not None]
+    values = [
+        v for t in shown if not t.is_killed and (v := response_value(t, response)) is not None
+    ]
     return TreatmentCell(
         treatment=treatment,
         response=response,
@@ -167,10 +178,15 @@ def published_by_treatment(run: Run, response: str) -> dict[str, str]:
     planned = {treatment_label(treatment): treatment for treatment in map(dict, treatments(run))}
     found: dict[str, str] = {}
     for claim in run.definition.get("claims", []):
-        if claim["rule"] not in ("absolute", "range", "outcome") or claim.get("response") not in (response, "outcome"):
+        if claim["rule"] not in ("absolute", "range", "outcome") or claim.get("response") not in (
+            response,
+            "outcome",
+        ):
             continue
         where = (claim.get("where") or {}).items()
-        means = [name for name, treatment in planned.items() if where and where <= treatment.items()]
+        means = [
+            name for name, treatment in planned.items() if where and where <= treatment.items()
+        ]
         if len(means) == 1:
             found.setdefault(means[0], format_published(claim["published"], claim["unit"]))
     return found

@@ -14,8 +14,20 @@ from analysis.formatting import treatment_label
 from analysis.stats.bootstrap import Interval
 from analysis.stats.gates import MIN_TRIALS_PER_RUN, Gate, evaluate_gate
 from analysis.stats.intervals import Block, MedianSummary, bca_interval, median_ratio, overall_ratio
-from analysis.summaries.cells import TreatmentCell, included_values, make_cell, response_value, treatments, trials_of
-from analysis.summaries.differences import Difference, Incompatibility, find_differences, find_incompatibilities
+from analysis.summaries.cells import (
+    TreatmentCell,
+    included_values,
+    make_cell,
+    response_value,
+    treatments,
+    trials_of,
+)
+from analysis.summaries.differences import (
+    Difference,
+    Incompatibility,
+    find_differences,
+    find_incompatibilities,
+)
 from analysis.summaries.noise import NoiseFloor, noise_floor
 from pagecage.errors import PagecageError
 
@@ -88,20 +100,39 @@ def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = F
     found = find_incompatibilities(runs)
     if found and not anyway:
         reasons = "; ".join(f"{one.what}: {one.reason}" for one in found)
-        raise PagecageError(f"these runs are not comparable: {reasons}", "--anyway compares them and reports this")
+        raise PagecageError(
+            f"these runs are not comparable: {reasons}", "--anyway compares them and reports this"
+        )
     common = [t for t in treatments(runs[0]) if all(_is_in_plan(run, t) for run in runs[1:])]
     if not common:
-        raise PagecageError("these runs have no treatment in common", "compare runs of one experiment and size")
+        raise PagecageError(
+            "these runs have no treatment in common", "compare runs of one experiment and size"
+        )
     responses = _responses(runs, gates)
-    rows = tuple(comparison_row(runs, treatment, response) for response in responses for treatment in common)
+    rows = tuple(
+        comparison_row(runs, treatment, response) for response in responses for treatment in common
+    )
     _check_figures(runs, rows)
     overall = {response: _overall(runs, common, response) for response in responses}
     results = tuple(
-        result for gate in gates for row in rows if row.response == gate.response for result in _gate_results(gate, row)
+        result
+        for gate in gates
+        for row in rows
+        if row.response == gate.response
+        for result in _gate_results(gate, row)
     )
-    lacking = tuple(tuple(treatment_label(t) for t in treatments(run) if t not in common) for run in runs)
+    lacking = tuple(
+        tuple(treatment_label(t) for t in treatments(run) if t not in common) for run in runs
+    )
     return Comparison(
-        tuple(runs), responses, rows, overall, tuple(find_differences(runs)), tuple(found), lacking, results
+        tuple(runs),
+        responses,
+        rows,
+        overall,
+        tuple(find_differences(runs)),
+        tuple(found),
+        lacking,
+        results,
     )
 
 
@@ -117,7 +148,9 @@ def _responses(runs: Sequence[Run], gates: Sequence[Gate]) -> tuple[str, ...]:
     names = sorted({name for run in runs for trial in run.trials for name in trial.record.response})
     for gate in gates:
         if gate.response not in names:
-            raise PagecageError(f"--fail-if: no trial has {gate.response!r}", f"one of {', '.join(names)}")
+            raise PagecageError(
+                f"--fail-if: no trial has {gate.response!r}", f"one of {', '.join(names)}"
+            )
     return tuple(dict.fromkeys((runs[0].response, *(gate.response for gate in gates))))
 
 
@@ -131,7 +164,10 @@ def comparison_row(runs: Sequence[Run], treatment: Treatment, response: str) -> 
 
 
 def _change(
-    values: Sequence[Sequence[float]], cells: Sequence[TreatmentCell], floors: Sequence[NoiseFloor | None], index: int
+    values: Sequence[Sequence[float]],
+    cells: Sequence[TreatmentCell],
+    floors: Sequence[NoiseFloor | None],
+    index: int,
 ) -> Change:
     floor = max((f for f in (floors[0], floors[index]) if f), key=lambda f: f.share, default=None)
     if not values[0] or not values[index]:
@@ -150,13 +186,17 @@ def change_word(ratio: MedianSummary, floor: NoiseFloor | None) -> str:
     return "lower" if ratio.high < 1 and ratio.middle < 1 / least else "inconclusive"
 
 
-def _reason_without_ratio(values: Sequence[Sequence[float]], cells: Sequence[TreatmentCell], index: int) -> str:
+def _reason_without_ratio(
+    values: Sequence[Sequence[float]], cells: Sequence[TreatmentCell], index: int
+) -> str:
     """Return the reason why there is no ratio, by the letters of the runs."""
     letters_by_state: dict[str, list[str]] = {}
     for run in (0, index):
         if not values[run]:
             letters_by_state.setdefault(_state(cells[run]), []).append(run_letter(run))
-    return ", ".join(f"{state} in {' and '.join(letters)}" for state, letters in letters_by_state.items())
+    return ", ".join(
+        f"{state} in {' and '.join(letters)}" for state, letters in letters_by_state.items()
+    )
 
 
 def _state(cell: TreatmentCell) -> str:
@@ -179,12 +219,15 @@ def _check_figures(runs: Sequence[Run], rows: Sequence[ComparisonRow]) -> None:
             continue
         words = ", ".join(dict.fromkeys(row.changes[index - 1].word for row in rows))
         raise PagecageError(
-            f"{run_letter(0)} and {run_letter(index)} have no treatment with figures on both sides: {words}",
+            f"{run_letter(0)} and {run_letter(index)} have no treatment with figures on both sides:"
+            f" {words}",
             "pagecage show RUN prints why trials are excluded; --include TRIAL includes one",
         )
 
 
-def _overall(runs: Sequence[Run], common: Sequence[Treatment], response: str) -> tuple[MedianSummary | None, ...]:
+def _overall(
+    runs: Sequence[Run], common: Sequence[Treatment], response: str
+) -> tuple[MedianSummary | None, ...]:
     blocks = [_blocks(run, common, response) for run in runs]
     return tuple(overall_ratio(other, blocks[0]) for other in blocks[1:])
 
@@ -210,7 +253,9 @@ def _gate_results(gate: Gate, row: ComparisonRow) -> list[GateResult]:
         if change.ratio is None and not (row.cells[0].summary or row.cells[index].summary):
             continue
         verdict, reason = evaluate_gate(gate, change.ratio)
-        results.append(GateResult(gate, index, row.treatment, verdict, reason if change.ratio else change.word))
+        results.append(
+            GateResult(gate, index, row.treatment, verdict, reason if change.ratio else change.word)
+        )
     return results
 
 
@@ -221,13 +266,20 @@ def load_runs(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
     PagecageError if a run is given twice, or if a name selects no excluded trial.
     """
     if len(paths) > len(LETTERS):
-        raise PagecageError(f"{len(paths)} runs are too many for one table", f"compare {len(LETTERS)} at most")
+        raise PagecageError(
+            f"{len(paths)} runs are too many for one table", f"compare {len(LETTERS)} at most"
+        )
     if len({path.resolve() for path in paths}) < len(paths):
         raise PagecageError("a run cannot be compared with itself", "name another run")
     runs = [load_run(path) for path in paths]
     selections = [_selection(name, runs) for name in include]
-    names_by_run = [[name for name, indices in selections if index in indices] for index in range(len(runs))]
-    return [with_included(run, excluded_ids_named(run, names)) for run, names in zip(runs, names_by_run, strict=True)]
+    names_by_run = [
+        [name for name, indices in selections if index in indices] for index in range(len(runs))
+    ]
+    return [
+        with_included(run, excluded_ids_named(run, names))
+        for run, names in zip(runs, names_by_run, strict=True)
+    ]
 
 
 def _selection(name: str, runs: Sequence[Run]) -> tuple[str, set[int]]:
@@ -237,14 +289,19 @@ def _selection(name: str, runs: Sequence[Run]) -> tuple[str, set[int]]:
     indices = {index for index in candidates if excluded_ids_named(runs[index], [selector])}
     if not indices:
         excluded = {
-            run_letter(index): [t.record.trial_id for t in excluded_trials(runs[index])] for index in candidates
+            run_letter(index): [t.record.trial_id for t in excluded_trials(runs[index])]
+            for index in candidates
         }
         names = "; ".join(f"{run}: {', '.join(ids)}" for run, ids in excluded.items() if ids)
-        raise PagecageError(f"--include: {name} is not an excluded trial", f"excluded are {names or 'none'}")
+        raise PagecageError(
+            f"--include: {name} is not an excluded trial", f"excluded are {names or 'none'}"
+        )
     return selector, indices
 
 
 def varying_label(comparison: Comparison, treatment: Treatment) -> str:
     """Return a treatment's label without the factors that have one level throughout."""
     constant = comparison.runs[0].layout.constant
-    return treatment_label({name: level for name, level in treatment.items() if name not in constant})
+    return treatment_label(
+        {name: level for name, level in treatment.items() if name not in constant}
+    )

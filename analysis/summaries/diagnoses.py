@@ -25,7 +25,11 @@ def fidelity_lines(run: Run) -> list[str]:
     An example is "io size exact: requests are split at 256 KiB".
     """
     entries = (one for trial in run.trials for one in trial.record.cage.fidelity or ())
-    return list(dict.fromkeys(f"{one['aspect'].replace('_', ' ')} {one['state']}: {one['reason']}" for one in entries))
+    return list(
+        dict.fromkeys(
+            f"{one['aspect'].replace('_', ' ')} {one['state']}: {one['reason']}" for one in entries
+        )
+    )
 
 
 def representative_trial(trials: list[JudgedTrial]) -> JudgedTrial | None:
@@ -35,7 +39,9 @@ def representative_trial(trials: list[JudgedTrial]) -> JudgedTrial | None:
     """
     caged = [t for t in trials if t.verdicts.is_data_point and _is_caged(t)]
     counted = [t for t in caged if t.is_included] or caged
-    in_order = sorted(counted, key=lambda t: t.record.measured.seconds if t.record.measured else 0.0)
+    in_order = sorted(
+        counted, key=lambda t: t.record.measured.seconds if t.record.measured else 0.0
+    )
     return in_order[(len(in_order) - 1) // 2] if in_order else None
 
 
@@ -46,13 +52,19 @@ def _is_caged(trial: JudgedTrial) -> bool:
 
 def stopping_rule_status(run: Run) -> str:
     """Describe the stopping rule: reached, not reached at its bound, or not yet reached."""
-    plan, rule = run.plan, f"repeat until every interval is within {100 * run.plan['until_ci']:.3g} % of its median"
+    plan, rule = (
+        run.plan,
+        f"repeat until every interval is within {100 * run.plan['until_ci']:.3g} % of its median",
+    )
     rule += f", {plan['repeats']} times at most"
     is_over = len(run.trials) == len(plan["trials"])
     if is_over and not run.too_wide:
         return f"{rule}: reached after {max(trial['block'] for trial in plan['trials'])}"
     wide = (f"{' · '.join(name)} {_share(share)}" for name, share in run.too_wide.items())
-    return f"{rule}: {'not reached' if is_over else 'not yet'}{': ' if run.too_wide else ''}{', '.join(wide)}"
+    return (
+        f"{rule}:"
+        f" {'not reached' if is_over else 'not yet'}{': ' if run.too_wide else ''}{', '.join(wide)}"
+    )
 
 
 def _share(share: float | None) -> str:

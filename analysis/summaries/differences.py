@@ -10,10 +10,18 @@ from typing import Any
 from analysis.data.load import Run
 from analysis.formatting import treatment_label
 
-_TRANSIENT = frozenset({
-    "boot_id", "free_bytes", "machine.state_id", "machine.restore_seq", "machine.details.clock_error_seconds",
-    "machine.details.start_seconds", "machine.details.kept_since_unix_seconds", "machine.details.up_seconds",
-})  # fmt: skip
+_TRANSIENT = frozenset(
+    {
+        "boot_id",
+        "free_bytes",
+        "machine.state_id",
+        "machine.restore_seq",
+        "machine.details.clock_error_seconds",
+        "machine.details.start_seconds",
+        "machine.details.kept_since_unix_seconds",
+        "machine.details.up_seconds",
+    }
+)
 """Facts that differ between any two starts of the same machine."""
 _DATA = ("files", "dataset", "writes_bytes")
 _PROGRAM = ("workload", "before")
@@ -52,8 +60,13 @@ def find_differences(runs: Sequence[Run]) -> list[Difference]:
 def _properties(run: Run) -> Iterator[tuple[str, str]]:
     plan, records = run.plan, [trial.record for trial in run.trials]
     harness = plan.get("harness") or {}
-    yield from ((name, str(plan.get(name))) for name in ("experiment", "definition_sha256", "host", "size", "fresh"))
-    yield from ((f"pagecage {name}", str(harness.get(name))) for name in ("version", "git_revision"))
+    yield from (
+        (name, str(plan.get(name)))
+        for name in ("experiment", "definition_sha256", "host", "size", "fresh")
+    )
+    yield from (
+        (f"pagecage {name}", str(harness.get(name))) for name in ("version", "git_revision")
+    )
     yield "workload sha256", _all(record.workload.sha256 for record in records)
     yield "disk", _all(record.device.name for record in records)
     yield "emulated", _all(record.emulated for record in records)
@@ -88,7 +101,9 @@ def flatten_facts(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str,
 
 def _all(values: Any) -> str:
     """Return each distinct value once, as text."""
-    return ", ".join(sorted({"not known" if value is None else str(value) for value in values})) or "–"
+    return (
+        ", ".join(sorted({"not known" if value is None else str(value) for value in values})) or "–"
+    )
 
 
 def _trials(run: Run) -> dict[str, Mapping[str, Any]]:
@@ -97,7 +112,10 @@ def _trials(run: Run) -> dict[str, Mapping[str, Any]]:
 
 
 def _limits(cage: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in sorted(cage.get("properties", {}).items())) or "no limits"
+    return (
+        " ".join(f"{name}={value}" for name, value in sorted(cage.get("properties", {}).items()))
+        or "no limits"
+    )
 
 
 def _data(trial: Mapping[str, Any]) -> str:
@@ -117,12 +135,17 @@ def find_incompatibilities(runs: Sequence[Run]) -> list[Incompatibility]:
 def _incompatibilities(first: Run, other: Run) -> Iterator[Incompatibility]:
     if first.plan["experiment"] != other.plan["experiment"]:
         yield Incompatibility(
-            "experiment", f"one is of {first.plan['experiment']}, the other of {other.plan['experiment']}"
+            "experiment",
+            f"one is of {first.plan['experiment']}, the other of {other.plan['experiment']}",
         )
     if first.response != other.response:
-        yield Incompatibility("experiment", f"one is about {first.response}, the other about {other.response}")
+        yield Incompatibility(
+            "experiment", f"one is about {first.response}, the other about {other.response}"
+        )
     yield from _planned_difference(first, other, "dataset", _data, "read different data")
-    yield from _planned_difference(first, other, "program", _program, "run a different program or different arguments")
+    yield from _planned_difference(
+        first, other, "program", _program, "run a different program or different arguments"
+    )
     kernels = [facts_of(run).get("kernel", "not known") for run in (first, other)]
     if kernels[0] != kernels[1]:
         yield Incompatibility("kernel", f"kernel {kernels[0]} against {kernels[1]}")
@@ -141,4 +164,7 @@ def _planned_difference(
         if name in other_trials and describe(first_trials[name]) != describe(other_trials[name])
     ]
     if differing:
-        yield Incompatibility(what, f"{len(differing)} of {len(first_trials)} treatments {difference} ({differing[0]})")
+        yield Incompatibility(
+            what,
+            f"{len(differing)} of {len(first_trials)} treatments {difference} ({differing[0]})",
+        )

@@ -61,7 +61,8 @@ class Fleet:
     def members_with_records(self) -> tuple[tuple[str, FleetMember], ...]:
         """The hosts with records, each with its letter in tables and figures."""
         return tuple(
-            (run_letter(index), member) for index, member in enumerate(member for member in self.members if member.run)
+            (run_letter(index), member)
+            for index, member in enumerate(member for member in self.members if member.run)
         )
 
     def all_hosts(self, treatment: Treatment, response: str) -> MedianSummary | None:
@@ -103,12 +104,18 @@ def load_fleet(path: Path) -> Fleet:
         hosts, version = list(document["hosts"]), int(document["fleet_version"])
         _ = (document["run_id"], document["experiment"], document["group"], document["mode"])
     except UNREADABLE as error:
-        raise PagecageError(f"{path}/{DOCUMENT} cannot be read ({why_unreadable(error)})", _FORMAT) from None
+        raise PagecageError(
+            f"{path}/{DOCUMENT} cannot be read ({why_unreadable(error)})", _FORMAT
+        ) from None
     if version > FLEET_VERSION:
-        raise PagecageError(f"{path}/{DOCUMENT} has format version {version}", "use a newer pagecage to read it")
+        raise PagecageError(
+            f"{path}/{DOCUMENT} has format version {version}", "use a newer pagecage to read it"
+        )
     last_rounds = _last_rounds(path)
     members = tuple(_member(path, host, last_rounds.get(host, {})) for host in hosts)
-    return Fleet(path, document, members, _comparison([member.run for member in members if member.run]))
+    return Fleet(
+        path, document, members, _comparison([member.run for member in members if member.run])
+    )
 
 
 def _last_rounds(path: Path) -> dict[str, Mapping[str, Any]]:
@@ -132,7 +139,14 @@ def _member(path: Path, host: str, last_round: Mapping[str, Any]) -> FleetMember
     run = load_run(folder) if has_records else None
     planned = len(run.plan["trials"] if run else read_plan(folder)["trials"])
     answered = sum(trial.record.is_final for trial in run.trials) if run else 0
-    return FleetMember(host, run, planned, answered, last_round.get("outcome"), str(last_round.get("because") or ""))
+    return FleetMember(
+        host,
+        run,
+        planned,
+        answered,
+        last_round.get("outcome"),
+        str(last_round.get("because") or ""),
+    )
 
 
 def _comparison(runs: Sequence[Run]) -> Comparison | None:

@@ -60,7 +60,9 @@ def identical_treatments(run: Run, treatment: Treatment) -> list[Treatment]:
         group = treatments_by_content[json.dumps(content, sort_keys=True)]
         if trial["treatment"] not in group:
             group.append(trial["treatment"])
-    own_group = next((group for group in treatments_by_content.values() if dict(treatment) in group), [])
+    own_group = next(
+        (group for group in treatments_by_content.values() if dict(treatment) in group), []
+    )
     return [dict(other) for other in own_group if dict(other) != dict(treatment)]
 
 

@@ -62,9 +62,15 @@ def sweep_of(run: Run) -> Sweep | None:
     source = _source(varied, trials)
     points = tuple(
         _point(run, varied, level, level_trials, source) for level, level_trials in trials.items()
-    )  # fmt: skip
-    times = [(point.value, point.measured_seconds) for point in points if point.measured_seconds and point.is_counted]
-    return Sweep(varied["property"], _name(varied, source[0]) if source else None, points, find_knee(times))
+    )
+    times = [
+        (point.value, point.measured_seconds)
+        for point in points
+        if point.measured_seconds and point.is_counted
+    ]
+    return Sweep(
+        varied["property"], _name(varied, source[0]) if source else None, points, find_knee(times)
+    )
 
 
 def whole_seconds(record: Record) -> float | None:
@@ -84,13 +90,17 @@ def _timed(trials: list[JudgedTrial]) -> tuple[list[tuple[float, JudgedTrial]], 
     return sorted(counted or timed, key=lambda pair: pair[0]), bool(counted)
 
 
-def _source(varied: Mapping[str, Any], trials: Mapping[str, list[JudgedTrial]]) -> tuple[str, JudgedTrial] | None:
+def _source(
+    varied: Mapping[str, Any], trials: Mapping[str, list[JudgedTrial]]
+) -> tuple[str, JudgedTrial] | None:
     """Return the level and trial on which predictions are based.
 
     The cage's own value comes first, then the lowest value; among several trials the median one is
     used. An excluded trial is used only if no other has a time.
     """
-    found = [(level, *_timed(trials.get(level, []))) for level in [varied["own"], *varied["values"]]]
+    found = [
+        (level, *_timed(trials.get(level, []))) for level in [varied["own"], *varied["values"]]
+    ]
     for level, timed, _ in sorted(found, key=lambda one: not one[2]):
         if timed:
             return level, timed[(len(timed) - 1) // 2][1]
@@ -98,19 +108,36 @@ def _source(varied: Mapping[str, Any], trials: Mapping[str, list[JudgedTrial]]) 
 
 
 def _point(
-    run: Run, varied: Mapping[str, Any], level: str, trials: list[JudgedTrial], source: tuple[str, JudgedTrial] | None
+    run: Run,
+    varied: Mapping[str, Any],
+    level: str,
+    trials: list[JudgedTrial],
+    source: tuple[str, JudgedTrial] | None,
 ) -> SweepPoint:
     timed, is_counted = _timed(trials)
     measured = median(seconds for seconds, _ in timed) if timed else None
     prediction = _predicted(run, varied, level, source)
-    error = prediction.seconds / measured - 1 if prediction and prediction.seconds is not None and measured else None
+    error = (
+        prediction.seconds / measured - 1
+        if prediction and prediction.seconds is not None and measured
+        else None
+    )
     return SweepPoint(
-        level=level, name=_name(varied, level), value=varied["values"][level], measured_seconds=measured, error=error,
+        level=level,
+        name=_name(varied, level),
+        value=varied["values"][level],
+        measured_seconds=measured,
+        error=error,
         predicted_seconds=prediction.seconds if prediction else None,
-        binds=prediction.held_share >= BINDS if prediction and prediction.held_share is not None else None,
+        binds=(
+            prediction.held_share >= BINDS
+            if prediction and prediction.held_share is not None
+            else None
+        ),
         bound_by=trials[0].verdicts.binding_limit.verdict if trials else None,
-        is_source=bool(source and source[0] == level), is_counted=is_counted,
-    )  # fmt: skip
+        is_source=bool(source and source[0] == level),
+        is_counted=is_counted,
+    )
 
 
 def _name(varied: Mapping[str, Any], level: str) -> str:
@@ -135,18 +162,28 @@ def _predicted(
 def sweep_sentences(sweep: Sweep) -> list[str]:
     """Describe the knee, and the prediction's error where a cap binds."""
     knee = sweep.knee
-    conclusion = f"The knee is at {sweep.property} {knee.value:,.0f}: {knee.reason}" if knee.value else knee.reason
+    conclusion = (
+        f"The knee is at {sweep.property} {knee.value:,.0f}: {knee.reason}"
+        if knee.value
+        else knee.reason
+    )
     lines = [f"{conclusion[:1].upper()}{conclusion[1:]}."]
     errors = [
-        abs(p.error) for p in sweep.points if p.error is not None and p.binds and p.is_counted and not p.is_source
+        abs(p.error)
+        for p in sweep.points
+        if p.error is not None and p.binds and p.is_counted and not p.is_source
     ]
     if errors:
         lines.append(
-            f"Where a cap binds, the prediction from {sweep.property} {sweep.source} alone came within "
-            f"{100 * max(errors):.0f} % of what was measured ({len(errors)} value{'s' * (len(errors) > 1)})."
+            f"Where a cap binds, the prediction from {sweep.property} {sweep.source} alone came"
+            f" within {100 * max(errors):.0f} % of what was measured ({len(errors)}"
+            f" value{'s' * (len(errors) > 1)})."
         )
     if not all(point.is_counted for point in sweep.points):
-        lines.append("In brackets: excluded trials alone, which neither the knee nor the prediction's error uses.")
+        lines.append(
+            "In brackets: excluded trials alone, which neither the knee nor the prediction's error"
+            " uses."
+        )
     return lines
 
 
@@ -166,8 +203,13 @@ def format_error(point: SweepPoint) -> str:
 def sweep_rows(sweep: Sweep) -> list[dict[str, str]]:
     """Return the points as rows of a table."""
     return [
-        {sweep.property: p.name, "measured": format_time(p.measured_seconds, is_counted=p.is_counted),
-         "predicted": format_time(p.predicted_seconds), "error": format_error(p), "binding limit": p.bound_by or "–",
-         "cap binds": "–" if p.binds is None else "yes" if p.binds else "no"}
+        {
+            sweep.property: p.name,
+            "measured": format_time(p.measured_seconds, is_counted=p.is_counted),
+            "predicted": format_time(p.predicted_seconds),
+            "error": format_error(p),
+            "binding limit": p.bound_by or "–",
+            "cap binds": "–" if p.binds is None else "yes" if p.binds else "no",
+        }
         for p in sweep.points
-    ]  # fmt: skip
+    ]

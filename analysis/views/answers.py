@@ -9,12 +9,18 @@ from analysis.data.load import Run
 from pagecage.report.model import Block, Heading, Paragraph, Report, make_table
 
 _INTRODUCTION = (
-    "The articles that the experiments retrace raise more questions than they answer. Each question has a number, and "
-    "one or more experiments define sentences for it with a place for a measured figure (`[[findings]]`). This page is "
-    "generated from runs by `pagecage answers --markdown`.",
-    "Each figure names the experiment that measured it; the runs, with their hosts, kernels and sizes, are listed at "
-    "the end. A ratio is a ratio of medians with its 95 % interval, or with the range if there are too few trials. "
-    "Figures of excluded trials do not answer a question.",
+    (
+        "The articles that the experiments retrace raise more questions than they answer. Each"
+        " question has a number, and one or more experiments define sentences for it with a place"
+        " for a measured figure (`[[findings]]`). This page is generated from runs by `pagecage"
+        " answers --markdown`."
+    ),
+    (
+        "Each figure names the experiment that measured it; the runs, with their hosts, kernels and"
+        " sizes, are listed at the end. A ratio is a ratio of medians with its 95 % interval, or"
+        " with the range if there are too few trials. Figures of excluded trials do not answer a"
+        " question."
+    ),
 )
 
 
@@ -25,8 +31,12 @@ def answers_report(found: OpenQuestions, *, with_unproven: bool = False) -> Repo
         blocks += _question(question, with_unproven=with_unproven)
     answered = sum(not question.is_open for question in found.questions)
     blocks.append(Heading("Runs"))
-    blocks.append(Paragraph(f"{answered} of {len(found.questions)} questions are answered by these runs."))
-    proven = {one.experiment for question in found.questions for one in question.findings if one.is_proven}
+    blocks.append(
+        Paragraph(f"{answered} of {len(found.questions)} questions are answered by these runs.")
+    )
+    proven = {
+        one.experiment for question in found.questions for one in question.findings if one.is_proven
+    }
     runs = [_run_row(run) for name, run in found.runs.items() if name in proven]
     blocks.append(make_table(["experiment", "run", "size", "host", "kernel"], runs))
     return Report("Open questions of the articles, and answers", tuple(blocks))
@@ -46,7 +56,11 @@ def _question(question: OpenQuestion, *, with_unproven: bool) -> Iterator[Block]
 def _finding(finding: QuestionFinding) -> Paragraph:
     note = f" ({finding.note})" if finding.note else ""
     text = f"{finding.sentence.rstrip('.')}{note}. `{finding.experiment}`"
-    return Paragraph(text, tone="plain" if finding.is_proven else "soft", marker="•" if finding.is_proven else "?")
+    return Paragraph(
+        text,
+        tone="plain" if finding.is_proven else "soft",
+        marker="•" if finding.is_proven else "?",
+    )
 
 
 def _run_row(run: Run) -> list[str]:

@@ -18,8 +18,13 @@ def cell_table(run: Run, response: str | None = None) -> pd.DataFrame:
     published = published_by_treatment(run, response)
     rows: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
     for treatment in treatments(run):
-        cell, key = make_cell(run, treatment, response), tuple(treatment[name] for name in plan.down)
-        row = rows.setdefault(key, {(name, ""): level for name, level in zip(plan.down, key, strict=True)})
+        cell, key = (
+            make_cell(run, treatment, response),
+            tuple(treatment[name] for name in plan.down),
+        )
+        row = rows.setdefault(
+            key, {(name, ""): level for name, level in zip(plan.down, key, strict=True)}
+        )
         position = treatment[plan.across] if plan.across else response_title(response)
         row[position, "measured"] = f"{cell.text}\n{cell.spread}" if plan.across else cell.text
         if published:
@@ -35,10 +40,18 @@ def response_table(run: Run, table: Mapping[str, Any]) -> pd.DataFrame:
     """Return a further table: the treatments of its `where` down, its responses across."""
     chosen = [t for t in treatments(run) if (table.get("where") or {}).items() <= dict(t).items()]
     varying = [name for name in run.factors if len({t[name] for t in chosen}) > 1]
-    published = {response: published_by_treatment(run, response) for response in table["columns"].values()}
-    rows = [_response_row(run, treatment, varying, table["columns"], published) for treatment in chosen]
+    published = {
+        response: published_by_treatment(run, response) for response in table["columns"].values()
+    }
+    rows = [
+        _response_row(run, treatment, varying, table["columns"], published) for treatment in chosen
+    ]
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    shown = [column for column in columns if column[1] != "published" or any(row.get(column) for row in rows)]
+    shown = [
+        column
+        for column in columns
+        if column[1] != "published" or any(row.get(column) for row in rows)
+    ]
     cells = [[row.get(column, "") for column in shown] for row in rows]
     if not any(below == "published" for _, below in shown):
         return pd.DataFrame(cells, columns=[heading for heading, _ in shown] if shown else None)

@@ -12,24 +12,49 @@ from analysis.data.load import Run
 from analysis.formatting import format_quantity, format_range, format_summary, response_title
 from analysis.stats.intervals import MedianSummary
 from analysis.summaries.cells import TreatmentCell
-from analysis.summaries.comparison import Change, Comparison, ComparisonRow, run_letter, varying_label
+from analysis.summaries.comparison import (
+    Change,
+    Comparison,
+    ComparisonRow,
+    run_letter,
+    varying_label,
+)
 from pagecage.report.export import csv_text
-from pagecage.report.model import Block, Cell, Heading, Image, Paragraph, Report, Table, Tone, make_table
+from pagecage.report.model import (
+    Block,
+    Cell,
+    Heading,
+    Image,
+    Paragraph,
+    Report,
+    Table,
+    Tone,
+    make_table,
+)
 
 _MARKS = {"higher": "▲", "lower": "▼", "inconclusive": "≈"}
 _TONES: dict[str, Tone] = {"failed": "bad", "undecided": "warning", "passed": "good"}
 _NOISE = {"halves": "halves of a treatment's repeats", "a_a_pair": "an A/A pair of treatments"}
-NOTHING_DIFFERS = "Nothing that is recorded differs between these runs: a change is noise, or what is not recorded."
+NOTHING_DIFFERS = (
+    "Nothing that is recorded differs between these runs: a change is noise, or what is not"
+    " recorded."
+)
 
 
 def comparison_report(comparison: Comparison) -> Report:
     """Return the report: runs, obstacles, a table per response, gates and differences."""
     blocks: list[Block] = [_runs(comparison)]
-    blocks += [Paragraph(f"compared anyway, {one.what}: {one.reason}", tone="warning") for one in comparison.obstacles]
+    blocks += [
+        Paragraph(f"compared anyway, {one.what}: {one.reason}", tone="warning")
+        for one in comparison.obstacles
+    ]
     for response in comparison.responses:
         rows = [row for row in comparison.rows if row.response == response]
         blocks += [Heading(response_title(response)), ratio_image(comparison, rows)]
-        blocks += [_response_table(comparison, response), Paragraph(_note(comparison, response), tone="soft")]
+        blocks += [
+            _response_table(comparison, response),
+            Paragraph(_note(comparison, response), tone="soft"),
+        ]
     blocks += [*_gates(comparison), *_differences(comparison)]
     return Report(f"{comparison.runs[0].plan['experiment']}, compared", tuple(blocks))
 
@@ -67,7 +92,11 @@ def _run_row(run: Run) -> list[str]:
 def _response_table(comparison: Comparison, response: str) -> Table:
     """Return a row per treatment and run but the first; the first run's figure is written once."""
     title, is_pair = f"{response_title(response)} of", len(comparison.runs) == 2
-    columns = [title, "A", "B", "B / A", "noise", ""] if is_pair else [title, "A", "run", "", "by A", "noise", ""]
+    columns = (
+        [title, "A", "B", "B / A", "noise", ""]
+        if is_pair
+        else [title, "A", "run", "", "by A", "noise", ""]
+    )
     rows: list[list[str | Cell]] = []
     for row in comparison.rows:
         for number, change in enumerate(row.changes, start=1) if row.response == response else ():
@@ -94,7 +123,9 @@ def change_cells(change: Change) -> tuple[Cell, Cell, Cell]:
 def _ratio_cell(ratio: MedianSummary | None) -> Cell:
     if ratio is None:
         return Cell("–")
-    middle, low, high = (format_quantity("amplification", value) for value in (ratio.middle, ratio.low, ratio.high))
+    middle, low, high = (
+        format_quantity("amplification", value) for value in (ratio.middle, ratio.low, ratio.high)
+    )
     return Cell(middle, f"{ratio.kind} {format_range(low, high)}" if ratio.n > 1 else "")
 
 
@@ -133,7 +164,8 @@ def _differences(comparison: Comparison) -> Iterator[Block]:
     for number, labels in enumerate(comparison.lacking):
         if labels:
             yield Paragraph(
-                f"not in all runs, and not compared, in {run_letter(number)}: {', '.join(labels)}", tone="soft"
+                f"not in all runs, and not compared, in {run_letter(number)}: {', '.join(labels)}",
+                tone="soft",
             )
     if comparison.differences:
         columns = ["property", *(run_letter(number) for number in range(len(comparison.runs)))]
@@ -146,32 +178,55 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
     """Return the comparison as JSON data; docs/FORMAT.md lists the keys."""
     return {
         "runs": [
-            {"run_id": run.plan["run_id"], "experiment": run.plan["experiment"], "size": run.plan["size"],
-             "emulated": run.is_emulated, "included_by_name": included_by_name(run)}
+            {
+                "run_id": run.plan["run_id"],
+                "experiment": run.plan["experiment"],
+                "size": run.plan["size"],
+                "emulated": run.is_emulated,
+                "included_by_name": included_by_name(run),
+            }
             for run in comparison.runs
         ],
         "obstacles": [asdict(one) for one in comparison.obstacles],
         "rows": [_row_json(row) for row in comparison.rows],
-        "overall": {name: [one and asdict(one) for one in ones] for name, ones in comparison.overall.items()},
+        "overall": {
+            name: [one and asdict(one) for one in ones] for name, ones in comparison.overall.items()
+        },
         "differences": [asdict(one) for one in comparison.differences],
         "lacking": [list(labels) for labels in comparison.lacking],
         "gates": [
-            {"gate": one.gate.text, "run": one.run, "treatment": dict(one.treatment), "verdict": one.verdict,
-             "reason": one.reason}
+            {
+                "gate": one.gate.text,
+                "run": one.run,
+                "treatment": dict(one.treatment),
+                "verdict": one.verdict,
+                "reason": one.reason,
+            }
             for one in comparison.gate_results
         ],
-    }  # fmt: skip
+    }
 
 
 def _row_json(row: ComparisonRow) -> dict[str, Any]:
     cells = [
-        {"summary": cell.summary and asdict(cell.summary), "bca": interval, "killed": cell.killed,
-         "excluded": cell.excluded, "unanswered": cell.unanswered, "is_all_excluded": cell.is_all_excluded,
-         "is_extrapolated": cell.is_extrapolated}
+        {
+            "summary": cell.summary and asdict(cell.summary),
+            "bca": interval,
+            "killed": cell.killed,
+            "excluded": cell.excluded,
+            "unanswered": cell.unanswered,
+            "is_all_excluded": cell.is_all_excluded,
+            "is_extrapolated": cell.is_extrapolated,
+        }
         for cell, interval in zip(row.cells, row.intervals, strict=True)
-    ]  # fmt: skip
+    ]
     changes = [asdict(change) for change in row.changes]
-    return {"treatment": dict(row.treatment), "response": row.response, "cells": cells, "changes": changes}
+    return {
+        "treatment": dict(row.treatment),
+        "response": row.response,
+        "cells": cells,
+        "changes": changes,
+    }
 
 
 def as_csv(comparison: Comparison) -> str:
@@ -179,9 +234,18 @@ def as_csv(comparison: Comparison) -> str:
     factors = list(comparison.rows[0].treatment)
     figures = ("median", "low", "high", "kind", "n", "excluded", "killed")
     header = [
-        *factors, "response", *(f"a_{name}" for name in figures), "run", *(f"b_{name}" for name in figures),
-        "ratio", "ratio_low", "ratio_high", "ratio_kind", "noise_floor", "word",
-    ]  # fmt: skip
+        *factors,
+        "response",
+        *(f"a_{name}" for name in figures),
+        "run",
+        *(f"b_{name}" for name in figures),
+        "ratio",
+        "ratio_low",
+        "ratio_high",
+        "ratio_kind",
+        "noise_floor",
+        "word",
+    ]
     return csv_text(header, _csv_rows(comparison))
 
 
@@ -189,10 +253,15 @@ def _csv_rows(comparison: Comparison) -> Iterator[list[Any]]:
     for row in comparison.rows:
         for number, change in enumerate(row.changes, start=1):
             yield [
-                *row.treatment.values(), row.response, *_csv_cell(row.cells[0]), run_letter(number),
-                *_csv_cell(row.cells[number]), *csv_summary(change.ratio)[:4],
-                change.floor.share if change.floor else None, change.word,
-            ]  # fmt: skip
+                *row.treatment.values(),
+                row.response,
+                *_csv_cell(row.cells[0]),
+                run_letter(number),
+                *_csv_cell(row.cells[number]),
+                *csv_summary(change.ratio)[:4],
+                change.floor.share if change.floor else None,
+                change.word,
+            ]
 
 
 def _csv_cell(cell: TreatmentCell) -> list[Any]:

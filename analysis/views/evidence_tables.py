@@ -31,25 +31,33 @@ from pagecage.verdicts.limits import amount
 
 def claims_table(run: Run) -> pd.DataFrame:
     """Return the claims for which the run has a figure: published, measured, verdict and reason."""
-    return pd.DataFrame([_claim_row(result) for result in evaluate_claims(run) if not result.is_silent])
+    return pd.DataFrame(
+        [_claim_row(result) for result in evaluate_claims(run) if not result.is_silent]
+    )
 
 
 def silent_table(run: Run) -> pd.DataFrame:
     """Return the claims for which the run has no figure, and the reasons."""
     silent = [_claim_row(result) for result in evaluate_claims(run) if result.is_silent]
-    return pd.DataFrame(silent, columns=["claim", "statement", "published", "reason"] if silent else None)
+    return pd.DataFrame(
+        silent, columns=["claim", "statement", "published", "reason"] if silent else None
+    )
 
 
 def _claim_row(result: ClaimResult) -> dict[str, str]:
     spread = ""
     if result.low is not None and result.high is not None and result.n > 1:
-        low, high = format_in_unit(result.low, result.unit), format_in_unit(result.high, result.unit)
+        low, high = (
+            format_in_unit(result.low, result.unit),
+            format_in_unit(result.high, result.unit),
+        )
         spread = f"\n{result.kind} {format_range(low, high)}, n {result.n}"
     return {
         "claim": result.id,
         "statement": break_at_semicolons(result.says),
         "published": _unbroken(format_published(result.published, result.unit)),
-        "measured": _unbroken(format_measured(result.measured, result.unit, result.verdict)) + spread,
+        "measured": _unbroken(format_measured(result.measured, result.unit, result.verdict))
+        + spread,
         "verdict": _unbroken(MARKS[result.verdict]),
         "reason": result.reason,
     }
@@ -57,7 +65,11 @@ def _claim_row(result: ClaimResult) -> dict[str, str]:
 
 def _unbroken(text: str) -> str:
     """Keep a figure beside its unit; a long list of flags may break between them."""
-    return text.replace(" ", "\N{NO-BREAK SPACE}") if len(text) <= _SHORT_TEXT else text.replace("|", " ")
+    return (
+        text.replace(" ", "\N{NO-BREAK SPACE}")
+        if len(text) <= _SHORT_TEXT
+        else text.replace("|", " ")
+    )
 
 
 _SHORT_TEXT = 24
@@ -69,10 +81,16 @@ def untestable_table(run: Run, rows: Sequence[PublishedFigure]) -> pd.DataFrame:
     for row in rows:
         if row.untestable and run.plan["experiment"] in row.experiments:
             found.setdefault(row.untestable, []).append(row)
-    return pd.DataFrame([
-        {"claims": ", ".join(row.id for row in figures), "published": _figures(figures), "reason": reason}
-        for reason, figures in found.items()
-    ])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {
+                "claims": ", ".join(row.id for row in figures),
+                "published": _figures(figures),
+                "reason": reason,
+            }
+            for reason, figures in found.items()
+        ]
+    )
 
 
 def _figures(rows: Sequence[PublishedFigure]) -> str:
@@ -88,7 +106,11 @@ def counts_table(run: Run) -> pd.DataFrame:
         ("planned", planned, ""),
         ("with an answer", len(points), _tally(t.record.outcome for t in points)),
         ("included", len(points) - len(excluded), ""),
-        ("excluded", len(excluded), _tally(r.split(":")[0] for t in excluded for r in t.verdicts.reasons)),
+        (
+            "excluded",
+            len(excluded),
+            _tally(r.split(":")[0] for t in excluded for r in t.verdicts.reasons),
+        ),
         ("without an answer", planned - len(points), _tally(_unanswered(run))),
         ("tried again", run.attempts - len(run.trials), ""),
     ]
@@ -108,10 +130,15 @@ def _tally(values: Any) -> str:
 def excluded_table(run: Run) -> pd.DataFrame:
     """Return each trial that is not averaged in, with every reason."""
     rows = [
-        {"trial": treatment_label(t.record.treatment), "repeat": t.record.repeat, "outcome": t.record.outcome,
-         "reason": "; ".join(t.verdicts.reasons) or t.record.error or "it has no answer"}
-        for t in run.trials if not t.is_included
-    ]  # fmt: skip
+        {
+            "trial": treatment_label(t.record.treatment),
+            "repeat": t.record.repeat,
+            "outcome": t.record.outcome,
+            "reason": "; ".join(t.verdicts.reasons) or t.record.error or "it has no answer",
+        }
+        for t in run.trials
+        if not t.is_included
+    ]
     return pd.DataFrame(rows, columns=["trial", "repeat", "outcome", "reason"])
 
 
@@ -120,7 +147,9 @@ def limits_table(run: Run) -> pd.DataFrame:
     rows: dict[tuple[str, str], list[tuple[JudgedTrial, Any]]] = {}
     for trial in run.trials:
         for limit in trial.verdicts.limits:
-            rows.setdefault((trial.record.cage.name or "", limit.property), []).append((trial, limit))
+            rows.setdefault((trial.record.cage.name or "", limit.property), []).append(
+                (trial, limit)
+            )
     return pd.DataFrame([_limit_row(*key, found) for key, found in rows.items()])
 
 
@@ -148,35 +177,50 @@ def proof_table(run: Run) -> pd.DataFrame:
 def _proof_row(run: Run, treatment: Mapping[str, str]) -> dict[str, str]:
     trials = [t for t in run.trials if dict(t.record.treatment) == dict(treatment)]
     verdicts = [t.verdicts for t in trials]
-    amplified = [v.amplification.per_distinct_byte for v in verdicts if v.amplification.per_distinct_byte is not None]
+    amplified = [
+        v.amplification.per_distinct_byte
+        for v in verdicts
+        if v.amplification.per_distinct_byte is not None
+    ]
     return {
         "treatment": treatment_label(treatment),
         "outcome": _tally(t.record.outcome.replace("_", " ") for t in trials),
         "cache state": _tally(v.cache_state_reached.verdict.replace("_", " ") for v in verdicts),
         "host": _tally(v.host_quiet.verdict.replace("_", " ") for v in verdicts),
         "binding limit": _tally(v.binding_limit.verdict for v in verdicts),
-        "amplification": format_quantity("amplification", sorted(amplified)[len(amplified) // 2]) if amplified else "–",
+        "amplification": format_quantity("amplification", sorted(amplified)[len(amplified) // 2])
+        if amplified
+        else "–",
         "example": verdicts[-1].binding_limit.reason if verdicts else "",
     }
 
 
 def diagnosis_table(run: Run) -> pd.DataFrame:
     """Return the diagnosis of each caged treatment."""
-    rows = [(treatment_label(treatment), diagnosis) for treatment, diagnosis in diagnosis_by_treatment(run)]
+    rows = [
+        (treatment_label(treatment), diagnosis)
+        for treatment, diagnosis in diagnosis_by_treatment(run)
+    ]
     return pd.DataFrame(rows, columns=["treatment", "diagnosis"] if rows else None)
 
 
 def trial_table(run: Run) -> pd.DataFrame:
     """Return one row per trial, in the order they ran, without responses that no trial has."""
     frame = pd.DataFrame([_trial_row(run, trial) for trial in run.trials])
-    return frame[[name for name in frame if name not in _SHORT.values() or (frame[name] != "–").any()]]
+    return frame[
+        [name for name in frame if name not in _SHORT.values() or (frame[name] != "–").any()]
+    ]
 
 
 _SHORT = {
-    "read_seconds": "measured", "covered_fraction": "covered", "full_pass_seconds": "whole pass",
-    "device_read_bytes": "disk bytes", "device_reads": "disk reads", "amplification": "per byte",
+    "read_seconds": "measured",
+    "covered_fraction": "covered",
+    "full_pass_seconds": "whole pass",
+    "device_read_bytes": "disk bytes",
+    "device_reads": "disk reads",
+    "amplification": "per byte",
     "major_faults": "major faults",
-}  # fmt: skip
+}
 
 
 def _trial_row(run: Run, trial: JudgedTrial) -> dict[str, Any]:
@@ -191,7 +235,10 @@ def _trial_row(run: Run, trial: JudgedTrial) -> dict[str, Any]:
         "trial": treatment_label(record.treatment),
         "repeat": record.repeat,
         "outcome": record.outcome.replace("_", " "),
-        **{column: text(name) for name, column in {run.response: response_title(run.response), **_SHORT}.items()},
+        **{
+            column: text(name)
+            for name, column in {run.response: response_title(run.response), **_SHORT}.items()
+        },
         "binding limit": verdicts.binding_limit.verdict,
         "host": verdicts.host_quiet.verdict.replace("_", " "),
         "included": "yes" if trial.is_included else "no",
@@ -244,7 +291,9 @@ def making_table(run: Run) -> pd.DataFrame:
         "plan, SHA-256": plan.get("plan_sha256"),
         "definition, SHA-256": plan.get("definition_sha256"),
     }
-    return pd.DataFrame([(key, str(value)) for key, value in rows.items()], columns=["what", "value"])
+    return pd.DataFrame(
+        [(key, str(value)) for key, value in rows.items()], columns=["what", "value"]
+    )
 
 
 def fault_table(fault_df: pd.DataFrame) -> pd.DataFrame:
@@ -254,7 +303,13 @@ def fault_table(fault_df: pd.DataFrame) -> pd.DataFrame:
     """
     if fault_df.empty:
         return pd.DataFrame()
-    summed = fault_df.groupby(["treatment", "vm_flags"], sort=False)["count"].agg(["sum", "size"]).reset_index()
+    summed = (
+        fault_df.groupby(["treatment", "vm_flags"], sort=False)["count"]
+        .agg(["sum", "size"])
+        .reset_index()
+    )
     summed["sum"] = summed["sum"].map("{:,}".format)
-    summed.columns = pd.Index(["treatment", "flags of the mapping", "faults in all trials", "trials"])
+    summed.columns = pd.Index(
+        ["treatment", "flags of the mapping", "faults in all trials", "trials"]
+    )
     return summed

@@ -15,18 +15,26 @@ from pagecage.report.export import csv_text
 from pagecage.report.model import Block, Cell, Folded, Heading, Paragraph, Report, Table, make_table
 
 _NO_RECORDS = "No host has a record yet."
-_MODES = {"replicate": "the whole plan on every host", "spread": "its repeats distributed over the hosts"}
+_MODES = {
+    "replicate": "the whole plan on every host",
+    "spread": "its repeats distributed over the hosts",
+}
 
 
 def fleet_report(fleet: Fleet) -> Report:
     """Return the report: members, the table of figures, and the facts in which hosts differ."""
     blocks: list[Block] = [Paragraph(f"Mode: {_MODES[fleet.document['mode']]}.")]
     blocks += [
-        Paragraph(member_sentence(member), tone="plain" if member.is_complete else "warning", marker="•")
+        Paragraph(
+            member_sentence(member), tone="plain" if member.is_complete else "warning", marker="•"
+        )
         for member in fleet.members
     ]
     left_out = (fleet.document.get("left_out") or {}).items()
-    blocks += [Paragraph(f"{host}: left out: {reason}", tone="warning", marker="•") for host, reason in left_out]
+    blocks += [
+        Paragraph(f"{host}: left out: {reason}", tone="warning", marker="•")
+        for host, reason in left_out
+    ]
     if fleet.comparison is None:
         blocks.append(Paragraph(_NO_RECORDS))
     else:
@@ -69,10 +77,16 @@ def _response_table(fleet: Fleet, comparison: Comparison) -> Table:
 
 def _row(fleet: Fleet, comparison: Comparison, row: ComparisonRow) -> list[str | Cell]:
     summary = fleet.all_hosts(row.treatment, row.response)
-    together = [format_summary(row.response, summary, is_ratio=False) if summary else "–"] if fleet.is_spread else []
+    together = (
+        [format_summary(row.response, summary, is_ratio=False) if summary else "–"]
+        if fleet.is_spread
+        else []
+    )
     first, *others = [Cell(cell.text, cell.spread) for cell in row.cells]
     pairs = zip(others, map(change_cells, row.changes), strict=True)
-    compared = [cell for other, (ratio, _, word) in pairs for cell in (other, _with_word(ratio, word))]
+    compared = [
+        cell for other, (ratio, _, word) in pairs for cell in (other, _with_word(ratio, word))
+    ]
     return [varying_label(comparison, row.treatment), *together, first, *compared]
 
 
@@ -81,8 +95,14 @@ def _with_word(ratio: Cell, word: Cell) -> Cell:
 
 
 def _note(fleet: Fleet) -> str:
-    note = "medians over included trials, with their spread below; ratios are of medians, by the first host"
-    pooled = "all hosts: hosts are resampled, then their trials; below six hosts, the range of their medians"
+    note = (
+        "medians over included trials, with their spread below; ratios are of medians, by the first"
+        " host"
+    )
+    pooled = (
+        "all hosts: hosts are resampled, then their trials; below six hosts, the range of their"
+        " medians"
+    )
     return f"{note}; {pooled}" if fleet.is_spread else note
 
 
@@ -104,25 +124,42 @@ def write_report(fleet: Fleet) -> Path:
     from analysis.views.html import to_html, write_page
 
     target = fleet.path / "report.html"
-    write_page(to_html(fleet_report(fleet), f"{fleet.document['experiment']} · {fleet.document['run_id']}"), target)
+    write_page(
+        to_html(
+            fleet_report(fleet), f"{fleet.document['experiment']} · {fleet.document['run_id']}"
+        ),
+        target,
+    )
     return target
 
 
 def as_json(fleet: Fleet) -> dict[str, Any]:
     """Return the fleet run as JSON data; docs/FORMAT.md lists the keys."""
     return {
-        "run_id": fleet.document["run_id"], "experiment": fleet.document["experiment"],
-        "group": fleet.document["group"], "mode": fleet.document["mode"],
-        "left_out": fleet.document.get("left_out") or {}, "hosts": [_member_json(member) for member in fleet.members],
+        "run_id": fleet.document["run_id"],
+        "experiment": fleet.document["experiment"],
+        "group": fleet.document["group"],
+        "mode": fleet.document["mode"],
+        "left_out": fleet.document.get("left_out") or {},
+        "hosts": [_member_json(member) for member in fleet.members],
         "rows": [_row_json(fleet, row) for row in _rows(fleet)],
-        "facts": [{"name": fact.name, "differs": fact.differs, "values": list(fact.values)} for fact in facts(fleet)],
-    }  # fmt: skip
+        "facts": [
+            {"name": fact.name, "differs": fact.differs, "values": list(fact.values)}
+            for fact in facts(fleet)
+        ],
+    }
 
 
 def _member_json(member: FleetMember) -> dict[str, Any]:
     run_id = member.run.plan["run_id"] if member.run else None
     counts = {"planned": member.planned, "answered": member.answered}
-    return {"host": member.host, "run_id": run_id, **counts, "outcome": member.outcome, "reason": member.reason}
+    return {
+        "host": member.host,
+        "run_id": run_id,
+        **counts,
+        "outcome": member.outcome,
+        "reason": member.reason,
+    }
 
 
 def _rows(fleet: Fleet) -> tuple[ComparisonRow, ...]:
@@ -133,22 +170,41 @@ def _row_json(fleet: Fleet, row: ComparisonRow) -> dict[str, Any]:
     names = [member.host for _, member in fleet.members_with_records]
     together = fleet.all_hosts(row.treatment, row.response)
     return {
-        "treatment": dict(row.treatment), "response": row.response,
+        "treatment": dict(row.treatment),
+        "response": row.response,
         "all_hosts": together and asdict(together),
         "hosts": {
-            host: {"summary": cell.summary and asdict(cell.summary), "killed": cell.killed, "excluded": cell.excluded,
-                   "unanswered": cell.unanswered}
+            host: {
+                "summary": cell.summary and asdict(cell.summary),
+                "killed": cell.killed,
+                "excluded": cell.excluded,
+                "unanswered": cell.unanswered,
+            }
             for host, cell in zip(names, row.cells, strict=True)
         },
-        "ratios": {host: asdict(change) for host, change in zip(names[1:], row.changes, strict=True)},
-    }  # fmt: skip
+        "ratios": {
+            host: asdict(change) for host, change in zip(names[1:], row.changes, strict=True)
+        },
+    }
 
 
 def as_csv(fleet: Fleet) -> str:
     """Return a line for each treatment and host."""
     rows = _rows(fleet)
     factors = list(rows[0].treatment) if rows else []
-    names = [*factors, "response", "host", "median", "low", "high", "kind", "n", "excluded", "killed", "unanswered"]
+    names = [
+        *factors,
+        "response",
+        "host",
+        "median",
+        "low",
+        "high",
+        "kind",
+        "n",
+        "excluded",
+        "killed",
+        "unanswered",
+    ]
     return csv_text(names, _csv_rows(fleet))
 
 
@@ -156,4 +212,10 @@ def _csv_rows(fleet: Fleet) -> Iterator[list[Any]]:
     for row in _rows(fleet):
         for (_, member), cell in zip(fleet.members_with_records, row.cells, strict=True):
             counts = cell.excluded, cell.killed, cell.unanswered
-            yield [*row.treatment.values(), row.response, member.host, *csv_summary(cell.summary), *counts]
+            yield [
+                *row.treatment.values(),
+                row.response,
+                member.host,
+                *csv_summary(cell.summary),
+                *counts,
+            ]

@@ -16,7 +16,17 @@ from matplotlib.figure import Figure
 from analysis.figures.style import drawing_style, svg
 from pagecage.checkout import TOP
 from pagecage.errors import PagecageError
-from pagecage.report.model import Block, Cell, Folded, Heading, Image, Paragraph, Report, Table, Tone
+from pagecage.report.model import (
+    Block,
+    Cell,
+    Folded,
+    Heading,
+    Image,
+    Paragraph,
+    Report,
+    Table,
+    Tone,
+)
 
 _MARKED = {"✓": "good", "✗": "bad"}
 
@@ -42,11 +52,17 @@ def with_heading(heading: str, part: Html | None, introduction: str = "") -> Htm
     return Html(f"<h3>{escape(heading)}</h3>{paragraph}{part.text}") if part else None
 
 
-def folded_table(summary: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True) -> Html | None:
+def folded_table(
+    summary: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True
+) -> Html | None:
     """Return a collapsible table; None if it is empty."""
     part = table_html(frame, kind)
     number = f" ({len(frame)})" if counted else ""
-    return Html(f"<details><summary>{escape(summary)}{number}</summary>{part.text}</details>") if part else None
+    return (
+        Html(f"<details><summary>{escape(summary)}{number}</summary>{part.text}</details>")
+        if part
+        else None
+    )
 
 
 def blank_repeats(frame: pd.DataFrame, columns: int) -> pd.DataFrame:
@@ -105,7 +121,9 @@ def write_page(content: str, target: Path) -> None:
         aside.write_text(content)
         aside.replace(target)
     except OSError as error:
-        raise PagecageError(f"{target} cannot be written: {error.strerror}", "name another --html") from None
+        raise PagecageError(
+            f"{target} cannot be written: {error.strerror}", "name another --html"
+        ) from None
     finally:
         aside.unlink(missing_ok=True)
 
@@ -125,7 +143,9 @@ def to_html(report: Report, page_title: str) -> str:
 def _blocks(blocks: Iterable[Block]) -> str:
     """Return blocks as HTML; neighbouring items become one list."""
     parts = []
-    for is_list, group in itertools.groupby(blocks, lambda block: isinstance(block, Paragraph) and bool(block.marker)):
+    for is_list, group in itertools.groupby(
+        blocks, lambda block: isinstance(block, Paragraph) and bool(block.marker)
+    ):
         body = "".join(map(_block, group))
         parts.append(f"<ul>\n{body}</ul>\n" if is_list else body)
     return "".join(parts)
@@ -146,8 +166,13 @@ def _block(block: Block) -> str:
 
 
 _CLASSES: dict[Tone, str] = {
-    "plain": "", "strong": "question", "soft": "source", "good": "good", "bad": "bad", "warning": "notice warn",
-}  # fmt: skip
+    "plain": "",
+    "strong": "question",
+    "soft": "source",
+    "good": "good",
+    "bad": "bad",
+    "warning": "notice warn",
+}
 
 
 def _paragraph(block: Paragraph) -> str:

@@ -14,27 +14,28 @@ from analysis.summaries.diagnoses import stopping_rule_status
 from analysis.views.html import definition_text_html
 
 _EMULATED = (
-    "<strong>Emulated.</strong> The guest's CPU was emulated (TCG). Times that depend on the CPU are several times too "
-    "long and not comparable with published ones. Counts of bytes and I/Os are comparable, and so are ratios of times "
-    "that the disk or a limit determines."
+    "<strong>Emulated.</strong> The guest's CPU was emulated (TCG). Times that depend on the CPU"
+    " are several times too long and not comparable with published ones. Counts of bytes and I/Os"
+    " are comparable, and so are ratios of times that the disk or a limit determines."
 )
 ABOUT_CLAIMS = "The rule by which each figure counts as reproduced was fixed before the first run."
 ABOUT_TIME = (
-    "Lines: the slice's own I/O, sampled ten times a second from its <code>io.stat</code> and averaged over 0.5 s "
-    "(0.2 s in parts shorter than 3 s). Markers: iostat's figures for the whole disk, one per second. "
-    "Dashed: the cap. Grey: before <code>go</code> and after the end."
+    "Lines: the slice's own I/O, sampled ten times a second from its <code>io.stat</code> and"
+    " averaged over 0.5 s (0.2 s in parts shorter than 3 s). Markers: iostat's figures for the"
+    " whole disk, one per second. Dashed: the cap. Grey: before <code>go</code> and after the end."
 )
 ABOUT_LATENCY = (
-    "From the median on the left to the rarest on the right. Lines without markers are histograms of all included "
-    "trials, up to the slowest operation; lines through markers join recorded percentiles, as medians over trials."
+    "From the median on the left to the rarest on the right. Lines without markers are histograms"
+    " of all included trials, up to the slowest operation; lines through markers join recorded"
+    " percentiles, as medians over trials."
 )
 ABOUT_RESIDENCY = (
-    "vmtouch's bars below one another, time downwards. Full colour: all pages of that sixtieth of the data are "
-    "resident; pale: some are. Lines: <code>go</code> and the end."
+    "vmtouch's bars below one another, time downwards. Full colour: all pages of that sixtieth of"
+    " the data are resident; pale: some are. Lines: <code>go</code> and the end."
 )
 ABOUT_KERNEL = (
-    "Pages per read-ahead request of the kernel (<code>page_cache_ra_order</code>), and faults by the flags of the "
-    "mapping (<code>filemap_fault</code>)."
+    "Pages per read-ahead request of the kernel (<code>page_cache_ra_order</code>), and faults by"
+    " the flags of the mapping (<code>filemap_fault</code>)."
 )
 
 
@@ -73,7 +74,9 @@ def unable_html(run: Run) -> str:
         if trial.record.outcome == "requirement_missed":
             reasons = [missed.reason for missed in trial.record.missed_requirements]
             reason = "; ".join(reasons) or str(trial.record.error or "no reason was recorded")
-            treatments_by_reason.setdefault(reason, []).append(treatment_label(trial.record.treatment))
+            treatments_by_reason.setdefault(reason, []).append(
+                treatment_label(trial.record.treatment)
+            )
     rows = (
         f"<li>{escape(reason)}<small>{escape(', '.join(dict.fromkeys(names)))}</small></li>"
         for reason, names in treatments_by_reason.items()
@@ -106,13 +109,19 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
     if unable:
         yield (
             "warn",
-            f"<strong>This host could not run {unable} of {planned} trials</strong>:<ul>{unable_html(run)}</ul>",
+            (
+                f"<strong>This host could not run {unable} of {planned}"
+                f" trials</strong>:<ul>{unable_html(run)}</ul>"
+            ),
         )
     wrong = sum(t.record.outcome == "wrong_answer" for t in run.trials)
     if wrong:
         yield (
             "warn",
-            f"<strong>{wrong} of {planned} trials gave a wrong answer</strong>: shown as such, not included.",
+            (
+                f"<strong>{wrong} of {planned} trials gave a wrong answer</strong>: shown as such,"
+                " not included."
+            ),
         )
     if answered + unable + wrong < planned:
         yield "warn", f"<strong>Unfinished.</strong> {answered} of {planned} trials have an answer."
@@ -123,7 +132,10 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
         what = f"{excluded} of {planned} trials are excluded"
         yield "warn", f"<strong>{what}</strong> by their verdicts: shown, but not included."
     for (name, reason), count in _failed_collectors(run).items():
-        yield "warn", f"<strong>{escape(name)} is incomplete</strong> in {count} trials: {escape(reason)}."
+        yield (
+            "warn",
+            f"<strong>{escape(name)} is incomplete</strong> in {count} trials: {escape(reason)}.",
+        )
     size = run.plan["size"]
     reason = run.plan.get("size_reason") or "as requested"
     yield "plain", f"<strong>Size {escape(size)}.</strong> {_capitalised(reason)}."

@@ -94,19 +94,30 @@ class Results:
         throughout = "; ".join(f"{name} {level}" for name, level in constant.items())
         note = f'<p class="source">Throughout: {escape(throughout)}.</p>' if throughout else ""
         kind = "cells" if self.run.layout.across else "cells rows"
-        table = table_html(blank_repeats(cell_tables.cell_table(self.run), len(self.run.layout.down) - 1), kind)
+        table = table_html(
+            blank_repeats(cell_tables.cell_table(self.run), len(self.run.layout.down) - 1), kind
+        )
         return Html(note + (table.text if table else ""))
 
     @property
     def tables(self) -> Html | None:
         """Further tables of the definition, each with its title and description."""
-        parts = [part for table in self.run.definition.get("tables", []) if (part := self._further_table(table))]
+        parts = [
+            part
+            for table in self.run.definition.get("tables", [])
+            if (part := self._further_table(table))
+        ]
         return Html("".join(parts)) if parts else None
 
     def _further_table(self, table: Mapping[str, Any]) -> str | None:
         made = table_html(cell_tables.response_table(self.run, table), "cells further")
-        heading, about = (definition_text_html(self.run.fill_places(table.get(key, ""))) for key in ("title", "about"))
-        return f"<h3>{heading}</h3>{f'<p>{about}</p>' if about else ''}{made.text}" if made else None
+        heading, about = (
+            definition_text_html(self.run.fill_places(table.get(key, "")))
+            for key in ("title", "about")
+        )
+        return (
+            f"<h3>{heading}</h3>{f'<p>{about}</p>' if about else ''}{made.text}" if made else None
+        )
 
     @cached_property
     def styles(self) -> dict[str, TreatmentStyle]:
@@ -123,7 +134,8 @@ class Results:
         """The table as shades, if two or three factors vary and none is numeric."""
         heat_df = heat.heat_frame(self.run, self.run.response)
         return figure_html(
-            lambda: heat.heat_figure(heat_df), lambda: alt_text.heat_alt_text(heat_df, self.run.response)
+            lambda: heat.heat_figure(heat_df),
+            lambda: alt_text.heat_alt_text(heat_df, self.run.response),
         )
 
     @property
@@ -151,14 +163,20 @@ class Results:
             )
             for what, figure in drawn.items()
         ]
-        return Html(f"<h2>Latency distribution</h2><p>{ABOUT_LATENCY}</p>" + "".join(parts)) if parts else None
+        return (
+            Html(f"<h2>Latency distribution</h2><p>{ABOUT_LATENCY}</p>" + "".join(parts))
+            if parts
+            else None
+        )
 
     @property
     def claims(self) -> Html | None:
         """Published and measured figures; those without a figure are collapsed."""
         made = table_html(evidence_tables.claims_table(self.run), "claims")
         silent = folded_table(
-            "published figures without a figure from this run", evidence_tables.silent_table(self.run), "claims"
+            "published figures without a figure from this run",
+            evidence_tables.silent_table(self.run),
+            "claims",
         )
         left = folded_table(
             "published figures that cannot be tested here",
@@ -181,7 +199,9 @@ class Results:
         factor = self.run.plan["sweep"]["factor"]
         draw = lambda: sweep.sweep_figure(found_sweep, factor, self.trial_df, self.styles)  # noqa: E731
         drawn = figure_html(draw, lambda: alt_text.sweep_alt_text(found_sweep))
-        return Html(f"<h2>Sweep of one limit</h2>{table.text}<ul>{items}</ul>{drawn.text if drawn else ''}")
+        return Html(
+            f"<h2>Sweep of one limit</h2>{table.text}<ul>{items}</ul>{drawn.text if drawn else ''}"
+        )
 
     @property
     def diagnosis(self) -> Html | None:
@@ -195,10 +215,18 @@ class Results:
     def evidence(self) -> Html:
         """The evidence for the verdicts, collapsed: limits, cache, quiet, exclusions."""
         parts = (
-            folded_table("trials by outcome", evidence_tables.counts_table(self.run), "narrow", counted=False),
+            folded_table(
+                "trials by outcome", evidence_tables.counts_table(self.run), "narrow", counted=False
+            ),
             folded_table("trials that are not included", evidence_tables.excluded_table(self.run)),
-            folded_table("limits, with evidence that each was enforced", evidence_tables.limits_table(self.run)),
-            folded_table("treatments: cache state, host and binding limit", evidence_tables.proof_table(self.run)),
+            folded_table(
+                "limits, with evidence that each was enforced",
+                evidence_tables.limits_table(self.run),
+            ),
+            folded_table(
+                "treatments: cache state, host and binding limit",
+                evidence_tables.proof_table(self.run),
+            ),
         )
         return Html("".join(part.text for part in parts if part))
 
@@ -207,7 +235,9 @@ class Results:
         """One point per trial."""
         return self._strip(self.trial_df, self.run.response)
 
-    def _strip(self, trial_df: pd.DataFrame, response: str, marks: Mapping[str, float] | None = None) -> Html | None:
+    def _strip(
+        self, trial_df: pd.DataFrame, response: str, marks: Mapping[str, float] | None = None
+    ) -> Html | None:
         draw = lambda: charts.strip_figure(trial_df, response, self.styles, marks)  # noqa: E731
         return figure_html(draw, lambda: alt_text.strip_alt_text(trial_df, response, self.styles))
 
@@ -220,7 +250,9 @@ class Results:
         return (
             None
             if read.empty
-            else with_heading("Read amplification", self._strip(read, "amplification", _marks(self.run)))
+            else with_heading(
+                "Read amplification", self._strip(read, "amplification", _marks(self.run))
+            )
         )
 
     @property
@@ -231,25 +263,37 @@ class Results:
             self.run, self.trial_df, self.trace_df, frames.iostat_frame(self.run), self.styles
         )
         made = figure_html(
-            draw, lambda: alt_text.timeline_alt_text(self.trace_df, names, direction.panels, self.styles)
+            draw,
+            lambda: alt_text.timeline_alt_text(self.trace_df, names, direction.panels, self.styles),
         )
         return (
-            with_heading("Disk traffic over time", Html(made.text + self._states(names)), ABOUT_TIME) if made else None
+            with_heading(
+                "Disk traffic over time", Html(made.text + self._states(names)), ABOUT_TIME
+            )
+            if made
+            else None
         )
 
     def _states(self, names: Sequence[str]) -> str:
         specs = timelines.state_panels(self.trace_df, names)
         draw = lambda: timelines.state_figure(self.run, names, specs, self.trace_df, self.styles)  # noqa: E731
-        made = figure_html(draw, lambda: alt_text.timeline_alt_text(self.trace_df, names, specs, self.styles))
+        made = figure_html(
+            draw, lambda: alt_text.timeline_alt_text(self.trace_df, names, specs, self.styles)
+        )
         about = ", ".join(spec.words for spec in specs)
-        return f"<details><summary>{escape(about)}, over time</summary>{made.text}</details>" if made else ""
+        return (
+            f"<details><summary>{escape(about)}, over time</summary>{made.text}</details>"
+            if made
+            else ""
+        )
 
     @property
     def residency(self) -> Html | None:
         """Resident parts of the data over time."""
         shown = charts.changing_residency(frames.vmtouch_frame(self.run), self.styles)
         made = figure_html(
-            lambda: charts.residency_figure(shown, self.styles), lambda: alt_text.residency_alt_text(shown, self.styles)
+            lambda: charts.residency_figure(shown, self.styles),
+            lambda: alt_text.residency_alt_text(shown, self.styles),
         )
         return with_heading("Residency", made, ABOUT_RESIDENCY)
 
@@ -262,7 +306,8 @@ class Results:
             lambda: alt_text.readahead_alt_text(readahead_df, self.styles),
         )
         faults = folded_table(
-            "faults by flags of the mapping", evidence_tables.fault_table(frames.fault_frame(self.run))
+            "faults by flags of the mapping",
+            evidence_tables.fault_table(frames.fault_frame(self.run)),
         )
         made = [part.text for part in (drawn, faults) if part]
         return with_heading("Read-ahead", Html("".join(made)), ABOUT_KERNEL) if made else None
@@ -270,7 +315,9 @@ class Results:
     @property
     def trials(self) -> Html | None:
         """Every trial, collapsed."""
-        return folded_table("trials, in the order they ran", evidence_tables.trial_table(self.run), "long")
+        return folded_table(
+            "trials, in the order they ran", evidence_tables.trial_table(self.run), "long"
+        )
 
     @property
     def facts(self) -> Html | None:
@@ -289,7 +336,9 @@ def _published_figures() -> list[PublishedFigure]:
 
 def _marks(run: Run) -> dict[str, float]:
     """Return an amplification of 1, and that of reading a whole window per page."""
-    sizes = {(t.record.device.queue_settings or {}).get("read_ahead_kb") for t in run.trials} - {None}
+    sizes = {(t.record.device.queue_settings or {}).get("read_ahead_kb") for t in run.trials} - {
+        None
+    }
     marks = {"each byte once": 1.0}
     if len(sizes) == 1:
         window = float(sizes.pop() or 0)

@@ -23,14 +23,18 @@ def read_source(path: Path) -> list[Cell]:
     Raises ValueError if a cell mark has anything but tags.
     """
     body = _HEADER.sub("", path.read_text(encoding="utf-8"))
-    return [_cell(part) for part in re.split(r"^(?=# %%)", body, flags=re.MULTILINE) if part.strip()]
+    return [
+        _cell(part) for part in re.split(r"^(?=# %%)", body, flags=re.MULTILINE) if part.strip()
+    ]
 
 
 def _cell(text: str) -> Cell:
     mark, _, source = text.partition("\n")
     match = _MARK.fullmatch(mark)
     if not match:
-        raise ValueError(f"{mark!r} does not start a cell: only [markdown] and tags=[...] may follow # %%")
+        raise ValueError(
+            f"{mark!r} does not start a cell: only [markdown] and tags=[...] may follow # %%"
+        )
     tags, source = json.loads(match[2] or "[]"), source.strip("\n")
     if match[1]:
         source = re.sub(r"^# ?", "", source, flags=re.MULTILINE)
@@ -40,22 +44,42 @@ def _cell(text: str) -> Cell:
 
 def _code_cell(source: str, tags: Sequence[str]) -> Cell:
     metadata = {"tags": list(tags)}
-    return {"cell_type": "code", "execution_count": None, "metadata": metadata, "outputs": [], "source": source}
+    return {
+        "cell_type": "code",
+        "execution_count": None,
+        "metadata": metadata,
+        "outputs": [],
+        "source": source,
+    }
 
 
 def with_parameters(cells: Sequence[Cell], parameters: Mapping[str, Any]) -> list[Cell]:
     """Insert a cell that assigns these values after the one tagged `parameters`."""
-    source = "".join(["# Parameters\n", *(f"{name} = {json.dumps(value)}\n" for name, value in parameters.items())])
+    source = "".join(
+        [
+            "# Parameters\n",
+            *(f"{name} = {json.dumps(value)}\n" for name, value in parameters.items()),
+        ]
+    )
     return [
         shown_cell
         for cell in cells
-        for shown_cell in ([cell, _code_cell(source, [INJECTED])] if PARAMETERS in cell["metadata"]["tags"] else [cell])
+        for shown_cell in (
+            [cell, _code_cell(source, [INJECTED])]
+            if PARAMETERS in cell["metadata"]["tags"]
+            else [cell]
+        )
     ]
 
 
 def notebook(cells: Sequence[Cell], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document that Jupyter opens (nbformat 4.5)."""
-    language = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python", "pygments_lexer": "ipython3"}
+    language = {
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+        "pygments_lexer": "ipython3",
+    }
     return {
         "cells": [{**cell, "id": f"cell-{number:02}"} for number, cell in enumerate(cells, 1)],
         "metadata": {
@@ -71,7 +95,9 @@ def notebook(cells: Sequence[Cell], metadata: Mapping[str, Any]) -> dict[str, An
 def write(document: Mapping[str, Any], path: Path) -> None:
     """Write a notebook as Jupyter does: sorted keys, and each text as a list of lines."""
     stored = {**document, "cells": [_stored(cell) for cell in document["cells"]]}
-    path.write_text(json.dumps(stored, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(stored, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+    )
 
 
 def _stored(cell: Cell) -> Cell:

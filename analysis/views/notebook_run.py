@@ -45,7 +45,12 @@ def _run_cell(cell: Cell, number: int, namespace: dict[str, Any]) -> Exception |
     cell["outputs"] = [*_streams(stdout=stdout.getvalue(), stderr=stderr.getvalue())]
     if shown:
         cell["outputs"].append(
-            {"output_type": "execute_result", "execution_count": number, "metadata": {}, "data": shown}
+            {
+                "output_type": "execute_result",
+                "execution_count": number,
+                "metadata": {},
+                "data": shown,
+            }
         )
     if raised:
         cell["outputs"].append(_error(raised))
@@ -86,4 +91,9 @@ def _error(error: Exception) -> dict[str, Any]:
     for _ in range(_OUR_FRAMES):
         frames = frames.tb_next if frames and frames.tb_next else frames
     lines = "".join(traceback.format_exception(type(error), error, frames)).splitlines()
-    return {"output_type": "error", "ename": type(error).__name__, "evalue": str(error), "traceback": lines}
+    return {
+        "output_type": "error",
+        "ename": type(error).__name__,
+        "evalue": str(error),
+        "traceback": lines,
+    }

@@ -56,7 +56,9 @@ def _replace_file(made: Path, target: Path) -> None:
         aside.unlink(missing_ok=True)
 
 
-def _execute(run_path: Path, title: str, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], Run]:
+def _execute(
+    run_path: Path, title: str, parameters: Mapping[str, Any]
+) -> tuple[dict[str, Any], Run]:
     """Return the executed notebook and its run.
 
     It is executed in the run's folder, so that no path of this machine appears in it. Raises a
@@ -85,7 +87,11 @@ def _papermill(
     parameters: Mapping[str, Any], start: datetime, end: datetime, error: Exception | None
 ) -> dict[str, Any]:
     """Return the execution's metadata under papermill's keys, where other tools find parameters."""
-    times = {"start_time": start.isoformat(), "end_time": end.isoformat(), "duration": (end - start).total_seconds()}
+    times = {
+        "start_time": start.isoformat(),
+        "end_time": end.isoformat(),
+        "duration": (end - start).total_seconds(),
+    }
     metadata = {"parameters": dict(parameters), "exception": True if error else None, **times}
     return {**metadata, "input_path": SOURCE.name, "output_path": NAME}
 
@@ -96,8 +102,11 @@ def export(document: Mapping[str, Any], title: str) -> str:
     from markdown_it import MarkdownIt
 
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
         undefined=StrictUndefined,
-    )  # fmt: skip
+    )
     environment.filters["markdown"] = MarkdownIt().render
     return environment.get_template("index.html.j2").render(cells=document["cells"], title=title)

@@ -24,7 +24,11 @@ from analysis.formatting import (
     treatment_label,
 )
 from analysis.summaries.cells import TreatmentCell, make_cell, published_by_treatment, treatments
-from analysis.summaries.diagnoses import diagnosis_by_treatment, fidelity_lines, stopping_rule_status
+from analysis.summaries.diagnoses import (
+    diagnosis_by_treatment,
+    fidelity_lines,
+    stopping_rule_status,
+)
 from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views.comparison import csv_summary
 from analysis.views.scorecard import TONES
@@ -32,7 +36,10 @@ from pagecage.report.export import csv_text
 from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, make_table
 from pagecage.verdicts.evaluate import verdicts_to_json
 
-_EMULATED = "Emulated (TCG): times that depend on the CPU are far too long and not comparable with published ones."
+_EMULATED = (
+    "Emulated (TCG): times that depend on the CPU are far too long and not comparable with"
+    " published ones."
+)
 
 
 def run_report(run: Run) -> Report:
@@ -45,7 +52,9 @@ def run_report(run: Run) -> Report:
 
 
 def _limitations(run: Run) -> Iterator[Paragraph]:
-    yield Paragraph(f"size {run.plan['size']}: {run.plan.get('size_reason') or 'as requested'}", tone="soft")
+    yield Paragraph(
+        f"size {run.plan['size']}: {run.plan.get('size_reason') or 'as requested'}", tone="soft"
+    )
     if run.plan.get("until_ci"):
         yield Paragraph(stopping_rule_status(run), tone="soft")
     if sentence := included_by_name_sentence(run):
@@ -60,7 +69,9 @@ def _finding(finding: Finding) -> Paragraph:
     if finding.value is None:
         text = f"{question}{finding.sentence} not measured: {finding.note}"
         return Paragraph(text, tone="warning", marker="?")
-    return Paragraph(question + finding.sentence, finding.note, "plain" if finding.is_proven else "warning", "•")
+    return Paragraph(
+        question + finding.sentence, finding.note, "plain" if finding.is_proven else "warning", "•"
+    )
 
 
 def _response_table(run: Run) -> Table:
@@ -98,12 +109,17 @@ def _verdicts(run: Run) -> Iterator[Block]:
     planned, included = len(run.plan["trials"]), sum(trial.is_included for trial in run.trials)
     yield Heading("Trials and verdicts")
     yield Paragraph(f"{planned} trials: {included} included, {planned - included} not.")
-    reasons = Counter(reason for trial in run.trials if not trial.is_included for reason in _reasons(trial))
+    reasons = Counter(
+        reason for trial in run.trials if not trial.is_included for reason in _reasons(trial)
+    )
     for reason, count in reasons.most_common():
         yield Paragraph(f"not included: {count} × {reason}", marker="•")
     verdicts = [trial.verdicts for trial in run.trials]
     for name, words in (
-        ("limits", [f"{limit.property} {limit.verdict}" for one in verdicts for limit in one.limits]),
+        (
+            "limits",
+            [f"{limit.property} {limit.verdict}" for one in verdicts for limit in one.limits],
+        ),
         ("cache state", [one.cache_state_reached.verdict for one in verdicts]),
         ("host", [one.host_quiet.verdict for one in verdicts]),
         ("binding limit", [one.binding_limit.verdict for one in verdicts]),
@@ -119,7 +135,10 @@ def _reasons(trial: JudgedTrial) -> Sequence[str]:
 
 
 def _diagnoses(run: Run) -> Iterator[Block]:
-    rows = [(treatment_label(treatment), diagnosis) for treatment, diagnosis in diagnosis_by_treatment(run)]
+    rows = [
+        (treatment_label(treatment), diagnosis)
+        for treatment, diagnosis in diagnosis_by_treatment(run)
+    ]
     lines = fidelity_lines(run)
     if rows or lines:
         yield Heading("Diagnosis")
@@ -136,7 +155,10 @@ def _claims(claims: Sequence[ClaimResult]) -> Iterator[Block]:
     numbers = {reason: number for number, reason in enumerate(reasons, start=1)}
     rows = [_claim_row(claim, numbers[claim.reason]) for claim in with_figure]
     yield make_table(["claim", "statement", "published", "measured", "verdict", "reason"], rows)
-    yield from (Paragraph(f"reason {number}: {reason}", tone="soft", marker="•") for reason, number in numbers.items())
+    yield from (
+        Paragraph(f"reason {number}: {reason}", tone="soft", marker="•")
+        for reason, number in numbers.items()
+    )
     silent = [claim for claim in claims if claim.is_silent]
     for reason in dict.fromkeys(claim.reason for claim in silent):
         ids = format_id_ranges([claim.id for claim in silent if claim.reason == reason])
@@ -145,10 +167,13 @@ def _claims(claims: Sequence[ClaimResult]) -> Iterator[Block]:
 
 def _claim_row(claim: ClaimResult, reason_number: int) -> list[str | Cell]:
     return [
-        claim.id, break_at_semicolons(claim.says), format_published(claim.published, claim.unit),
+        claim.id,
+        break_at_semicolons(claim.says),
+        format_published(claim.published, claim.unit),
         format_measured(claim.measured, claim.unit, claim.verdict),
-        Cell(MARKS[claim.verdict], tone=TONES[claim.verdict]), str(reason_number),
-    ]  # fmt: skip
+        Cell(MARKS[claim.verdict], tone=TONES[claim.verdict]),
+        str(reason_number),
+    ]
 
 
 def as_json(run: Run) -> dict[str, Any]:
@@ -161,27 +186,49 @@ def as_json(run: Run) -> dict[str, Any]:
         "response": run.response,
         "included_by_name": included_by_name(run),
         "findings": [asdict(finding) for finding in evaluate_findings(run)],
-        "cells": [_cell_json(make_cell(run, treatment, run.response)) for treatment in treatments(run)],
+        "cells": [
+            _cell_json(make_cell(run, treatment, run.response)) for treatment in treatments(run)
+        ],
         "sweep": asdict(sweep) if (sweep := sweep_of(run)) else None,
         "claims": [asdict(result) for result in evaluate_claims(run)],
         "trials": [
-            {"trial_id": t.record.trial_id, "outcome": t.record.outcome, "is_included": t.is_included,
-             "response": dict(t.record.response), "verdicts": verdicts_to_json(t.verdicts)}
+            {
+                "trial_id": t.record.trial_id,
+                "outcome": t.record.outcome,
+                "is_included": t.is_included,
+                "response": dict(t.record.response),
+                "verdicts": verdicts_to_json(t.verdicts),
+            }
             for t in run.trials
         ],
-    }  # fmt: skip
+    }
 
 
 def _cell_json(cell: TreatmentCell) -> dict[str, Any]:
-    return {**asdict(cell), "treatment": dict(cell.treatment), "text": cell.text, "spread": cell.spread}
+    return {
+        **asdict(cell),
+        "treatment": dict(cell.treatment),
+        "text": cell.text,
+        "spread": cell.spread,
+    }
 
 
 def as_csv(run: Run) -> str:
     """Return a line per treatment, with all digits, in the response's own unit."""
     header = [
-        *run.factors, "response", "median", "low", "high", "kind", "n", "killed", "excluded", "unanswered",
-        "is_extrapolated", "is_all_excluded",
-    ]  # fmt: skip
+        *run.factors,
+        "response",
+        "median",
+        "low",
+        "high",
+        "kind",
+        "n",
+        "killed",
+        "excluded",
+        "unanswered",
+        "is_extrapolated",
+        "is_all_excluded",
+    ]
     return csv_text(header, _csv_rows(run))
 
 
@@ -190,4 +237,12 @@ def _csv_rows(run: Run) -> Iterator[list[Any]]:
         cell = make_cell(run, treatment, run.response)
         figures = csv_summary(cell.summary) if cell.summary else [None, None, None, None, 0]
         flags = [str(flag).lower() for flag in (cell.is_extrapolated, cell.is_all_excluded)]
-        yield [*treatment.values(), run.response, *figures, cell.killed, cell.excluded, cell.unanswered, *flags]
+        yield [
+            *treatment.values(),
+            run.response,
+            *figures,
+            cell.killed,
+            cell.excluded,
+            cell.unanswered,
+            *flags,
+        ]

@@ -16,9 +16,13 @@ from analysis.formatting import (
 from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone, make_table
 
 TONES: dict[str, Tone] = {
-    "held": "good", "not_held": "bad", "not_comparable": "warning", "no_data": "warning", "untestable": "soft",
+    "held": "good",
+    "not_held": "bad",
+    "not_comparable": "warning",
+    "no_data": "warning",
+    "untestable": "soft",
     "not_run": "soft",
-}  # fmt: skip
+}
 _GROUPED = ("untestable", "not_run")
 """Verdicts that many rows share for one reason; each reason is written once with its rows."""
 
@@ -34,7 +38,11 @@ def scorecard_report(card: Scorecard) -> Report:
 def _experiment(name: str, rows: Sequence[ScoredClaim]) -> Iterator[Block]:
     counts = count_verdicts(rows)
     yield Heading(name)
-    yield Paragraph(" · ".join(f"{counts[verdict]} {_words(verdict)}" for verdict in VERDICTS if counts[verdict]))
+    yield Paragraph(
+        " · ".join(
+            f"{counts[verdict]} {_words(verdict)}" for verdict in VERDICTS if counts[verdict]
+        )
+    )
     measured = [row for row in rows if row.verdict not in _GROUPED]
     if measured:
         columns = ["claim", "statement", "published", "measured", "verdict", "reason"]
@@ -47,10 +55,13 @@ def _experiment(name: str, rows: Sequence[ScoredClaim]) -> Iterator[Block]:
 
 def _row(row: ScoredClaim) -> list[str | Cell]:
     return [
-        row.id, break_at_semicolons(row.says), format_published(row.published, row.unit),
-        format_scored_measurement(row), Cell(MARKS[row.verdict], tone=TONES[row.verdict]),
+        row.id,
+        break_at_semicolons(row.says),
+        format_published(row.published, row.unit),
+        format_scored_measurement(row),
+        Cell(MARKS[row.verdict], tone=TONES[row.verdict]),
         Cell(row.reason, tone="soft"),
-    ]  # fmt: skip
+    ]
 
 
 def format_scored_measurement(row: ScoredClaim) -> str:
@@ -58,19 +69,25 @@ def format_scored_measurement(row: ScoredClaim) -> str:
     text = format_in_unit(row.measured, row.unit)
     if row.low is None or row.high is None or row.n < 2:
         return text
-    return f"{text} ({format_range(format_in_unit(row.low, row.unit), format_in_unit(row.high, row.unit))})"
+    return (
+        f"{text}"
+        f" ({format_range(format_in_unit(row.low, row.unit), format_in_unit(row.high, row.unit))})"
+    )
 
 
 def _totals(card: Scorecard) -> Table:
     counts = {**card.totals(), "in all": count_verdicts(card.rows)}
     rows: list[list[str | Cell]] = [
-        [name, *(_number(by_verdict, verdict) for verdict in (*VERDICTS, "all"))] for name, by_verdict in counts.items()
+        [name, *(_number(by_verdict, verdict) for verdict in (*VERDICTS, "all"))]
+        for name, by_verdict in counts.items()
     ]
     return make_table(["figures of", *map(_words, VERDICTS), "all"], rows)
 
 
 def _number(counts: dict[str, int], verdict: str) -> Cell:
-    return Cell(str(counts[verdict]), tone=TONES.get(verdict, "plain") if counts[verdict] else "soft")
+    return Cell(
+        str(counts[verdict]), tone=TONES.get(verdict, "plain") if counts[verdict] else "soft"
+    )
 
 
 def _words(verdict: str) -> str:

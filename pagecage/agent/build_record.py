@@ -15,8 +15,15 @@ from pagecage.model.json_codec import to_json
 from pagecage.model.record import RECORD_VERSION, Record, record_from_json
 
 _SECTIONS = (
-    "response", "counters", "cage", "cache", "device", "machine_memory", "dirty_limits", "exit",
-)  # fmt: skip
+    "response",
+    "counters",
+    "cage",
+    "cache",
+    "device",
+    "machine_memory",
+    "dirty_limits",
+    "exit",
+)
 
 
 def build_record(run: TrialRun) -> Record:
@@ -25,29 +32,55 @@ def build_record(run: TrialRun) -> Record:
     kept, ending = run.sections, run.ending
     sections = {name: dict(kept[name]) for name in _SECTIONS}
     plain = {
-        "record_version": RECORD_VERSION, "run_id": request.run_id, "plan_sha256": request.plan_sha256,
-        "host": request.host, "experiment": trial.experiment, "trial_id": trial.trial_id,
-        "treatment": trial.treatment, "repeat": trial.repeat, "block": trial.block, "position": trial.position,
-        "attempt": run.attempt, "outcome": ending.outcome, "phase": run.phase, "error": ending.error,
-        "phases": run.timings, "boot_id": run.session.facts["boot_id"], "state_id": machine["state_id"],
-        "restore_seq": machine["restore_seq"], "emulated": machine["emulated"],
-        "measured": to_json(run.interval), "samples": run.samples, **sections,
-        "workload": _workload(run), "missed_requirements": [missed.to_json() for missed in ending.missed],
+        "record_version": RECORD_VERSION,
+        "run_id": request.run_id,
+        "plan_sha256": request.plan_sha256,
+        "host": request.host,
+        "experiment": trial.experiment,
+        "trial_id": trial.trial_id,
+        "treatment": trial.treatment,
+        "repeat": trial.repeat,
+        "block": trial.block,
+        "position": trial.position,
+        "attempt": run.attempt,
+        "outcome": ending.outcome,
+        "phase": run.phase,
+        "error": ending.error,
+        "phases": run.timings,
+        "boot_id": run.session.facts["boot_id"],
+        "state_id": machine["state_id"],
+        "restore_seq": machine["restore_seq"],
+        "emulated": machine["emulated"],
+        "measured": to_json(run.interval),
+        "samples": run.samples,
+        **sections,
+        "workload": _workload(run),
+        "missed_requirements": [missed.to_json() for missed in ending.missed],
         "collectors": {name: result.to_json() for name, result in run.collected.items()},
         "harness": {**request.harness, "python": sys.version.split()[0]},
-    }  # fmt: skip
+    }
     return record_from_json(plain, "the record")
 
 
 def _workload(run: TrialRun) -> dict[str, Any]:
-    argv, end = list(run.sections["workload"].get("argv", ())), dict(run.sections["workload"].get("end", {}))
+    argv, end = (
+        list(run.sections["workload"].get("argv", ())),
+        dict(run.sections["workload"].get("end", {})),
+    )
     program = shutil.which(argv[0]) if argv else None
     # Names alone: the values of an environment may be secrets.
-    inherited = {"environment": sorted(os.environ)} if program_of(run.trial).inherits_environment else {}
+    inherited = (
+        {"environment": sorted(os.environ)} if program_of(run.trial).inherits_environment else {}
+    )
     return {
-        "program": run.trial.workload.program, "argv": argv, "sha256": _sha256(Path(program)) if program else None,
-        "checksum": end.get("checksum"), "checksum_ok": end.get("checksum_ok"), "end": end, **inherited,
-    }  # fmt: skip
+        "program": run.trial.workload.program,
+        "argv": argv,
+        "sha256": _sha256(Path(program)) if program else None,
+        "checksum": end.get("checksum"),
+        "checksum_ok": end.get("checksum_ok"),
+        "end": end,
+        **inherited,
+    }
 
 
 def _sha256(program: Path) -> str | None:

@@ -16,7 +16,13 @@ from pagecage.agent.system.disk_extents import on_disk_bytes
 from pagecage.agent.system.kernel_text import parse_flat_keyed, parse_nested_keyed, read_text
 from pagecage.agent.system.page_cache import resident_bytes, uptodate_bytes
 from pagecage.agent.trial_run import Ending, Measured, NotPrepared, TrialRun
-from pagecage.model.cache_proof import CacheCheck, broken_reason, charge_lag_bytes, requested_bytes, tolerance_bytes
+from pagecage.model.cache_proof import (
+    CacheCheck,
+    broken_reason,
+    charge_lag_bytes,
+    requested_bytes,
+    tolerance_bytes,
+)
 from pagecage.model.record_sections import MeasuredInterval
 from pagecage.units import PAGE_BYTES
 
@@ -41,8 +47,12 @@ class CacheChecks:
         if not self._is_wanted:
             return
         self._cache["charge_lag_bytes"] = charge_lag_bytes(os.cpu_count() or 1)
-        self._at_start = tuple((resident_bytes(path), _modified_ns(path)) for path in self._caged.files)
-        self._cache["start"] = self._check(sum(resident for resident, _ in self._at_start)).to_json()
+        self._at_start = tuple(
+            (resident_bytes(path), _modified_ns(path)) for path in self._caged.files
+        )
+        self._cache["start"] = self._check(
+            sum(resident for resident, _ in self._at_start)
+        ).to_json()
         self._require()
 
     def at_go(self, evicted_bytes: int = 0) -> None:
@@ -68,7 +78,9 @@ class CacheChecks:
             return
         resident = tuple(map(resident_bytes, self._caged.files))
         end = self._check(sum(resident))
-        came = sum(max(0, now - then) for now, (then, _) in zip(resident, self._at_start, strict=True))
+        came = sum(
+            max(0, now - then) for now, (then, _) in zip(resident, self._at_start, strict=True)
+        )
         read = (end.read_bytes or 0) - (self._cache["start"]["read_bytes"] or 0)
         if came - read > tolerance_bytes(self._cache["file_bytes"]):
             came = self._came_from_disk()
@@ -84,13 +96,19 @@ class CacheChecks:
         cgroup, maj_min = self._caged.context.cgroup, self._caged.disk.maj_min
         memory = parse_flat_keyed(read_text(cgroup / "memory.stat") or "")
         io, vmstat = read_text(cgroup / "io.stat"), procfs.read_vmstat() or {}
-        reclaimed, by_host = memory.get("pgsteal"), [vmstat[key] for key in _HOST_RECLAIM if key in vmstat]
+        reclaimed, by_host = (
+            memory.get("pgsteal"),
+            [vmstat[key] for key in _HOST_RECLAIM if key in vmstat],
+        )
         return CacheCheck(
-            resident_bytes=total_bytes, charged_bytes=memory.get("file"),
-            read_bytes=None if io is None else parse_nested_keyed(io).get(maj_min, {}).get("rbytes", 0),
+            resident_bytes=total_bytes,
+            charged_bytes=memory.get("file"),
+            read_bytes=None
+            if io is None
+            else parse_nested_keyed(io).get(maj_min, {}).get("rbytes", 0),
             reclaimed_bytes=None if reclaimed is None else reclaimed * PAGE_BYTES,
             host_reclaimed_bytes=sum(by_host) * PAGE_BYTES if by_host else None,
-        )  # fmt: skip
+        )
 
     def _came_from_disk(self) -> int:
         """Return the bytes that entered the page cache since the start and must come from the disk.

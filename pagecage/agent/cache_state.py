@@ -9,7 +9,13 @@ from typing import Any
 from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.programs.arguments import CANNOT, fill_all, places, program_path
 from pagecage.agent.system import cgroupfs
-from pagecage.agent.system.page_cache import Residency, evict, load, measure_residency, resident_bytes
+from pagecage.agent.system.page_cache import (
+    Residency,
+    evict,
+    load,
+    measure_residency,
+    resident_bytes,
+)
 from pagecage.agent.system.systemd import scope_command, start_slice, stop_slice
 from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
 from pagecage.model.requirements import Requirement
@@ -41,16 +47,22 @@ def reach_cache_state(run: TrialRun, files: tuple[Path, ...]) -> None:
 
 def _keep_residency(run: TrialRun, found: list[Residency]) -> None:
     run.keep(
-        "cache", method=found[0].method, file_bytes=sum(r.file_bytes for r in found),
-        resident_bytes_before=sum(r.resident_bytes for r in found), resident_bytes_after=None,
-    )  # fmt: skip
+        "cache",
+        method=found[0].method,
+        file_bytes=sum(r.file_bytes for r in found),
+        resident_bytes_before=sum(r.resident_bytes for r in found),
+        resident_bytes_after=None,
+    )
 
 
 def _require(run: TrialRun, found: list[Residency]) -> None:
     state, cache = run.trial.cache, run.sections["cache"]
     reached = {"cold": all(r.is_empty for r in found), "resident": all(r.is_full for r in found)}
     if not reached.get(state, True):
-        raise NotPrepared(f"{cache['resident_bytes_before']} of {cache['file_bytes']} bytes are resident, not {state}")
+        raise NotPrepared(
+            f"{cache['resident_bytes_before']} of {cache['file_bytes']} bytes are resident, not"
+            f" {state}"
+        )
 
 
 def all_resident_bytes(paths: tuple[Path, ...]) -> int:
@@ -58,7 +70,9 @@ def all_resident_bytes(paths: tuple[Path, ...]) -> int:
     return sum(map(resident_bytes, paths))
 
 
-def run_setup_step(run: TrialRun, context: LaunchContext, files: tuple[Path, ...], data_dir: Path) -> None:
+def run_setup_step(
+    run: TrialRun, context: LaunchContext, files: tuple[Path, ...], data_dir: Path
+) -> None:
     """Run the setup step, if any, in its slice.
 
     Keep its cache footprint and the cgroup charged for it. Raises RequirementMissed or NotPrepared
@@ -75,8 +89,15 @@ def run_setup_step(run: TrialRun, context: LaunchContext, files: tuple[Path, ...
     begin = time.monotonic()
     command = scope_command(context.systemd, unit, argv, name)
     done = run_process(command, check=False, timeout_seconds=run.trial.timeout_seconds)
-    evidence = {"argv": argv, "slice": str(cgroup), "exit_status": done.status, "seconds": time.monotonic() - begin}
-    run.keep("cache", charged_to=str(cgroup), step=evidence | _footprint(files, context.cgroup, cgroup))
+    evidence = {
+        "argv": argv,
+        "slice": str(cgroup),
+        "exit_status": done.status,
+        "seconds": time.monotonic() - begin,
+    }
+    run.keep(
+        "cache", charged_to=str(cgroup), step=evidence | _footprint(files, context.cgroup, cgroup)
+    )
     _require_success(step, done)
     if run.trial.cache == "resident":
         found = [measure_residency(path) for path in files]
@@ -96,13 +117,20 @@ def _slice_of_step(run: TrialRun, step: SetupStep, context: LaunchContext) -> tu
 def _footprint(files: tuple[Path, ...], own: Path, of_step: Path) -> dict[str, Any]:
     """Return the resident bytes after the step, and `file` of each slice's memory.stat."""
     slices = dict.fromkeys([own, of_step])
-    charged = {str(path): (cgroupfs.read_counters(path)["memory.stat"] or {}).get("file") for path in slices}
+    charged = {
+        str(path): (cgroupfs.read_counters(path)["memory.stat"] or {}).get("file")
+        for path in slices
+    }
     return {"resident_bytes_after": all_resident_bytes(files), "charged_bytes": charged}
 
 
 def _require_success(step: SetupStep, done: Completed) -> None:
     last_line = (done.stderr.strip().splitlines() or ["it printed no reason"])[-1]
     if done.status == CANNOT:
-        raise RequirementMissed.of(Requirement.WORKLOAD, f"{step.program} (step before): {last_line}")
+        raise RequirementMissed.of(
+            Requirement.WORKLOAD, f"{step.program} (step before): {last_line}"
+        )
     if done.status != 0:
-        raise NotPrepared(f"the step before ({step.program}) ended with status {done.status}: {last_line}")
+        raise NotPrepared(
+            f"the step before ({step.program}) ended with status {done.status}: {last_line}"
+        )

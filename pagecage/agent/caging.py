@@ -44,7 +44,12 @@ def prepare_driver(run: TrialRun) -> Driver:
 
 
 def make_slice(
-    run: TrialRun, driver: Driver, storage: Storage, files: ProgramFiles, *, inherits_environment: bool
+    run: TrialRun,
+    driver: Driver,
+    storage: Storage,
+    files: ProgramFiles,
+    *,
+    inherits_environment: bool,
 ) -> LaunchContext:
     """Make the slice with its limits and read them back; have external limits applied.
 
@@ -56,9 +61,14 @@ def make_slice(
     run.cleanup.callback(stop_slice, run.session.systemd, unit)
     cgroup = start_slice(run.session.systemd, unit, slice_cage, files.disk.node)
     run.keep(
-        "cage", name=trial.cage.name, requested=dict(trial.cage.properties), slice=str(cgroup),
-        expected=expected_read_back(slice_cage), **_read_back(cgroup, files.disk.maj_min), **cloud_to_json(trial.cage),
-    )  # fmt: skip
+        "cage",
+        name=trial.cage.name,
+        requested=dict(trial.cage.properties),
+        slice=str(cgroup),
+        expected=expected_read_back(slice_cage),
+        **_read_back(cgroup, files.disk.maj_min),
+        **cloud_to_json(trial.cage),
+    )
     cage = run.sections["cage"]
     # systemd starts a unit even when it could not apply a limit, and logs one line at most: ask the
     # kernel.
@@ -70,19 +80,33 @@ def make_slice(
 
 
 def _context(
-    run: TrialRun, unit: str, cgroup: Path, storage: Storage, files: ProgramFiles, *, inherits_all: bool
+    run: TrialRun,
+    unit: str,
+    cgroup: Path,
+    storage: Storage,
+    files: ProgramFiles,
+    *,
+    inherits_all: bool,
 ) -> LaunchContext:
     trial, request = run.trial, run.session.request
     command, in_layer = trial.workload.command, trial.storage == "container_layer"
     sidecars = tuple(filter(Path.exists, map(sidecar_of, files.paths)))
     return LaunchContext(
-        systemd=run.session.systemd, unit=unit, cgroup=cgroup, cage=trial.cage, disk=files.disk,
-        programs_dir=Path(request.programs_dir), spool=request.spool,
+        systemd=run.session.systemd,
+        unit=unit,
+        cgroup=cgroup,
+        cage=trial.cage,
+        disk=files.disk,
+        programs_dir=Path(request.programs_dir),
+        spool=request.spool,
         data_dir=None if in_layer else storage.data_dir,
         directory=Path(command.directory) if command and command.directory else None,
-        paths=() if in_layer else files.paths, files=(*files.paths, *sidecars) if in_layer else (),
-        environment=tuple(name for name in sorted(os.environ) if inherits_all or name in _INHERITED),
-    )  # fmt: skip
+        paths=() if in_layer else files.paths,
+        files=(*files.paths, *sidecars) if in_layer else (),
+        environment=tuple(
+            name for name in sorted(os.environ) if inherits_all or name in _INHERITED
+        ),
+    )
 
 
 def _apply_external_limits(run: TrialRun, driver: Driver, context: LaunchContext) -> None:
@@ -92,23 +116,31 @@ def _apply_external_limits(run: TrialRun, driver: Driver, context: LaunchContext
         raise RequirementMissed.of(Requirement.LIMITS, error.message, error.hint) from None
     if external is not None:
         run.keep("cage", external=external.to_json())
-        wrong = {k: v for k, v in external.read_back.items() if run.trial.cage.properties.get(k) != v}
+        wrong = {
+            k: v for k, v in external.read_back.items() if run.trial.cage.properties.get(k) != v
+        }
         _refuse([f"{external.by} holds {name} at {value}" for name, value in wrong.items()])
 
 
 def _read_back(cgroup: Path, maj_min: str) -> dict[str, Any]:
     return {
         "read_back": cgroupfs.read_limits(cgroup, maj_min),
-        "ancestors": {str(above): cgroupfs.read_limits(above, maj_min) for above in cgroupfs.ancestors(cgroup)},
+        "ancestors": {
+            str(above): cgroupfs.read_limits(above, maj_min) for above in cgroupfs.ancestors(cgroup)
+        },
     }
 
 
 def _refuse(wrong: list[str], hint: str = "pagecage doctor") -> None:
     if wrong:
-        raise RequirementMissed.of(Requirement.LIMITS, f"limits are not as asked: {'; '.join(wrong)}", hint)
+        raise RequirementMissed.of(
+            Requirement.LIMITS, f"limits are not as asked: {'; '.join(wrong)}", hint
+        )
 
 
-def confirm_limits(run: TrialRun, caged: Caged, is_over: Callable[[], bool], patience_seconds: float = 0.0) -> None:
+def confirm_limits(
+    run: TrialRun, caged: Caged, is_over: Callable[[], bool], patience_seconds: float = 0.0
+) -> None:
     """Read back the limits that the driver itself has set, before the workload is let go.
 
     Raises RequirementMissed. A container engine that loses a limit reports nothing. Its runtime
@@ -117,7 +149,11 @@ def confirm_limits(run: TrialRun, caged: Caged, is_over: Callable[[], bool], pat
     """
     cage, asked = run.sections["cage"], expected_read_back(run.trial.cage)
     external = expected_read_back(Cage("", cage.get("external", {}).get("read_back", {})))
-    own = {key: value for key, value in asked.items() if key not in cage["expected"] and key not in external}
+    own = {
+        key: value
+        for key, value in asked.items()
+        if key not in cage["expected"] and key not in external
+    }
     if not own:
         return
     name, until = run.trial.driver, time.monotonic() + patience_seconds
@@ -126,14 +162,21 @@ def confirm_limits(run: TrialRun, caged: Caged, is_over: Callable[[], bool], pat
         _refuse([f"{name} has made no cgroup of its own in the slice"])
         return
     of_slice = {key: cage["read_back"][key] for key in cage["expected"]}
-    found = _read_when_set(cgroup, caged.disk.maj_min, own, lambda: is_over() or time.monotonic() >= until)
+    found = _read_when_set(
+        cgroup, caged.disk.maj_min, own, lambda: is_over() or time.monotonic() >= until
+    )
     cage |= {**found, "expected": cage["expected"] | own, "driver_cgroup": str(cgroup)}
     cage["read_back"] |= of_slice
     wrong = limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"])
-    _refuse([f"{name} lost them: {'; '.join(wrong)}"] if wrong else [], "use --driver docker: limits on our own slice")
+    _refuse(
+        [f"{name} lost them: {'; '.join(wrong)}"] if wrong else [],
+        "use --driver docker: limits on our own slice",
+    )
 
 
-def _read_when_set(cgroup: Path, maj_min: str, own: Mapping[str, str], give_up: Callable[[], bool]) -> dict[str, Any]:
+def _read_when_set(
+    cgroup: Path, maj_min: str, own: Mapping[str, str], give_up: Callable[[], bool]
+) -> dict[str, Any]:
     """Read the limits of the driver's cgroup until all are set.
 
     The last that were read before giving up.
@@ -152,7 +195,9 @@ def _driver_cgroup(caged: Caged, is_over: Callable[[], bool]) -> Path | None:
     A workload without a gate may enter it a moment after its start.
     """
     deadline = time.monotonic() + _START_SECONDS
-    while (cgroup := caged.driver.own_cgroup(caged.context)) is None and time.monotonic() < deadline:
+    while (
+        cgroup := caged.driver.own_cgroup(caged.context)
+    ) is None and time.monotonic() < deadline:
         if is_over():
             return None
         time.sleep(_POLL_SECONDS)

@@ -24,18 +24,27 @@ def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...] | MissedRequirement:
     for path in paths:
         if not path.exists():
             return MissedRequirement(
-                Requirement.DATA, f"{path} does not exist", "name an existing path, or copy it with --copy"
+                Requirement.DATA,
+                f"{path} does not exist",
+                "name an existing path, or copy it with --copy",
             )
         found |= {_identity(file): file for file in _files_of(path)}
     files = tuple(sorted(found.values()))
     if not files:
         return MissedRequirement(
-            Requirement.DATA, f"no file in {', '.join(map(str, paths))}", "name files, or omit --cold"
+            Requirement.DATA,
+            f"no file in {', '.join(map(str, paths))}",
+            "name files, or omit --cold",
         )
     hidden = next((file for file in files if not _is_residency_visible(file)), None)
     if hidden:
-        reason = f"{hidden} belongs to another user and is read-only, so the kernel hides whether it is cached"
-        return MissedRequirement(Requirement.DATA, reason, "run as its owner or as root, or omit --cold")
+        reason = (
+            f"{hidden} belongs to another user and is read-only, so the kernel hides whether it is"
+            " cached"
+        )
+        return MissedRequirement(
+            Requirement.DATA, reason, "run as its owner or as root, or omit --cold"
+        )
     return files
 
 
@@ -63,7 +72,9 @@ def _is_residency_visible(file: Path) -> bool:
     return os.access(file, os.R_OK) and (owned or os.access(file, os.W_OK))
 
 
-def common_disk(paths: tuple[Path, ...], resolve: Callable[[Path], Disk]) -> Disk | MissedRequirement:
+def common_disk(
+    paths: tuple[Path, ...], resolve: Callable[[Path], Disk]
+) -> Disk | MissedRequirement:
     """Return the disk that contains all paths. Raises HostError if a path is not on a disk."""
     first: dict[int, Path] = {}
     for path in paths:
@@ -105,7 +116,8 @@ def require_room(directory: Path, need_bytes: int) -> None:
     free_bytes = free.f_bavail * free.f_frsize
     if free_bytes < need_bytes + _SPARE_BYTES:
         raise HostError(
-            f"a dataset of {format_bytes(need_bytes)} does not fit {directory} ({format_bytes(free_bytes)} free)",
+            f"a dataset of {format_bytes(need_bytes)} does not fit {directory}"
+            f" ({format_bytes(free_bytes)} free)",
             "choose a smaller SIZE, or free space there",
         )
 
@@ -121,10 +133,20 @@ def make_dataset(dataset: Dataset, directory: Path, pcgen: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     require_room(directory, dataset.size_bytes)
     run(
-        [pcgen, "--out", path, "--size-bytes", str(dataset.size_bytes), "--seed", str(dataset.seed),
-         "--fill", dataset.fill, "--force"],
+        [
+            pcgen,
+            "--out",
+            path,
+            "--size-bytes",
+            str(dataset.size_bytes),
+            "--seed",
+            str(dataset.seed),
+            "--fill",
+            dataset.fill,
+            "--force",
+        ],
         timeout_seconds=3600,
-    )  # fmt: skip
+    )
     if not is_whole(path, dataset):
         raise HostError(f"pcgen left {path} incomplete", f"remove {path} and try again")
     return path

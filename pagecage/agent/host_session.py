@@ -63,7 +63,9 @@ def alone(spool: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise HostError(f"another run is using this host (process {file.read().strip()})", "wait for it") from None
+            raise HostError(
+                f"another run is using this host (process {file.read().strip()})", "wait for it"
+            ) from None
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
@@ -103,7 +105,10 @@ def open_session(
     data_dir.mkdir(parents=True, exist_ok=True)
     spool = request.spool
     disk, systemd = resolve_disk(data_dir), find_systemd(request.user)
-    calibrator, engines = Calibrator(systemd, disk, data_dir, interruption), ContainerEngines(systemd, spool)
+    calibrator, engines = (
+        Calibrator(systemd, disk, data_dir, interruption),
+        ContainerEngines(systemd, spool),
+    )
     wanted = {name for trial in request.trials for name in trial.collectors}
     try:
         tracers.keep_only(wanted)
@@ -111,10 +116,21 @@ def open_session(
             stream.event("step", text="attaching bpftrace")
             tracer.begin()
         yield HostSession(
-            request, facts, disk, systemd, calibrator, *tracers.all, QueueSettingsJournal(spool),
-            MemoryReservation(spool), DirtyLimits(spool), tracers.children, engines, interruption,
-            stream, inbox,
-        )  # fmt: skip
+            request,
+            facts,
+            disk,
+            systemd,
+            calibrator,
+            *tracers.all,
+            QueueSettingsJournal(spool),
+            MemoryReservation(spool),
+            DirtyLimits(spool),
+            tracers.children,
+            engines,
+            interruption,
+            stream,
+            inbox,
+        )
     finally:
         with interruption.held():
             tracers.stop()

@@ -35,11 +35,16 @@ def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> 
     fidelity = _count_as_provider(run, files.disk)
     found_us = read_latency_us(files.paths[0]) if files.paths else None
     run.keep(
-        "device", **describe_disk(files.disk), storage=storage.kind, storage_latency_us=storage.latency_us,
+        "device",
+        **describe_disk(files.disk),
+        storage=storage.kind,
+        storage_latency_us=storage.latency_us,
         read_latency_us=found_us,
-    )  # fmt: skip
+    )
     if run.trial.cage.latency:
-        fidelity.append(latency(run.trial.cage.latency, storage.latency_us, found_us, storage.no_floor_reason))
+        fidelity.append(
+            latency(run.trial.cage.latency, storage.latency_us, found_us, storage.no_floor_reason)
+        )
     if fidelity:
         run.keep("cage", fidelity=[one.to_json() for one in fidelity])
 
@@ -49,10 +54,14 @@ def _count_as_provider(run: TrialRun, disk: Disk) -> list[Fidelity]:
     if cage.accounting is None:
         return []
     run.cleanup.callback(_restore, run, journal)
-    return count_as_provider(cage.accounting, disk, journal, not_shared_reason(cage, run.session.facts))
+    return count_as_provider(
+        cage.accounting, disk, journal, not_shared_reason(cage, run.session.facts)
+    )
 
 
-def _restore(run: TrialRun, journal: QueueSettingsJournal | MemoryReservation | DirtyLimits) -> None:
+def _restore(
+    run: TrialRun, journal: QueueSettingsJournal | MemoryReservation | DirtyLimits
+) -> None:
     """Restore settings.
 
     A failure goes into the record, since the disk or the host stays changed.
@@ -61,7 +70,9 @@ def _restore(run: TrialRun, journal: QueueSettingsJournal | MemoryReservation | 
         run.add_error(sentence)
 
 
-def calibrate(run: TrialRun, storage: Storage, disk: Disk, slice_cage: Cage, read_from: Path | None) -> None:
+def calibrate(
+    run: TrialRun, storage: Storage, disk: Disk, slice_cage: Cage, read_from: Path | None
+) -> None:
     """Over-drive the slice's limits, once per machine state and cage, while the host is idle."""
     session = run.session
     for tracer in (session.tracer, session.block_tracer):

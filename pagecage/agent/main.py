@@ -19,7 +19,14 @@ from pagecage.agent.shell import run_shell
 from pagecage.agent.standby import Standby
 from pagecage.agent.system.facts import find_systemd, read_facts
 from pagecage.agent.system.interruption import Interrupted, Interruption
-from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
+from pagecage.errors import (
+    EXIT_FAILED,
+    EXIT_HOST,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    PagecageError,
+)
 
 _USAGE = """usage: agent.pyz run
        agent.pyz standby SPOOL_DIR DATA_DIR [TRACER...]

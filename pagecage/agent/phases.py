@@ -14,7 +14,12 @@ from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.caging import make_slice, prepare_driver
 from pagecage.agent.data_files import make_dataset
 from pagecage.agent.drivers.driver import Driver
-from pagecage.agent.host_settings import calibrate, limit_dirty_pages, reserve_memory, set_queue_settings
+from pagecage.agent.host_settings import (
+    calibrate,
+    limit_dirty_pages,
+    reserve_memory,
+    set_queue_settings,
+)
 from pagecage.agent.programs.program import Program
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.responses import responses
@@ -26,9 +31,22 @@ from pagecage.errors import HostError
 from pagecage.model.requirements import check_trial
 
 PHASES = (
-    "requirements", "driver", "storage", "dataset", "queue_settings", "calibrate", "memory", "dirty", "cache", "slice",
-    "before", "collectors", "run", "stop", "totals",
-)  # fmt: skip
+    "requirements",
+    "driver",
+    "storage",
+    "dataset",
+    "queue_settings",
+    "calibrate",
+    "memory",
+    "dirty",
+    "cache",
+    "slice",
+    "before",
+    "collectors",
+    "run",
+    "stop",
+    "totals",
+)
 """Phases of a record, in order; `cleanup` follows."""
 
 
@@ -78,7 +96,13 @@ def prepare(run: TrialRun) -> Prepared:
         set_queue_settings(run, storage, files)
     with run.announced("calibrate"):
         slice_cage = driver.slice_cage(run.trial.cage)
-        calibrate(run, storage, files.disk, slice_cage, program.calibration_file(run, storage, files, slice_cage))
+        calibrate(
+            run,
+            storage,
+            files.disk,
+            slice_cage,
+            program.calibration_file(run, storage, files, slice_cage),
+        )
     with run.announced("memory"):
         reserve_memory(run)
     with run.announced("dirty"):
@@ -95,7 +119,9 @@ def _make_datasets(run: TrialRun, storage: Storage) -> tuple[Path, ...]:
     """
     pcgen = Path(run.session.request.programs_dir) / "pcgen"
     try:
-        return tuple(make_dataset(dataset, storage.data_dir, pcgen) for dataset in run.trial.datasets)
+        return tuple(
+            make_dataset(dataset, storage.data_dir, pcgen) for dataset in run.trial.datasets
+        )
     except HostError as error:
         raise NotPrepared(error.message) from None
 

@@ -24,7 +24,9 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
     driver = make_driver(trial.driver, ContainerEngines(systemd, Path("SPOOL")), _no_answer)
     for command in slice_commands(systemd, unit, driver.slice_cage(trial.cage), "DISK"):
         yield replay(command)
-    for command in driver.preview_commands(_preview_context(trial, systemd, unit), _preview_argv(trial)):
+    for command in driver.preview_commands(
+        _preview_context(trial, systemd, unit), _preview_argv(trial)
+    ):
         yield replay(command)
     yield replay(systemd.systemctl("stop", unit))
     yield replay(["rm", "-r", systemd.control_directory() / f"{unit}.d"])
@@ -39,9 +41,16 @@ def _preview_context(trial: Trial, systemd: Systemd, unit: str) -> LaunchContext
     command, in_layer = trial.workload.command, trial.storage == "container_layer"
     disk = Disk("DISK", "0:0", "DISK", "ext4", "DIR")
     return LaunchContext(
-        systemd, unit, systemd.parent_cgroup() / unit, trial.cage, disk, Path("SPOOL/bin"), Path("SPOOL"),
-        None if in_layer else Path("DIR"), Path(command.directory) if command and command.directory else None,
-    )  # fmt: skip
+        systemd,
+        unit,
+        systemd.parent_cgroup() / unit,
+        trial.cage,
+        disk,
+        Path("SPOOL/bin"),
+        Path("SPOOL"),
+        None if in_layer else Path("DIR"),
+        Path(command.directory) if command and command.directory else None,
+    )
 
 
 def _preview_argv(trial: Trial) -> list[str]:
@@ -54,5 +63,10 @@ def _preview_argv(trial: Trial) -> list[str]:
 def _preview_arguments(trial: Trial) -> list[str]:
     files = [Path("DIR") / dataset.file_name for dataset in trial.datasets]
     file = files[0] if files else "DIR"
-    values = {"file": file, "sidecar": f"{file}.json", "data_dir": "DIR", "max_seconds": trial.max_seconds}
+    values = {
+        "file": file,
+        "sidecar": f"{file}.json",
+        "data_dir": "DIR",
+        "max_seconds": trial.max_seconds,
+    }
     return fill_all(trial.workload.arguments, values, files)

@@ -16,24 +16,52 @@ Row = Mapping[str, Any]
 # sar -B's columns as /proc/vmstat counts them (sar(1)); several keys are added. pgpgin and pgpgout
 # count KiB.
 _VMSTAT_RATES = {
-    "pgpgin_kib_per_second": ("pgpgin",), "pgpgout_kib_per_second": ("pgpgout",),
-    "faults_per_second": ("pgfault",), "major_faults_per_second": ("pgmajfault",),
+    "pgpgin_kib_per_second": ("pgpgin",),
+    "pgpgout_kib_per_second": ("pgpgout",),
+    "faults_per_second": ("pgfault",),
+    "major_faults_per_second": ("pgmajfault",),
     "pages_freed_per_second": ("pgfree",),
-    "pages_scanned_kswapd_per_second": ("pgscan_kswapd",), "pages_scanned_direct_per_second": ("pgscan_direct",),
+    "pages_scanned_kswapd_per_second": ("pgscan_kswapd",),
+    "pages_scanned_direct_per_second": ("pgscan_direct",),
     "pages_stolen_per_second": ("pgsteal_kswapd", "pgsteal_direct"),
     "pages_promoted_per_second": ("pgpromote_success",),
     "pages_demoted_per_second": ("pgdemote_kswapd", "pgdemote_direct"),
-}  # fmt: skip
-TRACED_RESPONSES = frozenset({
-    "throttled_seconds", "block_write_p50_us", "block_write_p99_us", "bio_write_p50_us", "bio_write_p99_us",
-})  # fmt: skip
+}
+TRACED_RESPONSES = frozenset(
+    {
+        "throttled_seconds",
+        "block_write_p50_us",
+        "block_write_p99_us",
+        "bio_write_p50_us",
+        "bio_write_p99_us",
+    }
+)
 """Only with the collector blocklat."""
-STANDARD_RESPONSES = frozenset({
-    "read_seconds", "covered_fraction", "full_pass_seconds", "bytes_per_second", "device_read_bytes", "device_reads",
-    "device_read_bytes_per_second", "device_reads_per_second", "device_bytes_per_read", "device_write_bytes",
-    "device_write_bytes_per_second", "amplification", "major_faults", "memory_peak_bytes", "io_stalled_seconds",
-    "start_seconds", "charged_cache_bytes", "read_bytes_ahead", "reads_ahead", *TRACED_RESPONSES, *_VMSTAT_RATES,
-})  # fmt: skip
+STANDARD_RESPONSES = frozenset(
+    {
+        "read_seconds",
+        "covered_fraction",
+        "full_pass_seconds",
+        "bytes_per_second",
+        "device_read_bytes",
+        "device_reads",
+        "device_read_bytes_per_second",
+        "device_reads_per_second",
+        "device_bytes_per_read",
+        "device_write_bytes",
+        "device_write_bytes_per_second",
+        "amplification",
+        "major_faults",
+        "memory_peak_bytes",
+        "io_stalled_seconds",
+        "start_seconds",
+        "charged_cache_bytes",
+        "read_bytes_ahead",
+        "reads_ahead",
+        *TRACED_RESPONSES,
+        *_VMSTAT_RATES,
+    }
+)
 
 _ALSO_REPORTED = frozenset({"bytes_per_second", "major_faults"})
 """Computed from the end line, so that a workload may report them as well."""
@@ -66,35 +94,49 @@ def responses(
         return {}
     own = measured.end.get("response", {})
     return {
-        **(own if wrong_response(own) is None else {}), **_of_the_pass(measured, interval),
-        **_of_the_disk(measured, interval, maj_min), **_of_the_host(measured, interval),
+        **(own if wrong_response(own) is None else {}),
+        **_of_the_pass(measured, interval),
+        **_of_the_disk(measured, interval, maj_min),
+        **_of_the_host(measured, interval),
         **ahead(rows, trial.cage, interval.start_monotonic_seconds, interval.end_monotonic_seconds),
         **measured.response,
-    }  # fmt: skip
+    }
 
 
 def _of_the_pass(measured: Measured, interval: MeasuredInterval) -> dict[str, float | None]:
     end, after = measured.end, measured.counters["after"]["cgroup"]
     seconds, covered = end.get("seconds", interval.seconds), end.get("covered_fraction")
     return {
-        "read_seconds": seconds, "covered_fraction": covered, "full_pass_seconds": _ratio(seconds, covered),
-        "bytes_per_second": _ratio(end.get("bytes"), seconds), "major_faults": _major_faults(end),
-        "memory_peak_bytes": after["memory.peak"], "start_seconds": measured.start_seconds,
+        "read_seconds": seconds,
+        "covered_fraction": covered,
+        "full_pass_seconds": _ratio(seconds, covered),
+        "bytes_per_second": _ratio(end.get("bytes"), seconds),
+        "major_faults": _major_faults(end),
+        "memory_peak_bytes": after["memory.peak"],
+        "start_seconds": measured.start_seconds,
         "charged_cache_bytes": (after["memory.stat"] or {}).get("file"),
-    }  # fmt: skip
+    }
 
 
-def _of_the_disk(measured: Measured, interval: MeasuredInterval, maj_min: str) -> dict[str, float | None]:
+def _of_the_disk(
+    measured: Measured, interval: MeasuredInterval, maj_min: str
+) -> dict[str, float | None]:
     end = measured.end
     seconds = end.get("seconds", interval.seconds)
-    bytes_read, reads, written = (_device_delta(measured, maj_min, key) for key in ("rbytes", "rios", "wbytes"))
+    bytes_read, reads, written = (
+        _device_delta(measured, maj_min, key) for key in ("rbytes", "rios", "wbytes")
+    )
     return {
-        "device_read_bytes": bytes_read, "device_reads": reads, "device_bytes_per_read": _ratio(bytes_read, reads),
-        "device_read_bytes_per_second": _ratio(bytes_read, seconds), "device_reads_per_second": _ratio(reads, seconds),
-        "device_write_bytes": written, "device_write_bytes_per_second": _ratio(written, seconds),
+        "device_read_bytes": bytes_read,
+        "device_reads": reads,
+        "device_bytes_per_read": _ratio(bytes_read, reads),
+        "device_read_bytes_per_second": _ratio(bytes_read, seconds),
+        "device_reads_per_second": _ratio(reads, seconds),
+        "device_write_bytes": written,
+        "device_write_bytes_per_second": _ratio(written, seconds),
         "amplification": _ratio(bytes_read, end.get("distinct_bytes")),
         "io_stalled_seconds": _stalled_seconds(measured),
-    }  # fmt: skip
+    }
 
 
 def _of_the_host(measured: Measured, interval: MeasuredInterval) -> dict[str, float | None]:
@@ -102,11 +144,17 @@ def _of_the_host(measured: Measured, interval: MeasuredInterval) -> dict[str, fl
 
     Returns None if the kernel lacks a counter.
     """
-    before, after = (measured.counters[when]["host"]["vmstat"] or {} for when in ("before", "after"))
-    return {name: _rate(before, after, keys, interval.seconds) for name, keys in _VMSTAT_RATES.items()}
+    before, after = (
+        measured.counters[when]["host"]["vmstat"] or {} for when in ("before", "after")
+    )
+    return {
+        name: _rate(before, after, keys, interval.seconds) for name, keys in _VMSTAT_RATES.items()
+    }
 
 
-def _rate(before: dict[str, int], after: dict[str, int], keys: tuple[str, ...], seconds: float) -> float | None:
+def _rate(
+    before: dict[str, int], after: dict[str, int], keys: tuple[str, ...], seconds: float
+) -> float | None:
     if not all(key in before and key in after for key in keys):
         return None
     return _ratio(float(sum(after[key] - before[key] for key in keys)), seconds)
@@ -127,7 +175,9 @@ def _stalled_seconds(measured: Measured) -> float | None:
 
     This includes dirty throttling.
     """
-    before, after = (measured.counters[when]["cgroup"]["io.pressure"] for when in ("before", "after"))
+    before, after = (
+        measured.counters[when]["cgroup"]["io.pressure"] for when in ("before", "after")
+    )
     if not before or not after:
         return None
     return float(after["some"]["total"] - before["some"]["total"]) / 1e6
@@ -153,7 +203,10 @@ def ahead(rows: Sequence[Row], cage: Cage, begin: float, end: float) -> dict[str
     without a read.
     """
     within = [row for row in rows if begin <= row["t"] <= end and "io" in row]
-    return {name: _most_ahead(within, cage.properties.get(cap), IO_STAT_KEY[cap]) for name, cap in _CAPS.items()}
+    return {
+        name: _most_ahead(within, cage.properties.get(cap), IO_STAT_KEY[cap])
+        for name, cap in _CAPS.items()
+    }
 
 
 def _most_ahead(rows: Sequence[Row], cap: int | None, key: str) -> float | None:
@@ -162,7 +215,9 @@ def _most_ahead(rows: Sequence[Row], cap: int | None, key: str) -> float | None:
     if cap is None or first is None:
         return None
     start, t = rows[first - 1]["io"].get(key, 0), rows[first - 1]["t"]
-    return float(max(0.0, *(row["io"].get(key, 0) - start - cap * (row["t"] - t) for row in rows[first:])))
+    return float(
+        max(0.0, *(row["io"].get(key, 0) - start - cap * (row["t"] - t) for row in rows[first:]))
+    )
 
 
 def _moved(rows: Sequence[Row], n: int, key: str) -> int:

@@ -58,9 +58,20 @@ def run_shell(request: ShellRequest) -> int:
         _show(request.cage, disk, cgroup, enforces)
         if enforces:
             cleanup.enter_context(_controlled(request.cage, disk, cgroup))
-        argv = scope_command(systemd, _UNIT, [os.environ.get("SHELL") or "/bin/sh"], oom_policy="continue")
-        return _wait(spawn(argv, stdin=None, stdout=None, stderr=None, cwd=Path(request.directory),
-                           env={CAGE_VARIABLE: request.cage.name}), interruption)  # fmt: skip
+        argv = scope_command(
+            systemd, _UNIT, [os.environ.get("SHELL") or "/bin/sh"], oom_policy="continue"
+        )
+        return _wait(
+            spawn(
+                argv,
+                stdin=None,
+                stdout=None,
+                stderr=None,
+                cwd=Path(request.directory),
+                env={CAGE_VARIABLE: request.cage.name},
+            ),
+            interruption,
+        )
 
 
 @contextmanager
@@ -80,14 +91,18 @@ def _controlled(cage: Cage, disk: Disk, cgroup: Path) -> Iterator[None]:
 def _show(cage: Cage, disk: Disk, cgroup: Path, enforces: bool) -> None:
     """Print the limits that the kernel reports. Raises HostError if they differ from the cage."""
     read_back = cgroupfs.read_limits(cgroup, disk.maj_min)
-    above = {str(one): cgroupfs.read_limits(one, disk.maj_min) for one in cgroupfs.ancestors(cgroup)}
+    above = {
+        str(one): cgroupfs.read_limits(one, disk.maj_min) for one in cgroupfs.ancestors(cgroup)
+    }
     if wrong := limits_not_in_force(expected_read_back(cage), read_back, above):
         raise HostError(f"the limits are not in force: {'; '.join(wrong)}", "pagecage doctor")
     sys.stdout.write("\n".join(lines(cage, disk, cgroup, read_back, enforces)) + "\n")
     sys.stdout.flush()
 
 
-def lines(cage: Cage, disk: Disk, cgroup: Path, read_back: Mapping[str, str], enforces: bool = True) -> Sequence[str]:
+def lines(
+    cage: Cage, disk: Disk, cgroup: Path, read_back: Mapping[str, str], enforces: bool = True
+) -> Sequence[str]:
     """Return the lines above the first prompt.
 
     `enforces`: io.max is rewritten while the shell is open.
@@ -102,7 +117,10 @@ def lines(cage: Cage, disk: Disk, cgroup: Path, read_back: Mapping[str, str], en
 
 def _describe(meter: LimitMeter, enforces: bool) -> str:
     """Describe burst credits or a shared limit, which are enforced by rewriting io.max."""
-    bucket, names = meter.bucket, " and ".join(f"io.max.{IO_MAX_KEY[prop]}" for prop in meter.counters)
+    bucket, names = (
+        meter.bucket,
+        " and ".join(f"io.max.{IO_MAX_KEY[prop]}" for prop in meter.counters),
+    )
     shared = " together" if len(meter.counters) > 1 else ""
     if not enforces:
         missing = "no credits" if meter.bursts else "no shared limit"
@@ -110,7 +128,10 @@ def _describe(meter: LimitMeter, enforces: bool) -> str:
     if not meter.bursts:
         return f"{names} share {bucket.base:.0f}: either may use what the other leaves"
     filled = f"{bucket.credits:.0f} of {bucket.capacity:.0f} credits"
-    return f"{names}{shared} {bucket.rate:.0f} while credits last ({filled}), then the base of {bucket.base:.0f}"
+    return (
+        f"{names}{shared} {bucket.rate:.0f} while credits last ({filled}), then the base of"
+        f" {bucket.base:.0f}"
+    )
 
 
 def _in_force(read_back: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -49,7 +49,9 @@ def prepare_storage(run: TrialRun) -> Storage:
 
 
 def _shared(run: TrialRun, reason: str = "") -> Storage:
-    return Storage("data", run.session.disk, Path(run.session.request.data_dir), no_floor_reason=reason)
+    return Storage(
+        "data", run.session.disk, Path(run.session.request.data_dir), no_floor_reason=reason
+    )
 
 
 def _with_latency_floor(run: TrialRun) -> Storage:
@@ -60,7 +62,10 @@ def _with_latency_floor(run: TrialRun) -> Storage:
         return _shared(run, reason)
     try:
         return _made(run, "null_blk", latency_us)
-    except (PagecageError, OSError) as error:  # the record says so, and the trial runs without the floor
+    except (
+        PagecageError,
+        OSError,
+    ) as error:  # the record says so, and the trial runs without the floor
         return _shared(run, getattr(error, "message", None) or str(error))
 
 

@@ -33,12 +33,19 @@ class TrialCollectors:
     def __init__(self, run: TrialRun, context: LaunchContext, files: tuple[Path, ...]) -> None:
         self._run, self._files, self._disk = run, files, context.disk
         sampled = files if len(files) <= _MOST_FILES else ()
-        collector_context = CollectorContext(run.directory, context.disk, context.cgroup, sampled, run.session.children)
+        collector_context = CollectorContext(
+            run.directory, context.disk, context.cgroup, sampled, run.session.children
+        )
         self.sampler = Sampler(collector_context)
         self.controller: IoMaxController | None = None
         names = [name for name in run.trial.collectors if name in _COLLECTORS]
-        self._running: list[Collector] = [self.sampler, *(_COLLECTORS[name](collector_context) for name in names)]
-        if rewrites_io_max(run.trial.cage, run.session.facts):  # last, so that it begins when the others record
+        self._running: list[Collector] = [
+            self.sampler,
+            *(_COLLECTORS[name](collector_context) for name in names),
+        ]
+        if rewrites_io_max(
+            run.trial.cage, run.session.facts
+        ):  # last, so that it begins when the others record
             self.controller = IoMaxController(collector_context, run.trial.cage)
             self._running.append(self.controller)
 
@@ -65,7 +72,9 @@ class TrialCollectors:
             ends |= {name: partial(traces[name], traced_since) for name in wanted}
         if ends:
             with self._run.session.interruption.held(), ThreadPoolExecutor(len(ends)) as pool:
-                self._run.collected |= dict(zip(ends, pool.map(_result_of, ends.values()), strict=True))
+                self._run.collected |= dict(
+                    zip(ends, pool.map(_result_of, ends.values()), strict=True)
+                )
         if self.controller is not None:
             self._run.keep("cage", credits=self.controller.to_json())
 

@@ -108,7 +108,12 @@ class TrialRun:
         finally:
             seconds = time.monotonic() - begin
             self.timings.append(
-                {"name": phase, "start_wall_seconds": wall, "start_monotonic_seconds": begin, "seconds": seconds}
+                {
+                    "name": phase,
+                    "start_wall_seconds": wall,
+                    "start_monotonic_seconds": begin,
+                    "seconds": seconds,
+                }
             )
 
     @contextmanager

@@ -37,17 +37,32 @@ def pack(run: Path, target: Path, *, redacted: bool = True) -> Mapping[str, Any]
     contents, left_out = _contents(run)
     redactions: list[dict[str, Any]] = []
     if redacted:
-        left_out += [{"path": path, "why": _BINARY} for path, data in contents.items() if _decode(data) is None]
-        contents, redactions = _redact({path: text for path, data in contents.items() if (text := _decode(data))}, plan)
-    files = {path: (len(data), hashlib.sha256(data).hexdigest()) for path, data in sorted(contents.items())}
+        left_out += [
+            {"path": path, "why": _BINARY}
+            for path, data in contents.items()
+            if _decode(data) is None
+        ]
+        contents, redactions = _redact(
+            {path: text for path, data in contents.items() if (text := _decode(data))}, plan
+        )
+    files = {
+        path: (len(data), hashlib.sha256(data).hexdigest())
+        for path, data in sorted(contents.items())
+    }
     contents[CRATE] = _crate(contents, files)
     files[CRATE] = (len(contents[CRATE]), hashlib.sha256(contents[CRATE]).hexdigest())
     manifest = {
-        "bundle_version": BUNDLE_VERSION, "run_id": json.loads(contents["plan.json"])["run_id"], "pagecage": VERSION,
-        "is_redacted": redacted, "redactions": redactions,
+        "bundle_version": BUNDLE_VERSION,
+        "run_id": json.loads(contents["plan.json"])["run_id"],
+        "pagecage": VERSION,
+        "is_redacted": redacted,
+        "redactions": redactions,
         "left_out": sorted(left_out, key=lambda entry: entry["path"]),
-        "files": [{"path": path, "bytes": size, "sha256": sha256} for path, (size, sha256) in sorted(files.items())],
-    }  # fmt: skip
+        "files": [
+            {"path": path, "bytes": size, "sha256": sha256}
+            for path, (size, sha256) in sorted(files.items())
+        ],
+    }
     _write(target, {MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode(), **contents})
     return manifest
 
@@ -56,12 +71,18 @@ def _plan(run: Path) -> Mapping[str, Any]:
     """Return the plan, if it and the records can be read."""
     try:
         plan = json.loads((run / "plan.json").read_bytes())
-        required = {key: plan[key] for key in ("run_id", "host", "experiment", "definition", "command")}
+        required = {
+            key: plan[key] for key in ("run_id", "host", "experiment", "definition", "command")
+        }
         required["definition"]["question"]
     except UNREADABLE as error:
-        raise PagecageError(f"{run}/plan.json cannot be read: {why_unreadable(error)}", "ls runs/") from None
+        raise PagecageError(
+            f"{run}/plan.json cannot be read: {why_unreadable(error)}", "ls runs/"
+        ) from None
     if not any(read_records(run / "records.jsonl")):
-        raise PagecageError(f"{run} has no records yet", f"pagecage run {plan['experiment']} --resume")
+        raise PagecageError(
+            f"{run} has no records yet", f"pagecage run {plan['experiment']} --resume"
+        )
     return dict(plan)
 
 
@@ -86,7 +107,11 @@ def _files(run: Path) -> Iterator[Path]:
     """Yield the regular files below a folder. Symbolic links are left out."""
     for folder, folders, names in os.walk(run):
         folders.sort()
-        yield from (path for name in names if (path := Path(folder, name)).is_file() and not path.is_symlink())
+        yield from (
+            path
+            for name in names
+            if (path := Path(folder, name)).is_file() and not path.is_symlink()
+        )
 
 
 def _decode(data: bytes) -> str | None:
@@ -96,10 +121,14 @@ def _decode(data: bytes) -> str | None:
         return None
 
 
-def _redact(texts: Mapping[str, str], plan: Mapping[str, Any]) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+def _redact(
+    texts: Mapping[str, str], plan: Mapping[str, Any]
+) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
     """Return the redacted contents and paths, and counts of the replacements."""
     redactor = Redactor(names_in(texts.values(), plan, _local_names()))
-    contents = {redactor.redact(path): redactor.redact(text).encode() for path, text in texts.items()}
+    contents = {
+        redactor.redact(path): redactor.redact(text).encode() for path, text in texts.items()
+    }
     return contents, redactor.counts()
 
 
@@ -113,7 +142,9 @@ def _local_names() -> SensitiveNames:
 
 
 def _crate(contents: Mapping[str, bytes], files: Mapping[str, tuple[int, str]]) -> bytes:
-    records = [json.loads(line) for line in contents["records.jsonl"].splitlines() if _is_json(line)]
+    records = [
+        json.loads(line) for line in contents["records.jsonl"].splitlines() if _is_json(line)
+    ]
     return crate(json.loads(contents["plan.json"]), records, files).encode()
 
 
@@ -132,10 +163,16 @@ def _write(target: Path, contents: Mapping[str, bytes]) -> None:
         with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
             for path in [MANIFEST, *sorted(contents.keys() - {MANIFEST})]:
                 entry = zipfile.ZipInfo(path, _EPOCH)
-                entry.compress_type, entry.external_attr, entry.create_system = zipfile.ZIP_DEFLATED, _MODE, 3
+                entry.compress_type, entry.external_attr, entry.create_system = (
+                    zipfile.ZIP_DEFLATED,
+                    _MODE,
+                    3,
+                )
                 archive.writestr(entry, contents[path])
         part.replace(target)
     except OSError as error:
-        raise PagecageError(f"{target} cannot be written: {error.strerror}", "give another --out") from None
+        raise PagecageError(
+            f"{target} cannot be written: {error.strerror}", "give another --out"
+        ) from None
     finally:
         part.unlink(missing_ok=True)

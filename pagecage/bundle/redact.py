@@ -25,7 +25,9 @@ class SensitiveNames:
     users: frozenset[str]
 
 
-def names_in(texts: Iterable[str], plan: Mapping[str, Any], local: SensitiveNames) -> SensitiveNames:
+def names_in(
+    texts: Iterable[str], plan: Mapping[str, Any], local: SensitiveNames
+) -> SensitiveNames:
     """Return the names found in texts, and the `local` ones.
 
     A name follows a key `hostname` or `nodename`, or is a home directory. A name that is also a
@@ -39,7 +41,10 @@ def names_in(texts: Iterable[str], plan: Mapping[str, Any], local: SensitiveName
     hosts |= {host.partition(".")[0] for host in hosts}
     words = set(_WORD.findall(json.dumps([plan["definition"], plan["experiment"], *_HOST_KINDS])))
     return SensitiveNames(
-        *(frozenset(name for name in names if _is_plain(name, words)) for names in (hosts, users - hosts))
+        *(
+            frozenset(name for name in names if _is_plain(name, words))
+            for names in (hosts, users - hosts)
+        )
     )
 
 
@@ -56,7 +61,10 @@ class Redactor:
         self._occurrences: Counter[str] = Counter()
         parts = [pattern.regex for pattern in PATTERNS]
         parts += [HOST_KEYS.pattern, _any_of(names.hosts), _any_of(names.users)]
-        self._kinds = [*((pattern.name, pattern.replacement, pattern.applies) for pattern in PATTERNS), *_NAMED]
+        self._kinds = [
+            *((pattern.name, pattern.replacement, pattern.applies) for pattern in PATTERNS),
+            *_NAMED,
+        ]
         self._pattern = re.compile("|".join(parts))
 
     def redact(self, text: str) -> str:
@@ -87,7 +95,9 @@ class Redactor:
 def _any_of(names: Iterable[str]) -> str:
     """Return a pattern for these words, longest first; without words, one that never matches."""
     spellings = {spelling for name in names for spelling in (name, json.dumps(name)[1:-1])}
-    words = "|".join(re.escape(name) for name in sorted(spellings, key=lambda name: (-len(name), name)))
+    words = "|".join(
+        re.escape(name) for name in sorted(spellings, key=lambda name: (-len(name), name))
+    )
     return rf"(?<![A-Za-z0-9_])({words or '(?!)'})(?![A-Za-z0-9_])"
 
 
@@ -136,21 +146,41 @@ def _address_6(n: int) -> str:
 _HEX = "[0-9a-fA-F]"
 PATTERNS = (
     RedactionPattern("disk_id", r"/dev/disk/by-[a-z]+/([^\s\"'\\,]+)", lambda n: f"redacted-{n}"),
-    RedactionPattern("disk_id", r"\b(?:PARTUUID|PARTLABEL|UUID|LABEL)=([^\s\"'\\,]+)", lambda n: f"redacted-{n}"),
+    RedactionPattern(
+        "disk_id", r"\b(?:PARTUUID|PARTLABEL|UUID|LABEL)=([^\s\"'\\,]+)", lambda n: f"redacted-{n}"
+    ),
     RedactionPattern(
         "serial",
         r"\"(?:serial|serial_number|wwid|wwn|product_uuid|product_serial)\":\s*\"([^\"]+)\"",
         lambda n: f"redacted-{n}",
     ),
-    RedactionPattern("user", r"(?:/home|/Users)/([^/\s\"'\\:,]+)", lambda n: "user" if n == 1 else f"user-{n}"),
     RedactionPattern(
-        "uuid", rf"\b({_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}})\b", lambda n: f"{0:08}-0000-4000-8000-{n:012x}"
+        "user", r"(?:/home|/Users)/([^/\s\"'\\:,]+)", lambda n: "user" if n == 1 else f"user-{n}"
     ),
-    RedactionPattern("machine_id", r"(?<![0-9a-fA-F-])([0-9a-f]{32})(?![0-9a-fA-F-])", lambda n: f"{n:032x}"),
-    RedactionPattern("hardware_address", rf"(?<![\w:])((?:{_HEX}{{2}}:){{5}}{_HEX}{{2}})(?![\w:])", _hardware_address),
-    RedactionPattern("address", r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?![\w.]*\w)", _address_4, _identifies_machine),
     RedactionPattern(
-        "address", rf"(?<![\w:.])((?:{_HEX}{{0,4}}:){{2,7}}{_HEX}{{0,4}})(?![\w:])", _address_6, _identifies_machine
+        "uuid",
+        rf"\b({_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}})\b",
+        lambda n: f"{0:08}-0000-4000-8000-{n:012x}",
+    ),
+    RedactionPattern(
+        "machine_id", r"(?<![0-9a-fA-F-])([0-9a-f]{32})(?![0-9a-fA-F-])", lambda n: f"{n:032x}"
+    ),
+    RedactionPattern(
+        "hardware_address",
+        rf"(?<![\w:])((?:{_HEX}{{2}}:){{5}}{_HEX}{{2}})(?![\w:])",
+        _hardware_address,
+    ),
+    RedactionPattern(
+        "address",
+        r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?![\w.]*\w)",
+        _address_4,
+        _identifies_machine,
+    ),
+    RedactionPattern(
+        "address",
+        rf"(?<![\w:.])((?:{_HEX}{{0,4}}:){{2,7}}{_HEX}{{0,4}})(?![\w:])",
+        _address_6,
+        _identifies_machine,
     ),
 )
 """Patterns in the order in which they are tried at each position."""

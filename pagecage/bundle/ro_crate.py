@@ -15,20 +15,32 @@ NAME = "ro-crate-metadata.json"
 _CONTEXT = "https://w3id.org/ro/crate/1.1/context"
 _PROFILES = ("https://w3id.org/ro/crate/1.1", "https://w3id.org/ro/wfrun/process/0.5")
 _FORMATS = {
-    ".json": "application/json", ".jsonl": "application/jsonl", ".ipynb": "application/x-ipynb+json",
-    ".log": "text/plain", ".fio": "text/plain",
-}  # fmt: skip
+    ".json": "application/json",
+    ".jsonl": "application/jsonl",
+    ".ipynb": "application/x-ipynb+json",
+    ".log": "text/plain",
+    ".fio": "text/plain",
+}
 Entity = dict[str, Any]
 
 
-def crate(plan: Mapping[str, Any], records: Sequence[Mapping[str, Any]], files: Mapping[str, tuple[int, str]]) -> str:
+def crate(
+    plan: Mapping[str, Any],
+    records: Sequence[Mapping[str, Any]],
+    files: Mapping[str, tuple[int, str]],
+) -> str:
     """Return the metadata as JSON text. The same run always gives the same text.
 
     `files` maps paths to sizes in bytes and SHA-256 hashes.
     """
     started, ended = _span(records)
     graph = [
-        {"@id": NAME, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": _PROFILES[0]}},
+        {
+            "@id": NAME,
+            "@type": "CreativeWork",
+            "about": {"@id": "./"},
+            "conformsTo": {"@id": _PROFILES[0]},
+        },
         _root(plan, files, ended or started),
         _program(plan),
         _action(plan, started, ended),
@@ -55,33 +67,48 @@ def _iso_time(unix_seconds: float) -> str:
 
 def _root(plan: Mapping[str, Any], files: Iterable[str], published: str | None) -> Entity:
     return {
-        "@id": "./", "@type": "Dataset", "name": f"{plan['experiment']}: {plan['run_id']}",
-        "description": plan["definition"]["question"], "datePublished": published or plan["run_id"][:8],
-        "conformsTo": {"@id": _PROFILES[1]}, "license": "determined by the person who made the run",
-        "hasPart": [{"@id": path} for path in sorted(files)], "mentions": {"@id": "#run"},
-    }  # fmt: skip
+        "@id": "./",
+        "@type": "Dataset",
+        "name": f"{plan['experiment']}: {plan['run_id']}",
+        "description": plan["definition"]["question"],
+        "datePublished": published or plan["run_id"][:8],
+        "conformsTo": {"@id": _PROFILES[1]},
+        "license": "determined by the person who made the run",
+        "hasPart": [{"@id": path} for path in sorted(files)],
+        "mentions": {"@id": "#run"},
+    }
 
 
 def _program(plan: Mapping[str, Any]) -> Entity:
     harness = plan.get("harness") or {}
     return {
-        "@id": "#pagecage", "@type": "SoftwareApplication", "name": "pagecage",
-        "version": harness.get("version"), "softwareVersion": harness.get("git_revision"),
-    }  # fmt: skip
+        "@id": "#pagecage",
+        "@type": "SoftwareApplication",
+        "name": "pagecage",
+        "version": harness.get("version"),
+        "softwareVersion": harness.get("git_revision"),
+    }
 
 
 def _action(plan: Mapping[str, Any], started: str | None, ended: str | None) -> Entity:
     times = {"startTime": started, "endTime": ended}
     return {
-        "@id": "#run", "@type": "CreateAction", "name": plan["command"], "instrument": {"@id": "#pagecage"},
-        "object": {"@id": "plan.json"}, "result": {"@id": "records.jsonl"},
+        "@id": "#run",
+        "@type": "CreateAction",
+        "name": plan["command"],
+        "instrument": {"@id": "#pagecage"},
+        "object": {"@id": "plan.json"},
+        "result": {"@id": "records.jsonl"},
         **{name: time for name, time in times.items() if time},
-    }  # fmt: skip
+    }
 
 
 def _file(path: str, size_bytes: int, sha256: str) -> Entity:
     suffix = path[path.rfind(".") :]
     return {
-        "@id": path, "@type": "File", "contentSize": str(size_bytes), "sha256": sha256,
+        "@id": path,
+        "@type": "File",
+        "contentSize": str(size_bytes),
+        "sha256": sha256,
         "encodingFormat": _FORMATS.get(suffix, "application/octet-stream"),
-    }  # fmt: skip
+    }

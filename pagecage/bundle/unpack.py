@@ -39,7 +39,9 @@ def unpack(bundle: Path, folder: Path) -> Mapping[str, Any]:
             for file in manifest["files"]:
                 _extract(archive, file, folder, bundle)
     except OSError as error:
-        raise PagecageError(f"{bundle} cannot be read: {error.strerror or error}", "give another file") from None
+        raise PagecageError(
+            f"{bundle} cannot be read: {error.strerror or error}", "give another file"
+        ) from None
     except _DAMAGED as error:
         raise PagecageError(f"{bundle} is damaged or not a bundle: {error}", _AGAIN) from None
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
@@ -49,7 +51,9 @@ def unpack(bundle: Path, folder: Path) -> Mapping[str, Any]:
 def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Mapping[str, Any]:
     """Return bundle.json. Raises PagecageError if it is invalid or of an unknown version."""
     if MANIFEST not in archive.namelist():
-        raise PagecageError(f"{bundle} is not a bundle: it has no {MANIFEST}", "make one: pagecage bundle RUN")
+        raise PagecageError(
+            f"{bundle} is not a bundle: it has no {MANIFEST}", "make one: pagecage bundle RUN"
+        )
     if archive.getinfo(MANIFEST).file_size > _MOST_MANIFEST_BYTES:
         raise PagecageError(f"{bundle}: its {MANIFEST} is too large", _AGAIN)
     try:
@@ -58,8 +62,14 @@ def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Mapping[str, Any]:
         raise PagecageError(f"{bundle}: its {MANIFEST} is not JSON", _AGAIN) from None
     version = manifest.get("bundle_version") if isinstance(manifest, dict) else None
     if isinstance(version, int) and version > BUNDLE_VERSION:
-        raise PagecageError(f"{bundle} has bundle version {version}", "use a newer pagecage to read it")
-    if version != BUNDLE_VERSION or not _is_file_list(manifest.get("files")) or not isinstance(manifest["run_id"], str):
+        raise PagecageError(
+            f"{bundle} has bundle version {version}", "use a newer pagecage to read it"
+        )
+    if (
+        version != BUNDLE_VERSION
+        or not _is_file_list(manifest.get("files"))
+        or not isinstance(manifest["run_id"], str)
+    ):
         raise PagecageError(f"{bundle}: its {MANIFEST} lacks required keys", "see docs/FORMAT.md")
     return dict(manifest)
 
@@ -67,7 +77,9 @@ def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Mapping[str, Any]:
 def _is_file_list(files: Any) -> bool:
     keys = {"path": str, "bytes": int, "sha256": str}
     return isinstance(files, list) and all(
-        isinstance(file, dict) and all(isinstance(file.get(key), kind) for key, kind in keys.items()) for file in files
+        isinstance(file, dict)
+        and all(isinstance(file.get(key), kind) for key, kind in keys.items())
+        for file in files
     )
 
 
@@ -80,7 +92,9 @@ def _check_entries(archive: zipfile.ZipFile, manifest: Mapping[str, Any], bundle
     for entry in archive.infolist():
         kind = stat.S_IFMT(entry.external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
-            raise PagecageError(f"{bundle} contains {entry.filename!r}, which is not a regular file", _AGAIN)
+            raise PagecageError(
+                f"{bundle} contains {entry.filename!r}, which is not a regular file", _AGAIN
+            )
     if sorted(archive.namelist()) != sorted([MANIFEST, *listed]):
         raise PagecageError(f"{bundle} contains other files than its {MANIFEST} lists", _AGAIN)
     if missing := [name for name in REQUIRED if name not in listed]:
@@ -91,7 +105,9 @@ def _check_free_space(manifest: Mapping[str, Any], folder: Path, bundle: Path) -
     size = sum(file["bytes"] for file in manifest["files"])
     free = shutil.disk_usage(folder).free
     if size > min(free, _MOST_BYTES):
-        raise PagecageError(f"{bundle} unpacks to {format_bytes(size)}, which do not fit here", "give another --out")
+        raise PagecageError(
+            f"{bundle} unpacks to {format_bytes(size)}, which do not fit here", "give another --out"
+        )
 
 
 def _extract(archive: zipfile.ZipFile, file: Mapping[str, Any], folder: Path, bundle: Path) -> None:

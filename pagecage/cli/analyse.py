@@ -32,7 +32,9 @@ def analyse(verb: str, *arguments: str | Path, accepted: Collection[int] = (EXIT
     width = {"COLUMNS": str(shutil.get_terminal_size().columns)}
     width |= {"FORCE_COLOR": "1"} if sys.stdout.isatty() and "NO_COLOR" not in os.environ else {}
     argv = [sys.executable, "-m", "analysis", verb, *arguments]
-    done = run(argv, check=False, cwd=TOP, timeout_seconds=_ANALYSIS_SECONDS, env={**width, **OWN_PYTHON})
+    done = run(
+        argv, check=False, cwd=TOP, timeout_seconds=_ANALYSIS_SECONDS, env={**width, **OWN_PYTHON}
+    )
     if done.status in accepted:
         return done
     if _TRACEBACK in done.stderr:
@@ -40,7 +42,9 @@ def analyse(verb: str, *arguments: str | Path, accepted: Collection[int] = (EXIT
     sentence, _, hint = done.stderr.strip().rpartition("\n  fix: ")
     reason = (sentence or hint or "it printed no reason").splitlines()[-1]
     product = _PRODUCTS.get(verb, "report")
-    raise PagecageError(f"no {product}: {reason}", hint if sentence else "pagecage show NAME --html", done.status)
+    raise PagecageError(
+        f"no {product}: {reason}", hint if sentence else "pagecage show NAME --html", done.status
+    )
 
 
 def render(run_folder: Path, notify: Notify, include: Sequence[str] = ()) -> Path:
@@ -60,14 +64,23 @@ def publish_site(runs: Path, chosen: Sequence[Path], out: Path, notify: Notify) 
     Without `chosen` it shows the newest run of each experiment.
     """
     notify("making the site ...")
-    analyse("publish", *(path.resolve() for path in chosen), "--out", out.resolve(), "--runs", runs.resolve())
+    analyse(
+        "publish",
+        *(path.resolve() for path in chosen),
+        "--out",
+        out.resolve(),
+        "--runs",
+        runs.resolve(),
+    )
     return out / "index.html"
 
 
 def show_claims(runs: Path, experiment: str | None, as_json: bool) -> str:
     """Return the scorecard of published figures from the newest runs."""
     only = ["--experiment", experiment] if experiment is not None else []
-    return analyse("claims", "--runs", runs.resolve(), *only, *(["--json"] if as_json else [])).stdout
+    return analyse(
+        "claims", "--runs", runs.resolve(), *only, *(["--json"] if as_json else [])
+    ).stdout
 
 
 def show_answers(runs: Path, markdown: bool, as_json: bool) -> str:

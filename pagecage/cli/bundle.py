@@ -60,7 +60,9 @@ def bundle(
 def _is_stale(folder: Path) -> bool:
     """Return whether the notebook is missing or older than the records."""
     notebook, records = folder / "report.ipynb", folder / "records.jsonl"
-    return records.exists() and (not notebook.exists() or notebook.stat().st_mtime < records.stat().st_mtime)
+    return records.exists() and (
+        not notebook.exists() or notebook.stat().st_mtime < records.stat().st_mtime
+    )
 
 
 def render(archive: ExistingFile, *, out: Folder | None = None) -> int:
@@ -78,12 +80,16 @@ def render(archive: ExistingFile, *, out: Folder | None = None) -> int:
     if out and out.exists():
         raise PagecageError(f"{out} already exists", "give another --out")
     parent = (out or Path()).resolve()
-    with tempfile.TemporaryDirectory(prefix=".pagecage-render-", dir=_nearest_existing(parent)) as scratch:
+    with tempfile.TemporaryDirectory(
+        prefix=".pagecage-render-", dir=_nearest_existing(parent)
+    ) as scratch:
         unpacked = Path(scratch) / "run"
         manifest = unpack(archive, unpacked)
         target = out or Path(manifest["run_id"])
         if Path(manifest["run_id"]).name != manifest["run_id"]:
-            raise PagecageError(f"the run id {manifest['run_id']!r} cannot name a directory", "give another --out")
+            raise PagecageError(
+                f"the run id {manifest['run_id']!r} cannot name a directory", "give another --out"
+            )
         if target.exists():
             raise PagecageError(f"{target} already exists", "give another --out")
         render_report(unpacked, notify)

@@ -49,8 +49,12 @@ def list_(
     providers = read_offers(CAGES / "catalogue")
     names = [each.name for each in providers]
     if provider is not None and provider not in names:
-        raise PagecageError(f"there is no provider {provider!r} in the catalogue", nearest(provider, names))
-    listing = cage_list.select(providers, definitions(), cage_list.CatalogueFilter(provider, type, min_iops))
+        raise PagecageError(
+            f"there is no provider {provider!r} in the catalogue", nearest(provider, names)
+        )
+    listing = cage_list.select(
+        providers, definitions(), cage_list.CatalogueFilter(provider, type, min_iops)
+    )
     if as_json:
         print(json.dumps(cage_list.to_json(listing)))
     else:
@@ -84,13 +88,17 @@ def show(
     defined, providers = definitions(), read_offers(CAGES / "catalogue")
     if name in defined.cage_names():
         if volume != VolumeOptions() or save is not None:
-            raise PagecageError(f"{name} is a cage: its limits are fixed", f"pagecage cage show {name}")
+            raise PagecageError(
+                f"{name} is a cage: its limits are fixed", f"pagecage cage show {name}"
+            )
         profile = cage_list.cage_profile(defined, name)
         description = describe_volume(profile.volume)
     else:
         profile, description = profile_for(providers, name, volume, defined.cage_names())
     if save is not None:
-        path = save_profile(profile, description, check_new_name(save, CAGES, providers, force=force), CAGES)
+        path = save_profile(
+            profile, description, check_new_name(save, CAGES, providers, force=force), CAGES
+        )
         _error.print(f"saved: {path.relative_to(TOP)}", markup=False, soft_wrap=True)
     if as_json:
         print(json.dumps(cage_page.to_json(profile)))

@@ -73,10 +73,18 @@ def import_cage(
         File to read, or - for standard input; the format is recognised by its content
     """
     name = Path(file).name if file != "-" else "standard input"
-    imported = import_text(_read_text(file), name, Selection(options.pick), Rounding(options.digits))
+    imported = import_text(
+        _read_text(file), name, Selection(options.pick), Rounding(options.digits)
+    )
     if options.instance is not None and not imported.volume:
-        raise PagecageError("--instance applies only to a cloud volume, and the file has none", "remove --instance")
-    path = _save(imported, options.instance, options.save, options.force) if options.save is not None else None
+        raise PagecageError(
+            "--instance applies only to a cloud volume, and the file has none", "remove --instance"
+        )
+    path = (
+        _save(imported, options.instance, options.save, options.force)
+        if options.save is not None
+        else None
+    )
     if as_json:
         print(json.dumps(_to_json(imported, options.instance, path)))
     else:
@@ -90,9 +98,13 @@ def _read_text(file: str) -> str:
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return raw.decode("utf-8-sig")
     except OSError as error:
-        raise PagecageError(f"{file} cannot be read: {error.strerror}", f"ls -l {shlex.quote(file)}") from None
+        raise PagecageError(
+            f"{file} cannot be read: {error.strerror}", f"ls -l {shlex.quote(file)}"
+        ) from None
     except UnicodeDecodeError:
-        raise PagecageError(f"{file} is not text", "give the output of the customer's tool") from None
+        raise PagecageError(
+            f"{file} is not text", "give the output of the customer's tool"
+        ) from None
     except ValueError:  # the name contains a NUL
         raise PagecageError(f"{file!r} is not a valid path", "ls") from None
 
@@ -107,7 +119,9 @@ def _save(imported: ImportResult, instance: str | None, name: str, force: bool) 
         )
         return save_profile(profile, description, name, CAGES)
     if not imported.limits:
-        raise PagecageError("the file has no limit to save", "run the command without --save to see its contents")
+        raise PagecageError(
+            "the file has no limit to save", "run the command without --save to see its contents"
+        )
     return save(cage_of_tables(name, imported.cage()), CAGES)
 
 
@@ -119,25 +133,34 @@ def _volume_options(volume: DescribedVolume, instance: str | None) -> VolumeOpti
 
 def _show_command(volume: DescribedVolume, instance: str | None) -> str:
     """Return the command that shows the limits of such a volume."""
-    return shlex.join([*volume.command(), *(["--instance", instance] if instance is not None else [])])
+    return shlex.join(
+        [*volume.command(), *(["--instance", instance] if instance is not None else [])]
+    )
 
 
 def _to_json(imported: ImportResult, instance: str | None, path: Path | None) -> dict[str, object]:
     volume = imported.volume
     volume_json = asdict(volume) | {"command": _show_command(volume, instance)} if volume else None
     return {
-        "origin": imported.origin, "cage": imported.cage(),
-        "understood": [{"key": item.key, "value": item.value, "said": item.basis} for item in imported.limits],
-        "not_carried_over": [asdict(item) for item in imported.unsupported], "ignored": list(imported.ignored),
-        "volume": volume_json, "saved": str(path) if path else None,
-    }  # fmt: skip
+        "origin": imported.origin,
+        "cage": imported.cage(),
+        "understood": [
+            {"key": item.key, "value": item.value, "said": item.basis} for item in imported.limits
+        ],
+        "not_carried_over": [asdict(item) for item in imported.unsupported],
+        "ignored": list(imported.ignored),
+        "volume": volume_json,
+        "saved": str(path) if path else None,
+    }
 
 
 def _lines(imported: ImportResult, instance: str | None, path: Path | None) -> Iterator[str]:
     """Yield three lists; an empty one is shown as "nothing"."""
     yield imported.origin
     yield from _section("imported", _imported_lines(imported))
-    yield from _section("not imported", [f"{item.what}: {item.reason}" for item in imported.unsupported])
+    yield from _section(
+        "not imported", [f"{item.what}: {item.reason}" for item in imported.unsupported]
+    )
     yield from _section("ignored, not limits", _ignored_lines(imported.ignored))
     if path:
         yield f"\nsaved: {path.relative_to(TOP)}; show it: pagecage cage show {path.stem}"
@@ -147,7 +170,10 @@ def _lines(imported: ImportResult, instance: str | None, path: Path | None) -> I
 
 def _imported_lines(imported: ImportResult) -> list[str]:
     width = max((len(item.key) for item in imported.limits), default=0)
-    values = [item.value if isinstance(item.value, str) else json.dumps(item.value) for item in imported.limits]
+    values = [
+        item.value if isinstance(item.value, str) else json.dumps(item.value)
+        for item in imported.limits
+    ]
     value_width = max(map(len, values), default=0)
     lines = [
         f"{item.key:<{width}}  {value:<{value_width}}  {item.basis}"
@@ -159,7 +185,11 @@ def _imported_lines(imported: ImportResult) -> list[str]:
 def _describe(volume: DescribedVolume) -> str:
     parts = [volume.name, exact_size(volume.size_bytes, " ")]
     parts += [f"{volume.iops} IOPS"] if volume.iops is not None else []
-    parts += [f"throughput {volume.throughput}, in the provider's unit"] if volume.throughput is not None else []
+    parts += (
+        [f"throughput {volume.throughput}, in the provider's unit"]
+        if volume.throughput is not None
+        else []
+    )
     return "a volume: " + ", ".join(parts)
 
 

@@ -39,16 +39,26 @@ class CatalogueListing:
     cages: tuple[LimitProfile, ...]
 
 
-def select(providers: tuple[Provider, ...], defined: Definitions, filters: CatalogueFilter) -> CatalogueListing:
+def select(
+    providers: tuple[Provider, ...], defined: Definitions, filters: CatalogueFilter
+) -> CatalogueListing:
     """Return the entries that pass the filters; with a provider, no cages."""
     offered = [provider for provider in providers if filters.provider in (None, provider.name)]
-    types = [kind for provider in offered for kind in provider.types if _passes(kind.name, _most_iops(kind), filters)]
+    types = [
+        kind
+        for provider in offered
+        for kind in provider.types
+        if _passes(kind.name, _most_iops(kind), filters)
+    ]
     instances = [(provider.name, name) for provider in offered for name in instance_names(provider)]
-    cages = [] if filters.provider else [cage_profile(defined, name) for name in defined.cage_names()]
+    cages = (
+        [] if filters.provider else [cage_profile(defined, name) for name in defined.cage_names()]
+    )
     return CatalogueListing(
-        tuple(types), tuple(instances if filters.type is None and filters.min_iops is None else ()),
+        tuple(types),
+        tuple(instances if filters.type is None and filters.min_iops is None else ()),
         tuple(cage for cage in cages if _passes(cage.name, _read_iops(cage), filters)),
-    )  # fmt: skip
+    )
 
 
 def cage_profile(defined: Definitions, name: str) -> LimitProfile:
@@ -102,10 +112,18 @@ def show(listing: CatalogueListing) -> None:
 def _type_row(kind: VolumeType) -> Iterator[str]:
     size = kind.size
     yield kind.name
-    yield f"{exact_size(size.least_bytes, ' ')} to {exact_size(size.most_bytes, ' ')}" if size else "any"
+    yield (
+        f"{exact_size(size.least_bytes, ' ')} to {exact_size(size.most_bytes, ' ')}"
+        if size
+        else "any"
+    )
     iops, throughput = _most_iops(kind), _with_burst(kind.read_throughput, kind.throughput_burst)
     yield f"to {int(iops)}" if iops is not None else "by instance"
-    yield f"to {in_unit(throughput, kind.throughput_unit_bytes)}" if throughput is not None else "by instance"
+    yield (
+        f"to {in_unit(throughput, kind.throughput_unit_bytes)}"
+        if throughput is not None
+        else "by instance"
+    )
     yield "credits" if _is_limited(kind.iops_burst) else "endless" if kind.iops_burst else "none"
     yield next((source.date for source in reversed(kind.sources) if source.date), None) or "undated"
     yield kind.about
@@ -138,22 +156,33 @@ def to_json(listing: CatalogueListing) -> dict[str, Any]:
 
 def _type_json(kind: VolumeType) -> dict[str, Any]:
     return {
-        "name": kind.name, "provider": kind.provider, "type": kind.type, "about": kind.about,
+        "name": kind.name,
+        "provider": kind.provider,
+        "type": kind.type,
+        "about": kind.about,
         "size": kind.size.model_dump() if kind.size else None,
-        **{f"most_{name}": _greatest(getattr(kind, name))
-           for name in ("read_iops", "write_iops", "read_throughput", "write_throughput")},
+        **{
+            f"most_{name}": _greatest(getattr(kind, name))
+            for name in ("read_iops", "write_iops", "read_throughput", "write_throughput")
+        },
         "most_burst_iops": _greatest(kind.iops_burst.rate) if kind.iops_burst else None,
-        "tiers": list(kind.tiers), "sources": [source.model_dump() for source in kind.sources],
-    }  # fmt: skip
+        "tiers": list(kind.tiers),
+        "sources": [source.model_dump() for source in kind.sources],
+    }
 
 
 def _cage_json(cage: LimitProfile) -> dict[str, Any]:
-    limits = {name: [_number(layer.base) for layer in layers] for name, layers in vars(cage.limits).items()}
+    limits = {
+        name: [_number(layer.base) for layer in layers]
+        for name, layers in vars(cage.limits).items()
+    }
     return {
-        "name": cage.name, "about": cage.about, "memory_bytes": cage.memory_bytes,
+        "name": cage.name,
+        "about": cage.about,
+        "memory_bytes": cage.memory_bytes,
         "memory_dataset_fraction": cage.memory_share,
         **{name: bases[0] if bases else None for name, bases in limits.items()},
-    }  # fmt: skip
+    }
 
 
 def _greatest(formula: Formula | None) -> float | None:

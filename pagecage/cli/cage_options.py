@@ -76,7 +76,10 @@ def catalogue_names(providers: tuple[Provider, ...]) -> dict[str, CatalogueEntry
         for provider, kind in reversed(kinds)
         for tier_name, tier in kind.tiers.items()
     }
-    return {**sizes, **{kind.name: CatalogueEntry(provider, kind, None) for provider, kind in kinds}}
+    return {
+        **sizes,
+        **{kind.name: CatalogueEntry(provider, kind, None) for provider, kind in kinds},
+    }
 
 
 def profile_for(
@@ -92,18 +95,28 @@ def profile_for(
         hint = nearest(name, [*cages, *names])
         hint = hint if hint.startswith("did") else "pagecage cage list"
         raise PagecageError(f"there is no volume type and no cage {name!r}", hint)
-    kind, size = entry.kind, None if volume.size is None else parse_size_bytes(volume.size, "--size")
+    kind, size = (
+        entry.kind,
+        None if volume.size is None else parse_size_bytes(volume.size, "--size"),
+    )
     if entry.size_bytes is not None and size is not None:
         raise PagecageError(f"{name} has a fixed size", "remove --size")
     request = VolumeRequest(
-        entry.size_bytes if size is None else size, Fraction(volume.iops) if volume.iops else None,
+        entry.size_bytes if size is None else size,
+        Fraction(volume.iops) if volume.iops else None,
         _parse_throughput(volume.throughput, kind),
-    )  # fmt: skip
-    instance = None if volume.instance is None else find_instance(entry.provider, kind, volume.instance)
+    )
+    instance = (
+        None if volume.instance is None else find_instance(entry.provider, kind, volume.instance)
+    )
     memory = None if volume.memory is None else _parse_memory(volume.memory)
     cage_options = CageOptions(volume.start, Fraction(str(volume.scale)), memory, volume.latency_us)
     profile = profile_of(entry.provider, kind, request, instance, cage_options)
-    tiers = [tier_name for tier_name, tier in kind.tiers.items() if tier.size_bytes >= (request.size_bytes or 0)]
+    tiers = [
+        tier_name
+        for tier_name, tier in kind.tiers.items()
+        if tier.size_bytes >= (request.size_bytes or 0)
+    ]
     return profile, describe_volume(profile.volume, tiers[0] if tiers else "")
 
 

@@ -72,7 +72,9 @@ def _paragraphs(out: Console, texts: list[str]) -> None:
 
 def _rows(profile: LimitProfile) -> Iterator[tuple[str, str, str, str]]:
     for quantity, name in _NAMES.items():
-        reads, writes = (getattr(profile.limits, f"{side}_{quantity}") for side in ("read", "write"))
+        reads, writes = (
+            getattr(profile.limits, f"{side}_{quantity}") for side in ("read", "write")
+        )
         if reads == writes:
             yield from _speeds(name, quantity, reads, profile.start)
         else:
@@ -100,7 +102,11 @@ def _rate(rate: Fraction, quantity: str) -> str:
 
 
 def _lasts(period: RatePeriod, start: str) -> str:
-    return "indefinitely" if period.seconds is None else f"{format_hours(float(period.seconds))} from {start}"
+    return (
+        "indefinitely"
+        if period.seconds is None
+        else f"{format_hours(float(period.seconds))} from {start}"
+    )
 
 
 def to_json(profile: LimitProfile) -> dict[str, Any]:
@@ -109,14 +115,20 @@ def to_json(profile: LimitProfile) -> dict[str, Any]:
     Figures are not rounded, `seconds` is null for a rate without end, `cage` has the form of plans.
     """
     return {
-        "name": profile.name, "about": profile.about, "start": profile.start,
-        "limits": {name: _limit(layers, profile.start) for name, layers in vars(profile.limits).items()},
-        "memory_bytes": profile.memory_bytes, "memory_dataset_fraction": profile.memory_share,
+        "name": profile.name,
+        "about": profile.about,
+        "start": profile.start,
+        "limits": {
+            name: _limit(layers, profile.start) for name, layers in vars(profile.limits).items()
+        },
+        "memory_bytes": profile.memory_bytes,
+        "memory_dataset_fraction": profile.memory_share,
         "published_latency": profile.published.model_dump() if profile.published else None,
-        "notes": list(notes(profile)), "remarks": list(profile.remarks),
+        "notes": list(notes(profile)),
+        "remarks": list(profile.remarks),
         "sources": [{"of": cited.of, **cited.source.model_dump()} for cited in profile.sources],
         "cage": _cage(profile),
-    }  # fmt: skip
+    }
 
 
 def _cage(profile: LimitProfile) -> dict[str, Any] | None:
@@ -128,9 +140,12 @@ def _cage(profile: LimitProfile) -> dict[str, Any] | None:
 
 def _limit(layers: tuple[LimitLayer, ...], start: str) -> dict[str, Any]:
     return {
-        "layers": [{key: _number(value) for key, value in asdict(layer).items()} for layer in layers],
+        "layers": [
+            {key: _number(value) for key, value in asdict(layer).items()} for layer in layers
+        ],
         "phases": [
-            {key: _number(value) for key, value in asdict(phase).items()} for phase in rate_periods(layers, start)
+            {key: _number(value) for key, value in asdict(phase).items()}
+            for phase in rate_periods(layers, start)
         ],
     }
 

@@ -26,7 +26,9 @@ def check_new_name(name: str, folder: Path, providers: tuple[Provider, ...], *, 
     if name in catalogue_names(providers):
         raise PagecageError(f"{name!r} is a volume type of the catalogue", "choose another name")
     if (folder / f"{name}.toml").exists() and not force:
-        raise PagecageError(f"the cage {name} already exists", "choose another name, or add --force")
+        raise PagecageError(
+            f"the cage {name} already exists", "choose another name, or add --force"
+        )
     return name
 
 
@@ -36,7 +38,9 @@ def save(cage: Cage, folder: Path, comments: Sequence[str] = ()) -> Path:
     try:
         path.write_text(cage_to_toml(cage, comments))
     except OSError as error:
-        raise PagecageError(f"{path} cannot be written: {error.strerror}", f"ls -ld {folder}") from None
+        raise PagecageError(
+            f"{path} cannot be written: {error.strerror}", f"ls -ld {folder}"
+        ) from None
     return path
 
 
@@ -45,5 +49,12 @@ def save_profile(profile: LimitProfile, description: str, name: str, folder: Pat
 
     `description` is the volume in one line.
     """
-    comments = [f"{cited.of}: {cited.source.title}, {cited.source.date or 'undated'}" for cited in profile.sources]
-    return save(cage_of(profile, name, f"{profile.name} ({description}): {profile.about}."), folder, comments)
+    comments = [
+        f"{cited.of}: {cited.source.title}, {cited.source.date or 'undated'}"
+        for cited in profile.sources
+    ]
+    return save(
+        cage_of(profile, name, f"{profile.name} ({description}): {profile.about}."),
+        folder,
+        comments,
+    )

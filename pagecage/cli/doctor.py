@@ -20,9 +20,11 @@ from pagecage.model.requirements import MissedRequirement, check_host
 from pagecage.process import find_tool
 
 _VM_TOOLS = {
-    "qemu-system-x86_64": "runs the guest", "mmdebstrap": "builds the guest's root file system",
-    "mke2fs": "makes the guest's disks", "ssh": "connects to the guest",
-}  # fmt: skip
+    "qemu-system-x86_64": "runs the guest",
+    "mmdebstrap": "builds the guest's root file system",
+    "mke2fs": "makes the guest's disks",
+    "ssh": "connects to the guest",
+}
 _COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "fio")
 
 
@@ -53,10 +55,17 @@ def _local(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
         yield DoctorFinding("local", miss.requirement.value, "missing", miss.reason, miss.hint)
     if not missed:
         manager = facts["cgroup"]["manager"]
-        yield DoctorFinding("local", "limits", "ok", f"{manager} can limit memory and I/O on {facts['disk']['node']}")
+        yield DoctorFinding(
+            "local",
+            "limits",
+            "ok",
+            f"{manager} can limit memory and I/O on {facts['disk']['node']}",
+        )
     if not facts["psi"]:
         hint = "boot with psi=1"
-        yield DoctorFinding("local", "psi", "lesser", "no pressure counters: the binding limit stays unknown", hint)
+        yield DoctorFinding(
+            "local", "psi", "lesser", "no pressure counters: the binding limit stays unknown", hint
+        )
     method = "cachestat" if facts["cachestat"] else "mincore"
     yield DoctorFinding("local", "residency", "ok", f"measured by {method}")
 
@@ -67,7 +76,9 @@ def _collectors(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
         if version:
             yield DoctorFinding("local", name, "ok", version)
         else:
-            yield DoctorFinding("local", name, "lesser", "not installed", "make provision HOST=local")
+            yield DoctorFinding(
+                "local", name, "lesser", "not installed", "make provision HOST=local"
+            )
 
 
 def _vm() -> Iterator[DoctorFinding]:
@@ -75,9 +86,15 @@ def _vm() -> Iterator[DoctorFinding]:
         if find_tool(tool):
             yield DoctorFinding("vm", tool, "ok", purpose)
         else:
-            yield DoctorFinding("vm", tool, "missing", f"{tool} is not installed ({purpose})", "make setup")
+            yield DoctorFinding(
+                "vm", tool, "missing", f"{tool} is not installed ({purpose})", "make setup"
+            )
     kvm = Path("/dev/kvm").exists()
-    detail = "present; a test boot shows whether it works" if kvm else "absent: the guest is emulated (slow CPU)"
+    detail = (
+        "present; a test boot shows whether it works"
+        if kvm
+        else "absent: the guest is emulated (slow CPU)"
+    )
     yield DoctorFinding("vm", "/dev/kvm", "ok" if kvm else "lesser", detail)
 
 

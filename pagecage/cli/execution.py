@@ -15,7 +15,14 @@ from pagecage.cli.progress import RunProgress, expected_seconds, expected_trial_
 from pagecage.cli.run_options import RunOptions, definitions
 from pagecage.cli.run_plan import build_plan, choose_host, with_cage, with_driver
 from pagecage.cli.stdio import StdioRelay
-from pagecage.errors import EXIT_HOST, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
+from pagecage.errors import (
+    EXIT_HOST,
+    EXIT_INCOMPLETE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    PagecageError,
+)
 from pagecage.hosts.agent_package import make_agent_package, require_programs, require_workloads
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
@@ -41,7 +48,10 @@ class PreparedRun:
     @property
     def streams_output(self) -> bool:
         """True if the program's output goes to the terminal, so that no bar is shown."""
-        return any(trial.workload.command and trial.workload.command.streams_output for trial in self.plan.trials)
+        return any(
+            trial.workload.command and trial.workload.command.streams_output
+            for trial in self.plan.trials
+        )
 
 
 def summary_row(experiment: Experiment) -> dict[str, Any]:
@@ -51,12 +61,17 @@ def summary_row(experiment: Experiment) -> dict[str, Any]:
     """
     count = len(selected(experiment, "emulated"))
     size = experiment.sizes["emulated"]
-    seconds = count * (size.repeats or experiment.repeats) * expected_trial_seconds(size.max_seconds)
+    seconds = (
+        count * (size.repeats or experiment.repeats) * expected_trial_seconds(size.max_seconds)
+    )
     return {
-        "name": experiment.name, "question": experiment.question, "treatments": count,
+        "name": experiment.name,
+        "question": experiment.question,
+        "treatments": count,
         "factors": {name: list(levels) for name, levels in experiment.factors.items()},
-        "about": f"about {format_seconds(seconds)}", "expected_seconds": seconds,
-    }  # fmt: skip
+        "about": f"about {format_seconds(seconds)}",
+        "expected_seconds": seconds,
+    }
 
 
 def plan_for(name: str, options: RunOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
@@ -70,7 +85,11 @@ def plan_for(name: str, options: RunOptions, command: str, notify: Notify) -> tu
     host = choose_host(options.host, options.data_dir, notify)
     try:
         plan = build_plan(
-            options, with_driver(with_cage(experiment, options.cage), options.driver), host, command, notify
+            options,
+            with_driver(with_cage(experiment, options.cage), options.driver),
+            host,
+            command,
+            notify,
         )
         check_memory_floor(plan)
     except BaseException:
@@ -89,8 +108,8 @@ def new_run(name: str, options: RunOptions, command: str, yes: bool, notify: Not
 def create_run(plan: Plan, host: Host, yes: bool, notify: Notify) -> PreparedRun:
     """Prepare the host for a plan and create its run folder.
 
-    Unless `yes`, asks before the run changes settings of the disk that holds /. The folder is created last, so that a
-    refused run leaves none.
+    Unless `yes`, asks before the run changes settings of the disk that holds /. The folder is
+    created last, so that a refused run leaves none.
     """
     try:
         _prepare(plan, host, yes, notify)
@@ -134,9 +153,10 @@ def _prepare(plan: Plan, host: Host, yes: bool, notify: Notify) -> None:
 def refuse_plan_options(options: RunOptions) -> None:
     """Raise PagecageError for an option that would change the plan of a resumed run."""
     given = [
-        key for key in ("size", "cage", "repeats", "until_ci", "max_repeats", "seed", "fresh", "driver")
+        key
+        for key in ("size", "cage", "repeats", "until_ci", "max_repeats", "seed", "fresh", "driver")
         if getattr(options, key) != getattr(RunOptions(), key)
-    ]  # fmt: skip
+    ]
     if given:
         option = given[0].replace("_", "-")
         raise PagecageError(f"--{option} and --resume are mutually exclusive", f"remove --{option}")
@@ -166,20 +186,29 @@ def execute(prepared: PreparedRun, notify: Notify, stdout: int = 1) -> int:
     total, estimate = len(prepared.plan.trials), expected_seconds(remaining)
     about = "at most" if prepared.plan.document.get("until_ci") else "about"
     notify(
-        f"{len(remaining)} of {total} trials to run, {about} {format_seconds(estimate)}: {prepared.folder.path.name}"
+        f"{len(remaining)} of {total} trials to run, {about} {format_seconds(estimate)}:"
+        f" {prepared.folder.path.name}"
     )
     if not remaining:
         prepared.host.stop()
         return EXIT_OK
     resume = f"pagecage run {prepared.plan.document['experiment']} --resume"
     try:
-        with RunProgress(total, total - len(remaining), estimate, bar=not prepared.streams_output) as progress:
+        with RunProgress(
+            total, total - len(remaining), estimate, bar=not prepared.streams_output
+        ) as progress:
             campaign = Campaign(
-                prepared.host, prepared.plan, prepared.folder, make_agent_package(TOP), StdioRelay(progress, stdout)
+                prepared.host,
+                prepared.plan,
+                prepared.folder,
+                make_agent_package(TOP),
+                StdioRelay(progress, stdout),
             )
             summary = campaign.run(is_prepared=True)
     except KeyboardInterrupt:
-        raise PagecageError("interrupted; finished trials are kept", resume, EXIT_INTERRUPTED) from None
+        raise PagecageError(
+            "interrupted; finished trials are kept", resume, EXIT_INTERRUPTED
+        ) from None
     if summary.unfinished:
         notify(f"{summary.unfinished} trials have no result\n  fix: {resume}")
         return EXIT_INCOMPLETE
@@ -196,7 +225,9 @@ def _ask_before_queue_settings(plan: Plan, host: Host, yes: bool) -> None:
     disk = host.facts()["disk"]
     if "error" in disk or disk["maj_min"] != _disk_of_root():  # prepare() refuses an unknown disk
         return
-    question = f"Set {_queue_settings_of(plan)} of {disk['node']}, which holds /, during each trial?"
+    question = (
+        f"Set {_queue_settings_of(plan)} of {disk['node']}, which holds /, during each trial?"
+    )
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if not sys.stdin.isatty() or sys.stdin.readline().strip().lower() != "y":
         raise PagecageError(f"not confirmed: {question}", "add --yes, or give another --data-dir")
@@ -247,7 +278,10 @@ def exit_code(prepared: PreparedRun, status: int, notify: Notify) -> int:
     if not failed:
         return status
     if not prepared.streams_output:
-        notify(f"{prepared.plan.document['experiment']}: the program failed in {len(failed)} of {len(records)} trials")
+        notify(
+            f"{prepared.plan.document['experiment']}: the program failed in {len(failed)} of"
+            f" {len(records)} trials"
+        )
     return shell_status(failed[0].exit.status or 0) or status
 
 
@@ -261,7 +295,9 @@ def _raise_for(record: Record) -> None:
         code = EXIT_USAGE if missed.requirement in _REQUIREMENTS_OF_COMMAND else EXIT_HOST
         raise PagecageError(missed.reason, missed.hint, code)
     if record.exit.escaped:
-        raise PagecageError(record.error or "", "start those processes in the cage by hand: pagecage shell CAGE")
+        raise PagecageError(
+            record.error or "", "start those processes in the cage by hand: pagecage shell CAGE"
+        )
     if record.exit.left_behind and record.outcome == "failed":
         hint = "run it in the foreground, or measure until it is ready: --ready-port, --ready-when"
         raise PagecageError(record.error or "", hint)
@@ -286,14 +322,31 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     """Yield a summary of the plan, then one line per trial, in order."""
     document = plan.document
     datasets = {(t.files, t.dataset.size_bytes) for t in plan.trials if t.dataset}
-    sizes = (f"{files} × {format_bytes(size)}" if files > 1 else format_bytes(size) for files, size in sorted(datasets))
+    sizes = (
+        f"{files} × {format_bytes(size)}" if files > 1 else format_bytes(size)
+        for files, size in sorted(datasets)
+    )
     count, repeats = len(plan.trials), document["repeats"]
-    yield f"{document['experiment']} on {document['host']}: {count} trials, {repeats} repeats of each treatment"
+    yield (
+        f"{document['experiment']} on {document['host']}: {count} trials, {repeats} repeats of each"
+        " treatment"
+    )
     if document.get("until_ci"):
-        yield f"stops earlier if every interval is within {100 * document['until_ci']:.3g} % of its median"
-    yield f"size {document['size']} ({document['size_reason']}), dataset {', '.join(sizes) or 'none'}"
+        yield (
+            f"stops earlier if every interval is within {100 * document['until_ci']:.3g} % of its"
+            " median"
+        )
+    yield (
+        f"size {document['size']} ({document['size_reason']}), dataset {', '.join(sizes) or 'none'}"
+    )
     yield f"seed {document['seed']}, fresh: {document['fresh']}"
     yield ""
     for trial in plan.trials:
-        limits = " ".join(f"{name}={value}" for name, value in trial.cage.properties.items()) or "no limits"
-        yield f"{trial.position + 1:>4}  block {trial.block}  {trial.trial_id:<32} cache {trial.cache:<9} {limits}"
+        limits = (
+            " ".join(f"{name}={value}" for name, value in trial.cage.properties.items())
+            or "no limits"
+        )
+        yield (
+            f"{trial.position + 1:>4}  block {trial.block}  {trial.trial_id:<32} cache"
+            f" {trial.cache:<9} {limits}"
+        )

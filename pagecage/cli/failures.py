@@ -31,7 +31,10 @@ class Defect(Exception):
 
 def report(error: PagecageError) -> int:
     """Print the message and the fix, one line each; return the exit status."""
-    lines = [f"pagecage: {printable(error.message)}", *([f"  fix: {printable(error.hint)}"] if error.hint else [])]
+    lines = [
+        f"pagecage: {printable(error.message)}",
+        *([f"  fix: {printable(error.hint)}"] if error.hint else []),
+    ]
     notify("\n".join(lines))
     return error.exit_code
 
@@ -54,8 +57,14 @@ def command_line_error(error: CycloptsError) -> PagecageError:
             return PagecageError(f"{' '.join(chain)} has no verb {word!r}", nearest(word, verbs))
         case UnusedCliTokensError(unused_tokens=[word, *_]):
             return PagecageError(f"{' '.join(chain)} takes no argument {word!r}", hint)
-        case MissingArgumentError(argument=argument) if argument and not argument.tokens and not error.keyword:
-            name = argument.name.removeprefix("--").upper() if argument.field_info.is_positional else argument.name
+        case MissingArgumentError(argument=argument) if (
+            argument and not argument.tokens and not error.keyword
+        ):
+            name = (
+                argument.name.removeprefix("--").upper()
+                if argument.field_info.is_positional
+                else argument.name
+            )
             return PagecageError(f"{' '.join(chain)} requires {name}", hint)
     return _one_sentence(str(error).strip(), hint)
 
@@ -65,7 +74,10 @@ def _one_sentence(message: str, hint: str) -> PagecageError:
     if close := _SUGGESTION.search(message):
         message, hint = message[: close.start()], f"did you mean {close[1]}?"
     if choices := _CHOICES.search(message):
-        message, hint = message[: choices.start()], hint if close else choices[1][0].lower() + choices[1][1:]
+        message, hint = (
+            message[: choices.start()],
+            hint if close else choices[1][0].lower() + choices[1][1:],
+        )
     return PagecageError(_BOUND.sub(r": m\1", message).removesuffix("."), hint)
 
 
@@ -74,12 +86,17 @@ def report_defect(error: Exception) -> int:
 
     Mistakes of the user are raised as PagecageError and do not come here.
     """
-    text = error.traceback if isinstance(error, Defect) else "".join(traceback.format_exception(error))
+    text = (
+        error.traceback if isinstance(error, Defect) else "".join(traceback.format_exception(error))
+    )
     message = f"pagecage: internal error: {text.strip().splitlines()[-1]}"
     if os.environ.get(SHOW) or not _write_log(text):
         notify(f"{text}{printable(message)}\n  fix: report this defect with the traceback above")
     else:
-        notify(f"{printable(message)}\n  fix: report this defect with {LOG} ({SHOW}=1 prints the traceback)")
+        notify(
+            f"{printable(message)}\n  fix: report this defect with {LOG} ({SHOW}=1 prints the"
+            " traceback)"
+        )
     return EXIT_FAILED
 
 

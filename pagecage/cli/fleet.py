@@ -13,7 +13,14 @@ from pagecage.cli.output import Notify, OutputFormat
 from pagecage.cli.progress import FleetProgress, expected_seconds
 from pagecage.cli.run_options import HOSTS, FleetOptions, RunOptions, definitions
 from pagecage.cli.run_plan import build_plan, with_cage
-from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, HostError, PagecageError, nearest
+from pagecage.errors import (
+    EXIT_INCOMPLETE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    HostError,
+    PagecageError,
+    nearest,
+)
 from pagecage.fleet.folder import FleetFolder, FleetRequest, find_fleet
 from pagecage.fleet.host_plans import host_plans
 from pagecage.fleet.host_run import HostRun
@@ -77,7 +84,12 @@ def hosts_of(group: str) -> tuple[FleetHost, ...]:
 
 
 def plan_for(
-    name: str, options: RunOptions, fleet_options: FleetOptions, command: str, yes: bool, notify: Notify
+    name: str,
+    options: RunOptions,
+    fleet_options: FleetOptions,
+    command: str,
+    yes: bool,
+    notify: Notify,
 ) -> tuple[Plan, dict[str, Plan], PreparedFleetRun]:
     """Return the whole plan, the plan of each host, and the run, whose folder does not exist yet.
 
@@ -88,15 +100,28 @@ def plan_for(
         raise PagecageError("--until-ci does not work on a group of hosts", "use --repeats")
     if options.data_dir is not None:
         raise PagecageError(
-            "--data-dir applies only to --host local", "set pagecage_data_dir in the inventory (docs/HOSTS.md)"
+            "--data-dir applies only to --host local",
+            "set pagecage_data_dir in the inventory (docs/HOSTS.md)",
         )
     group = hosts_of(options.host)
     playbook = make_fleet_playbook(TOP, make_agent_package(TOP), TOP / "build" / "fleet")
     preflight = _check_group(playbook, options.host, group, fleet_options.skip_unreachable, notify)
     hosts = preflight.ready
-    if fleet_options.fleet == "spread" and not fleet_options.mixed and (differing := list(differences(hosts))):
-        raise PagecageError(f"these hosts differ: {'; '.join(differing)}", "--fleet replicate, or --mixed")
-    plan = build_plan(options, with_cage(experiment, options.cage), HostGroup(options.host, hosts), command, notify)
+    if (
+        fleet_options.fleet == "spread"
+        and not fleet_options.mixed
+        and (differing := list(differences(hosts)))
+    ):
+        raise PagecageError(
+            f"these hosts differ: {'; '.join(differing)}", "--fleet replicate, or --mixed"
+        )
+    plan = build_plan(
+        options,
+        with_cage(experiment, options.cage),
+        HostGroup(options.host, hosts),
+        command,
+        notify,
+    )
     check_memory_floor(plan)
     if not yes:
         _refuse_root_disks(plan, hosts)
@@ -106,34 +131,48 @@ def plan_for(
 
 
 def new_run(
-    name: str, options: RunOptions, fleet_options: FleetOptions, command: str, yes: bool, notify: Notify
+    name: str,
+    options: RunOptions,
+    fleet_options: FleetOptions,
+    command: str,
+    yes: bool,
+    notify: Notify,
 ) -> PreparedFleetRun:
     """Prepare a new fleet run."""
     plan, plans, prepared = plan_for(name, options, fleet_options, command, yes, notify)
-    FleetFolder.create(RUNS, plan, FleetRequest(options.host, fleet_options.fleet, prepared.left_out), plans)
+    FleetFolder.create(
+        RUNS, plan, FleetRequest(options.host, fleet_options.fleet, prepared.left_out), plans
+    )
     return prepared
 
 
-def resume_run(name: str, options: RunOptions, fleet_options: FleetOptions, notify: Notify) -> PreparedFleetRun:
+def resume_run(
+    name: str, options: RunOptions, fleet_options: FleetOptions, notify: Notify
+) -> PreparedFleetRun:
     """Prepare the newest run of an experiment on this group, to be finished."""
     refuse_plan_options(options)
     folder = find_fleet(RUNS, f"{name}@{options.host}")
     if folder is None:
         raise PagecageError(
-            f"there is no run of {name} on {options.host}", f"pagecage run {name} --host {options.host}"
+            f"there is no run of {name} on {options.host}",
+            f"pagecage run {name} --host {options.host}",
         )
     folders = folder.host_folders()
     require_same_definition(next(iter(folders.values())).plan())
     open_hosts = {host for host, run in folders.items() if run.remaining(run.plan())}
     inventory_hosts = {host.name: host for host in hosts_of(options.host)}
     if missing := sorted(open_hosts - set(inventory_hosts)):
-        raise PagecageError(f"{missing[0]} is no longer in {options.host}", "put it back into the inventory")
+        raise PagecageError(
+            f"{missing[0]} is no longer in {options.host}", "put it back into the inventory"
+        )
     playbook = make_fleet_playbook(TOP, make_agent_package(TOP), TOP / "build" / "fleet")
     hosts = tuple(host for name, host in inventory_hosts.items() if name in open_hosts)
     if not hosts:
         return PreparedFleetRun(playbook, folder, ())
     busy = folder.unfetched_hosts()
-    preflight = _check_group(playbook, options.host, hosts, fleet_options.skip_unreachable, notify, busy)
+    preflight = _check_group(
+        playbook, options.host, hosts, fleet_options.skip_unreachable, notify, busy
+    )
     return PreparedFleetRun(playbook, folder, preflight.ready)
 
 
@@ -156,10 +195,15 @@ def _check_group(
         raise error
     for name, error in preflight.unreachable.items():
         if not skip_unreachable:
-            raise HostError(error.message, f"bring {name} back, or leave out such hosts: --skip-unreachable")
+            raise HostError(
+                error.message, f"bring {name} back, or leave out such hosts: --skip-unreachable"
+            )
         notify(f"left out: {error.message}")
     if not preflight.ready:
-        raise HostError(f"no host of {group} answers", f"find out why: ansible -i ansible/inventory {group} -m ping")
+        raise HostError(
+            f"no host of {group} answers",
+            f"find out why: ansible -i ansible/inventory {group} -m ping",
+        )
     return preflight
 
 
@@ -197,7 +241,12 @@ def run(
 
 
 def show_plan(
-    name: str, options: RunOptions, fleet_options: FleetOptions, command: str, as_json: bool, notify: Notify
+    name: str,
+    options: RunOptions,
+    fleet_options: FleetOptions,
+    command: str,
+    as_json: bool,
+    notify: Notify,
 ) -> int:
     """Print the plan of each host; start nothing."""
     plan, plans, _ = plan_for(name, options, fleet_options, command, True, notify)
@@ -211,12 +260,18 @@ def show_plan(
 def plan_lines(plan: Plan, plans: dict[str, Plan], mode: str) -> Iterator[str]:
     """Yield the plan of a fleet run: each host with its trials and their estimated duration."""
     document = plan.document
-    yield f"{document['experiment']} on {document['host']}, {mode}: size {document['size']} ({document['size_reason']})"
+    yield (
+        f"{document['experiment']} on {document['host']}, {mode}: size {document['size']}"
+        f" ({document['size_reason']})"
+    )
     width = max(map(len, plans))
     for host, host_plan in plans.items():
         repeats = len({trial.block for trial in host_plan.trials})
         about = format_seconds(expected_seconds(host_plan.trials))
-        yield f"  {host:<{width}} {len(host_plan.trials):>4} trials, {repeats} repeats of each treatment, about {about}"
+        yield (
+            f"  {host:<{width}} {len(host_plan.trials):>4} trials, {repeats} repeats of each"
+            f" treatment, about {about}"
+        )
 
 
 def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
@@ -227,35 +282,58 @@ def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
     folders = prepared.folder.host_folders()
     plans = {ready.host.name: folders[ready.host.name].plan() for ready in prepared.hosts}
     remaining = {host: folders[host].remaining(plan) for host, plan in plans.items()}
-    counts = {host: (len(plan.trials), len(plan.trials) - len(remaining[host])) for host, plan in plans.items()}
+    counts = {
+        host: (len(plan.trials), len(plan.trials) - len(remaining[host]))
+        for host, plan in plans.items()
+    }
     estimate = max((expected_seconds(trials) for trials in remaining.values()), default=0.0)
     total = sum(map(len, remaining.values()))
     notify(
-        f"{total} trials to run on {len(plans)} hosts, about {format_seconds(estimate)}: {prepared.folder.path.name}"
+        f"{total} trials to run on {len(plans)} hosts, about {format_seconds(estimate)}:"
+        f" {prepared.folder.path.name}"
     )
     streams = prepared.folder.path / "streams"
     streams.mkdir(exist_ok=True)
-    with FleetProgress(counts, estimate / max(1, max(map(len, remaining.values()), default=1))) as progress:
+    with FleetProgress(
+        counts, estimate / max(1, max(map(len, remaining.values()), default=1))
+    ) as progress:
         host_runs = [
-            HostRun(ready.remote, plans[ready.host.name], folders[ready.host.name], streams, progress)
+            HostRun(
+                ready.remote, plans[ready.host.name], folders[ready.host.name], streams, progress
+            )
             for ready in prepared.hosts
         ]
         try:
-            FleetCampaign(prepared.playbook, prepared.folder, host_runs, make_agent_package(TOP), progress).run()
+            FleetCampaign(
+                prepared.playbook, prepared.folder, host_runs, make_agent_package(TOP), progress
+            ).run()
         except KeyboardInterrupt:
             hint = resume_command(prepared.folder.document())
-            raise PagecageError("interrupted; finished trials are kept", hint, EXIT_INTERRUPTED) from None
+            raise PagecageError(
+                "interrupted; finished trials are kept", hint, EXIT_INTERRUPTED
+            ) from None
     return report_unfinished(prepared.folder, notify)
 
 
 def resume_command(document: dict[str, object]) -> str:
     """Return the command that resumes a fleet run."""
-    return replay(["pagecage", "run", str(document["experiment"]), "--host", str(document["group"]), "--resume"])
+    return replay(
+        [
+            "pagecage",
+            "run",
+            str(document["experiment"]),
+            "--host",
+            str(document["group"]),
+            "--resume",
+        ]
+    )
 
 
 def report_unfinished(folder: FleetFolder, notify: Notify) -> int:
     """Print which hosts have trials without a result, and why; return the exit code."""
-    unfinished = {host: len(run.remaining(run.plan())) for host, run in folder.host_folders().items()}
+    unfinished = {
+        host: len(run.remaining(run.plan())) for host, run in folder.host_folders().items()
+    }
     results = folder.last_results()
     for host, count in unfinished.items():
         if count:

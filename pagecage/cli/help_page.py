@@ -24,7 +24,9 @@ def shown_default(value: object) -> object | None:
         return None
     if isinstance(value, float):
         return f"{value:g}"
-    return value.relative_to(TOP) if isinstance(value, Path) and value.is_relative_to(TOP) else value
+    return (
+        value.relative_to(TOP) if isinstance(value, Path) and value.is_relative_to(TOP) else value
+    )
 
 
 class HelpPage:
@@ -42,7 +44,12 @@ class HelpPage:
         """Print the usage line."""
         _print(console, [f"Usage: {_plain(usage).removeprefix('Usage: ')}"])
 
-    def render_description(self, console: Console, options: ConsoleOptions, description: Any) -> None:  # noqa: ARG002
+    def render_description(
+        self,
+        console: Console,
+        options: ConsoleOptions,  # noqa: ARG002
+        description: Any,
+    ) -> None:
         """Print the paragraphs below the usage line, each filled to the width of the terminal."""
         for paragraph in _plain(description).split("\n\n"):
             _print(console, ["", *textwrap.wrap(paragraph, _width(console))])
@@ -73,13 +80,19 @@ def _entry_lines(entry: HelpEntry, width: int) -> list[str]:
     ) or [""]
     if len(name) + _INDENT > _NAME_COLUMNS:
         return [name, *(f"{'':{_NAME_COLUMNS}}{line}".rstrip() for line in lines if line)]
-    return [f"{name if number == 0 else '':{_NAME_COLUMNS}}{line}".rstrip() for number, line in enumerate(lines)]
+    return [
+        f"{name if number == 0 else '':{_NAME_COLUMNS}}{line}".rstrip()
+        for number, line in enumerate(lines)
+    ]
 
 
 def _name(entry: HelpEntry) -> str:
     if entry.positional_label:
         return entry.positional_label
-    shorts, names = [*entry.positive_shorts, *entry.negative_shorts], [*entry.positive_names, *entry.negative_names]
+    shorts, names = (
+        [*entry.positive_shorts, *entry.negative_shorts],
+        [*entry.positive_names, *entry.negative_names],
+    )
     return ", ".join([*shorts, *names]) + (f" {entry.metavar}" if entry.metavar else "")
 
 

@@ -20,12 +20,19 @@ from pagecage.hosts.vm.cache import DEFAULT_NAME, GuestCache, existing_caches
 from pagecage.hosts.vm.machine import CPUS
 from pagecage.hosts.vm.vm_host import GuestOptions
 
-app = App(name="host", help="Provision hosts and control the embedded guest.", help_epilogue=examples("host"))
+app = App(
+    name="host",
+    help="Provision hosts and control the embedded guest.",
+    help_epilogue=examples("host"),
+)
 Vm = Annotated[Literal["vm"], Parameter(help="The embedded guest", show_choices=False)]
 GuestName = Annotated[
-    str, Parameter(name="--name", metavar="NAME", help="Name of the guest; --host vm is the guest vm")
+    str,
+    Parameter(name="--name", metavar="NAME", help="Name of the guest; --host vm is the guest vm"),
 ]
-Suite = Annotated[Literal["bookworm", "trixie"] | None, Parameter(metavar="RELEASE", help="Debian release")]
+Suite = Annotated[
+    Literal["bookworm", "trixie"] | None, Parameter(metavar="RELEASE", help="Debian release")
+]
 Cpus = Annotated[int, whole(1, 64), Parameter(help="Number of processors")]
 
 
@@ -79,7 +86,9 @@ def prepare(
     if experiment is None:
         guest.prepare(notify_step)
         return EXIT_OK
-    plan, vm = execution.plan_for(experiment, RunOptions(host=host, size=size, cage=cage), "", notify_step)
+    plan, vm = execution.plan_for(
+        experiment, RunOptions(host=host, size=size, cage=cage), "", notify_step
+    )
     try:
         vm.prepare(resource_needs(plan), notify_step)
     finally:
@@ -88,7 +97,9 @@ def prepare(
 
 
 @app.command(help_epilogue=examples("host up"))
-def up(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME, suite: Suite = None, cpus: Cpus = CPUS) -> int:
+def up(
+    host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME, suite: Suite = None, cpus: Cpus = CPUS
+) -> int:
     """Start the guest and leave it running.
 
     The guest is made first if it does not exist. Guests with other names have their own disk and
@@ -137,7 +148,9 @@ def rebuild(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME) -> int:
 
 @app.command(help_epilogue=examples("host pack"))
 def pack(
-    host: Vm = "vm", *, out: Annotated[Folder, Parameter(help="Directory to write; use it as build/guest")]
+    host: Vm = "vm",
+    *,
+    out: Annotated[Folder, Parameter(help="Directory to write; use it as build/guest")],
 ) -> int:
     """Pack an image of the guest for another checkout.
 

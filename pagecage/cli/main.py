@@ -43,11 +43,17 @@ Exit status:
 `pagecage VERB --help` describes one verb."""
 _OPTIONS = Group("Options")
 app = App(
-    name="pagecage", version=VERSION, help_epilogue=_EPILOGUE, help_format="plaintext", help_formatter=HelpPage(),
+    name="pagecage",
+    version=VERSION,
+    help_epilogue=_EPILOGUE,
+    help_format="plaintext",
+    help_formatter=HelpPage(),
     help="Measure what I/O and memory limits cost a program that reads from disk.",
     default_parameter=Parameter(negative=(), show_default=shown_default),
-    group_arguments=_OPTIONS, group_parameters=_OPTIONS, suppress_keyboard_interrupt=False,
-)  # fmt: skip
+    group_arguments=_OPTIONS,
+    group_parameters=_OPTIONS,
+    suppress_keyboard_interrupt=False,
+)
 _VERBS = {
     "Experiments": {
         "list": "run:list_experiments",
@@ -79,14 +85,17 @@ _VERBS = {
 for _title, _verbs in _VERBS.items():
     _group = Group.create_ordered(_title)
     for _number, (_verb, _function) in enumerate(_verbs.items()):
-        _own = {} if _function.endswith(":app") else {"help_epilogue": examples(_verb)}  # an App has its own
+        _own = (
+            {} if _function.endswith(":app") else {"help_epilogue": examples(_verb)}
+        )  # an App has its own
         app.command(f"pagecage.cli.{_function}", name=_verb, group=_group, sort_key=_number, **_own)
 app.register_install_completion_command()
 _GENERAL = Group.create_ordered("Options")
 for _flag, _help in {
-    "--help": "Show this help", "--version": "Show the version",
+    "--help": "Show this help",
+    "--version": "Show the version",
     "--install-completion": "Install completion of verbs and options for your shell",
-}.items():  # fmt: skip
+}.items():
     app[_flag].help, app[_flag].group = _help, _GENERAL
 
 
@@ -96,16 +105,24 @@ def main() -> int:
     A PagecageError is printed as one sentence and its fix, without a traceback.
     """
     verbs = [verb for group in _VERBS.values() for verb in group]
-    if not set(sys.argv[1:]) & set(verbs):  # the overview and the completion script describe every verb
+    if not set(sys.argv[1:]) & set(
+        verbs
+    ):  # the overview and the completion script describe every verb
         for verb in verbs:
             app[verb]
-    if isinstance(sys.stdout, io.TextIOWrapper):  # file names may be invalid UTF-8, locales may lack characters
+    if isinstance(
+        sys.stdout, io.TextIOWrapper
+    ):  # file names may be invalid UTF-8, locales may lack characters
         sys.stdout.reconfigure(errors="backslashreplace")
-    # SIGTERM and SIGHUP clean up like Ctrl-C. Programs started by a shell's `&` and by cron ignore SIGINT.
+    # SIGTERM and SIGHUP clean up like Ctrl-C. Programs started by a shell's `&` and by cron
+    # ignore SIGINT.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:
-        return int(app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value") or EXIT_OK)
+        return int(
+            app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
+            or EXIT_OK
+        )
     except PagecageError as error:
         return failures.report(error)
     except CycloptsError as error:

@@ -32,4 +32,6 @@ Repeats = Annotated[int, whole(1, MOST_REPEATS)]
 Bound = Annotated[int, whole(FEWEST, MOST_REPEATS)]
 Seed = Annotated[int, whole(0, _MOST_SEED)]
 Port = Annotated[int, whole(1, 65535), Parameter(metavar="PORT")]
-Seconds = Annotated[float, Parameter(validator=Number(gt=0, lte=_LONGEST_SECONDS), metavar="SECONDS")]
+Seconds = Annotated[
+    float, Parameter(validator=Number(gt=0, lte=_LONGEST_SECONDS), metavar="SECONDS")
+]

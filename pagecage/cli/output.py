@@ -43,7 +43,9 @@ class OutputFormat:
         formats = (("--csv", self.csv), ("--markdown", self.markdown), ("--json", self.as_json))
         given = [name for name, is_given in formats if is_given]
         if len(given) > 1:
-            raise PagecageError(f"{given[0]} and {given[1]} are mutually exclusive", "give one of them")
+            raise PagecageError(
+                f"{given[0]} and {given[1]} are mutually exclusive", "give one of them"
+            )
         return given
 
 

@@ -27,8 +27,14 @@ def refusal(text: str, *, is_folder: bool | None = None, must_exist: bool = Fals
     try:
         is_directory = stat.S_ISDIR(os.stat(text).st_mode)  # noqa: PTH116 - Path.is_dir() hides the reason
     except FileNotFoundError:
-        return "does not exist" if must_exist else _creation_obstacle(Path(text), is_folder is not False)
-    except OSError as error:  # name too long, file instead of a directory, loop of links, no permission
+        return (
+            "does not exist"
+            if must_exist
+            else _creation_obstacle(Path(text), is_folder is not False)
+        )
+    except (
+        OSError
+    ) as error:  # name too long, file instead of a directory, loop of links, no permission
         return f"cannot be used: {error.strerror}"
     if is_folder is None or is_folder is is_directory:
         return None
@@ -39,7 +45,11 @@ def _creation_obstacle(path: Path, is_folder: bool) -> str | None:
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not is_folder and above != path.absolute().parent:
         return f"cannot be created: {path.parent} does not exist"
-    return None if os.access(above, os.W_OK | os.X_OK) else f"cannot be created: {above} is not writable"
+    return (
+        None
+        if os.access(above, os.W_OK | os.X_OK)
+        else f"cannot be created: {above} is not writable"
+    )
 
 
 def _option(*, is_folder: bool | None, must_exist: bool) -> Parameter:
@@ -67,4 +77,6 @@ def writing(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         above = shlex.quote(str(target.parent))
-        raise PagecageError(f"{target} cannot be written: {error.strerror or error}", f"ls -ld {above}") from None
+        raise PagecageError(
+            f"{target} cannot be written: {error.strerror or error}", f"ls -ld {above}"
+        ) from None

@@ -11,7 +11,15 @@ from cyclopts import Parameter
 from pagecage.checkout import TOP
 from pagecage.cli.numbers import whole
 from pagecage.cli.paths import ExistingFolder, NewFile
-from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, HostError, PagecageError
+from pagecage.errors import (
+    EXIT_FAILED,
+    EXIT_HOST,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    HostError,
+    PagecageError,
+)
 from pagecage.process import Process, spawn
 from pagecage.units import GIB, MIB, parse_size_bytes
 
@@ -45,7 +53,9 @@ class ProbeOptions:
     size: Annotated[str, Parameter(metavar="SIZE")] = "1GiB"
     seconds: Annotated[int, whole(5, 7 * 86400), Parameter(metavar="SECONDS")] = 60
     out: NewFile | None = None
-    engine: Annotated[Literal["auto", "own", "fio", "io_uring", "threads"], Parameter(metavar="ENGINE")] = "auto"
+    engine: Annotated[
+        Literal["auto", "own", "fio", "io_uring", "threads"], Parameter(metavar="ENGINE")
+    ] = "auto"
     name_host: bool = False
 
     def arguments(self) -> list[str]:
@@ -55,10 +65,21 @@ class ProbeOptions:
         """
         size_bytes = parse_size_bytes(self.size, "--size")
         if not _LEAST_BYTES <= size_bytes <= _MOST_BYTES:
-            raise PagecageError(f"--size: {self.size} is out of range", "give at least 16MiB, as in --size 1GiB")
-        words = ["--size", f"{size_bytes // MIB}MiB", "--seconds", str(self.seconds), "--engine", self.engine]
+            raise PagecageError(
+                f"--size: {self.size} is out of range", "give at least 16MiB, as in --size 1GiB"
+            )
+        words = [
+            "--size",
+            f"{size_bytes // MIB}MiB",
+            "--seconds",
+            str(self.seconds),
+            "--engine",
+            self.engine,
+        ]
         words += ["--out", str(self.out)] if self.out else []
-        return words + [flag for flag, given in (("--yes", self.yes), ("--name-host", self.name_host)) if given]
+        return words + [
+            flag for flag, given in (("--yes", self.yes), ("--name-host", self.name_host)) if given
+        ]
 
 
 def probe(
@@ -85,14 +106,21 @@ def probe(
         print(PROGRAM)
         return EXIT_OK
     if directory is None:
-        raise PagecageError("no directory was given", "pagecage probe DIR, or pagecage probe --print-path")
-    return _exit_code(_wait(spawn([PROGRAM, directory, *options.arguments()], stdin=None, stdout=None, stderr=None)))
+        raise PagecageError(
+            "no directory was given", "pagecage probe DIR, or pagecage probe --print-path"
+        )
+    return _exit_code(
+        _wait(
+            spawn([PROGRAM, directory, *options.arguments()], stdin=None, stdout=None, stderr=None)
+        )
+    )
 
 
 def _wait(process: Process[bytes]) -> int:
     """Wait for the probe and return its exit status.
 
-    Ctrl-C reaches the probe from the terminal, and it prints its results so far. Other signals are forwarded.
+    Ctrl-C reaches the probe from the terminal, and it prints its results so far. Other signals are
+    forwarded.
     """
     signal.signal(signal.SIGINT, lambda *_: None)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -102,5 +130,10 @@ def _wait(process: Process[bytes]) -> int:
 
 def _exit_code(status: int) -> int:
     """Return the exit code of pagecage (docs/FORMAT.md) for an exit status of the probe."""
-    known = {0: EXIT_OK, 2: EXIT_USAGE, EXIT_INTERRUPTED: EXIT_INTERRUPTED, _CANNOT_MEASURE: EXIT_HOST}
+    known = {
+        0: EXIT_OK,
+        2: EXIT_USAGE,
+        EXIT_INTERRUPTED: EXIT_INTERRUPTED,
+        _CANNOT_MEASURE: EXIT_HOST,
+    }
     return known.get(status, EXIT_FAILED)

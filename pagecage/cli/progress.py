@@ -9,7 +9,14 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from pagecage.model.record import Record
 from pagecage.model.trial import Trial
@@ -72,9 +79,14 @@ class RunProgress:
     def __init__(self, total: int, done: int, estimate_seconds: float, *, bar: bool = True) -> None:
         self._console = Console(stderr=True, highlight=False, emoji=False)
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"), console=self._console, disable=not (bar and self._console.is_terminal),
-        )  # fmt: skip
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=self._console,
+            disable=not (bar and self._console.is_terminal),
+        )
         self._time = TimeEstimate(total, done, estimate_seconds / max(1, total))
         self._task: TaskID = self._bar.add_task("", total=total, completed=done, left="")
 
@@ -82,7 +94,12 @@ class RunProgress:
         self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         self._bar.stop()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
@@ -99,7 +116,8 @@ class RunProgress:
                 self._console.print(f"removed a unit of an earlier run: {escape(event['unit'])}")
             case "agent_ended":
                 self._console.print(
-                    f"[yellow]the agent ended with status {event['status']}[/] {escape(event['stderr'])}"
+                    f"[yellow]the agent ended with status {event['status']}[/]"
+                    f" {escape(event['stderr'])}"
                 )
 
     def _show_step(self, text: str) -> None:
@@ -110,7 +128,9 @@ class RunProgress:
     def _record(self, record: Record) -> None:
         done = self._time.end(is_final=record.is_final)
         self._bar.update(self._task, completed=done, left=self._time.left)
-        self._console.print(f"{self._time.number} {record.trial_id:<32} {describe(record)}", soft_wrap=True)
+        self._console.print(
+            f"{self._time.number} {record.trial_id:<32} {describe(record)}", soft_wrap=True
+        )
 
 
 def describe(record: Record) -> str:
@@ -122,7 +142,10 @@ def describe(record: Record) -> str:
     if record.outcome in ("ok", "timed_out") and seconds is not None:
         partly = f" for {covered:.1%}" if covered is not None and covered < 1 else ""
         parts.append(f"{format_seconds(seconds)}{partly}")
-        rate, more = record.response.get("device_read_bytes_per_second"), record.response.get("amplification")
+        rate, more = (
+            record.response.get("device_read_bytes_per_second"),
+            record.response.get("amplification"),
+        )
         if rate:
             parts.append(f"disk {format_rate(rate)}")
         if more:
@@ -143,35 +166,54 @@ class FleetProgress:
         self._console = Console(stderr=True, highlight=False, emoji=False)
         self._width = max(map(len, hosts), default=0)
         self._bar = Progress(
-            TextColumn("{task.fields[host]}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"), TextColumn("{task.description}"), console=self._console,
+            TextColumn("{task.fields[host]}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.description}"),
+            console=self._console,
             disable=not self._console.is_terminal,
-        )  # fmt: skip
+        )
         self._tasks: dict[str, TaskID] = {
-            host: self._bar.add_task("", total=total, completed=done, host=f"{host:<{self._width}}", left="")
+            host: self._bar.add_task(
+                "", total=total, completed=done, host=f"{host:<{self._width}}", left=""
+            )
             for host, (total, done) in hosts.items()
         }
-        self._times = {host: TimeEstimate(total, done, trial_seconds) for host, (total, done) in hosts.items()}
+        self._times = {
+            host: TimeEstimate(total, done, trial_seconds) for host, (total, done) in hosts.items()
+        }
 
     def __enter__(self) -> FleetProgress:
         self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         self._bar.stop()
 
     def __call__(self, host: str, event: Mapping[str, Any]) -> None:
         """Show one event of a host."""
         match event["event"]:
             case "step":
-                self._console.print(f"{host:<{self._width}} {escape(event['text'])}", soft_wrap=True)
+                self._console.print(
+                    f"{host:<{self._width}} {escape(event['text'])}", soft_wrap=True
+                )
             case "trial":
                 self._times[host].begin()
                 self._bar.update(self._tasks[host], description=event["trial_id"])
             case "record":
                 self._record(host, event["record"])
             case "swept":
-                self._console.print(f"{host:<{self._width}} removed a unit of an earlier run: {escape(event['unit'])}")
+                self._console.print(
+                    f"{host:<{self._width}} removed a unit of an earlier run:"
+                    f" {escape(event['unit'])}"
+                )
 
     def _record(self, host: str, record: Record) -> None:
         time_left = self._times[host]

@@ -17,7 +17,9 @@ from pagecage.errors import EXIT_HOST, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.provisioning import ProvisionRequest, run_playbook
 
 LOGS = TOP / "build" / "log"
-HostGroup = Annotated[str, Parameter(help="Group or host of ansible/inventory, among them local and vm")]
+HostGroup = Annotated[
+    str, Parameter(help="Group or host of ansible/inventory, among them local and vm")
+]
 
 
 @Parameter(name="*")
@@ -56,17 +58,27 @@ def provision(
         of its own. The group must be a single host
     """
     if device == "":
-        raise PagecageError("--device: '' is not the name of a device", "--device /dev/disk/by-id/NAME, or none")
-    return _execute(ProvisionRequest(group, "site.yml", device, sudo.ask_password, sudo.password_file), as_json)
+        raise PagecageError(
+            "--device: '' is not the name of a device", "--device /dev/disk/by-id/NAME, or none"
+        )
+    return _execute(
+        ProvisionRequest(group, "site.yml", device, sudo.ask_password, sudo.password_file), as_json
+    )
 
 
 def verify(group: HostGroup, sudo: SudoOptions = SudoOptions(), *, as_json: Json = False) -> int:
     """Check what hosts lack for measuring; change nothing."""
-    return _execute(ProvisionRequest(group, "verify.yml", None, sudo.ask_password, sudo.password_file), as_json)
+    return _execute(
+        ProvisionRequest(group, "verify.yml", None, sudo.ask_password, sudo.password_file), as_json
+    )
 
 
 def unprovision(
-    group: HostGroup, sudo: SudoOptions = SudoOptions(), *, erase: bool = False, as_json: Json = False
+    group: HostGroup,
+    sudo: SudoOptions = SudoOptions(),
+    *,
+    erase: bool = False,
+    as_json: Json = False,
 ) -> int:
     """Undo the provisioning of hosts; data stay.
 
@@ -76,7 +88,10 @@ def unprovision(
         Also destroy the data
     """
     return _execute(
-        ProvisionRequest(group, "unprovision.yml", None, sudo.ask_password, sudo.password_file, erase), as_json
+        ProvisionRequest(
+            group, "unprovision.yml", None, sudo.ask_password, sudo.password_file, erase
+        ),
+        as_json,
     )
 
 
@@ -103,5 +118,7 @@ def _summary(result: HostResult) -> str:
 
 
 def _row(name: str, result: HostResult, error: HostError | None) -> dict[str, object]:
-    message = {"error": error.message, "hint": error.hint} if error else {"error": None, "hint": None}
+    message = (
+        {"error": error.message, "hint": error.hint} if error else {"error": None, "hint": None}
+    )
     return {"host": name, "changed": result.changed, **message}

@@ -12,8 +12,10 @@ from pagecage.hosts.host import AgentHost
 from pagecage.runner.uploads import UploadedFile, path_on_host
 
 
-def implied_copies(cold: Sequence[str], uploads: Sequence[UploadedFile], host_name: str) -> tuple[str, ...]:
-    """Return the `--cold` paths to copy although they are in no file that `--copy` names (`uploads`).
+def implied_copies(
+    cold: Sequence[str], uploads: Sequence[UploadedFile], host_name: str
+) -> tuple[str, ...]:
+    """Return the `--cold` paths to copy although no file of `--copy` (`uploads`) contains them.
 
     A relative path means a file on this machine. A command that runs on another host, or in the
     directory of the copies, reads a copy.
@@ -21,28 +23,42 @@ def implied_copies(cold: Sequence[str], uploads: Sequence[UploadedFile], host_na
     if host_name == "local" and not uploads:
         return ()
     relative = (path for path in cold if path and "\0" not in path and not Path(path).is_absolute())
-    return tuple(path for path in relative if os.path.lexists(path) and path_on_host(path, uploads, "") is None)
+    return tuple(
+        path
+        for path in relative
+        if os.path.lexists(path) and path_on_host(path, uploads, "") is None
+    )
 
 
-def check_cold(cold: Sequence[str], host: AgentHost, uploads: Sequence[UploadedFile], notify: Notify) -> None:
+def check_cold(
+    cold: Sequence[str], host: AgentHost, uploads: Sequence[UploadedFile], notify: Notify
+) -> None:
     """Raise PagecageError for a `--cold` path that no trial on this host could find.
 
-    Copied files, and all files on host local, must exist now. A relative path is relative to the command's working
-    directory. An absolute path in a guest is checked by the trial.
+    Copied files, and all files on host local, must exist now. A relative path is relative to the
+    command's working directory. An absolute path in a guest is checked by the trial.
     """
     for path in cold:
         if not path or "\0" in path:
-            raise PagecageError(f"--cold: {path!r} is not a valid path", "name an existing file or directory")
+            raise PagecageError(
+                f"--cold: {path!r} is not a valid path", "name an existing file or directory"
+            )
         is_copied = path_on_host(path, uploads, "") is not None
         if is_copied or host.name == "local" or not Path(path).is_absolute():
             _require_file(path)
         else:
-            notify(f"--cold: {path} is on the {host.name} host, so each trial checks whether it exists")
+            notify(
+                f"--cold: {path} is on the {host.name} host, so each trial checks whether it exists"
+            )
 
 
 def _require_file(path: str) -> None:
     if not os.path.exists(path):  # noqa: PTH110 - Path.exists() raises for a name that is too long
-        raise PagecageError(f"--cold: {path!r} does not exist", "name an existing file or directory")
+        raise PagecageError(
+            f"--cold: {path!r} does not exist", "name an existing file or directory"
+        )
     below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
-    if not (Path(path).is_file() or any(file.is_file() and not file.is_symlink() for file in below)):
+    if not (
+        Path(path).is_file() or any(file.is_file() and not file.is_symlink() for file in below)
+    ):
         raise PagecageError(f"--cold: {path!r} contains no file", "name files, or remove --cold")

@@ -105,12 +105,18 @@ class ReplayOptions:
 
 
 def plan_for(
-    cage: str, argv: tuple[str, ...], options: ReplayOptions, command: str, notify: Notify, cages: _Cages | None = None
+    cage: str,
+    argv: tuple[str, ...],
+    options: ReplayOptions,
+    command: str,
+    notify: Notify,
+    cages: _Cages | None = None,
 ) -> tuple[Plan, Host]:
     """Return the plan of a replay and its host.
 
-    `argv` is the program with its arguments, `command` the whole command line. With `cages` it runs in these instead of
-    those of cgroups/, and without a control. All errors in the input are found here, before anything starts.
+    `argv` is the program with its arguments, `command` the whole command line. With `cages` it runs
+    in these instead of those of cgroups/, and without a control. All errors in the input are found
+    here, before anything starts.
     """
     names = tuple(cages) if cages else _cage_names(cage, options)
     _check(argv, options)
@@ -125,9 +131,14 @@ def plan_for(
         check_cold(options.cold, host, uploads, notify)
         words = (*(word.replace("{directory}", directory) for word in start), *argv[1:])
         replay = ReplaySpec(
-            argv, translate_command(words, files, directory), _command(options, len(names), files, directory), names,
-            options.cache if options.cold else "any", _collectors(options.collectors), options.driver,
-        )  # fmt: skip
+            argv,
+            translate_command(words, files, directory),
+            _command(options, len(names), files, directory),
+            names,
+            options.cache if options.cold else "any",
+            _collectors(options.collectors),
+            options.driver,
+        )
         about = {"carried": uploads_to_json(uploads), "directory": directory}
         return _plan(replay, options, host, command, about, cages), host
     except BaseException:
@@ -136,14 +147,23 @@ def plan_for(
 
 
 def _plan(
-    replay: ReplaySpec, options: ReplayOptions, host: Host, command: str, about: dict[str, Any], cages: _Cages | None
+    replay: ReplaySpec,
+    options: ReplayOptions,
+    host: Host,
+    command: str,
+    about: dict[str, Any],
+    cages: _Cages | None,
 ) -> Plan:
     if cages is None:
-        cages = {name: definitions().cage(name, data_bytes(options)) for name in {*replay.cages, UNCAGED}}
+        cages = {
+            name: definitions().cage(name, data_bytes(options)) for name in {*replay.cages, UNCAGED}
+        }
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     plan_options = PlanOptions(SIZE, SIZE_REASON, options.repeats, seed, host.name, "never")
     run_id = new_run_id(replay.name, host.name)
-    return make_plan(run_id, make_experiment(replay), cages, plan_options, command, harness(), about)
+    return make_plan(
+        run_id, make_experiment(replay), cages, plan_options, command, harness(), about
+    )
 
 
 def _cage_names(cage: str, options: ReplayOptions) -> tuple[str, ...]:
@@ -158,14 +178,20 @@ def _cage_names(cage: str, options: ReplayOptions) -> tuple[str, ...]:
 
 def _check(argv: tuple[str, ...], options: ReplayOptions) -> None:
     if not argv:
-        raise PagecageError("there is no command to replay", "pagecage replay CAGE -- COMMAND ARGUMENTS")
+        raise PagecageError(
+            "there is no command to replay", "pagecage replay CAGE -- COMMAND ARGUMENTS"
+        )
     if options.ready_when is not None and options.ready_port is not None:
-        raise PagecageError("--ready-when and --ready-port are mutually exclusive", "give one of them")
+        raise PagecageError(
+            "--ready-when and --ready-port are mutually exclusive", "give one of them"
+        )
     try:
         re.compile(options.ready_when or "")
     except (re.error, OverflowError, RecursionError) as error:
         message = f"--ready-when: {options.ready_when!r} is not a regular expression: {error}"
-        raise PagecageError(message, "put a backslash before special characters, as in '\\(ready\\)'") from None
+        raise PagecageError(
+            message, "put a backslash before special characters, as in '\\(ready\\)'"
+        ) from None
 
 
 def _check_program(program: str, host: Host, uploads: tuple[UploadedFile, ...]) -> None:
@@ -177,28 +203,42 @@ def _check_program(program: str, host: Host, uploads: tuple[UploadedFile, ...]) 
 def _working_directory(host: Host, uploads: tuple[UploadedFile, ...]) -> str:
     """Return the command's working directory.
 
-    It is that of the copies if there are any, else the current directory or the guest's data directory.
+    It is that of the copies if there are any, else the current directory or the guest's data
+    directory.
     """
     if uploads:
         return f"{host.data_dir}/{FOLDER}"
     return str(Path.cwd()) if host.name == "local" else host.data_dir
 
 
-def _command(options: ReplayOptions, cages: int, uploads: tuple[UploadedFile, ...], directory: str) -> CommandSpec:
+def _command(
+    options: ReplayOptions, cages: int, uploads: tuple[UploadedFile, ...], directory: str
+) -> CommandSpec:
     is_single = cages * options.repeats == 1
-    paths = (path_on_host(path, uploads, directory) or str(Path(directory, path)) for path in options.cold)
+    paths = (
+        path_on_host(path, uploads, directory) or str(Path(directory, path))
+        for path in options.cold
+    )
     return CommandSpec(
-        data_paths=tuple(paths), ready_when=options.ready_when, ready_port=options.ready_port,
-        timeout_seconds=options.timeout, directory=directory, is_literal=True,
-        streams_output=is_single, takes_input=is_single or input_is_file(),
-    )  # fmt: skip
+        data_paths=tuple(paths),
+        ready_when=options.ready_when,
+        ready_port=options.ready_port,
+        timeout_seconds=options.timeout,
+        directory=directory,
+        is_literal=True,
+        streams_output=is_single,
+        takes_input=is_single or input_is_file(),
+    )
 
 
 def _collectors(text: str) -> tuple[str, ...]:
     names = () if text == "none" else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in COLLECTORS:
-            raise PagecageError(f"--collectors: there is no collector {name!r}", nearest(name, [*COLLECTORS, "none"]))
+            raise PagecageError(
+                f"--collectors: there is no collector {name!r}",
+                nearest(name, [*COLLECTORS, "none"]),
+            )
     return names
 
 

@@ -22,7 +22,10 @@ def list_experiments(*, as_json: Json = False) -> int:
         return EXIT_OK
     width = max(len(row["name"]) for row in rows)
     for row in rows:
-        print(f"{row['name']:<{width}} {row['treatments']:>3} treatments, {row['about']:<14} {row['question']}")
+        print(
+            f"{row['name']:<{width}} {row['treatments']:>3} treatments, {row['about']:<14}"
+            f" {row['question']}"
+        )
     return EXIT_OK
 
 
@@ -81,15 +84,23 @@ def run(
         Do not ask before changing settings of the disk that holds /
     """
     if dry_run and resume:
-        raise PagecageError("--dry-run and --resume are mutually exclusive", "pagecage show NAME lists finished trials")
+        raise PagecageError(
+            "--dry-run and --resume are mutually exclusive",
+            "pagecage show NAME lists finished trials",
+        )
     if dry_run:
         return plan(name, options, fleet_options, as_json=as_json)
     check_options(options, fleet_options)
     if is_group(options.host):
         from pagecage.cli import fleet
 
-        resume_options, output_format = fleet.ResumeOptions(resume, yes), OutputFormat(as_json=as_json)
-        return fleet.run(name, options, fleet_options, typed_command(), resume_options, output_format, notify)
+        resume_options, output_format = (
+            fleet.ResumeOptions(resume, yes),
+            OutputFormat(as_json=as_json),
+        )
+        return fleet.run(
+            name, options, fleet_options, typed_command(), resume_options, output_format, notify
+        )
     if resume:
         prepared = execution.resume_run(name, options, yes, notify)
     else:

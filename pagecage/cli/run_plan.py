@@ -35,9 +35,12 @@ def check_options(options: RunOptions, fleet_options: FleetOptions) -> None:
     until_ci(options)
     if not is_group(options.host) and fleet_options != FleetOptions():
         defaults = FleetOptions()
-        option = next(name for name, value in vars(fleet_options).items() if value != getattr(defaults, name))
+        option = next(
+            name for name, value in vars(fleet_options).items() if value != getattr(defaults, name)
+        )
         raise PagecageError(
-            f"--{option.replace('_', '-')} applies only to a group of hosts, and {options.host} is not a group",
+            f"--{option.replace('_', '-')} applies only to a group of hosts, and {options.host} is"
+            " not a group",
             "name a group: --host GROUP",
         )
 
@@ -50,7 +53,9 @@ def choose_host(name: str, data_dir: Path | None, notify: Notify) -> Host:
     if is_group(name):
         raise PagecageError(f"there is no single host {name!r}", nearest(name, list(HOSTS)))
     if name == "vm" and data_dir is not None:
-        raise PagecageError("--data-dir applies only to --host local: the vm has its own disk", "remove --data-dir")
+        raise PagecageError(
+            "--data-dir applies only to --host local: the vm has its own disk", "remove --data-dir"
+        )
     local = LocalHost(data_dir)
     if name == "local":
         return local
@@ -72,7 +77,10 @@ def _guest(notify: Notify) -> Host:
     if running is None:
         return VmHost(user)
     since = time.strftime("%H:%M:%S", time.localtime(running.since_unix_seconds))
-    notify(f"host: vm (the guest running since {since}, in its present state; pagecage host down vm stops it)")
+    notify(
+        f"host: vm (the guest running since {since}, in its present state; pagecage host down vm"
+        " stops it)"
+    )
     return PersistentGuest(running, user)
 
 
@@ -82,7 +90,10 @@ def choose_size(name: str, host: SizedHost, notify: Notify) -> tuple[str, str]:
     if name != "auto":
         return name, "asked for"
     if host.is_emulated(notify):
-        return "emulated", f"the {host.name} host translates instructions, so sizes and caps are small"
+        return (
+            "emulated",
+            f"the {host.name} host translates instructions, so sizes and caps are small",
+        )
     return "default", f"the {host.name} host runs instructions in hardware"
 
 
@@ -95,8 +106,15 @@ def with_cage(experiment: Experiment, cage: str | None) -> Experiment:
     """Return the experiment with one cage instead of all its caged levels; the control stays."""
     if cage is None:
         return experiment
-    if any(level.cage for factor, table in experiment.levels.items() if factor != "cage" for level in table.values()):
-        raise PagecageError(f"the levels of {experiment.name} set its cages", "leave out CAGE (--cage)")
+    if any(
+        level.cage
+        for factor, table in experiment.levels.items()
+        if factor != "cage"
+        for level in table.values()
+    ):
+        raise PagecageError(
+            f"the levels of {experiment.name} set its cages", "leave out CAGE (--cage)"
+        )
     if "cage" not in experiment.factors:
         levels = {**experiment.levels, "cage": {cage: Level(cage=cage)}}
         return replace(experiment, factors={"cage": (cage,), **experiment.factors}, levels=levels)
@@ -133,18 +151,28 @@ def build_plan(
     if needed_bytes and isinstance(host, LocalHost):
         host.require_free_space(needed_bytes)
     if cages is None:
-        cages = {name: definitions().cage(name, dataset_bytes) for name in experiment.cage_names() | {UNCAGED}}
+        cages = {
+            name: definitions().cage(name, dataset_bytes)
+            for name in experiment.cage_names() | {UNCAGED}
+        }
     fresh = options.fresh or experiment.fresh
     if host.name != "vm" and fresh != "never":
         raise PagecageError(
-            f'fresh = "{fresh}" needs a saved machine state; host {host.name} has none', "use --host vm"
+            f'fresh = "{fresh}" needs a saved machine state; host {host.name} has none',
+            "use --host vm",
         )
     plan_options = PlanOptions(
-        size=size, size_reason=reason, host=host.name, fresh=fresh,
-        repeats=choose_repeats(options, experiment, size), until_ci=until_ci(options),
+        size=size,
+        size_reason=reason,
+        host=host.name,
+        fresh=fresh,
+        repeats=choose_repeats(options, experiment, size),
+        until_ci=until_ci(options),
         seed=options.seed if options.seed is not None else random.SystemRandom().randrange(2**32),
-    )  # fmt: skip
-    return make_plan(new_run_id(experiment.name, host.name), experiment, cages, plan_options, command, harness())
+    )
+    return make_plan(
+        new_run_id(experiment.name, host.name), experiment, cages, plan_options, command, harness()
+    )
 
 
 def choose_repeats(options: RunOptions, experiment: Experiment, size: str) -> int:
@@ -157,9 +185,14 @@ def choose_repeats(options: RunOptions, experiment: Experiment, size: str) -> in
 
 def _check_repeats(options: RunOptions) -> None:
     if options.until_ci is None and options.max_repeats is not None:
-        raise PagecageError("--max-repeats requires --until-ci", "add --until-ci 5%, or use --repeats")
+        raise PagecageError(
+            "--max-repeats requires --until-ci", "add --until-ci 5%, or use --repeats"
+        )
     if options.until_ci is not None and options.repeats is not None:
-        raise PagecageError("--repeats and --until-ci are mutually exclusive", "set the upper bound with --max-repeats")
+        raise PagecageError(
+            "--repeats and --until-ci are mutually exclusive",
+            "set the upper bound with --max-repeats",
+        )
 
 
 def until_ci(options: RunOptions) -> float | None:
@@ -168,7 +201,9 @@ def until_ci(options: RunOptions) -> float | None:
         return None
     match = re.fullmatch(r"([0-9]{1,2}(?:\.[0-9]+)?)\s*%", options.until_ci)
     if not match or not float(match[1]):
-        raise PagecageError(f"--until-ci: {options.until_ci!r} is not a percentage below 100%", "write it as 5%")
+        raise PagecageError(
+            f"--until-ci: {options.until_ci!r} is not a percentage below 100%", "write it as 5%"
+        )
     return float(match[1]) / 100
 
 
@@ -180,6 +215,7 @@ def harness() -> dict[str, object]:
     dirty = run(["git", "-C", TOP, "status", "--porcelain", "--untracked-files=no"], check=False)
     known = revision.ok
     return {
-        "version": VERSION, "git_revision": revision.stdout.strip() if known else None,
+        "version": VERSION,
+        "git_revision": revision.stdout.strip() if known else None,
         "git_dirty": bool(dirty.stdout.strip()) if known else None,
-    }  # fmt: skip
+    }

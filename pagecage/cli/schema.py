@@ -33,6 +33,13 @@ def schema(directory: Folder = TOP / "docs/schema") -> int:
 def schemas() -> dict[str, dict[str, Any]]:
     """Return the JSON Schemas of docs/schema/ by file name."""
     return {
-        f"{name}.schema.json": {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
-        for name, model in (("experiment", ExperimentFile), ("cage", CageFile), ("catalogue", Provider))
+        f"{name}.schema.json": {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            **model.model_json_schema(),
+        }
+        for name, model in (
+            ("experiment", ExperimentFile),
+            ("cage", CageFile),
+            ("catalogue", Provider),
+        )
     }

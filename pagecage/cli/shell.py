@@ -56,7 +56,9 @@ def shell(
     size_bytes = None if data_size is None else parse_size_bytes(data_size, "--data-size")
     limits = definitions().cage(cage, size_bytes)
     if not os.isatty(0):
-        raise PagecageError("standard input is not a terminal", f"pagecage replay {cage} --no-control -- COMMAND")
+        raise PagecageError(
+            "standard input is not a terminal", f"pagecage replay {cage} --no-control -- COMMAND"
+        )
     package = make_agent_package(TOP)
     machine = choose_host(host, data_dir or (None if host == "vm" else Path.cwd()), notify)
     try:
@@ -70,10 +72,14 @@ def shell(
 
 def _run(machine: Host, cage: Cage) -> int:
     """Hand the terminal to the agent, which starts the shell; return the shell's exit status."""
-    request = json.dumps(shell_request_to_json(ShellRequest(cage, machine.data_dir, machine.spool_dir, machine.user)))
+    request = json.dumps(
+        shell_request_to_json(ShellRequest(cage, machine.data_dir, machine.spool_dir, machine.user))
+    )
     argv = machine.interactive(["python3", agent_path(machine.spool_dir), "shell", request])
     process = spawn(argv, stdin=None, stdout=None, stderr=None)
-    previous = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is meant for the program in the shell
+    previous = signal.signal(
+        signal.SIGINT, lambda *_: None
+    )  # Ctrl-C is meant for the program in the shell
     try:
         return process.wait()
     finally:

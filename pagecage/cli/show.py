@@ -54,7 +54,9 @@ def compare(
         Write a page with the tables and a figure of the ratios
     """
     folders = [find_run(RUNS, name).path for name in (first, second, *more)]
-    options = [f"--fail-if={gate}" for gate in fail_if or ()] + [f"--include={name}" for name in include or ()]
+    options = [f"--fail-if={gate}" for gate in fail_if or ()] + [
+        f"--include={name}" for name in include or ()
+    ]
     options += ["--anyway"] if anyway else []
     options += [f"--html={html.resolve()}"] if html else []
     done = analyse("compare", *folders, *options, *output_format.options(), accepted=_GATE_STATUSES)
@@ -94,7 +96,9 @@ def show(
     return EXIT_OK
 
 
-def claims(*, experiment: Annotated[str | None, Parameter(metavar="NAME")] = None, as_json: Json = False) -> int:
+def claims(
+    *, experiment: Annotated[str | None, Parameter(metavar="NAME")] = None, as_json: Json = False
+) -> int:
     """Compare published figures with the newest runs.
 
     Parameters

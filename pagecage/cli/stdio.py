@@ -34,13 +34,17 @@ class StdioRelay:
             case "output":
                 self._write(event["stream"], event["piece"])
             case "input_wanted":  # in a thread, because reading from a terminal may block
-                threading.Thread(target=_answer, args=(event["answer"], event["offset"]), daemon=True).start()
+                threading.Thread(
+                    target=_answer, args=(event["answer"], event["offset"]), daemon=True
+                ).start()
             case _:
                 self._listener(event)
 
     def _write(self, stream: str, piece: bytes) -> None:
         descriptor = self._outputs[stream]
-        with suppress(BrokenPipeError):  # the reader, such as `| head`, has ended; the trial goes on
+        with suppress(
+            BrokenPipeError
+        ):  # the reader, such as `| head`, has ended; the trial goes on
             while piece:
                 piece = piece[os.write(descriptor, piece) :]
 
@@ -48,7 +52,11 @@ class StdioRelay:
 def _answer(answer: Callable[[bytes], None], offset: int) -> None:
     """Answer with the next piece of standard input; of a file, with the piece at `offset`."""
     try:
-        piece = os.pread(_STDIN, _PIECE_BYTES, offset) if input_is_file() else os.read(_STDIN, _PIECE_BYTES)
+        piece = (
+            os.pread(_STDIN, _PIECE_BYTES, offset)
+            if input_is_file()
+            else os.read(_STDIN, _PIECE_BYTES)
+        )
     except OSError:
         piece = b""
     answer(piece)

@@ -13,7 +13,12 @@ from pagecage.cli.examples import examples
 from pagecage.cli.execution import PreparedRun, create_run, execute, exit_code, plan_lines
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.replay_plan import ReplayOptions
-from pagecage.cli.sweep_plan import ExperimentOptions, SweepOptions, plan_of_command, plan_of_experiment
+from pagecage.cli.sweep_plan import (
+    ExperimentOptions,
+    SweepOptions,
+    plan_of_command,
+    plan_of_experiment,
+)
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.agent_package import make_agent_package, require_workloads
 

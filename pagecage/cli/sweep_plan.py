@@ -17,7 +17,13 @@ from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED
 from pagecage.planning.plan import Plan
-from pagecage.planning.sweep import LimitVariation, cages_of, level_cage, parse_vary, sweep_experiment
+from pagecage.planning.sweep import (
+    LimitVariation,
+    cages_of,
+    level_cage,
+    parse_vary,
+    sweep_experiment,
+)
 from pagecage.runner.campaign import check_memory_floor
 
 
@@ -37,7 +43,9 @@ class ExperimentOptions:
         When to restore the guest's saved state, in a sweep of an experiment
     """
 
-    treatment: Annotated[tuple[str, ...], Parameter(consume_multiple=False, metavar="FACTOR=LEVEL")] = ()
+    treatment: Annotated[
+        tuple[str, ...], Parameter(consume_multiple=False, metavar="FACTOR=LEVEL")
+    ] = ()
     size: SizeName | None = None
     fresh: Fresh | None = None
 
@@ -59,7 +67,9 @@ def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> t
     if len(options.words) != 1:
         hint = "name an experiment, or put -- before a command"
         message = f"{' '.join(options.words)!r} is not an experiment"
-        raise PagecageError(message if options.words else "no experiment and no command was given", hint)
+        raise PagecageError(
+            message if options.words else "no experiment and no command was given", hint
+        )
     experiment, shared = definitions().experiment(options.words[0]), options.replay
     treatment = _parse_treatment(options.experiment.treatment)
     if options.base != UNCAGED:
@@ -69,7 +79,9 @@ def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> t
         size, reason = choose_size(options.experiment.size or "auto", host, notify)
         cage = definitions().cage(options.base, experiment.sizes[size].total_bytes)
         vary = parse_vary(options.vary, cage)
-        run_options = RunOptions(size=size, repeats=shared.repeats, seed=shared.seed, fresh=options.experiment.fresh)
+        run_options = RunOptions(
+            size=size, repeats=shared.repeats, seed=shared.seed, fresh=options.experiment.fresh
+        )
         varied = sweep_experiment(experiment, options.base, vary, treatment)
         plan = build_plan(run_options, varied, host, command, notify, cages_of(cage, vary))
         check_memory_floor(plan)
@@ -77,7 +89,9 @@ def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> t
         host.stop()
         raise
     levels = {word: word for word in vary.values}
-    return _with_sweep(plan, _sweep_document(options.base, vary, vary.property, levels), size_reason=reason), host
+    return _with_sweep(
+        plan, _sweep_document(options.base, vary, vary.property, levels), size_reason=reason
+    ), host
 
 
 def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
@@ -86,7 +100,9 @@ def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tupl
     cage = definitions().cage(options.base, data_bytes(options.replay))
     vary = parse_vary(options.vary, cage)
     cages = cages_of(cage, vary)
-    plan, host = replay_plan.plan_for(options.base, options.words, options.replay, command, notify, cages)
+    plan, host = replay_plan.plan_for(
+        options.base, options.words, options.replay, command, notify, cages
+    )
     levels = {word: level_cage(options.base, vary.property, word) for word in vary.values}
     return _with_sweep(plan, _sweep_document(options.base, vary, "cage", levels)), host
 
@@ -96,26 +112,41 @@ def _check(options: SweepOptions, *, of_command: bool) -> None:
     shared, defaults = options.replay, ReplayOptions()
     if shared.others or shared.no_control:
         raise PagecageError("a sweep has one cage and no control", "remove --cage and --no-control")
-    of_replay = ("cold", "cache", "ready_when", "ready_port", "copy", "copy_program", "timeout", "collectors")
+    of_replay = (
+        "cold",
+        "cache",
+        "ready_when",
+        "ready_port",
+        "copy",
+        "copy_program",
+        "timeout",
+        "collectors",
+    )
     if of_command:
         given = [name for name, value in vars(options.experiment).items() if value]
     else:
         given = [name for name in of_replay if getattr(shared, name) != getattr(defaults, name)]
     if given:
         kind = "an experiment" if of_command else "a command after --"
-        raise PagecageError(f"--{given[0].replace('_', '-')} applies only to {kind}", "pagecage sweep --help")
+        raise PagecageError(
+            f"--{given[0].replace('_', '-')} applies only to {kind}", "pagecage sweep --help"
+        )
 
 
 def _parse_treatment(words: Sequence[str]) -> dict[str, str]:
     """Return the chosen levels by factor."""
     for word in words:
         if "=" not in word:
-            raise PagecageError(f"--treatment: {word!r} has no level", "write FACTOR=LEVEL, as in load=lazy-random")
+            raise PagecageError(
+                f"--treatment: {word!r} has no level", "write FACTOR=LEVEL, as in load=lazy-random"
+            )
     pairs = [word.partition("=") for word in words]
     return {factor: level for factor, _, level in pairs}
 
 
-def _sweep_document(base: str, vary: LimitVariation, factor: str, levels: dict[str, str]) -> dict[str, Any]:
+def _sweep_document(
+    base: str, vary: LimitVariation, factor: str, levels: dict[str, str]
+) -> dict[str, Any]:
     """Return the `sweep` section of a plan, with the values by level of the factor."""
     values = {levels[word]: value for word, value in vary.values.items()}
     own = None if vary.own is None else levels[vary.own]

@@ -96,7 +96,9 @@ class VolumeType(OfferTable):
 
     type: str
     about: str
-    size: SizeBoundsTable | None = Field(None, description="absent if the limits do not depend on it")
+    size: SizeBoundsTable | None = Field(
+        None, description="absent if the limits do not depend on it"
+    )
     throughput_unit: Literal["MiB", "MB"]
     both_iops: FormulaTable[Number] | None = Field(None, alias="iops")
     own_read_iops: FormulaTable[Number] | None = Field(None, alias="read_iops")
@@ -106,7 +108,9 @@ class VolumeType(OfferTable):
     own_write_throughput: FormulaTable[Bytes] | None = Field(None, alias="write_throughput")
     burst: VolumeBurstTable | None = None
     tiers: dict[str, TierTable] = {}
-    tier_burst_seconds: Seconds | None = Field(None, description="without it, the burst of a tier has no end")
+    tier_burst_seconds: Seconds | None = Field(
+        None, description="without it, the burst of a tier has no end"
+    )
     counting: CountingTable = Field(CountingTable(), alias="accounting")
     latency: PublishedLatencyTable | None = None
 
@@ -115,7 +119,12 @@ class VolumeType(OfferTable):
         """Refuse two formulas for one quantity, and tiers in the wrong order."""
         for quantity, both, *own in (
             ("iops", self.both_iops, self.own_read_iops, self.own_write_iops),
-            ("throughput", self.both_throughput, self.own_read_throughput, self.own_write_throughput),
+            (
+                "throughput",
+                self.both_throughput,
+                self.own_read_throughput,
+                self.own_write_throughput,
+            ),
         ):
             if both and any(own):
                 raise ValueError(f"{quantity} excludes read_{quantity} and write_{quantity}")
@@ -173,18 +182,26 @@ class VolumeType(OfferTable):
 
     def _formula(self, figure: str, table: FormulaTable[Fraction] | None) -> Formula | None:
         if self.tiers:
-            return StepsFormula(tuple((tier.size_bytes, getattr(tier, figure)) for tier in self.tiers.values()))
+            return StepsFormula(
+                tuple((tier.size_bytes, getattr(tier, figure)) for tier in self.tiers.values())
+            )
         return table.formula if table else None
 
     def _burst(self, quantity: str) -> BurstRule | None:
         if self.tiers:
             rate = self._formula(f"burst_{quantity}", None)
-            return BurstRule(rate, None, self.tier_burst_seconds) if rate and rate.greatest else None
+            return (
+                BurstRule(rate, None, self.tier_burst_seconds) if rate and rate.greatest else None
+            )
         rates: FormulaTable[Fraction] | None = getattr(self.burst, quantity, None)
-        credits_table: FormulaTable[Fraction] | None = getattr(self.burst, f"{quantity}_credits", None)
+        credits_table: FormulaTable[Fraction] | None = getattr(
+            self.burst, f"{quantity}_credits", None
+        )
         if self.burst is None or rates is None:
             return None
-        return BurstRule(rates.formula, credits_table.formula if credits_table else None, self.burst.seconds)
+        return BurstRule(
+            rates.formula, credits_table.formula if credits_table else None, self.burst.seconds
+        )
 
 
 class Provider(ExactTable):
@@ -225,9 +242,13 @@ def read_offers(folder: Path) -> tuple[Provider, ...]:
 def _read_provider(path: Path) -> Provider:
     try:
         # Decimal, because 0.75 IOPS per GiB must be exact.
-        return Provider.model_validate({**tomllib.loads(path.read_text(), parse_float=Decimal), "name": path.stem})
+        return Provider.model_validate(
+            {**tomllib.loads(path.read_text(), parse_float=Decimal), "name": path.stem}
+        )
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PagecageError(f"{path.name}: {error}", f"edit {path}; https://toml.io describes the syntax") from None
+        raise PagecageError(
+            f"{path.name}: {error}", f"edit {path}; https://toml.io describes the syntax"
+        ) from None
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])

@@ -34,8 +34,13 @@ def _bytes(value: object) -> Fraction:
         raise ValueError(f"{error.message.removeprefix('size: ')}; {error.hint}") from None
 
 
-Number = Annotated[Fraction, BeforeValidator(_number, json_schema_input_type=Annotated[float, Field(gt=0)])]
-Bytes = Annotated[Fraction, BeforeValidator(_bytes, json_schema_input_type=Annotated[str, Field(pattern=SIZE_PATTERN)])]
+Number = Annotated[
+    Fraction, BeforeValidator(_number, json_schema_input_type=Annotated[float, Field(gt=0)])
+]
+Bytes = Annotated[
+    Fraction,
+    BeforeValidator(_bytes, json_schema_input_type=Annotated[str, Field(pattern=SIZE_PATTERN)]),
+]
 Amount = TypeVar("Amount", bound=Fraction)
 
 
@@ -66,7 +71,9 @@ class Formula(Protocol):
 class ExactTable(StrictTable):
     """A table with exact figures."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True
+    )
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,9 @@ class StepsFormula:
 
     def evaluate(self, given: FormulaInput) -> Fraction | None:
         """Return the figure of the first range that the size fits."""
-        fitting = (figure for up_to, figure in self.steps if up_to is None or given.size_bytes <= up_to)
+        fitting = (
+            figure for up_to, figure in self.steps if up_to is None or given.size_bytes <= up_to
+        )
         return next(fitting, None)
 
     @property
@@ -123,7 +132,11 @@ class LinearFormula(ExactTable, Generic[Amount]):
     def evaluate(self, given: FormulaInput) -> Fraction | None:
         """Return the figure for the size."""
         per_gib = self.per_gib if self.per_gib is not None else (self.per_tib or Fraction(0)) / 1024
-        return _clamp((self.base or Fraction(0)) + per_gib * Fraction(given.size_bytes, GIB), self.least, self.most)
+        return _clamp(
+            (self.base or Fraction(0)) + per_gib * Fraction(given.size_bytes, GIB),
+            self.least,
+            self.most,
+        )
 
     @property
     def greatest(self) -> Fraction | None:
@@ -178,7 +191,9 @@ class PerIopsFormula(ExactTable):
 
     def evaluate(self, given: FormulaInput) -> Fraction | None:
         """Return the throughput for the IOPS; None if they are not known."""
-        return None if given.other is None else _clamp(self.each * given.other, self.least, self.most)
+        return (
+            None if given.other is None else _clamp(self.each * given.other, self.least, self.most)
+        )
 
     @property
     def greatest(self) -> Fraction | None:
@@ -194,7 +209,11 @@ class PerThroughputFormula(ExactTable):
 
     def evaluate(self, given: FormulaInput) -> Fraction | None:
         """Return the IOPS for the throughput; None if it is not known."""
-        return None if given.other is None else _clamp(self.each_mib * given.other / MIB, None, self.most)
+        return (
+            None
+            if given.other is None
+            else _clamp(self.each_mib * given.other / MIB, None, self.most)
+        )
 
     @property
     def greatest(self) -> Fraction | None:
@@ -222,7 +241,9 @@ class FormulaTable(ExactTable, Generic[Amount]):
     @model_validator(mode="after")
     def _check_shape(self) -> FormulaTable[Amount]:
         if len(self.model_fields_set) != 1:
-            raise ValueError(f"a formula needs exactly one of {', '.join(FormulaTable.model_fields)}")
+            raise ValueError(
+                f"a formula needs exactly one of {', '.join(FormulaTable.model_fields)}"
+            )
         return self
 
     @property
@@ -232,7 +253,12 @@ class FormulaTable(ExactTable, Generic[Amount]):
             return FixedFormula(self.fixed)
         if self.steps is not None:
             return StepsFormula(tuple((step.up_to, step.value) for step in self.steps))
-        shapes: Iterable[Formula | None] = (self.linear, self.provisioned, self.per_iops, self.per_throughput)
+        shapes: Iterable[Formula | None] = (
+            self.linear,
+            self.provisioned,
+            self.per_iops,
+            self.per_throughput,
+        )
         return next(shape for shape in shapes if shape is not None)
 
 

@@ -64,14 +64,21 @@ class InstancesTable(OfferTable):
 
     def instances(self) -> list[InstanceType]:
         """Return the instances of this table."""
-        return [InstanceType(name, own.memory, self._caps(own), self.sources, self.remark)
-                for name, own in self.sizes.items()]  # fmt: skip
+        return [
+            InstanceType(name, own.memory, self._caps(own), self.sources, self.remark)
+            for name, own in self.sizes.items()
+        ]
 
     def _caps(self, own: InstanceTable) -> InstanceCaps:
         return InstanceCaps(
-            own.iops, own.iops, own.throughput, own.throughput, own.burst_iops or self.burst_iops,
-            own.burst_throughput or self.burst_throughput, self.burst_seconds,
-        )  # fmt: skip
+            own.iops,
+            own.iops,
+            own.throughput,
+            own.throughput,
+            own.burst_iops or self.burst_iops,
+            own.burst_throughput or self.burst_throughput,
+            self.burst_seconds,
+        )
 
 
 class VcpuCapsTable(ExactTable):
@@ -86,7 +93,9 @@ class VcpuCapsTable(ExactTable):
     @property
     def caps(self) -> InstanceCaps:
         """The caps, without a burst."""
-        return InstanceCaps(self.read_iops, self.write_iops, self.read_throughput, self.write_throughput)
+        return InstanceCaps(
+            self.read_iops, self.write_iops, self.read_throughput, self.write_throughput
+        )
 
 
 class MachineFamily(OfferTable):

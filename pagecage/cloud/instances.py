@@ -23,11 +23,17 @@ def find_instance(provider: Provider, kind: VolumeType, name: str) -> InstanceTy
     for family in provider.machines:
         vcpus = family.vcpus(plain)
         if vcpus is not None:
-            fitting = [row.caps for row in family.caps.get(kind.type, ()) if row.least_vcpus <= vcpus]
+            fitting = [
+                row.caps for row in family.caps.get(kind.type, ()) if row.least_vcpus <= vcpus
+            ]
             if not fitting:
-                raise PagecageError(f"the catalogue has no limits of {name} for {kind.name}", "leave out --instance")
+                raise PagecageError(
+                    f"the catalogue has no limits of {name} for {kind.name}", "leave out --instance"
+                )
             return InstanceType(plain, None, fitting[-1], family.sources, family.remark)
-    raise PagecageError(f"{provider.title} has no instance {name!r} in the catalogue", _hint(provider, plain))
+    raise PagecageError(
+        f"{provider.title} has no instance {name!r} in the catalogue", _hint(provider, plain)
+    )
 
 
 def instance_names(provider: Provider) -> list[str]:
@@ -59,7 +65,7 @@ def attached(volume: VolumeLimits, instance: InstanceType) -> VolumeLimits:
         (*volume.write_iops, _layer(name, caps, "write_iops", iops)),
         (*volume.read_bandwidth, _layer(name, caps, "read_throughput", throughput)),
         (*volume.write_bandwidth, _layer(name, caps, "write_throughput", throughput)),
-    )  # fmt: skip
+    )
 
 
 def _layer(name: str, caps: InstanceCaps, quantity: str, burst: Fraction | None) -> LimitLayer:

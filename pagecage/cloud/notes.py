@@ -25,7 +25,10 @@ def notes(profile: LimitProfile) -> tuple[str, ...]:
 def _layers(profile: LimitProfile) -> Iterator[str]:
     """Yield the limits of volume and instance alone if there are both."""
     limits = profile.limits
-    reads, writes = ((limits.read_iops, limits.read_bandwidth), (limits.write_iops, limits.write_bandwidth))
+    reads, writes = (
+        (limits.read_iops, limits.read_bandwidth),
+        (limits.write_iops, limits.write_bandwidth),
+    )
     directions = {"": reads} if reads == writes else {", reads": reads, ", writes": writes}
     for direction, (iops, bandwidth) in directions.items():
         names = dict.fromkeys(layer.by for layer in (*iops, *bandwidth))
@@ -36,7 +39,9 @@ def _layers(profile: LimitProfile) -> Iterator[str]:
             yield f"{name} alone{direction}: {lasting}{f'; in a burst {burst}' if burst else ''}."
 
 
-def _alone(layers: tuple[LimitLayer, ...], name: str, format_rate: Callable[[Fraction], str]) -> tuple[str, str]:
+def _alone(
+    layers: tuple[LimitLayer, ...], name: str, format_rate: Callable[[Fraction], str]
+) -> tuple[str, str]:
     """Return the base and the burst of one layer as text; "" without a limit or a burst."""
     for layer in layers:
         if layer.by == name:
@@ -64,15 +69,18 @@ def _second_bucket(profile: LimitProfile) -> Iterator[str]:
         if len(periods) > 2:
             seconds = sum((period.seconds or Fraction(0) for period in periods[:-1]), Fraction(0))
             name = "IOPS" if quantity == "read_iops" else "bandwidth"
-            yield f"A cage has one bucket for {name}: it lacks the drop after {format_hours(float(seconds))}."
+            yield (
+                f"A cage has one bucket for {name}: it lacks the drop after"
+                f" {format_hours(float(seconds))}."
+            )
 
 
 def _combined(profile: LimitProfile) -> Iterator[str]:
     combined = profile.accounting.combined if profile.accounting else None
     if combined:
         yield (
-            "Reads and writes share each limit at the provider. A replay divides it between them by their use; "
-            "reads or writes alone have all of it."
+            "Reads and writes share each limit at the provider. A replay divides it between them by"
+            " their use; reads or writes alone have all of it."
         )
     elif combined is None and profile.published:
         yield "The provider does not state whether reads and writes share a limit."
@@ -81,20 +89,33 @@ def _combined(profile: LimitProfile) -> Iterator[str]:
 def _counting(profile: LimitProfile) -> Iterator[str]:
     """Yield notes on counting: the provider counts after merging, io.max before."""
     accounting, limits = profile.accounting, profile.limits
-    if accounting is None or accounting.io_size_bytes is None or not (limits.read_iops and limits.read_bandwidth):
+    if (
+        accounting is None
+        or accounting.io_size_bytes is None
+        or not (limits.read_iops and limits.read_bandwidth)
+    ):
         return
     size = accounting.io_size_bytes
-    yield f"An I/O above {format_bytes(size)} counts as several at the provider and as one for the kernel."
-    iops, bandwidth = rate_periods(limits.read_iops)[-1].rate, rate_periods(limits.read_bandwidth)[-1].rate
+    yield (
+        f"An I/O above {format_bytes(size)} counts as several at the provider and as one for the"
+        " kernel."
+    )
+    iops, bandwidth = (
+        rate_periods(limits.read_iops)[-1].rate,
+        rate_periods(limits.read_bandwidth)[-1].rate,
+    )
     at_provider = reachable(bandwidth, iops, size)
     if at_provider < bandwidth:
-        yield f"{_count(iops)} I/Os per second of {format_bytes(size)} are at most {_rate(at_provider)}."
+        yield (
+            f"{_count(iops)} I/Os per second of {format_bytes(size)} are at most"
+            f" {_rate(at_provider)}."
+        )
     in_cage = min(bandwidth, iops * _READ_AHEAD_BYTES)
     if accounting.merged and in_cage < at_provider:
         yield (
-            f"The provider counts after merging, the kernel before. A sequential reader in steps of "
-            f"{format_bytes(_READ_AHEAD_BYTES)} gets {_rate(in_cage)} in the cage; the provider "
-            f"allows {_rate(at_provider)}."
+            "The provider counts after merging, the kernel before. A sequential reader in steps of"
+            f" {format_bytes(_READ_AHEAD_BYTES)} gets {_rate(in_cage)} in the cage; the provider"
+            f" allows {_rate(at_provider)}."
         )
 
 
@@ -104,7 +125,10 @@ def _whole_ios(profile: LimitProfile) -> Iterator[str]:
     base = int(rate_periods(layers)[-1].rate) if layers else 0
     kept = enforced_limit("IOReadIOPSMax", base)
     if kept < WORTH_A_NOTE * base:
-        yield f"The kernel allows whole I/Os ten times per second: {base} per second are {kept:.0f} in the cage."
+        yield (
+            f"The kernel allows whole I/Os ten times per second: {base} per second are {kept:.0f}"
+            " in the cage."
+        )
 
 
 def _latency(profile: LimitProfile) -> Iterator[str]:
@@ -114,5 +138,9 @@ def _latency(profile: LimitProfile) -> Iterator[str]:
     if floor is None:
         yield "The cage imposes no latency: within its limits, an I/O is as fast as the disk below."
     else:
-        times = [f"{us} us for a {name}" for name, us in (("read", floor.read_us), ("write", floor.write_us)) if us]
+        times = [
+            f"{us} us for a {name}"
+            for name, us in (("read", floor.read_us), ("write", floor.write_us))
+            if us
+        ]
         yield f"The cage imposes a least latency of {' and '.join(times)}."

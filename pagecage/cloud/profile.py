@@ -12,13 +12,22 @@ from pagecage.cloud.sources import SourceTable
 from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits, rate_periods
 from pagecage.cloud.volume_request import VolumeRequest, volume_limits
 from pagecage.errors import PagecageError
-from pagecage.model.cage import BurstCredits, Cage, CloudVolume, CreditBucket, IoAccounting, LatencyFloor
+from pagecage.model.cage import (
+    BurstCredits,
+    Cage,
+    CloudVolume,
+    CreditBucket,
+    IoAccounting,
+    LatencyFloor,
+)
 
 # Limits of a profile and the systemd properties of a cage.
 PROPERTY = {
-    "read_bandwidth": "IOReadBandwidthMax", "read_iops": "IOReadIOPSMax",
-    "write_bandwidth": "IOWriteBandwidthMax", "write_iops": "IOWriteIOPSMax",
-}  # fmt: skip
+    "read_bandwidth": "IOReadBandwidthMax",
+    "read_iops": "IOReadIOPSMax",
+    "write_bandwidth": "IOWriteBandwidthMax",
+    "write_iops": "IOWriteIOPSMax",
+}
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,11 @@ class CageOptions:
 
 
 def profile_of(
-    provider: Provider, kind: VolumeType, request: VolumeRequest, instance: InstanceType | None, options: CageOptions
+    provider: Provider,
+    kind: VolumeType,
+    request: VolumeRequest,
+    instance: InstanceType | None,
+    options: CageOptions,
 ) -> LimitProfile:
     """Return the profile of a volume on an instance.
 
@@ -80,20 +93,30 @@ def profile_of(
     if not all(vars(limits).values()):
         message = f"the limits of {kind.name} depend on the instance, and none is given"
         raise PagecageError(message, f"--instance {example_instance(provider, kind)}")
-    memory_bytes, memory_by = options.memory_bytes, "--memory" if options.memory_bytes is not None else ""
+    memory_bytes, memory_by = (
+        options.memory_bytes,
+        "--memory" if options.memory_bytes is not None else "",
+    )
     if instance and memory_bytes is None:
         memory_bytes, memory_by = instance.memory_bytes, instance.name
     offers = [(kind.name, kind.sources, kind.remark)]
     offers += [(instance.name, instance.sources, instance.remark)] if instance else []
     return LimitProfile(
-        kind.name, kind.about, limits.scaled(options.scale), options.start,
+        kind.name,
+        kind.about,
+        limits.scaled(options.scale),
+        options.start,
         volume=_volume(kind, request, instance, options),
-        memory_bytes=memory_bytes, memory_by=memory_by,
+        memory_bytes=memory_bytes,
+        memory_by=memory_by,
         accounting=kind.accounting if kind.accounting != IoAccounting() else None,
-        latency=_latency_floor(kind.latency, options.latency_us), published=kind.latency,
-        sources=tuple(LabelledSource(name, source) for name, sources, _ in offers for source in sources),
+        latency=_latency_floor(kind.latency, options.latency_us),
+        published=kind.latency,
+        sources=tuple(
+            LabelledSource(name, source) for name, sources, _ in offers for source in sources
+        ),
         remarks=tuple(f"{name}: {remark}" for name, _, remark in offers if remark),
-    )  # fmt: skip
+    )
 
 
 def profile_of_cage(cage: Cage, memory_share: float | None) -> LimitProfile:
@@ -104,12 +127,22 @@ def profile_of_cage(cage: Cage, memory_share: float | None) -> LimitProfile:
         for quantity, name in PROPERTY.items()
     }
     cited = dict(cage.provenance.get("source") or {})
-    source = SourceTable(title=cited.get("title", ""), url=cited.get("url", ""), date=cited.get("date") or None)
+    source = SourceTable(
+        title=cited.get("title", ""), url=cited.get("url", ""), date=cited.get("date") or None
+    )
     return LimitProfile(
-        cage.name, str(cage.provenance.get("about", "")), VolumeLimits(**layers), burst.start, volume=cage.volume,
-        memory_bytes=cage.properties.get("MemoryMax"), memory_by=cage.name, memory_share=memory_share,
-        accounting=cage.accounting, latency=cage.latency, sources=(LabelledSource(cage.name, source),) if cited else (),
-    )  # fmt: skip
+        cage.name,
+        str(cage.provenance.get("about", "")),
+        VolumeLimits(**layers),
+        burst.start,
+        volume=cage.volume,
+        memory_bytes=cage.properties.get("MemoryMax"),
+        memory_by=cage.name,
+        memory_share=memory_share,
+        accounting=cage.accounting,
+        latency=cage.latency,
+        sources=(LabelledSource(cage.name, source),) if cited else (),
+    )
 
 
 def cage_of(profile: LimitProfile, name: str, about: str) -> Cage:
@@ -118,17 +151,33 @@ def cage_of(profile: LimitProfile, name: str, about: str) -> Cage:
     A cage has one bucket per quantity. If volume and instance both burst, it is the bucket of the
     first drop in rate. Raises PagecageError if less than one I/O or byte per second is left.
     """
-    bases = {quantity: _base_and_bucket(layers, profile.start) for quantity, layers in vars(profile.limits).items()
-             if layers}  # fmt: skip
+    bases = {
+        quantity: _base_and_bucket(layers, profile.start)
+        for quantity, layers in vars(profile.limits).items()
+        if layers
+    }
     memory = {} if profile.memory_bytes is None else {"MemoryMax": profile.memory_bytes}
-    properties = {PROPERTY[quantity]: _whole(quantity, base) for quantity, (base, _) in bases.items()}
-    buckets = [bases[name][1] if name in bases else None for name in ("read_iops", "read_bandwidth")]
+    properties = {
+        PROPERTY[quantity]: _whole(quantity, base) for quantity, (base, _) in bases.items()
+    }
+    buckets = [
+        bases[name][1] if name in bases else None for name in ("read_iops", "read_bandwidth")
+    ]
     source = profile.sources[0].source if profile.sources else None
-    provenance = {"about": about, "source": {**source.model_dump(), "author": ""}} if source else {"about": about}
+    provenance = (
+        {"about": about, "source": {**source.model_dump(), "author": ""}}
+        if source
+        else {"about": about}
+    )
     return Cage(
-        name, {**memory, **properties, "MemorySwapMax": 0}, provenance, profile.volume,
-        BurstCredits(profile.start, *buckets) if any(buckets) else None, profile.accounting, profile.latency,
-    )  # fmt: skip
+        name,
+        {**memory, **properties, "MemorySwapMax": 0},
+        provenance,
+        profile.volume,
+        BurstCredits(profile.start, *buckets) if any(buckets) else None,
+        profile.accounting,
+        profile.latency,
+    )
 
 
 def _volume(
@@ -136,12 +185,19 @@ def _volume(
 ) -> CloudVolume:
     iops, throughput = request.iops, request.throughput
     return CloudVolume(
-        kind.provider, kind.type, request.size_bytes, None if iops is None else int(iops),
-        None if throughput is None else int(throughput), instance.name if instance else None, float(options.scale),
-    )  # fmt: skip
+        kind.provider,
+        kind.type,
+        request.size_bytes,
+        None if iops is None else int(iops),
+        None if throughput is None else int(throughput),
+        instance.name if instance else None,
+        float(options.scale),
+    )
 
 
-def _latency_floor(published: PublishedLatencyTable | None, requested_us: int | None) -> LatencyFloor | None:
+def _latency_floor(
+    published: PublishedLatencyTable | None, requested_us: int | None
+) -> LatencyFloor | None:
     """Return the requested latency, or the least latency that the provider states.
 
     A time that most I/Os stay below is not a least latency.
@@ -161,7 +217,9 @@ def _cage_layer(cage: Cage, name: str, bucket: CreditBucket | None) -> tuple[Lim
     return (LimitLayer(cage.name, Fraction(base), *burst),)
 
 
-def _base_and_bucket(layers: tuple[LimitLayer, ...], start: str) -> tuple[Fraction, CreditBucket | None]:
+def _base_and_bucket(
+    layers: tuple[LimitLayer, ...], start: str
+) -> tuple[Fraction, CreditBucket | None]:
     """Return the lasting limit and the bucket above it.
 
     A drained bucket is kept, because it refills.

@@ -61,10 +61,18 @@ def rate_periods(layers: Sequence[LimitLayer], start: str = "full") -> tuple[Rat
     }
     periods: list[RatePeriod] = []
     while layers:
-        rates = [layer.rate(left.get(number, Fraction(0)) != 0) for number, layer in enumerate(layers)]
+        rates = [
+            layer.rate(left.get(number, Fraction(0)) != 0) for number, layer in enumerate(layers)
+        ]
         rate = min(rates)
-        drains = {n: rate - layers[n].base for n, credit in left.items() if credit and rate > layers[n].base}
-        seconds = min(((left[n] or Fraction(0)) / drain for n, drain in drains.items()), default=None)
+        drains = {
+            n: rate - layers[n].base
+            for n, credit in left.items()
+            if credit and rate > layers[n].base
+        }
+        seconds = min(
+            ((left[n] or Fraction(0)) / drain for n, drain in drains.items()), default=None
+        )
         _append(periods, RatePeriod(rate, layers[rates.index(rate)].by, seconds))
         if seconds is None:
             return tuple(periods)
@@ -77,7 +85,11 @@ def _append(periods: list[RatePeriod], period: RatePeriod) -> None:
     """Append a period, merged with the last one if both have the same rate."""
     if periods and periods[-1].rate == period.rate:
         before = periods.pop()
-        total = None if before.seconds is None or period.seconds is None else before.seconds + period.seconds
+        total = (
+            None
+            if before.seconds is None or period.seconds is None
+            else before.seconds + period.seconds
+        )
         period = RatePeriod(period.rate, period.by, total)
     periods.append(period)
 
@@ -93,7 +105,9 @@ class VolumeLimits:
 
     def scaled(self, factor: Fraction) -> VolumeLimits:
         """Return all layers at another speed."""
-        return VolumeLimits(*(tuple(layer.scaled(factor) for layer in layers) for layers in vars(self).values()))
+        return VolumeLimits(
+            *(tuple(layer.scaled(factor) for layer in layers) for layers in vars(self).values())
+        )
 
 
 def reachable(bandwidth: Fraction, iops: Fraction, io_size_bytes: int | None) -> Fraction:

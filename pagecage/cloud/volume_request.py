@@ -43,9 +43,11 @@ def volume_limits(kind: VolumeType, request: VolumeRequest) -> VolumeLimits:
     reads = _rates(kind, request, size, kind.read_iops, kind.read_throughput)
     writes = _rates(kind, request, size, kind.write_iops, kind.write_throughput)
     return VolumeLimits(
-        _layers(kind, reads, size, "iops"), _layers(kind, writes, size, "iops"),
-        _layers(kind, reads, size, "throughput"), _layers(kind, writes, size, "throughput"),
-    )  # fmt: skip
+        _layers(kind, reads, size, "iops"),
+        _layers(kind, writes, size, "iops"),
+        _layers(kind, reads, size, "throughput"),
+        _layers(kind, writes, size, "throughput"),
+    )
 
 
 def in_unit(bytes_per_second: Fraction, unit_bytes: int) -> str:
@@ -57,11 +59,14 @@ def _checked_size(kind: VolumeType, request: VolumeRequest) -> int:
     if kind.size is None:
         return request.size_bytes or 0
     if request.size_bytes is None:
-        raise PagecageError(f"the limits of {kind.name} depend on its size, and none is given", "--size 500GiB")
+        raise PagecageError(
+            f"the limits of {kind.name} depend on its size, and none is given", "--size 500GiB"
+        )
     least, most, size = kind.size.least_bytes, kind.size.most_bytes, request.size_bytes
     if not least <= size <= most:
         raise PagecageError(
-            f"{kind.name} is sold from {_format_size(least)} to {_format_size(most)}, not with {_format_size(size)}",
+            f"{kind.name} is sold from {_format_size(least)} to {_format_size(most)}, not with"
+            f" {_format_size(size)}",
             f"--size {exact_size(least if size < least else most)}",
         )
     if size % kind.size.step_bytes:
@@ -81,15 +86,22 @@ def _format_size(count: int) -> str:
 def _refuse_options_without_effect(kind: VolumeType, request: VolumeRequest) -> None:
     """Raise PagecageError if a value is given that this type does not sell separately."""
     for option, value, formula in (
-        ("--iops", request.iops, kind.read_iops), ("--throughput", request.throughput, kind.read_throughput),
-    ):  # fmt: skip
+        ("--iops", request.iops, kind.read_iops),
+        ("--throughput", request.throughput, kind.read_throughput),
+    ):
         if value is not None and not isinstance(formula, ProvisionedFormula):
             reason = "the instance decides" if formula is None else "its size and type decide"
-            raise PagecageError(f"{kind.name} does not take {option}, because {reason}", f"leave out {option}")
+            raise PagecageError(
+                f"{kind.name} does not take {option}, because {reason}", f"leave out {option}"
+            )
 
 
 def _rates(
-    kind: VolumeType, request: VolumeRequest, size: int, iops: Formula | None, throughput: Formula | None
+    kind: VolumeType,
+    request: VolumeRequest,
+    size: int,
+    iops: Formula | None,
+    throughput: Formula | None,
 ) -> _Rates:
     """Return both rates. One may follow from the other, which is then computed first."""
     if isinstance(iops, PerThroughputFormula):
@@ -99,29 +111,48 @@ def _rates(
     return _Rates(ios, _throughput(kind, request, size, throughput, ios))
 
 
-def _iops(kind: VolumeType, request: VolumeRequest, size: int, formula: Formula | None) -> Fraction | None:
+def _iops(
+    kind: VolumeType, request: VolumeRequest, size: int, formula: Formula | None
+) -> Fraction | None:
     if isinstance(formula, ProvisionedFormula):
         least, most = formula.bounds(FormulaInput(size))
         value = request.iops if request.iops is not None else formula.included
         if value is None:
-            raise PagecageError(f"{kind.name} needs its provisioned IOPS, and none are given", f"--iops {int(most)}")
+            raise PagecageError(
+                f"{kind.name} needs its provisioned IOPS, and none are given", f"--iops {int(most)}"
+            )
         if not least <= value <= most:
-            allowed = f"{kind.name} of {_format_size(size)} may have {math.ceil(least)} to {int(most)} IOPS"
-            hint = f"--iops {math.ceil(least) if value < least else int(most)}{_or_larger(kind, formula, value)}"
+            allowed = (
+                f"{kind.name} of {_format_size(size)} may have {math.ceil(least)} to {int(most)}"
+                " IOPS"
+            )
+            hint = (
+                "--iops"
+                f" {math.ceil(least) if value < least else int(most)}"
+                f"{_or_larger(kind, formula, value)}"
+            )
             raise PagecageError(f"{allowed}, not {int(value)}", hint)
     return None if formula is None else formula.evaluate(FormulaInput(size, request.iops))
 
 
 def _or_larger(kind: VolumeType, formula: ProvisionedFormula[Fraction], iops: Fraction) -> str:
     """Return the hint with the size that would allow these IOPS; "" if there is none."""
-    if kind.size is None or formula.most_per_gib is None or not (formula.least or 0) <= iops <= formula.most:
+    if (
+        kind.size is None
+        or formula.most_per_gib is None
+        or not (formula.least or 0) <= iops <= formula.most
+    ):
         return ""
     size_gib = max(math.ceil(iops / formula.most_per_gib), kind.size.least_bytes // GIB)
     return f", or --size {size_gib}GiB" if size_gib * GIB <= kind.size.most_bytes else ""
 
 
 def _throughput(
-    kind: VolumeType, request: VolumeRequest, size: int, formula: Formula | None, iops: Fraction | None
+    kind: VolumeType,
+    request: VolumeRequest,
+    size: int,
+    formula: Formula | None,
+    iops: Fraction | None,
 ) -> Fraction | None:
     if isinstance(formula, ProvisionedFormula):
         least, most = formula.bounds(FormulaInput(size, None, iops))
@@ -131,15 +162,23 @@ def _throughput(
             message = f"{kind.name} needs its provisioned throughput, and none is given"
             raise PagecageError(message, f"--throughput {float(most / unit):g}")
         if not least <= value <= most:
-            with_iops = f" with {int(iops)} IOPS" if iops is not None and formula.most_per_iops else ""
-            allowed = f"{kind.name}{with_iops} may have {float(least / unit):g} to {in_unit(most, unit)}"
+            with_iops = (
+                f" with {int(iops)} IOPS" if iops is not None and formula.most_per_iops else ""
+            )
+            allowed = (
+                f"{kind.name}{with_iops} may have {float(least / unit):g} to {in_unit(most, unit)}"
+            )
             hint = f"--throughput {float((least if value < least else most) / unit):g}"
             hint += _or_more_iops(kind, formula, size, value)
             raise PagecageError(f"{allowed}, not {in_unit(value, unit)}", hint)
-    return None if formula is None else formula.evaluate(FormulaInput(size, request.throughput, iops))
+    return (
+        None if formula is None else formula.evaluate(FormulaInput(size, request.throughput, iops))
+    )
 
 
-def _or_more_iops(kind: VolumeType, formula: ProvisionedFormula[Fraction], size: int, throughput: Fraction) -> str:
+def _or_more_iops(
+    kind: VolumeType, formula: ProvisionedFormula[Fraction], size: int, throughput: Fraction
+) -> str:
     """Return the hint with the IOPS that would allow this throughput; "" if there are none."""
     iops_formula = kind.read_iops
     is_sold = (formula.least or 0) <= throughput <= formula.most

@@ -10,7 +10,15 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from pagecage.definitions.fields import Citation, SizeBytes, StrictTable
 from pagecage.errors import PagecageError
-from pagecage.model.cage import UNCAGED, BurstCredits, Cage, CloudVolume, CreditBucket, IoAccounting, LatencyFloor
+from pagecage.model.cage import (
+    UNCAGED,
+    BurstCredits,
+    Cage,
+    CloudVolume,
+    CreditBucket,
+    IoAccounting,
+    LatencyFloor,
+)
 from pagecage.units import format_bytes, page_floor_bytes
 
 Count = Annotated[int, Field(gt=0, lt=2**63)]
@@ -72,7 +80,9 @@ class AccountingTable(StrictTable):
     """The provider's way of counting I/Os, unlike that of io.max; a missing key is unknown."""
 
     io_size: SizeBytes | None = Field(None, description="a larger I/O counts as several")
-    merged: bool | None = Field(None, description="I/Os are counted after adjacent ones are merged, not before")
+    merged: bool | None = Field(
+        None, description="I/Os are counted after adjacent ones are merged, not before"
+    )
     combined: bool | None = Field(None, description="reads and writes share one limit")
 
 
@@ -91,7 +101,9 @@ class CageFile(StrictTable):
 
     about: str
     MemoryMax: SizeBytes | DatasetFraction | None = None
-    MemorySwapMax: SizeBytes | Literal["infinity"] | None = Field(None, description="0 unless given: swap is off")
+    MemorySwapMax: SizeBytes | Literal["infinity"] | None = Field(
+        None, description="0 unless given: swap is off"
+    )
     IOReadBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
     IOReadIOPSMax: Count | None = None
     IOWriteBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
@@ -114,17 +126,26 @@ class CageFile(StrictTable):
             given = [base for base in bases if base is not None]
             if bucket and not given:
                 names = "IOReadIOPSMax" if key == "iops" else "IOReadBandwidthMax"
-                raise ValueError(f"burst.{key}: a bucket refills at the rate of {names}, which is missing")
+                raise ValueError(
+                    f"burst.{key}: a bucket refills at the rate of {names}, which is missing"
+                )
             if bucket and bucket.rate <= min(given):
-                raise ValueError(f"burst.{key}.rate is not above the limit, so there would be no burst")
+                raise ValueError(
+                    f"burst.{key}.rate is not above the limit, so there would be no burst"
+                )
         return self
 
 
 # The tables of a cage file by key, for hints on misspelt keys.
 TABLES: dict[str, type[BaseModel]] = {
-    "volume": VolumeTable, "burst": BurstTable, "burst.iops": IopsBucket, "burst.bandwidth": BandwidthBucket,
-    "accounting": AccountingTable, "latency": LatencyTable, "MemoryMax": DatasetFraction,
-}  # fmt: skip
+    "volume": VolumeTable,
+    "burst": BurstTable,
+    "burst.iops": IopsBucket,
+    "burst.bandwidth": BandwidthBucket,
+    "accounting": AccountingTable,
+    "latency": LatencyTable,
+    "MemoryMax": DatasetFraction,
+}
 
 
 def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Path) -> Cage:
@@ -140,10 +161,14 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
                 f"{path.name}: MemoryMax is a share of the dataset, but there is no dataset",
                 "give the data with --cold (replay) or its size with --data-size (shell)",
             )
-        limits["MemoryMax"] = page_floor_bytes(round(dataset_bytes * table.MemoryMax.dataset_fraction))
+        limits["MemoryMax"] = page_floor_bytes(
+            round(dataset_bytes * table.MemoryMax.dataset_fraction)
+        )
         if limits["MemoryMax"] == 0:
             share = f"{table.MemoryMax.dataset_fraction:g} of {format_bytes(dataset_bytes)}"
-            raise PagecageError(f"{path.name}: MemoryMax would be {share}, less than a page", "give more data")
+            raise PagecageError(
+                f"{path.name}: MemoryMax would be {share}, less than a page", "give more data"
+            )
     # With swap, anonymous memory would spill instead of being killed, and io.max does not throttle
     # swap-in.
     if limits.get("MemorySwapMax") == "infinity":
@@ -152,11 +177,14 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
         limits.setdefault("MemorySwapMax", 0)
     latency = table.latency
     return Cage(
-        name, limits, {key: data[key] for key in ("about", "source") if data[key] is not None},
-        volume=_volume(table.volume) if table.volume else None, burst=_burst(table.burst) if table.burst else None,
+        name,
+        limits,
+        {key: data[key] for key in ("about", "source") if data[key] is not None},
+        volume=_volume(table.volume) if table.volume else None,
+        burst=_burst(table.burst) if table.burst else None,
         accounting=_accounting(table.accounting) if table.accounting else None,
         latency=LatencyFloor(latency.read_us, latency.write_us) if latency else None,
-    )  # fmt: skip
+    )
 
 
 def cage_of_tables(name: str, tables: Mapping[str, Any]) -> Cage:
@@ -171,14 +199,21 @@ def cage_of_tables(name: str, tables: Mapping[str, Any]) -> Cage:
         where = ".".join(map(str, first["loc"])) or "file"
         message = first["msg"].removeprefix("Value error, ")
         raise PagecageError(
-            f"the result is not a valid cage: {where}: {message}", "leave out --save to see what was read"
+            f"the result is not a valid cage: {where}: {message}",
+            "leave out --save to see what was read",
         ) from None
 
 
 def _volume(table: VolumeTable) -> CloudVolume:
     return CloudVolume(
-        table.provider, table.type, table.size, table.iops, table.throughput, table.instance, table.scale
-    )  # fmt: skip
+        table.provider,
+        table.type,
+        table.size,
+        table.iops,
+        table.throughput,
+        table.instance,
+        table.scale,
+    )
 
 
 def _accounting(table: AccountingTable) -> IoAccounting:

@@ -6,7 +6,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pagecage.model.cage import BurstCredits, Cage, CloudVolume, CreditBucket, IoAccounting, LatencyFloor
+from pagecage.model.cage import (
+    BurstCredits,
+    Cage,
+    CloudVolume,
+    CreditBucket,
+    IoAccounting,
+    LatencyFloor,
+)
 from pagecage.units import exact_size
 
 _COUNTS = {"IOReadIOPSMax", "IOWriteIOPSMax", "CPUQuota"}
@@ -50,10 +57,14 @@ def _tables(cage: Cage) -> dict[str, dict[str, Any]]:
 
 def _volume(volume: CloudVolume) -> dict[str, Any]:
     return {
-        "provider": volume.provider, "type": volume.type, "size": _size(volume.size_bytes), "iops": volume.iops,
-        "throughput": _size(volume.throughput_bytes_per_second), "instance": volume.instance,
+        "provider": volume.provider,
+        "type": volume.type,
+        "size": _size(volume.size_bytes),
+        "iops": volume.iops,
+        "throughput": _size(volume.throughput_bytes_per_second),
+        "instance": volume.instance,
         "scale": volume.scale if volume.scale != 1 else None,
-    }  # fmt: skip
+    }
 
 
 def _burst(burst: BurstCredits) -> dict[str, Any]:

@@ -32,9 +32,20 @@ Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat"]
 Storage = Literal["data", "null_blk", "dm_delay", "container_layer"]
 # Options that the agent writes into every job file (pagecage/agent/programs/fio.py).
 _AGENT_JOB_OPTIONS = (
-    "filename", "directory", "readonly", "invalidate", "group_reporting", "name", "new_group", "output", "stonewall",
-    "write_bw_log", "write_lat_log", "write_iops_log", "log_avg_msec",
-)  # fmt: skip
+    "filename",
+    "directory",
+    "readonly",
+    "invalidate",
+    "group_reporting",
+    "name",
+    "new_group",
+    "output",
+    "stonewall",
+    "write_bw_log",
+    "write_lat_log",
+    "write_iops_log",
+    "log_avg_msec",
+)
 _READS_ONLY = ("read", "randread")
 
 
@@ -61,7 +72,9 @@ class WorkloadTable(StrictTable):
     kind: Literal["handshake", "command", "fio"] = "handshake"
     arguments: list[str] = []
     min_memory_bytes: SizeBytes | None = None
-    data_paths: list[str] = Field([], description="files and directories whose cache state is set and checked")
+    data_paths: list[str] = Field(
+        [], description="files and directories whose cache state is set and checked"
+    )
     ready_when: RegularExpression | None = Field(
         None, description="the measured part ends when a line of output matches"
     )
@@ -76,7 +89,9 @@ class WorkloadTable(StrictTable):
         if self.kind != "command" and (given := [key for key in own if getattr(self, key)]):
             raise ValueError(f'{given[0]} applies only to kind "command", not to {self.kind!r}')
         if self.ready_when is not None and self.ready_port is not None:
-            raise ValueError("ready_when and ready_port both end the measured part; remove one of them")
+            raise ValueError(
+                "ready_when and ready_port both end the measured part; remove one of them"
+            )
         return self
 
     @model_validator(mode="after")
@@ -103,14 +118,22 @@ class SizeTable(StrictTable):
     repeats: Repeats | None = None
     treatments: Literal["all", "covering"] | None = None
     places: dict[Annotated[str, Field(pattern=r"^[a-z][a-z_]*$")], int | str] = Field(
-        {}, description="values of the definition's own {placeholders}, in arguments and names of cages, at this size"
+        {},
+        description=(
+            "values of the definition's own {placeholders}, in arguments and names of cages, at"
+            " this size"
+        ),
     )
-    writes: SizeBytes | None = Field(None, description="space that the workload needs for its own writes")
+    writes: SizeBytes | None = Field(
+        None, description="space that the workload needs for its own writes"
+    )
 
     @model_validator(mode="after")
     def _check_placeholders(self) -> SizeTable:
         if taken := set(self.places) & set(PLACEHOLDERS):
-            raise ValueError(f"places.{min(taken)} has the name of a placeholder that the agent fills in")
+            raise ValueError(
+                f"places.{min(taken)} has the name of a placeholder that the agent fills in"
+            )
         return self
 
 
@@ -139,7 +162,8 @@ class LevelTable(StrictTable):
     workload: WorkloadTable | None = None
     before: SetupStepTable | None = None
     storage: Storage | None = Field(
-        None, description="`data` is the disk of the data directory; the others are made for the trial"
+        None,
+        description="`data` is the disk of the data directory; the others are made for the trial",
     )
     storage_latency_us: Annotated[int, Field(gt=0)] | None = None
     machine_memory_bytes: SizeBytes | DatasetFraction | None = Field(
@@ -149,7 +173,10 @@ class LevelTable(StrictTable):
         None, description="vm.dirty_bytes for the trial: from this amount on, writers wait"
     )
     dirty_background_bytes: SizeBytes | None = Field(
-        None, description="vm.dirty_background_bytes for the trial: from this amount on, the kernel writes back"
+        None,
+        description=(
+            "vm.dirty_background_bytes for the trial: from this amount on, the kernel writes back"
+        ),
     )
     driver: DriverName | None = Field(
         None, description="the driver that runs the workload in its cage (docs/CONTAINERS.md)"
@@ -159,7 +186,9 @@ class LevelTable(StrictTable):
     def _latency(self) -> LevelTable:
         is_made = self.storage in ("null_blk", "dm_delay")
         if is_made != (self.storage_latency_us is not None):
-            raise ValueError("storage null_blk or dm_delay needs storage_latency_us, and no other storage has it")
+            raise ValueError(
+                "storage null_blk or dm_delay needs storage_latency_us, and no other storage has it"
+            )
         if self.storage == "dm_delay" and (self.storage_latency_us or 0) % 1000:
             raise ValueError("storage_latency_us: dm-delay supports only whole milliseconds")
         return self
@@ -171,7 +200,9 @@ class ExperimentFile(StrictTable):
     question: str
     story: str = ""
     source: Citation | None = None
-    fill: Literal["random", "zero", "index"] = Field("random", description="content of the dataset, made by pcgen")
+    fill: Literal["random", "zero", "index"] = Field(
+        "random", description="content of the dataset, made by pcgen"
+    )
     workload: WorkloadTable
     response: str = "full_pass_seconds"
     repeats: Repeats = 5
@@ -227,7 +258,9 @@ class ExperimentFile(StrictTable):
 
     def _check_selections(self) -> None:
         """Check that claims, findings and tables select existing levels."""
-        tables: list[tuple[str, StrictTable]] = [(f"claims.{claim.id}", claim) for claim in self.claims]
+        tables: list[tuple[str, StrictTable]] = [
+            (f"claims.{claim.id}", claim) for claim in self.claims
+        ]
         tables += [(f"findings[{number}]", finding) for number, finding in enumerate(self.findings)]
         tables += [(f"tables[{number}]", table) for number, table in enumerate(self.tables)]
         for name, table in tables:
@@ -239,11 +272,16 @@ class ExperimentFile(StrictTable):
     def _check_all_placeholders(self) -> None:
         """Check that every {placeholder} is known and that every size has a value for it."""
         tables = [table for levels in self.levels.values() for table in levels.values()]
-        for argument in [*self.workload.arguments, *(a for table in tables for a in table.arguments)]:
+        for argument in [
+            *self.workload.arguments,
+            *(a for table in tables for a in table.arguments),
+        ]:
             self._check_argument(argument, self.workload.kind == "handshake", "workload.arguments")
         for workload in (table.workload for table in tables if table.workload):
             for argument in workload.arguments:
-                self._check_argument(argument, workload.kind == "handshake", "levels.*.workload.arguments")
+                self._check_argument(
+                    argument, workload.kind == "handshake", "levels.*.workload.arguments"
+                )
         for cage in (table.cage for table in tables if table.cage):
             self._check_argument(cage, True, "levels.*.cage")
         for argument in (a for table in tables if table.before for a in table.before.arguments):
@@ -255,10 +293,17 @@ class ExperimentFile(StrictTable):
         known = (*PLACEHOLDERS, *own)
         for name in re.findall(r"\{([a-z_]+)\}", argument):
             if name not in known and is_strict:
-                raise ValueError(f"{where}: there is no placeholder {{{name}}}; known: {', '.join(known)}")
+                raise ValueError(
+                    f"{where}: there is no placeholder {{{name}}}; known: {', '.join(known)}"
+                )
             if name == "files" and is_strict and argument != "{files}":
-                raise ValueError(f"{where}: {argument!r}: {{files}} becomes several arguments and must stand alone")
-            lacking = [n for n, size in self.sizes.items() if name in known and not _has_value(name, size)]
+                raise ValueError(
+                    f"{where}: {argument!r}: {{files}} becomes several arguments and must stand"
+                    " alone"
+                )
+            lacking = [
+                n for n, size in self.sizes.items() if name in known and not _has_value(name, size)
+            ]
             if lacking:
                 raise ValueError(f"sizes.{lacking[0]} has no value for {{{name}}}")
 

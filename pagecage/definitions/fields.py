@@ -22,7 +22,9 @@ def _size_bytes(value: object) -> object:
 SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *([kKMGT]B|[KMGT]iB|B)$"
 SizeBytes = Annotated[
     int,
-    BeforeValidator(_size_bytes, json_schema_input_type=Annotated[str, Field(pattern=SIZE_PATTERN)]),
+    BeforeValidator(
+        _size_bytes, json_schema_input_type=Annotated[str, Field(pattern=SIZE_PATTERN)]
+    ),
     Field(gt=0),
 ]
 

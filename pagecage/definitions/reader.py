@@ -12,8 +12,19 @@ from pydantic import BaseModel, ValidationError
 
 from pagecage.definitions.cage_file import TABLES as CAGE_TABLES
 from pagecage.definitions.cage_file import CageFile, DatasetFraction, resolve_cage
-from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, check_config_key, complete_claim
-from pagecage.definitions.experiment_file import ExperimentFile, LevelTable, SizeTable, WorkloadTable
+from pagecage.definitions.claim_tables import (
+    ClaimTable,
+    FindingTable,
+    ReportTable,
+    check_config_key,
+    complete_claim,
+)
+from pagecage.definitions.experiment_file import (
+    ExperimentFile,
+    LevelTable,
+    SizeTable,
+    WorkloadTable,
+)
 from pagecage.definitions.fields import Citation
 from pagecage.errors import PagecageError, nearest, why_unreadable
 from pagecage.model.cage import Cage
@@ -29,10 +40,13 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise PagecageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
     except (ValueError, RecursionError) as error:
         reason = why_unreadable(error)
-        raise PagecageError(f"{path.name}: {reason}", f"edit {path}; https://toml.io describes the syntax") from None
+        raise PagecageError(
+            f"{path.name}: {reason}", f"edit {path}; https://toml.io describes the syntax"
+        ) from None
     if _contains_nul(data):
         raise PagecageError(
-            f"{path.name}: a string contains a NUL byte, which cannot be passed to a program", f"edit {path}"
+            f"{path.name}: a string contains a NUL byte, which cannot be passed to a program",
+            f"edit {path}",
         )
     return data
 
@@ -40,7 +54,13 @@ def _read_toml(path: Path) -> dict[str, Any]:
 def _contains_nul(tree: Any) -> bool:
     if isinstance(tree, str):
         return "\0" in tree
-    values = [*tree, *tree.values()] if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    values = (
+        [*tree, *tree.values()]
+        if isinstance(tree, dict)
+        else tree
+        if isinstance(tree, list)
+        else ()
+    )
     return any(map(_contains_nul, values))
 
 
@@ -49,7 +69,9 @@ def _first_error(path: Path, error: ValidationError) -> PagecageError:
     # A misspelt key comes first, because it explains other errors.
     first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
     key = ".".join(
-        str(part) for part in first["loc"] if not str(part).startswith(("function-", "literal[", "Fraction"))
+        str(part)
+        for part in first["loc"]
+        if not str(part).startswith(("function-", "literal[", "Fraction"))
     )
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
@@ -61,9 +83,15 @@ def _first_error(path: Path, error: ValidationError) -> PagecageError:
 def _keys_hint(path: Path, key: str) -> str:
     """Return a hint with the nearest key of the same table (docs/schema/ has all keys)."""
     tables: dict[str, type[BaseModel]] = {
-        "workload": WorkloadTable, "sizes": SizeTable, "levels": LevelTable, "claims": ClaimTable,
-        "findings": FindingTable, "tables": ReportTable, "source": Citation, **CAGE_TABLES,
-    }  # fmt: skip
+        "workload": WorkloadTable,
+        "sizes": SizeTable,
+        "levels": LevelTable,
+        "claims": ClaimTable,
+        "findings": FindingTable,
+        "tables": ReportTable,
+        "source": Citation,
+        **CAGE_TABLES,
+    }
     head, _, rest = key.partition(".")
     whole: type[BaseModel] = CageFile if path.parent.name == "cgroups" else ExperimentFile
     model = tables.get(key.rpartition(".")[0], tables.get(head, whole)) if rest else whole
@@ -81,7 +109,11 @@ class Definitions:
     """The experiments and cages of one checkout."""
 
     def __init__(self, top: Path, programs: list[str]) -> None:
-        self._experiments, self._cages, self._programs = top / "experiments", top / "cgroups", programs
+        self._experiments, self._cages, self._programs = (
+            top / "experiments",
+            top / "cgroups",
+            programs,
+        )
 
     def experiment_names(self) -> list[str]:
         """Return the names of all experiments."""
@@ -136,7 +168,9 @@ class Definitions:
         """The published figures, read once for all experiments."""
         return read_articles(self._experiments / "articles")
 
-    def _claims(self, name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> list[dict[str, Any]]:
+    def _claims(
+        self, name: str, table: ExperimentFile, data: dict[str, Any], path: Path
+    ) -> list[dict[str, Any]]:
         """Return the claims, completed so that a plan needs no other file for their verdicts."""
         try:
             claims = [complete_claim(claim, self._articles, name) for claim in table.claims]
@@ -149,54 +183,91 @@ class Definitions:
     def _check_names(self, path: Path, experiment: Experiment) -> None:
         for program in sorted(experiment.programs() - set(self._programs)):
             known = nearest(program, self._programs)
-            raise PagecageError(f"{path.name}: workload.program: there is no workload {program!r}", known)
+            raise PagecageError(
+                f"{path.name}: workload.program: there is no workload {program!r}", known
+            )
         for cage in sorted(experiment.cage_names()):
             self._path(self._cages, cage, "cage", self.cage_names(), f"{path.name}: factors.cage")
 
 
 def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> Experiment:
     return Experiment(
-        name=name, question=table.question, program=table.workload.program, workload_kind=table.workload.kind,
-        arguments=tuple(table.workload.arguments), min_memory_bytes=table.workload.min_memory_bytes or 0,
-        response=table.response, repeats=table.repeats, fresh=table.fresh, read_ahead_kb=table.read_ahead_kb,
-        collectors=tuple(table.collectors), factors={k: tuple(v) for k, v in table.factors.items()},
-        levels={f: {n: _level(level) for n, level in levels.items()} for f, levels in table.levels.items()},
-        exclude=tuple(table.exclude), claims=tuple(data.get("claims", ())),
+        name=name,
+        question=table.question,
+        program=table.workload.program,
+        workload_kind=table.workload.kind,
+        arguments=tuple(table.workload.arguments),
+        min_memory_bytes=table.workload.min_memory_bytes or 0,
+        response=table.response,
+        repeats=table.repeats,
+        fresh=table.fresh,
+        read_ahead_kb=table.read_ahead_kb,
+        collectors=tuple(table.collectors),
+        factors={k: tuple(v) for k, v in table.factors.items()},
+        levels={
+            f: {n: _level(level) for n, level in levels.items()}
+            for f, levels in table.levels.items()
+        },
+        exclude=tuple(table.exclude),
+        claims=tuple(data.get("claims", ())),
         sizes={n: _size(n, s) for n, s in table.sizes.items()},
-        definition_sha256=hashlib.sha256(path.read_bytes()).hexdigest(), definition=data, fill=table.fill,
-        command=_command(table.workload), driver=table.driver,
-    )  # fmt: skip
+        definition_sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        definition=data,
+        fill=table.fill,
+        command=_command(table.workload),
+        driver=table.driver,
+    )
 
 
 def _size(name: str, table: SizeTable) -> Size:
     """Return a size. By default a smoke run uses few treatments that contain every level."""
     treatments = table.treatments or ("covering" if name == "smoke" else "all")
     places = {place: str(value) for place, value in table.places.items()}
-    return Size(table.dataset, table.max_seconds, table.repeats, table.files, treatments, places, table.writes or 0)
+    return Size(
+        table.dataset,
+        table.max_seconds,
+        table.repeats,
+        table.files,
+        treatments,
+        places,
+        table.writes or 0,
+    )
 
 
 def _level(table: LevelTable) -> Level:
     memory, step, workload = table.machine_memory_bytes, table.before, table.workload
     return Level(
-        tuple(table.arguments), table.cache, table.read_ahead_kb, table.cage,
+        tuple(table.arguments),
+        table.cache,
+        table.read_ahead_kb,
+        table.cage,
         workload=_workload(workload) if workload else None,
         before=SetupStep(step.program, tuple(step.arguments), step.slice) if step else None,
-        storage=table.storage, storage_latency_us=table.storage_latency_us,
+        storage=table.storage,
+        storage_latency_us=table.storage_latency_us,
         machine_memory_bytes=memory if isinstance(memory, int) else None,
-        machine_memory_fraction=memory.dataset_fraction if isinstance(memory, DatasetFraction) else None,
-        dirty_bytes=table.dirty_bytes, dirty_background_bytes=table.dirty_background_bytes, driver=table.driver,
-    )  # fmt: skip
+        machine_memory_fraction=memory.dataset_fraction
+        if isinstance(memory, DatasetFraction)
+        else None,
+        dirty_bytes=table.dirty_bytes,
+        dirty_background_bytes=table.dirty_background_bytes,
+        driver=table.driver,
+    )
 
 
 def _workload(table: WorkloadTable) -> Workload:
     arguments = tuple(table.arguments)
-    return Workload(table.program, arguments, table.kind, table.min_memory_bytes or 0, _command(table))
+    return Workload(
+        table.program, arguments, table.kind, table.min_memory_bytes or 0, _command(table)
+    )
 
 
 def _command(table: WorkloadTable) -> CommandSpec | None:
     if table.kind != "command":
         return None
-    return CommandSpec(tuple(table.data_paths), table.ready_when, table.ready_port, table.timeout_seconds)
+    return CommandSpec(
+        tuple(table.data_paths), table.ready_when, table.ready_port, table.timeout_seconds
+    )
 
 
 def known_programs(top: Path) -> list[str]:
@@ -207,7 +278,10 @@ def known_programs(top: Path) -> list[str]:
     """
     folder = top / "workloads"
     rust = {path.name for path in folder.glob("pc*") if (path / "src/main.rs").exists()}
-    c = (f"{p.parent.name}-c" if p.parent.name in rust else p.parent.name for p in (folder / "c").glob("pc*/main.c"))
+    c = (
+        f"{p.parent.name}-c" if p.parent.name in rust else p.parent.name
+        for p in (folder / "c").glob("pc*/main.c")
+    )
     python = (f"{path.stem}-python" for path in (folder / "python").glob("pc*.py"))
     java = (f"{path.stem.lower()}-java" for path in (folder / "java").glob("Pc*.java"))
     return sorted({*rust, *c, *python, *java})

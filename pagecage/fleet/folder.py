@@ -51,16 +51,21 @@ class FleetFolder:
         self._results_path = path / "rounds.jsonl"
 
     @classmethod
-    def create(cls, runs: Path, whole: Plan, request: FleetRequest, plans: Mapping[str, Plan]) -> FleetFolder:
+    def create(
+        cls, runs: Path, whole: Plan, request: FleetRequest, plans: Mapping[str, Plan]
+    ) -> FleetFolder:
         """Create it with a run folder for each host, and point latest-EXPERIMENT@GROUP at it."""
         folder = cls(runs / whole.run_id)
         for host, plan in plans.items():
             RunFolder.make(folder.host_path(host), plan)
         document = {
-            "fleet_version": FLEET_VERSION, "run_id": whole.run_id, "experiment": whole.document["experiment"],
-            **asdict(request), "command": whole.document["command"],
+            "fleet_version": FLEET_VERSION,
+            "run_id": whole.run_id,
+            "experiment": whole.document["experiment"],
+            **asdict(request),
+            "command": whole.document["command"],
             "hosts": {host: plan.sha256 for host, plan in plans.items()},
-        }  # fmt: skip
+        }
         (folder.path / DOCUMENT).write_text(json.dumps(document, indent=1) + "\n")
         point_latest(runs, f"{document['experiment']}@{request.group}", whole.run_id)
         return folder
@@ -72,9 +77,13 @@ class FleetFolder:
             version, _ = document["fleet_version"], document["hosts"].items()
         except UNREADABLE as error:
             reason = why_unreadable(error)
-            raise PagecageError(f"{self.path}/{DOCUMENT} cannot be read: {reason}", "ls runs/") from None
+            raise PagecageError(
+                f"{self.path}/{DOCUMENT} cannot be read: {reason}", "ls runs/"
+            ) from None
         if version > FLEET_VERSION:
-            raise PagecageError(f"{self.path}/{DOCUMENT} has format version {version}", "use a newer pagecage")
+            raise PagecageError(
+                f"{self.path}/{DOCUMENT} has format version {version}", "use a newer pagecage"
+            )
         return document
 
     def host_path(self, host: str) -> Path:
@@ -105,16 +114,22 @@ class FleetFolder:
 
 def _result_to_json(result: RoundResult) -> dict[str, Any]:
     """Return a line of rounds.jsonl, where the reason is called `because`."""
-    return {"because" if name == "reason" else name: value for name, value in asdict(result).items()}
+    return {
+        "because" if name == "reason" else name: value for name, value in asdict(result).items()
+    }
 
 
 def _result_from_json(line: Mapping[str, Any]) -> RoundResult:
-    return RoundResult(**{"reason" if name == "because" else name: value for name, value in line.items()})
+    return RoundResult(
+        **{"reason" if name == "because" else name: value for name, value in line.items()}
+    )
 
 
 def round_result(host: str, number: int, outcome: str, reason: str, began: float) -> RoundResult:
     """Return the result of a round that ends now; `began` is its start (time.monotonic)."""
-    return RoundResult(host, number, outcome, reason, time.time(), round(time.monotonic() - began, 3))
+    return RoundResult(
+        host, number, outcome, reason, time.time(), round(time.monotonic() - began, 3)
+    )
 
 
 def find_fleet(runs: Path, name: str) -> FleetFolder | None:

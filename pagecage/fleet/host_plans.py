@@ -26,7 +26,10 @@ def host_plans(plan: Plan, hosts: Sequence[str], mode: str) -> dict[str, Plan]:
             f"--repeats {len(hosts)}, or --fleet replicate",
         )
     owner = {block: hosts[number % len(hosts)] for number, block in enumerate(blocks)}
-    return {host: _host_plan(plan, host, (t for t in plan.trials if owner[t.block] == host)) for host in hosts}
+    return {
+        host: _host_plan(plan, host, (t for t in plan.trials if owner[t.block] == host))
+        for host in hosts
+    }
 
 
 def _host_plan(plan: Plan, host: str, trials: Iterable[Trial]) -> Plan:

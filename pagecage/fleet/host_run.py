@@ -52,7 +52,9 @@ class HostRun:
     `refusal` is the agent's error if it could not work.
     """
 
-    def __init__(self, remote: RemoteHost, plan: Plan, folder: RunFolder, streams: Path, listener: Listener) -> None:
+    def __init__(
+        self, remote: RemoteHost, plan: Plan, folder: RunFolder, streams: Path, listener: Listener
+    ) -> None:
         self.remote, self.plan, self.folder = remote, plan, folder
         self.refusal: HostError | None = None
         self._streams, self._listener = streams, listener
@@ -71,17 +73,26 @@ class HostRun:
 
     def runnable_trials(self) -> tuple[Trial, ...]:
         """Return the trials without a result that have attempts left."""
-        return () if self.refusal else tuple(t for t in self.remaining() if self._attempts[t.trial_id] < ATTEMPTS)
+        return (
+            ()
+            if self.refusal
+            else tuple(t for t in self.remaining() if self._attempts[t.trial_id] < ATTEMPTS)
+        )
 
     def unfinished_round(self) -> int | None:
         """Return the number of a round whose stream was not fetched completely, or None."""
-        found = [int(path.suffix[1:]) for path in self._streams.glob(f"{self.name}.*") if path.stem == self.name]
+        found = [
+            int(path.suffix[1:])
+            for path in self._streams.glob(f"{self.name}.*")
+            if path.stem == self.name
+        ]
         return max(found, default=None)
 
     def begin(self, number: int, request: Path | None) -> RoundRequest:
         """Open a round's stream and return its request.
 
-        A stream that was fetched in part is read again from its beginning, which adds no record twice.
+        A stream that was fetched in part is read again from its beginning, which adds no record
+        twice.
         """
         stream = self._streams / f"{self.name}.{number}"
         self._descriptor = os.open(stream, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -93,7 +104,9 @@ class HostRun:
     def write_request(self, path: Path, agent_sha256: str) -> None:
         """Write the agent's request for all runnable trials."""
         state = MachineState(None, None, self.remote.emulated, {})
-        request = request_for(self.plan, self.folder, self.remote, state, self.runnable_trials(), agent_sha256)
+        request = request_for(
+            self.plan, self.folder, self.remote, state, self.runnable_trials(), agent_sha256
+        )
         path.write_text(json.dumps(request_to_json(request)))
 
     def receive(self) -> None:
@@ -107,8 +120,9 @@ class HostRun:
     def end(self, number: int, reason: str | None) -> None:
         """Close a round.
 
-        `reason` says how the agent ended; a trial that it left unfinished is recorded with it. With None the host is
-        unreachable and its agent may still be running, so the stream is kept to be resumed.
+        `reason` says how the agent ended; a trial that it left unfinished is recorded with it. With
+        None the host is unreachable and its agent may still be running, so the stream is kept to be
+        resumed.
         """
         self.receive()
         receiver, self._receiver = self._receiver, None

@@ -53,13 +53,17 @@ def find_group(name: str, project_dir: Path = TOP) -> tuple[FleetHost, ...]:
     single = {host.name: host for hosts in by_name.values() for host in hosts}
     if name in single:
         return (single[name],)
-    raise PagecageError(f"no inventory has a group {name!r}", f"{nearest(name, sorted(by_name))} (docs/HOSTS.md)")
+    raise PagecageError(
+        f"no inventory has a group {name!r}", f"{nearest(name, sorted(by_name))} (docs/HOSTS.md)"
+    )
 
 
 def _group_names(listed: Mapping[str, Any]) -> list[str]:
     """Return the names of all groups; an empty group is listed only among its parent's children."""
     children = [child for table in listed.values() for child in table.get("children", [])]
-    return [name for name in dict.fromkeys([*children, *listed]) if name not in (*_IMPLIED, "_meta")]
+    return [
+        name for name in dict.fromkeys([*children, *listed]) if name not in (*_IMPLIED, "_meta")
+    ]
 
 
 def _names(listed: Mapping[str, Any], group: str) -> list[str]:

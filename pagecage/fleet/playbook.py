@@ -45,17 +45,30 @@ class FleetPlaybook:
 
     def playbook(self, tag: str, hosts: Iterable[str], **variables: object) -> Playbook:
         """Return fleet.yml limited to these hosts, with its variables in a file below `scratch`."""
-        package = {"campaign_package": str(self.archive), "campaign_package_sha256": self.archive_sha256}
+        package = {
+            "campaign_package": str(self.archive),
+            "campaign_package_sha256": self.archive_sha256,
+        }
         scratch = self.scratch / tag
         scratch.mkdir(parents=True, exist_ok=True)
         variables_file = scratch / "variables.json"
         variables_file.write_text(json.dumps({**package, **variables}))
-        words = ("--tags", tag, "--limit", ",".join(hosts), "--extra-vars", f"@{variables_file}", *self.words)
+        words = (
+            "--tags",
+            tag,
+            "--limit",
+            ",".join(hosts),
+            "--extra-vars",
+            f"@{variables_file}",
+            *self.words,
+        )
         return Playbook(self.project_dir, "fleet.yml", self.inventory, scratch, words)
 
     def read_facts(self, hosts: Iterable[str], busy: Iterable[str]) -> PlaybookRun:
         """Start reading the facts of hosts. `busy` ones may still run a round of this fleet."""
-        return PlaybookRun(self.playbook("preflight", hosts, campaign_left_working=list(busy)), detached=True)
+        return PlaybookRun(
+            self.playbook("preflight", hosts, campaign_left_working=list(busy)), detached=True
+        )
 
     def begin(self, tag: str, requests: Mapping[str, RoundRequest]) -> PlaybookRun:
         """Start to `run` or `stop` the requests of hosts, detached from the terminal."""
@@ -75,7 +88,9 @@ def make_fleet_playbook(
         part = archive.with_suffix(".part")
         part.write_bytes(_with_marker(content, sha256))
         part.replace(archive)
-    return FleetPlaybook(project_dir, inventory or inventory_dir(project_dir), scratch, archive, sha256)
+    return FleetPlaybook(
+        project_dir, inventory or inventory_dir(project_dir), scratch, archive, sha256
+    )
 
 
 def _archive(package: AgentPackage) -> bytes:
@@ -110,7 +125,9 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 def check_names(hosts: Iterable[FleetHost]) -> None:
     """Raise PagecageError for a host whose name cannot be that of a folder."""
     for host in hosts:
-        if not host.name.replace("-", "").replace(".", "").replace("_", "").isalnum() or host.name.startswith("."):
+        if not host.name.replace("-", "").replace(".", "").replace(
+            "_", ""
+        ).isalnum() or host.name.startswith("."):
             raise PagecageError(
                 f"the host name {host.name!r} cannot name a run folder",
                 "give the host a plain name in the inventory, and set its address in ansible_host",

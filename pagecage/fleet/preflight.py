@@ -49,7 +49,9 @@ class ReadyHost:
         """The host during a run."""
         variables = self.host.variables
         spool_dir = str(variables.get("campaign_spool", SPOOL))
-        return RemoteHost(self.host.name, str(variables["pagecage_data_dir"]), spool_dir, self.is_emulated)
+        return RemoteHost(
+            self.host.name, str(variables["pagecage_data_dir"]), spool_dir, self.is_emulated
+        )
 
 
 @dataclass(frozen=True)
@@ -74,22 +76,38 @@ def check_hosts(
     results = playbook.read_facts(names, busy).follow(events.append)
     log = playbook.scratch / "preflight/fleet.log"
     unreachable = {event.host for event in events if event.outcome == "unreachable"}
-    errors = {name: error for name in names if name in results and (error := results[name].error(log))}
-    output = {event.host: event.stdout for event in events if event.task == _FACTS_TASK and event.outcome == "ok"}
+    errors = {
+        name: error for name in names if name in results and (error := results[name].error(log))
+    }
+    output = {
+        event.host: event.stdout
+        for event in events
+        if event.task == _FACTS_TASK and event.outcome == "ok"
+    }
     facts = {name: _parse_facts(text) for name, text in output.items() if name not in errors}
-    unfit: dict[str, PagecageError] = {name: error for name, error in errors.items() if name not in unreachable}
-    unfit |= {name: error for name, found in facts.items() if (error := _obstacle(name, group, found))}
+    unfit: dict[str, PagecageError] = {
+        name: error for name, error in errors.items() if name not in unreachable
+    }
+    unfit |= {
+        name: error for name, found in facts.items() if (error := _obstacle(name, group, found))
+    }
     ready = tuple(
         ReadyHost(host, found)
         for host in hosts
         if (found := facts.get(host.name)) is not None and host.name not in unfit
     )
-    return Preflight(ready, {name: error for name, error in errors.items() if name in unreachable}, unfit)
+    return Preflight(
+        ready, {name: error for name, error in errors.items() if name in unreachable}, unfit
+    )
 
 
 def _check_inventory(group: str, hosts: Sequence[FleetHost]) -> None:
     if not hosts:
-        hint = "pagecage host up vm" if group == "guests" else "name its hosts in ansible/inventory (docs/HOSTS.md)"
+        hint = (
+            "pagecage host up vm"
+            if group == "guests"
+            else "name its hosts in ansible/inventory (docs/HOSTS.md)"
+        )
         raise PagecageError(f"the group {group} has no hosts", hint)
     check_names(hosts)
     for host in hosts:
@@ -111,13 +129,20 @@ def _obstacle(name: str, group: str, facts: Mapping[str, Any] | None) -> HostErr
     """Return why a host cannot run trials, or None."""
     machine = platform.machine()
     if facts is None:
-        return HostError(f"{name} printed other output than facts", "make sure that its login shell prints nothing")
+        return HostError(
+            f"{name} printed other output than facts",
+            "make sure that its login shell prints nothing",
+        )
     if facts["machine"] != machine:
-        return HostError(f"{name} is {facts['machine']}, but the workloads are built for {machine}",
-                         f"remove {name} from the group, or use a controller of its architecture")  # fmt: skip
+        return HostError(
+            f"{name} is {facts['machine']}, but the workloads are built for {machine}",
+            f"remove {name} from the group, or use a controller of its architecture",
+        )
     missed = check_host(facts)
     if missed:
-        return HostError(f"{name} cannot run trials: {missed[0].reason}", f"make provision HOST={group}")
+        return HostError(
+            f"{name} cannot run trials: {missed[0].reason}", f"make provision HOST={group}"
+        )
     return None
 
 

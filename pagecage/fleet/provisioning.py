@@ -41,7 +41,11 @@ class ProvisionRequest:
         """Return the arguments for ansible-playbook(1)."""
         settings = {"pagecage_data_device": self.device, "pagecage_erase_data": self.erase or None}
         variables = {name: value for name, value in settings.items() if value is not None}
-        words = ["--limit", self.group, *(["--extra-vars", json.dumps(variables)] if variables else [])]
+        words = [
+            "--limit",
+            self.group,
+            *(["--extra-vars", json.dumps(variables)] if variables else []),
+        ]
         if self.password_file is not None:
             words += ["--become-password-file", str(self.password_file)]
         return (*words, *(["--ask-become-pass"] if self.ask_password else []))
@@ -56,14 +60,16 @@ def run_playbook(
 ) -> Mapping[str, HostResult]:
     """Run the playbook on every host of the group and return the results by host.
 
-    The guest is started if needed. Raises PagecageError for an unknown or empty group, and for one device on several
-    hosts; HostError if the agent is not built or Ansible could not start.
+    The guest is started if needed. Raises PagecageError for an unknown or empty group, and for one
+    device on several hosts; HostError if the agent is not built or Ansible could not start.
     """
     hosts = find_group(request.group, project_dir)
     _check(request, hosts)
     if request.playbook == "site.yml":
         make_agent_package(project_dir)
-    playbook = Playbook(project_dir, request.playbook, inventory_dir(project_dir), scratch, request.words())
+    playbook = Playbook(
+        project_dir, request.playbook, inventory_dir(project_dir), scratch, request.words()
+    )
     with _connected(request.group, progress):
         results = run_to_end(playbook, listener)
     by_name = {host.name: host for host in hosts}
@@ -98,9 +104,15 @@ def _with_hint(result: HostResult, host: FleetHost | None) -> HostResult:
     if event is None or host is None or FIX in event.message:
         return result
     if any(words in event.message for words in _PASSWORD):
-        message = f"{event.message}{FIX}repeat with ASK=1 (--ask-password) and sudo's password for {_account(host)}"
+        message = (
+            f"{event.message}{FIX}repeat with ASK=1 (--ask-password) and sudo's password for"
+            f" {_account(host)}"
+        )
     elif event.outcome == "unreachable":
-        message = f"the host is unreachable ({event.message}){FIX}make `{shlex.join(_ssh(host))}` work without a prompt"
+        message = (
+            f"the host is unreachable ({event.message}){FIX}make `{shlex.join(_ssh(host))}` work"
+            " without a prompt"
+        )
     else:
         return result
     return replace(result, stopped_by=replace(event, message=message))

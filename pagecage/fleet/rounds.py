@@ -56,13 +56,21 @@ class FleetCampaign:
         A trial is attempted at most three times. On KeyboardInterrupt the agents are stopped and
         their results fetched before the exception is raised again.
         """
-        unfinished = {host.name: number for host in self._hosts if (number := host.unfinished_round()) is not None}
+        unfinished = {
+            host.name: number
+            for host in self._hosts
+            if (number := host.unfinished_round()) is not None
+        }
         if unfinished:
             hosts = {host.name: host for host in self._hosts if host.name in unfinished}
-            self._run_round(hosts, {name: host.begin(unfinished[name], None) for name, host in hosts.items()})
+            self._run_round(
+                hosts, {name: host.begin(unfinished[name], None) for name, host in hosts.items()}
+            )
         for _ in range(_ROUNDS):
             hosts = {
-                host.name: host for host in self._hosts if host.name not in self._failed and host.runnable_trials()
+                host.name: host
+                for host in self._hosts
+                if host.name not in self._failed and host.runnable_trials()
             }
             if not hosts:
                 return
@@ -75,7 +83,9 @@ class FleetCampaign:
         host.write_request(request, self._package.agent_sha256)
         return host.begin(number, request)
 
-    def _run_round(self, hosts: Mapping[str, HostRun], requests: Mapping[str, RoundRequest]) -> None:
+    def _run_round(
+        self, hosts: Mapping[str, HostRun], requests: Mapping[str, RoundRequest]
+    ) -> None:
         """Run one round. Ansible is followed in a thread, so that frames are received meanwhile."""
         this = _Round(hosts, requests, time.monotonic())
         interrupted = False
@@ -91,7 +101,11 @@ class FleetCampaign:
                     self._receive_until_done(results, hosts)
             finally:
                 running.end()
-                self._record(this, results.result() if results.done() and not results.exception() else {}, interrupted)
+                self._record(
+                    this,
+                    results.result() if results.done() and not results.exception() else {},
+                    interrupted,
+                )
         if interrupted:
             raise KeyboardInterrupt
         results.result()
@@ -125,8 +139,14 @@ class FleetCampaign:
             agent_end = reason or self._agent_output.get(name) or "its agent ended"
             host.end(this.requests[name].round, None if outcome == "lost" else agent_end)
             if outcome == "done" and host.remaining():
-                outcome, reason = ("interrupted", "stopped by the user") if interrupted else ("incomplete", agent_end)
-            self._folder.add(round_result(name, this.requests[name].round, outcome, reason, this.began))
+                outcome, reason = (
+                    ("interrupted", "stopped by the user")
+                    if interrupted
+                    else ("incomplete", agent_end)
+                )
+            self._folder.add(
+                round_result(name, this.requests[name].round, outcome, reason, this.began)
+            )
             if outcome not in ("done", "incomplete"):
                 self._failed.add(name)
 

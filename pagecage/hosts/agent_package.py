@@ -92,7 +92,9 @@ def agent_argv(spool_dir: str) -> list[str]:
 def agent_bytes(package_dir: Path = PACKAGE_DIR) -> bytes:
     """Return the agent's zipapp, which needs only Python 3.11 or newer."""
     paths = [package_dir / part for part in _PARTS]
-    sources = sorted(source for path in paths for source in (path.rglob("*.py") if path.is_dir() else [path]))
+    sources = sorted(
+        source for path in paths for source in (path.rglob("*.py") if path.is_dir() else [path])
+    )
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)

@@ -22,7 +22,11 @@ class SharedConnection:
     """
 
     def __init__(
-        self, target: SshTarget, sockets: Path, check: Callable[[], None], limit_seconds: float = CONNECT_SECONDS
+        self,
+        target: SshTarget,
+        sockets: Path,
+        check: Callable[[], None],
+        limit_seconds: float = CONNECT_SECONDS,
     ) -> None:
         """Start connecting. wait() calls `check`, which raises an error if the target has ended."""
         self.target = replace(target, control_path=sockets / SSH_SOCKET)
@@ -37,7 +41,9 @@ class SharedConnection:
             if time.monotonic() > deadline:
                 self.close()
                 limit = f"{self._limit_seconds:.0f} s"
-                raise HostError(f"the guest did not answer on ssh within {limit}", "pagecage host rebuild vm")
+                raise HostError(
+                    f"the guest did not answer on ssh within {limit}", "pagecage host rebuild vm"
+                )
             if self._master.poll() is not None:
                 time.sleep(0.1)
                 self._master = self._spawn()

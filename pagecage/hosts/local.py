@@ -57,7 +57,8 @@ class LocalHost:
         free_bytes = self.facts()["free_bytes"]
         if free_bytes + dataset_bytes < data_bytes:
             raise PagecageError(
-                f"{format_bytes(data_bytes)} do not fit in {self.data_dir} ({format_bytes(free_bytes)} free)",
+                f"{format_bytes(data_bytes)} do not fit in {self.data_dir}"
+                f" ({format_bytes(free_bytes)} free)",
                 "choose a smaller --size or another --data-dir",
             )
 
@@ -97,7 +98,9 @@ class LocalHost:
         _make_private(Path(self.spool_dir))
         Path(directory).mkdir(parents=True, exist_ok=True)
         for source in sources:
-            part = Path(directory, f".{source.name}.part")  # a running program cannot be overwritten
+            part = Path(
+                directory, f".{source.name}.part"
+            )  # a running program cannot be overwritten
             shutil.copy2(source, part)
             part.replace(Path(directory, source.name))
 
@@ -121,4 +124,6 @@ def _make_private(path: Path) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     stat = path.lstat()
     if stat.st_uid != os.getuid() or stat.st_mode & 0o022 or path.is_symlink():
-        raise HostError(f"{path} belongs to another user, or others can write to it", f"remove {path}")
+        raise HostError(
+            f"{path} belongs to another user, or others can write to it", f"remove {path}"
+        )

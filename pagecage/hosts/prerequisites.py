@@ -23,6 +23,7 @@ def require_free_space(directory: Path, needed_bytes: int, purpose: str) -> None
     free_bytes = shutil.disk_usage(directory).free
     if free_bytes < needed_bytes:
         raise HostError(
-            f"{directory} has {format_bytes(free_bytes)} free; {purpose} needs {format_bytes(needed_bytes)}",
+            f"{directory} has {format_bytes(free_bytes)} free; {purpose} needs"
+            f" {format_bytes(needed_bytes)}",
             "free some space, or set XDG_CACHE_HOME to a directory on a larger disk",
         )

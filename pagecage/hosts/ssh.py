@@ -39,12 +39,21 @@ def ssh_settings(target: SshTarget) -> list[str]:
     curve25519 and AES-GCM are the fastest on an emulated CPU among those that both sides support.
     """
     settings = {
-        "BatchMode": "yes", "IdentitiesOnly": "yes", "StrictHostKeyChecking": "yes",
-        "UserKnownHostsFile": str(target.known_hosts), "GlobalKnownHostsFile": "/dev/null",
-        "HostKeyAlias": target.host_key_alias, "HostKeyAlgorithms": "ssh-ed25519", "LogLevel": "ERROR",
-        "KexAlgorithms": "curve25519-sha256", "Ciphers": "aes128-gcm@openssh.com", "PasswordAuthentication": "no",
-        "ConnectTimeout": "10", "ServerAliveInterval": "15", "ServerAliveCountMax": "4",
-    }  # fmt: skip
+        "BatchMode": "yes",
+        "IdentitiesOnly": "yes",
+        "StrictHostKeyChecking": "yes",
+        "UserKnownHostsFile": str(target.known_hosts),
+        "GlobalKnownHostsFile": "/dev/null",
+        "HostKeyAlias": target.host_key_alias,
+        "HostKeyAlgorithms": "ssh-ed25519",
+        "LogLevel": "ERROR",
+        "KexAlgorithms": "curve25519-sha256",
+        "Ciphers": "aes128-gcm@openssh.com",
+        "PasswordAuthentication": "no",
+        "ConnectTimeout": "10",
+        "ServerAliveInterval": "15",
+        "ServerAliveCountMax": "4",
+    }
     options = ["-F", "none", "-i", str(target.identity)]
     for name, value in settings.items():
         options += ["-o", f"{name}={value}"]
@@ -56,7 +65,14 @@ def ssh_argv(target: SshTarget, argv: Sequence[str], *, tty: bool = False) -> li
     shared = ["-S", str(target.control_path)] if target.control_path else []
     terminal = ["-t"] if tty else []
     command = [shlex.join(argv)] if argv else []
-    return ["ssh", *ssh_options(target), *shared, *terminal, f"{target.user}@{target.address}", *command]
+    return [
+        "ssh",
+        *ssh_options(target),
+        *shared,
+        *terminal,
+        f"{target.user}@{target.address}",
+        *command,
+    ]
 
 
 def master_argv(target: SshTarget) -> list[str]:
@@ -77,10 +93,15 @@ def push(target: SshTarget, sources: Sequence[Path], directory: str) -> None:
         return
     words = [word for path in sources for word in ("-C", str(path.parent), path.name)]
     pack = spawn(["tar", "-cf", "-", "--owner=0", "--group=0", *words], stdout=PIPE)
-    unpack = f"mkdir -p {shlex.quote(directory)} && tar -xf - --no-same-owner -C {shlex.quote(directory)}"
+    unpack = (
+        f"mkdir -p {shlex.quote(directory)} && tar -xf - --no-same-owner -C"
+        f" {shlex.quote(directory)}"
+    )
     argv = ssh_argv(target, ["sh", "-c", unpack])
     send = spawn(argv, stdin=pack.stdout)
     if pack.stdout:
         pack.stdout.close()
     if send.wait() != 0 or pack.wait() != 0:
-        raise HostDied(f"copying files to {target.host_key_alias} failed", f"run it by hand: {replay(argv)}")
+        raise HostDied(
+            f"copying files to {target.host_key_alias} failed", f"run it by hand: {replay(argv)}"
+        )

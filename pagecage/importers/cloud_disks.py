@@ -11,19 +11,36 @@ from typing import Any
 
 from pagecage.errors import PagecageError
 from pagecage.importers.document import Document, rows, table
-from pagecage.importers.result import DescribedVolume, ImportedLimit, ImportResult, Selection, UnsupportedLimit
+from pagecage.importers.result import (
+    DescribedVolume,
+    ImportedLimit,
+    ImportResult,
+    Selection,
+    UnsupportedLimit,
+)
 from pagecage.units import GIB, exact_size
 
 _AWS_TYPES = {"gp2", "gp3", "io1", "io2", "st1", "sc1"}
 _MOST_IOPS_OF_IO2 = 64_000
 _AWS_KEYS = ("VolumeId", "VolumeType", "Size", "Iops", "Throughput", "Attachments")
-_AWS_INSTANCE = "the limits of the instance may be tighter; add --instance TYPE (aws ec2 describe-instances)"
+_AWS_INSTANCE = (
+    "the limits of the instance may be tighter; add --instance TYPE (aws ec2 describe-instances)"
+)
 _GCLOUD_KEYS = ("name", "type", "sizeGb", "provisionedIops", "provisionedThroughput", "users")
 _GCLOUD_MACHINE = "disks of one type share the limits of the machine; add --instance TYPE"
 _AZURE_KEYS = {
-    "name", "sku", "disksizegb", "diskiopsreadwrite", "diskmbpsreadwrite", "burstingenabled", "tier", "managedby",
-}  # fmt: skip
-_AZURE_MACHINE = "the limits of the machine may be tighter and have credits of their own (az vm show)"
+    "name",
+    "sku",
+    "disksizegb",
+    "diskiopsreadwrite",
+    "diskmbpsreadwrite",
+    "burstingenabled",
+    "tier",
+    "managedby",
+}
+_AZURE_MACHINE = (
+    "the limits of the machine may be tighter and have credits of their own (az vm show)"
+)
 _AZURE_CREDITS = "the catalogue has the credits of each size: pagecage cage list --provider azure"
 
 
@@ -37,10 +54,14 @@ def read_aws(document: Document, selection: Selection) -> ImportResult:
     """Read the type and the provisioned values of one volume."""
     volume = _one_of(rows(document.tree["Volumes"]), "VolumeId", "volume", selection)
     attached = rows(volume.get("Attachments") or [])
-    unsupported = (UnsupportedLimit("the instance with this volume", _AWS_INSTANCE),) if attached else ()
+    unsupported = (
+        (UnsupportedLimit("the instance with this volume", _AWS_INSTANCE),) if attached else ()
+    )
     ignored = tuple(f"Volumes.{key}" for key in volume if key not in _AWS_KEYS)
     about = "The limits of a customer's volume, from aws ec2 describe-volumes."
-    return ImportResult("aws ec2 describe-volumes", about, (), unsupported, ignored, _aws_volume(volume))
+    return ImportResult(
+        "aws ec2 describe-volumes", about, (), unsupported, ignored, _aws_volume(volume)
+    )
 
 
 def _aws_volume(volume: dict[str, Any]) -> DescribedVolume:
@@ -63,15 +84,24 @@ def _aws_volume(volume: dict[str, Any]) -> DescribedVolume:
 def is_gcloud(document: Document) -> bool:
     """Return whether this is `gcloud compute disks describe` (Compute Engine API, Disk)."""
     disks = rows(document.tree)
-    return bool(disks) and all("sizeGb" in disk and "/diskTypes/" in str(disk.get("type")) for disk in disks)
+    return bool(disks) and all(
+        "sizeGb" in disk and "/diskTypes/" in str(disk.get("type")) for disk in disks
+    )
 
 
 def read_gcloud(document: Document, selection: Selection) -> ImportResult:
     """Read the type and the provisioned values of one disk. The unit of `sizeGb` is GiB."""
     disk = _one_of(rows(document.tree), "name", "disk", selection)
     kind = str(disk["type"]).rpartition("/")[2]
-    provisioned = (int(disk[key]) if disk.get(key) else None for key in ("provisionedIops", "provisionedThroughput"))
-    unsupported = (UnsupportedLimit("the machine with this disk", _GCLOUD_MACHINE),) if disk.get("users") else ()
+    provisioned = (
+        int(disk[key]) if disk.get(key) else None
+        for key in ("provisionedIops", "provisionedThroughput")
+    )
+    unsupported = (
+        (UnsupportedLimit("the machine with this disk", _GCLOUD_MACHINE),)
+        if disk.get("users")
+        else ()
+    )
     ignored = tuple(key for key in disk if key not in _GCLOUD_KEYS)
     about = "The limits of a customer's disk, from gcloud compute disks describe."
     volume = DescribedVolume(f"gcp-{kind}", int(disk["sizeGb"]) * GIB, *provisioned)
@@ -91,9 +121,14 @@ def read_azure(document: Document, selection: Selection) -> ImportResult:
     """
     disk = _one_of(rows(document.tree), "name", "disk", selection)
     ignored = tuple(key for key in disk if key.lower() not in _AZURE_KEYS)
-    about = f"The limits of a customer's disk ({table(disk, 'sku').get('name', 'unknown type')}), from az disk show."
+    about = (
+        f"The limits of a customer's disk ({table(disk, 'sku').get('name', 'unknown type')}), from"
+        " az disk show."
+    )
     disk = _with_lower_keys(disk)
-    return ImportResult("az disk show", about, tuple(_azure_limits(disk)), tuple(_azure_unsupported(disk)), ignored)
+    return ImportResult(
+        "az disk show", about, tuple(_azure_limits(disk)), tuple(_azure_unsupported(disk)), ignored
+    )
 
 
 def _with_lower_keys(row: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +141,9 @@ def _azure_limits(disk: dict[str, Any]) -> Iterator[ImportedLimit]:
     for direction in ("Read", "Write"):
         if megabytes:
             basis = f"diskMBpsReadWrite = {megabytes} (MB of 10**6 bytes)"
-            yield ImportedLimit(f"IO{direction}BandwidthMax", exact_size(int(megabytes) * 1000**2), basis)
+            yield ImportedLimit(
+                f"IO{direction}BandwidthMax", exact_size(int(megabytes) * 1000**2), basis
+            )
         if iops:
             yield ImportedLimit(f"IO{direction}IOPSMax", int(iops), f"diskIopsReadWrite = {iops}")
     if iops or megabytes:
@@ -120,7 +157,11 @@ def _azure_unsupported(disk: dict[str, Any]) -> Iterator[UnsupportedLimit]:
         yield UnsupportedLimit("the machine with this disk", _AZURE_MACHINE)
 
 
-def _one_of(disks: list[dict[str, Any]], key: str, kind: str, selection: Selection) -> dict[str, Any]:
+def _one_of(
+    disks: list[dict[str, Any]], key: str, kind: str, selection: Selection
+) -> dict[str, Any]:
     """Return the only disk, or the one that the user picked by the value of this key."""
-    by_name = {str(disk.get(key) or f"{kind} {number}"): disk for number, disk in enumerate(disks, 1)}
+    by_name = {
+        str(disk.get(key) or f"{kind} {number}"): disk for number, disk in enumerate(disks, 1)
+    }
     return by_name[selection.choose(kind, list(by_name))]

@@ -40,7 +40,15 @@ _UNSUPPORTED = {
     "oom_kill_disable": "the kernel kills a program that exceeds a cage's MemoryMax",
     "pids_limit": PROCESSES,
 }
-_SUPPORTED = ("mem_limit", "memswap_limit", "cpus", "cpu_quota", "cpu_period", "blkio_config", "deploy")
+_SUPPORTED = (
+    "mem_limit",
+    "memswap_limit",
+    "cpus",
+    "cpu_quota",
+    "cpu_period",
+    "blkio_config",
+    "deploy",
+)
 _VARIABLE = re.compile(r"\$\{?[A-Za-z_]")
 
 
@@ -55,13 +63,17 @@ def read(document: Document, selection: Selection) -> ImportResult:
     services = table(document.tree, "services")
     service, variables = _without_variables(services[selection.choose("service", list(services))])
     limits = table(service, "deploy", "resources", "limits")
-    blocks, other_devices = limits_of_one_device(list(_block_limits(table(service, "blkio_config"))), selection)
+    blocks, other_devices = limits_of_one_device(
+        list(_block_limits(table(service, "blkio_config"))), selection
+    )
     ignored = tuple(key for key in service if key not in _UNSUPPORTED and key not in _SUPPORTED)
     return ImportResult(
-        "a docker compose file", "The limits of a customer's service, from a docker compose file.",
+        "a docker compose file",
+        "The limits of a customer's service, from a docker compose file.",
         (*_memory(service, limits), *_cpu(service, limits), *blocks),
-        (*_unsupported(service), *variables, *other_devices), ignored,
-    )  # fmt: skip
+        (*_unsupported(service), *variables, *other_devices),
+        ignored,
+    )
 
 
 def _without_variables(tree: Any) -> tuple[Any, list[UnsupportedLimit]]:
@@ -70,7 +82,11 @@ def _without_variables(tree: Any) -> tuple[Any, list[UnsupportedLimit]]:
         return tree, []
     kept, variables = {}, []
     for key, value in tree.items():
-        if isinstance(value, str) and _VARIABLE.search(value) and key in (*_SUPPORTED, *_UNSUPPORTED, "memory", "pids"):
+        if (
+            isinstance(value, str)
+            and _VARIABLE.search(value)
+            and key in (*_SUPPORTED, *_UNSUPPORTED, "memory", "pids")
+        ):
             reason = "it contains a variable; import the output of `docker compose config` instead"
             variables.append(UnsupportedLimit(f"{key} = {value}", reason))
         else:
@@ -91,7 +107,9 @@ def _unsupported(service: dict[str, Any]) -> Iterator[UnsupportedLimit]:
         if key not in ("memory", "cpus"):
             yield UnsupportedLimit(f"deploy.resources.limits.{key} = {value}", NO_SUCH_LIMIT)
     if "reservations" in resources:
-        yield UnsupportedLimit("deploy.resources.reservations", "a reservation protects and does not limit")
+        yield UnsupportedLimit(
+            "deploy.resources.reservations", "a reservation protects and does not limit"
+        )
 
 
 def _memory(service: dict[str, Any], limits: dict[str, Any]) -> Iterator[ImportedLimit]:
@@ -136,4 +154,9 @@ def _block_limits(blkio: dict[str, Any]) -> Iterator[BlockLimit]:
         for row in rows(blkio.get(key) or []):
             written = row.get("rate", 0)
             rate = docker_bytes(written) if name in BANDWIDTH else int(written)
-            yield BlockLimit(name, str(row.get("path")), rate, f"blkio_config.{key} of {row.get('path')} = {written}")
+            yield BlockLimit(
+                name,
+                str(row.get("path")),
+                rate,
+                f"blkio_config.{key} of {row.get('path')} = {written}",
+            )

@@ -60,12 +60,18 @@ def read(document: Document, selection: Selection) -> ImportResult:
         for key, reason in _UNSUPPORTED.items()
         if _is_set(config.get(key))
     )
-    ignored = (key for key in config if key not in _UNSUPPORTED and key not in _SUPPORTED and _is_set(config[key]))
+    ignored = (
+        key
+        for key in config
+        if key not in _UNSUPPORTED and key not in _SUPPORTED and _is_set(config[key])
+    )
     return ImportResult(
-        "docker inspect", "The limits of a customer's container, from docker inspect.",
-        (*_memory(config), *_cpu(config), *blocks), (*unsupported, *other_devices),
+        "docker inspect",
+        "The limits of a customer's container, from docker inspect.",
+        (*_memory(config), *_cpu(config), *blocks),
+        (*unsupported, *other_devices),
         tuple(f"HostConfig.{key}" for key in ignored),
-    )  # fmt: skip
+    )
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -86,7 +92,9 @@ def _memory(config: dict[str, Any]) -> Iterator[ImportedLimit]:
         return
     yield ImportedLimit("MemoryMax", exact_size(memory), f"HostConfig.Memory = {memory}")
     if total < 0:
-        yield ImportedLimit("MemorySwapMax", "infinity", f"HostConfig.MemorySwap = {total}, which is no limit")
+        yield ImportedLimit(
+            "MemorySwapMax", "infinity", f"HostConfig.MemorySwap = {total}, which is no limit"
+        )
     elif swap := (total or 2 * memory) - memory:
         given = f"HostConfig.MemorySwap = {total}, memory and swap together"
         basis = given if total else "HostConfig.MemorySwap is not set, so swap equals memory"
@@ -97,7 +105,9 @@ def _cpu(config: dict[str, Any]) -> Iterator[ImportedLimit]:
     nano, quota = int(config.get("NanoCpus") or 0), int(config.get("CpuQuota") or 0)
     period = int(config.get("CpuPeriod") or 0) or 100_000
     if nano > 0:
-        yield ImportedLimit("CPUQuota", cpu_percent(Decimal(nano) / 10**9), f"HostConfig.NanoCpus = {nano}")
+        yield ImportedLimit(
+            "CPUQuota", cpu_percent(Decimal(nano) / 10**9), f"HostConfig.NanoCpus = {nano}"
+        )
     elif quota > 0:
         basis = f"HostConfig.CpuQuota = {quota} us of every {period} us"
         yield ImportedLimit("CPUQuota", cpu_percent(Decimal(quota) / period), basis)

@@ -15,8 +15,9 @@ _SECTION = re.compile(r"^\[[A-Z][A-Za-z-]*\]\s*$", re.MULTILINE)
 _PROPERTY = re.compile(r"^[A-Z][A-Za-z0-9]*=")
 _MOST_BYTES = 64 << 20
 KNOWN = (
-    "kubectl get pod -o yaml (or json), docker inspect, a docker compose file, systemctl show, systemctl cat "
-    "or a unit file, aws ec2 describe-volumes, gcloud compute disks describe, az disk show, and pcprobe's JSON"
+    "kubectl get pod -o yaml (or json), docker inspect, a docker compose file, systemctl show,"
+    " systemctl cat or a unit file, aws ec2 describe-volumes, gcloud compute disks describe, az"
+    " disk show, and pcprobe's JSON"
 )
 _EXPORT_AGAIN = f"export it again; pagecage can read the output of {KNOWN}"
 
@@ -46,7 +47,9 @@ def read_document(text: str, name: str) -> Document:
     Raises PagecageError if it is empty, or with the line if it is not valid JSON or YAML.
     """
     if len(text) > _MOST_BYTES:
-        raise PagecageError(f"{name} is larger than {_MOST_BYTES >> 20} MiB", f"give the output of {KNOWN}")
+        raise PagecageError(
+            f"{name} is larger than {_MOST_BYTES >> 20} MiB", f"give the output of {KNOWN}"
+        )
     if not text.strip():
         raise PagecageError(f"{name} is empty", f"give the output of {KNOWN}")
     if text.lstrip()[0] in "{[" and not _SECTION.match(text.lstrip()):
@@ -61,9 +64,13 @@ def _json(text: str, name: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise PagecageError(f"{name}: invalid JSON in line {error.lineno}: {error.msg}", _EXPORT_AGAIN) from None
+        raise PagecageError(
+            f"{name}: invalid JSON in line {error.lineno}: {error.msg}", _EXPORT_AGAIN
+        ) from None
     except (RecursionError, ValueError) as error:
-        raise PagecageError(f"{name}: invalid JSON: {why_unreadable(error)}", _EXPORT_AGAIN) from None
+        raise PagecageError(
+            f"{name}: invalid JSON: {why_unreadable(error)}", _EXPORT_AGAIN
+        ) from None
 
 
 def _yaml(text: str, name: str) -> Any:
@@ -72,9 +79,13 @@ def _yaml(text: str, name: str) -> Any:
         trees = [tree for tree in yaml.safe_load_all(text) if tree is not None]
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise PagecageError(f"{name}: invalid YAML in line {line}: {error.problem}", _EXPORT_AGAIN) from None
+        raise PagecageError(
+            f"{name}: invalid YAML in line {line}: {error.problem}", _EXPORT_AGAIN
+        ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise PagecageError(f"{name}: invalid YAML: {' '.join(str(error).split())}", _EXPORT_AGAIN) from None
+        raise PagecageError(
+            f"{name}: invalid YAML: {' '.join(str(error).split())}", _EXPORT_AGAIN
+        ) from None
     if not trees:
         raise PagecageError(f"{name} is empty", f"give the output of {KNOWN}")
     return trees[0] if len(trees) == 1 else trees

@@ -24,7 +24,9 @@ FORMATS: tuple[tuple[Recognise, Read], ...] = (
 )
 
 
-def import_text(text: str, name: str, selection: Selection, rounding: probe.Rounding) -> ImportResult:
+def import_text(
+    text: str, name: str, selection: Selection, rounding: probe.Rounding
+) -> ImportResult:
     """Read the limits in a file of any known format; `name` is the file's name for errors.
 
     Raises PagecageError if no format matches, if the file is broken, or if it has several
@@ -45,6 +47,16 @@ def _read(read: Read, document: Document, name: str, selection: Selection) -> Im
         if found.volume and found.volume.size_bytes <= 0:
             raise ValueError(f"a size of {found.volume.size_bytes} bytes")
         return found
-    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
-        message = f"{name} has a known format, but one of its values does not fit it ({why_unreadable(error)})"
+    except (
+        TypeError,
+        ValueError,
+        KeyError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
+        message = (
+            f"{name} has a known format, but one of its values does not fit it"
+            f" ({why_unreadable(error)})"
+        )
         raise PagecageError(message, "export it again with the tool that made it") from None

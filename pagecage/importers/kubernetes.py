@@ -12,11 +12,20 @@ from typing import Any
 from pagecage.errors import PagecageError
 from pagecage.importers.document import Document, rows, table
 from pagecage.importers.quantities import cpu_percent, kubernetes_quantity, plain, whole_bytes
-from pagecage.importers.result import NO_SUCH_LIMIT, ImportedLimit, ImportResult, Selection, UnsupportedLimit
+from pagecage.importers.result import (
+    NO_SUCH_LIMIT,
+    ImportedLimit,
+    ImportResult,
+    Selection,
+    UnsupportedLimit,
+)
 from pagecage.units import exact_size
 
 _TEMPLATES = ((), ("template", "spec"), ("jobTemplate", "spec", "template", "spec"))
-_CLAIM = "a claim does not state the limits of its disk; import the volume (for example aws ec2 describe-volumes)"
+_CLAIM = (
+    "a claim does not state the limits of its disk; import the volume (for example aws ec2"
+    " describe-volumes)"
+)
 
 
 def recognise(document: Document) -> bool:
@@ -30,18 +39,27 @@ def read(document: Document, selection: Selection) -> ImportResult:
     pods = dict(_pods(document))
     if not pods:
         kinds = ", ".join(sorted({str(row["kind"]) for row in rows(document.tree)}))
-        raise PagecageError(f"the file does not contain a pod ({kinds})", "kubectl get pod NAME -o yaml")
+        raise PagecageError(
+            f"the file does not contain a pod ({kinds})", "kubectl get pod NAME -o yaml"
+        )
     name = selection.choose("pod", list(pods))
     spec = pods[name]
     containers = {str(row.get("name")): row for row in rows(spec.get("containers") or [])}
     container = containers[selection.choose("container", list(containers))] if containers else {}
     limits = table(container, "resources", "limits")
     pod_limits = table(spec, "resources", "limits")
-    unsupported = (*_unsupported_limits(limits), *_volumes(spec), *_other_containers(containers, container))
+    unsupported = (
+        *_unsupported_limits(limits),
+        *_volumes(spec),
+        *_other_containers(containers, container),
+    )
     return ImportResult(
-        "a pod of Kubernetes", "The limits of a customer's pod, from kubectl get pod.",
-        tuple(_limits(limits, pod_limits)), unsupported, tuple(_ignored(spec, container)),
-    )  # fmt: skip
+        "a pod of Kubernetes",
+        "The limits of a customer's pod, from kubectl get pod.",
+        tuple(_limits(limits, pod_limits)),
+        unsupported,
+        tuple(_ignored(spec, container)),
+    )
 
 
 def _pods(document: Document) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -62,15 +80,21 @@ def _limits(limits: dict[str, Any], pod_limits: dict[str, Any]) -> Iterator[Impo
         where, written = min(given, key=lambda pair: kubernetes_quantity(pair[1]))
         amount = kubernetes_quantity(written)
         if key == "memory" and amount:
-            yield ImportedLimit("MemoryMax", exact_size(whole_bytes(amount)), f"{where}.memory = {written}")
+            yield ImportedLimit(
+                "MemoryMax", exact_size(whole_bytes(amount)), f"{where}.memory = {written}"
+            )
         elif amount:
-            yield ImportedLimit("CPUQuota", cpu_percent(amount), f"{where}.cpu = {written} ({plain(amount)} CPUs)")
+            yield ImportedLimit(
+                "CPUQuota", cpu_percent(amount), f"{where}.cpu = {written} ({plain(amount)} CPUs)"
+            )
 
 
 def _unsupported_limits(limits: dict[str, Any]) -> Iterator[UnsupportedLimit]:
     for key, value in limits.items():
         if key not in ("memory", "cpu"):
-            reason = "a cage does not limit disk space" if key == "ephemeral-storage" else NO_SUCH_LIMIT
+            reason = (
+                "a cage does not limit disk space" if key == "ephemeral-storage" else NO_SUCH_LIMIT
+            )
             yield UnsupportedLimit(f"resources.limits.{key} = {value}", reason)
 
 
@@ -83,10 +107,14 @@ def _volumes(spec: dict[str, Any]) -> Iterator[UnsupportedLimit]:
             yield UnsupportedLimit(f"volume {row.get('name')} in memory", reason)
 
 
-def _other_containers(containers: dict[str, dict[str, Any]], picked: dict[str, Any]) -> Iterator[UnsupportedLimit]:
+def _other_containers(
+    containers: dict[str, dict[str, Any]], picked: dict[str, Any]
+) -> Iterator[UnsupportedLimit]:
     for name, container in containers.items():
         if container is not picked:
-            yield UnsupportedLimit(f"container {name}", "it runs beside the picked one, with limits of its own")
+            yield UnsupportedLimit(
+                f"container {name}", "it runs beside the picked one, with limits of its own"
+            )
 
 
 def _ignored(spec: dict[str, Any], container: dict[str, Any]) -> Iterator[str]:

@@ -13,7 +13,13 @@ from typing import Any
 
 from pagecage.errors import PagecageError
 from pagecage.importers.document import Document, rows, table
-from pagecage.importers.result import SOFT_LIMIT, ImportedLimit, ImportResult, Selection, UnsupportedLimit
+from pagecage.importers.result import (
+    SOFT_LIMIT,
+    ImportedLimit,
+    ImportResult,
+    Selection,
+    UnsupportedLimit,
+)
 from pagecage.model.cage import IO_MAX_KEY
 from pagecage.units import exact_size
 
@@ -56,12 +62,22 @@ def read(document: Document, selection: Selection, rounding: Rounding) -> Import
     if tree["probe_version"] != VERSION:
         message = f"the probe's format is version {tree['probe_version']}, not {VERSION}"
         raise PagecageError(message, "use pcprobe and pagecage of the same release")
-    phases = {str(phase.get("name")): phase for phase in rows(tree.get("phases") or []) if _is_long(phase)}
-    limits = (*_caps(tree, rounding), *_bursts(phases, rounding), *_latency(tree, rounding), *_cgroup(tree))
+    phases = {
+        str(phase.get("name")): phase for phase in rows(tree.get("phases") or []) if _is_long(phase)
+    }
+    limits = (
+        *_caps(tree, rounding),
+        *_bursts(phases, rounding),
+        *_latency(tree, rounding),
+        *_cgroup(tree),
+    )
     return ImportResult(
-        "a probe", "The limits that a probe measured on a customer's disk.", limits, tuple(_unsupported(tree, phases)),
+        "a probe",
+        "The limits that a probe measured on a customer's disk.",
+        limits,
+        tuple(_unsupported(tree, phases)),
         ("machine", "storage", "engine", "rates"),
-    )  # fmt: skip
+    )
 
 
 def _is_long(phase: dict[str, Any]) -> bool:
@@ -93,17 +109,26 @@ def _bursts(phases: dict[str, dict[str, Any]], rounding: Rounding) -> Iterator[I
     if burst := table(phases.get("random_read_sustained"), "burst"):
         yield from _bucket("iops", burst, "ios_per_second", "credits_at_least", rounding)
     if burst := table(phases.get("sequential_read"), "burst"):
-        yield from _bucket("bandwidth", burst, "bytes_per_second", "credits_at_least_bytes", rounding)
+        yield from _bucket(
+            "bandwidth", burst, "bytes_per_second", "credits_at_least_bytes", rounding
+        )
 
 
-def _bucket(name: str, burst: dict[str, Any], unit: str, held: str, rounding: Rounding) -> Iterator[ImportedLimit]:
+def _bucket(
+    name: str, burst: dict[str, Any], unit: str, held: str, rounding: Rounding
+) -> Iterator[ImportedLimit]:
     rate, credits_ = rounding(burst[f"burst_{unit}"]), rounding(burst[held])
     if rate <= rounding(burst[f"base_{unit}"]):
         return
-    basis = f"the rate fell after {burst['seconds']:.1f} s; the bucket held at least the credits used until then"
+    basis = (
+        f"the rate fell after {burst['seconds']:.1f} s; the bucket held at least the credits used"
+        " until then"
+    )
     is_bytes = name == "bandwidth"
     yield ImportedLimit(f"burst.{name}.rate", exact_size(rate) if is_bytes else rate, basis)
-    yield ImportedLimit(f"burst.{name}.credits", exact_size(credits_) if is_bytes else credits_, basis)
+    yield ImportedLimit(
+        f"burst.{name}.credits", exact_size(credits_) if is_bytes else credits_, basis
+    )
 
 
 def _latency(tree: dict[str, Any], rounding: Rounding) -> Iterator[ImportedLimit]:
@@ -123,7 +148,9 @@ def _cgroup(tree: dict[str, Any]) -> Iterator[ImportedLimit]:
             yield ImportedLimit(key, limit, f"cgroup {name} = {value:g}")
 
 
-def _unsupported(tree: dict[str, Any], phases: dict[str, dict[str, Any]]) -> Iterator[UnsupportedLimit]:
+def _unsupported(
+    tree: dict[str, Any], phases: dict[str, dict[str, Any]]
+) -> Iterator[UnsupportedLimit]:
     if not tree.get("complete"):
         yield UnsupportedLimit("the rest of the probe", "it was interrupted")
     for key, _, name in _CAPS:
@@ -132,4 +159,6 @@ def _unsupported(tree: dict[str, Any], phases: dict[str, dict[str, Any]]) -> Ite
             yield UnsupportedLimit(key, str(reason))
     if table(tree, "cgroup").get("memory_high_bytes"):
         yield UnsupportedLimit("memory.high", SOFT_LIMIT)
-    yield UnsupportedLimit("a limit that reads and writes share", "the probe does not read and write at the same time")
+    yield UnsupportedLimit(
+        "a limit that reads and writes share", "the probe does not read and write at the same time"
+    )

@@ -21,25 +21,32 @@ from decimal import Decimal, DecimalException
 from pagecage.errors import PagecageError
 
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
-_KUBERNETES = re.compile(rf"^([+-]?(?:{_NUMBER}))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]{{1,3}}))?$")
+_KUBERNETES = re.compile(
+    rf"^([+-]?(?:{_NUMBER}))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]{{1,3}}))?$"
+)
 _DOCKER = re.compile(r"^([0-9]+(?:\.[0-9]+)*) ?([kKmMgGtTpP])?[iI]?[bB]?$")
 _SYSTEMD_PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([EPTGMKB]?)")
 _SYSTEMD_TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)")
 _POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _FRACTIONS = {"n": -3, "u": -2, "m": -1, "k": 1}
 _SECONDS: dict[str, Decimal] = {
-    "us": Decimal("0.000001"), "usec": Decimal("0.000001"), "ms": Decimal("0.001"), "msec": Decimal("0.001"),
+    "us": Decimal("0.000001"),
+    "usec": Decimal("0.000001"),
+    "ms": Decimal("0.001"),
+    "msec": Decimal("0.001"),
     **dict.fromkeys(("", "s", "sec", "second", "seconds"), Decimal(1)),
     **dict.fromkeys(("m", "min", "minute", "minutes"), Decimal(60)),
     **dict.fromkeys(("h", "hr", "hour", "hours"), Decimal(3600)),
     **dict.fromkeys(("d", "day", "days"), Decimal(86400)),
-}  # fmt: skip
+}
 NO_LIMIT = 2**64 - 1  # infinity as a number of systemd
 _LARGEST = 2**63
 
 
 def _refusal(text: object, kind: str) -> PagecageError:
-    return PagecageError(f"{text!r} is not a {kind}", "export the file again with the tool that made it")
+    return PagecageError(
+        f"{text!r} is not a {kind}", "export the file again with the tool that made it"
+    )
 
 
 def kubernetes_quantity(value: object) -> Decimal:

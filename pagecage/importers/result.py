@@ -103,7 +103,9 @@ class Selection:
         if len(picked) == 1:
             return picked[0]
         names = ", ".join(offered)
-        raise PagecageError(f"the file has {len(offered)} {kind}s: {names}", f"pick one: --pick {offered[0]}")
+        raise PagecageError(
+            f"the file has {len(offered)} {kind}s: {names}", f"pick one: --pick {offered[0]}"
+        )
 
 
 BANDWIDTH = ("IOReadBandwidthMax", "IOWriteBandwidthMax")
@@ -135,7 +137,9 @@ def limits_of_one_device(
     last = {limit.key: limit for limit in limits if limit.device == chosen}
     reason = f"a cage limits one disk, and {chosen} was picked"
     others = (UnsupportedLimit(limit.basis, reason) for limit in limits if limit.device != chosen)
-    return tuple(ImportedLimit(key, _value(limit), limit.basis) for key, limit in last.items()), tuple(others)
+    return tuple(
+        ImportedLimit(key, _value(limit), limit.basis) for key, limit in last.items()
+    ), tuple(others)
 
 
 def _value(limit: BlockLimit) -> str | int:

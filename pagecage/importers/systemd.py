@@ -43,7 +43,9 @@ _UNSUPPORTED = {
     "CPUShares": WEIGHT,
     "IOWeight": WEIGHT,
     "IODeviceWeight": WEIGHT,
-    "IODeviceLatencyTargetSec": "a cage has no latency target, which protects a unit and does not slow it down",
+    "IODeviceLatencyTargetSec": (
+        "a cage has no latency target, which protects a unit and does not slow it down"
+    ),
     "AllowedCPUs": CPU_LIST,
     "CPUAffinity": CPU_LIST,
     "TasksMax": PROCESSES,
@@ -75,7 +77,9 @@ class UnitProperties:
 
     def _assign_block(self, key: str, value: str) -> None:
         if not value:
-            self.block = {(name, device): rate for (name, device), rate in self.block.items() if name != key}
+            self.block = {
+                (name, device): rate for (name, device), rate in self.block.items() if name != key
+            }
             return
         device, _, rate = value.rpartition(" ")
         if not device.strip():
@@ -136,18 +140,30 @@ def _joined_lines(text: str) -> list[str]:
 
 
 # `systemctl show` prints some properties under another name than the one in a unit file.
-_SHOWN_NAMES = {"CPUQuotaPerSecUSec": "CPUQuota", "IODeviceLatencyTargetUSec": "IODeviceLatencyTargetSec"}
+_SHOWN_NAMES = {
+    "CPUQuotaPerSecUSec": "CPUQuota",
+    "IODeviceLatencyTargetUSec": "IODeviceLatencyTargetSec",
+}
 _NOT_SET = ("", "infinity", "[not set]", str(NO_LIMIT), "no", "auto")
 _ZERO_BY_DEFAULT = ("MemoryMin", "MemoryLow")
 _SET_BY_DEFAULT = ("TasksMax",)
-_SHOWN_LIMITS = {"MemoryMax", "MemorySwapMax", "CPUQuotaPerSecUSec", "MemoryCurrent", *_NEW_NAMES, *_BLOCK}
+_SHOWN_LIMITS = {
+    "MemoryMax",
+    "MemorySwapMax",
+    "CPUQuotaPerSecUSec",
+    "MemoryCurrent",
+    *_NEW_NAMES,
+    *_BLOCK,
+}
 
 
 def is_show(document: Document) -> bool:
     """Return whether this is `systemctl show UNIT...` with a unit's limits (systemctl(1))."""
     if not document.is_properties:
         return False
-    return not _SHOWN_LIMITS.isdisjoint(line.partition("=")[0] for line in document.text.splitlines())
+    return not _SHOWN_LIMITS.isdisjoint(
+        line.partition("=")[0] for line in document.text.splitlines()
+    )
 
 
 def read_show(document: Document, selection: Selection) -> ImportResult:
@@ -165,7 +181,9 @@ def read_show(document: Document, selection: Selection) -> ImportResult:
 
 def _shown_properties(lines: list[tuple[str, str]]) -> UnitProperties:
     """Return the properties that are set. A deprecated name yields to the new one."""
-    assignments = [(_SHOWN_NAMES.get(key, key), value) for key, value in lines if _is_set(key, value)]
+    assignments = [
+        (_SHOWN_NAMES.get(key, key), value) for key, value in lines if _is_set(key, value)
+    ]
     names = {key for key, _ in assignments}
     properties = UnitProperties()
     for key, value in assignments:
@@ -177,7 +195,11 @@ def _shown_properties(lines: list[tuple[str, str]]) -> UnitProperties:
 def _is_set(key: str, value: str) -> bool:
     if key == "MemorySwapMax":
         return value != ""
-    return value not in _NOT_SET and key not in _SET_BY_DEFAULT and not (value == "0" and key in _ZERO_BY_DEFAULT)
+    return (
+        value not in _NOT_SET
+        and key not in _SET_BY_DEFAULT
+        and not (value == "0" and key in _ZERO_BY_DEFAULT)
+    )
 
 
 def _result(units: dict[str, UnitProperties], origin: str, selection: Selection) -> ImportResult:
@@ -190,9 +212,12 @@ def _result(units: dict[str, UnitProperties], origin: str, selection: Selection)
         if key in _UNSUPPORTED and value
     ]
     return ImportResult(
-        origin, f"The limits of a customer's unit, from {origin}.", (*limits, *blocks),
-        (*unsupported, *shares, *other_devices), tuple(properties.ignored),
-    )  # fmt: skip
+        origin,
+        f"The limits of a customer's unit, from {origin}.",
+        (*limits, *blocks),
+        (*unsupported, *shares, *other_devices),
+        tuple(properties.ignored),
+    )
 
 
 def _single_limits(single: dict[str, str]) -> tuple[list[ImportedLimit], list[UnsupportedLimit]]:

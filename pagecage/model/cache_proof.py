@@ -114,11 +114,15 @@ def _check(cache: Mapping[str, Any], moment: str) -> CacheCheck | None:
 def _evidence(cache: Mapping[str, Any], requested_bytes: int | None) -> _Evidence:
     step = cache.get("step") if cache["requested"] == "cold" else None
     return _Evidence(
-        proven_bytes=step["resident_bytes_after"] if step else cache["resident_bytes_before"], after_step=bool(step),
-        tolerance_bytes=tolerance_bytes(cache["file_bytes"]), lag_bytes=cache.get("charge_lag_bytes", 0),
-        evicted_bytes=cache.get("evicted_bytes", 0), came_bytes=cache.get("came_bytes"),
-        least_resident_bytes=cache.get("least_resident_bytes"), requested_bytes=requested_bytes,
-    )  # fmt: skip
+        proven_bytes=step["resident_bytes_after"] if step else cache["resident_bytes_before"],
+        after_step=bool(step),
+        tolerance_bytes=tolerance_bytes(cache["file_bytes"]),
+        lag_bytes=cache.get("charge_lag_bytes", 0),
+        evicted_bytes=cache.get("evicted_bytes", 0),
+        came_bytes=cache.get("came_bytes"),
+        least_resident_bytes=cache.get("least_resident_bytes"),
+        requested_bytes=requested_bytes,
+    )
 
 
 def _cold_at_start(evidence: _Evidence, start: CacheCheck) -> str | None:
@@ -129,7 +133,9 @@ def _cold_at_start(evidence: _Evidence, start: CacheCheck) -> str | None:
     foreign = start.resident_bytes - evidence.proven_bytes
     if foreign <= (evidence.tolerance_bytes if evidence.after_step else 0):
         return None
-    return f"before the program started, another process had read {format_bytes(foreign)} of the files"
+    return (
+        f"before the program started, another process had read {format_bytes(foreign)} of the files"
+    )
 
 
 def _cold_at_go(evidence: _Evidence, start: CacheCheck, go: CacheCheck) -> str | None:
@@ -147,13 +153,20 @@ def _cold_at_go(evidence: _Evidence, start: CacheCheck, go: CacheCheck) -> str |
     return f"before `go`, another process had read {format_bytes(foreign)} of the files"
 
 
-def _cold_at_end(evidence: _Evidence, start: CacheCheck, _go: CacheCheck, end: CacheCheck) -> str | None:
+def _cold_at_end(
+    evidence: _Evidence, start: CacheCheck, _go: CacheCheck, end: CacheCheck
+) -> str | None:
     read = _growth(start, end, "read_bytes")
     if foreign := _charged_elsewhere(evidence, start, end):
-        return f"another process has read {format_bytes(foreign)} of the files, since it is charged for these pages"
+        return (
+            f"another process has read {format_bytes(foreign)} of the files, since it is charged"
+            " for these pages"
+        )
     if read is None:
         return None
-    rest = f"the slice read only {format_bytes(read)} from the disk, so another process read the rest"
+    rest = (
+        f"the slice read only {format_bytes(read)} from the disk, so another process read the rest"
+    )
     if (came := evidence.came_bytes) is not None and came - read > evidence.tolerance_bytes:
         return f"{format_bytes(came)} of the files entered the page cache: {rest}"
     missing = (evidence.requested_bytes or 0) - start.resident_bytes
@@ -176,12 +189,16 @@ def _charged_elsewhere(evidence: _Evidence, start: CacheCheck, end: CacheCheck) 
 
 
 def _resident_at_start(evidence: _Evidence, start: CacheCheck) -> str | None:
-    return _missing_reason(evidence, evidence.proven_bytes - start.resident_bytes, "before the program started")
+    return _missing_reason(
+        evidence, evidence.proven_bytes - start.resident_bytes, "before the program started"
+    )
 
 
 def _resident_at_go(evidence: _Evidence, start: CacheCheck, go: CacheCheck) -> str | None:
     """Check that no bytes left but those that the workload or its slice's limit dropped."""
-    own = evidence.evicted_bytes + min(_growth(start, go, "reclaimed_bytes") or 0, start.charged_bytes or 0)
+    own = evidence.evicted_bytes + min(
+        _growth(start, go, "reclaimed_bytes") or 0, start.charged_bytes or 0
+    )
     return _missing_reason(evidence, evidence.proven_bytes - go.resident_bytes - own, "before `go`")
 
 
@@ -193,7 +210,9 @@ def _missing_reason(evidence: _Evidence, missing: int, when: str) -> str | None:
     return f"{missing_text}: another process dropped them, or memory ran short"
 
 
-def _resident_at_end(evidence: _Evidence, _start: CacheCheck, go: CacheCheck, end: CacheCheck) -> str | None:
+def _resident_at_end(
+    evidence: _Evidence, _start: CacheCheck, go: CacheCheck, end: CacheCheck
+) -> str | None:
     """Check that no bytes had to be read again, other than those that reclaim accounts for.
 
     Reads alone prove nothing, because direct reads leave the page cache unchanged. Either residency
@@ -201,15 +220,28 @@ def _resident_at_end(evidence: _Evidence, _start: CacheCheck, go: CacheCheck, en
     these files.
     """
     least = evidence.least_resident_bytes
-    dropped = go.resident_bytes - (end.resident_bytes if least is None else min(least, end.resident_bytes))
+    dropped = go.resident_bytes - (
+        end.resident_bytes if least is None else min(least, end.resident_bytes)
+    )
     reclaimed = _growth(go, end, "reclaimed_bytes") or 0
-    charged = (_growth(go, end, "charged_bytes") or 0) + reclaimed if evidence.requested_bytes is not None else 0
-    by_reclaim = (_growth(go, end, "host_reclaimed_bytes") or 0) + min(reclaimed, go.charged_bytes or 0)
+    charged = (
+        (_growth(go, end, "charged_bytes") or 0) + reclaimed
+        if evidence.requested_bytes is not None
+        else 0
+    )
+    by_reclaim = (_growth(go, end, "host_reclaimed_bytes") or 0) + min(
+        reclaimed, go.charged_bytes or 0
+    )
     gone_before = evidence.proven_bytes - go.resident_bytes
-    again = min(_growth(go, end, "read_bytes") or 0, max(dropped, charged)) - by_reclaim - gone_before
+    again = (
+        min(_growth(go, end, "read_bytes") or 0, max(dropped, charged)) - by_reclaim - gone_before
+    )
     if again <= evidence.tolerance_bytes:
         return None
-    return f"{format_bytes(again)} of the files had to be read again: another process dropped them from the page cache"
+    return (
+        f"{format_bytes(again)} of the files had to be read again: another process dropped them"
+        " from the page cache"
+    )
 
 
 def _growth(before: CacheCheck, after: CacheCheck, key: str) -> int | None:

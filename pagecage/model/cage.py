@@ -164,17 +164,25 @@ def expected_read_back(cage: Cage) -> dict[str, str]:
 
 
 def limits_not_in_force(
-    expected: Mapping[str, str], read_back: Mapping[str, str], ancestors: Mapping[str, Mapping[str, str]]
+    expected: Mapping[str, str],
+    read_back: Mapping[str, str],
+    ancestors: Mapping[str, Mapping[str, str]],
 ) -> list[str]:
     """Return a sentence per missing limit, unrequested limit, and tighter limit of an ancestor."""
-    wrong = [f"{k} is {read_back.get(k, 'missing')}, not {v}" for k, v in expected.items() if read_back.get(k) != v]
+    wrong = [
+        f"{k} is {read_back.get(k, 'missing')}, not {v}"
+        for k, v in expected.items()
+        if read_back.get(k) != v
+    ]
     wrong += [
         f"{k} is {v}, which was not requested"
         for k, v in read_back.items()
         if k not in expected and not v.startswith("max")
     ]
     for name, limits in ancestors.items():
-        shadowing = [key for key, value in limits.items() if _is_tighter(value, expected.get(key, "max"))]
+        shadowing = [
+            key for key, value in limits.items() if _is_tighter(value, expected.get(key, "max"))
+        ]
         wrong += [f"{name} has a tighter {key} ({limits[key]})" for key in shadowing]
     return wrong
 
@@ -197,19 +205,28 @@ def _share(limit: str) -> float:
 def cage_to_json(cage: Cage) -> dict[str, Any]:
     """Return the cage as JSON data for plans and hosts. Missing parts are null."""
     return {
-        "name": cage.name, "properties": dict(cage.properties), "provenance": dict(cage.provenance),
+        "name": cage.name,
+        "properties": dict(cage.properties),
+        "provenance": dict(cage.provenance),
         **{key: asdict(value) if value else None for key, value in _cloud(cage).items()},
-    }  # fmt: skip
+    }
 
 
 def cage_from_json(data: Mapping[str, Any]) -> Cage:
     """Return the cage of JSON data. Plans of older versions lack the cloud's keys."""
-    burst, kinds = data.get("burst"), {"volume": CloudVolume, "accounting": IoAccounting, "latency": LatencyFloor}
+    burst, kinds = (
+        data.get("burst"),
+        {"volume": CloudVolume, "accounting": IoAccounting, "latency": LatencyFloor},
+    )
     return Cage(
-        data["name"], dict(data["properties"]), dict(data.get("provenance", {})),
-        burst=BurstCredits(burst["start"], _bucket(burst["iops"]), _bucket(burst["bandwidth"])) if burst else None,
+        data["name"],
+        dict(data["properties"]),
+        dict(data.get("provenance", {})),
+        burst=BurstCredits(burst["start"], _bucket(burst["iops"]), _bucket(burst["bandwidth"]))
+        if burst
+        else None,
         **{key: kind(**data[key]) for key, kind in kinds.items() if data.get(key)},
-    )  # fmt: skip
+    )
 
 
 def cloud_to_json(cage: Cage) -> dict[str, Any]:
@@ -218,7 +235,12 @@ def cloud_to_json(cage: Cage) -> dict[str, Any]:
 
 
 def _cloud(cage: Cage) -> dict[str, Any]:
-    return {"volume": cage.volume, "burst": cage.burst, "accounting": cage.accounting, "latency": cage.latency}
+    return {
+        "volume": cage.volume,
+        "burst": cage.burst,
+        "accounting": cage.accounting,
+        "latency": cage.latency,
+    }
 
 
 def _bucket(data: Mapping[str, int] | None) -> CreditBucket | None:

@@ -96,10 +96,16 @@ class Experiment:
 
     def cage_names(self) -> set[str]:
         """Return the cages of all levels at any size: in a table, or as a level of `cage`."""
-        in_tables = {level.cage for levels in self.levels.values() for level in levels.values() if level.cage}
+        in_tables = {
+            level.cage for levels in self.levels.values() for level in levels.values() if level.cage
+        }
         own = {size.filled(cage) for cage in in_tables for size in self.sizes.values()}
         tables = self.levels.get("cage", {})
-        named = {name for name in self.factors.get("cage", ()) if not (name in tables and tables[name].cage)}
+        named = {
+            name
+            for name in self.factors.get("cage", ())
+            if not (name in tables and tables[name].cage)
+        }
         return own | named
 
     def programs(self) -> set[str]:

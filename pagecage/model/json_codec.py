@@ -1,4 +1,4 @@
-"""Frozen dataclasses read from JSON by their type hints, and written back with the keys that were read."""
+"""Frozen dataclasses read from JSON by their type hints and written back with the same keys."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from pagecage.errors import PagecageError
 
 KEYS_HINT = "docs/FORMAT.md lists the keys"
-_SCALARS: Mapping[type, tuple[type, ...]] = {int: (int,), float: (int, float), str: (str,), bool: (bool,)}
+_SCALARS: Mapping[type, tuple[type, ...]] = {
+    int: (int,),
+    float: (int, float),
+    str: (str,),
+    bool: (bool,),
+}
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a record. `present` names the keys that its JSON has: an absent key and a null both read as None."""
+    """A part of a record.
+
+    `present` names the keys that its JSON has: an absent key and a null both read as None.
+    """
 
     present: frozenset[str] = field(default=frozenset(), repr=False, compare=False, kw_only=True)
 
@@ -28,8 +36,9 @@ class Section:
 def from_json(kind: Any, data: Any, where: str = "") -> Any:
     """Return data as a value of `kind`: a dataclass, mapping, tuple, union with None, or scalar.
 
-    `where` is the key path of the data in messages. Unknown keys of a section are ignored: older versions wrote some.
-    Raises PagecageError naming the key for an unknown or missing key, or for a value of another type.
+    `where` is the key path of the data in messages. Unknown keys of a section are ignored: older
+    versions wrote some. Raises PagecageError naming the key for an unknown or missing key, or for a
+    value of another type.
     """
     return _reader(kind)(data, where)
 
@@ -38,7 +47,9 @@ def to_json(value: Any) -> Any:
     """Return the plain data of a value that `from_json` returned."""
     if isinstance(value, Section):
         kind: Any = type(value)
-        return {name: to_json(getattr(value, name)) for name in _names(kind) if name in value.present}
+        return {
+            name: to_json(getattr(value, name)) for name in _names(kind) if name in value.present
+        }
     if is_dataclass(value) and not isinstance(value, type):
         return {name: to_json(getattr(value, name)) for name in _names(type(value))}
     if isinstance(value, Mapping):
@@ -58,7 +69,10 @@ Reader = Callable[[Any, str], Any]
 
 @cache
 def _reader(kind: Any) -> Reader:
-    """Return the reader of a type. The agent runs on emulated CPUs too, so hints are resolved once."""
+    """Return the reader of a type.
+
+    The agent runs on emulated CPUs too, so hints are resolved once.
+    """
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return lambda data, _where: data
@@ -127,7 +141,11 @@ def _dataclass_reader(kind: type) -> Reader:
             raise PagecageError(f"unknown key {_below(where, unknown[0])!r}", KEYS_HINT)
         if missing:
             raise PagecageError(f"{_below(where, missing[0])!r} is missing", KEYS_HINT)
-        values = {key: readers[key](item, _below(where, key)) for key, item in data.items() if key in readers}
+        values = {
+            key: readers[key](item, _below(where, key))
+            for key, item in data.items()
+            if key in readers
+        }
         return kind(**values, present=frozenset(values)) if is_section else kind(**values)
 
     return read

@@ -29,7 +29,9 @@ def read_articles(directory: Path) -> dict[str, PublishedFigureRow] | None:
         with path.open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 if row["id"] in rows:
-                    raise PagecageError(f"{path.name}: the id {row['id']} is not unique", f"edit {path}")
+                    raise PagecageError(
+                        f"{path.name}: the id {row['id']} is not unique", f"edit {path}"
+                    )
                 rows[row["id"]] = row
     return rows if paths else None
 
@@ -63,13 +65,18 @@ class PublishedFigure:
 def read_rows(experiments: Path) -> list[PublishedFigure]:
     """Return the rows of experiments/articles/*.csv, sorted by the number in the id."""
     files = sorted((experiments / "articles").glob("*.csv"))
-    rows = [_row(row) for file in files for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines())]
+    rows = [
+        _row(row)
+        for file in files
+        for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines())
+    ]
     return sorted(rows, key=lambda row: int(row.id.partition("-")[2]))
 
 
 def _row(row: Mapping[str, str]) -> PublishedFigure:
     return PublishedFigure(
-        experiments=tuple(row["experiment"].split()), **{k: v for k, v in row.items() if k != "experiment"}
+        experiments=tuple(row["experiment"].split()),
+        **{k: v for k, v in row.items() if k != "experiment"},
     )
 
 
@@ -94,7 +101,9 @@ def _definitions(experiments: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             raise PagecageError(f"{file.name}: {why_unreadable(error)}", f"edit {file}") from None
 
 
-def rules_of(definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Any]]]:
+def rules_of(
+    definitions: Mapping[str, Mapping[str, Any]],
+) -> dict[str, dict[str, Mapping[str, Any]]]:
     """Return the claims by id and by experiment."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for name, definition in definitions.items():

@@ -29,8 +29,15 @@ from pagecage.model.record_v1 import upgrade_record
 
 RECORD_VERSION = 2
 OUTCOMES = (
-    "ok", "oom_killed", "timed_out", "failed", "wrong_answer", "not_prepared", "requirement_missed", "interrupted",
-)  # fmt: skip
+    "ok",
+    "oom_killed",
+    "timed_out",
+    "failed",
+    "wrong_answer",
+    "not_prepared",
+    "requirement_missed",
+    "interrupted",
+)
 # Trials with these outcomes are complete; `--resume` repeats the others.
 FINAL_OUTCOMES = frozenset({"ok", "oom_killed", "timed_out", "wrong_answer", "requirement_missed"})
 
@@ -85,7 +92,7 @@ class Record:
 
     @property
     def is_programs_own_failure(self) -> bool:
-        """True if a replayed command failed by itself, which is a result and not a fault of the host."""
+        """True if a replayed command failed by itself: a result, not a fault of the host."""
         return self.outcome == "failed" and self.exit.ended_by_itself is True
 
 
@@ -98,13 +105,17 @@ def record_to_json(record: Record) -> dict[str, Any]:
 def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
     """Return the record of plain data; keys of version 1 are renamed.
 
-    Raises PagecageError for a newer version, an unknown key or outcome, and a value of the wrong kind.
+    Raises PagecageError for a newer version, an unknown key or outcome, and a value of the wrong
+    kind.
     """
     not_a_record = f"{where} is not a pagecage record"
     if not isinstance(data, dict) or not isinstance(data.get("record_version"), int):
         raise PagecageError(not_a_record, KEYS_HINT)
     if data["record_version"] > RECORD_VERSION:
-        raise PagecageError(f"{where} has format version {data['record_version']}", "use a newer pagecage to read it")
+        raise PagecageError(
+            f"{where} has format version {data['record_version']}",
+            "use a newer pagecage to read it",
+        )
     if data["record_version"] == 1:
         data = upgrade_record(data)
     if data.get("outcome") not in OUTCOMES:
@@ -121,7 +132,9 @@ def append_record(path: Path, record: Record) -> None:
 
     If a killed writer has left an incomplete line, end that line first.
     """
-    line = json.dumps(record_to_json(record), sort_keys=True, separators=(",", ":")).encode() + b"\n"
+    line = (
+        json.dumps(record_to_json(record), sort_keys=True, separators=(",", ":")).encode() + b"\n"
+    )
     with path.open("ab+") as file:
         if file.tell() and not _ends_with_newline(file.fileno(), file.tell()):
             line = b"\n" + line
@@ -163,11 +176,15 @@ def read_records(path: Path) -> Iterator[Record]:
             data = json.loads(line)
         except (ValueError, RecursionError):
             if not line.startswith(_BEGINNING[: len(line)]) and _is_text(line):
-                raise PagecageError(f"{where}:{number} is not a pagecage record", KEYS_HINT) from None
+                raise PagecageError(
+                    f"{where}:{number} is not a pagecage record", KEYS_HINT
+                ) from None
             continue
         yield record_from_json(data, f"{where}:{number}")
 
 
 def with_outer_host(record: Record, outer_host: Mapping[str, Any] | None) -> Record:
-    """Return the record with counters of the machine around the guest, which only the controller can read."""
-    return replace(record, outer_host=from_json(OuterHost, outer_host, "outer_host") if outer_host else None)
+    """Return the record with counters of the machine around the guest, read by the controller."""
+    return replace(
+        record, outer_host=from_json(OuterHost, outer_host, "outer_host") if outer_host else None
+    )

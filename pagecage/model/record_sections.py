@@ -95,7 +95,10 @@ class ExitEvidence(Section):
 
 @dataclass(frozen=True)
 class WorkloadEvidence(Section):
-    """The program that ran, and its report. `environment` has names alone, since values may be secrets."""
+    """The program that ran, and its report.
+
+    `environment` has names alone, since values may be secrets.
+    """
 
     program: str | None = None
     argv: tuple[str, ...] | None = None

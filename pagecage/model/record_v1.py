@@ -28,13 +28,19 @@ def upgrade_record(data: Mapping[str, Any]) -> dict[str, Any]:
     if "phases" in new:
         new["phases"] = _values_renamed(new["phases"], "name")
     if "phase" in new:
-        new["phase"] = _QUEUE_KEYS.get(new["phase"], new["phase"]) if isinstance(new["phase"], str) else new["phase"]
+        new["phase"] = (
+            _QUEUE_KEYS.get(new["phase"], new["phase"])
+            if isinstance(new["phase"], str)
+            else new["phase"]
+        )
     return new
 
 
 def upgrade_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return facts of a host with today's keys. Facts have no version."""
-    return {**facts, "disk": _renamed(facts["disk"], _QUEUE_KEYS)} if "disk" in facts else dict(facts)
+    return (
+        {**facts, "disk": _renamed(facts["disk"], _QUEUE_KEYS)} if "disk" in facts else dict(facts)
+    )
 
 
 def _renamed(section: Any, keys: Mapping[str, str]) -> Any:
@@ -52,5 +58,8 @@ def _values_renamed(rows: Any, key: str) -> Any:
     if not isinstance(rows, list):
         return rows
     return [
-        {**row, key: "queue_settings"} if isinstance(row, Mapping) and row.get(key) == "knobs" else row for row in rows
+        {**row, key: "queue_settings"}
+        if isinstance(row, Mapping) and row.get(key) == "knobs"
+        else row
+        for row in rows
     ]

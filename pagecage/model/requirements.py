@@ -11,7 +11,10 @@ from typing import Any
 from pagecage.model.trial import OWN_LIMITS, Trial
 from pagecage.units import format_bytes
 
-_MIN_KERNEL_FOR_REWRITING = (6, 1)  # before, rewriting io.max could hang throttled I/O (commit a880ae93e5b5)
+_MIN_KERNEL_FOR_REWRITING = (
+    6,
+    1,
+)  # before, rewriting io.max could hang throttled I/O (commit a880ae93e5b5)
 _MIN_SYSTEMD = 244  # `systemctl set-property --runtime` on slices with path-valued I/O limits
 
 
@@ -61,8 +64,13 @@ def delegation_command(uid: int, *, is_running: bool = True) -> str:
     its controllers only at its start, and neither daemon-reload nor daemon-reexec changes them.
     """
     written = "printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n'"
-    start = f"systemctl restart user@{uid}.service" if is_running else f"loginctl enable-linger {uid}"
-    return f"{written} | sudo install -D -m 644 /dev/stdin {_DROP_IN} && sudo systemctl daemon-reload && sudo {start}"
+    start = (
+        f"systemctl restart user@{uid}.service" if is_running else f"loginctl enable-linger {uid}"
+    )
+    return (
+        f"{written} | sudo install -D -m 644 /dev/stdin {_DROP_IN} && sudo systemctl daemon-reload"
+        f" && sudo {start}"
+    )
 
 
 def check_host(facts: Mapping[str, Any]) -> list[MissedRequirement]:
@@ -74,7 +82,9 @@ def check_host(facts: Mapping[str, Any]) -> list[MissedRequirement]:
     systemd, cgroup = facts["systemd"], facts["cgroup"]
     if not systemd["pid1"]:
         missed.append(
-            MissedRequirement(Requirement.SYSTEMD_PID1, "systemd is not the first process here", "use HOST=vm")
+            MissedRequirement(
+                Requirement.SYSTEMD_PID1, "systemd is not the first process here", "use HOST=vm"
+            )
         )
     elif systemd["version"] < _MIN_SYSTEMD:
         reason = f"systemd {systemd['version']} is older than {_MIN_SYSTEMD}"
@@ -83,12 +93,20 @@ def check_host(facts: Mapping[str, Any]) -> list[MissedRequirement]:
         reason = "/sys/fs/cgroup is not the unified (v2) hierarchy"
         missed.append(
             MissedRequirement(
-                Requirement.CGROUP_V2, reason, "boot with systemd.unified_cgroup_hierarchy=1, or use HOST=vm"
+                Requirement.CGROUP_V2,
+                reason,
+                "boot with systemd.unified_cgroup_hierarchy=1, or use HOST=vm",
             )
         )
-    missed += _user_manager(facts) or [m for name in ("memory", "io") if (m := _controller(name, facts))]
+    missed += _user_manager(facts) or [
+        m for name in ("memory", "io") if (m := _controller(name, facts))
+    ]
     if "error" in facts["disk"]:
-        missed.append(MissedRequirement(Requirement.LOCAL_DISK, facts["disk"]["error"], "name another --data-dir"))
+        missed.append(
+            MissedRequirement(
+                Requirement.LOCAL_DISK, facts["disk"]["error"], "name another --data-dir"
+            )
+        )
     return missed
 
 
@@ -100,10 +118,15 @@ def _user_manager(facts: Mapping[str, Any]) -> list[MissedRequirement]:
     if not facts["systemd"]["pid1"] or facts["systemd"].get("user_manager") is not False:
         return []
     uid = facts["uid"]
-    hint = f"use HOST=vm, which does not need it, or start it: {delegation_command(uid, is_running=False)}"
+    hint = (
+        "use HOST=vm, which does not need it, or start it:"
+        f" {delegation_command(uid, is_running=False)}"
+    )
     return [
         MissedRequirement(
-            Requirement.USER_MANAGER, f"this user's own systemd (user@{uid}.service) is not running", hint
+            Requirement.USER_MANAGER,
+            f"this user's own systemd (user@{uid}.service) is not running",
+            hint,
         )
     ]
 
@@ -113,13 +136,20 @@ def _controller(name: str, facts: Mapping[str, Any]) -> MissedRequirement | None
     if name in cgroup["controllers"]:
         return None
     reason = f"the {name} controller is not available to {cgroup['manager']}"
-    return MissedRequirement(Requirement(f"{name}_controller"), reason, _controller_hint(name, facts))
+    return MissedRequirement(
+        Requirement(f"{name}_controller"), reason, _controller_hint(name, facts)
+    )
 
 
 def _controller_hint(name: str, facts: Mapping[str, Any]) -> str:
     if facts["systemd"]["user"]:
-        warning = "this restarts the user's systemd and ends its programs, including a desktop session"
-        return f"use HOST=vm, which needs no delegation, or delegate it ({warning}): {delegation_command(facts['uid'])}"
+        warning = (
+            "this restarts the user's systemd and ends its programs, including a desktop session"
+        )
+        return (
+            f"use HOST=vm, which needs no delegation, or delegate it ({warning}):"
+            f" {delegation_command(facts['uid'])}"
+        )
     return "use HOST=vm, or boot with cgroup_enable=memory" if name == "memory" else "use HOST=vm"
 
 
@@ -130,14 +160,25 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
         missed.append(cpu)
     if trial.read_ahead_kb is not None and not _has_read_ahead(facts, trial.read_ahead_kb):
         reason = f"read_ahead_kb must be {trial.read_ahead_kb}, and only root may set it"
-        hint = f"echo {trial.read_ahead_kb} | sudo tee /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
+        hint = (
+            f"echo {trial.read_ahead_kb} | sudo tee"
+            f" /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
+        )
         missed.append(MissedRequirement(Requirement.QUEUE_SETTINGS, reason, hint))
     if trial.cage.burst and not may_rewrite_io_max(facts):
-        reason = f"burst credits rewrite io.max, which may hang throttled I/O on kernel {facts['kernel']} (before 6.1)"
+        reason = (
+            "burst credits rewrite io.max, which may hang throttled I/O on kernel"
+            f" {facts['kernel']} (before 6.1)"
+        )
         missed.append(MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm"))
     if trial.driver in OWN_LIMITS and trial.cage.burst:
-        reason = f"burst credits need the limits on the trial's slice, and {trial.driver} sets them elsewhere"
-        missed.append(MissedRequirement(Requirement.DRIVER, reason, "use --driver docker or systemd-scope"))
+        reason = (
+            f"burst credits need the limits on the trial's slice, and {trial.driver} sets them"
+            " elsewhere"
+        )
+        missed.append(
+            MissedRequirement(Requirement.DRIVER, reason, "use --driver docker or systemd-scope")
+        )
     if trial.storage == "container_layer" and not trial.driver.startswith("docker"):
         reason = f"{trial.driver} does not make a container with a layer for the data"
         missed.append(MissedRequirement(Requirement.DRIVER, reason, "use --driver docker"))
@@ -146,10 +187,12 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
     limit = trial.cage.properties.get("MemoryMax")
     if limit is not None and limit < trial.workload.min_memory_bytes:
         reason = (
-            f"MemoryMax of {format_bytes(limit)} is below the {format_bytes(trial.workload.min_memory_bytes)} "
-            f"that {trial.workload.program} needs"
+            f"MemoryMax of {format_bytes(limit)} is below the"
+            f" {format_bytes(trial.workload.min_memory_bytes)} that {trial.workload.program} needs"
         )
-        missed.append(MissedRequirement(Requirement.WORKLOAD_MEMORY, reason, "choose a larger SIZE or cage"))
+        missed.append(
+            MissedRequirement(Requirement.WORKLOAD_MEMORY, reason, "choose a larger SIZE or cage")
+        )
     return missed
 
 
@@ -169,13 +212,21 @@ def _needs_root(trial: Trial) -> list[MissedRequirement]:
     missed = []
     if trial.storage != "data":
         missed.append(
-            MissedRequirement(Requirement.STORAGE, f"only root may make a {trial.storage} disk", "use HOST=vm")
+            MissedRequirement(
+                Requirement.STORAGE, f"only root may make a {trial.storage} disk", "use HOST=vm"
+            )
         )
     if trial.machine_memory_bytes is not None:
-        missed.append(MissedRequirement(Requirement.MACHINE_MEMORY, "only root may reserve memory", "use HOST=vm"))
+        missed.append(
+            MissedRequirement(
+                Requirement.MACHINE_MEMORY, "only root may reserve memory", "use HOST=vm"
+            )
+        )
     if trial.dirty_limits:
         names = ", ".join(f"vm.{name}" for name in trial.dirty_limits)
-        missed.append(MissedRequirement(Requirement.DIRTY_LIMITS, f"only root may set {names}", "use HOST=vm"))
+        missed.append(
+            MissedRequirement(Requirement.DIRTY_LIMITS, f"only root may set {names}", "use HOST=vm")
+        )
     return missed
 
 

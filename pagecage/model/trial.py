@@ -14,7 +14,13 @@ TRACERS = ("bpftrace", "blocklat")
 """Collectors that are attached once per machine state, not once per trial."""
 STORAGES = ("data", "null_blk", "dm_delay", "container_layer")
 DriverName = Literal[
-    "systemd-scope", "systemd-service", "docker", "docker-flags", "docker-api", "podman", "qemu-throttle"
+    "systemd-scope",
+    "systemd-service",
+    "docker",
+    "docker-flags",
+    "docker-api",
+    "podman",
+    "qemu-throttle",
 ]
 DRIVERS: tuple[str, ...] = get_args(DriverName)
 """Programs that run a workload in its cage (pagecage/agent/drivers/). The first is the default."""
@@ -99,7 +105,11 @@ class Trial:
     def datasets(self) -> tuple[Dataset, ...]:
         """The files of the trial, in order."""
         first = self.dataset
-        return () if first is None else tuple(replace(first, seed=first.seed + n) for n in range(self.files))
+        return (
+            ()
+            if first is None
+            else tuple(replace(first, seed=first.seed + n) for n in range(self.files))
+        )
 
     @property
     def dataset_bytes(self) -> int:
@@ -116,7 +126,9 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
         "collectors": list(trial.collectors),
         "dirty_limits": dict(trial.dirty_limits),
         "workload": _workload_to_json(trial.workload),
-        "before": {**asdict(trial.before), "arguments": list(trial.before.arguments)} if trial.before else None,
+        "before": {**asdict(trial.before), "arguments": list(trial.before.arguments)}
+        if trial.before
+        else None,
     }
 
 
@@ -181,4 +193,6 @@ def command_to_json(command: CommandSpec | None) -> dict[str, Any] | None:
 
 def command_from_json(data: Mapping[str, Any] | None) -> CommandSpec | None:
     """Return the command of JSON data."""
-    return None if data is None else CommandSpec(**{**data, "data_paths": tuple(data["data_paths"])})
+    return (
+        None if data is None else CommandSpec(**{**data, "data_paths": tuple(data["data_paths"])})
+    )

@@ -54,7 +54,9 @@ class PlanOptions:
     until_ci: float | None = None
 
 
-def make_trials(experiment: Experiment, cages: Mapping[str, Cage], options: PlanOptions) -> tuple[Trial, ...]:
+def make_trials(
+    experiment: Experiment, cages: Mapping[str, Cage], options: PlanOptions
+) -> tuple[Trial, ...]:
     """Return all trials in the order in which they run.
 
     A block holds one repeat of every selected treatment, shuffled.
@@ -68,7 +70,9 @@ def make_trials(experiment: Experiment, cages: Mapping[str, Cage], options: Plan
         shuffle.shuffle(block)
         for treatment in block:
             trial_id = _trial_id(repeat, names[tuple(treatment.values())])
-            trials.append(_make_trial(experiment, cages, size, treatment, trial_id, repeat, len(trials)))
+            trials.append(
+                _make_trial(experiment, cages, size, treatment, trial_id, repeat, len(trials))
+            )
     return tuple(trials)
 
 
@@ -85,20 +89,29 @@ def _make_trial(
     read_ahead_kb, workload = _last(levels, "read_ahead_kb"), _workload(experiment, levels, size)
     storage = [level for level in levels if level.storage]
     return Trial(
-        trial_id=trial_id, experiment=experiment.name, treatment=treatment, repeat=repeat,
-        block=repeat, position=position, workload=workload,
-        cage=cages[_last(levels, "cage") or UNCAGED], cache=_last(levels, "cache") or "any",
+        trial_id=trial_id,
+        experiment=experiment.name,
+        treatment=treatment,
+        repeat=repeat,
+        block=repeat,
+        position=position,
+        workload=workload,
+        cage=cages[_last(levels, "cage") or UNCAGED],
+        cache=_last(levels, "cache") or "any",
         dataset=Dataset(size.dataset_bytes, fill=experiment.fill) if size.dataset_bytes else None,
         read_ahead_kb=experiment.read_ahead_kb if read_ahead_kb is None else read_ahead_kb,
-        collectors=experiment.collectors, max_seconds=size.max_seconds,
+        collectors=experiment.collectors,
+        max_seconds=size.max_seconds,
         timeout_seconds=_timeout_seconds(workload, size),
-        files=size.files, before=_last(levels, "before"),
+        files=size.files,
+        before=_last(levels, "before"),
         storage=(storage[-1].storage if storage else None) or "data",
         storage_latency_us=storage[-1].storage_latency_us if storage else None,
         machine_memory_bytes=_machine_memory_bytes(levels, size.total_bytes),
-        dirty_limits=_dirty_limits(levels), writes_bytes=size.writes_bytes,
+        dirty_limits=_dirty_limits(levels),
+        writes_bytes=size.writes_bytes,
         driver=_last(levels, "driver") or experiment.driver or DRIVERS[0],
-    )  # fmt: skip
+    )
 
 
 def _last(levels: list[Level], key: str) -> Any:
@@ -110,13 +123,18 @@ def _last(levels: list[Level], key: str) -> Any:
 def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Workload:
     """Return the last level's workload, or the experiment's, with the arguments of all levels."""
     default = Workload(
-        experiment.program, experiment.arguments, experiment.workload_kind, experiment.min_memory_bytes,
+        experiment.program,
+        experiment.arguments,
+        experiment.workload_kind,
+        experiment.min_memory_bytes,
         experiment.command,
-    )  # fmt: skip
+    )
     chosen: Workload = _last(levels, "workload") or default
     arguments = (*chosen.arguments, *(a for level in levels for a in level.arguments))
     is_literal = chosen.command is not None and chosen.command.is_literal
-    return replace(chosen, arguments=arguments if is_literal else tuple(map(size.filled, arguments)))
+    return replace(
+        chosen, arguments=arguments if is_literal else tuple(map(size.filled, arguments))
+    )
 
 
 def _timeout_seconds(workload: Workload, size: Size) -> float:
@@ -151,11 +169,18 @@ def _names(all_treatments: list[Treatment]) -> dict[tuple[str, ...], str]:
     If two would be equal, or one too long for a unit's name, all of them get a number.
     """
     words = {
-        tuple(t.values()): "_".join(re.sub(r"[^a-z0-9]+", "_", v.lower()) for v in t.values()) for t in all_treatments
+        tuple(t.values()): "_".join(re.sub(r"[^a-z0-9]+", "_", v.lower()) for v in t.values())
+        for t in all_treatments
     }
-    if len(set(words.values())) == len(words) and max(map(len, words.values()), default=0) <= _NAME_LENGTH:
+    if (
+        len(set(words.values())) == len(words)
+        and max(map(len, words.values()), default=0) <= _NAME_LENGTH
+    ):
         return words
-    return {key: f"{word[:_NAME_LENGTH]}_{number}" for number, (key, word) in enumerate(words.items(), start=1)}
+    return {
+        key: f"{word[:_NAME_LENGTH]}_{number}"
+        for number, (key, word) in enumerate(words.items(), start=1)
+    }
 
 
 def _trial_id(repeat: int, name: str) -> str:
@@ -178,12 +203,18 @@ def make_plan(
     """
     trials = make_trials(experiment, cages, options)
     document = {
-        "plan_version": PLAN_VERSION, "run_id": run_id, "experiment": experiment.name,
-        "definition": dict(experiment.definition), "definition_sha256": experiment.definition_sha256,
-        **vars(options), "treatments": experiment.sizes[options.size].treatments,
-        "command": command, "harness": dict(harness), "trials": [trial_to_json(t) for t in trials],
+        "plan_version": PLAN_VERSION,
+        "run_id": run_id,
+        "experiment": experiment.name,
+        "definition": dict(experiment.definition),
+        "definition_sha256": experiment.definition_sha256,
+        **vars(options),
+        "treatments": experiment.sizes[options.size].treatments,
+        "command": command,
+        "harness": dict(harness),
+        "trials": [trial_to_json(t) for t in trials],
         "replay": None if replay is None else dict(replay),
-    }  # fmt: skip
+    }
     return Plan(run_id, trials, document)
 
 
@@ -203,5 +234,7 @@ def blocks(trials: tuple[Trial, ...], fresh: str) -> list[tuple[Trial, ...]]:
     if fresh == "trial":
         return [(trial,) for trial in trials]
     if fresh == "block":
-        return [tuple(group) for _, group in itertools.groupby(trials, key=lambda trial: trial.block)]
+        return [
+            tuple(group) for _, group in itertools.groupby(trials, key=lambda trial: trial.block)
+        ]
     return [trials] if trials else []

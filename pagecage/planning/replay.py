@@ -51,27 +51,53 @@ def make_experiment(replay: ReplaySpec) -> Experiment:
     definition = _definition(replay)
     levels = {cage: Level(cage=cage, cache=replay.cache) for cage in replay.cages}
     return Experiment(
-        name=replay.name, question=definition["question"], program=replay.argv[0], workload_kind="command",
-        arguments=replay.argv[1:], min_memory_bytes=0, response=replay.response, repeats=1, fresh="never",
-        read_ahead_kb=None, collectors=replay.collectors, factors={"cage": replay.cages}, levels={"cage": levels},
-        exclude=(), sizes={SIZE: Size(None, None)}, claims=(), definition=definition, command=replay.command,
+        name=replay.name,
+        question=definition["question"],
+        program=replay.argv[0],
+        workload_kind="command",
+        arguments=replay.argv[1:],
+        min_memory_bytes=0,
+        response=replay.response,
+        repeats=1,
+        fresh="never",
+        read_ahead_kb=None,
+        collectors=replay.collectors,
+        factors={"cage": replay.cages},
+        levels={"cage": levels},
+        exclude=(),
+        sizes={SIZE: Size(None, None)},
+        claims=(),
+        definition=definition,
+        command=replay.command,
         driver=replay.driver,
-        definition_sha256=hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest(),
-    )  # fmt: skip
+        definition_sha256=hashlib.sha256(
+            json.dumps(definition, sort_keys=True).encode()
+        ).hexdigest(),
+    )
 
 
 def _definition(replay: ReplaySpec) -> dict[str, Any]:
     until = "until it serves" if replay.command.serves else "to its end"
     command = command_to_json(replay.command) or {}
     return {
-        "question": f"How long does `{shlex.join(replay.typed)}` take {until} in {_listing(replay.cages)}?",
-        "workload": {"program": replay.argv[0], "kind": "command", "arguments": list(replay.argv[1:]), **command},
-        "response": replay.response, "collectors": list(replay.collectors),
+        "question": (
+            f"How long does `{shlex.join(replay.typed)}` take {until} in {_listing(replay.cages)}?"
+        ),
+        "workload": {
+            "program": replay.argv[0],
+            "kind": "command",
+            "arguments": list(replay.argv[1:]),
+            **command,
+        },
+        "response": replay.response,
+        "collectors": list(replay.collectors),
         "factors": {"cage": list(replay.cages)},
         "levels": {"cage": {cage: {"cache": replay.cache} for cage in replay.cages}},
-        "sizes": {SIZE: {}}, "claims": [], "findings": _findings(replay),
+        "sizes": {SIZE: {}},
+        "claims": [],
+        "findings": _findings(replay),
         **({"driver": replay.driver} if replay.driver else {}),
-    }  # fmt: skip
+    }
 
 
 def _listing(cages: tuple[str, ...]) -> str:
@@ -84,7 +110,12 @@ def _findings(replay: ReplaySpec) -> list[dict[str, Any]]:
     if UNCAGED not in replay.cages:
         return []
     return [
-        {"says": f"In `{cage}` it takes {{value}} times as long as without limits.", "response": replay.response,
-         "where": {"cage": cage}, "over": {"cage": UNCAGED}}
-        for cage in replay.cages if cage != UNCAGED
-    ]  # fmt: skip
+        {
+            "says": f"In `{cage}` it takes {{value}} times as long as without limits.",
+            "response": replay.response,
+            "where": {"cage": cage},
+            "over": {"cage": UNCAGED},
+        }
+        for cage in replay.cages
+        if cage != UNCAGED
+    ]

@@ -39,7 +39,8 @@ def parse_vary(text: str, cage: Cage) -> LimitVariation:
     prop, equals, listed = text.partition("=")
     if not equals or prop not in VARIED:
         raise PagecageError(
-            f"--vary: {text!r} does not name a limit", f"write PROPERTY=VALUE,VALUE; {', '.join(VARIED)}"
+            f"--vary: {text!r} does not name a limit",
+            f"write PROPERTY=VALUE,VALUE; {', '.join(VARIED)}",
         )
     values = {word: _value(prop, word) for word in listed.replace(" ", "").split(",") if word}
     present = cage.properties.get(prop)
@@ -48,10 +49,13 @@ def parse_vary(text: str, cage: Cage) -> LimitVariation:
         own = str(present) if _counts(prop) else f"{present}B"
         values[own] = present
     if len(values) > _MOST_VALUES:
-        raise PagecageError(f"--vary: {len(values)} values are too many", f"give at most {_MOST_VALUES}")
+        raise PagecageError(
+            f"--vary: {len(values)} values are too many", f"give at most {_MOST_VALUES}"
+        )
     if len(values) < 2 or len(set(values.values())) < len(values):
         raise PagecageError(
-            f"--vary: {text!r} has too few different values", f"give two or more, as in {_example(prop)}"
+            f"--vary: {text!r} has too few different values",
+            f"give two or more, as in {_example(prop)}",
         )
     return LimitVariation(prop, dict(sorted(values.items(), key=lambda item: item[1])), own)
 
@@ -69,10 +73,15 @@ def _value(prop: str, word: str) -> int:
     if not _counts(prop):
         size_bytes = parse_size_bytes(word, where)
         if size_bytes < (PAGE_BYTES if prop == "MemoryMax" else 1):
-            raise PagecageError(f"{where}: {word} is too small", f"write values as in {_example(prop)}")
+            raise PagecageError(
+                f"{where}: {word} is too small", f"write values as in {_example(prop)}"
+            )
         return size_bytes
     if not re.fullmatch(r"0*[1-9][0-9]{0,17}", word):
-        raise PagecageError(f"{where}: {word!r} is not a positive number", "write plain numbers, as in 500,1000,2000")
+        raise PagecageError(
+            f"{where}: {word!r} is not a positive number",
+            "write plain numbers, as in 500,1000,2000",
+        )
     return int(word)
 
 
@@ -80,10 +89,12 @@ def cages_of(cage: Cage, vary: LimitVariation) -> dict[str, Cage]:
     """Return the cage with each value, by a name that contains the value."""
     return {
         level_cage(cage.name, vary.property, word): replace(
-            cage, name=level_cage(cage.name, vary.property, word), properties=_with(cage, vary.property, value)
+            cage,
+            name=level_cage(cage.name, vary.property, word),
+            properties=_with(cage, vary.property, value),
         )
         for word, value in vary.values.items()
-    }  # fmt: skip
+    }
 
 
 def _with(cage: Cage, prop: str, value: int) -> dict[str, int]:
@@ -92,7 +103,9 @@ def _with(cage: Cage, prop: str, value: int) -> dict[str, int]:
     Raises PagecageError if the burst would not be faster than the base.
     """
     burst = cage.burst
-    bucket = burst and (burst.iops if "IOPS" in prop else burst.bandwidth if "Bandwidth" in prop else None)
+    bucket = burst and (
+        burst.iops if "IOPS" in prop else burst.bandwidth if "Bandwidth" in prop else None
+    )
     if bucket and value >= bucket.rate:
         raise PagecageError(
             f"--vary: {prop} of {value} is not below the burst rate of {bucket.rate}",
@@ -106,7 +119,9 @@ def level_cage(name: str, prop: str, word: str) -> str:
     return f"{name}, {prop} {word}"
 
 
-def sweep_experiment(experiment: Experiment, cage: str, vary: LimitVariation, chosen: Mapping[str, str]) -> Experiment:
+def sweep_experiment(
+    experiment: Experiment, cage: str, vary: LimitVariation, chosen: Mapping[str, str]
+) -> Experiment:
     """Return the experiment with one of its treatments under each value, without claims or control.
 
     `chosen` maps factors to levels.
@@ -114,13 +129,23 @@ def sweep_experiment(experiment: Experiment, cage: str, vary: LimitVariation, ch
     pinned = _pinned(experiment, chosen)
     names = {word: level_cage(cage, vary.property, word) for word in vary.values}
     factors = {**{name: (level,) for name, level in pinned.items()}, vary.property: tuple(names)}
-    levels: dict[str, Mapping[str, Level]] = {name: experiment.levels.get(name, {}) for name in pinned}
-    kept = {name: {level: levels[name][level]} for name, level in pinned.items() if level in levels[name]}
+    levels: dict[str, Mapping[str, Level]] = {
+        name: experiment.levels.get(name, {}) for name in pinned
+    }
+    kept = {
+        name: {level: levels[name][level]}
+        for name, level in pinned.items()
+        if level in levels[name]
+    }
     return replace(
-        experiment, name=f"{SWEEP_PREFIX}{experiment.name}", factors=factors, exclude=(), claims=(),
+        experiment,
+        name=f"{SWEEP_PREFIX}{experiment.name}",
+        factors=factors,
+        exclude=(),
+        claims=(),
         levels={**kept, vary.property: {word: Level(cage=name) for word, name in names.items()}},
         definition=_definition(experiment, factors, vary, cage),
-    )  # fmt: skip
+    )
 
 
 def _pinned(experiment: Experiment, chosen: Mapping[str, str]) -> dict[str, str]:
@@ -132,12 +157,20 @@ def _pinned(experiment: Experiment, chosen: Mapping[str, str]) -> dict[str, str]
     for name, level in chosen.items():
         if level not in factors.get(name, ()):
             known = [f"{factor}={word}" for factor, levels in factors.items() for word in levels]
-            raise PagecageError(f"--treatment: {experiment.name} has no {name}={level}", f"known: {', '.join(known)}")
+            raise PagecageError(
+                f"--treatment: {experiment.name} has no {name}={level}",
+                f"known: {', '.join(known)}",
+            )
     for name, levels in factors.items():
         if name not in chosen and len(levels) > 1:
-            raise PagecageError(f"{experiment.name} has several {name}s", f"choose one: --treatment {name}={levels[0]}")
+            raise PagecageError(
+                f"{experiment.name} has several {name}s",
+                f"choose one: --treatment {name}={levels[0]}",
+            )
         if any(level.cage for level in experiment.levels.get(name, {}).values()):
-            raise PagecageError(f"{experiment.name} sets its cages in its levels", "sweep another experiment")
+            raise PagecageError(
+                f"{experiment.name} sets its cages in its levels", "sweep another experiment"
+            )
     return {name: chosen.get(name, levels[0]) for name, levels in factors.items()}
 
 
@@ -147,9 +180,18 @@ def _definition(
     """Return the definition that a file of experiments/ would hold."""
     others = ", ".join(levels[0] for name, levels in factors.items() if name != vary.property)
     name = f"{experiment.name} ({others})" if others else experiment.name
-    kept = {k: v for k, v in experiment.definition.items() if k not in ("claims", "findings", "story", "exclude")}
+    kept = {
+        k: v
+        for k, v in experiment.definition.items()
+        if k not in ("claims", "findings", "story", "exclude")
+    }
     return {
-        **kept, "question": f"How long does {name} take in {cage} under other values of {vary.property}?",
-        "factors": {name: list(levels) for name, levels in factors.items()}, "claims": [], "findings": [],
-        "levels": {name: table for name, table in dict(kept.get("levels", {})).items() if name in factors},
-    }  # fmt: skip
+        **kept,
+        "question": f"How long does {name} take in {cage} under other values of {vary.property}?",
+        "factors": {name: list(levels) for name, levels in factors.items()},
+        "claims": [],
+        "findings": [],
+        "levels": {
+            name: table for name, table in dict(kept.get("levels", {})).items() if name in factors
+        },
+    }

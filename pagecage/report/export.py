@@ -47,7 +47,9 @@ def _markdown(block: Block) -> Iterator[str]:
             yield f"{'* ' if block.marker else ''}{block.text}{detail}\n"
         case Table() if block.rows:
             rows = ([_cell_text(cell) for cell in row] for row in block.rows)
-            yield markdown_table(block.columns, rows) + (f"\n{block.caption}\n" if block.caption else "")
+            yield markdown_table(block.columns, rows) + (
+                f"\n{block.caption}\n" if block.caption else ""
+            )
         case _:
             pass
 

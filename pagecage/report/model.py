@@ -77,7 +77,9 @@ class Report:
     blocks: tuple[Block, ...]
 
 
-def make_table(columns: Sequence[str], rows: Iterable[Sequence[str | Cell]], caption: str = "") -> Table:
+def make_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str | Cell]], caption: str = ""
+) -> Table:
     """Return a table whose cells may be given as text.
 
     The lines of a text after its first become the cell's detail.

@@ -12,8 +12,13 @@ from rich.text import Text
 from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone
 
 _STYLES: dict[Tone, str] = {
-    "plain": "", "strong": "bold", "soft": "dim", "good": "green", "bad": "red", "warning": "yellow",
-}  # fmt: skip
+    "plain": "",
+    "strong": "bold",
+    "soft": "dim",
+    "good": "green",
+    "bad": "red",
+    "warning": "yellow",
+}
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -51,7 +56,9 @@ def _paragraph(block: Paragraph) -> RenderableType:
 
 
 def _table(block: Table) -> RichTable:
-    table = RichTable(box=None, pad_edge=False, header_style="bold", show_edge=False, padding=(0, 2, 0, 0))
+    table = RichTable(
+        box=None, pad_edge=False, header_style="bold", show_edge=False, padding=(0, 2, 0, 0)
+    )
     for name in block.columns:
         table.add_column(Text(name), overflow="fold")
     for row in block.rows:

@@ -46,16 +46,22 @@ class RunSummary:
 def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceNeeds:
     """Return the memory and the disk space that a plan needs on a host.
 
-    The disk holds every distinct file. Memory holds the files of the largest trial, twice if they lie on a null_blk
-    device.
+    The disk holds every distinct file. Memory holds the files of the largest trial, twice if they
+    lie on a null_blk device.
     """
     sizes = {d.file_name: d.size_bytes for t in plan.trials for d in t.datasets}
     uploaded = sum(file.size_bytes for file in _uploads(plan))
     largest = uploaded + max(map(_memory_bytes, plan.trials), default=0)
     written = max((t.writes_bytes for t in plan.trials), default=0)
-    memory = max(_MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB)
-    tracers = tuple(name for name in TRACERS if any(name in trial.collectors for trial in plan.trials))
-    return ResourceNeeds(memory, sum(sizes.values()) + uploaded + written + _SPARE_DATA_BYTES, package, tracers)
+    memory = max(
+        _MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB
+    )
+    tracers = tuple(
+        name for name in TRACERS if any(name in trial.collectors for trial in plan.trials)
+    )
+    return ResourceNeeds(
+        memory, sum(sizes.values()) + uploaded + written + _SPARE_DATA_BYTES, package, tracers
+    )
 
 
 def _memory_bytes(trial: Trial) -> int:
@@ -87,8 +93,16 @@ def prepare(host: Host, plan: Plan, package: AgentPackage, progress: Progress) -
 class Campaign:
     """One execution of a plan on one host. Trials that have a result already are not run again."""
 
-    def __init__(self, host: Host, plan: Plan, folder: RunFolder, package: AgentPackage, listener: Listener) -> None:
-        self._host, self._plan, self._folder, self._package, self._listener = host, plan, folder, package, listener
+    def __init__(
+        self, host: Host, plan: Plan, folder: RunFolder, package: AgentPackage, listener: Listener
+    ) -> None:
+        self._host, self._plan, self._folder, self._package, self._listener = (
+            host,
+            plan,
+            folder,
+            package,
+            listener,
+        )
         self._state: MachineState | None = None
         self._started = False
         self._has_uploaded = False
@@ -107,9 +121,13 @@ class Campaign:
             while groups := blocks(self._next_trials(), self._plan.document["fresh"]):
                 attempts_before = self._attempts.total()
                 self._run_group(groups[0])
-                self._idle_starts = 0 if self._attempts.total() > attempts_before else self._idle_starts + 1
+                self._idle_starts = (
+                    0 if self._attempts.total() > attempts_before else self._idle_starts + 1
+                )
                 if self._idle_starts == ATTEMPTS:
-                    raise HostError(f"the host was started {ATTEMPTS} times and ran no trial", "pagecage doctor")
+                    raise HostError(
+                        f"the host was started {ATTEMPTS} times and ran no trial", "pagecage doctor"
+                    )
             self._remove_uploads()
         finally:
             self._host.stop()
@@ -119,7 +137,11 @@ class Campaign:
     def _runnable_trials(self) -> tuple[Trial, ...]:
         """Return the trials without a result that have attempts left."""
         remaining = self._folder.remaining(self._plan)
-        return tuple(t for t in remaining if self._attempts[t.trial_id] < (1 if self._has_used_stdio(t) else ATTEMPTS))
+        return tuple(
+            t
+            for t in remaining
+            if self._attempts[t.trial_id] < (1 if self._has_used_stdio(t) else ATTEMPTS)
+        )
 
     def _has_used_stdio(self, trial: Trial) -> bool:
         """Return whether a replayed program has already used the terminal's input and output.
@@ -179,8 +201,15 @@ class Campaign:
 
     def _remove_uploads(self) -> None:
         """Remove a replay's files from the host when all trials have a result."""
-        if self._has_uploaded and self._state is not None and not self._folder.remaining(self._plan):
-            run(self._host.command(["rm", "-rf", self._plan.document["replay"]["directory"]]), check=False)
+        if (
+            self._has_uploaded
+            and self._state is not None
+            and not self._folder.remaining(self._plan)
+        ):
+            run(
+                self._host.command(["rm", "-rf", self._plan.document["replay"]["directory"]]),
+                check=False,
+            )
 
     def _step(self, text: str) -> None:
         self._listener({"event": "step", "text": text})
@@ -191,10 +220,20 @@ class Campaign:
             process = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=stderr, new_session=True)
             assert process.stdout is not None
             frames = FrameReader(process.stdout.fileno())
-            receiver = FrameReceiver(frames, process.stdin, self._folder, self._host, state, self._listener)
+            receiver = FrameReceiver(
+                frames, process.stdin, self._folder, self._host, state, self._listener
+            )
             try:
                 _send(
-                    process, request_for(self._plan, self._folder, self._host, state, group, self._package.agent_sha256)
+                    process,
+                    request_for(
+                        self._plan,
+                        self._folder,
+                        self._host,
+                        state,
+                        group,
+                        self._package.agent_sha256,
+                    ),
                 )
                 receiver.receive_all()
             except KeyboardInterrupt:
@@ -206,7 +245,11 @@ class Campaign:
                 status = _wait(process)
                 self._attempts.update(receiver.attempted)
             stderr.seek(0)
-            self._check_end(receiver, status, stderr.read().decode(errors="replace")[-_STDERR_CHARACTERS:].strip())
+            self._check_end(
+                receiver,
+                status,
+                stderr.read().decode(errors="replace")[-_STDERR_CHARACTERS:].strip(),
+            )
 
     def _check_end(self, receiver: FrameReceiver, status: int, stderr: str) -> None:
         """After the agent failed, record its unfinished trial and have the host restarted."""
@@ -214,26 +257,44 @@ class Campaign:
             return
         self._state = None
         self._listener({"event": "agent_ended", "status": status, "stderr": stderr})
-        reason = f"the agent or its host ended (status {status}){': ' + stderr.splitlines()[-1] if stderr else ''}"
+        reason = (
+            "the agent or its host ended (status"
+            f" {status}){': ' + stderr.splitlines()[-1] if stderr else ''}"
+        )
         receiver.record_interrupted(self._plan, reason)
 
 
 def request_for(
-    plan: Plan, folder: RunFolder, host: AgentHost, state: MachineState, trials: tuple[Trial, ...], agent_sha256: str
+    plan: Plan,
+    folder: RunFolder,
+    host: AgentHost,
+    state: MachineState,
+    trials: tuple[Trial, ...],
+    agent_sha256: str,
 ) -> RunRequest:
     """Return an agent's request for these trials, each with the number of its next attempt."""
     harness = {key: plan.document["harness"][key] for key in ("version", "git_revision")}
     return RunRequest(
-        run_id=plan.run_id, plan_sha256=plan.sha256, host=host.name, data_dir=host.data_dir,
-        spool_dir=host.spool_dir, records_path=f"{host.spool_dir}/{plan.run_id}.jsonl",
-        programs_dir=f"{host.spool_dir}/bin", user=host.user, machine=vars(state),
-        harness={**harness, "agent_sha256": agent_sha256}, trials=trials, attempts=folder.next_attempts(),
-    )  # fmt: skip
+        run_id=plan.run_id,
+        plan_sha256=plan.sha256,
+        host=host.name,
+        data_dir=host.data_dir,
+        spool_dir=host.spool_dir,
+        records_path=f"{host.spool_dir}/{plan.run_id}.jsonl",
+        programs_dir=f"{host.spool_dir}/bin",
+        user=host.user,
+        machine=vars(state),
+        harness={**harness, "agent_sha256": agent_sha256},
+        trials=trials,
+        attempts=folder.next_attempts(),
+    )
 
 
 def _send(process: Process[bytes], request: RunRequest) -> None:
     assert process.stdin is not None
-    with suppress(BrokenPipeError):  # the agent has ended already; its standard error has the reason
+    with suppress(
+        BrokenPipeError
+    ):  # the agent has ended already; its standard error has the reason
         process.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
 
 

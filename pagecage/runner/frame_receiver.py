@@ -67,7 +67,10 @@ def _parse_header(line: bytes) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError):
         pass
     text = line[:80].decode(errors="replace")
-    raise HostError(f"the host sent {text!r} instead of a frame", "make sure that its login shell prints nothing")
+    raise HostError(
+        f"the host sent {text!r} instead of a frame",
+        "make sure that its login shell prints nothing",
+    )
 
 
 class FrameReceiver:
@@ -111,23 +114,39 @@ class FrameReceiver:
         trial = next(trial for trial in plan.trials if trial.trial_id == self.open_trial)
         self._append(
             Record(
-                run_id=plan.run_id, plan_sha256=plan.sha256, host=self._host.name, experiment=trial.experiment,
-                trial_id=trial.trial_id, treatment=trial.treatment, repeat=trial.repeat, block=trial.block,
-                position=trial.position, attempt=self._attempt, outcome="interrupted", phase=self._phase, error=reason,
-                state_id=self._state.state_id, restore_seq=self._state.restore_seq, emulated=self._state.emulated,
+                run_id=plan.run_id,
+                plan_sha256=plan.sha256,
+                host=self._host.name,
+                experiment=trial.experiment,
+                trial_id=trial.trial_id,
+                treatment=trial.treatment,
+                repeat=trial.repeat,
+                block=trial.block,
+                position=trial.position,
+                attempt=self._attempt,
+                outcome="interrupted",
+                phase=self._phase,
+                error=reason,
+                state_id=self._state.state_id,
+                restore_seq=self._state.restore_seq,
+                emulated=self._state.emulated,
             )
-        )  # fmt: skip
+        )
 
     def _receive(self, frame: dict[str, Any], body: bytes) -> None:
         match frame["frame"]:
             case "event":
                 self._receive_event(frame)
             case "facts":
-                self._folder.add_facts({**frame["facts"], "machine": vars(self._state)}, self._state.restore_seq)
+                self._folder.add_facts(
+                    {**frame["facts"], "machine": vars(self._state)}, self._state.restore_seq
+                )
             case "trace":
                 path = self._folder.trace_path(frame["trial_id"], frame["attempt"], frame["name"])
                 path.write_bytes(body)
-                self._traces[Path(frame["name"]).stem] = path.relative_to(self._folder.path).as_posix()
+                self._traces[Path(frame["name"]).stem] = path.relative_to(
+                    self._folder.path
+                ).as_posix()
             case "output":
                 self._listener({"event": "output", "stream": frame["stream"], "piece": body})
             case "record":
@@ -147,7 +166,9 @@ class FrameReceiver:
             case "input_wanted":
                 frame["answer"] = partial(self._answer, frame["question"])
             case "throttle_wanted":
-                self._answer(frame["question"], json.dumps(self._throttle(frame["limits"])).encode())
+                self._answer(
+                    frame["question"], json.dumps(self._throttle(frame["limits"])).encode()
+                )
         self._listener(frame)
 
     def _throttle(self, limits: Mapping[str, int]) -> dict[str, Any]:
@@ -162,7 +183,10 @@ class FrameReceiver:
 
         Errors are ignored: the agent may have ended.
         """
-        line = json.dumps({"answers": question, "piece": base64.b64encode(piece).decode()}).encode() + b"\n"
+        line = (
+            json.dumps({"answers": question, "piece": base64.b64encode(piece).decode()}).encode()
+            + b"\n"
+        )
         with suppress(OSError, ValueError):
             if self._answers is not None:
                 self._answers.write(line)

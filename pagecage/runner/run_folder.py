@@ -55,7 +55,9 @@ class RunFolder:
         try:
             (path / "facts").mkdir(parents=True)
         except FileExistsError:
-            raise PagecageError(f"runs/{plan.run_id} exists already: two runs in one second", "try again") from None
+            raise PagecageError(
+                f"runs/{plan.run_id} exists already: two runs in one second", "try again"
+            ) from None
         except OSError as error:
             hint = "set PAGECAGE_RUNS to a writable directory"
             raise HostError(f"{path} cannot be created: {error.strerror}", hint) from None
@@ -73,9 +75,13 @@ class RunFolder:
             plan = plan_from_json(data)
         except UNREADABLE as error:
             reason = why_unreadable(error)
-            raise PagecageError(f"{self.path}/plan.json cannot be read: {reason}", "ls runs/") from None
+            raise PagecageError(
+                f"{self.path}/plan.json cannot be read: {reason}", "ls runs/"
+            ) from None
         if data.get("plan_sha256") != plan.sha256:
-            raise PagecageError(f"{self.path.name}/plan.json was changed after it was written", "start a new run")
+            raise PagecageError(
+                f"{self.path.name}/plan.json was changed after it was written", "start a new run"
+            )
         return plan
 
     def records(self) -> list[Record]:
@@ -92,7 +98,9 @@ class RunFolder:
         Blocks that the stopping rule has made unnecessary are left out.
         """
         last = self.last_records()
-        open_trials = (t for t in plan.trials if t.trial_id not in last or not last[t.trial_id].is_final)
+        open_trials = (
+            t for t in plan.trials if t.trial_id not in last or not last[t.trial_id].is_final
+        )
         enough = enough_blocks(plan.document, last)
         return tuple(t for t in open_trials if enough is None or t.block <= enough)
 
@@ -127,7 +135,9 @@ def find_run(runs: Path, name: str) -> RunFolder:
         if path_exists(path / "plan.json"):
             return RunFolder(path.resolve())
         if path_exists(path / "hosts"):
-            raise PagecageError(f"{name} is a run on several hosts", f"name one of them: {path / 'hosts'}/HOST")
+            raise PagecageError(
+                f"{name} is a run on several hosts", f"name one of them: {path / 'hosts'}/HOST"
+            )
     names = sorted(path.name.removeprefix("latest-") for path in runs.glob("latest-*"))
     hint = f"name one of: {', '.join(names)}" if names else "pagecage run EXPERIMENT"
     raise PagecageError(f"there is no run {name!r}", hint)

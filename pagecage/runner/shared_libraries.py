@@ -43,16 +43,28 @@ def program_uploads(program: str) -> tuple[tuple[UploadedFile, ...], tuple[str, 
     """
     path = shutil.which(program)
     if path is None:
-        raise PagecageError(f"--copy-program: there is no program {program!r} on this machine", "check PATH")
+        raise PagecageError(
+            f"--copy-program: there is no program {program!r} on this machine", "check PATH"
+        )
     _require_elf(Path(path))
     name, libraries = Path(path).name, _find_libraries(path)
     files = [_upload(program, path, f"{_FOLDER}/{name}")]
-    files += [_upload(library, source, f"{_FOLDER}/lib/{library}") for library, source in libraries.items()]
+    files += [
+        _upload(library, source, f"{_FOLDER}/lib/{library}")
+        for library, source in libraries.items()
+    ]
     loader = next((library for library in libraries if library.startswith("ld")), None)
     folder = f"{{directory}}/{_FOLDER}"
     if loader is None:
         return tuple(files), (f"{folder}/{name}",)
-    start = (f"{folder}/lib/{loader}", "--library-path", f"{folder}/lib", "--argv0", name, f"{folder}/{name}")
+    start = (
+        f"{folder}/lib/{loader}",
+        "--library-path",
+        f"{folder}/lib",
+        "--argv0",
+        name,
+        f"{folder}/{name}",
+    )
     return tuple(files), start
 
 
@@ -81,5 +93,7 @@ def _find_libraries(path: str) -> dict[str, str]:
     done = run(["ldd", path], check=False, timeout_seconds=30)
     libraries = parse_ldd(done.stdout)
     if missing := [name for name, source in libraries.items() if source is None]:
-        raise PagecageError(f"--copy-program: {path} needs {missing[0]}, which is not installed", f"ldd {path}")
+        raise PagecageError(
+            f"--copy-program: {path} needs {missing[0]}, which is not installed", f"ldd {path}"
+        )
     return {name: source for name, source in libraries.items() if source}

@@ -35,8 +35,10 @@ class UploadedFile:
     size_bytes: int
 
 
-def find_uploads(paths: Sequence[str], known: Sequence[UploadedFile] = ()) -> tuple[UploadedFile, ...]:
-    """Return the files that `--copy` names, each under the last component of its path, after the `known` ones.
+def find_uploads(
+    paths: Sequence[str], known: Sequence[UploadedFile] = ()
+) -> tuple[UploadedFile, ...]:
+    """Return `known` and the files that `--copy` names, each under its path's last component.
 
     Raises PagecageError for a missing file, and for two with the same last component.
     """
@@ -46,7 +48,9 @@ def find_uploads(paths: Sequence[str], known: Sequence[UploadedFile] = ()) -> tu
         if not path or not os.path.exists(source):  # noqa: PTH110 - Path.exists() raises for a name that is too long
             raise PagecageError(f"--copy: {path!r} does not exist", f"ls -d {shlex.quote(path)}")
         if source.name in found:
-            raise PagecageError(f"--copy: two files are named {source.name!r}", "rename one of them")
+            raise PagecageError(
+                f"--copy: two files are named {source.name!r}", "rename one of them"
+            )
         found[source.name] = UploadedFile(path, str(source), source.name, size_of(source))
     return tuple(found.values())
 
@@ -68,7 +72,9 @@ def path_on_host(path: str, uploads: Sequence[UploadedFile], directory: str) -> 
     return None
 
 
-def translate_command(argv: Sequence[str], uploads: Sequence[UploadedFile], directory: str) -> tuple[str, ...]:
+def translate_command(
+    argv: Sequence[str], uploads: Sequence[UploadedFile], directory: str
+) -> tuple[str, ...]:
     """Return the command for the host.
 
     Each word that is a copied path, as the user typed it, becomes the path of the copy.
@@ -92,7 +98,9 @@ def upload(host: Host, files: Sequence[UploadedFile], directory: str, progress: 
 
     A directory of an earlier replay is removed. Raises HostError if the host cannot write.
     """
-    progress(f"copying {format_bytes(sum(file.size_bytes for file in files))} to the {host.name} host")
+    progress(
+        f"copying {format_bytes(sum(file.size_bytes for file in files))} to the {host.name} host"
+    )
     target = shlex.quote(directory)
     unpack = f"rm -rf {target} && mkdir -p {target} && tar -xf - --no-same-owner -C {target}"
     with tempfile.TemporaryFile() as stderr:
@@ -103,7 +111,10 @@ def upload(host: Host, files: Sequence[UploadedFile], directory: str, progress: 
         status = process.wait()
         stderr.seek(0)
         if status != 0:
-            reason = (stderr.read().decode(errors="replace").strip().splitlines() or [f"exit status {status}"])[-1]
+            reason = (
+                stderr.read().decode(errors="replace").strip().splitlines()
+                or [f"exit status {status}"]
+            )[-1]
             message = f"--copy could not write to {directory} on the {host.name} host: {reason}"
             raise HostError(message, "copy fewer or smaller files")
 

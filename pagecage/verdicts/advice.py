@@ -36,7 +36,10 @@ _SECOND_LIMITS = {
     "cpu": "Computing took another {}.",
     "none": "No single limit held it back for another {}.",
 }
-_DISK_COUNTERS = {"read": ("reads", "sectors_read", "rios"), "write": ("writes", "sectors_written", "wios")}
+_DISK_COUNTERS = {
+    "read": ("reads", "sectors_read", "rios"),
+    "write": ("writes", "sectors_written", "wios"),
+}
 
 
 def sentence_of(evidence: Evidence) -> str:
@@ -66,15 +69,26 @@ def _iops(evidence: Evidence) -> str:
     remedy = f"More IOPS or larger {evidence.direction}s help"
     if traffic.bandwidth_cap is not None:
         is_full = traffic.bytes_per_second >= FULL * traffic.bandwidth_cap
-        remedy += " only with more bandwidth, which is full as well" if is_full else ". More bandwidth does not"
+        remedy += (
+            " only with more bandwidth, which is full as well"
+            if is_full
+            else ". More bandwidth does not"
+        )
     rate = _rate_of_cap(traffic.bytes_per_second, traffic.bandwidth_cap)
-    return f"{_cap_sentence(evidence, _format_iops, cap, traffic.ios_per_second)} ({rate}). {remedy}."
+    return (
+        f"{_cap_sentence(evidence, _format_iops, cap, traffic.ios_per_second)} ({rate}). {remedy}."
+    )
 
 
 def _bandwidth(evidence: Evidence) -> str:
     traffic, cap = evidence.traffic, evidence.traffic.bandwidth_cap or 0.0
-    rate = f"{traffic.ios_per_second:,.0f}{f' of {traffic.iops_cap:,.0f}' if traffic.iops_cap else ''} I/Os per second"
-    remedy = f"More bandwidth or {'reading' if evidence.direction == 'read' else 'writing'} less helps."
+    rate = (
+        f"{traffic.ios_per_second:,.0f}{f' of {traffic.iops_cap:,.0f}' if traffic.iops_cap else ''}"
+        " I/Os per second"
+    )
+    remedy = (
+        f"More bandwidth or {'reading' if evidence.direction == 'read' else 'writing'} less helps."
+    )
     remedy += " More IOPS do not." if traffic.iops_cap else ""
     sentence = _cap_sentence(evidence, format_rate, cap, traffic.bytes_per_second)
     return f"{sentence} ({rate}). {remedy}{_wasted_bytes(evidence)}"
@@ -84,16 +98,25 @@ def _format_iops(ios_per_second: float) -> str:
     return f"{ios_per_second:,.0f} IOPS"
 
 
-def _cap_sentence(evidence: Evidence, format_cap: Callable[[float], str], in_force: float, rate: float) -> str:
+def _cap_sentence(
+    evidence: Evidence, format_cap: Callable[[float], str], in_force: float, rate: float
+) -> str:
     """Return the cap, whether it was full, for how long, and the size of the I/Os."""
     cap = f"The {format_cap(evidence.base_cap or in_force)} cap on {evidence.direction}s"
     cap += _changed_cap(evidence, format_cap(in_force), in_force)
     share, size = format_percent(evidence.share), evidence.traffic.bytes_per_io
-    ios = f"with {evidence.direction}s of {format_bytes(size)}" if size else f"without {evidence.direction}s"
+    ios = (
+        f"with {evidence.direction}s of {format_bytes(size)}"
+        if size
+        else f"without {evidence.direction}s"
+    )
     if rate >= FULL * in_force:
         return f"{cap} was full for {share} of the time {ios}"
     used = format_percent(rate / in_force)
-    return f"{cap} held the program back for {share} of the time. The program used {used} of the cap {ios}"
+    return (
+        f"{cap} held the program back for {share} of the time. The program used {used} of the cap"
+        f" {ios}"
+    )
 
 
 def _changed_cap(evidence: Evidence, amount: str, in_force: float) -> str:
@@ -126,21 +149,29 @@ def _memory_limit(record: Record) -> str:
 
 
 def _memory(evidence: Evidence) -> str:
-    reclaim = f"Reclaiming memory took {format_percent(evidence.time_share('waited_memory'))} of that time."
+    reclaim = (
+        f"Reclaiming memory took {format_percent(evidence.time_share('waited_memory'))} of that"
+        " time."
+    )
     costs = f"{_reread_sentence(evidence)} {reclaim}" if evidence.reread_share else reclaim
     held = (
-        f"The {_memory_limit(evidence.record)} held the program back for {format_percent(evidence.share)} of the time."
+        f"The {_memory_limit(evidence.record)} held the program back for"
+        f" {format_percent(evidence.share)} of the time."
     )
     return f"{held} {costs} More memory helps."
 
 
 def _device(evidence: Evidence) -> str:
     traffic, is_capped = evidence.traffic, bool(requested_caps(evidence.record))
-    rates = f"{format_rate(traffic.bytes_per_second)}, {traffic.ios_per_second:,.0f} I/Os per second"
+    rates = (
+        f"{format_rate(traffic.bytes_per_second)}, {traffic.ios_per_second:,.0f} I/Os per second"
+    )
     busy = f"The disk itself was busy for {format_percent(evidence.share)} of the time ({rates})"
     remedy = f"A faster disk or fewer {evidence.direction}s help."
     return (
-        f"{busy}, below every cap. {remedy} Higher caps do not." if is_capped else f"{busy}, without any cap. {remedy}"
+        f"{busy}, below every cap. {remedy} Higher caps do not."
+        if is_capped
+        else f"{busy}, without any cap. {remedy}"
     )
 
 
@@ -149,40 +180,66 @@ def _cpu(evidence: Evidence) -> str:
     if evidence.time_share("throttled") >= WAITING:
         quota = (evidence.record.cage.requested or {}).get("CPUQuota")
         named = f"The CPUQuota of {quota} %" if quota else "A CPU quota"
-        return f"{named} held the program back for {share} of the time. More CPU helps. A faster disk does not."
+        return (
+            f"{named} held the program back for {share} of the time. More CPU helps. A faster disk"
+            " does not."
+        )
     slack = ", and no cap was full" if requested_caps(evidence.record) else ""
     busy = f"For {share} of the time, the program computed or waited for a CPU"
     emulated = (
-        " QEMU emulates the CPU here: a real one needs a fraction of this time." if evidence.record.emulated else ""
+        " QEMU emulates the CPU here: a real one needs a fraction of this time."
+        if evidence.record.emulated
+        else ""
     )
-    return f"{busy} ({evidence.time_share('cpu'):.2f} CPUs busy){slack}. A faster disk does not help.{emulated}"
+    return (
+        f"{busy} ({evidence.time_share('cpu'):.2f} CPUs busy){slack}. A faster disk does not"
+        f" help.{emulated}"
+    )
 
 
 def _none(evidence: Evidence) -> str:
     waited, traffic = evidence.time_share("waited_io"), evidence.traffic
     if waited < DISK_WAITING or not traffic.ios:
         memory = format_percent(evidence.time_share("waited_memory"))
-        waits = f"It waited for the disk {format_percent(waited)} of the time and for memory {memory}"
-        return f"No limit held the program back. {waits}, and kept {evidence.time_share('cpu'):.2f} CPUs busy."
+        waits = (
+            f"It waited for the disk {format_percent(waited)} of the time and for memory {memory}"
+        )
+        return (
+            f"No limit held the program back. {waits}, and kept {evidence.time_share('cpu'):.2f}"
+            " CPUs busy."
+        )
     milliseconds = 1000 * (total("waited_io", evidence.held_windows) or 0.0) / traffic.ios
     return (
-        f"No cap was full. The program waited for the disk {format_percent(waited)} of the time, "
-        f"{milliseconds:.3g} ms per {evidence.direction}. "
-        f"Several {evidence.direction}s at once or a disk with lower latency help. Higher caps do not."
+        f"No cap was full. The program waited for the disk {format_percent(waited)} of the time,"
+        f" {milliseconds:.3g} ms per {evidence.direction}. Several {evidence.direction}s at once or"
+        " a disk with lower latency help. Higher caps do not."
     )
 
 
 _LIMIT_SENTENCES: dict[str, Callable[[Evidence], str]] = {
-    "iops": _iops, "bandwidth": _bandwidth, "memory": _memory, "device": _device, "cpu": _cpu, "none": _none,
-}  # fmt: skip
+    "iops": _iops,
+    "bandwidth": _bandwidth,
+    "memory": _memory,
+    "device": _device,
+    "cpu": _cpu,
+    "none": _none,
+}
 
 
 def _second_limit(evidence: Evidence) -> str:
     """Return the limit that held the program back for most of the remaining time."""
-    others = {name: share for name, share in evidence.binding.shares.items() if name != evidence.binding.verdict}
+    others = {
+        name: share
+        for name, share in evidence.binding.shares.items()
+        if name != evidence.binding.verdict
+    }
     name = max(others, key=lambda n: others[n], default="none")
     share = others.get(name, 0.0)
-    return "" if share < WORTH_NAMING else _SECOND_LIMITS[name].format(f"{format_percent(share)} of the time")
+    return (
+        ""
+        if share < WORTH_NAMING
+        else _SECOND_LIMITS[name].format(f"{format_percent(share)} of the time")
+    )
 
 
 def _merged_requests(evidence: Evidence) -> str:
@@ -192,9 +249,10 @@ def _merged_requests(evidence: Evidence) -> str:
     """
     requests, sectors, ios = _DISK_COUNTERS[evidence.direction]
     found, moved, counted = (
-        difference(evidence.record, "device", requests), difference(evidence.record, "device", sectors),
+        difference(evidence.record, "device", requests),
+        difference(evidence.record, "device", sectors),
         io_difference(evidence.record, ios),
-    )  # fmt: skip
+    )
     if evidence.binding.verdict not in ("iops", "bandwidth") or not (found and moved and counted):
         return ""
     if counted < MERGED * found:
@@ -210,10 +268,16 @@ def _drained_credits(evidence: Evidence) -> str:
     """Return when the burst credits ran out, or that the trial began without any."""
     burst = evidence.record.cage.burst or {}
     if burst.get("start") == "drained":
-        return "The trial began without burst credits. They refill while the program uses less than the base rate."
+        return (
+            "The trial began without burst credits. They refill while the program uses less than"
+            " the base rate."
+        )
     if evidence.drained_seconds is None:
         return ""
-    return f"Burst credits ran out after {format_seconds(evidence.drained_seconds)}. Then only the base rate was left."
+    return (
+        f"Burst credits ran out after {format_seconds(evidence.drained_seconds)}. Then only the"
+        " base rate was left."
+    )
 
 
 def _shared_limit(evidence: Evidence) -> str:
@@ -230,13 +294,19 @@ def _shared_limit(evidence: Evidence) -> str:
 
 
 def _format_limit(limit: SharedLimit) -> str:
-    return f"limit of {_format_iops(limit.base) if limit.kind == 'iops' else format_rate(limit.base)}"
+    return (
+        f"limit of {_format_iops(limit.base) if limit.kind == 'iops' else format_rate(limit.base)}"
+    )
 
 
 def _memory_as_well(evidence: Evidence) -> str:
     """Return that memory is a second cause if a cap was full of bytes that had been read before."""
     is_limited = "MemoryMax" in (evidence.record.cage.requested or {})
-    if not is_limited or evidence.binding.verdict not in ("iops", "bandwidth") or evidence.reread_share < REREAD:
+    if (
+        not is_limited
+        or evidence.binding.verdict not in ("iops", "bandwidth")
+        or evidence.reread_share < REREAD
+    ):
         return ""
     return f"{_reread_sentence(evidence)} More memory helps as well."
 
@@ -248,10 +318,19 @@ def _reread_sentence(evidence: Evidence) -> str:
 def _sequential_reading(evidence: Evidence) -> str:
     """Return the time of one sequential pass if a read limit held the program back."""
     seconds = evidence.sequential_seconds
-    if seconds is None or evidence.direction != "read" or evidence.binding.verdict not in _READ_LIMITS:
+    if (
+        seconds is None
+        or evidence.direction != "read"
+        or evidence.binding.verdict not in _READ_LIMITS
+    ):
         return ""
-    limit, size = (evidence.record.cage.requested or {}).get("MemoryMax"), evidence.record.cache.file_bytes
+    limit, size = (
+        (evidence.record.cage.requested or {}).get("MemoryMax"),
+        evidence.record.cache.file_bytes,
+    )
     memory = ""
     if isinstance(limit, int) and size is not None and limit < size:
         memory = f", but they do not fit into {format_bytes(limit)} of memory"
-    return f"Reading the files once, sequentially, would take about {format_seconds(seconds)}{memory}."
+    return (
+        f"Reading the files once, sequentially, would take about {format_seconds(seconds)}{memory}."
+    )

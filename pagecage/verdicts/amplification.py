@@ -18,10 +18,14 @@ def amplification(record: Record) -> Amplification:
     moved, end = io_difference(record, "rbytes"), record.workload.end or {}
     requested, distinct = end.get("bytes"), end.get("distinct_bytes")
     if moved is None or not (requested or distinct):
-        return Amplification("unknown", "The workload or the disk did not report how much was read.")
+        return Amplification(
+            "unknown", "The workload or the disk did not report how much was read."
+        )
     per_requested = moved / requested if requested else None
     per_distinct = moved / distinct if distinct else None
-    asked = f"{format_bytes(distinct)} of distinct data" if distinct else format_bytes(requested or 0)
+    asked = (
+        f"{format_bytes(distinct)} of distinct data" if distinct else format_bytes(requested or 0)
+    )
     reason = f"The program requested {asked}, and the disk delivered {format_bytes(moved)}."
     return Amplification("known", reason, per_requested, per_distinct)
 
@@ -33,11 +37,20 @@ def time_floor(record: Record) -> TimeFloor:
     """
     seconds, caps = measured_seconds(record), requested_caps(record)
     moved = {name: io_difference(record, key) for name, key in IO_STAT_KEY.items() if name in caps}
-    times = [(_least_seconds_of_all(record, name, moved), name) for name, count in moved.items() if count is not None]
+    times = [
+        (_least_seconds_of_all(record, name, moved), name)
+        for name, count in moved.items()
+        if count is not None
+    ]
     if not seconds or not times:
-        return TimeFloor("unknown", "There is no least time without a measured part and an I/O cap.")
+        return TimeFloor(
+            "unknown", "There is no least time without a measured part and an I/O cap."
+        )
     least, name = max(times)
-    reason = f"{name} allows this I/O in {format_seconds(least)}; the trial took {format_seconds(seconds)}."
+    reason = (
+        f"{name} allows this I/O in {format_seconds(least)}; the trial took"
+        f" {format_seconds(seconds)}."
+    )
     return TimeFloor("known", reason, least, least / seconds)
 
 
@@ -47,7 +60,9 @@ def least_seconds(record: Record, name: str, moved: float) -> float:
     The cap's bucket holds the credits that it had when the trial began.
     """
     bucket = _bucket_section(record, name)
-    return bucket_of(bucket).least_seconds(moved) if bucket else moved / requested_caps(record)[name]
+    return (
+        bucket_of(bucket).least_seconds(moved) if bucket else moved / requested_caps(record)[name]
+    )
 
 
 def _least_seconds_of_all(record: Record, name: str, moved: Mapping[str, float | None]) -> float:

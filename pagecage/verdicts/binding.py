@@ -37,9 +37,13 @@ CPU_BUSY = 0.8
 """CPUs used or waited for: one thread that would compute nearly all the time."""
 NAMES = ("bandwidth", "iops", "memory", "device", "cpu", "none")
 _IN_WORDS = {
-    "bandwidth": "a bandwidth cap", "iops": "an IOPS cap", "memory": "the memory limit",
-    "device": "the disk itself", "cpu": "the CPU", "none": "no limit",
-}  # fmt: skip
+    "bandwidth": "a bandwidth cap",
+    "iops": "an IOPS cap",
+    "memory": "the memory limit",
+    "device": "the disk itself",
+    "cpu": "the CPU",
+    "none": "no limit",
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,9 @@ def judge_binding_limit(record: Record, windows: Sequence[Window]) -> BindingVer
         sentence = f"The memory limit ended the trial ({kills} OOM kill{'s' * (kills > 1)})."
         return BindingVerdict("memory", sentence, {"memory": 1.0})
     if not windows:
-        return BindingVerdict("none", "The limit is not known, because the measured part did not end.", {})
+        return BindingVerdict(
+            "none", "The limit is not known, because the measured part did not end.", {}
+        )
     requested = record.cage.requested or {}
     found = [(binding_limit(window, requested), window.seconds) for window in windows]
     shares = _shares([(limit.name, seconds) for limit, seconds in found])
@@ -69,18 +75,25 @@ def judge_binding_limit(record: Record, windows: Sequence[Window]) -> BindingVer
 def _shares(named: Sequence[tuple[str | None, float]]) -> dict[str, float]:
     """Return each name's share of the time; None adds to the time and has no share."""
     total = sum(seconds for _, seconds in named)
-    shares = {name: sum(s for n, s in named if n == name) / total for name in (*NAMES, *IO_STAT_KEY)}
+    shares = {
+        name: sum(s for n, s in named if n == name) / total for name in (*NAMES, *IO_STAT_KEY)
+    }
     return {name: share for name, share in shares.items() if share}
 
 
 def binding_limit(window: Window, requested: Mapping[str, Any]) -> BindingLimit:
     """Return the limit of one window, by the first rule that applies: cap, memory, device, CPU."""
     closeness, prop = _nearest_cap(window)
-    if closeness >= FULL_CAP or (closeness >= NEAR_CAP and _share(window.waited_io, window) >= WAITING):
+    if closeness >= FULL_CAP or (
+        closeness >= NEAR_CAP and _share(window.waited_io, window) >= WAITING
+    ):
         return BindingLimit("bandwidth" if "Bandwidth" in prop else "iops", prop)
     if "MemoryMax" in requested and _suffers_from_reclaim(window):
         return BindingLimit("memory")
-    if _share(window.disk_busy, window) >= DISK_BUSY and _share(window.waited_io, window) >= DISK_WAITING:
+    if (
+        _share(window.disk_busy, window) >= DISK_BUSY
+        and _share(window.waited_io, window) >= DISK_WAITING
+    ):
         return BindingLimit("device")
     computing = _share(window.cpu, window) + _share(window.waited_cpu, window)
     if _share(window.throttled, window) >= WAITING or computing >= CPU_BUSY:
@@ -94,7 +107,10 @@ def _share(value: float | None, window: Window) -> float:
 
 def _nearest_cap(window: Window) -> tuple[float, str]:
     """Return the largest used share of any cap, and that cap's property."""
-    used = ((window.moved[IO_STAT_KEY[prop]] / window.seconds / cap, prop) for prop, cap in window.caps.items())
+    used = (
+        (window.moved[IO_STAT_KEY[prop]] / window.seconds / cap, prop)
+        for prop, cap in window.caps.items()
+    )
     return max(used, default=(0.0, ""))
 
 
@@ -113,8 +129,11 @@ def _sentence(name: str, shares: Mapping[str, float], windows: Sequence[Window])
         return 100 * sum(getattr(window, figure) or 0 for window in windows) / seconds
 
     counted = f"{seconds:.1f} s (in {len(windows)} window{'s' * (len(windows) > 1)})"
-    waits = f"for the disk {percent('waited_io'):.0f} % of the time and for memory {percent('waited_memory'):.0f} %"
+    waits = (
+        f"for the disk {percent('waited_io'):.0f} % of the time and for memory"
+        f" {percent('waited_memory'):.0f} %"
+    )
     return (
-        f"For {100 * shares.get(name, 0):.0f} % of {counted}, {_IN_WORDS[name]} held the program back. "
-        f"It waited {waits}, and kept {percent('cpu') / 100:.2f} CPUs busy."
+        f"For {100 * shares.get(name, 0):.0f} % of {counted}, {_IN_WORDS[name]} held the program"
+        f" back. It waited {waits}, and kept {percent('cpu') / 100:.2f} CPUs busy."
     )

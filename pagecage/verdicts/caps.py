@@ -20,7 +20,7 @@ def is_io_cap(name: str) -> bool:
 
 
 def requested_caps(record: Record) -> dict[str, float]:
-    """Return the I/O caps that the cage requests, by property; with burst credits, the base rates."""
+    """Return the requested I/O caps by property; with burst credits, the base rates."""
     requested = record.cage.requested or {}
     caps = {name: requested.get(name) for name in IO_STAT_KEY}
     return {name: cap for name, cap in caps.items() if isinstance(cap, int | float) and cap}
@@ -37,14 +37,19 @@ def cap_changes(record: Record) -> Sequence[CapChange]:
 def credits_error(record: Record, name: str) -> str | None:
     """Return the error that ended the rewriting of one property's cap early; None without one."""
     credits_section = record.cage.credits or {}
-    has_bucket = any(name in bucket["properties"] for bucket in credits_section.get("buckets") or ())
+    has_bucket = any(
+        name in bucket["properties"] for bucket in credits_section.get("buckets") or ()
+    )
     return credits_section.get("error") if has_bucket else None
 
 
 def caps_between(record: Record, start: float, end: float) -> dict[str, float]:
     """Return the average of each cap between two moments of CLOCK_MONOTONIC."""
     changes = cap_changes(record)
-    return {name: _average(cap, name, changes, start, end) for name, cap in requested_caps(record).items()}
+    return {
+        name: _average(cap, name, changes, start, end)
+        for name, cap in requested_caps(record).items()
+    }
 
 
 def measured_caps(record: Record) -> dict[str, float]:
@@ -64,7 +69,9 @@ def cap_change_count(record: Record, name: str) -> int:
     return sum(name in change and start < change["t"] < end for change in cap_changes(record))
 
 
-def _average(base: float, name: str, changes: Sequence[CapChange], start: float, end: float) -> float:
+def _average(
+    base: float, name: str, changes: Sequence[CapChange], start: float, end: float
+) -> float:
     pieces = list(_constant_pieces(base, name, changes, start, end))
     seconds = sum(length for length, _ in pieces)
     return sum(length * cap for length, cap in pieces) / seconds if seconds else base
@@ -139,7 +146,9 @@ def shared_limits(record: Record) -> Iterator[SharedLimit]:
 
 def bucket_of(section: Mapping[str, Any]) -> TokenBucket:
     """Return a bucket as it was when the trial began, from its section of the record."""
-    return TokenBucket(section["base"], section["rate"], section["capacity"], section["credits_at_start"])
+    return TokenBucket(
+        section["base"], section["rate"], section["capacity"], section["credits_at_start"]
+    )
 
 
 def _shared_buckets(record: Record) -> Iterator[tuple[str, TokenBucket, tuple[str, ...], bool]]:

@@ -60,7 +60,11 @@ def judge_host_quiet(record: Record) -> Verdict:
     if not seconds:
         return Verdict("unknown", "The measured part did not end, so its counters are incomplete.")
     timed = (_stolen_time(record, seconds), _cpu_wait(record, seconds))
-    findings = [f for f in (_disk_traffic(record), *timed, _foreign_cpu_limit(record), _outer_host(record)) if f]
+    findings = [
+        f
+        for f in (_disk_traffic(record), *timed, _foreign_cpu_limit(record), _outer_host(record))
+        if f
+    ]
     for word, state in (("not_quiet", False), ("unknown", None)):
         if hits := [sentence for found, sentence in findings if found is state]:
             return Verdict(word, "; ".join(hits) + ".")
@@ -81,7 +85,10 @@ def _disk_traffic(record: Record) -> Finding:
             return None, "the disk's traffic was not counted"
         foreign, own = foreign + max(0.0, disk - slice_ - left_out), own + slice_
     is_noise = foreign > LEAST_FOREIGN_IO_BYTES and foreign > FOREIGN_IO_SHARE * own
-    return not is_noise, f"other processes moved {format_bytes(foreign)} on the disk, the trial {format_bytes(own)}"
+    return (
+        not is_noise,
+        f"other processes moved {format_bytes(foreign)} on the disk, the trial {format_bytes(own)}",
+    )
 
 
 def _stolen_time(record: Record, seconds: float) -> Finding | None:
@@ -91,7 +98,10 @@ def _stolen_time(record: Record, seconds: float) -> Finding | None:
     if seconds < SHORTEST_SECONDS:
         return None, f"{seconds:.3f} s are too short to measure stolen time"
     is_noise = stolen > STEAL_SHARE * seconds and stolen > LEAST_LOST_SECONDS
-    return not is_noise, f"the hypervisor took CPU time worth {100 * stolen / seconds:.1f} % of the measured time"
+    return (
+        not is_noise,
+        f"the hypervisor took CPU time worth {100 * stolen / seconds:.1f} % of the measured time",
+    )
 
 
 def _cpu_wait(record: Record, seconds: float) -> Finding | None:
@@ -103,7 +113,10 @@ def _cpu_wait(record: Record, seconds: float) -> Finding | None:
     if waited is None or has_quota or has_many_threads:
         return None
     is_noise = waited > CPU_PRESSURE_SHARE * seconds and waited > LEAST_LOST_SECONDS
-    return not is_noise, f"the trial waited for a CPU for {100 * waited / seconds:.1f} % of the time"
+    return (
+        not is_noise,
+        f"the trial waited for a CPU for {100 * waited / seconds:.1f} % of the time",
+    )
 
 
 def _foreign_cpu_limit(record: Record) -> Finding | None:
@@ -111,7 +124,9 @@ def _foreign_cpu_limit(record: Record) -> Finding | None:
     throttled = difference(record, "cgroup", "cpu.stat", "throttled_usec")
     if not throttled or "CPUQuota" in (record.cage.requested or {}):
         return None
-    sentence = f"a CPU limit that the cage does not request held the trial for {throttled / 1e6:.2f} s"
+    sentence = (
+        f"a CPU limit that the cage does not request held the trial for {throttled / 1e6:.2f} s"
+    )
     return throttled / 1e6 <= LEAST_LOST_SECONDS, sentence
 
 
@@ -165,19 +180,28 @@ def judge_cache_state(record: Record) -> Verdict:
         return Verdict("not_applicable", "The experiment requests no cache state.")
     before, size = cache.resident_bytes_before, cache.file_bytes
     if before is None or size is None:
-        return Verdict("not_reached", f"The state {requested} was requested, but residency was not measured.")
+        return Verdict(
+            "not_reached", f"The state {requested} was requested, but residency was not measured."
+        )
     wanted = 0 if requested == "cold" else -(-size // PAGE_BYTES) * PAGE_BYTES
     is_reached = before == 0 if requested == "cold" else before >= wanted
     if is_reached and (contradiction := _contradiction(record)):
         return Verdict("not_reached", f"{requested}: {contradiction}.")
     charged = f", charged to {cache.charged_to}" if wanted and cache.charged_to else ""
     method = cache.method or "an unnamed method"
-    reason = f"{requested}: {_residency(before, wanted, size)} by {method}{_residency_at_go(cache)}{charged}."
+    reason = (
+        f"{requested}: {_residency(before, wanted, size)} by"
+        f" {method}{_residency_at_go(cache)}{charged}."
+    )
     return Verdict("reached" if is_reached else "not_reached", reason)
 
 
 def _residency(before: int, wanted: int, size: int) -> str:
-    exact = f" instead of {wanted} bytes" if before != wanted and (before < wanted or not wanted) else ""
+    exact = (
+        f" instead of {wanted} bytes"
+        if before != wanted and (before < wanted or not wanted)
+        else ""
+    )
     return f"{format_bytes(before)} of {format_bytes(size)} resident{exact}"
 
 
@@ -187,7 +211,7 @@ def _residency_at_go(cache: CacheEvidence) -> str:
 
 
 def _contradiction(record: Record) -> str | None:
-    """Return the evidence that the state did not last or was not what the trial read; None without any."""
+    """Return the evidence that the state did not last or was not what the trial read, or None."""
     asked = requested_bytes(record.workload.program, record.workload.end or {})
     if record.cache.start:
         return broken_reason(to_json(record.cache), asked)
@@ -198,15 +222,25 @@ def _contradicting_counters(record: Record, asked: int | None) -> str | None:
     """Return the evidence from the counters alone, for a record older than the cache checks."""
     cache = record.cache
     step, size = cache.step or {}, cache.file_bytes or 0
-    read, missing = io_at(record, "after", "rbytes"), (asked or 0) - step.get("resident_bytes_after", 0)
+    read, missing = (
+        io_at(record, "after", "rbytes"),
+        (asked or 0) - step.get("resident_bytes_after", 0),
+    )
     if read is not None and missing - read > tolerance_bytes(size):
         return (
-            f"{format_bytes(missing)} were not resident, but the disk delivered only {format_bytes(read)} to the trial"
+            f"{format_bytes(missing)} were not resident, but the disk delivered only"
+            f" {format_bytes(read)} to the trial"
         )
-    charged, resident = counter(record, "totals", "cgroup", "memory.stat", "file"), cache.resident_bytes_after
+    charged, resident = (
+        counter(record, "totals", "cgroup", "memory.stat", "file"),
+        cache.resident_bytes_after,
+    )
     if charged is None or resident is None:
         return None
     foreign = resident - charged - step.get("resident_bytes_after", 0)
     if foreign > max(COARSE_BYTES, COARSE_SHARE * size):
-        return f"another process read {format_bytes(foreign)} of the files, because these pages are charged to it"
+        return (
+            f"another process read {format_bytes(foreign)} of the files, because these pages are"
+            " charged to it"
+        )
     return None

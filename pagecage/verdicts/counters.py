@@ -22,7 +22,7 @@ def measured_seconds(record: Record) -> float | None:
 
 
 def counter(record: Record, moment: str, *path: str) -> Any:
-    """Return one counter at `before`, `after` or `totals`; None if any key of the path is missing."""
+    """Return a counter at `before`, `after` or `totals`; None if a key of the path is missing."""
     value: Any = getattr(record.counters, moment)
     for key in path:
         if not isinstance(value, Mapping):

@@ -50,22 +50,37 @@ def diagnose(record: Record, binding: BindingVerdict, windows: Sequence[Window])
         return Diagnosis(binding.verdict, sentence, share=binding.shares.get(binding.verdict))
     requested = record.cage.requested or {}
     prop = _longest_cap(binding, windows, requested)
-    held = [window for window in windows if binding_limit(window, requested).name == binding.verdict]
+    held = [
+        window for window in windows if binding_limit(window, requested).name == binding.verdict
+    ]
     evidence = Evidence(
-        binding, prop, record, held or windows, sequential_seconds=_much_faster_in_order(record),
+        binding,
+        prop,
+        record,
+        held or windows,
+        sequential_seconds=_much_faster_in_order(record),
         drained_seconds=drained_after_seconds(record),
-    )  # fmt: skip
+    )
     return Diagnosis(
-        bound_by=binding.verdict, sentence=oom_kill_sentence(record) or sentence_of(evidence), property=prop,
-        share=binding.shares[binding.verdict], read=traffic("read", windows), write=traffic("write", windows),
-        sequential_seconds=sequential_seconds(record), seconds=second_by_second(windows, requested),
-    )  # fmt: skip
+        bound_by=binding.verdict,
+        sentence=oom_kill_sentence(record) or sentence_of(evidence),
+        property=prop,
+        share=binding.shares[binding.verdict],
+        read=traffic("read", windows),
+        write=traffic("write", windows),
+        sequential_seconds=sequential_seconds(record),
+        seconds=second_by_second(windows, requested),
+    )
 
 
-def _longest_cap(binding: BindingVerdict, windows: Sequence[Window], requested: Mapping[str, Any]) -> str | None:
+def _longest_cap(
+    binding: BindingVerdict, windows: Sequence[Window], requested: Mapping[str, Any]
+) -> str | None:
     """Return the property of the verdict's kind that held the program back for the longest time."""
     limits = [binding_limit(window, requested) for window in windows]
-    properties = {limit.property for limit in limits if limit.name == binding.verdict and limit.property}
+    properties = {
+        limit.property for limit in limits if limit.name == binding.verdict and limit.property
+    }
     return max(properties, key=lambda prop: binding.caps.get(prop, 0.0), default=None)
 
 
@@ -80,7 +95,10 @@ def sequential_seconds(record: Record) -> float | None:
     window_kb = (record.device.queue_settings or {}).get("read_ahead_kb") or DEFAULT_READ_AHEAD_KB
     ios = size / (KIB * max(4, int(window_kb)))
     needs = {"IOReadBandwidthMax": size, "IOReadIOPSMax": ios}
-    return max((least_seconds(record, name, need) for name, need in needs.items() if name in caps), default=None)
+    return max(
+        (least_seconds(record, name, need) for name, need in needs.items() if name in caps),
+        default=None,
+    )
 
 
 def _much_faster_in_order(record: Record) -> float | None:

@@ -12,7 +12,13 @@ from pagecage.verdicts.binding import judge_binding_limit
 from pagecage.verdicts.conditions import judge_cache_state, judge_host_quiet
 from pagecage.verdicts.diagnosis import Diagnosis, diagnose
 from pagecage.verdicts.limits import judge_limits
-from pagecage.verdicts.verdict import Amplification, BindingVerdict, LimitVerdict, TimeFloor, Verdict
+from pagecage.verdicts.verdict import (
+    Amplification,
+    BindingVerdict,
+    LimitVerdict,
+    TimeFloor,
+    Verdict,
+)
 from pagecage.verdicts.windows import windows_of
 
 DATA_POINTS = frozenset({"ok", "oom_killed", "timed_out"})
@@ -73,12 +79,19 @@ def _judge_emulation(record: Record) -> Verdict:
     if record.emulated is None:
         return Verdict("unknown", "The host did not report whether it emulates the CPU.")
     if record.emulated:
-        return Verdict("yes", "QEMU emulates the CPU (TCG): times that the CPU decides hold for this host only.")
+        return Verdict(
+            "yes",
+            "QEMU emulates the CPU (TCG): times that the CPU decides hold for this host only.",
+        )
     return Verdict("no", "The CPU runs the instructions itself.")
 
 
-def _exclusion_reasons(limits: tuple[LimitVerdict, ...], cache: Verdict, quiet: Verdict) -> tuple[str, ...]:
-    leaks = [f"{limit.property} leaky: {limit.reason}" for limit in limits if limit.verdict == "leaky"]
+def _exclusion_reasons(
+    limits: tuple[LimitVerdict, ...], cache: Verdict, quiet: Verdict
+) -> tuple[str, ...]:
+    leaks = [
+        f"{limit.property} leaky: {limit.reason}" for limit in limits if limit.verdict == "leaky"
+    ]
     state = [f"cache state not reached: {cache.reason}"] if cache.verdict == "not_reached" else []
     noise = [f"host not quiet: {quiet.reason}"] if quiet.verdict == "not_quiet" else []
     return (*leaks, *state, *noise)

@@ -45,7 +45,9 @@ class Evidence:
         if self.cap_property:
             return "write" if "Write" in self.cap_property else "read"
         return (
-            "write" if traffic("write", self.held_windows).bytes > traffic("read", self.held_windows).bytes else "read"
+            "write"
+            if traffic("write", self.held_windows).bytes > traffic("read", self.held_windows).bytes
+            else "read"
         )
 
     @property
@@ -66,8 +68,14 @@ class Evidence:
         read-ahead fetched.
         """
         read = traffic("read", self.held_windows).bytes
-        return min(1.0, (total("refault_pages", self.held_windows) or 0.0) * PAGE_BYTES / read) if read else 0.0
+        return (
+            min(1.0, (total("refault_pages", self.held_windows) or 0.0) * PAGE_BYTES / read)
+            if read
+            else 0.0
+        )
 
     def time_share(self, figure: str) -> float:
         """Return a figure in seconds as a share of the held time; 0 if it is not known."""
-        return (total(figure, self.held_windows) or 0.0) / sum(window.seconds for window in self.held_windows)
+        return (total(figure, self.held_windows) or 0.0) / sum(
+            window.seconds for window in self.held_windows
+        )

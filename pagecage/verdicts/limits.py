@@ -28,11 +28,15 @@ UNREQUESTED_NEAR = 0.6
 
 A throttled synchronous reader reaches at least this share of its cap.
 """
-_FILE = {**MEMORY_FILE, **{name: f"io.max.{key}" for name, key in IO_MAX_KEY.items()}, "CPUQuota": "cpu.max"}
+_FILE = {
+    **MEMORY_FILE,
+    **{name: f"io.max.{key}" for name, key in IO_MAX_KEY.items()},
+    "CPUQuota": "cpu.max",
+}
 
 
 def judge_limits(record: Record) -> tuple[LimitVerdict, ...]:
-    """Return a verdict on each requested property and on each limit that only an ancestor imposes."""
+    """Return a verdict on each requested property and each limit that only an ancestor imposes."""
     requested = record.cage.requested or {}
     verdicts = [_judge(record, name, cap) for name, cap in requested.items()]
     return (*verdicts, *_unrequested(record, set(requested)))
@@ -42,12 +46,17 @@ def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
     if not isinstance(cap, int):
         return LimitVerdict("not_applicable", f"The cage does not limit {name} ({cap}).", name)
     if not record.cage.read_back and not record.measured:
-        return LimitVerdict("not_applicable", "The trial ended before the slice's limits were read back.", name, cap)
+        return LimitVerdict(
+            "not_applicable", "The trial ended before the slice's limits were read back.", name, cap
+        )
     observed, calibrated = _observed(record, name), _calibration(record, name).get("observed")
     leaks = (
-        _wrong_read_back(record, name, cap), _credits_failure(record, name), _tighter_ancestor(record, name, cap),
-        _overrun(record, name, cap), _shared_overrun(record, name),
-    )  # fmt: skip
+        _wrong_read_back(record, name, cap),
+        _credits_failure(record, name),
+        _tighter_ancestor(record, name, cap),
+        _overrun(record, name, cap),
+        _shared_overrun(record, name),
+    )
     for leak in leaks:
         if leak:
             return LimitVerdict("leaky", leak, name, cap, observed, calibrated)
@@ -73,7 +82,11 @@ def _wrong_read_back(record: Record, name: str, cap: int) -> str | None:
     external = record.cage.external
     if external and name in IO_MAX_KEY:
         held = external["read_back"].get(name)
-        return None if held == cap else f"{external['by']} holds {name} = {held or 'nothing'} instead of {cap}."
+        return (
+            None
+            if held == cap
+            else f"{external['by']} holds {name} = {held or 'nothing'} instead of {cap}."
+        )
     expected = expected_read_back(Cage("", {name: cap}))[_FILE[name]]
     held = (record.cage.read_back or {}).get(_FILE[name])
     if held == expected:
@@ -113,7 +126,10 @@ def _tighter_ancestor(record: Record, name: str, cap: float) -> str | None:
     if not tighter:
         return None
     cgroup, value = min(tighter, key=lambda pair: pair[1])
-    return f"The ancestor {cgroup} allows only {amount(name, value)}, less than the {amount(name, cap)} requested."
+    return (
+        f"The ancestor {cgroup} allows only {amount(name, value)}, less than the"
+        f" {amount(name, cap)} requested."
+    )
 
 
 def _unrequested(record: Record, requested: set[str]) -> Iterator[LimitVerdict]:
@@ -124,14 +140,25 @@ def _unrequested(record: Record, requested: set[str]) -> Iterator[LimitVerdict]:
     for name in _FILE.keys() - requested:
         for cgroup, value in _ancestor_limits(record, name):
             observed = _observed(record, name)
-            is_near = bool(observed) and observed is not None and observed >= UNREQUESTED_NEAR * value
-            limit = f"The ancestor {cgroup} imposes {amount(name, value)}, which the cage does not request"
+            is_near = (
+                bool(observed) and observed is not None and observed >= UNREQUESTED_NEAR * value
+            )
+            limit = (
+                f"The ancestor {cgroup} imposes {amount(name, value)}, which the cage does not"
+                " request"
+            )
             word = "leaky" if is_near else "not_applicable"
-            yield LimitVerdict(word, f"{limit}; {_format_use(name, observed)}.", name, None, observed)
+            yield LimitVerdict(
+                word, f"{limit}; {_format_use(name, observed)}.", name, None, observed
+            )
 
 
 def _format_use(name: str, observed: float | None) -> str:
-    return "the trial's use is not known" if observed is None else f"the trial reached {amount(name, observed)}"
+    return (
+        "the trial's use is not known"
+        if observed is None
+        else f"the trial reached {amount(name, observed)}"
+    )
 
 
 def _number(value: Any) -> float | None:
@@ -145,7 +172,10 @@ def _observed(record: Record, name: str) -> float | None:
     if name == "MemoryMax":
         return _number(final_counter(record, "memory.peak"))
     if name == "CPUQuota":
-        usage, seconds = difference(record, "cgroup", "cpu.stat", "usage_usec"), measured_seconds(record)
+        usage, seconds = (
+            difference(record, "cgroup", "cpu.stat", "usage_usec"),
+            measured_seconds(record),
+        )
         return None if usage is None or not seconds else usage / 1e4 / seconds
     moved = io_and_seconds(record, IO_STAT_KEY[name])
     return None if moved is None else moved[0] / moved[1]
@@ -168,20 +198,31 @@ def _overrun(record: Record, name: str, cap: float) -> str | None:
     """Return a sentence if the trial or the calibration exceeded the cap."""
     observed, allowed = _observed(record, name), _allowed(record, name, cap)
     if observed is not None and observed > allowed:
-        return f"The trial reached {amount(name, observed)}, above the limit of {_format_cap(record, name, cap)}."
+        return (
+            f"The trial reached {amount(name, observed)}, above the limit of"
+            f" {_format_cap(record, name, cap)}."
+        )
     calibration = _calibration(record, name)
     driven, held = calibration.get("observed"), calibration.get("held")
     if held is False and driven is not None and driven > (calibration.get("allowed") or cap):
-        return f"Calibration reached {amount(name, driven)}, above the limit of {amount(name, cap)}."
+        return (
+            f"Calibration reached {amount(name, driven)}, above the limit of {amount(name, cap)}."
+        )
     return None
 
 
 def _shared_overrun(record: Record, name: str) -> str | None:
     """Return a sentence if reads and writes together exceeded their divided limit."""
     for limit in shared_limits(record):
-        if limit.was_split and name in limit.properties and limit.least_seconds > _tolerated_seconds(limit.seconds):
+        if (
+            limit.was_split
+            and name in limit.properties
+            and limit.least_seconds > _tolerated_seconds(limit.seconds)
+        ):
             used = f"{format_seconds(limit.least_seconds)} of it in {format_seconds(limit.seconds)}"
-            return f"Reads and writes share the limit of {amount(name, limit.base)} and used {used}."
+            return (
+                f"Reads and writes share the limit of {amount(name, limit.base)} and used {used}."
+            )
     return None
 
 
@@ -196,7 +237,10 @@ def _tolerated_seconds(seconds: float) -> float:
 def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
     """Return `enforced` or `never_reached` and the reason, for a limit that was kept."""
     if name == "MemorySwapMax" and cap == 0:
-        return "enforced", "Swap is off: memory.swap.max reads back 0, which needs no further proof."
+        return (
+            "enforced",
+            "Swap is off: memory.swap.max reads back 0, which needs no further proof.",
+        )
     calibration = _calibration(record, name)
     driven = calibration.get("observed")
     if calibration.get("held") and driven is not None and driven >= CALIBRATION_REACHED * cap:
@@ -205,12 +249,17 @@ def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
     evidence = _reached(record, name, cap)
     if evidence:
         return "enforced", evidence
-    return "never_reached", f"Nothing reached {amount(name, cap)}: {_missing_proof(record, name, calibration)}."
+    return (
+        "never_reached",
+        f"Nothing reached {amount(name, cap)}: {_missing_proof(record, name, calibration)}.",
+    )
 
 
 def _missing_proof(record: Record, name: str, calibration: Mapping[str, Any]) -> str:
     use = _format_use(name, _observed(record, name))
-    reason = calibration.get("error") or ("it stayed below the cap" if calibration else "there was none")
+    reason = calibration.get("error") or (
+        "it stayed below the cap" if calibration else "there was none"
+    )
     return f"{use}, and calibration did not prove it ({reason})"
 
 
@@ -220,8 +269,16 @@ def _reached(record: Record, name: str, cap: float) -> str | None:
     if name == "MemoryMax":
         kills = final_counter(record, "memory.events", "oom_kill") or 0
         hits = final_counter(record, "memory.events", "max") or 0
-        events = f"{kills} OOM kill{'s' * (kills > 1)}" if kills else f"reclaimed {hits} times at the limit"
-        peak = f", peak {format_bytes(observed)} of {format_bytes(cap)}" if observed is not None else ""
+        events = (
+            f"{kills} OOM kill{'s' * (kills > 1)}"
+            if kills
+            else f"reclaimed {hits} times at the limit"
+        )
+        peak = (
+            f", peak {format_bytes(observed)} of {format_bytes(cap)}"
+            if observed is not None
+            else ""
+        )
         return f"The trial reached the limit: {events}{peak}." if kills or hits else None
     if name == "CPUQuota":
         throttled = difference(record, "cgroup", "cpu.stat", "throttled_usec") or 0

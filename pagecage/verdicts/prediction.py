@@ -33,7 +33,9 @@ class Prediction:
     held_share: float | None = None
 
 
-def predict(record: Record, series: Sequence[Mapping[str, Any]], caps: Mapping[str, float]) -> Prediction:
+def predict(
+    record: Record, series: Sequence[Mapping[str, Any]], caps: Mapping[str, float]
+) -> Prediction:
     """Predict the time under these I/O caps (systemd property to bytes or I/Os per second).
 
     A property that is absent has no cap. The cost of memory stays as it was measured, because one
@@ -43,13 +45,23 @@ def predict(record: Record, series: Sequence[Mapping[str, Any]], caps: Mapping[s
     if not windows:
         return Prediction(None, "the measured part did not end")
     if _caps_varied(record):
-        return Prediction(None, "burst credits or a shared limit changed the cap while the trial ran")
+        return Prediction(
+            None, "burst credits or a shared limit changed the cap while the trial ran"
+        )
     used = _used_share(record, windows)
-    times = [(_free_seconds(record, window), _needed_seconds(window, caps) / used) for window in windows]
+    times = [
+        (_free_seconds(record, window), _needed_seconds(window, caps) / used) for window in windows
+    ]
     covered = record.response.get("covered_fraction") or 1.0
-    free, held = sum(free for free, _ in times) / covered, sum(needed for free, needed in times if needed > free)
+    free, held = (
+        sum(free for free, _ in times) / covered,
+        sum(needed for free, needed in times if needed > free),
+    )
     seconds = sum(map(max, times)) / covered
-    reason = f"without caps the program would need {format_seconds(free)}, and it uses {used:.0%} of a cap"
+    reason = (
+        f"without caps the program would need {format_seconds(free)}, and it uses {used:.0%} of"
+        " a cap"
+    )
     return Prediction(seconds, reason, held / covered / seconds)
 
 
@@ -64,7 +76,9 @@ def _caps_varied(record: Record) -> bool:
 def _needed_seconds(window: Window, caps: Mapping[str, float]) -> float:
     """Return the least time in which caps let the window's I/O through."""
     kernel_caps = {name: enforced_limit(name, cap) for name, cap in caps.items() if is_io_cap(name)}
-    return max((window.moved[IO_STAT_KEY[name]] / cap for name, cap in kernel_caps.items()), default=0.0)
+    return max(
+        (window.moved[IO_STAT_KEY[name]] / cap for name, cap in kernel_caps.items()), default=0.0
+    )
 
 
 def _is_capped(record: Record, window: Window) -> bool:
@@ -75,7 +89,11 @@ def _used_share(record: Record, windows: Sequence[Window]) -> float:
     """Return the share of a cap that the program used while one held it back; 1 if none did."""
     capped = [window for window in windows if _is_capped(record, window)]
     seconds = sum(window.seconds for window in capped)
-    return min(1.0, sum(_needed_seconds(window, window.caps) for window in capped) / seconds) if seconds else 1.0
+    return (
+        min(1.0, sum(_needed_seconds(window, window.caps) for window in capped) / seconds)
+        if seconds
+        else 1.0
+    )
 
 
 def _free_seconds(record: Record, window: Window) -> float:
@@ -119,5 +137,8 @@ def find_knee(points: Sequence[tuple[float, float]]) -> Knee:
     if index == len(ordered) - 1:
         return Knee(None, f"the time still falls at {limit}, the largest value")
     if index == 0:
-        return Knee(None, f"the time is the same from {limit} upwards, the least value: this limit does not bind")
+        return Knee(
+            None,
+            f"the time is the same from {limit} upwards, the least value: this limit does not bind",
+        )
     return Knee(ordered[index][0], f"above {limit} the time falls by {GAIN:.0%} at most")

@@ -30,7 +30,10 @@ def enough_blocks(document: Document, last: Mapping[str, Record]) -> int | None:
     if not document.get("until_ci"):
         return None
     blocks = _blocks(document)
-    recorded = next((n for n, block in enumerate(blocks) if any(t["trial_id"] not in last for t in block)), len(blocks))
+    recorded = next(
+        (n for n, block in enumerate(blocks) if any(t["trial_id"] not in last for t in block)),
+        len(blocks),
+    )
     for count in range(FEWEST, recorded + 1):
         trials = [trial for block in blocks[:count] for trial in block]
         if all(_is_enough(records, document) for records in _by_treatment(trials, last).values()):
@@ -48,7 +51,11 @@ def too_wide(document: Document, last: Mapping[str, Record]) -> dict[tuple[str, 
         return {}
     trials = [trial for trial in document["trials"] if trial["trial_id"] in last]
     found = _by_treatment(trials, last).items()
-    return {name: _half_width(records, document) for name, records in found if not _is_enough(records, document)}
+    return {
+        name: _half_width(records, document)
+        for name, records in found
+        if not _is_enough(records, document)
+    }
 
 
 def needed(document: Document, last: Mapping[str, Record]) -> list[Mapping[str, Any]]:
@@ -82,12 +89,19 @@ def _is_enough(records: Sequence[Record], document: Document) -> bool:
 
 
 def _half_width(records: Sequence[Record], document: Document) -> float | None:
-    return half_width(list(_figures(records, document["definition"].get("response", DEFAULT_RESPONSE))))
+    return half_width(
+        list(_figures(records, document["definition"].get("response", DEFAULT_RESPONSE)))
+    )
 
 
 def _figures(records: Sequence[Record], response: str) -> Iterator[float]:
     """Yield the figures that a table would average: those of data points that nothing excludes."""
     for record in records:
         value, verdicts = record.response.get(response), evaluate(record)
-        if value is not None and verdicts.is_data_point and not verdicts.excluded and record.outcome != "oom_killed":
+        if (
+            value is not None
+            and verdicts.is_data_point
+            and not verdicts.excluded
+            and record.outcome != "oom_killed"
+        ):
             yield value

@@ -57,15 +57,21 @@ def traffic(direction: str, windows: Sequence[Window]) -> Traffic:
     moved = sum(window.moved[IO_STAT_KEY[bandwidth]] for window in windows)
     ios = sum(window.moved[IO_STAT_KEY[iops]] for window in windows)
     return Traffic(
-        bytes=moved, ios=ios, bytes_per_second=moved / seconds, ios_per_second=ios / seconds,
+        bytes=moved,
+        ios=ios,
+        bytes_per_second=moved / seconds,
+        ios_per_second=ios / seconds,
         bytes_per_io=moved / ios if ios else None,
-        bandwidth_cap=_average_cap(bandwidth, windows), iops_cap=_average_cap(iops, windows),
-    )  # fmt: skip
+        bandwidth_cap=_average_cap(bandwidth, windows),
+        iops_cap=_average_cap(iops, windows),
+    )
 
 
 def _average_cap(prop: str, windows: Sequence[Window]) -> float | None:
     known = [(window.caps[prop], window.seconds) for window in windows if prop in window.caps]
-    return sum(cap * seconds for cap, seconds in known) / sum(s for _, s in known) if known else None
+    return (
+        sum(cap * seconds for cap, seconds in known) / sum(s for _, s in known) if known else None
+    )
 
 
 def total(figure: str, windows: Sequence[Window]) -> float | None:
@@ -74,7 +80,9 @@ def total(figure: str, windows: Sequence[Window]) -> float | None:
     return sum(known) if known else None
 
 
-def second_by_second(windows: Sequence[Window], requested: Mapping[str, Any]) -> tuple[TrafficSecond, ...]:
+def second_by_second(
+    windows: Sequence[Window], requested: Mapping[str, Any]
+) -> tuple[TrafficSecond, ...]:
     """Return every second of the measured part, from the windows that begin in it."""
     groups: dict[int, list[Window]] = {}
     for window in windows:
@@ -85,11 +93,16 @@ def second_by_second(windows: Sequence[Window], requested: Mapping[str, Any]) ->
 def _second(group: Sequence[Window], requested: Mapping[str, Any]) -> TrafficSecond:
     limit = _longest_limit([(binding_limit(window, requested), window.seconds) for window in group])
     return TrafficSecond(
-        start_seconds=group[0].start_seconds, seconds=sum(window.seconds for window in group),
-        bound_by=limit.name, property=limit.property, read=traffic("read", group), write=traffic("write", group),
-        waited_io_seconds=total("waited_io", group), waited_memory_seconds=total("waited_memory", group),
+        start_seconds=group[0].start_seconds,
+        seconds=sum(window.seconds for window in group),
+        bound_by=limit.name,
+        property=limit.property,
+        read=traffic("read", group),
+        write=traffic("write", group),
+        waited_io_seconds=total("waited_io", group),
+        waited_memory_seconds=total("waited_memory", group),
         cpu_seconds=total("cpu", group),
-    )  # fmt: skip
+    )
 
 
 def _longest_limit(limits: Sequence[tuple[BindingLimit, float]]) -> BindingLimit:

@@ -9,7 +9,13 @@ from typing import Any
 from pagecage.model.cage import IO_STAT_KEY
 from pagecage.model.record import Record
 from pagecage.verdicts.caps import caps_between, measured_caps
-from pagecage.verdicts.counters import counter, difference, io_difference, measured_seconds, stalled_seconds
+from pagecage.verdicts.counters import (
+    counter,
+    difference,
+    io_difference,
+    measured_seconds,
+    stalled_seconds,
+)
 
 WINDOW_SECONDS = 0.5
 """Five slices of blk-throttle: a throttled reader moves data once per slice of 100 ms."""
@@ -61,8 +67,15 @@ def windows_and_remainder(record: Record, series: Sequence[Mapping[str, Any]]) -
 
 
 _FIGURES = (
-    "waited_io", "waited_memory", "waited_cpu", "refault_pages", "limit_hits", "disk_busy", "cpu", "throttled",
-)  # fmt: skip
+    "waited_io",
+    "waited_memory",
+    "waited_cpu",
+    "refault_pages",
+    "limit_hits",
+    "disk_busy",
+    "cpu",
+    "throttled",
+)
 
 
 def _without(whole: Window, windows: Sequence[Window]) -> Window | None:
@@ -78,7 +91,10 @@ def _without(whole: Window, windows: Sequence[Window]) -> Window | None:
         total, parts = getattr(whole, figure), [getattr(window, figure) for window in windows]
         return None if total is None or None in parts else max(0.0, total - sum(parts))
 
-    moved = {key: max(0.0, count - sum(window.moved[key] for window in windows)) for key, count in whole.moved.items()}
+    moved = {
+        key: max(0.0, count - sum(window.moved[key] for window in windows))
+        for key, count in whole.moved.items()
+    }
     figures: dict[str, Any] = {figure: remaining(figure) for figure in _FIGURES}
     return replace(whole, seconds=seconds, moved=moved, **figures)
 
@@ -92,7 +108,9 @@ def _measured_rows(record: Record, series: Sequence[Mapping[str, Any]]) -> list[
     return [row for row in series if start <= row["t"] <= end]
 
 
-def _window_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def _window_rows(
+    rows: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Yield the first and last row of each whole window."""
     first: Mapping[str, Any] | None = None
     for row in rows:
@@ -120,7 +138,10 @@ def _from_rows(record: Record, first: Mapping[str, Any], last: Mapping[str, Any]
         start_seconds=first["t"] - record.measured.start_monotonic_seconds,
         seconds=last["t"] - first["t"],
         caps=caps_between(record, first["t"], last["t"]),
-        moved={key: float(last["io"].get(key, 0) - first["io"].get(key, 0)) for key in IO_STAT_KEY.values()},
+        moved={
+            key: float(last["io"].get(key, 0) - first["io"].get(key, 0))
+            for key in IO_STAT_KEY.values()
+        },
         waited_io=_scaled(_growth(first, last, "pressure", "io", "some"), 1e-6),
         waited_memory=_scaled(_growth(first, last, "pressure", "memory", "some"), 1e-6),
         waited_cpu=_scaled(_growth(first, last, "pressure", "cpu", "some"), 1e-6),

@@ -51,12 +51,18 @@ def disk(directory: Path, mebibytes: int = 160) -> Iterator[str]:
 def by_chroot(root: Path, **settings: Any) -> dict[str, Any]:
     """Return the variables of a host that is a folder of this machine."""
     return {
-        "ansible_connection": "community.general.chroot", "ansible_host": str(root), "ansible_user": "root",
-        "pagecage_data_dir": "/srv/pagecage", "inspection_running": False, **settings,
-    }  # fmt: skip
+        "ansible_connection": "community.general.chroot",
+        "ansible_host": str(root),
+        "ansible_user": "root",
+        "pagecage_data_dir": "/srv/pagecage",
+        "inspection_running": False,
+        **settings,
+    }
 
 
-def played(scratch: Path, variables: dict[str, Any], playbook: str = "site.yml", *words: str) -> HostResult:
+def played(
+    scratch: Path, variables: dict[str, Any], playbook: str = "site.yml", *words: str
+) -> HostResult:
     """Run a playbook of the project; return how it ended on one host."""
     inventory = scratch / "hosts.json"
     inventory.write_text(json.dumps({"all": {"hosts": {HOST: variables}}}))

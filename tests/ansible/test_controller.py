@@ -21,9 +21,13 @@ DEFAULTS = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
 NEEDS = DEFAULTS["controller_needs"]
 ALL = sorted({need for needs in NEEDS.values() for need in needs} - {"subids"})
 UNPACKAGED = {
-    "debian": set(), "redhat": set(), "archlinux": {"mmdebstrap"}, "alpine": {"mmdebstrap"},
-    "suse": {"mmdebstrap", "debian-keyring", "libfuzzer", "rustfmt", "clippy"}, "unknown": {*ALL},
-}  # fmt: skip
+    "debian": set(),
+    "redhat": set(),
+    "archlinux": {"mmdebstrap"},
+    "alpine": {"mmdebstrap"},
+    "suse": {"mmdebstrap", "debian-keyring", "libfuzzer", "rustfmt", "clippy"},
+    "unknown": {*ALL},
+}
 TOOLS = ("sh", "id", "uname", "grep", "sort", "head", "cut", "cat")
 
 
@@ -58,7 +62,9 @@ def test_what_is_there_is_not_named(programs: Path) -> None:
     for name in ("gcc", "javac", "clang"):
         install(programs, name)
     install(programs, f"qemu-system-{os.uname().machine}")
-    assert {"gcc", "static-libc", "javac", "qemu-system", "libfuzzer"} & {*missing(programs, *ALL)} == set()
+    assert {"gcc", "static-libc", "javac", "qemu-system", "libfuzzer"} & {
+        *missing(programs, *ALL)
+    } == set()
 
 
 @pytest.mark.parametrize(
@@ -71,7 +77,9 @@ def test_what_is_there_is_not_named(programs: Path) -> None:
         ("error: no default toolchain", "", True),
     ],
 )
-def test_a_rust_that_is_too_old_is_none(programs: Path, cargo: str, rustc: str, lacks: bool) -> None:
+def test_a_rust_that_is_too_old_is_none(
+    programs: Path, cargo: str, rustc: str, lacks: bool
+) -> None:
     install(programs, "cargo", f"echo '{cargo}'")
     install(programs, "rustc", f"echo '{rustc}'")
     assert ("rust" in missing(programs, "rust")) is lacks
@@ -87,7 +95,13 @@ def test_an_ordinary_user_is_told_how_he_becomes_root(programs: Path, tmp_path: 
     for folder in (tmp_path, *tmp_path.parents[:3]):
         folder.chmod(0o755)
     nobody = ("/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-    assert missing(programs, "gcc", "subids", who=nobody) == ["gcc", "subids", "become", "sudo", "password"]
+    assert missing(programs, "gcc", "subids", who=nobody) == [
+        "gcc",
+        "subids",
+        "become",
+        "sudo",
+        "password",
+    ]
     install(programs, "sudo", "exit 1")
     assert missing(programs, "gcc", who=nobody) == ["gcc", "become", "password"]
     install(programs, "sudo")
@@ -101,7 +115,9 @@ def test_every_need_has_a_package_or_is_known_to_have_none(family: str) -> None:
     packages = variables["controller_packages"]
     assert {*ALL} - {*packages} == UNPACKAGED[family]
     assert set(packages) <= {*ALL}
-    assert all(names and all(isinstance(name, str) for name in names) for names in packages.values())
+    assert all(
+        names and all(isinstance(name, str) for name in names) for names in packages.values()
+    )
     assert bool(variables["controller_install"]) is (family != "unknown")
     assert isinstance(variables["controller_options"], dict)
 

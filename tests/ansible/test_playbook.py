@@ -14,17 +14,31 @@ from pagecage.ansible import HostResult, Playbook, TaskEvent, message_of, run_to
 from pagecage.errors import HostError
 from tests.tree import ROOT
 
-IGNORED = {"name": "Fail, and go on", "ansible.builtin.fail": {"msg": "expected"}, "ignore_errors": True}
+IGNORED = {
+    "name": "Fail, and go on",
+    "ansible.builtin.fail": {"msg": "expected"},
+    "ignore_errors": True,
+}
 CHANGES = {"name": "Change", "ansible.builtin.command": "true", "changed_when": True}
-FAILS = {"name": "Fail", "ansible.builtin.fail": {"msg": "it is {{ item }}. Fix: make {{ item }}"}, "loop": ["a", "b"]}
-COMMAND = {"name": "Command", "ansible.builtin.command": {"argv": ["sh", "-c", "echo first; echo why >&2; exit 3"]}}
+FAILS = {
+    "name": "Fail",
+    "ansible.builtin.fail": {"msg": "it is {{ item }}. Fix: make {{ item }}"},
+    "loop": ["a", "b"],
+}
+COMMAND = {
+    "name": "Command",
+    "ansible.builtin.command": {"argv": ["sh", "-c", "echo first; echo why >&2; exit 3"]},
+}
 
 
 def playbook(top: Path, *tasks: dict[str, Any], hosts: tuple[str, ...] = ("here",)) -> Playbook:
     (top / "ansible").mkdir()
     for name in (".venv-ansible", "ansible/ansible.cfg"):
         (top / name).symlink_to(ROOT / name)
-    local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    local = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": "{{ ansible_playbook_python }}",
+    }
     (top / "hosts.json").write_text(json.dumps({"all": {"hosts": dict.fromkeys(hosts, local)}}))
     plays = [{"name": "Play", "hosts": "all", "gather_facts": False, "tasks": [*tasks]}]
     (top / "ansible/it.yml").write_text(json.dumps(plays))
@@ -45,14 +59,22 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """One playbook that ends differently on each of three hosts."""
     top, reported = tmp_path_factory.mktemp("played"), []
     on = {"whole": [IGNORED, CHANGES], "failing": [CHANGES, FAILS], "saying": [COMMAND]}
-    tasks = [{**task, "when": f"inventory_hostname == '{host}'"} for host, each in on.items() for task in each]
+    tasks = [
+        {**task, "when": f"inventory_hostname == '{host}'"}
+        for host, each in on.items()
+        for task in each
+    ]
     ends = run_to_end(playbook(top, *tasks, hosts=tuple(on)), reported.append)
     return Played(ends, reported, top / "log/it.log")
 
 
 def test_a_failure_that_was_expected_stops_nothing(played: Played) -> None:
     assert played.ends["whole"] == HostResult(1, None)
-    reported = [(event.task, event.outcome, event.changed) for event in played.events if event.host == "whole"]
+    reported = [
+        (event.task, event.outcome, event.changed)
+        for event in played.events
+        if event.host == "whole"
+    ]
     assert reported == [("Fail, and go on", "failed", False), ("Change", "ok", True)]
     assert played.ends["whole"].error(played.log) is None
 
@@ -60,7 +82,11 @@ def test_a_failure_that_was_expected_stops_nothing(played: Played) -> None:
 def test_a_failure_is_a_sentence_and_its_mend(played: Played) -> None:
     error = played.ends["failing"].error(played.log)
     assert error is not None
-    assert (played.ends["failing"].changed, error.message, error.hint) == (1, "failing: it is a", "make a")
+    assert (played.ends["failing"].changed, error.message, error.hint) == (
+        1,
+        "failing: it is a",
+        "make a",
+    )
 
 
 def test_a_command_that_fails_is_told_by_its_last_word(played: Played) -> None:

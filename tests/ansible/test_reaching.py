@@ -23,7 +23,10 @@ from tests.tree import ROOT
 
 pytestmark = FOR_ROOT
 PASSWORD = "right"
-SETUP = f"useradd --create-home tester && echo tester:{PASSWORD} | chpasswd && adduser --quiet tester sudo"
+SETUP = (
+    f"useradd --create-home tester && echo tester:{PASSWORD} | chpasswd && adduser --quiet tester"
+    " sudo"
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         shutil.copy(f"{key}.pub", root / "home/tester/.ssh/authorized_keys")
         run(["chroot", root, "chown", "-R", "tester:tester", "/home/tester/.ssh"])
         port = free_port()
-        sshd = spawn(["chroot", root, "/usr/sbin/sshd", "-D", "-p", str(port), "-o", "ListenAddress=127.0.0.1"])
+        sshd = spawn(
+            [
+                "chroot",
+                root,
+                "/usr/sbin/sshd",
+                "-D",
+                "-p",
+                str(port),
+                "-o",
+                "ListenAddress=127.0.0.1",
+            ]
+        )
         try:
             wait_for(port)
             yield Server(root, port, key)
@@ -75,19 +89,35 @@ def project(tmp_path: Path, port: int, key: Path, **settings: Any) -> Path:
     shutil.copytree(ROOT / "ansible", tmp_path / "ansible")
     for name in (".venv", ".venv-ansible", "pagecage", "build", "cgroups"):
         (tmp_path / name).symlink_to(ROOT / name)
-    options = "-o ControlMaster=no -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectTimeout=10"
+    options = (
+        "-o ControlMaster=no -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o"
+        " ConnectTimeout=10"
+    )
     variables = {
-        "ansible_host": "127.0.0.1", "ansible_port": port, "ansible_user": "tester",
-        "ansible_ssh_private_key_file": str(key), "ansible_ssh_args": options,
-        "pagecage_data_dir": "/srv/pagecage", "pagecage_data_device": "none", **settings,
-    }  # fmt: skip
-    hosts = {"rack": {"hosts": {"lab-1": variables}}, "empty": {}, "pair": {"hosts": {"lab-1": {}, "lab-2": {}}}}
+        "ansible_host": "127.0.0.1",
+        "ansible_port": port,
+        "ansible_user": "tester",
+        "ansible_ssh_private_key_file": str(key),
+        "ansible_ssh_args": options,
+        "pagecage_data_dir": "/srv/pagecage",
+        "pagecage_data_device": "none",
+        **settings,
+    }
+    hosts = {
+        "rack": {"hosts": {"lab-1": variables}},
+        "empty": {},
+        "pair": {"hosts": {"lab-1": {}, "lab-2": {}}},
+    }
     (tmp_path / "ansible/inventory/fleet.yml").write_text(json.dumps({"all": {"children": hosts}}))
     return tmp_path
 
 
-def ends(top: Path, group: str = "rack", playbook: str = "site.yml", **order: Any) -> Mapping[str, HostResult]:
-    return run_playbook(ProvisionRequest(group, playbook, **order), top / "log", print, lambda _: None, top)
+def ends(
+    top: Path, group: str = "rack", playbook: str = "site.yml", **order: Any
+) -> Mapping[str, HostResult]:
+    return run_playbook(
+        ProvisionRequest(group, playbook, **order), top / "log", print, lambda _: None, top
+    )
 
 
 def refused(top: Path, **order: Any) -> HostError:
@@ -120,14 +150,18 @@ def test_a_host_that_does_not_know_our_key(tmp_path: Path, server: Server) -> No
     [(None, "Missing sudo password"), ("wrong", "Incorrect sudo password")],
     ids=["none", "wrong"],
 )
-def test_sudo_that_does_not_let_us(tmp_path: Path, server: Server, password: str | None, expected: str) -> None:
+def test_sudo_that_does_not_let_us(
+    tmp_path: Path, server: Server, password: str | None, expected: str
+) -> None:
     given = None
     if password is not None:
         given = tmp_path / "password"
         given.write_text(password)
     error = refused(project(tmp_path, server.port, server.key), password_file=given)
     assert expected in error.message
-    assert error.hint == "repeat with ASK=1 (--ask-password) and sudo's password for tester@127.0.0.1"
+    assert (
+        error.hint == "repeat with ASK=1 (--ask-password) and sudo's password for tester@127.0.0.1"
+    )
     assert not (server.root / "var/lib/pagecage").exists()
 
 
@@ -135,7 +169,10 @@ def test_sudo_that_does_not_let_us(tmp_path: Path, server: Server, password: str
 def test_the_right_password_leads_to_the_next_question(tmp_path: Path, server: Server) -> None:
     (tmp_path / "password").write_text(PASSWORD)
     top = project(tmp_path, server.port, server.key, pagecage_data_device="/dev/none")
-    assert refused(top, password_file=tmp_path / "password").message == "lab-1: there is no device /dev/none"
+    assert (
+        refused(top, password_file=tmp_path / "password").message
+        == "lab-1: there is no device /dev/none"
+    )
 
 
 @pytest.mark.long
@@ -153,8 +190,17 @@ def test_over_ssh_and_sudo_a_host_is_made_fit_and_put_back(tmp_path: Path, serve
     assert changed[1:3] == [0, 0]
     assert changed[3] > 5
     assert changed[4] == 0
-    left = [path for path in ("opt/pagecage", "var/lib/pagecage", "srv/pagecage", "usr/bin/fio", "usr/bin/python3")
-            if (server.root / path).exists()]  # fmt: skip
+    left = [
+        path
+        for path in (
+            "opt/pagecage",
+            "var/lib/pagecage",
+            "srv/pagecage",
+            "usr/bin/fio",
+            "usr/bin/python3",
+        )
+        if (server.root / path).exists()
+    ]
     assert left == []
 
 

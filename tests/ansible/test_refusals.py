@@ -14,7 +14,11 @@ from tests.tree import ROOT
 pytestmark = FOR_ROOT
 SURVEY = (ROOT / "ansible/roles/survey/files/survey.sh").read_text()
 LABEL, PLACE = "pagecage-data", "/srv/pagecage"
-LINUX_PARTITION = bytes([0, 0, 2, 0, 0x83, 0, 0, 0]) + (2048).to_bytes(4, "little") + (65536).to_bytes(4, "little")
+LINUX_PARTITION = (
+    bytes([0, 0, 2, 0, 0x83, 0, 0, 0])
+    + (2048).to_bytes(4, "little")
+    + (65536).to_bytes(4, "little")
+)
 SIGNED = {
     "a file system": (["mkfs.ext4", "-q"], "ext4"),
     "a labelled file system": (["mkfs.ext4", "-q", "-L", "somebodys"], "ext4 somebodys"),
@@ -36,7 +40,9 @@ def device(tmp_path: Path) -> Iterator[str]:
 
 def tree(root: Path) -> list[str]:
     """Return all files except those that Ansible keeps while it runs."""
-    listed = run(["find", root, "-xdev", "-not", "-path", "*/root/.ansible*", "-printf", "%p %m %s %l\n"]).stdout
+    listed = run(
+        ["find", root, "-xdev", "-not", "-path", "*/root/.ansible*", "-printf", "%p %m %s %l\n"]
+    ).stdout
     return sorted(line for line in listed.splitlines() if not line.startswith(f"{root}/root "))
 
 
@@ -81,18 +87,26 @@ def test_a_disk_with_a_partition_table(root: Path, device: str) -> None:
     [(4096 * 3, b"x"), (80 << 20, b"x" * (4 << 20)), ((160 << 20) - 1, b"x")],
     ids=["begin", "middle", "end"],
 )
-def test_a_disk_with_data_of_no_known_kind(root: Path, device: str, offset: int, content: bytes) -> None:
+def test_a_disk_with_data_of_no_known_kind(
+    root: Path, device: str, offset: int, content: bytes
+) -> None:
     write(device, offset, content)
     (printed,) = surveyed(root, device)
-    assert printed.startswith(f"{device} is not blank: it holds data of a kind that wipefs does not know. ")
+    assert printed.startswith(
+        f"{device} is not blank: it holds data of a kind that wipefs does not know. "
+    )
 
 
-def test_a_disk_that_somebody_uses_whom_the_host_does_not_see(root: Path, device: str, tmp_path: Path) -> None:
+def test_a_disk_that_somebody_uses_whom_the_host_does_not_see(
+    root: Path, device: str, tmp_path: Path
+) -> None:
     run(["mkfs.ext4", "-q", "-L", LABEL, device])
     (tmp_path / "mounted").mkdir()
     run(["mount", device, tmp_path / "mounted"])
     try:
-        assert surveyed(root, device)[0].startswith(f"{device} is in use (mke2fs -n says so). Fix: ")
+        assert surveyed(root, device)[0].startswith(
+            f"{device} is in use (mke2fs -n says so). Fix: "
+        )
     finally:
         run(["umount", tmp_path / "mounted"])
 
@@ -103,7 +117,9 @@ def test_a_disk_that_is_mounted_elsewhere_on_the_host(root: Path, device: str) -
     try:
         assert surveyed(root, device)[0].startswith(f"{device} is mounted at /mnt. Fix: ")
         assert surveyed(root, device, "/mnt") == []
-        assert surveyed(root, device.replace("loop", "no-loop"), "/mnt")[0].startswith("there is no device")
+        assert surveyed(root, device.replace("loop", "no-loop"), "/mnt")[0].startswith(
+            "there is no device"
+        )
     finally:
         run(["umount", root / "mnt"])
 
@@ -128,7 +144,9 @@ def test_blank_disks_and_ours_pass(root: Path, device: str) -> None:
         (("none", PLACE, "nobody", "alice"), "there is no user alice to delegate to"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_a_sentence(root: Path, words: tuple[str, ...], expected: str) -> None:
+def test_what_cannot_be_done_is_told_in_a_sentence(
+    root: Path, words: tuple[str, ...], expected: str
+) -> None:
     assert surveyed(root, *words)[0].startswith(f"{expected}. Fix: ")
 
 
@@ -137,7 +155,9 @@ def test_files_that_a_mount_would_hide(root: Path, device: str) -> None:
     assert surveyed(root, device, "/etc")[0].startswith(expected)
 
 
-def test_ansible_stops_there_and_nothing_was_changed(root: Path, device: str, tmp_path: Path) -> None:
+def test_ansible_stops_there_and_nothing_was_changed(
+    root: Path, device: str, tmp_path: Path
+) -> None:
     before = tree(root)
     run(["mkswap", device])
     printed, hint = refusal(tmp_path, by_chroot(root, pagecage_data_device=device))
@@ -149,7 +169,9 @@ def test_ansible_stops_there_and_nothing_was_changed(root: Path, device: str, tm
     assert tree(root) == before
 
 
-def test_ansible_goes_on_where_nothing_is_against_it(root: Path, device: str, tmp_path: Path) -> None:
+def test_ansible_goes_on_where_nothing_is_against_it(
+    root: Path, device: str, tmp_path: Path
+) -> None:
     """Only the survey runs: nothing is installed."""
     wishes = by_chroot(root, pagecage_data_device=device)
     assert played(tmp_path, wishes, "site.yml", "--tags", "always").stopped_by is None
@@ -163,7 +185,9 @@ def test_ansible_goes_on_where_nothing_is_against_it(root: Path, device: str, tm
         ("ID=alpine\nVERSION_ID=3.22.0\n", "alpine 3.22.0"),
     ],
 )
-def test_a_distribution_that_is_not_supported(tmp_path: Path, root: Path, release: str, expected: str) -> None:
+def test_a_distribution_that_is_not_supported(
+    tmp_path: Path, root: Path, release: str, expected: str
+) -> None:
     release_file = root / "usr/lib/os-release"
     ours = release_file.read_text()
     release_file.write_text(release)

@@ -14,9 +14,11 @@ ROLES = sorted(path for path in (ROOT / "ansible/roles").iterdir() if path.is_di
 VARS = ROOT / "ansible/roles/base/vars"
 # Package names that differ in the other family.
 IN_FEDORA = {
-    "default-jre-headless": "java-latest-openjdk-headless", "dmsetup": "device-mapper", "procps": "procps-ng",
+    "default-jre-headless": "java-latest-openjdk-headless",
+    "dmsetup": "device-mapper",
+    "procps": "procps-ng",
     "python3.11": "python3",
-}  # fmt: skip
+}
 
 
 def load(path: Path) -> dict[str, object]:
@@ -43,7 +45,9 @@ def test_every_family_that_the_survey_knows_has_its_packages() -> None:
 def test_fedora_gets_what_debian_gets(release: str) -> None:
     wanted = {IN_FEDORA.get(name, name) for name in names(release)}
     assert wanted <= names("redhat")
-    assert names("redhat") - wanted == {"diffutils", "python3-libdnf5"}, "what Fedora alone needs named"
+    assert names("redhat") - wanted == {"diffutils", "python3-libdnf5"}, (
+        "what Fedora alone needs named"
+    )
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda path: path.name)

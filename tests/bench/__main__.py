@@ -54,7 +54,10 @@ def _measure(parts: Sequence[Part], session: Session, results: Results) -> None:
     began = time.monotonic()
     for place, part in enumerate(parts):
         left = time_left(parts[:place], parts[place:], time.monotonic() - began)
-        say(f"--- {part.name}: {part.about} (part {place + 1} of {len(parts)}; about {minutes(left)} left)")
+        say(
+            f"--- {part.name}: {part.about} (part {place + 1} of {len(parts)}; about"
+            f" {minutes(left)} left)"
+        )
         results.begin(part.name, harness())
         for figure in part.measure(session):
             show(figure)

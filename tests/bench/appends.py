@@ -1,9 +1,9 @@
 """Benchmarks of the append log against write(2) with O_APPEND and against batches.
 
-`python -m tests.bench.appends [DIR]` runs them alone. The aims apply on this machine, because the log
-needs neither a cage nor a guest; in an emulated guest the same ratios are printed without an aim.
-Both methods of a pair append the same records to files in the same directory and take turns in going
-first. The benchmark fails if a file does not have every record.
+`python -m tests.bench.appends [DIR]` runs them alone. The aims apply on this machine, because the
+log needs neither a cage nor a guest; in an emulated guest the same ratios are printed without an
+aim. Both methods of a pair append the same records to files in the same directory and take turns in
+going first. The benchmark fails if a file does not have every record.
 """
 
 from __future__ import annotations
@@ -23,8 +23,16 @@ from tests.bench.show import show
 
 PAIRS = 21
 RECORDS_A_SECOND = 40_000  # open load: a third of the throughput of write(2) on two or more CPUs
-LOG = ("pclog", "--prefault-bytes", "16M")  # with the helper that populates pages ahead of the writers
-FAR_AHEAD = ("pclog", "--prefault-bytes", "64M")  # the same, for a log that grows by a gigabyte per second
+LOG = (
+    "pclog",
+    "--prefault-bytes",
+    "16M",
+)  # with the helper that populates pages ahead of the writers
+FAR_AHEAD = (
+    "pclog",
+    "--prefault-bytes",
+    "64M",
+)  # the same, for a log that grows by a gigabyte per second
 BARE = ("pclog",)
 FRAMED = ("pclog", "--framing", "framed")
 Pcappend = Callable[..., Mapping[str, float]]
@@ -32,7 +40,7 @@ Pcappend = Callable[..., Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Match:
-    """Two methods that append the same records, the figure to compare, and the aim (None: no aim)."""
+    """Two methods that append the same records, the figure to compare, and the aim or None."""
 
     name: str
     ours: tuple[str, ...]
@@ -69,7 +77,11 @@ def natively(parent: Path) -> Iterator[Figure]:
         program = str(TOP / "build/host/bin/pcappend")
 
         def pcappend(*words: str) -> Mapping[str, float]:
-            return _response(run([program, "--dir", folder, "--no-handshake", *words], timeout_seconds=300).stdout)
+            return _response(
+                run(
+                    [program, "--dir", folder, "--no-handshake", *words], timeout_seconds=300
+                ).stdout
+            )
 
         for match in MATCHES:
             yield compare(match, pcappend, aimed=True)
@@ -80,7 +92,9 @@ def measure(bed: Bed) -> Iterator[Figure]:
     folder = bed.dataset.rpartition("/")[0]
 
     def pcappend(*words: str) -> Mapping[str, float]:
-        return _response(bed.run(bed.program("pcappend"), "--dir", folder, "--no-handshake", *words).stdout)
+        return _response(
+            bed.run(bed.program("pcappend"), "--dir", folder, "--no-handshake", *words).stdout
+        )
 
     return (compare(match, pcappend, aimed=False) for match in MATCHES)
 
@@ -91,11 +105,16 @@ def _response(lines: str) -> Mapping[str, float]:
 
 
 def compare(match: Match, pcappend: Pcappend, *, aimed: bool) -> Figure:
-    """Return one ratio: the time of `theirs` divided by that of `ours`. They alternate in going first."""
+    """Return one ratio: the time of `theirs` divided by that of `ours`.
+
+    They alternate in going first.
+    """
     say(f"{match.name}: {PAIRS} times each")
     ours, theirs = [], []
     for number in range(PAIRS):
-        for method, kept in ((match.ours, ours), (match.theirs, theirs))[:: 1 if number % 2 else -1]:
+        for method, kept in ((match.ours, ours), (match.theirs, theirs))[
+            :: 1 if number % 2 else -1
+        ]:
             kept.append(pcappend("--method", *method, *match.load)[match.figure])
     ratio, low, high = ratio_of_pairs(theirs, ours)
     aim, met = "none set", True

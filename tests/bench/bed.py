@@ -61,13 +61,23 @@ def started(wish: str) -> Iterator[Bed]:
         state = host.start()
         host.push(package.programs, f"{host.spool_dir}/bin")
         bed = Bed(host, f"{host.data_dir}/bench.bin", state.emulated)
-        bed.run(bed.program("pcgen"), "--out", bed.dataset, "--size-bytes", str(DATASET_BYTES), "--seed", "1")
+        bed.run(
+            bed.program("pcgen"),
+            "--out",
+            bed.dataset,
+            "--size-bytes",
+            str(DATASET_BYTES),
+            "--seed",
+            "1",
+        )
         yield bed
     finally:
         host.stop()
 
 
-def ratio_of_pairs(numerators: list[float], denominators: list[float]) -> tuple[float, float, float]:
+def ratio_of_pairs(
+    numerators: list[float], denominators: list[float]
+) -> tuple[float, float, float]:
     """Return the median of the pairwise ratios, with the range that contains the true median in 95
     of 100 cases.
 

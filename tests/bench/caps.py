@@ -29,12 +29,34 @@ def _held(bed: Bed, name: str, cap: int, pattern: str, block: str, depth: int) -
     say(f"driving {name}={cap}")
     options = ["--user"] if bed.host.user else []
     done = bed.run(
-        "systemd-run", *options, "--scope", "--quiet", "-p", f"{name}={bed.host.data_dir} {cap}",
-        "fio", "--name=cap", f"--filename={bed.dataset}", f"--rw={pattern}", f"--bs={block}", f"--iodepth={depth}",
-        "--ioengine=libaio", "--direct=1", "--readonly", "--time_based", f"--runtime={SECONDS}", "--output-format=json",
-    )  # fmt: skip
+        "systemd-run",
+        *options,
+        "--scope",
+        "--quiet",
+        "-p",
+        f"{name}={bed.host.data_dir} {cap}",
+        "fio",
+        "--name=cap",
+        f"--filename={bed.dataset}",
+        f"--rw={pattern}",
+        f"--bs={block}",
+        f"--iodepth={depth}",
+        "--ioengine=libaio",
+        "--direct=1",
+        "--readonly",
+        "--time_based",
+        f"--runtime={SECONDS}",
+        "--output-format=json",
+    )
     read = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["read"]
-    achieved = (read["io_bytes"] if "Bandwidth" in name else read["total_ios"]) / (read["runtime"] / 1000)
+    achieved = (read["io_bytes"] if "Bandwidth" in name else read["total_ios"]) / (
+        read["runtime"] / 1000
+    )
     ratio = achieved / cap
-    says = f"{achieved:,.0f} of {cap:,} {'bytes' if 'Bandwidth' in name else 'I/Os'} a second for {SECONDS} s"
-    return Figure(f"{name}={cap}", ratio, ratio, ratio, "0.985 to 1.015", 0.985 <= ratio <= 1.015, 1, says)
+    says = (
+        f"{achieved:,.0f} of {cap:,} {'bytes' if 'Bandwidth' in name else 'I/Os'} a second for"
+        f" {SECONDS} s"
+    )
+    return Figure(
+        f"{name}={cap}", ratio, ratio, ratio, "0.985 to 1.015", 0.985 <= ratio <= 1.015, 1, says
+    )

@@ -32,4 +32,13 @@ def measure(session: Session) -> Iterator[Figure]:
     seconds, until = first.seconds, first.starts[0] - first.began
     says = f"{until:.0f} s until the first of {len(first.records)} trials"
     met = seconds <= MOST_SECONDS
-    yield Figure("seconds in a new clone", seconds, seconds, seconds, f"{MOST_SECONDS:g} or less", met, 1, says)
+    yield Figure(
+        "seconds in a new clone",
+        seconds,
+        seconds,
+        seconds,
+        f"{MOST_SECONDS:g} or less",
+        met,
+        1,
+        says,
+    )

@@ -45,7 +45,9 @@ class Timed:
         raise PagecageError(f"the command never said {words!r}", "run it by hand", 1)
 
 
-def timed(name: str, runs: Path, wish: str, cwd: Path, env: Mapping[str, str], *, aloud: bool = False) -> Timed:
+def timed(
+    name: str, runs: Path, wish: str, cwd: Path, env: Mapping[str, str], *, aloud: bool = False
+) -> Timed:
     """Run `make experiment` for an experiment. Raises PagecageError if it fails.
 
     `runs` is the folder of its run. With `aloud` its output is also printed.
@@ -61,6 +63,8 @@ def timed(name: str, runs: Path, wish: str, cwd: Path, env: Mapping[str, str], *
                 say(f"  {lines[-1][1]}")
     ended = time.time()
     if process.returncode != 0:
-        raise PagecageError(f"`{' '.join(argv)}` failed: {lines[-1][1] if lines else ''}", f"run it in {cwd}", 1)
+        raise PagecageError(
+            f"`{' '.join(argv)}` failed: {lines[-1][1] if lines else ''}", f"run it in {cwd}", 1
+        )
     found = read_records(Path(os.path.realpath(runs / f"latest-{name}")) / "records.jsonl")
     return Timed(began, tuple(lines), ended, tuple(found))

@@ -44,22 +44,32 @@ def controller_seconds(hosts: Sequence[FleetHost], trials: int, name: str) -> fl
     stage = make_fleet_playbook(TOP, package, TOP / "build" / "fleet")
     ready = check_hosts(stage, "bench", hosts).ready
     plans = host_plans(_plan(trials, name), [one.host.name for one in ready], "replicate")
-    folder = FleetFolder.create(scratch(), _plan(trials, name), FleetRequest("bench", "replicate"), plans)
+    folder = FleetFolder.create(
+        scratch(), _plan(trials, name), FleetRequest("bench", "replicate"), plans
+    )
     runs, streams = folder.host_folders(), folder.path / "streams"
     streams.mkdir()
     with FleetProgress(dict.fromkeys(plans, (trials, 0)), 1.0) as progress:
-        lanes = [HostRun(one.remote, plans[one.host.name], runs[one.host.name], streams, progress) for one in ready]
+        lanes = [
+            HostRun(one.remote, plans[one.host.name], runs[one.host.name], streams, progress)
+            for one in ready
+        ]
         FleetCampaign(stage, folder, lanes, package, progress).run()
     whole = time.monotonic() - began
     worked = [_agent_seconds(run, trials) for run in runs.values()]
-    say(f"{len(hosts)} hosts, {trials} trials each: {whole:.1f} s, of which the agents worked {max(worked):.1f} s")
+    say(
+        f"{len(hosts)} hosts, {trials} trials each: {whole:.1f} s, of which the agents worked"
+        f" {max(worked):.1f} s"
+    )
     return whole - max(worked)
 
 
 def _agent_seconds(run: RunFolder, trials: int) -> float:
     records = run.records()
     if len(records) != trials:
-        raise PagecageError(f"{run.path.name} has {len(records)} records of {trials}", "look at its host")
+        raise PagecageError(
+            f"{run.path.name} has {len(records)} records of {trials}", "look at its host"
+        )
     phases = [phase for record in records for phase in record.phases]
     start = min(phase.start_monotonic_seconds for phase in phases)
     return float(max(phase.start_monotonic_seconds + phase.seconds for phase in phases) - start)
@@ -68,20 +78,38 @@ def _agent_seconds(run: RunFolder, trials: int) -> float:
 def _plan(count: int, name: str) -> Plan:
     trials = tuple(
         Trial(
-            trial_id=f"nothing_{n}", experiment="bench", treatment={}, repeat=1, block=1, position=n,
-            workload=Workload("sleep", ("0.3",), "command"), cage=Cage(UNCAGED, {}),
+            trial_id=f"nothing_{n}",
+            experiment="bench",
+            treatment={},
+            repeat=1,
+            block=1,
+            position=n,
+            workload=Workload("sleep", ("0.3",), "command"),
+            cage=Cage(UNCAGED, {}),
         )
         for n in range(count)
-    )  # fmt: skip
+    )
     run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}{name}-bench-fleet"
-    document = {"experiment": "bench", "fresh": "never", "harness": harness(), "command": "", "run_id": run_id}
-    return Plan(run_id, trials, {**document, "host": "bench", "trials": [trial_to_json(trial) for trial in trials]})
+    document = {
+        "experiment": "bench",
+        "fresh": "never",
+        "harness": harness(),
+        "command": "",
+        "run_id": run_id,
+    }
+    return Plan(
+        run_id,
+        trials,
+        {**document, "host": "bench", "trials": [trial_to_json(trial) for trial in trials]},
+    )
 
 
 def _seconds(name: str, few: float, many: float) -> Figure:
     middle, aim = median((few, many)), f"under {MOST_SECONDS_A_HOST:.0f}"
     says = f"{FEW} and {MANY} trials of nothing"
-    return Figure(name, middle, min(few, many), max(few, many), aim, middle < MOST_SECONDS_A_HOST, 2, says)
+    return Figure(
+        name, middle, min(few, many), max(few, many), aim, middle < MOST_SECONDS_A_HOST, 2, says
+    )
 
 
 def main(group: str) -> int:
@@ -97,13 +125,31 @@ def main(group: str) -> int:
     all_many = controller_seconds(hosts, MANY, "d") if more else one_many
     figures = [
         _seconds("controller seconds, the first host", one_few, one_many),
-        *([_seconds("and each further one", (all_few - one_few) / more, (all_many - one_many) / more)] if more else []),
-        Figure("24 trials / 4 trials, all hosts", all_many / all_few, all_many / all_few, all_many / all_few,
-               "about 1", all_many < 1.5 * all_few, 1, f"{all_few:.1f} and {all_many:.1f} s on {len(hosts)} hosts"),
-    ]  # fmt: skip
+        *(
+            [
+                _seconds(
+                    "and each further one", (all_few - one_few) / more, (all_many - one_many) / more
+                )
+            ]
+            if more
+            else []
+        ),
+        Figure(
+            "24 trials / 4 trials, all hosts",
+            all_many / all_few,
+            all_many / all_few,
+            all_many / all_few,
+            "about 1",
+            all_many < 1.5 * all_few,
+            1,
+            f"{all_few:.1f} and {all_many:.1f} s on {len(hosts)} hosts",
+        ),
+    ]
     for figure in figures:
         say(f"{figure.name}: {figure.ratio:.2f} ({figure.aim}; {figure.says})")
-    (TOP / "build/bench-fleet.json").write_text(json.dumps([asdict(figure) for figure in figures], indent=1) + "\n")
+    (TOP / "build/bench-fleet.json").write_text(
+        json.dumps([asdict(figure) for figure in figures], indent=1) + "\n"
+    )
     return 0
 
 

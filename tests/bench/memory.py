@@ -39,13 +39,19 @@ def measure(bed: Bed) -> Iterator[Figure]:
     says = f"bytes a second, {DATASET_BYTES >> 20} MiB in order, pages mapped beforehand"
     yield _figure("resident mapping / heap", mapped, heap, 0.97, says)
     yield _figure(
-        "heap / memcpy", heap, copied, 1.0, f"bytes a second summed by bytes a second copied, {DATASET_BYTES >> 20} MiB"
+        "heap / memcpy",
+        heap,
+        copied,
+        1.0,
+        f"bytes a second summed by bytes a second copied, {DATASET_BYTES >> 20} MiB",
     )
 
 
 def _figure(name: str, ours: list[float], theirs: list[float], least: float, says: str) -> Figure:
     ratio, low, high = ratio_of_pairs(ours, theirs)
-    return Figure(name, ratio, low, high, f"lower bound {least} or more", low >= least, len(ours), says)
+    return Figure(
+        name, ratio, low, high, f"lower bound {least} or more", low >= least, len(ours), says
+    )
 
 
 def _copied(bed: Bed) -> float:

@@ -25,18 +25,49 @@ class Part:
 
 
 PARTS = (
-    Part("log", "the append log against write(2), on this machine", 3.0, lambda _: appends.natively(scratch())),
-    Part("caps", "how close the kernel holds reads to a cap", 1.0, lambda session: caps.measure(session.bed())),
+    Part(
+        "log",
+        "the append log against write(2), on this machine",
+        3.0,
+        lambda _: appends.natively(scratch()),
+    ),
+    Part(
+        "caps",
+        "how close the kernel holds reads to a cap",
+        1.0,
+        lambda session: caps.measure(session.bed()),
+    ),
     Part("reading", "pcread against fio", 3.0, lambda session: reading.measure(session.bed())),
-    Part("memory", "pcread's sum against the heap and memcpy", 1.0, lambda session: memory.measure(session.bed())),
+    Part(
+        "memory",
+        "pcread's sum against the heap and memcpy",
+        1.0,
+        lambda session: memory.measure(session.bed()),
+    ),
     Part("trials", "what a trial and its collectors cost", 3.0, trials.measure),
     Part("replay", "what a replay costs beside the bare program", 2.0, replay.measure),
-    Part("start", "from the key press to trials and report, and the pause between trials", 1.0, start.measure),
+    Part(
+        "start",
+        "from the key press to trials and report, and the pause between trials",
+        1.0,
+        start.measure,
+    ),
     Part("report", "what a report of a thousand trials costs", 1.0, lambda _: render.measure()),
-    Part("guest-log", "the append log in the guest, without aims", 9.0,
-         lambda session: appends.measure(session.bed()), left_out=True),
-    Part("clone", "the first command in a new clone with an empty cache", 12.0, clone.measure, left_out=True),
-)  # fmt: skip
+    Part(
+        "guest-log",
+        "the append log in the guest, without aims",
+        9.0,
+        lambda session: appends.measure(session.bed()),
+        left_out=True,
+    ),
+    Part(
+        "clone",
+        "the first command in a new clone with an empty cache",
+        12.0,
+        clone.measure,
+        left_out=True,
+    ),
+)
 
 
 def chosen(names: Sequence[str], parts: Sequence[Part] = PARTS) -> tuple[Part, ...]:
@@ -47,7 +78,9 @@ def chosen(names: Sequence[str], parts: Sequence[Part] = PARTS) -> tuple[Part, .
     known = {part.name for part in parts}
     for name in names:
         if name not in known:
-            raise PagecageError(f"there is no part {name!r} of the benchmark", nearest(name, sorted(known)))
+            raise PagecageError(
+                f"there is no part {name!r} of the benchmark", nearest(name, sorted(known))
+            )
     return tuple(part for part in parts if part.name in names or (not names and not part.left_out))
 
 

@@ -20,7 +20,13 @@ PAIRS = 15
 SECONDS = 2
 LEAST = 0.97
 DIRECT_PCREAD = ("--direct", "--queue-depth", "32", "--max-seconds", f"{SECONDS}")
-DIRECT_FIO = ("--direct=1", "--iodepth=32", "--fixedbufs=1", "--registerfiles=1", f"--runtime={SECONDS}")
+DIRECT_FIO = (
+    "--direct=1",
+    "--iodepth=32",
+    "--fixedbufs=1",
+    "--registerfiles=1",
+    f"--runtime={SECONDS}",
+)
 
 
 @dataclass(frozen=True)
@@ -35,15 +41,37 @@ class Pairing:
 
 RANDOM = ("--pattern", "random")
 PAIRINGS = (
-    Pairing("pcread / fio mmap", ("--source", "mmap"), ("--ioengine=mmap", "--rw=read"), "resident, in order"),
-    Pairing("pcread / fio mmap random", ("--source", "mmap", *RANDOM), ("--ioengine=mmap", "--rw=randread"),
-            "resident, random"),
-    Pairing("pcread / fio psync", ("--source", "pread"), ("--ioengine=psync", "--rw=read"), "resident, in order"),
-    Pairing("pcread / fio psync random", ("--source", "pread", *RANDOM), ("--ioengine=psync", "--rw=randread"),
-            "resident, random"),
-    Pairing("pcread / fio io_uring direct", ("--source", "uring", *DIRECT_PCREAD, *RANDOM),
-            ("--ioengine=io_uring", "--rw=randread", *DIRECT_FIO), "past the page cache, random, 32 deep"),
-)  # fmt: skip
+    Pairing(
+        "pcread / fio mmap",
+        ("--source", "mmap"),
+        ("--ioengine=mmap", "--rw=read"),
+        "resident, in order",
+    ),
+    Pairing(
+        "pcread / fio mmap random",
+        ("--source", "mmap", *RANDOM),
+        ("--ioengine=mmap", "--rw=randread"),
+        "resident, random",
+    ),
+    Pairing(
+        "pcread / fio psync",
+        ("--source", "pread"),
+        ("--ioengine=psync", "--rw=read"),
+        "resident, in order",
+    ),
+    Pairing(
+        "pcread / fio psync random",
+        ("--source", "pread", *RANDOM),
+        ("--ioengine=psync", "--rw=randread"),
+        "resident, random",
+    ),
+    Pairing(
+        "pcread / fio io_uring direct",
+        ("--source", "uring", *DIRECT_PCREAD, *RANDOM),
+        ("--ioengine=io_uring", "--rw=randread", *DIRECT_FIO),
+        "past the page cache, random, 32 deep",
+    ),
+)
 
 
 def measure(bed: Bed) -> Iterator[Figure]:
@@ -58,7 +86,9 @@ def _held(bed: Bed, pairing: Pairing) -> Figure:
     ours, theirs = map(list, zip(*pairs, strict=True))
     ratio, low, high = ratio_of_pairs(ours, theirs)
     says = f"bytes a second, {DATASET_BYTES >> 20} MiB {pairing.says}, pages of 4 KiB"
-    return Figure(pairing.name, ratio, low, high, f"lower bound {LEAST} or more", low >= LEAST, PAIRS, says)
+    return Figure(
+        pairing.name, ratio, low, high, f"lower bound {LEAST} or more", low >= LEAST, PAIRS, says
+    )
 
 
 def pcread(bed: Bed, *arguments: str) -> float:
@@ -71,9 +101,17 @@ def pcread(bed: Bed, *arguments: str) -> float:
 def fio(bed: Bed, *arguments: str) -> float:
     """Return bytes per second, by fio's clock."""
     done = bed.run(
-        "fio", "--name=read", f"--filename={bed.dataset}", "--bs=4k", "--readonly", f"--size={DATASET_BYTES}",
-        "--invalidate=0", "--gtod_reduce=1", "--random_generator=lfsr", "--output-format=json",
+        "fio",
+        "--name=read",
+        f"--filename={bed.dataset}",
+        "--bs=4k",
+        "--readonly",
+        f"--size={DATASET_BYTES}",
+        "--invalidate=0",
+        "--gtod_reduce=1",
+        "--random_generator=lfsr",
+        "--output-format=json",
         *arguments,
-    )  # fmt: skip
+    )
     read = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["read"]
     return float(read["io_bytes"] / (read["runtime"] / 1000))

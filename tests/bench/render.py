@@ -70,12 +70,32 @@ def measure(trials: int = TRIALS, rows: int = ROWS) -> Iterator[Figure]:
     small, _ = render(max(TREATMENTS, trials // 10), rows // 10)
     large, reading = render(trials, rows)
     growth, ratio = large.cpu_seconds / small.cpu_seconds, large.cpu_seconds / reading.cpu_seconds
-    says = f"{large.cpu_seconds:.1f} s of CPU, {large.most_bytes / 1e6:.0f} MB, {trials} trials, {rows} rows"
+    says = (
+        f"{large.cpu_seconds:.1f} s of CPU, {large.most_bytes / 1e6:.0f} MB, {trials} trials,"
+        f" {rows} rows"
+    )
     share = max(1, rows / ROWS)
     fits = large.cpu_seconds <= MOST_SECONDS * share and large.most_bytes <= MOST_BYTES * share
-    yield Figure("report / pandas reading", ratio, ratio, ratio, "60 s and 1.5 GB a million rows", fits, 1, says)
-    yield Figure("report, ten times the run", growth, growth, growth, f"{MOST_GROWTH:g} or less",
-                 growth <= MOST_GROWTH, 1, f"{small.cpu_seconds:.1f} s before")  # fmt: skip
+    yield Figure(
+        "report / pandas reading",
+        ratio,
+        ratio,
+        ratio,
+        "60 s and 1.5 GB a million rows",
+        fits,
+        1,
+        says,
+    )
+    yield Figure(
+        "report, ten times the run",
+        growth,
+        growth,
+        growth,
+        f"{MOST_GROWTH:g} or less",
+        growth <= MOST_GROWTH,
+        1,
+        f"{small.cpu_seconds:.1f} s before",
+    )
 
 
 if __name__ == "__main__":

@@ -57,7 +57,13 @@ def program(file: str, cage: str) -> list[str]:
     """Return a foreign program: it reads the whole file, or as much as a cap lets pass in some
     seconds.
     """
-    return ["dd", f"if={file}", "of=/dev/null", "bs=256k", *(["count=256"] if cage == CAGED else [])]
+    return [
+        "dd",
+        f"if={file}",
+        "of=/dev/null",
+        "bs=256k",
+        *(["count=256"] if cage == CAGED else []),
+    ]
 
 
 def bare_seconds(bed: Bed) -> dict[str, list[float]]:
@@ -76,9 +82,12 @@ def _bare(bed: Bed, cage: Cage) -> list[float]:
     systemd, unit = Systemd(bed.host.user, 257), "pagecage-bare.slice"
     timed = ["python3", "-S", "-c", _TIMED, *program(bed.dataset, cage.name)]
     order = {
-        "runs": RUNS, "file": bed.dataset, "begin": slice_commands(systemd, unit, cage, bed.host.data_dir),
-        "scope": scope_command(systemd, unit, timed), "end": systemd.systemctl("stop", unit),
-    }  # fmt: skip
+        "runs": RUNS,
+        "file": bed.dataset,
+        "begin": slice_commands(systemd, unit, cage, bed.host.data_dir),
+        "scope": scope_command(systemd, unit, timed),
+        "end": systemd.systemctl("stop", unit),
+    }
     done = bed.run("python3", "-c", _BARE, json.dumps(order))
     return [float(line) for line in done.stdout.split()]
 
@@ -99,22 +108,35 @@ def replays(wish: str, bare: dict[str, list[float]]) -> Iterator[Figure]:
 def _plan(file: str) -> Plan:
     trials = [_trial(file, cage, n) for n in range(RUNS) for cage in _cages().values()]
     run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-bench-replay"
-    return Plan(run_id, tuple(trials), {"experiment": "bench-replay", "fresh": "never", "harness": harness()})
+    return Plan(
+        run_id,
+        tuple(trials),
+        {"experiment": "bench-replay", "fresh": "never", "harness": harness()},
+    )
 
 
 def _trial(file: str, cage: Cage, number: int) -> Trial:
     name, *arguments = program(file, cage.name)
     command = CommandSpec(data_paths=(file,), is_literal=True)
     return Trial(
-        trial_id=f"{cage.name.replace('-', '_')}_{number}", experiment="bench-replay", treatment={}, repeat=1, block=1,
-        position=0, workload=Workload(name, tuple(arguments), "command", command=command), cage=cage, cache="cold",
-    )  # fmt: skip
+        trial_id=f"{cage.name.replace('-', '_')}_{number}",
+        experiment="bench-replay",
+        treatment={},
+        repeat=1,
+        block=1,
+        position=0,
+        workload=Workload(name, tuple(arguments), "command", command=command),
+        cage=cage,
+        cache="cold",
+    )
 
 
 def _seconds(record: Record) -> float:
     seconds = record.response.get("wall_seconds")
     if not seconds:
-        raise RuntimeError(f"{record.trial_id} ended as {record.outcome} in {record.phase}: {record.error}")
+        raise RuntimeError(
+            f"{record.trial_id} ended as {record.outcome} in {record.phase}: {record.error}"
+        )
     return seconds
 
 
@@ -128,8 +150,16 @@ def _inside(cage: str, records: list[Record], bare: list[float]) -> Figure:
 
 
 def _around(cage: str, records: list[Record], bare: list[float]) -> Figure:
-    """The whole trial, from its first phase to its last: what a user waits for. The first one calibrates."""
+    """The whole trial, from its first phase to its last: what a user waits for.
+
+    The first one calibrates.
+    """
     trials = [sum(phase.seconds for phase in record.phases) for record in records]
     ratio, low, high = ratio_of_pairs(trials[1:], bare[1:])
-    says = f"{median(trials[1:]):.2f} s a trial, {median(bare):.2f} s bare, {trials[0]:.2f} s the first trial"
-    return Figure(f"trial of a replay / bare, {cage}", ratio, low, high, "none set", True, RUNS - 1, says)
+    says = (
+        f"{median(trials[1:]):.2f} s a trial, {median(bare):.2f} s bare, {trials[0]:.2f} s the"
+        " first trial"
+    )
+    return Figure(
+        f"trial of a replay / bare, {cage}", ratio, low, high, "none set", True, RUNS - 1, says
+    )

@@ -37,7 +37,10 @@ def measure(session: Session) -> Iterator[Figure]:
         commands = [_again(number, session) for number in range(RUNS + 1)][1:]
     finally:
         shutil.rmtree(runs, ignore_errors=True)
-    session.about = {"host": commands[0].records[0].host, "emulated": commands[0].records[0].emulated}
+    session.about = {
+        "host": commands[0].records[0].host,
+        "emulated": commands[0].records[0].emulated,
+    }
     yield from figures(commands)
 
 
@@ -56,13 +59,26 @@ def figures(commands: Sequence[Timed]) -> Iterator[Figure]:
     says = f"from the key press; {after:.1f} s after the last trial"
     yield _seconds("seconds to the report", [one.seconds for one in commands], MOST_TO_REPORT, says)
     pauses = [pause for one in commands for pause in _pauses(one)]
-    phases = [phase for one in commands for record in one.records for phase in _own_phases(record).items()]
-    yield _seconds("seconds between two trials", pauses, MOST_PAUSE, f"beyond the workload; {_longest(phases)}")
+    phases = [
+        phase for one in commands for record in one.records for phase in _own_phases(record).items()
+    ]
+    yield _seconds(
+        "seconds between two trials", pauses, MOST_PAUSE, f"beyond the workload; {_longest(phases)}"
+    )
 
 
 def _seconds(name: str, values: Sequence[float], most: float, says: str) -> Figure:
     middle = median(values)
-    return Figure(name, middle, min(values), max(values), f"{most:g} or less", middle <= most, len(values), says)
+    return Figure(
+        name,
+        middle,
+        min(values),
+        max(values),
+        f"{most:g} or less",
+        middle <= most,
+        len(values),
+        says,
+    )
 
 
 def _end_of(record: Record) -> float:
@@ -75,7 +91,10 @@ def _pauses(one: Timed) -> list[float]:
     done once.
     """
     worked = [_measured(record) + _once(record) for record in one.records]
-    return [after - before - spent for (before, after), spent in zip(pairwise(one.starts), worked, strict=False)]
+    return [
+        after - before - spent
+        for (before, after), spent in zip(pairwise(one.starts), worked, strict=False)
+    ]
 
 
 def _measured(record: Record) -> float:

@@ -63,25 +63,60 @@ def _plan() -> Plan:
     """
     nothings = [_trial(f"nothing_{n}", 1, "true", "command", (), None) for n in range(NOTHINGS)]
     reading = [
-        _trial(f"reading_{n}_{'on' if collectors else 'off'}", 2 + 2 * n + side, "pcread", "handshake", collectors,
-               Dataset(128 * MIB))
-        for n in range(PAIRS) for side, collectors in enumerate(((), COLLECTORS) if n % 2 else (COLLECTORS, ()))
-    ]  # fmt: skip
+        _trial(
+            f"reading_{n}_{'on' if collectors else 'off'}",
+            2 + 2 * n + side,
+            "pcread",
+            "handshake",
+            collectors,
+            Dataset(128 * MIB),
+        )
+        for n in range(PAIRS)
+        for side, collectors in enumerate(((), COLLECTORS) if n % 2 else (COLLECTORS, ()))
+    ]
     run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-bench"
-    return Plan(run_id, (*nothings, *reading), {"experiment": "bench", "fresh": "block", "harness": harness()})
+    return Plan(
+        run_id,
+        (*nothings, *reading),
+        {"experiment": "bench", "fresh": "block", "harness": harness()},
+    )
 
 
-def _trial(name: str, block: int, program: str, kind: str, collectors: tuple[str, ...], data: Dataset | None) -> Trial:
+def _trial(
+    name: str,
+    block: int,
+    program: str,
+    kind: str,
+    collectors: tuple[str, ...],
+    data: Dataset | None,
+) -> Trial:
     arguments = (
-        "--file", "{file}", "--source", "mmap", "--pattern", "random", "--block-bytes", "4096", "--max-seconds", "10",
-    )  # fmt: skip
+        "--file",
+        "{file}",
+        "--source",
+        "mmap",
+        "--pattern",
+        "random",
+        "--block-bytes",
+        "4096",
+        "--max-seconds",
+        "10",
+    )
     return Trial(
-        trial_id=name, experiment="bench", treatment={}, repeat=1, block=block, position=0,
+        trial_id=name,
+        experiment="bench",
+        treatment={},
+        repeat=1,
+        block=block,
+        position=0,
         workload=Workload(program, arguments if data else (), kind),
         cage=definitions().cage("customer-tenth", None) if data else Cage(UNCAGED, {}),
-        cache="cold" if data else "any", dataset=data, read_ahead_kb=128 if data else None, collectors=collectors,
+        cache="cold" if data else "any",
+        dataset=data,
+        read_ahead_kb=128 if data else None,
+        collectors=collectors,
         max_seconds=10.0 if data else None,
-    )  # fmt: skip
+    )
 
 
 def tell(event: Mapping[str, Any]) -> None:
@@ -91,22 +126,35 @@ def tell(event: Mapping[str, Any]) -> None:
 
 def fixed_cost(records: Mapping[str, Record], bare: list[float]) -> Figure:
     """Compare an empty trial, from its first phase to its last, with a plain scope."""
-    trials = [sum(phase.seconds for phase in records[f"nothing_{n}"].phases) for n in range(NOTHINGS)]
+    trials = [
+        sum(phase.seconds for phase in records[f"nothing_{n}"].phases) for n in range(NOTHINGS)
+    ]
     ratio, low, high = ratio_of_pairs(trials, bare)
     says = f"{median(trials):.2f} s a trial of nothing, {median(bare):.2f} s a bare scope"
-    return Figure("trial of nothing / bare scope", ratio, low, high, "none set", True, NOTHINGS, says)
+    return Figure(
+        "trial of nothing / bare scope", ratio, low, high, "none set", True, NOTHINGS, says
+    )
 
 
 def collectors_cost(records: Mapping[str, Record]) -> Figure:
     """Compare reading with all collectors and with none."""
-    on, off = ([_speed(records[f"reading_{n}_{side}"]) for n in range(PAIRS)] for side in ("on", "off"))
+    on, off = (
+        [_speed(records[f"reading_{n}_{side}"]) for n in range(PAIRS)] for side in ("on", "off")
+    )
     ratio, low, high = ratio_of_pairs(on, off)
-    says = f"{median(on) / 1e6:.2f} and {median(off) / 1e6:.2f} MB/s, random reads under customer-tenth"
-    return Figure("collectors on / off", ratio, low, high, "0.98 or more", ratio >= 0.98, PAIRS, says)
+    says = (
+        f"{median(on) / 1e6:.2f} and {median(off) / 1e6:.2f} MB/s, random reads under"
+        " customer-tenth"
+    )
+    return Figure(
+        "collectors on / off", ratio, low, high, "0.98 or more", ratio >= 0.98, PAIRS, says
+    )
 
 
 def _speed(record: Record) -> float:
     speed = record.response.get("bytes_per_second")
     if not speed:
-        raise RuntimeError(f"{record.trial_id} ended as {record.outcome} in {record.phase}: {record.error}")
+        raise RuntimeError(
+            f"{record.trial_id} ended as {record.outcome} in {record.phase}: {record.error}"
+        )
     return speed

@@ -44,7 +44,9 @@ class CommandLine:
     def wait_until(self, true: Callable[[], bool], process: Process[bytes]) -> None:
         deadline = time.monotonic() + _LONGEST_SECONDS
         while not true():
-            assert process.poll() is None, (process.stderr.read() if process.stderr else b"").decode()
+            assert process.poll() is None, (
+                process.stderr.read() if process.stderr else b""
+            ).decode()
             assert time.monotonic() < deadline, "it never came to that"
             time.sleep(0.1)
 

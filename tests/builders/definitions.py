@@ -12,7 +12,10 @@ from pagecage.errors import PagecageError
 CAGES = {
     "uncaged": 'about = "none"\nMemorySwapMax = "infinity"\n',
     "tenth": 'about = "a tenth"\nMemoryMax = { dataset_fraction = 0.1 }\n',
-    "tight": 'about = "all"\nMemoryMax = "10MB"\nIOReadBandwidthMax = "20MB"\nIOReadIOPSMax = 500\nCPUQuota = 50\n',
+    "tight": (
+        'about = "all"\nMemoryMax = "10MB"\nIOReadBandwidthMax = "20MB"\nIOReadIOPSMax ='
+        " 500\nCPUQuota = 50\n"
+    ),
 }
 
 EXPERIMENT = """

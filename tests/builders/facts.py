@@ -6,22 +6,33 @@ import copy
 from typing import Any
 
 FIT: dict[str, Any] = {
-    "uid": 0, "systemd": {"pid1": True, "version": 257, "user": False},
+    "uid": 0,
+    "systemd": {"pid1": True, "version": 257, "user": False},
     "cgroup": {"v2": True, "controllers": ["cpu", "io", "memory"], "manager": "systemd"},
     "disk": {"name": "vdb", "queue_settings": {"read_ahead_kb": "256"}},
-}  # fmt: skip
+}
 USER: dict[str, Any] = {
-    **FIT, "uid": 1000, "systemd": {"pid1": True, "version": 257, "user": True, "user_manager": True},
-    "cgroup": {"v2": True, "controllers": ["cpu", "memory", "pids"], "manager": "this user's systemd"},
-}  # fmt: skip
+    **FIT,
+    "uid": 1000,
+    "systemd": {"pid1": True, "version": 257, "user": True, "user_manager": True},
+    "cgroup": {
+        "v2": True,
+        "controllers": ["cpu", "memory", "pids"],
+        "manager": "this user's systemd",
+    },
+}
 """An ordinary user with systemd's default delegation: without io."""
 NO_MANAGER: dict[str, Any] = {
-    **USER, "systemd": {**USER["systemd"], "user_manager": False}, "cgroup": {**USER["cgroup"], "controllers": []},
-}  # fmt: skip
+    **USER,
+    "systemd": {**USER["systemd"], "user_manager": False},
+    "cgroup": {**USER["cgroup"], "controllers": []},
+}
 
 
 def facts(**changes: Any) -> dict[str, Any]:
     changed = copy.deepcopy(FIT)
     for key, value in changes.items():
-        changed[key] = {**changed[key], **value} if isinstance(value, dict) and key != "disk" else value
+        changed[key] = (
+            {**changed[key], **value} if isinstance(value, dict) and key != "disk" else value
+        )
     return changed

@@ -15,7 +15,9 @@ def loads_of(page):
     parser = Loads()
     parser.feed(page)
     css = re.findall(r"url\(([^)]*)\)", page) + re.findall(r"@import[^;]*", page)
-    return parser.found + [address for address in css if not address.strip("'\"").startswith(("#", "data:"))]
+    return parser.found + [
+        address for address in css if not address.strip("'\"").startswith(("#", "data:"))
+    ]
 
 
 class Loads(HTMLParser):

@@ -11,9 +11,23 @@ from pathlib import Path
 from typing import Any
 
 METHODS = (
-    "pclog", "write", "writev", "fwrite", "batch", "handoff", "reserve-pwrite", "direct", "direct-misaligned", "aio",
-    "uring", "mapped-atomic", "mapped-mutex", "mapped-semaphore", "mapped-futex", "seed-mmlog",
-)  # fmt: skip
+    "pclog",
+    "write",
+    "writev",
+    "fwrite",
+    "batch",
+    "handoff",
+    "reserve-pwrite",
+    "direct",
+    "direct-misaligned",
+    "aio",
+    "uring",
+    "mapped-atomic",
+    "mapped-mutex",
+    "mapped-semaphore",
+    "mapped-futex",
+    "seed-mmlog",
+)
 LOSING = ("seed-mmlog", "direct-misaligned")  # the article's methods, which lose records
 SOUND = tuple(method for method in METHODS if method not in LOSING)
 
@@ -49,18 +63,28 @@ class Program:
 
     def argv(self, method: str, *words: object) -> list[str]:
         """Return the command line with the directory and the method."""
-        return [str(word) for word in (self.binary, "--dir", self.folder, "--method", method, *words)]
+        return [
+            str(word) for word in (self.binary, "--dir", self.folder, "--method", method, *words)
+        ]
 
-    def run(self, method: str, *words: object, before: Callable[[], None] | None = None) -> RunResult:
+    def run(
+        self, method: str, *words: object, before: Callable[[], None] | None = None
+    ) -> RunResult:
         """Run it to the end without the handshake."""
         argv = [*self.argv(method, *words), "--no-handshake"]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300, preexec_fn=before)
-        return RunResult(done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, check=False, timeout=300, preexec_fn=before
+        )
+        return RunResult(
+            done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+        )
 
     def start(self, method: str, *words: object) -> subprocess.Popen[str]:
         """Start it with the handshake and wait for `ready`."""
         pipe = subprocess.PIPE
-        started = subprocess.Popen(self.argv(method, *words), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        started = subprocess.Popen(
+            self.argv(method, *words), stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        )
         assert started.stdout
         assert json.loads(started.stdout.readline())["type"] == "ready"
         return started

@@ -8,18 +8,47 @@ from typing import Any
 from pagecage.model.published_figures import PublishedFigure, rules_of
 
 
-def mismatches(rows: list[PublishedFigure], definitions: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def mismatches(
+    rows: list[PublishedFigure], definitions: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
     """Return a sentence per mismatch of rows and rules.
 
     A rule needs a row, and a row needs either a rule or a reason why it is untestable.
     """
     rules, known = rules_of(definitions), {row.id: row for row in rows}
-    unknown = [f"{name}: no article has {id_}" for id_, by in rules.items() for name in by if id_ not in known]
+    unknown = [
+        f"{name}: no article has {id_}"
+        for id_, by in rules.items()
+        for name in by
+        if id_ not in known
+    ]
     foreign = [
         f"{name}: {id_} belongs to {' '.join(known[id_].experiments)}"
-        for id_, by in rules.items() for name in by if id_ in known and name not in known[id_].experiments
-    ]  # fmt: skip
-    both = [f"{row.id}: a rule and a reason why it is untestable" for row in rows if row.untestable and row.id in rules]
-    neither = [f"{row.id}: no rule and no reason" for row in rows if not row.untestable and row.id not in rules]
-    missing = {name for row in rows if not row.untestable for name in row.experiments if name not in definitions}
-    return [*unknown, *foreign, *both, *neither, *(f"there is no experiment {name}" for name in sorted(missing))]
+        for id_, by in rules.items()
+        for name in by
+        if id_ in known and name not in known[id_].experiments
+    ]
+    both = [
+        f"{row.id}: a rule and a reason why it is untestable"
+        for row in rows
+        if row.untestable and row.id in rules
+    ]
+    neither = [
+        f"{row.id}: no rule and no reason"
+        for row in rows
+        if not row.untestable and row.id not in rules
+    ]
+    missing = {
+        name
+        for row in rows
+        if not row.untestable
+        for name in row.experiments
+        if name not in definitions
+    }
+    return [
+        *unknown,
+        *foreign,
+        *both,
+        *neither,
+        *(f"there is no experiment {name}" for name in sorted(missing)),
+    ]

@@ -9,7 +9,11 @@ from tests.fixtures.runs import DEFINITION, build_run
 def swept(tmp_path):
     """Return a run of the twelve cells whose patterns are numbers, with latencies."""
     names = {"sequential": "4KiB", "random": "64KiB"}
-    definition = {**DEFINITION, "factors": {**DEFINITION["factors"], "pattern": ["64KiB", "4KiB"]}, "claims": []}
+    definition = {
+        **DEFINITION,
+        "factors": {**DEFINITION["factors"], "pattern": ["64KiB", "4KiB"]},
+        "claims": [],
+    }
 
     def renamed(record):
         record["treatment"]["pattern"] = names[record["treatment"]["pattern"]]

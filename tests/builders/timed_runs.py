@@ -14,6 +14,10 @@ def times(factor, seed=1, spread=0.02):
     def change(record):
         if record["response"]:
             seconds = factor * draw.uniform(1 - spread, 1 + spread)
-            record["response"] = {**record["response"], "full_pass_seconds": seconds, "read_seconds": seconds}
+            record["response"] = {
+                **record["response"],
+                "full_pass_seconds": seconds,
+                "read_seconds": seconds,
+            }
 
     return change

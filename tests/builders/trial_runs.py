@@ -20,7 +20,9 @@ from tests.fake_host.machine import (
 
 FIO = """#!/bin/sh
 [ "$1" != --enghelp ] || { printf '\\tmmap\\n'; exit; }
-for word in "$@"; do case $word in --output=*) out=${word#--output=} ;; *.fio) job=$word ;; esac; done
+for word in "$@"; do
+  case $word in --output=*) out=${word#--output=} ;; *.fio) job=$word ;; esac
+done
 grep -qx invalidate=0 "$job" || exit 1
 echo "$FAKE_MAJ_MIN rbytes=8192 rios=2 wbytes=0" >"$FAKE_SLICE/io.stat"
 cat >"$out" <<'JSON'
@@ -40,5 +42,7 @@ def carry_out(machine: Machine, trial: Trial, session: HostSession | None = None
 def package(machine: Machine) -> AgentPackage:
     agent = machine.root / "agent.pyz"
     agent.write_bytes(agent_bytes())
-    programs = shutil.copytree(WORKLOADS, machine.root / "programs", ignore=shutil.ignore_patterns("__pycache__"))
+    programs = shutil.copytree(
+        WORKLOADS, machine.root / "programs", ignore=shutil.ignore_patterns("__pycache__")
+    )
     return AgentPackage(agent, tuple(sorted(programs.glob("*.py"))), "0" * 64)

@@ -11,7 +11,12 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 
-_FLAGS = {"ReadBps": "read-bps", "WriteBps": "write-bps", "ReadIOps": "read-iops", "WriteIOps": "write-iops"}
+_FLAGS = {
+    "ReadBps": "read-bps",
+    "WriteBps": "write-bps",
+    "ReadIOps": "read-iops",
+    "WriteIOps": "write-iops",
+}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -49,7 +54,10 @@ def words_of(name: str, body: dict[str, Any]) -> list[str]:
     if "Memory" in host:
         words += [f"--memory={host['Memory']}", f"--memory-swap={host['MemorySwap']}"]
     for key, flag in _FLAGS.items():
-        words += [f"--device-{flag}={one['Path']}:{one['Rate']}" for one in host.get(f"BlkioDevice{key}", ())]
+        words += [
+            f"--device-{flag}={one['Path']}:{one['Rate']}"
+            for one in host.get(f"BlkioDevice{key}", ())
+        ]
     return [*words, body["Image"], *body["Cmd"]]
 
 
@@ -57,7 +65,9 @@ def words_of(name: str, body: dict[str, Any]) -> list[str]:
 def docker_api(path: Path, created: Path, refuses: str = "") -> Iterator[list[dict[str, Any]]]:
     """Listen at a socket; return the requests received so far."""
     bodies: list[dict[str, Any]] = []
-    handler = type("Handler", (_Handler,), {"bodies": bodies, "created": created, "refuses": refuses})
+    handler = type(
+        "Handler", (_Handler,), {"bodies": bodies, "created": created, "refuses": refuses}
+    )
     with socketserver.UnixStreamServer(str(path), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()

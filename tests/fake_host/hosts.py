@@ -91,11 +91,20 @@ class TestHost:
 def scripted(script: Path, spool: Path, **more: Any) -> TestHost:
     """Return a host with the scripted agent."""
     here = Path(__file__).resolve().parent
-    return TestHost([sys.executable, "-S", str(here / "scripted_agent.py"), str(script)], str(spool), **more)
+    return TestHost(
+        [sys.executable, "-S", str(here / "scripted_agent.py"), str(script)], str(spool), **more
+    )
 
 
 def on_fakes(agent: Path, machine: Machine, **more: Any) -> TestHost:
     """Return a host with the real agent on the fake machine."""
     here = Path(__file__).resolve().parent
-    argv = [sys.executable, "-S", str(here / "agent_on_fakes.py"), str(agent), str(machine.root), "run"]
+    argv = [
+        sys.executable,
+        "-S",
+        str(here / "agent_on_fakes.py"),
+        str(agent),
+        str(machine.root),
+        "run",
+    ]
     return TestHost(argv, str(machine.spool), str(machine.data), **more)

@@ -46,7 +46,13 @@ NODE = "/dev/fakedisk"
 READ_AHEAD_KB = "256"
 SYSTEMD_VERSION = 257
 CAGE = Cage(
-    "tight", {"MemoryMax": 8 * 1024**2, "MemorySwapMax": 0, "IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
+    "tight",
+    {
+        "MemoryMax": 8 * 1024**2,
+        "MemorySwapMax": 0,
+        "IOReadBandwidthMax": 20_000_000,
+        "IOReadIOPSMax": 500,
+    },
 )
 LIGHT = Cage("light", {"IOReadIOPSMax": 500})
 DATASET = Dataset(1024 * 1024)
@@ -100,7 +106,14 @@ class Machine:
         return self.root / "agent.pid"
 
     def make(self) -> None:
-        for path in (self.cgroups, self.control, self.sys, self.spool, self.data, self.docker_root / "upper"):
+        for path in (
+            self.cgroups,
+            self.control,
+            self.sys,
+            self.spool,
+            self.data,
+            self.docker_root / "upper",
+        ):
             path.mkdir(parents=True)
         (self.cgroups / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
         trees.disk(self.sys, "fakedisk", MAJ_MIN)
@@ -109,16 +122,22 @@ class Machine:
 
     def environment(self) -> dict[str, str]:
         return {
-            "FAKE_LOG": str(self.log), "FAKE_PARENT": str(self.cgroups / systemd.PARENT), "FAKE_NODE": NODE,
-            "FAKE_CONTROL": str(self.control), "FAKE_DOCKER_ROOT": str(self.docker_root),
-            "FAKE_MAJ_MIN": MAJ_MIN, "FAKE_AGENT": str(os.getpid()),
+            "FAKE_LOG": str(self.log),
+            "FAKE_PARENT": str(self.cgroups / systemd.PARENT),
+            "FAKE_NODE": NODE,
+            "FAKE_CONTROL": str(self.control),
+            "FAKE_DOCKER_ROOT": str(self.docker_root),
+            "FAKE_MAJ_MIN": MAJ_MIN,
+            "FAKE_AGENT": str(os.getpid()),
             "PATH": f"{HERE / 'bin'}:{os.environ['PATH']}",
-        }  # fmt: skip
+        }
 
     def stand_in(self, set_: Set) -> None:
         """Point the agent in this process at the fake machine."""
         find_disk = partial(
-            block_device.resolve_disk, sys=self.sys, mountinfo=trees.mountinfo((MAJ_MIN, "/", "ext4", NODE))
+            block_device.resolve_disk,
+            sys=self.sys,
+            mountinfo=trees.mountinfo((MAJ_MIN, "/", "ext4", NODE)),
         )
         read_queue_settings = partial(block_device.read_queue_settings, sys=self.sys)
         for module in (systemd, cgroupfs):
@@ -134,8 +153,11 @@ class Machine:
 
     def _cgroup_of(self, pid: int | str, *_: object) -> Path | None:
         """Return the fake cgroup of a process, or of its nearest ancestor that has one."""
-        places = {int(word): file.parent for file in self.cgroups.rglob("cgroup.procs")
-                  for word in file.read_text().split()}  # fmt: skip
+        places = {
+            int(word): file.parent
+            for file in self.cgroups.rglob("cgroup.procs")
+            for word in file.read_text().split()
+        }
         while (stat := read_text(Path(f"/proc/{pid}/stat"))) and pid not in places:
             pid = int(stat.rpartition(")")[2].split()[1])
         return places.get(int(pid)) if stat else None
@@ -155,10 +177,21 @@ class Machine:
         """Return what a trial or a cleanup should have removed and did not."""
         slices = [str(path) for path in self.cgroups.glob("**/pagecage-*")]
         drop_ins = [str(path) for path in self.control.iterdir()]
-        setting = [] if self.read_ahead_kb() == READ_AHEAD_KB else [f"read_ahead_kb {self.read_ahead_kb()}"]
+        setting = (
+            []
+            if self.read_ahead_kb() == READ_AHEAD_KB
+            else [f"read_ahead_kb {self.read_ahead_kb()}"]
+        )
         journal = [str(path) for path in self.spool.glob("queue-settings.json")]
         children = self.spool.glob("children/*")
-        return [*slices, *drop_ins, *setting, *journal, *map(str, self.spool.glob("trials/*")), *map(str, children)]
+        return [
+            *slices,
+            *drop_ins,
+            *setting,
+            *journal,
+            *map(str, self.spool.glob("trials/*")),
+            *map(str, children),
+        ]
 
 
 def make_dataset(directory: Path, dataset: Dataset = DATASET) -> Path:
@@ -176,26 +209,47 @@ def make_dataset(directory: Path, dataset: Dataset = DATASET) -> Path:
 def make_trial(program: str = "good.py", **changes: Any) -> Trial:
     """Return a trial with all parts: a cage, a dataset, a queue setting, collectors."""
     trial = Trial(
-        trial_id="r1_tight", experiment="test", treatment={"cage": "tight"}, repeat=1, block=1, position=0,
-        workload=Workload(program, ("--file", "{file}")), cage=CAGE, cache="cold", dataset=DATASET, read_ahead_kb=128,
-        collectors=("iostat", "sar", "vmtouch"), max_seconds=5.0, timeout_seconds=20.0,
-    )  # fmt: skip
+        trial_id="r1_tight",
+        experiment="test",
+        treatment={"cage": "tight"},
+        repeat=1,
+        block=1,
+        position=0,
+        workload=Workload(program, ("--file", "{file}")),
+        cage=CAGE,
+        cache="cold",
+        dataset=DATASET,
+        read_ahead_kb=128,
+        collectors=("iostat", "sar", "vmtouch"),
+        max_seconds=5.0,
+        timeout_seconds=20.0,
+    )
     return replace(trial, **changes)
 
 
 def make_request(machine: Machine, *trials: Trial) -> RunRequest:
     return RunRequest(
-        run_id="20261121T100000Z-test-local", plan_sha256="0" * 64, host="local", data_dir=str(machine.data),
-        spool_dir=str(machine.spool), records_path=str(machine.records), programs_dir=str(WORKLOADS), user=False,
+        run_id="20261121T100000Z-test-local",
+        plan_sha256="0" * 64,
+        host="local",
+        data_dir=str(machine.data),
+        spool_dir=str(machine.spool),
+        records_path=str(machine.records),
+        programs_dir=str(WORKLOADS),
+        user=False,
         machine={"state_id": None, "restore_seq": None, "emulated": False, "details": {}},
-        harness={"version": "0", "git_revision": None, "agent_sha256": "0" * 64}, trials=trials,
-    )  # fmt: skip
+        harness={"version": "0", "git_revision": None, "agent_sha256": "0" * 64},
+        trials=trials,
+    )
 
 
 def make_session(
-    machine: Machine, out: io.BytesIO, *trials: Trial, interruption: Interruption | None = None,
+    machine: Machine,
+    out: io.BytesIO,
+    *trials: Trial,
+    interruption: Interruption | None = None,
     inbox: AnswerQueue | None = None,
-) -> HostSession:  # fmt: skip
+) -> HostSession:
     """Return the session that session.serve makes before the first trial; no tracer is started."""
     manager, heard = Systemd(user=False, version=SYSTEMD_VERSION), interruption or Interruption()
     disk, children = facts.resolve_disk(machine.data), ToolProcesses(machine.spool)

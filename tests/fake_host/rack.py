@@ -26,10 +26,15 @@ from tests.tree import ROOT
 
 HERE = Path(__file__).resolve().parent
 FIT = {
-    "kernel": "6.12", "machine": platform.machine(), "cpu_model": "a", "cpus": 1, "memory_bytes": 2**31,
+    "kernel": "6.12",
+    "machine": platform.machine(),
+    "cpu_model": "a",
+    "cpus": 1,
+    "memory_bytes": 2**31,
     "systemd": {"pid1": True, "version": 257, "user": False},
-    "cgroup": {"v2": True, "controllers": ["io", "memory"], "manager": "systemd"}, "disk": {"filesystem": "ext4"},
-}  # fmt: skip
+    "cgroup": {"v2": True, "controllers": ["io", "memory"], "manager": "systemd"},
+    "disk": {"filesystem": "ext4"},
+}
 
 
 def agent_archive(path: Path) -> Path:
@@ -49,7 +54,11 @@ class Rack:
     heard: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
 
     def make(self) -> None:
-        for folder in ("units", *(f"{name}/spool" for name in self.names), *(f"{name}/data" for name in self.names)):
+        for folder in (
+            "units",
+            *(f"{name}/spool" for name in self.names),
+            *(f"{name}/data" for name in self.names),
+        ):
             (self.top / folder).mkdir(parents=True)
         for name in self.names:
             self.set_script(name, {})
@@ -59,7 +68,10 @@ class Rack:
     def let_answer(self, *names: str) -> None:
         """Write the inventory. The addresses of hosts that are not named do not answer."""
         gone = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
-        hosts = {host.name: {**host.variables, **({} if host.name in names else gone)} for host in self.hosts()}
+        hosts = {
+            host.name: {**host.variables, **({} if host.name in names else gone)}
+            for host in self.hosts()
+        }
         (self.top / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
 
     def set_script(self, name: str, script: Mapping[str, Any]) -> None:
@@ -73,7 +85,10 @@ class Rack:
 
     def host(self, name: str) -> FleetHost:
         local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        own = {"pagecage_data_dir": f"{self.top / name}/data", "campaign_spool": f"{self.top / name}/spool"}
+        own = {
+            "pagecage_data_dir": f"{self.top / name}/data",
+            "campaign_spool": f"{self.top / name}/spool",
+        }
         patience = {"campaign_dir": f"{self.top / name}/fleet", "campaign_patience_seconds": 0}
         return FleetHost(name, name, {**local, **own, **patience})
 
@@ -81,13 +96,16 @@ class Rack:
         return AgentPackage(agent_archive(self.top / "agent.pyz"), (), "0" * 64)
 
     def stage(self) -> FleetPlaybook:
-        return make_fleet_playbook(ROOT, self.package(), self.top / "scratch", self.top / "inventory.json")
+        return make_fleet_playbook(
+            ROOT, self.package(), self.top / "scratch", self.top / "inventory.json"
+        )
 
     def seen(self) -> tuple[ReadyHost, ...]:
         """The hosts that a check finds, where all are suitable."""
         facts = (self.top / host.name / "spool/facts.json" for host in self.hosts())
         return tuple(
-            ReadyHost(host, json.loads(path.read_text())) for host, path in zip(self.hosts(), facts, strict=True)
+            ReadyHost(host, json.loads(path.read_text()))
+            for host, path in zip(self.hosts(), facts, strict=True)
         )
 
     def begin(self, plan: Plan, mode: str = "replicate") -> FleetFolder:
@@ -101,8 +119,9 @@ class Rack:
         streams.mkdir(exist_ok=True)
         lanes = [
             HostRun(one.remote, runs[one.host.name].plan(), runs[one.host.name], streams, self.hear)
-            for one in self.seen() if one.host.name in (names or self.names)
-        ]  # fmt: skip
+            for one in self.seen()
+            if one.host.name in (names or self.names)
+        ]
         FleetCampaign(self.stage(), folder, lanes, self.package(), self.hear).run()
 
     def hear(self, host: str, event: Mapping[str, Any]) -> None:

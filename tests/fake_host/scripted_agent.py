@@ -27,22 +27,40 @@ figures: dict[str, dict[str, float]] = {}
 """Responses by trial, if the script has any."""
 
 
-def record(request: dict[str, Any], trial: dict[str, Any], attempt: int, outcome: str) -> dict[str, Any]:
+def record(
+    request: dict[str, Any], trial: dict[str, Any], attempt: int, outcome: str
+) -> dict[str, Any]:
     same = ("experiment", "trial_id", "treatment", "repeat", "block", "position")
     return {
-        "record_version": 2, "run_id": request["run_id"], "plan_sha256": request["plan_sha256"],
-        "host": request["host"], **{key: trial[key] for key in same}, "attempt": attempt, "outcome": outcome,
-        "phase": "record", "error": None if outcome == "ok" else outcome,
+        "record_version": 2,
+        "run_id": request["run_id"],
+        "plan_sha256": request["plan_sha256"],
+        "host": request["host"],
+        **{key: trial[key] for key in same},
+        "attempt": attempt,
+        "outcome": outcome,
+        "phase": "record",
+        "error": None if outcome == "ok" else outcome,
         "response": figures.get(trial["trial_id"], {}),
-    }  # fmt: skip
+    }
 
 
 def die(how: str, trial_id: str, attempt: int) -> None:
     """End in the middle of a trial, in the given way."""
     if how == "dies in a trace":
-        sys.stdout.buffer.write(json.dumps(
-            {"frame": "trace", "trial_id": trial_id, "attempt": attempt, "name": "sar.bin", "length": 10_000}
-        ).encode() + b"\n" + b"x" * 5000)  # fmt: skip
+        sys.stdout.buffer.write(
+            json.dumps(
+                {
+                    "frame": "trace",
+                    "trial_id": trial_id,
+                    "attempt": attempt,
+                    "name": "sar.bin",
+                    "length": 10_000,
+                }
+            ).encode()
+            + b"\n"
+            + b"x" * 5000
+        )
     if how == "dies in a header":
         sys.stdout.buffer.write(b'{"frame": "record", "record": {"record_version": 1, "run')
     if how == "talks nonsense":
@@ -65,7 +83,9 @@ def serve(request: dict[str, Any], trial: dict[str, Any], what: str) -> None:
     send("event", event="end", trial_id=trial_id)
     if what.startswith(("dies in", "talks")):
         die(what, trial_id, attempt)
-    send("trace", TRACE, trial_id=trial_id, attempt=attempt, name="sampler.jsonl", length=len(TRACE))
+    send(
+        "trace", TRACE, trial_id=trial_id, attempt=attempt, name="sampler.jsonl", length=len(TRACE)
+    )
     send("record", record=record(request, trial, attempt, what))
     if what == "interrupted":
         sys.exit(130)
@@ -84,7 +104,12 @@ def main(script: Path) -> int:
         calls.write(" ".join(trial["trial_id"] for trial in request["trials"]) + "\n")
     behaviour = json.loads(script.read_text())
     if behaviour.get("start") == "refuses":
-        send("event", event="error", message="another run is using this host (process 7)", hint="wait for it")
+        send(
+            "event",
+            event="error",
+            message="another run is using this host (process 7)",
+            hint="wait for it",
+        )
         return 3
     if behaviour.get("start") in ("dies", "sleeps"):
         return 1 if behaviour["start"] == "dies" else 0

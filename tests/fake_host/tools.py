@@ -27,7 +27,10 @@ def note(line: str) -> None:
 def until_interrupted(name: str) -> None:
     note(f"{name} begins")
     if asked("SIGNALS", name):
-        os.kill(int(os.environ["FAKE_AGENT"]), getattr(signal, f"SIG{os.environ.get('FAKE_SIGNAL', 'TERM')}"))
+        os.kill(
+            int(os.environ["FAKE_AGENT"]),
+            getattr(signal, f"SIG{os.environ.get('FAKE_SIGNAL', 'TERM')}"),
+        )
     if asked("DIES", name):
         sys.exit(1)
     signal.sigwait({signal.SIGINT})

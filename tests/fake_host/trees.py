@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 QUEUE = {
-    "read_ahead_kb": "256", "scheduler": "[none] mq-deadline", "max_sectors_kb": "1280", "nr_requests": "256",
-    "rotational": "0", "optimal_io_size": "0", "logical_block_size": "512", "write_cache": "write back",
-}  # fmt: skip
+    "read_ahead_kb": "256",
+    "scheduler": "[none] mq-deadline",
+    "max_sectors_kb": "1280",
+    "nr_requests": "256",
+    "rotational": "0",
+    "optimal_io_size": "0",
+    "logical_block_size": "512",
+    "write_cache": "write back",
+}
 
 
 def disk(sys: Path, name: str, maj_min: str, slaves: tuple[str, ...] = (), place: str = "") -> Path:
@@ -41,7 +47,9 @@ def _link(sys: Path, where: Path, maj_min: str) -> None:
         (sys / folder / name).symlink_to(where)
 
 
-def btrfs(sys: Path, members: tuple[str, ...], uuid: str = "11111111-2222-3333-4444-555555555555") -> None:
+def btrfs(
+    sys: Path, members: tuple[str, ...], uuid: str = "11111111-2222-3333-4444-555555555555"
+) -> None:
     """Make a btrfs over these block devices."""
     devices = sys / "fs/btrfs" / uuid / "devices"
     devices.mkdir(parents=True)

@@ -45,7 +45,9 @@ def drop(path: str) -> None:
 def charged(file_bytes: int) -> None:
     """Set the page cache that is charged to the slice."""
     if "FAKE_SLICE" in os.environ:
-        (Path(os.environ["FAKE_SLICE"]) / "memory.stat").write_text(f"anon 0\nfile {file_bytes}\npgsteal 0\n")
+        (Path(os.environ["FAKE_SLICE"]) / "memory.stat").write_text(
+            f"anon 0\nfile {file_bytes}\npgsteal 0\n"
+        )
 
 
 def read_from_the_disk(read_bytes: int = 1048576, reads: int = 8) -> None:
@@ -56,10 +58,19 @@ def read_from_the_disk(read_bytes: int = 1048576, reads: int = 8) -> None:
 
 
 def end(**changes: Any) -> None:
-    say("end", **{
-        "seconds": 0.5, "bytes": 1048576, "distinct_bytes": 524288, "covered_fraction": 0.5, "checksum": 7,
-        "checksum_ok": True, "threads": [{"major_faults": 3}, {"major_faults": 5}], **changes,
-    })  # fmt: skip
+    say(
+        "end",
+        **{
+            "seconds": 0.5,
+            "bytes": 1048576,
+            "distinct_bytes": 524288,
+            "covered_fraction": 0.5,
+            "checksum": 7,
+            "checksum_ok": True,
+            "threads": [{"major_faults": 3}, {"major_faults": 5}],
+            **changes,
+        },
+    )
     note("end")
 
 

@@ -47,18 +47,38 @@ class Machine:
     def argv(self, command: str, user: str, **variables: str) -> list[str]:
         """Return the command that runs a shell command in the checkout."""
         network = {name: os.environ[name] for name in NETWORK if name in os.environ}
-        who = {"HOME": self.home, "USER": user, "LOGNAME": user, "SHELL": "/bin/sh", "PATH": PATH, "LANG": "C.UTF-8"}
+        who = {
+            "HOME": self.home,
+            "USER": user,
+            "LOGNAME": user,
+            "SHELL": "/bin/sh",
+            "PATH": PATH,
+            "LANG": "C.UTF-8",
+        }
         given = {**who, **network, **self.variables, **variables}
-        clean = ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in given.items() if value)]
+        clean = [
+            "/usr/bin/env",
+            "-i",
+            *(f"{name}={value}" for name, value in given.items() if value),
+        ]
         inside = f"cd {shlex.quote(self.checkout)} && {command}"
         return [str(ENTER), str(self.folder), self.lower, user, *clean, "/bin/sh", "-c", inside]
 
     def settings(self, prepare: str = "") -> dict[str, str]:
         """Return the environment of `enter`: root's commands beforehand, and the shared folders."""
-        return {"PREPARE": prepare, "SHARED": " ".join(f"{ours}={theirs}" for ours, theirs in downloads().items())}
+        return {
+            "PREPARE": prepare,
+            "SHARED": " ".join(f"{ours}={theirs}" for ours, theirs in downloads().items()),
+        }
 
     def run(
-        self, command: str, *, prepare: str = "", user: str = "", seconds: float = 900, **variables: str
+        self,
+        command: str,
+        *,
+        prepare: str = "",
+        user: str = "",
+        seconds: float = 900,
+        **variables: str,
     ) -> Completed:
         """Run a command in the checkout to its end, whatever its status."""
         argv = self.argv(command, user or self.user, **variables)

@@ -16,7 +16,8 @@ SET_UP = "make setup HOST=local NAME=smoke && .venv/bin/pagecage list | grep con
 BUNDLE = "tests/fixtures/20261121T134017Z-smoke-vm.pagecage.zip"
 SHIMS = """mkdir -p /opt/shims
 for name in python3.10 python3.12 python3.13 python3.14; do
-    printf '#!/bin/sh\\necho "pyenv: %s: command not found" >&2\\nexit 127\\n' "$name" >"/opt/shims/$name"
+    printf '#!/bin/sh\\necho "pyenv: %s: command not found" >&2\\nexit 127\\n' "$name" \\
+        >"/opt/shims/$name"
 done
 chmod 755 /opt/shims/*"""
 OTHER_VENV = "/usr/bin/python3 -m venv ~/other"
@@ -33,36 +34,63 @@ def passes(new: Machine, command: str, **options: str) -> str:
 def test_pyenv_shims_of_versions_that_are_not_active() -> None:
     with machine("bookworm-equipped") as new:
         new.root(SHIMS)
-        passes(new, f"! python3.13 -c 1 && ! python3.12 -c 1 && {SET_UP}", PATH=f"/opt/shims:{PATH}")
+        passes(
+            new, f"! python3.13 -c 1 && ! python3.12 -c 1 && {SET_UP}", PATH=f"/opt/shims:{PATH}"
+        )
 
 
 def test_an_active_virtual_environment_that_is_gone_afterwards() -> None:
     with machine("bookworm-equipped") as new:
         passes(new, OTHER_VENV)
         active = {"VIRTUAL_ENV": f"{new.home}/other", "PATH": f"{new.home}/other/bin:{PATH}"}
-        passes(new, f'[ "$(command -v python3)" = ~/other/bin/python3 ] && {SET_UP} && ! ls ~/other/bin/uv', **active)
+        passes(
+            new,
+            f'[ "$(command -v python3)" = ~/other/bin/python3 ] && {SET_UP} && ! ls ~/other/bin/uv',
+            **active,
+        )
         passes(new, "rm -r ~/other && make list && make setup HOST=local NAME=smoke")
 
 
 def test_condas_python_first_in_path() -> None:
     with machine("bookworm-foreign") as new:
-        new.root("apt-get -q update && apt-get -q install -y --no-install-recommends python3 python3-apt")
+        new.root(
+            "apt-get -q update && apt-get -q install -y --no-install-recommends python3 python3-apt"
+        )
         conda = {"CONDA_PREFIX": "/opt/conda", "PATH": f"/opt/conda/bin:{PATH}"}
-        passes(new, f"/usr/bin/python3 -c 'import apt' && ! python3 -c 'import apt' 2>/dev/null && {SET_UP}", **conda)
+        passes(
+            new,
+            "/usr/bin/python3 -c 'import apt' && ! python3 -c 'import apt' 2>/dev/null &&"
+            f" {SET_UP}",
+            **conda,
+        )
 
 
 def test_no_python_of_the_systems_at_all() -> None:
     """apt's module needs the system's Python, and has to install it."""
     with machine("bookworm-foreign") as new:
-        passes(new, f"[ ! -e /usr/bin/python3 ] && PYTHON=/opt/conda/bin/python3; export PYTHON; {SET_UP}")
+        passes(
+            new,
+            f"[ ! -e /usr/bin/python3 ] && PYTHON=/opt/conda/bin/python3; export PYTHON; {SET_UP}",
+        )
 
 
 def test_settings_of_another_python() -> None:
     with machine("bookworm-equipped") as new:
-        passes(new, "mkdir ~/shadow && echo 'raise SystemExit(\"shadowed\")' | tee ~/shadow/json.py ~/shadow/yaml.py")
+        passes(
+            new,
+            "mkdir ~/shadow && echo 'raise SystemExit(\"shadowed\")' | tee ~/shadow/json.py"
+            " ~/shadow/yaml.py",
+        )
         passes(new, f"{shadowed('PYTHONPATH')} && {SET_UP}", PYTHONPATH=f"{new.home}/shadow")
-        passes(new, f"! python3 -c 1 && {SET_UP}", PYTHONHOME="/opt/another", PYTHONPATH=f"{new.home}/shadow")
-        passes(new, f"! python3 -c 1 && .venv/bin/pagecage render {BUNDLE}", PYTHONHOME="/opt/another")
+        passes(
+            new,
+            f"! python3 -c 1 && {SET_UP}",
+            PYTHONHOME="/opt/another",
+            PYTHONPATH=f"{new.home}/shadow",
+        )
+        passes(
+            new, f"! python3 -c 1 && .venv/bin/pagecage render {BUNDLE}", PYTHONHOME="/opt/another"
+        )
 
 
 def shadowed(variable: str) -> str:
@@ -74,8 +102,15 @@ def test_an_index_of_its_own_in_pip_conf() -> None:
     with machine("bookworm-equipped") as new, package_index() as index:
         new.root("sed -i /pypi.org/d /etc/hosts && echo 127.0.0.1 pypi.org >>/etc/hosts")
         settings = f"[global]\nindex-url = {index.url}\nuser = true\n"
-        passes(new, f"mkdir -p ~/.config/pip && printf %s {shlex.quote(settings)} >~/.config/pip/pip.conf")
-        passes(new, "! .venv/bin/python -m pip download uv --index-url https://pypi.org/simple 2>&1 | grep -q Saved")
+        passes(
+            new,
+            f"mkdir -p ~/.config/pip && printf %s {shlex.quote(settings)} >~/.config/pip/pip.conf",
+        )
+        passes(
+            new,
+            "! .venv/bin/python -m pip download uv --index-url https://pypi.org/simple 2>&1 | grep"
+            " -q Saved",
+        )
         passes(new, "make list")
         assert {"uv", "pydantic", "rich", "cyclopts"} <= index.asked
 
@@ -87,15 +122,24 @@ def test_a_user_without_sudo() -> None:
         guest = replace(guest, checkout="/home/guest/pagecage")
         done = guest.run("! sudo -n true && make setup HOST=local NAME=smoke")
         assert done.status == 2, printed(done)
-        assert "pagecage: Python 3.11 or newer is missing, and this user may not install it" in done.stderr, printed(
-            done
-        )
+        assert (
+            "pagecage: Python 3.11 or newer is missing, and this user may not install it"
+            in done.stderr
+        ), printed(done)
         assert "  fix: sudo sh -c 'if ls /var/lib/dpkg/updates" in done.stderr, printed(done)
-        new.root("apt-get -q update && apt-get -q install -y --no-install-recommends python3 python3-venv")
+        new.root(
+            "apt-get -q update && apt-get -q install -y --no-install-recommends python3"
+            " python3-venv"
+        )
         done = guest.run("make setup HOST=local NAME=smoke")
         assert done.status == 2, printed(done)
-        reported = "gcc, static-libc, rust: missing, and this user may not install packages without a password"
-        assert f"pagecage: {reported}\n  fix: sudo sh -c 'apt-get update" in done.stderr, printed(done)
+        reported = (
+            "gcc, static-libc, rust: missing, and this user may not install packages without a"
+            " password"
+        )
+        assert f"pagecage: {reported}\n  fix: sudo sh -c 'apt-get update" in done.stderr, printed(
+            done
+        )
         pasted = done.stderr.split("fix: sudo ")[1].splitlines()[0]
         new.root(f"cd /tmp && DEBIAN_FRONTEND=noninteractive {pasted}")
         passes(guest, SET_UP)
@@ -122,12 +166,17 @@ def test_a_path_with_spaces_and_letters_beyond_ascii() -> None:
 def test_tmp_is_mounted_noexec() -> None:
     noexec = 'mount -t tmpfs -o noexec,mode=1777 tmp "$root/tmp"'
     with machine("bookworm-equipped") as new:
-        there = "printf '#!/bin/sh\\n' >/tmp/program && chmod 755 /tmp/program && ! /tmp/program 2>/dev/null"
+        there = (
+            "printf '#!/bin/sh\\n' >/tmp/program && chmod 755 /tmp/program && ! /tmp/program"
+            " 2>/dev/null"
+        )
         passes(new, f"{there} && {SET_UP}", prepare=noexec)
 
 
 def test_home_is_read_only() -> None:
-    frozen = 'mount --bind "$root/home/new" "$root/home/new"; mount -o remount,ro,bind "$root/home/new"'
+    frozen = (
+        'mount --bind "$root/home/new" "$root/home/new"; mount -o remount,ro,bind "$root/home/new"'
+    )
     with machine("bookworm-equipped", "/srv/pagecage") as new:
         there = "! touch ~/file 2>/dev/null"
         passes(new, f"{there} && {SET_UP} && .venv/bin/pagecage render {BUNDLE}", prepare=frozen)

@@ -18,7 +18,10 @@ from tests.tree import ROOT
 
 pytestmark = [FOR_ROOT, pytest.mark.long]
 PREPARE = ".venv-ansible/bin/python -I tools/prepare-controller"
-LESS = "rm -f /usr/bin/gcc /usr/bin/qemu-img /usr/bin/mmdebstrap /usr/bin/apt* /usr/bin/dpkg* /etc/debian_version"
+LESS = (
+    "rm -f /usr/bin/gcc /usr/bin/qemu-img /usr/bin/mmdebstrap /usr/bin/apt* /usr/bin/dpkg*"
+    " /etc/debian_version"
+)
 
 
 @dataclass(frozen=True)
@@ -37,15 +40,30 @@ FAMILIES = {
     "fedora": Family("ID=fedora\nVERSION_ID=42\n", "redhat-release", "dnf5", "dnf install -y gcc"),
     "arch": Family("ID=arch\n", "arch-release", "pacman", "pacman -S --needed --noconfirm gcc"),
     "suse": Family(
-        'ID="opensuse-tumbleweed"\nID_LIKE="opensuse suse"\nVERSION_ID="20251101"\nNAME="openSUSE Tumbleweed"\n',
-        "SuSE-release", "zypper", "zypper --non-interactive install --no-recommends gcc"),
-    "alpine": Family("ID=alpine\nVERSION_ID=3.22.0\n", "alpine-release", "apk", "apk add --update-cache gcc musl-dev"),
-}  # fmt: skip
-FULL_NAMES = {"fedora": "Fedora release 42 (Adams)", "suse": "openSUSE Tumbleweed", "alpine": "3.22.0"}
+        'ID="opensuse-tumbleweed"\nID_LIKE="opensuse suse"\nVERSION_ID="20251101"\nNAME="openSUSE'
+        ' Tumbleweed"\n',
+        "SuSE-release",
+        "zypper",
+        "zypper --non-interactive install --no-recommends gcc",
+    ),
+    "alpine": Family(
+        "ID=alpine\nVERSION_ID=3.22.0\n",
+        "alpine-release",
+        "apk",
+        "apk add --update-cache gcc musl-dev",
+    ),
+}
+FULL_NAMES = {
+    "fedora": "Fedora release 42 (Adams)",
+    "suse": "openSUSE Tumbleweed",
+    "alpine": "3.22.0",
+}
 APK = """#!/bin/sh
 echo "$@" >>/var/asked
 case "$*" in
-*add*qemu-img*) printf 'ERROR: unable to select packages:\\n  qemu-img (no such package):\\n' >&2; exit 1 ;;
+*add*qemu-img*)
+    printf 'ERROR: unable to select packages:\\n  qemu-img (no such package):\\n' >&2
+    exit 1 ;;
 *add*gcc*) printf '#!/bin/sh\\n' >/usr/bin/gcc ;;
 *add*cargo*) printf '#!/bin/sh\\necho cargo 1.91.0\\n' >/usr/bin/cargo ;;
 *add*rust*) printf '#!/bin/sh\\necho rustc 1.91.0\\n' >/usr/bin/rustc ;;
@@ -102,9 +120,16 @@ def test_a_system_that_is_not_known(bare: Machine) -> None:
     bare.root("rm -f /etc/os-release && printf 'ID=exherbo\\nVERSION_ID=1\\n' >/etc/os-release")
     done = bare.run(f"{PREPARE} build", user="0", LC_ALL="C.UTF-8")
     assert done.status == 3, printed(done)
-    assert "pagecage: gcc, static-libc, rust: not in the packages of this system" in done.stderr, printed(done)
-    assert "so the workloads cannot be compiled here\n  fix: install them by your own means, then repeat" in done.stderr
+    assert "pagecage: gcc, static-libc, rust: not in the packages of this system" in done.stderr, (
+        printed(done)
+    )
+    assert (
+        "so the workloads cannot be compiled here\n  fix: install them by your own means, then"
+        " repeat" in done.stderr
+    )
     done = bare.run(f"{PREPARE} guest", user="0", LC_ALL="C.UTF-8")
     assert done.ok, printed(done)
-    assert "note: qemu-img, mmdebstrap: not in the packages of this system" in done.stdout, printed(done)
+    assert "note: qemu-img, mmdebstrap: not in the packages of this system" in done.stdout, printed(
+        done
+    )
     assert "so there is no HOST=vm" in done.stdout

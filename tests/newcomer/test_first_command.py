@@ -9,14 +9,18 @@ from tests.newcomer.machine import Machine, machine, printed
 
 pytestmark = [FOR_ROOT, pytest.mark.long, pytest.mark.timeout(3600)]
 NOEXEC = 'mount -t tmpfs -o noexec,mode=1777 tmp "$root/tmp"'
-THERE = "printf '#!/bin/sh\\n' >/tmp/program && chmod 755 /tmp/program && ! /tmp/program 2>/dev/null"
+THERE = (
+    "printf '#!/bin/sh\\n' >/tmp/program && chmod 755 /tmp/program && ! /tmp/program 2>/dev/null"
+)
 
 
 def measured(new: Machine, command: str, **options: str) -> None:
     """Run an experiment to its report as an ordinary user with sudo; in the guest, since no systemd
     runs here.
     """
-    done = new.run(f"sudo -n true && {command} && ls runs/latest-smoke/report.html", seconds=3000, **options)
+    done = new.run(
+        f"sudo -n true && {command} && ls runs/latest-smoke/report.html", seconds=3000, **options
+    )
     assert done.ok, printed(done)
     assert "Traceback" not in printed(done)
     assert "left behind" not in done.stderr, printed(done)

@@ -22,9 +22,14 @@ pytestmark = [FOR_ROOT, pytest.mark.long, pytest.mark.timeout(3600)]
 COMMAND = "make setup NAME=smoke HOST=vm"
 CTRL_C = b"\x03"
 STEPS = {
-    "python": 3.0, "python-plan": 2.0, "python-ansible": 2.0, "controller": 8.0, "python-run": 1.0, "workloads": 8.0,
+    "python": 3.0,
+    "python-plan": 2.0,
+    "python-ansible": 2.0,
+    "controller": 8.0,
+    "python-run": 1.0,
+    "workloads": 8.0,
     "guest": 12.0,
-}  # fmt: skip
+}
 """The log of each step, and the delay of Ctrl-C after its first byte."""
 
 
@@ -96,7 +101,9 @@ def test_ctrl_c_in_each_step_and_the_same_command_again() -> None:
         assert done.ok, printed(done)
         done = new.run(COMMAND)
         assert done.ok, printed(done)
-        assert not re.search(r"\d s$", done.stderr, re.MULTILINE), f"something was made again: {printed(done)}"
+        assert not re.search(r"\d s$", done.stderr, re.MULTILINE), (
+            f"something was made again: {printed(done)}"
+        )
 
 
 def test_the_terminal_shows_one_line_for_what_runs() -> None:
@@ -104,6 +111,9 @@ def test_the_terminal_shows_one_line_for_what_runs() -> None:
     with machine("trixie") as new, terminal(new, "make list") as at:
         at.read(300)
         shown = [line.rsplit("\033[K")[-1] for line in at.text.splitlines()]
-        assert any(re.fullmatch(r"installing Python packages \(plan\) \.\.\. \d+ s", line) for line in shown), at.text
+        assert any(
+            re.fullmatch(r"installing Python packages \(plan\) \.\.\. \d+ s", line)
+            for line in shown
+        ), at.text
         assert "installing Python packages (plan) 2 s" in at.text
         assert at.process.poll() == 0, at.text

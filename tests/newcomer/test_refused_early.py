@@ -37,12 +37,16 @@ def silent_port() -> Iterator[int]:
 def test_a_disk_that_is_too_small(here: Machine) -> None:
     places = {"HOME": "/small", "XDG_CACHE_HOME": "/small/cache"}
     little = 'cd /small/pagecage && df -Pk . | awk "END { exit !(\\$4 < 3 * 1048576) }"'
-    command = f"{little} && make experiment NAME=smoke HOST=vm; echo status $?; git status --short --ignored"
+    command = (
+        f"{little} && make experiment NAME=smoke HOST=vm; echo status $?; git status --short"
+        " --ignored"
+    )
     done = here.run(command, prepare=SMALL, **places)
     assert "status 2" in done.stdout, printed(done)
-    assert "pagecage: the disk of /small/pagecage has 3.0 GiB free, and the set-up takes 4." in done.stderr, printed(
-        done
-    )
+    assert (
+        "pagecage: the disk of /small/pagecage has 3.0 GiB free, and the set-up takes 4."
+        in done.stderr
+    ), printed(done)
     assert "  fix: free 4." in done.stderr
     assert done.stdout.endswith("status 2\n"), f"something was made: {printed(done)}"
 
@@ -51,6 +55,8 @@ def test_a_proxy_that_answers_nothing(here: Machine, silent_port: int) -> None:
     began = time.monotonic()
     done = here.run("make list", https_proxy=f"http://127.0.0.1:{silent_port}")
     assert done.status == 2, printed(done)
-    assert f"pagecage: the proxy 127.0.0.1:{silent_port} does not answer" in done.stderr, printed(done)
+    assert f"pagecage: the proxy 127.0.0.1:{silent_port} does not answer" in done.stderr, printed(
+        done
+    )
     assert "  fix: unset http_proxy https_proxy" in done.stderr
     assert time.monotonic() - began < 30

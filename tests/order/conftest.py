@@ -54,7 +54,11 @@ def lingering(before: set[int]) -> dict[int, str]:
     """Return new child processes that still run after a moment."""
     deadline = time.monotonic() + 2.0
     while True:
-        left = {pid: line for pid, line in children().items() if pid not in before and "pytest" not in line}
+        left = {
+            pid: line
+            for pid, line in children().items()
+            if pid not in before and "pytest" not in line
+        }
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.02)
@@ -70,8 +74,11 @@ def racked(folder: Path, *names: str) -> Iterator[Rack]:
         patch.setenv("PATH", f"{HERE / 'fleet_bin'}:{os.environ['PATH']}")
         yield made
     assert not breaches_under(folder)
-    assert [path.name for path in (folder / "units").iterdir() if path.suffix != ".status"
-            and not path.with_name(f"{path.name}.status").exists()] == [], "an agent was left"  # fmt: skip
+    assert [
+        path.name
+        for path in (folder / "units").iterdir()
+        if path.suffix != ".status" and not path.with_name(f"{path.name}.status").exists()
+    ] == [], "an agent was left"
 
 
 @pytest.fixture

@@ -39,12 +39,22 @@ def data(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Path:
 def reads(*arguments: str, **changes: Any) -> Trial:
     """Return a trial of the fake workload, named as a workload whose `distinct_bytes` count."""
     workload = Workload("pcread", ("--file", "{file}", *arguments))
-    return make_trial(**{"workload": workload, "dataset": DATA, "cage": LIGHT, "collectors": ("vmtouch",), **changes})
+    return make_trial(
+        **{
+            "workload": workload,
+            "dataset": DATA,
+            "cage": LIGHT,
+            "collectors": ("vmtouch",),
+            **changes,
+        }
+    )
 
 
 def runs(script: str, **changes: Any) -> Trial:
     """Return a trial of a command that reads the file."""
-    command = CommandSpec(is_literal=True, **{key: changes.pop(key) for key in ("ready_when",) if key in changes})
+    command = CommandSpec(
+        is_literal=True, **{key: changes.pop(key) for key in ("ready_when",) if key in changes}
+    )
     workload = Workload("sh", ("-c", script), "command", command=command)
     return reads(**{"workload": workload, "cage": MEMORY, **changes})
 
@@ -94,11 +104,18 @@ def test_reads_by_the_trial_itself_are_accepted(machine: Machine, data: Path) ->
 
 @pytest.mark.parametrize(
     ("moment", "reason", "is_started"),
-    [("start", "before the program started, another process had read", False),
-     ("scope", "before `go`, another process had read", True)],
-)  # fmt: skip
+    [
+        ("start", "before the program started, another process had read", False),
+        ("scope", "before `go`, another process had read", True),
+    ],
+)
 def test_reads_by_another_process_before_go_stop_the_trial(
-    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, reason: str, is_started: bool
+    machine: Machine,
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+    reason: str,
+    is_started: bool,
 ) -> None:
     monkeypatch.setenv("FAKE_READS", moment)
     record = carry_out(machine, reads())
@@ -124,7 +141,9 @@ def test_foreign_reads_during_the_run_are_found_at_the_end(
 ) -> None:
     """The workload is correct, but another process has read the file."""
     monkeypatch.setenv("FAKE_READS", "go")
-    record = carry_out(machine, reads("--direct", workload=Workload("good.py", ("--file", "{file}"))))
+    record = carry_out(
+        machine, reads("--direct", workload=Workload("good.py", ("--file", "{file}")))
+    )
     refused(record, "of the files, since it is charged for these pages")
     assert record.measured is not None
     assert record.workload.end["checksum_ok"] is True
@@ -134,22 +153,36 @@ def test_foreign_reads_during_the_run_are_found_at_the_end(
 def test_pages_read_and_dropped_by_another_process_are_missed(machine: Machine, data: Path) -> None:
     """At the end no page is left in the cache, and the slice has read less than the workload."""
     workload = Workload("pcread", ("--file", "{file}", "--direct", "--short"))
-    refused(carry_out(machine, reads(workload=workload)), "that the workload read were not in the page cache")
+    refused(
+        carry_out(machine, reads(workload=workload)),
+        "that the workload read were not in the page cache",
+    )
 
 
 @pytest.mark.parametrize("serves", [{}, {"ready_when": "serving"}], ids=["command", "service"])
 @pytest.mark.parametrize(
     ("moment", "script", "reason"),
     [
-        ("start", HONEST, "before the program started"), ("scope", HONEST, "before `go`"),
-        ("", READS, "since it is charged for these pages"), ("", HONEST, None),
-        ("", "; ".join((READS, CHARGED % DATA.size_bytes)), "the slice read only 0 B from the disk"),
+        ("start", HONEST, "before the program started"),
+        ("scope", HONEST, "before `go`"),
+        ("", READS, "since it is charged for these pages"),
+        ("", HONEST, None),
+        (
+            "",
+            "; ".join((READS, CHARGED % DATA.size_bytes)),
+            "the slice read only 0 B from the disk",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_command_and_a_service(
-    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, script: str, reason: str | None,
+    machine: Machine,
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+    script: str,
+    reason: str | None,
     serves: dict[str, str],
-) -> None:  # fmt: skip
+) -> None:
     """Commands report no figures, so the check uses the pages' charges and the slice's reads."""
     monkeypatch.setenv("FAKE_READS", moment)
     record = carry_out(machine, runs(script + (SERVES if serves else ""), **serves))
@@ -160,13 +193,17 @@ def test_a_command_and_a_service(
     assert machine.left() == []
 
 
-def test_fio_is_checked_before_it_starts(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fio_is_checked_before_it_starts(
+    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tools = machine.root / "tools"
     tools.mkdir()
     (tools / "fio").write_text(FIO)
     (tools / "fio").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{machine.environment()['PATH']}")
-    fio = reads(workload=Workload("fio", ("ioengine=mmap", "rw=randread"), "fio"), cage=LIGHT, collectors=())
+    fio = reads(
+        workload=Workload("fio", ("ioengine=mmap", "rw=randread"), "fio"), cage=LIGHT, collectors=()
+    )
     honest = carry_out(machine, fio)
     believed(honest)
     assert honest.cache.go == honest.cache.start
@@ -178,7 +215,10 @@ def test_a_file_that_is_written_or_has_no_extents_needs_no_disk(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written pages and holes enter the page cache without a read, charged to the slice."""
-    script = f'dd if=/dev/urandom of="$FAKE_FILE" bs=1M count=8 conv=notrunc status=none; {CHARGED % DATA.size_bytes}'
+    script = (
+        'dd if=/dev/urandom of="$FAKE_FILE" bs=1M count=8 conv=notrunc status=none;'
+        f" {CHARGED % DATA.size_bytes}"
+    )
     believed(carry_out(machine, runs(script)))
     monkeypatch.setattr(cache_checks, "on_disk_bytes", lambda _: 0)
     believed(carry_out(machine, runs("; ".join((READS, CHARGED % DATA.size_bytes)))))
@@ -200,7 +240,9 @@ def test_a_command_may_remove_its_file(machine: Machine, data: Path) -> None:
     assert record.cache.resident_bytes_after == 0
 
 
-def test_state_any_is_not_checked(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_any_is_not_checked(
+    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_READS", "start go")
     record = carry_out(machine, reads(cache="any"))
     assert record.outcome == "ok"
@@ -224,18 +266,24 @@ def test_a_resident_file_that_another_process_drops(
     assert machine.left() == []
 
 
-def test_a_resident_file_of_a_command(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resident_file_of_a_command(
+    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The command may drop the file at its end, but must not read it again."""
     drops = 'dd "if=$FAKE_FILE" iflag=nocache count=0 status=none'
     believed(carry_out(machine, runs(drops, cache="resident")))
     again = IO_STAT % DATA.size_bytes
     refused(carry_out(machine, runs(f"{drops}; {again}", cache="resident")), "had to be read again")
-    whole_by_the_end = carry_out(machine, runs(f"{drops}; sleep 0.4; {READS}; {again}", cache="resident"))
+    whole_by_the_end = carry_out(
+        machine, runs(f"{drops}; sleep 0.4; {READS}; {again}", cache="resident")
+    )
     refused(whole_by_the_end, "had to be read again")
     assert whole_by_the_end.cache.end["resident_bytes"] == all_of_it()
 
 
 def test_a_workload_must_report_the_pages_that_it_drops(machine: Machine, data: Path) -> None:
     believed(carry_out(machine, reads("--drops", "--owns-up", cache="resident")))
-    refused(carry_out(machine, reads("--drops", cache="resident")), "left the page cache before `go`")
+    refused(
+        carry_out(machine, reads("--drops", cache="resident")), "left the page cache before `go`"
+    )
     assert measure_residency(data).is_empty

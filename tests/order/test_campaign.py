@@ -52,11 +52,17 @@ def test_a_record_is_completed_by_what_only_the_controller_knows(three: Run) -> 
 
 def test_the_listener_hears_of_every_record(three: Run) -> None:
     three.go()
-    assert [event["record"].trial_id for event in three.heard if event["event"] == "record"] == three.ids
+    assert [
+        event["record"].trial_id for event in three.heard if event["event"] == "record"
+    ] == three.ids
 
 
-@pytest.mark.parametrize(("fresh", "groups", "restarts"), [("never", 1, 0), ("block", 2, 1), ("trial", 6, 5)])
-def test_how_often_the_host_starts_afresh(tmp_path: Path, fresh: str, groups: int, restarts: int) -> None:
+@pytest.mark.parametrize(
+    ("fresh", "groups", "restarts"), [("never", 1, 0), ("block", 2, 1), ("trial", 6, 5)]
+)
+def test_how_often_the_host_starts_afresh(
+    tmp_path: Path, fresh: str, groups: int, restarts: int
+) -> None:
     six = Run(tmp_path, fresh, repeats=2)
     host = six.host()
     assert six.go(host) == RunSummary(6, 0)
@@ -89,7 +95,12 @@ def test_a_host_that_dies_mid_trial_is_started_again(three: Run, way: str) -> No
     assert three.go(host) == RunSummary(3, 0)
     reported = [(record.trial_id, record.attempt, record.outcome) for record in three.records()]
     first, second, third = three.ids
-    assert reported == [(first, 1, "ok"), (second, 1, "interrupted"), (second, 2, "ok"), (third, 1, "ok")]
+    assert reported == [
+        (first, 1, "ok"),
+        (second, 1, "interrupted"),
+        (second, 2, "ok"),
+        (third, 1, "ok"),
+    ]
     assert host.calls.count("restart") == 1
     died = three.records()[1]
     assert died.phase == "run"
@@ -111,7 +122,9 @@ def test_a_failed_trial_is_tried_again_with_the_next_number(three: Run) -> None:
     assert tries == [(1, "failed"), (2, "not_prepared"), (3, "ok")]
 
 
-@pytest.mark.parametrize("outcome", ["oom_killed", "timed_out", "wrong_answer", "requirement_missed"])
+@pytest.mark.parametrize(
+    "outcome", ["oom_killed", "timed_out", "wrong_answer", "requirement_missed"]
+)
 def test_an_answer_is_not_asked_for_twice(three: Run, outcome: str) -> None:
     three.set_script({three.ids[0]: [outcome]})
     assert three.go() == RunSummary(3, 0)
@@ -134,7 +147,9 @@ def test_a_half_pair_around_the_guest_is_none(three: Run) -> None:
 
 
 @pytest.mark.parametrize("deaths", [(1,), (1, 2), (2, 3)])
-def test_a_host_that_does_not_come_up_gets_another_start(three: Run, deaths: tuple[int, ...]) -> None:
+def test_a_host_that_does_not_come_up_gets_another_start(
+    three: Run, deaths: tuple[int, ...]
+) -> None:
     three.set_script({three.ids[0]: ["dies"]})
     assert three.go(three.host(deaths=deaths)) == RunSummary(3, 0)
 
@@ -235,13 +250,17 @@ def test_a_cage_below_what_its_workload_needs_is_refused() -> None:
         check_memory_floor(needy)
 
 
-def test_the_command_line_tells_how_an_interrupted_run_goes_on(three: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_tells_how_an_interrupted_run_goes_on(
+    three: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     three.set_script({three.ids[0]: ["waits"]})
     monkeypatch.setattr(execution, "make_agent_package", lambda _: KIT)
     monkeypatch.setattr(RunProgress, "__call__", interrupt_at_go)
     printed: list[str] = []
     with pytest.raises(PagecageError) as caught:
-        execution.execute(execution.PreparedRun(three.plan, three.folder, three.host()), printed.append)
+        execution.execute(
+            execution.PreparedRun(three.plan, three.folder, three.host()), printed.append
+        )
     assert caught.value.exit_code == 130
     assert caught.value.hint == "pagecage run test --resume"
     assert "3 of 3 trials to run" in printed[0]
@@ -252,7 +271,9 @@ def interrupt_at_go(_: RunProgress, event: Mapping[str, Any]) -> None:
         raise KeyboardInterrupt
 
 
-def test_a_run_with_trials_unanswered_ends_with_its_own_status(three: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_trials_unanswered_ends_with_its_own_status(
+    three: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     three.set_script({three.ids[0]: ["failed"] * 9})
     monkeypatch.setattr(execution, "make_agent_package", lambda _: KIT)
     printed: list[str] = []

@@ -25,12 +25,16 @@ from tests.fake_host.machine import LIGHT, Machine, frames_of, make_session, mak
 from tests.record_schema import breaches
 
 BURSTING = replace(
-    LIGHT, burst=BurstCredits("full", iops=CreditBucket(2000, 100_000)), accounting=IoAccounting(262_144, True, True)
+    LIGHT,
+    burst=BurstCredits("full", iops=CreditBucket(2000, 100_000)),
+    accounting=IoAccounting(262_144, True, True),
 )
 SLOW = replace(LIGHT, latency=LatencyFloor(1000, 1000))
 
 
-def carry_out(machine: Machine, trial: Trial, out: io.BytesIO | None = None, **facts: object) -> Record:
+def carry_out(
+    machine: Machine, trial: Trial, out: io.BytesIO | None = None, **facts: object
+) -> Record:
     session = make_session(machine, out or io.BytesIO(), trial)
     session.facts.update(facts)
     run_trial(session, trial, 1)
@@ -43,7 +47,9 @@ def carried(record: Record) -> dict[str, str]:
 
 def test_credits_are_enforced_and_recorded(machine: Machine) -> None:
     out = io.BytesIO()
-    record = carry_out(machine, make_trial(cage=BURSTING, collectors=()), out, kernel="6.12.57+deb13-amd64")
+    record = carry_out(
+        machine, make_trial(cage=BURSTING, collectors=()), out, kernel="6.12.57+deb13-amd64"
+    )
     assert (record.outcome, record.error) == ("ok", None)
     credits_ = record.cage.credits
     assert credits_["buckets"][0]["credits_at_start"] == 100_000
@@ -52,8 +58,12 @@ def test_credits_are_enforced_and_recorded(machine: Machine) -> None:
     assert credits_["error"] is None
     assert record.cage.read_back["io.max.riops"] == "500", "systemd was given the base"
     assert record.collectors["credits"]["status"] == "ok"
-    [trace] = [frame["body"] for frame in frames_of(out.getvalue()) if frame.get("name") == "credits.jsonl"]
-    assert json.loads(trace.splitlines()[0])["buckets"] == [{"credits": 100000, "caps": {"IOReadIOPSMax": 2000}}]
+    [trace] = [
+        frame["body"] for frame in frames_of(out.getvalue()) if frame.get("name") == "credits.jsonl"
+    ]
+    assert json.loads(trace.splitlines()[0])["buckets"] == [
+        {"credits": 100000, "caps": {"IOReadIOPSMax": 2000}}
+    ]
     assert not breaches(json.loads(machine.records.read_text().splitlines()[-1]))
     assert machine.left() == []
 
@@ -62,14 +72,22 @@ def test_the_record_has_the_cages_cloud_parts(machine: Machine) -> None:
     burst = BurstCredits("drained", CreditBucket(1000, 18000))
     record = carry_out(machine, make_trial(cage=replace(LIGHT, burst=burst), collectors=()))
     assert record.outcome == "ok"
-    assert record.cage.burst == {"start": "drained", "iops": {"rate": 1000, "credits": 18000}, "bandwidth": None}
-    assert not {"volume", "accounting", "latency"} & record.cage.present, "the cage has none of them"
+    assert record.cage.burst == {
+        "start": "drained",
+        "iops": {"rate": 1000, "credits": 18000},
+        "bandwidth": None,
+    }
+    assert not {"volume", "accounting", "latency"} & record.cage.present, (
+        "the cage has none of them"
+    )
 
 
 def test_an_old_kernel_enforces_no_credits(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=BURSTING), kernel="5.15.0-91-generic")
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
-    assert "may hang throttled I/O on kernel 5.15.0-91-generic" in record.missed_requirements[0].reason
+    assert (
+        "may hang throttled I/O on kernel 5.15.0-91-generic" in record.missed_requirements[0].reason
+    )
 
 
 def test_request_splitting_is_set_for_the_trial_and_restored(machine: Machine) -> None:
@@ -77,8 +95,9 @@ def test_request_splitting_is_set_for_the_trial_and_restored(machine: Machine) -
     assert carried(record) == {"io_size": "exact", "merged": "stricter", "combined": "looser"}
     assert record.device.queue_settings["max_sectors_kb"] == "256"
     assert [line for line in machine.log_lines() if line.startswith("max_sectors_kb")] == [
-        "max_sectors_kb 256", "max_sectors_kb 1280",
-    ]  # fmt: skip
+        "max_sectors_kb 256",
+        "max_sectors_kb 1280",
+    ]
 
 
 def test_a_shared_limit_is_divided_without_credits_too(machine: Machine) -> None:
@@ -90,10 +109,16 @@ def test_a_shared_limit_is_divided_without_credits_too(machine: Machine) -> None
     assert record.cage.credits["changes"] == []
     assert record.collectors["credits"]["status"] == "ok"
     old = carry_out(machine, make_trial(cage=cage, collectors=()), kernel="5.15.0")
-    assert (old.outcome, carried(old), "credits" in old.cage.present) == ("ok", {"combined": "looser"}, False)
+    assert (old.outcome, carried(old), "credits" in old.cage.present) == (
+        "ok",
+        {"combined": "looser"},
+        False,
+    )
 
 
-def test_a_latency_floor_is_provided_by_a_made_disk(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_latency_floor_is_provided_by_a_made_disk(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[tuple[object, ...]] = []
 
     def make(*asked: object) -> TrialStorage:
@@ -129,19 +154,28 @@ def test_a_latency_that_cannot_be_provided_is_reported(
 
 def test_a_disk_in_memory_needs_free_memory() -> None:
     trial = make_trial(cage=LIGHT, dataset=Dataset(4 * 2**30))
-    plain, slow = (resource_needs(Plan("x", (replace(trial, cage=cage),), {})).memory_bytes for cage in (LIGHT, SLOW))
+    plain, slow = (
+        resource_needs(Plan("x", (replace(trial, cage=cage),), {})).memory_bytes
+        for cage in (LIGHT, SLOW)
+    )
     assert slow - plain == 4 * 2**30
 
 
 @pytest.mark.parametrize(
     ("cage", "read_ahead_kb", "named"),
-    [(BURSTING, None, "max_sectors_kb"), (BURSTING, 128, "read_ahead_kb and max_sectors_kb"), (LIGHT, None, None)],
+    [
+        (BURSTING, None, "max_sectors_kb"),
+        (BURSTING, 128, "read_ahead_kb and max_sectors_kb"),
+        (LIGHT, None, None),
+    ],
 )
 def test_a_setting_of_the_disk_under_the_system_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, cage: Cage, read_ahead_kb: int | None, named: str | None
 ) -> None:
     host = LocalHost()
-    monkeypatch.setattr(LocalHost, "facts", lambda _: {"disk": {"maj_min": "8:0", "node": "/dev/sda"}})
+    monkeypatch.setattr(
+        LocalHost, "facts", lambda _: {"disk": {"maj_min": "8:0", "node": "/dev/sda"}}
+    )
     monkeypatch.setattr(carry_out_module, "_disk_of_root", lambda: "8:0")
     monkeypatch.setattr(carry_out_module.RunFolder, "create", lambda *_: None)
     monkeypatch.setattr(carry_out_module, "prepare", lambda *_: None)

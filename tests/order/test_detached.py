@@ -31,7 +31,9 @@ def serve(machine: Machine, agent: Path, *trials: Trial) -> tuple[Process[bytes]
     request, stream = machine.root / "request.json", machine.root / "stream"
     request.write_text(json.dumps(request_to_json(make_request(machine, *trials))))
     words = [agent, machine.root, "serve", request, stream]
-    return spawn([sys.executable, "-S", HERE / "agent_on_fakes.py", *words], stderr=PIPE, new_session=True), stream
+    return spawn(
+        [sys.executable, "-S", HERE / "agent_on_fakes.py", *words], stderr=PIPE, new_session=True
+    ), stream
 
 
 def ended(process: Process[bytes]) -> int:
@@ -41,19 +43,33 @@ def ended(process: Process[bytes]) -> int:
 
 
 def test_it_finishes_without_a_controller(machine: Machine, agent: Path) -> None:
-    process, stream = serve(machine, agent, make_trial(), make_trial("out_of_memory.py", trial_id="r1_other"))
+    process, stream = serve(
+        machine, agent, make_trial(), make_trial("out_of_memory.py", trial_id="r1_other")
+    )
     assert ended(process) == 0
     frames = frames_of(stream.read_bytes())
-    assert [f["record"]["outcome"] for f in frames if f["frame"] == "record"] == ["ok", "oom_killed"]
-    assert {f["name"] for f in frames if f["frame"] == "trace"} >= {"sampler.jsonl", "vmtouch.jsonl"}
+    assert [f["record"]["outcome"] for f in frames if f["frame"] == "record"] == [
+        "ok",
+        "oom_killed",
+    ]
+    assert {f["name"] for f in frames if f["frame"] == "trace"} >= {
+        "sampler.jsonl",
+        "vmtouch.jsonl",
+    }
     assert len(list(read_records(machine.records))) == 2
     assert machine.left() == []
 
 
-def test_the_file_grows_only_between_trials_and_a_signal_ends_it(machine: Machine, agent: Path) -> None:
-    process, stream = serve(machine, agent, make_trial(), make_trial("never_ends.py", trial_id="r1_other"))
+def test_the_file_grows_only_between_trials_and_a_signal_ends_it(
+    machine: Machine, agent: Path
+) -> None:
+    process, stream = serve(
+        machine, agent, make_trial(), make_trial("never_ends.py", trial_id="r1_other")
+    )
     deadline = time.monotonic() + 60
-    while not any(line.startswith("scope ") and "never_ends" in line for line in machine.log_lines()):
+    while not any(
+        line.startswith("scope ") and "never_ends" in line for line in machine.log_lines()
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     grown = [(f["frame"], f.get("event")) for f in frames_of(stream.read_bytes())]
@@ -62,7 +78,10 @@ def test_the_file_grows_only_between_trials_and_a_signal_ends_it(machine: Machin
     assert ended(process) == 130
     frames = frames_of(stream.read_bytes())
     records = [f["record"] for f in frames if f["frame"] == "record"]
-    assert [(r["outcome"], r["error"]) for r in records] == [("ok", None), ("interrupted", "ended from outside")]
+    assert [(r["outcome"], r["error"]) for r in records] == [
+        ("ok", None),
+        ("interrupted", "ended from outside"),
+    ]
     assert any(f.get("event") == "go" for f in frames)
     assert machine.left() == []
 

@@ -44,12 +44,15 @@ def by(driver: str, **changes: Any) -> Trial:
     return make_trial(driver=driver, collectors=(), **changes)
 
 
-@pytest.mark.parametrize(("driver", "start"), [
-    ("systemd-scope", f"scope {RUN} in {UNIT}: good.py"),
-    ("systemd-service", f"service {RUN} in {UNIT}: good.py"),
-    ("docker", f"container {RUN} in {UNIT}: good.py"),
-    ("podman", f"container {RUN} in {UNIT}: good.py"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("driver", "start"),
+    [
+        ("systemd-scope", f"scope {RUN} in {UNIT}: good.py"),
+        ("systemd-service", f"service {RUN} in {UNIT}: good.py"),
+        ("docker", f"container {RUN} in {UNIT}: good.py"),
+        ("podman", f"container {RUN} in {UNIT}: good.py"),
+    ],
+)
 def test_every_driver_runs_in_the_slice_with_the_limits(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, start: str
 ) -> None:
@@ -66,21 +69,34 @@ def test_every_driver_runs_in_the_slice_with_the_limits(
     assert record.response["start_seconds"] > 0
 
 
-def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(machine: Machine) -> None:
+def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(
+    machine: Machine,
+) -> None:
     record = carry_out(machine, by("docker"))
     log = machine.log_lines()
-    of_engine = [f"is-active {DOCKER_UNITS}", "start docker.service", "docker info", "docker import image.tar"]
-    places = [log.index(line) for line in (*of_engine, f"set-property {UNIT}", f"container {RUN} in {UNIT}: good.py")]
+    of_engine = [
+        f"is-active {DOCKER_UNITS}",
+        "start docker.service",
+        "docker info",
+        "docker import image.tar",
+    ]
+    places = [
+        log.index(line)
+        for line in (*of_engine, f"set-property {UNIT}", f"container {RUN} in {UNIT}: good.py")
+    ]
     assert places == sorted(places)
     assert log[-2:] == ["docker image rm", f"stop {DOCKER_UNITS}"]
     assert log.index(f"stop {UNIT}") > log.index("docker rm --force") > log.index("workload exits")
     assert record.cage.driver["engine"]["storage_driver"] == "overlay2"
 
 
-@pytest.mark.parametrize(("active", "stopped"), [
-    ("docker.socket docker.service containerd.service", []),
-    ("docker.socket", ["stop docker.service containerd.service"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("active", "stopped"),
+    [
+        ("docker.socket docker.service containerd.service", []),
+        ("docker.socket", ["stop docker.service containerd.service"]),
+    ],
+)
 def test_an_engine_that_ran_before_is_left_running(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, active: str, stopped: list[str]
 ) -> None:
@@ -95,12 +111,17 @@ def test_dockers_own_limits_are_read_back_where_docker_puts_them(machine: Machin
     assert record.cage.driver_cgroup.endswith(f"{UNIT}/docker-0123abcd.scope")
     assert record.cage.read_back.items() >= record.cage.expected.items()
     assert record.cage.expected == {
-        "memory.max": str(8 * 1024**2), "memory.swap.max": "0", "io.max.rbps": "20000000", "io.max.riops": "500",
-    }  # fmt: skip
+        "memory.max": str(8 * 1024**2),
+        "memory.swap.max": "0",
+        "io.max.rbps": "20000000",
+        "io.max.riops": "500",
+    }
     assert record.cage.calibration == {}, "calibrating the slice would not prove Docker's limits"
 
 
-@pytest.mark.parametrize(("lost", "named"), [("device", "io.max.rbps is max, not 20000000"), ("memory", "memory.max")])
+@pytest.mark.parametrize(
+    ("lost", "named"), [("device", "io.max.rbps is max, not 20000000"), ("memory", "memory.max")]
+)
 @pytest.mark.parametrize("driver", ["docker-flags", "docker-api"])
 def test_a_limit_that_docker_loses_silently_is_detected(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, lost: str, named: str
@@ -121,9 +142,13 @@ def test_a_lost_limit_is_detected_for_every_kind_of_program(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setenv("FAKE_LOSES", "device")
-    monkeypatch.setenv("FAKE_LASTS", "0.5")  # the cage of a command that exits at once cannot be read
+    monkeypatch.setenv(
+        "FAKE_LASTS", "0.5"
+    )  # the cage of a command that exits at once cannot be read
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
-    command = Workload("sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=CommandSpec())
+    command = Workload(
+        "sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=CommandSpec()
+    )
     fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
     record = carry_out(machine, by("docker-flags", workload=fio if program == "fio" else command))
     assert record.outcome == "requirement_missed", record.error
@@ -131,18 +156,24 @@ def test_a_lost_limit_is_detected_for_every_kind_of_program(
     assert not (machine.data / "let-go").exists()
 
 
-def test_limits_are_read_back_when_the_runtime_has_set_them(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_are_read_back_when_the_runtime_has_set_them(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a gate, the container's cgroup was once read before it had its limits."""
     monkeypatch.setenv("FAKE_SLOW", "runtime")
     monkeypatch.setenv("FAKE_LASTS", "0.5")
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
-    record = carry_out(machine, by("docker-flags", workload=Workload("fio", ("rw=randread", "bs=4k"), "fio")))
+    record = carry_out(
+        machine, by("docker-flags", workload=Workload("fio", ("rw=randread", "bs=4k"), "fio"))
+    )
     assert "lost" not in (record.error or "")
     assert record.cage.expected["io.max.riops"] == "500"
     assert record.cage.read_back.items() >= record.cage.expected.items()
 
 
-def test_without_the_read_back_the_loss_goes_unnoticed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_read_back_the_loss_goes_unnoticed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without the read-back, lost limits would go unnoticed."""
     monkeypatch.setenv("FAKE_LOSES", "device")
     monkeypatch.setattr("pagecage.agent.programs.measured_part.confirm_limits", lambda *_: None)
@@ -156,7 +187,9 @@ def api(machine: Machine, monkeypatch: pytest.MonkeyPatch, refuses: str = "") ->
     return docker_api(path, machine.docker_root / "created", refuses)
 
 
-def test_the_api_is_asked_for_the_same_container(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_api_is_asked_for_the_same_container(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with api(machine, monkeypatch) as bodies:
         record = carry_out(machine, by("docker-api"))
     assert (record.outcome, record.error) == ("ok", None)
@@ -175,7 +208,9 @@ def test_a_refusal_of_the_api_is_quoted(machine: Machine, monkeypatch: pytest.Mo
     assert "stat /dev/fakedisk: no such file or directory" in (record.error or "")
 
 
-def test_data_in_the_containers_layer_are_linked_into_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_in_the_containers_layer_are_linked_into_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(storage, "resolve_disk", lambda _: make_session(machine, io.BytesIO()).disk)
     folder = machine.docker_root / "pagecage-data"
     folder.mkdir()
@@ -192,27 +227,60 @@ def test_data_in_the_containers_layer_are_linked_into_it(machine: Machine, monke
 
 
 PODMAN_INFO = {
-    "host": {"cgroupManager": "systemd", "cgroupVersion": "v2", "security": {"rootless": False},
-             "cgroupControllers": ["cpu", "io", "memory"]},
+    "host": {
+        "cgroupManager": "systemd",
+        "cgroupVersion": "v2",
+        "security": {"rootless": False},
+        "cgroupControllers": ["cpu", "io", "memory"],
+    },
     "store": {"graphDriverName": "overlay", "graphRoot": "/var/lib/containers/storage"},
     "version": {"Version": "5.4.2"},
-}  # fmt: skip
-DOCKER_INFO = {"ServerVersion": "26", "Driver": "overlay2", "CgroupDriver": "systemd", "CgroupVersion": "2",
-               "DockerRootDir": "/var/lib/docker"}  # fmt: skip
+}
+DOCKER_INFO = {
+    "ServerVersion": "26",
+    "Driver": "overlay2",
+    "CgroupDriver": "systemd",
+    "CgroupVersion": "2",
+    "DockerRootDir": "/var/lib/docker",
+}
 
 
-@pytest.mark.parametrize(("driver", "info", "reason"), [
-    ("docker", {**DOCKER_INFO, "SecurityOptions": ["name=rootless"], "Warnings": ["WARNING: No io.max (rbps) support"]},
-     "rootless docker has no io controller and discards limits on I/O with a warning"),
-    ("docker", {**DOCKER_INFO, "SecurityOptions": ["name=rootless"]},
-     "docker runs as a user, so it cannot put a container into a slice of root's systemd"),
-    ("docker", {**DOCKER_INFO, "CgroupDriver": "cgroupfs"}, "docker makes its cgroups itself (cgroupfs)"),
-    ("docker", {**DOCKER_INFO, "CgroupVersion": "1"}, "docker uses cgroup v1"),
-    ("podman", {**PODMAN_INFO, "host": {**PODMAN_INFO["host"], "cgroupControllers": ["memory"]}},
-     "podman has no io controller"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("driver", "info", "reason"),
+    [
+        (
+            "docker",
+            {
+                **DOCKER_INFO,
+                "SecurityOptions": ["name=rootless"],
+                "Warnings": ["WARNING: No io.max (rbps) support"],
+            },
+            "rootless docker has no io controller and discards limits on I/O with a warning",
+        ),
+        (
+            "docker",
+            {**DOCKER_INFO, "SecurityOptions": ["name=rootless"]},
+            "docker runs as a user, so it cannot put a container into a slice of root's systemd",
+        ),
+        (
+            "docker",
+            {**DOCKER_INFO, "CgroupDriver": "cgroupfs"},
+            "docker makes its cgroups itself (cgroupfs)",
+        ),
+        ("docker", {**DOCKER_INFO, "CgroupVersion": "1"}, "docker uses cgroup v1"),
+        (
+            "podman",
+            {**PODMAN_INFO, "host": {**PODMAN_INFO["host"], "cgroupControllers": ["memory"]}},
+            "podman has no io controller",
+        ),
+    ],
+)
 def test_an_unusable_engine_is_refused(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, info: dict[str, Any], reason: str
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    driver: str,
+    info: dict[str, Any],
+    reason: str,
 ) -> None:
     monkeypatch.setenv("FAKE_DOCKER_INFO", json.dumps(info))
     record = carry_out(machine, by(driver))
@@ -222,23 +290,33 @@ def test_an_unusable_engine_is_refused(
     assert not [line for line in machine.log_lines() if line.startswith("container")]
 
 
-def test_a_missing_engine_is_one_sentence(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_engine_is_one_sentence(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_FAILS", "engine")
     record = carry_out(machine, by("docker"))
     assert record.outcome == "requirement_missed"
-    assert "the Docker engine cannot be started: Failed to start docker.service" in (record.error or "")
+    assert "the Docker engine cannot be started: Failed to start docker.service" in (
+        record.error or ""
+    )
 
 
-def test_a_program_that_is_not_installed_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_is_not_installed_is_named(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = shutil.which
-    monkeypatch.setattr(shutil, "which", lambda name, **more: None if name == "podman" else found(name, **more))
+    monkeypatch.setattr(
+        shutil, "which", lambda name, **more: None if name == "podman" else found(name, **more)
+    )
     record = carry_out(machine, by("podman"))
     assert record.error == "podman is not installed on this host"
     assert record.missed_requirements[0].hint == "apt-get install podman"
 
 
 def test_burst_credits_need_a_slice_with_the_limits_on_it(machine: Machine) -> None:
-    burst = Cage("b", {"IOReadIOPSMax": 500}, burst=BurstCredits("full", iops=CreditBucket(1000, 10)))
+    burst = Cage(
+        "b", {"IOReadIOPSMax": 500}, burst=BurstCredits("full", iops=CreditBucket(1000, 10))
+    )
     record = carry_out(machine, by("docker-flags", cage=burst))
     assert record.outcome == "requirement_missed"
     assert "docker-flags sets them elsewhere" in (record.error or "")
@@ -258,12 +336,19 @@ class Answering(FrameStream):
             self.asked.append(details["limits"])
             answer = self._answer or {"read_back": details["limits"]}
             piece = base64.b64encode(json.dumps(answer).encode()).decode()
-            self._inbox.put_line(json.dumps({"answers": details["question"], "piece": piece}).encode())
+            self._inbox.put_line(
+                json.dumps({"answers": details["question"], "piece": piece}).encode()
+            )
 
 
-def with_qemu(machine: Machine, trial: Trial, answer: dict[str, Any] | None = None) -> tuple[Record, Answering]:
+def with_qemu(
+    machine: Machine, trial: Trial, answer: dict[str, Any] | None = None
+) -> tuple[Record, Answering]:
     inbox = AnswerQueue()
-    stream, session = Answering(inbox, answer), make_session(machine, io.BytesIO(), trial, inbox=inbox)
+    stream, session = (
+        Answering(inbox, answer),
+        make_session(machine, io.BytesIO(), trial, inbox=inbox),
+    )
     return carry_out(machine, trial, HostSession(**{**vars(session), "stream": stream})), stream
 
 
@@ -277,19 +362,33 @@ def test_qemu_limits_the_disk_and_the_slice_the_rest(machine: Machine) -> None:
     assert record.cage.requested == dict(CAGE.properties)
 
 
-@pytest.mark.parametrize(("answer", "reason"), [
-    ({"error": "this machine is no guest of ours", "hint": "use HOST=vm"}, "this machine is no guest of ours"),
-    ({"read_back": {"IOReadBandwidthMax": 7}}, "qemu holds IOReadBandwidthMax at 7"),
-])  # fmt: skip
-def test_external_limits_need_a_controller(machine: Machine, answer: dict[str, Any], reason: str) -> None:
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (
+            {"error": "this machine is no guest of ours", "hint": "use HOST=vm"},
+            "this machine is no guest of ours",
+        ),
+        ({"read_back": {"IOReadBandwidthMax": 7}}, "qemu holds IOReadBandwidthMax at 7"),
+    ],
+)
+def test_external_limits_need_a_controller(
+    machine: Machine, answer: dict[str, Any], reason: str
+) -> None:
     record, _ = with_qemu(machine, by("qemu-throttle"), answer)
     assert record.outcome == "requirement_missed"
     assert reason in (record.error or "")
 
 
 def test_docker_limits_are_plain_numbers() -> None:
-    cage = Cage("all", {"MemoryMax": 4096, "IOWriteBandwidthMax": 7, "IOWriteIOPSMax": 9, "CPUQuota": 150})
+    cage = Cage(
+        "all", {"MemoryMax": 4096, "IOWriteBandwidthMax": 7, "IOWriteIOPSMax": 9, "CPUQuota": 150}
+    )
     assert limit_options(cage, "/dev/vdb") == [
-        "--memory=4096", "--memory-swap=-1", "--cpu-period=100000", "--cpu-quota=150000",
-        "--device-write-bps=/dev/vdb:7", "--device-write-iops=/dev/vdb:9",
-    ]  # fmt: skip
+        "--memory=4096",
+        "--memory-swap=-1",
+        "--cpu-period=100000",
+        "--cpu-quota=150000",
+        "--device-write-bps=/dev/vdb:7",
+        "--device-write-iops=/dev/vdb:9",
+    ]

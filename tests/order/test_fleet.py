@@ -24,7 +24,10 @@ THREE = replace(BASE, factors={"level": ("a", "b", "c")})
 
 
 def outcomes(folder: FleetFolder) -> dict[str, list[str]]:
-    return {host: [record.outcome for record in run.records()] for host, run in folder.host_folders().items()}
+    return {
+        host: [record.outcome for record in run.records()]
+        for host, run in folder.host_folders().items()
+    }
 
 
 def records(folder: FleetFolder, host: str) -> list[Record]:
@@ -54,7 +57,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """
     plan = plan_of(THREE, replace(CHOICES, repeats=1))
     first, second = (trial.trial_id for trial in plan.trials[:2])
-    with racked(tmp_path_factory.mktemp("rack"), "whole", "dying", "refusing", "lost", "anew") as rack:
+    with racked(
+        tmp_path_factory.mktemp("rack"), "whole", "dying", "refusing", "lost", "anew"
+    ) as rack:
         rack.set_script("dying", {second: ["dies"]})
         rack.set_script("refusing", {"start": "refuses"})
         (rack.top / "units/lost").write_text("-lost-")
@@ -74,7 +79,9 @@ def gone_on(fleet: Fleet) -> FleetFolder:
     """
     folder = fleet.folder
     record = json.loads((folder.host_path("whole") / "records.jsonl").read_text().splitlines()[0])
-    (folder.path / "streams/whole.1").write_text(json.dumps({"frame": "record", "record": record}) + "\n")
+    (folder.path / "streams/whole.1").write_text(
+        json.dumps({"frame": "record", "record": record}) + "\n"
+    )
     (fleet.rack.top / "units/lost").unlink()
     fleet.rack.go(folder, "whole", "lost")
     return folder
@@ -84,7 +91,11 @@ def test_a_host_runs_the_whole_plan_and_leaves_an_ordinary_run(fleet: Fleet) -> 
     run = fleet.folder.host_folders()["whole"]
     plan, (first, *_) = run.plan(), run.records()
     assert fleet.outcomes["whole"] == ["ok"] * 3
-    assert (plan.document["host"], first.host, first.run_id) == ("whole", "whole", "20261121T100000Z-test-whole")
+    assert (plan.document["host"], first.host, first.run_id) == (
+        "whole",
+        "whole",
+        "20261121T100000Z-test-whole",
+    )
     assert first.plan_sha256 == plan.sha256 == fleet.folder.document()["hosts"]["whole"]
     assert (run.path / first.traces["sampler"]).read_bytes() == b'{"t": 1.0}\n' * 3
     assert len(list((run.path / "facts").iterdir())) == 1
@@ -99,7 +110,12 @@ def test_a_host_runs_the_whole_plan_and_leaves_an_ordinary_run(fleet: Fleet) -> 
 def test_an_agent_that_dies_is_started_again_where_it_stood(fleet: Fleet) -> None:
     reported = [(r.trial_id, r.attempt, r.outcome) for r in records(fleet.folder, "dying")]
     first, second, third = fleet.trials
-    assert reported == [(first, 1, "ok"), (second, 1, "interrupted"), (second, 2, "ok"), (third, 1, "ok")]
+    assert reported == [
+        (first, 1, "ok"),
+        (second, 1, "interrupted"),
+        (second, 2, "ok"),
+        (third, 1, "ok"),
+    ]
     assert "status 9" in (records(fleet.folder, "dying")[1].error or "")
     assert "what I said last" in (records(fleet.folder, "dying")[1].error or "")
     assert fleet.ends["dying"].outcome == "done"
@@ -108,7 +124,10 @@ def test_an_agent_that_dies_is_started_again_where_it_stood(fleet: Fleet) -> Non
 def test_an_agent_that_cannot_work_is_believed_and_the_others_go_on(fleet: Fleet) -> None:
     assert fleet.outcomes["refusing"] == []
     refused = fleet.ends["refusing"]
-    assert (refused.outcome, "another run is using this host" in refused.reason) == ("refused", True)
+    assert (refused.outcome, "another run is using this host" in refused.reason) == (
+        "refused",
+        True,
+    )
     assert len(fleet.rack.agent_calls("refusing")) == 1
 
 
@@ -117,17 +136,21 @@ def test_a_host_that_was_started_anew_has_lost_its_open_trial(fleet: Fleet) -> N
     there.
     """
     reported = [
-        (record.trial_id, record.attempt, record.outcome, record.error) for record in records(fleet.folder, "anew")
+        (record.trial_id, record.attempt, record.outcome, record.error)
+        for record in records(fleet.folder, "anew")
     ]
     first = fleet.trials[0]
     assert reported[:2] == [
-        (first, 1, "interrupted", "nothing of its agent is left on the host"), (first, 2, "ok", None),
-    ]  # fmt: skip
+        (first, 1, "interrupted", "nothing of its agent is left on the host"),
+        (first, 2, "ok", None),
+    ]
     assert len(reported) == 4
     assert (fleet.ends["anew"].outcome, fleet.ends["anew"].round) == ("done", 2)
 
 
-def test_a_host_that_is_lost_leaves_its_part_and_its_agent_is_not_forgotten(fleet: Fleet, gone_on: FleetFolder) -> None:
+def test_a_host_that_is_lost_leaves_its_part_and_its_agent_is_not_forgotten(
+    fleet: Fleet, gone_on: FleetFolder
+) -> None:
     """The connection breaks and the agent finishes alone. A resumed run fetches that and requests
     nothing again.
     """
@@ -155,7 +178,9 @@ def test_spread_deals_whole_blocks() -> None:
 
 
 def test_fewer_blocks_than_hosts_cannot_be_spread() -> None:
-    with pytest.raises(PagecageError, match="1 repeats are too few to spread over 2 hosts") as caught:
+    with pytest.raises(
+        PagecageError, match="1 repeats are too few to spread over 2 hosts"
+    ) as caught:
         host_plans(plan_of(THREE, replace(CHOICES, repeats=1)), ("left", "right"), "spread")
     assert "--repeats 2" in caught.value.hint
 
@@ -186,4 +211,7 @@ def test_ctrl_c_ends_every_agent_in_good_order(rack: Rack) -> None:
     for name in rack.names:
         rack.set_script(name, {})
     rack.go(folder)
-    assert outcomes(folder) == {"left": ["ok", "interrupted", "ok", "ok"], "right": ["ok", "interrupted", "ok", "ok"]}
+    assert outcomes(folder) == {
+        "left": ["ok", "interrupted", "ok", "ok"],
+        "right": ["ok", "interrupted", "ok", "ok"],
+    }

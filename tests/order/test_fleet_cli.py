@@ -25,7 +25,10 @@ from tests.order.conftest import racked
 SMOKE = RunOptions(host="rack", size="smoke")
 GO_ON = RunOptions(host="rack")
 REPLICATE = FleetOptions()
-START, AGAIN = fleet.ResumeOptions(resume=False, yes=False), fleet.ResumeOptions(resume=True, yes=False)
+START, AGAIN = (
+    fleet.ResumeOptions(resume=False, yes=False),
+    fleet.ResumeOptions(resume=True, yes=False),
+)
 
 
 @pytest.fixture
@@ -67,7 +70,13 @@ def go(
     fleet_options: FleetOptions = REPLICATE,
 ) -> int:
     return fleet.run(
-        "smoke", options, fleet_options, "pagecage run smoke --host rack", again, OutputFormat(), printed.append
+        "smoke",
+        options,
+        fleet_options,
+        "pagecage run smoke --host rack",
+        again,
+        OutputFormat(),
+        printed.append,
     )
 
 
@@ -125,11 +134,23 @@ def test_a_dry_run_shows_hosts_and_counts_and_starts_nothing(
 def test_bad_wishes_are_refused_before_anything_starts(
     rack: Rack, printed: list[str], looked_at: None, tmp_path: Path
 ) -> None:
-    assert "--until-ci" in refusal(lambda: go(printed, options=replace(SMOKE, until_ci="5%"))).message
-    assert "--data-dir" in refusal(lambda: go(printed, options=replace(SMOKE, data_dir=tmp_path))).message
-    assert "saved machine state" in refusal(lambda: go(printed, options=replace(SMOKE, fresh="block"))).message
+    assert (
+        "--until-ci" in refusal(lambda: go(printed, options=replace(SMOKE, until_ci="5%"))).message
+    )
+    assert (
+        "--data-dir"
+        in refusal(lambda: go(printed, options=replace(SMOKE, data_dir=tmp_path))).message
+    )
+    assert (
+        "saved machine state"
+        in refusal(lambda: go(printed, options=replace(SMOKE, fresh="block"))).message
+    )
     rack.is_like("right", **{**FIT, "kernel": "6.1"})
-    unlike = refusal(lambda: go(printed, options=replace(SMOKE, repeats=2), fleet_options=FleetOptions(fleet="spread")))
+    unlike = refusal(
+        lambda: go(
+            printed, options=replace(SMOKE, repeats=2), fleet_options=FleetOptions(fleet="spread")
+        )
+    )
     assert "differ: kernel is 6.12 on left, 6.1 on right" in unlike.message
     rack.is_like("right", **{**FIT, "disk": {"mount_point": "/"}})
     assert "the disk that holds / on right" in refusal(lambda: go(printed)).message
@@ -144,8 +165,9 @@ def test_bad_wishes_are_refused_before_anything_starts(
 def test_an_unknown_group_is_told_what_is_known() -> None:
     error = refusal(lambda: fleet.hosts_of("gests"))
     assert (error.message, error.hint[:29]) == (
-        "there is no host 'gests', and no inventory has a group 'gests'", "auto, local, vm, or a group: ",
-    )  # fmt: skip
+        "there is no host 'gests', and no inventory has a group 'gests'",
+        "auto, local, vm, or a group: ",
+    )
     assert "guests" in error.hint
 
 

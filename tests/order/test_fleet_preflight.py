@@ -26,7 +26,9 @@ def used_by_another(rack: Rack, *names: str) -> Iterator[None]:
     """Hold the lock of an agent on each of these hosts."""
     with ExitStack() as held:
         for name in names:
-            fcntl.flock(held.enter_context((rack.top / name / "spool/lock").open("a")), fcntl.LOCK_EX)
+            fcntl.flock(
+                held.enter_context((rack.top / name / "spool/lock").open("a")), fcntl.LOCK_EX
+            )
         yield
 
 
@@ -57,7 +59,10 @@ def test_a_look_tells_who_can_serve(found: Preflight) -> None:
 
 
 def test_a_host_that_was_never_made_fit(found: Preflight) -> None:
-    assert "unfitted: it was never provisioned for experiments (no-data-dir)" in found.unfit["unfitted"].message
+    assert (
+        "unfitted: it was never provisioned for experiments (no-data-dir)"
+        in found.unfit["unfitted"].message
+    )
     assert found.unfit["unfitted"].hint == "make provision HOST=unfitted"
 
 
@@ -97,11 +102,14 @@ def test_hosts_that_are_alike(rack: Rack) -> None:
 
 def test_hosts_that_differ_are_told_apart(rack: Rack) -> None:
     left, right = rack.seen()
-    other = replace(right, facts={**FIT, "kernel": "6.1", "disk": {"filesystem": "xfs"}, "memory_bytes": 2**30})
+    other = replace(
+        right, facts={**FIT, "kernel": "6.1", "disk": {"filesystem": "xfs"}, "memory_bytes": 2**30}
+    )
     assert list(differences([left, other])) == [
-        "kernel is 6.12 on left, 6.1 on right", "disk.filesystem is ext4 on left, xfs on right",
+        "kernel is 6.12 on left, 6.1 on right",
+        "disk.filesystem is ext4 on left, xfs on right",
         "their memory differs by more than 5 %",
-    ]  # fmt: skip
+    ]
 
 
 def test_an_empty_group_and_a_host_without_a_directory_are_refused(rack: Rack) -> None:

@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 from pagecage.errors import HostError
 from pagecage.runner.frame_receiver import FrameReader
 
-frames = st.lists(st.tuples(st.dictionaries(st.text(max_size=5), st.text(max_size=20)), st.binary(max_size=50)))
+frames = st.lists(
+    st.tuples(st.dictionaries(st.text(max_size=5), st.text(max_size=20)), st.binary(max_size=50))
+)
 cuts = st.lists(st.integers(1, 40), min_size=1)
 
 
@@ -56,9 +58,13 @@ def in_pieces(content: bytes, sizes: list[int], descriptor: int) -> None:
 
 
 @given(frames, cuts)
-def test_frames_come_whole_however_they_are_cut(sent: list[tuple[dict[str, str], bytes]], sizes: list[int]) -> None:
-    sent = [({key: value for key, value in header.items() if key not in ("frame", "length")}, body)
-            for header, body in sent]  # fmt: skip
+def test_frames_come_whole_however_they_are_cut(
+    sent: list[tuple[dict[str, str], bytes]], sizes: list[int]
+) -> None:
+    sent = [
+        ({key: value for key, value in header.items() if key not in ("frame", "length")}, body)
+        for header, body in sent
+    ]
     with pipe() as (reader, writing):
         content = b"".join(wire(header, body) for header, body in sent)
         thread = threading.Thread(target=in_pieces, args=(content, sizes, writing))
@@ -66,7 +72,10 @@ def test_frames_come_whole_however_they_are_cut(sent: list[tuple[dict[str, str],
         found = read_all(reader)
         thread.join()
     assert [(header["frame"], body) for header, body in found] == [("x", body) for _, body in sent]
-    assert all(header.items() >= wanted.items() for (header, _), (wanted, _) in zip(found, sent, strict=True))
+    assert all(
+        header.items() >= wanted.items()
+        for (header, _), (wanted, _) in zip(found, sent, strict=True)
+    )
 
 
 @given(st.integers(0, 200))
@@ -80,7 +89,8 @@ def test_a_frame_that_is_cut_off_is_dropped_and_those_before_it_kept(cut: int) -
 
 
 @pytest.mark.parametrize(
-    "line", [b"Welcome!\n", b"12\n", b"[]\n", b"null\n", b"{}\n", b'{"frame": ""}\n', b"\n", b"\xff\xfe\n"]
+    "line",
+    [b"Welcome!\n", b"12\n", b"[]\n", b"null\n", b"{}\n", b'{"frame": ""}\n', b"\n", b"\xff\xfe\n"],
 )
 def test_what_is_no_frame_is_named(line: bytes) -> None:
     with pipe() as (reader, writing):

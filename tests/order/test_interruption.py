@@ -72,11 +72,19 @@ def test_every_terminating_signal_is_handled(
     ],
 )
 def test_a_signal_while_a_command_runs(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption, event: str, phase: str
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    interruption: Interruption,
+    event: str,
+    phase: str,
 ) -> None:
     monkeypatch.setenv("FAKE_SIGNALS", event)
     record = run_interrupted(machine, interruption)
-    assert (record.outcome, record.phase, record.error) == ("interrupted", phase, "ended from outside")
+    assert (record.outcome, record.phase, record.error) == (
+        "interrupted",
+        phase,
+        "ended from outside",
+    )
     assert machine.left() == []
     assert machine.read_ahead_kb() == "256"
 
@@ -84,7 +92,11 @@ def test_a_signal_while_a_command_runs(
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("name", NAMES)
 def test_an_interruption_around_every_phase(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption, name: str, moment: str
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    interruption: Interruption,
+    name: str,
+    moment: str,
 ) -> None:
     cut_short(monkeypatch, name, moment, Interrupted())
     record = run_interrupted(machine, interruption, LIGHT)
@@ -97,7 +109,10 @@ ERRORS = (OSError(28, "No space left on device"), HostError("no"), KeyError("def
 
 @pytest.mark.parametrize(
     ("name", "error"),
-    [*((name, ERRORS[n % len(ERRORS)]) for n, name in enumerate(NAMES)), *(("run", error) for error in ERRORS)],
+    [
+        *((name, ERRORS[n % len(ERRORS)]) for n, name in enumerate(NAMES)),
+        *(("run", error) for error in ERRORS),
+    ],
 )
 def test_an_error_after_every_phase(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception
@@ -111,7 +126,9 @@ def test_an_error_after_every_phase(
     assert machine.left() == []
 
 
-def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, moment: str, error: BaseException) -> None:
+def cut_short(
+    monkeypatch: pytest.MonkeyPatch, name: str, moment: str, error: BaseException
+) -> None:
     """Make one phase raise before it begins or after it ends."""
 
     real = TrialRun.announced
@@ -161,7 +178,9 @@ def test_a_second_signal_changes_nothing(
 
 
 @pytest.mark.parametrize("verb", ["set-property", "start"])
-def test_a_refusal_of_systemd_is_reported(machine: Machine, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+def test_a_refusal_of_systemd_is_reported(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
     monkeypatch.setenv("FAKE_FAILS", verb)
     trial = make_trial(cage=NO_LIMITS)
     run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
@@ -187,7 +206,9 @@ def test_a_cleanup_that_fails_still_leaves_a_record_and_does_the_rest(
     assert not list(machine.cgroups.glob("**/pagecage-*"))
 
 
-def test_a_queue_setting_that_cannot_be_restored_is_reported(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_setting_that_cannot_be_restored_is_reported(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trial, session = make_trial(cage=LIGHT), make_session(machine, io.BytesIO())
     real = settings.write_queue_setting
 
@@ -214,7 +235,10 @@ def test_a_collector_that_cannot_be_stopped_does_not_keep_the_others(
     run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     collectors = only_record(machine).collectors
     assert {name: found["status"] for name, found in collectors.items()} == {
-        "sampler": "ok", "iostat": "ok", "sar": "failed", "vmtouch": "ok",
-    }  # fmt: skip
+        "sampler": "ok",
+        "iostat": "ok",
+        "sar": "failed",
+        "vmtouch": "ok",
+    }
     assert "sar would not stop" in collectors["sar"]["reason"]
     assert machine.left() == []

@@ -15,18 +15,40 @@ from pagecage.model.record import read_records
 from pagecage.process import PIPE, spawn
 from tests.builders.trial_runs import package
 from tests.fake_host.hosts import on_fakes
-from tests.fake_host.machine import LIGHT, Machine, frames_of, make_request, make_session, make_trial
+from tests.fake_host.machine import (
+    LIGHT,
+    Machine,
+    frames_of,
+    make_request,
+    make_session,
+    make_trial,
+)
 
 __all__ = ["package"]
-EVENTS = ["set-property", "start", "fio", "iostat", "sar", "vmtouch", "scope-before", "scope", "sadf", "stop"]
+EVENTS = [
+    "set-property",
+    "start",
+    "fio",
+    "iostat",
+    "sar",
+    "vmtouch",
+    "scope-before",
+    "scope",
+    "sadf",
+    "stop",
+]
 
 
 def serve(package: AgentPackage, machine: Machine) -> tuple[int, bytes]:
     """Run one agent; return its exit status and its frames."""
-    agent = spawn(on_fakes(package.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, new_session=True)
+    agent = spawn(
+        on_fakes(package.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, new_session=True
+    )
     assert agent.stdin is not None
     assert agent.stdout is not None
-    agent.stdin.write(json.dumps(request_to_json(make_request(machine, make_trial(cage=LIGHT)))).encode() + b"\n")
+    agent.stdin.write(
+        json.dumps(request_to_json(make_request(machine, make_trial(cage=LIGHT)))).encode() + b"\n"
+    )
     status = agent.wait(60)
     agent.stdin.close()
     streamed = b"" if status < 0 else agent.stdout.read()

@@ -52,7 +52,9 @@ def plan_of(
     more = {"carried": uploads_to_json(made), "directory": place}
     choices = PlanOptions(SIZE, "asked for", repeats, 7, "vm", "never")
     run_id = f"20261121T100000Z-{asked.name}-vm"
-    return make_plan(run_id, make_experiment(asked), CAGES, choices, "pagecage replay", HARNESS, more)
+    return make_plan(
+        run_id, make_experiment(asked), CAGES, choices, "pagecage replay", HARNESS, more
+    )
 
 
 class Streams:
@@ -73,7 +75,9 @@ def streams(tmp_path: Path) -> Iterator[Streams]:
     os.close(made.stdout)
 
 
-def carry_out(machine: Machine, package: AgentPackage, plan: Plan, streams: Streams) -> tuple[RunSummary, list[Record]]:
+def carry_out(
+    machine: Machine, package: AgentPackage, plan: Plan, streams: Streams
+) -> tuple[RunSummary, list[Record]]:
     folder = RunFolder.create(machine.root / "runs", plan)
     listener = StdioRelay(lambda _: None, streams.stdout)
     summary = Campaign(on_fakes(package.agent, machine), plan, folder, package, listener).run()
@@ -105,7 +109,9 @@ def test_each_trial_has_all_of_a_file(
     machine: Machine, package: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (machine.root / "sent").write_bytes(b"x" * 100_000)
-    counted = plan_of("sh", "-c", 'test "$(wc -c)" = 100000', command=CommandSpec(takes_input=True), repeats=3)
+    counted = plan_of(
+        "sh", "-c", 'test "$(wc -c)" = 100000', command=CommandSpec(takes_input=True), repeats=3
+    )
     with (machine.root / "sent").open("rb") as file:
         stdin(monkeypatch, file.fileno())
         summary, records = carry_out(machine, package, counted, streams)
@@ -126,11 +132,15 @@ def test_a_program_that_reads_nothing_is_not_waited_for(
     os.close(silent)
 
 
-def test_a_failure_of_its_own_is_not_tried_again(machine: Machine, package: AgentPackage, streams: Streams) -> None:
+def test_a_failure_of_its_own_is_not_tried_again(
+    machine: Machine, package: AgentPackage, streams: Streams
+) -> None:
     plan = plan_of("sh", "-c", "echo ran; exit 3", command=replace(BOTH, takes_input=False))
     summary, records = carry_out(machine, package, plan, streams)
     assert summary == RunSummary(1, 0)
-    assert [(record.attempt, record.outcome, record.exit.status) for record in records] == [(1, "failed", 3)]
+    assert [(record.attempt, record.outcome, record.exit.status) for record in records] == [
+        (1, "failed", 3)
+    ]
     assert streams.text() == b"ran\n"
 
 
@@ -141,7 +151,9 @@ def test_a_disturbed_program_with_streamed_output_is_not_repeated(
     """The program reads a cold file, but its slice is charged for no page of it."""
     path = make_dataset(machine.data, Dataset(16 * MIB))
     command = CommandSpec((str(path),), streams_output=streams_output)
-    plan = plan_of("sh", "-c", 'cat "$1" >/dev/null; echo ran', "sh", str(path), command=command, cache="cold")
+    plan = plan_of(
+        "sh", "-c", 'cat "$1" >/dev/null; echo ran', "sh", str(path), command=command, cache="cold"
+    )
     summary, records = carry_out(machine, package, plan, streams)
     assert summary == RunSummary(0, 1)
     assert [record.outcome for record in records] == ["not_prepared"] * tries
@@ -159,7 +171,9 @@ def test_files_are_carried_and_put_away(
     Path(place, "earlier").mkdir(parents=True)
     command = replace(BOTH, takes_input=False)
     script = 'cat "$1/link" && pwd && test ! -e earlier'
-    plan = plan_of("sh", "-c", script, "sh", str(folder), command=command, carried=(str(folder),), place=place)
+    plan = plan_of(
+        "sh", "-c", script, "sh", str(folder), command=command, carried=(str(folder),), place=place
+    )
     summary, [record] = carry_out(machine, package, plan, streams)
     assert (summary, record.outcome) == (RunSummary(1, 0), "ok"), record.error
     assert streams.text().decode() == f"carried\n{place}\n"
@@ -168,12 +182,16 @@ def test_files_are_carried_and_put_away(
 
 def test_uploads_need_free_space(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * 1_000_000)
-    bare, loaded = (plan_of("true", command=CommandSpec(), carried=paths, place="/d") for paths in
-                    ((), (str(tmp_path / "big"),)))  # fmt: skip
+    bare, loaded = (
+        plan_of("true", command=CommandSpec(), carried=paths, place="/d")
+        for paths in ((), (str(tmp_path / "big"),))
+    )
     assert resource_needs(loaded).data_bytes - resource_needs(bare).data_bytes == 1_000_000
 
 
-def test_a_failed_upload_is_reported(machine: Machine, package: AgentPackage, streams: Streams, tmp_path: Path) -> None:
+def test_a_failed_upload_is_reported(
+    machine: Machine, package: AgentPackage, streams: Streams, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("x")
     (machine.root / "a-file").touch()
     place = str(machine.root / "a-file/replay")
@@ -182,7 +200,9 @@ def test_a_failed_upload_is_reported(machine: Machine, package: AgentPackage, st
         carry_out(machine, package, plan, streams)
 
 
-def test_ctrl_c_ends_the_program_and_leaves_nothing(machine: Machine, package: AgentPackage, streams: Streams) -> None:
+def test_ctrl_c_ends_the_program_and_leaves_nothing(
+    machine: Machine, package: AgentPackage, streams: Streams
+) -> None:
     plan = plan_of("sleep", "60", command=CommandSpec(streams_output=True))
     folder = RunFolder.create(machine.root / "runs", plan)
 
@@ -191,7 +211,13 @@ def test_ctrl_c_ends_the_program_and_leaves_nothing(machine: Machine, package: A
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Campaign(on_fakes(package.agent, machine), plan, folder, package, StdioRelay(interrupt, streams.stdout)).run()
+        Campaign(
+            on_fakes(package.agent, machine),
+            plan,
+            folder,
+            package,
+            StdioRelay(interrupt, streams.stdout),
+        ).run()
     [record] = read_records(folder.records_path)
     assert (record.outcome, record.phase) == ("interrupted", "run")
     assert not record.is_final

@@ -29,10 +29,22 @@ class Terminal:
     def __init__(self, machine: Machine, cage: Cage = CAGE) -> None:
         agent = machine.root / "agent.pyz"
         agent.write_bytes(agent_bytes())
-        order = json.dumps(shell_request_to_json(ShellRequest(cage, str(machine.data), str(machine.spool), False)))
+        order = json.dumps(
+            shell_request_to_json(ShellRequest(cage, str(machine.data), str(machine.spool), False))
+        )
         self._master, slave = pty.openpty()
         # setsid -c makes the pty the controlling terminal.
-        argv = ["setsid", "-cw", sys.executable, "-S", str(ON_FAKES), str(agent), str(machine.root), "shell", order]
+        argv = [
+            "setsid",
+            "-cw",
+            sys.executable,
+            "-S",
+            str(ON_FAKES),
+            str(agent),
+            str(machine.root),
+            "shell",
+            order,
+        ]
         env = {"SHELL": "/bin/bash", "HOME": str(machine.root), "PS1": "$ ", "TERM": "dumb"}
         self.process: Process[bytes] = spawn(argv, stdin=slave, stdout=slave, stderr=slave, env=env)
         os.close(slave)
@@ -76,16 +88,24 @@ def test_limits_are_shown_and_leaving_removes_them(machine: Machine) -> None:
 
 def test_credits_are_enforced_while_the_shell_is_open(machine: Machine) -> None:
     base = {**CAGE.properties, "IOReadIOPSMax": 500}
-    burst = replace(CAGE, properties=base, burst=BurstCredits("full", iops=CreditBucket(2000, 100_000)))
+    burst = replace(
+        CAGE, properties=base, burst=BurstCredits("full", iops=CreditBucket(2000, 100_000))
+    )
     terminal = Terminal(machine, burst)
     terminal.wait_for("removed when you leave")
-    terminal.type(f"cat {machine.cgroups}/pagecage.slice/pagecage-shell.1.slice/io.max; echo seen-$((40 + 2))\n")
+    terminal.type(
+        f"cat {machine.cgroups}/pagecage.slice/pagecage-shell.1.slice/io.max; echo seen-$((40 +"
+        " 2))\n"
+    )
     terminal.wait_for("seen-42")
     terminal.type("exit\n")
     assert terminal.end() == 0
     output = terminal.output.decode()
     if may_rewrite_io_max({"kernel": os.uname().release}):
-        assert "io.max.riops 2000 while credits last (100000 of 100000 credits), then the base of 500" in output
+        assert (
+            "io.max.riops 2000 while credits last (100000 of 100000 credits), then the base of 500"
+            in output
+        )
         assert "riops=2000" in output
     else:
         assert "io.max.riops: no credits, since rewriting io.max may hang this kernel" in output
@@ -118,7 +138,9 @@ def test_a_terminal_that_is_closed_leaves_nothing(machine: Machine) -> None:
     assert machine.left() == []
 
 
-def test_a_limit_that_is_not_in_force_gives_no_shell(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_is_not_in_force_gives_no_shell(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_FORGETS", "memory.max")
     terminal = Terminal(machine)
     assert terminal.end() == 3

@@ -23,7 +23,8 @@ cd "$(dirname "$0")"
 echo attached >>attachments
 trap 'echo detached >>attachments; exit' INT
 while :; do
-  printf '{"type": "printf", "data": "TICK %s\\\\n"}\\n' "$(python3 -c 'import time; print(time.clock_gettime_ns(7))')"
+  now=$(python3 -c 'import time; print(time.clock_gettime_ns(7))')
+  printf '{"type": "printf", "data": "TICK %s\\\\n"}\\n' "$now"
   sleep 0.1
 done
 """
@@ -71,7 +72,9 @@ def ended(agent: Process[bytes]) -> int:
     return agent.returncode
 
 
-def test_the_client_gets_the_frames_and_the_status_of_the_agent(machine: Machine, spool: Path) -> None:
+def test_the_client_gets_the_frames_and_the_status_of_the_agent(
+    machine: Machine, spool: Path
+) -> None:
     agent = stand_by(machine, spool)
     request = json.dumps(request_to_json(make_request(machine, make_trial())))
     status, output, stderr = attach(machine, spool, request)
@@ -94,13 +97,20 @@ def attachments(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "attachments"
 
 
-def test_a_tracer_attached_in_standby_is_the_one_that_traces(machine: Machine, spool: Path, attachments: Path) -> None:
+def test_a_tracer_attached_in_standby_is_the_one_that_traces(
+    machine: Machine, spool: Path, attachments: Path
+) -> None:
     agent = stand_by(machine, spool, "bpftrace")
     trial = make_trial(collectors=("bpftrace",))
-    status, output, _ = attach(machine, spool, json.dumps(request_to_json(make_request(machine, trial))))
+    status, output, _ = attach(
+        machine, spool, json.dumps(request_to_json(make_request(machine, trial)))
+    )
     [record] = [f["record"] for f in frames_of(output) if f["frame"] == "record"]
     assert (status, record["collectors"]["bpftrace"]["status"]) == (0, "ok")
-    assert attachments.read_text().split() == ["attached", "detached"], "none was attached a second time"
+    assert attachments.read_text().split() == [
+        "attached",
+        "detached",
+    ], "none was attached a second time"
     assert attachments.stat().st_mtime > record["measured"]["start_wall_seconds"]
     assert not [f for f in frames_of(output) if f.get("text") == "attaching bpftrace"]
     assert ended(agent) == 0
@@ -131,7 +141,9 @@ def test_a_client_without_a_waiting_agent_starts_one(machine: Machine, spool: Pa
     assert "agent.pyz" in stderr or "JSON" in stderr
 
 
-def test_a_client_of_an_agent_that_is_killed_ends_with_a_failure(machine: Machine, spool: Path) -> None:
+def test_a_client_of_an_agent_that_is_killed_ends_with_a_failure(
+    machine: Machine, spool: Path
+) -> None:
     agent = stand_by(machine, spool)
     argv = [sys.executable, *attach_argv(str(spool))[1:]]
     client = spawn(argv, stdin=PIPE, env=machine.environment())

@@ -29,7 +29,10 @@ class Stopping(Run):
         self.plan = replace(plan_of(THREE, FIVE_PERCENT), run_id="20261121T100001Z-test-vm")
         self.plan = replace(self.plan, document={**self.plan.document, "run_id": self.plan.run_id})
         self.folder = type(self.folder).create(tmp_path / "runs", self.plan)
-        figures = {t.trial_id: {"read_seconds": figure(t.block, t.treatment["level"])} for t in self.plan.trials}
+        figures = {
+            t.trial_id: {"read_seconds": figure(t.block, t.treatment["level"])}
+            for t in self.plan.trials
+        }
         self.set_script({"figures": figures})
 
     def blocks(self) -> list[int]:
@@ -48,7 +51,9 @@ def test_narrow_intervals_need_the_six_blocks_that_an_interval_needs(tmp_path: P
 
 
 def test_one_treatment_that_spreads_keeps_the_run_going(tmp_path: Path) -> None:
-    run = Stopping(tmp_path, lambda block, level: 14.0 if (block, level) == (1, "b") else steady(block, level))
+    run = Stopping(
+        tmp_path, lambda block, level: 14.0 if (block, level) == (1, "b") else steady(block, level)
+    )
     assert run.go() == RunSummary(27, 0)
     assert run.blocks() == list(range(1, 10))  # the interval of nine values omits the highest
     assert [len(call) for call in run.agent_calls()] == [18, 3, 3, 3]
@@ -63,7 +68,9 @@ def test_the_bound_ends_what_never_becomes_narrow(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_resumed_ends_at_the_same_block(tmp_path: Path) -> None:
-    run = Stopping(tmp_path, lambda block, level: 14.0 if (block, level) == (1, "b") else steady(block, level))
+    run = Stopping(
+        tmp_path, lambda block, level: 14.0 if (block, level) == (1, "b") else steady(block, level)
+    )
     run.go()
     kept = run.records()
     for count in (0, 7, 18, 20, 26):
@@ -78,7 +85,9 @@ def test_a_run_that_is_resumed_ends_at_the_same_block(tmp_path: Path) -> None:
 def test_a_treatment_that_is_killed_each_time_does_not_hold_a_run_up(tmp_path: Path) -> None:
     run = Stopping(tmp_path, steady)
     killed = {t.trial_id: ["oom_killed"] for t in run.plan.trials if t.treatment["level"] == "a"}
-    figures = {t.trial_id: {"read_seconds": 10.0} for t in run.plan.trials if t.treatment["level"] != "a"}
+    figures = {
+        t.trial_id: {"read_seconds": 10.0} for t in run.plan.trials if t.treatment["level"] != "a"
+    }
     run.set_script({"figures": figures, **killed})
     assert run.go() == RunSummary(18, 0)
 
@@ -92,7 +101,13 @@ def test_a_plan_without_the_rule_runs_as_it_stands(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("values", "width"),
-    [([1.0] * 5, None), ([1, 2, 3, 4, 5, 6], 2.5 / 3.5), ([10] * 6, 0.0), ([0] * 6, 0.0), ([0] * 5 + [1, 1], None)],
+    [
+        ([1.0] * 5, None),
+        ([1, 2, 3, 4, 5, 6], 2.5 / 3.5),
+        ([10] * 6, 0.0),
+        ([0] * 6, 0.0),
+        ([0] * 5 + [1, 1], None),
+    ],
 )
 def test_half_widths(values: list[float], width: float | None) -> None:
     assert half_width(values) == (width if width is None else pytest.approx(width))

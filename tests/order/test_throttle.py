@@ -21,14 +21,22 @@ HELD = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
 def carry_out(machine: Machine, host: str) -> tuple[Record, list[str]]:
     agent = machine.root / "agent.pyz"
     agent.write_bytes(agent_bytes())
-    package = AgentPackage(agent, tuple(path for path in WORKLOADS.iterdir() if path.is_file()), "0" * 64)
+    package = AgentPackage(
+        agent, tuple(path for path in WORKLOADS.iterdir() if path.is_file()), "0" * 64
+    )
     trial = make_trial(driver="qemu-throttle", collectors=())
-    plan = Plan("20261121T100000Z-throttle-vm", (trial,), {"fresh": "never", "experiment": "t", "harness": HARNESS})
+    plan = Plan(
+        "20261121T100000Z-throttle-vm",
+        (trial,),
+        {"fresh": "never", "experiment": "t", "harness": HARNESS},
+    )
     whole = replace(plan, document={**plan.document, "run_id": plan.run_id, "trials": []})
     folder = RunFolder.create(machine.root / "runs", whole)
     around = on_fakes(agent, machine, name=host)
     Campaign(around, plan, folder, package, lambda _: None).run()
-    return list(read_records(folder.records_path))[-1], [call for call in around.calls if call.startswith("throttle")]
+    return list(read_records(folder.records_path))[-1], [
+        call for call in around.calls if call.startswith("throttle")
+    ]
 
 
 def test_the_outer_machine_limits_the_disk_for_the_trial(machine: Machine) -> None:

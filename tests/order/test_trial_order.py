@@ -19,20 +19,36 @@ from pagecage.agent.system.page_cache import evict, load
 from pagecage.agent.system.systemd import Systemd
 from pagecage.model.json_codec import to_json
 from tests.builders.trial_runs import carry_out
-from tests.fake_host.machine import CAGE, DATASET, LIGHT, MAJ_MIN, Machine, frames_of, make_session, make_trial
+from tests.fake_host.machine import (
+    CAGE,
+    DATASET,
+    LIGHT,
+    MAJ_MIN,
+    Machine,
+    frames_of,
+    make_session,
+    make_trial,
+)
 
 VERIFYING_SECONDS = 0.4  # of verifies.py
 UNIT = "pagecage-r1_tight.1.slice"
 ORDER = [
     "read_ahead_kb 128",
-    f"set-property {UNIT}", f"start {UNIT}",
-    "iostat begins", "sar begins",
+    f"set-property {UNIT}",
+    f"start {UNIT}",
+    "iostat begins",
+    "sar begins",
     f"scope pagecage-run-r1_tight.1 in {UNIT}: good.py",
-    "workload ready", "workload go", "workload end", "workload exits",
-    "iostat ends", "sadf", "sar ends",
+    "workload ready",
+    "workload go",
+    "workload end",
+    "workload exits",
+    "iostat ends",
+    "sadf",
+    "sar ends",
     f"stop {UNIT}",
     "read_ahead_kb 256",
-]  # fmt: skip
+]
 
 
 def without_calibration(lines: list[str]) -> list[str]:
@@ -56,9 +72,23 @@ def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
     names = [phase.name for phase in record.phases]
     assert names == [
-        "requirements", "driver", "storage", "dataset", "queue_settings", "calibrate", "memory", "dirty", "cache",
-        "slice", "before", "collectors", "run", "stop", "totals", "cleanup",
-    ]  # fmt: skip
+        "requirements",
+        "driver",
+        "storage",
+        "dataset",
+        "queue_settings",
+        "calibrate",
+        "memory",
+        "dirty",
+        "cache",
+        "slice",
+        "before",
+        "collectors",
+        "run",
+        "stop",
+        "totals",
+        "cleanup",
+    ]
     starts = [phase.start_monotonic_seconds for phase in record.phases]
     assert starts == sorted(starts)
     assert all(0 <= phase.seconds < 30 for phase in record.phases)
@@ -66,8 +96,12 @@ def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
 
 def test_the_record_holds_what_happened(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
-    assert record.cage.read_back == {**record.cage.expected, "cpu.max": "max 100000",
-                                        "io.max.wbps": "max", "io.max.wiops": "max"}  # fmt: skip
+    assert record.cage.read_back == {
+        **record.cage.expected,
+        "cpu.max": "max 100000",
+        "io.max.wbps": "max",
+        "io.max.wiops": "max",
+    }
     assert record.cage.requested == dict(CAGE.properties)
     assert record.cache.requested == "cold"
     assert record.cache.resident_bytes_before == 0
@@ -76,26 +110,45 @@ def test_the_record_holds_what_happened(machine: Machine) -> None:
     assert to_json(record.exit) == {"status": 0, "oom_kill": 0}
     assert record.samples == ({"seconds": 0.25, "bytes": 524288},)
     assert {name: found["status"] for name, found in record.collectors.items()} == {
-        "sampler": "ok", "iostat": "ok", "sar": "ok", "vmtouch": "ok",
-    }  # fmt: skip
+        "sampler": "ok",
+        "iostat": "ok",
+        "sar": "ok",
+        "vmtouch": "ok",
+    }
     assert record.workload.checksum_ok is True
     assert len(record.workload.sha256) == 64
 
 
 def test_responses_are_computed_from_the_slice_and_the_end_line(machine: Machine) -> None:
     response = carry_out(machine, make_trial()).response
-    rates = {name for name in response if name.startswith(("pages_", "pgpg")) or name.endswith("faults_per_second")}
+    rates = {
+        name
+        for name in response
+        if name.startswith(("pages_", "pgpg")) or name.endswith("faults_per_second")
+    }
     assert len(rates) == 10
     assert set(response) == STANDARD_RESPONSES - TRACED_RESPONSES
     assert 0 < (response.pop("start_seconds") or 0) < 30
     assert {name: value for name, value in response.items() if name not in rates} == {
         "io_stalled_seconds": 0.0,
-        "read_seconds": 0.5, "covered_fraction": 0.5, "full_pass_seconds": 1.0, "bytes_per_second": 2097152.0,
-        "device_read_bytes": 1048576.0, "device_reads": 8.0, "device_read_bytes_per_second": 2097152.0,
-        "device_reads_per_second": 16.0, "amplification": 2.0, "major_faults": 8,
-        "device_bytes_per_read": 131072.0, "device_write_bytes": 0.0, "device_write_bytes_per_second": 0.0,
-        "memory_peak_bytes": 4096, "charged_cache_bytes": 4096, "read_bytes_ahead": None, "reads_ahead": None,
-    }  # fmt: skip
+        "read_seconds": 0.5,
+        "covered_fraction": 0.5,
+        "full_pass_seconds": 1.0,
+        "bytes_per_second": 2097152.0,
+        "device_read_bytes": 1048576.0,
+        "device_reads": 8.0,
+        "device_read_bytes_per_second": 2097152.0,
+        "device_reads_per_second": 16.0,
+        "amplification": 2.0,
+        "major_faults": 8,
+        "device_bytes_per_read": 131072.0,
+        "device_write_bytes": 0.0,
+        "device_write_bytes_per_second": 0.0,
+        "memory_peak_bytes": 4096,
+        "charged_cache_bytes": 4096,
+        "read_bytes_ahead": None,
+        "reads_ahead": None,
+    }
 
 
 def test_counters_stand_around_the_measured_part(machine: Machine) -> None:
@@ -123,13 +176,21 @@ def test_every_trace_comes_before_the_record_and_whole(machine: Machine) -> None
 def test_events_mark_the_measured_part_for_the_controller(machine: Machine) -> None:
     out, trial = io.BytesIO(), make_trial()
     carry_out(machine, trial, make_session(machine, out, trial))
-    events = [f["event"] for f in frames_of(out.getvalue()) if f["frame"] == "event" and f["event"] != "phase"]
+    events = [
+        f["event"]
+        for f in frames_of(out.getvalue())
+        if f["frame"] == "event" and f["event"] != "phase"
+    ]
     assert events == ["trial", "go", "end"]
 
 
 @pytest.mark.parametrize(
     ("file", "shown"),
-    [("io.max", "io.max.rbps"), ("memory.max", "memory.max"), ("memory.swap.max", "memory.swap.max")],
+    [
+        ("io.max", "io.max.rbps"),
+        ("memory.max", "memory.max"),
+        ("memory.swap.max", "memory.swap.max"),
+    ],
 )
 def test_a_limit_that_is_not_applied_starts_no_workload(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, file: str, shown: str
@@ -140,7 +201,9 @@ def test_a_limit_that_is_not_applied_starts_no_workload(
     assert record.outcome == "requirement_missed"
     assert record.phase == "slice"
     assert shown in record.missed_requirements[0].reason
-    scopes = [line for line in machine.log_lines() if line.startswith("scope") and "calibrate" not in line]
+    scopes = [
+        line for line in machine.log_lines() if line.startswith("scope") and "calibrate" not in line
+    ]
     assert scopes == []
     assert record.measured is None
     assert machine.left() == []
@@ -180,7 +243,9 @@ def test_what_a_workload_does_decides_the_outcome(
     assert machine.log_lines()[-1] == "read_ahead_kb 256"
 
 
-@pytest.mark.parametrize("program", ["never_ends.py", "never_ready.py", "floods_for_ever.py", "stops_for_ever.py"])
+@pytest.mark.parametrize(
+    "program", ["never_ends.py", "never_ready.py", "floods_for_ever.py", "stops_for_ever.py"]
+)
 def test_a_workload_without_end_is_ended(machine: Machine, program: str) -> None:
     record = carry_out(machine, make_trial(program, timeout_seconds=1.5))
     assert record.outcome == "timed_out"
@@ -230,11 +295,15 @@ def test_a_resident_file_is_full_and_charged_to_the_agent(machine: Machine) -> N
     record = carry_out(machine, make_trial(cage=LIGHT, cache="resident"))
     assert record.outcome == "ok"
     assert record.cache.resident_bytes_before == record.cache.file_bytes == DATASET.size_bytes
-    assert 0 < record.cache.resident_bytes_after <= DATASET.size_bytes  # a busy machine may have reclaimed some
+    assert (
+        0 < record.cache.resident_bytes_after <= DATASET.size_bytes
+    )  # a busy machine may have reclaimed some
     assert record.cache.charged_to == str(own_cgroup())
 
 
-def test_a_file_that_cannot_be_kept_whole_is_not_resident(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_kept_whole_is_not_resident(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pagecage.agent.cache_state.load", lambda path: None)
     record = carry_out(machine, make_trial(cage=LIGHT, cache="resident"))
     assert (record.outcome, record.phase) == ("not_prepared", "cache")
@@ -250,12 +319,16 @@ def test_any_state_is_measured_and_left_as_it_is(machine: Machine, resident: boo
 
 
 def test_without_a_dataset_there_is_no_cache_state(machine: Machine) -> None:
-    record = carry_out(machine, make_trial(cage=LIGHT, dataset=None, collectors=("vmtouch", "bpftrace")))
+    record = carry_out(
+        machine, make_trial(cage=LIGHT, dataset=None, collectors=("vmtouch", "bpftrace"))
+    )
     assert record.outcome == "ok"
     assert to_json(record.cache) == {"requested": "cold", "charged_to": None}
     assert {name: found["status"] for name, found in record.collectors.items()} == {
-        "sampler": "ok", "vmtouch": "missing", "bpftrace": "missing",
-    }  # fmt: skip
+        "sampler": "ok",
+        "vmtouch": "missing",
+        "bpftrace": "missing",
+    }
 
 
 def test_a_host_that_lacks_something_is_left_untouched(machine: Machine) -> None:
@@ -267,14 +340,19 @@ def test_a_host_that_lacks_something_is_left_untouched(machine: Machine) -> None
     assert machine.log_lines() == []
 
 
-def test_a_user_is_measured_under_their_own_manager(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_is_measured_under_their_own_manager(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The order is the same; each command has --user, and the slice is below user@UID.service."""
     manager = machine.cgroups / f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
     monkeypatch.setenv("FAKE_PARENT", str(manager / "pagecage.slice"))
     trial = make_trial(cage=LIGHT)
     session = make_session(machine, io.BytesIO(), trial)
-    own = replace(session, systemd=Systemd(True, 257), calibrator=Calibrator(
-        Systemd(True, 257), session.disk, machine.data, session.interruption))  # fmt: skip
+    own = replace(
+        session,
+        systemd=Systemd(True, 257),
+        calibrator=Calibrator(Systemd(True, 257), session.disk, machine.data, session.interruption),
+    )
     record = carry_out(machine, trial, own)
     assert record.outcome == "ok"
     assert record.cage.slice.startswith(str(manager))

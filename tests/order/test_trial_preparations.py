@@ -30,15 +30,24 @@ def two(machine: Machine) -> Trial:
     """Return a trial of two files for the fake workload."""
     make_dataset(machine.data, replace(DATASET, seed=2))
     return make_trial(
-        workload=Workload("good.py", ("--files", "{files}")), cage=LIGHT, files=2, collectors=("vmtouch",)
+        workload=Workload("good.py", ("--files", "{files}")),
+        cage=LIGHT,
+        files=2,
+        collectors=("vmtouch",),
     )
 
 
 def test_every_file_is_handed_over_and_cold(machine: Machine, two: Trial) -> None:
     record = carry_out(machine, two)
     assert record.outcome == "ok"
-    assert record.workload.argv[1:] == ("--files", *(str(machine.data / d.file_name) for d in two.datasets))
-    assert (record.cache.file_bytes, record.cache.resident_bytes_before) == (2 * DATASET.size_bytes, 0)
+    assert record.workload.argv[1:] == (
+        "--files",
+        *(str(machine.data / d.file_name) for d in two.datasets),
+    )
+    assert (record.cache.file_bytes, record.cache.resident_bytes_before) == (
+        2 * DATASET.size_bytes,
+        0,
+    )
 
 
 def test_every_file_is_resident(machine: Machine, two: Trial) -> None:
@@ -53,8 +62,12 @@ def test_a_missing_file_is_reported(machine: Machine, two: Trial) -> None:
     assert (record.outcome, record.phase) == ("failed", "dataset")
 
 
-@pytest.mark.parametrize(("where", "unit"), [("same", f"{UNIT}.slice"), ("other", f"{UNIT}.before.slice")])
-def test_a_setup_step_runs_in_its_slice_before_the_counters(machine: Machine, where: str, unit: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "unit"), [("same", f"{UNIT}.slice"), ("other", f"{UNIT}.before.slice")]
+)
+def test_a_setup_step_runs_in_its_slice_before_the_counters(
+    machine: Machine, where: str, unit: str
+) -> None:
     step = SetupStep("loads.py", ("{file}",), where)
     record = carry_out(machine, make_trial(cage=LIGHT, before=step, collectors=()))
     log = machine.log_lines()
@@ -71,19 +84,31 @@ def test_a_setup_step_runs_in_its_slice_before_the_counters(machine: Machine, wh
 
 
 def test_a_sibling_slice_has_the_trials_limits(machine: Machine) -> None:
-    carry_out(machine, make_trial(cage=LIGHT, before=SetupStep("loads.py", ("{file}",), "other"), collectors=()))
-    assert [line for line in machine.log_lines() if "before.slice" in line and not line.startswith("scope")] == [
-        f"set-property {UNIT}.before.slice", f"start {UNIT}.before.slice", f"stop {UNIT}.before.slice",
-    ]  # fmt: skip
+    carry_out(
+        machine,
+        make_trial(cage=LIGHT, before=SetupStep("loads.py", ("{file}",), "other"), collectors=()),
+    )
+    assert [
+        line
+        for line in machine.log_lines()
+        if "before.slice" in line and not line.startswith("scope")
+    ] == [
+        f"set-property {UNIT}.before.slice",
+        f"start {UNIT}.before.slice",
+        f"stop {UNIT}.before.slice",
+    ]
 
 
 def test_a_setup_step_must_leave_the_files_resident(machine: Machine) -> None:
     step = SetupStep("loads.py", ("{file}",), "same")
-    record = carry_out(machine, make_trial(cage=LIGHT, cache="resident", before=step, collectors=()))
+    record = carry_out(
+        machine, make_trial(cage=LIGHT, cache="resident", before=step, collectors=())
+    )
     assert record.outcome == "ok"
     assert record.cache.resident_bytes_before == DATASET.size_bytes
     lazy = carry_out(
-        machine, make_trial(cage=LIGHT, cache="resident", before=replace(step, arguments=()), collectors=())
+        machine,
+        make_trial(cage=LIGHT, cache="resident", before=replace(step, arguments=()), collectors=()),
     )
     assert (lazy.outcome, lazy.phase) == ("not_prepared", "before")
     assert "0 of 1048576 bytes are resident, not resident" in (lazy.error or "")
@@ -96,15 +121,22 @@ def test_a_setup_step_must_leave_the_files_resident(machine: Machine) -> None:
         ("--cannot", "requirement_missed", "cachestat is switched off"),
     ],
 )
-def test_a_step_that_fails_starts_no_workload(machine: Machine, flag: str, outcome: str, word: str) -> None:
-    record = carry_out(machine, make_trial(cage=LIGHT, before=SetupStep("loads.py", (flag,), "other"), collectors=()))
+def test_a_step_that_fails_starts_no_workload(
+    machine: Machine, flag: str, outcome: str, word: str
+) -> None:
+    record = carry_out(
+        machine,
+        make_trial(cage=LIGHT, before=SetupStep("loads.py", (flag,), "other"), collectors=()),
+    )
     assert (record.outcome, record.phase) == (outcome, "before")
     assert word in (record.error or "")
     assert "workload ready" not in machine.log_lines()
     assert machine.left() == []
 
 
-def test_another_disk_carries_data_limits_and_counters(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_disk_carries_data_limits_and_counters(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = machine.root / "other"
     other.mkdir()
     make_dataset(other)
@@ -112,7 +144,9 @@ def test_another_disk_carries_data_limits_and_counters(machine: Machine, monkeyp
     gone: list[Path] = []
     monkeypatch.setattr(storage, "make_storage", lambda *_: TrialStorage(disk, other))
     monkeypatch.setattr(storage, "remove_storage", gone.append)
-    record = carry_out(machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700, collectors=()))
+    record = carry_out(
+        machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700, collectors=())
+    )
     assert record.outcome == "ok"
     assert record.workload.argv[-1] == str(other / DATASET.file_name)
     assert (record.device.storage, record.device.storage_latency_us) == ("null_blk", 700)
@@ -129,19 +163,27 @@ def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
     disk = replace(facts.resolve_disk(machine.data), mount_point=str(other))
     asked: list[object] = []
     monkeypatch.setattr(
-        storage, "make_storage", lambda *arguments: asked.extend(arguments) or TrialStorage(disk, other)
+        storage,
+        "make_storage",
+        lambda *arguments: asked.extend(arguments) or TrialStorage(disk, other),
     )
     monkeypatch.setattr(storage, "remove_storage", lambda _: [])
     workload = Workload("good.py", ("--dir", "{data_dir}", "--max-seconds", "{max_seconds}"))
-    trial = make_trial(workload=workload, cage=LIGHT, cache="any", dataset=None, collectors=("iostat",))
-    record = carry_out(machine, replace(trial, storage="null_blk", storage_latency_us=700, writes_bytes=2**28))
+    trial = make_trial(
+        workload=workload, cage=LIGHT, cache="any", dataset=None, collectors=("iostat",)
+    )
+    record = carry_out(
+        machine, replace(trial, storage="null_blk", storage_latency_us=700, writes_bytes=2**28)
+    )
     assert (record.outcome, record.error) == ("ok", None)
     assert record.workload.argv[1:] == ("--dir", str(other), "--max-seconds", "5.0")
     assert asked[:3] == ["null_blk", 700, 2**28]
     assert record.device.read_latency_us is None
 
 
-def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_cannot_be_made_is_a_missed_requirement(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> TrialStorage:
         raise HostError("modprobe: FATAL: Module null_blk not found", "")
 
@@ -150,9 +192,10 @@ def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, mo
     assert (record.outcome, record.phase) == ("requirement_missed", "storage")
     [missed] = record.missed_requirements
     assert vars(missed) == {
-        "requirement": "storage", "reason": "no null_blk here: modprobe: FATAL: Module null_blk not found",
+        "requirement": "storage",
+        "reason": "no null_blk here: modprobe: FATAL: Module null_blk not found",
         "hint": "",
-    }  # fmt: skip
+    }
     assert not any(line.startswith("set-property") for line in machine.log_lines())
     assert machine.left() == []
 
@@ -173,7 +216,9 @@ def test_only_root_may_ask_for_a_disk_or_memory(machine: Machine, asks: dict[str
     assert record.missed_requirements[0].reason.startswith("only root may")
 
 
-def test_only_guests_of_pagecage_give_up_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_guests_of_pagecage_give_up_memory(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(host_settings, "OF_OURS", machine.root / "no-such-port")
     monkeypatch.setattr(MemoryReservation, "leave", lambda *_: pytest.fail("nothing may be taken"))
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28))
@@ -191,7 +236,12 @@ def test_memory_is_reserved_before_the_cache_state_and_released(
 
     def leave(_: MemoryReservation, wanted: int) -> dict[str, int]:
         seen.append(f"leave {wanted} with {measure_residency(path).resident_bytes}")
-        return {"requested_bytes": wanted, "available_bytes": wanted, "hugepages": 5, "hugepage_bytes": 2**21}
+        return {
+            "requested_bytes": wanted,
+            "available_bytes": wanted,
+            "hugepages": 5,
+            "hugepage_bytes": 2**21,
+        }
 
     monkeypatch.setattr(host_settings, "OF_OURS", machine.root)
     monkeypatch.setattr(MemoryReservation, "leave", leave)
@@ -211,7 +261,9 @@ def test_dirty_limits_are_set_before_the_workload_and_restored(
     seen: list[str] = []
     monkeypatch.setattr(host_settings, "OF_OURS", machine.root)
     monkeypatch.setattr(DirtyLimits, "read", lambda _: {"dirty_ratio": 20})
-    monkeypatch.setattr(DirtyLimits, "set", lambda _, wanted: seen.append(str(machine.log_lines())) or dict(wanted))
+    monkeypatch.setattr(
+        DirtyLimits, "set", lambda _, wanted: seen.append(str(machine.log_lines())) or dict(wanted)
+    )
     monkeypatch.setattr(DirtyLimits, "restore", lambda _: seen.append("restored") or [])
     record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS, collectors=()))
     assert record.outcome == "ok"
@@ -220,14 +272,18 @@ def test_dirty_limits_are_set_before_the_workload_and_restored(
     assert seen[1:] == ["restored"]
 
 
-def test_unrequested_dirty_limits_are_recorded_and_kept(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrequested_dirty_limits_are_recorded_and_kept(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(DirtyLimits, "read", lambda _: {"dirty_ratio": 20})
     monkeypatch.setattr(DirtyLimits, "set", lambda *_: pytest.fail("nothing may be set"))
     record = carry_out(machine, make_trial(cage=LIGHT, collectors=()))
     assert to_json(record.dirty_limits) == {"requested": {}, "in_force": {"dirty_ratio": 20}}
 
 
-def test_only_guests_of_pagecage_change_dirty_limits(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_guests_of_pagecage_change_dirty_limits(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(host_settings, "OF_OURS", machine.root / "no-such-port")
     monkeypatch.setattr(DirtyLimits, "set", lambda *_: pytest.fail("nothing may be set"))
     record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS))
@@ -235,15 +291,25 @@ def test_only_guests_of_pagecage_change_dirty_limits(machine: Machine, monkeypat
     assert record.missed_requirements[0].requirement == "dirty_limits"
 
 
-def test_a_sweep_releases_memory_and_removes_disks(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_releases_memory_and_removes_disks(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(MemoryReservation, "restore", lambda _: ["memory restored"])
     monkeypatch.setattr(DirtyLimits, "restore", lambda _: ["limits restored"])
-    monkeypatch.setattr("pagecage.agent.host_session.remove_storage", lambda spool: [f"disk in {spool.name}"])
-    assert sweep(Systemd(False, 257), machine.spool) == ["memory restored", "limits restored", "disk in spool"]
+    monkeypatch.setattr(
+        "pagecage.agent.host_session.remove_storage", lambda spool: [f"disk in {spool.name}"]
+    )
+    assert sweep(Systemd(False, 257), machine.spool) == [
+        "memory restored",
+        "limits restored",
+        "disk in spool",
+    ]
 
 
 def test_a_workloads_own_figures_stand_beside_the_standard_ones(machine: Machine) -> None:
-    response = carry_out(machine, make_trial("tells_figures.py", cage=LIGHT, collectors=())).response
+    response = carry_out(
+        machine, make_trial("tells_figures.py", cage=LIGHT, collectors=())
+    ).response
     assert response["heartbeat_p50_us"] == 12.5
     assert response["cache_misses_per_block"] is None
     assert response["read_seconds"] == 0.5
@@ -251,7 +317,10 @@ def test_a_workloads_own_figures_stand_beside_the_standard_ones(machine: Machine
 
 def test_a_workload_that_takes_a_standard_name_has_failed(machine: Machine) -> None:
     record = carry_out(machine, make_trial("takes_a_name.py", cage=LIGHT, collectors=()))
-    assert (record.outcome, record.error) == ("failed", "its response takes the name of read_seconds")
+    assert (record.outcome, record.error) == (
+        "failed",
+        "its response takes the name of read_seconds",
+    )
     assert record.response == {}
 
 
@@ -273,6 +342,11 @@ def test_fio_is_run_by_its_job_file_and_its_figures_are_the_answer(
     assert record.response["amplification"] == 2
     assert record.workload.end["fio_version"] == "fio-3.39"
     assert record.collectors["fio"]["status"] == "ok"
-    missing = carry_out(machine, replace(trial, workload=replace(workload, arguments=("ioengine=rados",))))
-    assert (missing.outcome, missing.error) == ("requirement_missed", "this fio has no ioengine rados")
+    missing = carry_out(
+        machine, replace(trial, workload=replace(workload, arguments=("ioengine=rados",)))
+    )
+    assert (missing.outcome, missing.error) == (
+        "requirement_missed",
+        "this fio has no ioengine rados",
+    )
     assert machine.left() == []

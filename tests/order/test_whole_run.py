@@ -25,20 +25,34 @@ from pagecage.runner.campaign import Campaign, RunSummary
 from pagecage.runner.run_folder import RunFolder
 from tests.builders.plans import BASE, CHOICES, HARNESS
 from tests.fake_host.hosts import TestHost, on_fakes
-from tests.fake_host.machine import CAGE, DATASET, WORKLOADS, Machine, frames_of, make_request, make_trial
+from tests.fake_host.machine import (
+    CAGE,
+    DATASET,
+    WORKLOADS,
+    Machine,
+    frames_of,
+    make_request,
+    make_trial,
+)
 
 ONCE = replace(CHOICES, repeats=1)
 
 
 def a_plan(*programs: str, collectors: tuple[str, ...] = ("iostat", "sar", "vmtouch")) -> Plan:
     """Return one trial per program, in this order, in the tight cage."""
-    plan = make_plan("20261121T100000Z-test-vm", BASE, {"uncaged": CAGE}, ONCE, "pagecage run test", HARNESS)
+    plan = make_plan(
+        "20261121T100000Z-test-vm", BASE, {"uncaged": CAGE}, ONCE, "pagecage run test", HARNESS
+    )
     trial = make_trial(collectors=collectors, timeout_seconds=20.0)
     trials = tuple(
-        replace(trial, trial_id=f"r1_{n}_{name.removesuffix('.py')}", position=n,
-                workload=replace(trial.workload, program=name))
+        replace(
+            trial,
+            trial_id=f"r1_{n}_{name.removesuffix('.py')}",
+            position=n,
+            workload=replace(trial.workload, program=name),
+        )
         for n, name in enumerate(programs)
-    )  # fmt: skip
+    )
     return replace(plan, trials=trials)
 
 
@@ -72,7 +86,9 @@ def test_a_run_from_plan_to_records_and_traces(machine: Machine, package: AgentP
     assert facts["disk"]["maj_min"] == "259:7"
 
 
-def test_a_killed_agent_leaves_nothing_after_the_next_start(machine: Machine, package: AgentPackage) -> None:
+def test_a_killed_agent_leaves_nothing_after_the_next_start(
+    machine: Machine, package: AgentPackage
+) -> None:
     """SIGKILL leaves slice, limits, queue settings, tools and traces to the next agent."""
     whole = Whole(machine, package, a_plan("never_ends.py", "good.py"))
     left: list[str] = []
@@ -92,10 +108,14 @@ def test_a_killed_agent_leaves_nothing_after_the_next_start(machine: Machine, pa
     results = [(record.attempt, record.outcome) for record in whole.records()]
     assert results == [(1, "interrupted"), (2, "ok"), (1, "ok")]
     assert machine.log_lines().count("iostat begins") == 3
-    assert machine.log_lines().count("iostat ends") == 2  # the cleanup killed the first, whose agent was gone
+    assert (
+        machine.log_lines().count("iostat ends") == 2
+    )  # the cleanup killed the first, whose agent was gone
 
 
-def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, package: AgentPackage) -> None:
+def test_ctrl_c_ends_the_trial_and_keeps_its_record(
+    machine: Machine, package: AgentPackage
+) -> None:
     whole = Whole(machine, package, a_plan("good.py", "never_ends.py", "good.py"))
 
     def interrupt(event: Mapping[str, Any]) -> None:
@@ -133,7 +153,9 @@ def test_a_second_run_on_a_host_is_refused(machine: Machine, package: AgentPacka
 
 
 @pytest.mark.parametrize("program", ["never_ends.py", "floods_for_ever.py"])
-def test_the_end_of_the_controller_is_noticed(machine: Machine, package: AgentPackage, program: str) -> None:
+def test_the_end_of_the_controller_is_noticed(
+    machine: Machine, package: AgentPackage, program: str
+) -> None:
     """SIGKILL of the controller closes the agent's input.
 
     The agent cleans up and saves its record.
@@ -160,8 +182,12 @@ def test_the_end_of_the_controller_is_noticed(machine: Machine, package: AgentPa
 
 
 @pytest.mark.parametrize("line", [b"", b"\n", b"{}\n", b"[]\n", b'{"run_id": "cut'])
-def test_an_incomplete_request_starts_nothing(machine: Machine, package: AgentPackage, line: bytes) -> None:
-    agent = spawn(on_fakes(package.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
+def test_an_incomplete_request_starts_nothing(
+    machine: Machine, package: AgentPackage, line: bytes
+) -> None:
+    agent = spawn(
+        on_fakes(package.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE
+    )
     assert agent.stdin is not None
     assert agent.stdout is not None
     assert agent.stderr is not None
@@ -174,9 +200,13 @@ def test_an_incomplete_request_starts_nothing(machine: Machine, package: AgentPa
     assert machine.log_lines() == []
 
 
-def test_an_agent_that_cannot_work_reports_the_reason(machine: Machine, package: AgentPackage) -> None:
+def test_an_agent_that_cannot_work_reports_the_reason(
+    machine: Machine, package: AgentPackage
+) -> None:
     host = on_fakes(package.agent, machine)
-    request = replace(make_request(machine, make_trial()), spool_dir=str(machine.root / "log/spool"))
+    request = replace(
+        make_request(machine, make_trial()), spool_dir=str(machine.root / "log/spool")
+    )
     agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
     assert agent.stdin is not None
     assert agent.stdout is not None
@@ -196,7 +226,11 @@ def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, package: Age
     """The dataset is too large: nothing is written or measured, and the next trial runs."""
     plan = a_plan("good.py", "good.py")
     huge = replace(plan.trials[0], dataset=Dataset(2**60))
-    whole = Whole(machine, package, replace(plan, trials=(huge, replace(plan.trials[1], trial_id="r1_second"))))
+    whole = Whole(
+        machine,
+        package,
+        replace(plan, trials=(huge, replace(plan.trials[1], trial_id="r1_second"))),
+    )
     assert whole.go() == RunSummary(1, 1)
     outcomes = {record.trial_id: record for record in whole.records()}
     assert outcomes[huge.trial_id].outcome == "not_prepared"
@@ -207,9 +241,17 @@ def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, package: Age
     assert machine.left() == []
 
 
-def test_the_spool_keeps_nothing_of_a_run_that_is_over(machine: Machine, package: AgentPackage) -> None:
+def test_the_spool_keeps_nothing_of_a_run_that_is_over(
+    machine: Machine, package: AgentPackage
+) -> None:
     Whole(machine, package, a_plan("good.py")).go()
-    kept = {path.name for path in machine.spool.iterdir()} - {"bin", "agent.pyz", "lock", "children", "trials"}
+    kept = {path.name for path in machine.spool.iterdir()} - {
+        "bin",
+        "agent.pyz",
+        "lock",
+        "children",
+        "trials",
+    }
     assert kept == {"20261121T100000Z-test-vm.jsonl"}
     assert not list((machine.spool / "trials").iterdir())
 

@@ -35,7 +35,9 @@ def main(runs: Path, out: Path = GALLERY) -> list[Path]:
 def reports(page: Page, runs: Path, out: Path) -> list[Path]:
     """Take screenshots of the reports in the newest runs."""
     return [
-        taken(page, runs / f"latest-{name}" / "report.html", out / f"{name}-report.png", 1150, heading)
+        taken(
+            page, runs / f"latest-{name}" / "report.html", out / f"{name}-report.png", 1150, heading
+        )
         for name, heading in REPORTS.items()
     ]
 
@@ -46,7 +48,9 @@ def opened() -> Iterator[Page]:
     program = shutil.which("chromium")
     assert program, "there is no chromium here: make build/.stamp-browser installs it"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield browser.new_page(color_scheme="light", viewport={"width": WIDTH, "height": 1000})
         browser.close()
 

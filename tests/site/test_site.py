@@ -21,7 +21,13 @@ from pagecage.errors import PagecageError
 from tests.fixtures.runs import build_run
 from tests.tree import ROOT
 
-PAGES = ("index.html", "scorecard.html", "answers.html", "docs/METHODOLOGY.html", "docs/decisions/index.html")
+PAGES = (
+    "index.html",
+    "scorecard.html",
+    "answers.html",
+    "docs/METHODOLOGY.html",
+    "docs/decisions/index.html",
+)
 
 
 @dataclass
@@ -46,7 +52,9 @@ def browser() -> Iterator[Browser]:
     program = shutil.which("chromium")
     assert program, "there is no chromium here: make build/.stamp-browser installs it"
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        opened = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield opened
         opened.close()
 
@@ -59,7 +67,10 @@ def log() -> BrowserLog:
 def open_page(browser: Browser, log: BrowserLog, **options: object) -> Page:
     page = browser.new_page(**options)
     page.on(
-        "console", lambda message: log.errors.append(message.text) if message.type in ("error", "warning") else None
+        "console",
+        lambda message: (
+            log.errors.append(message.text) if message.type in ("error", "warning") else None
+        ),
     )
     page.on("pageerror", lambda error: log.errors.append(str(error)))
     page.on("requestfailed", lambda request: log.errors.append(f"{request.url}: {request.failure}"))
@@ -71,7 +82,9 @@ def all_pages(site: Path) -> list[str]:
     return [*PAGES, "reports/constrained-random.html", "search.html"]
 
 
-def test_no_page_has_errors_or_external_requests(site: Path, browser: Browser, log: BrowserLog) -> None:
+def test_no_page_has_errors_or_external_requests(
+    site: Path, browser: Browser, log: BrowserLog
+) -> None:
     page = open_page(browser, log)
     for name in all_pages(site):
         page.goto((site / name).as_uri(), wait_until="networkidle")
@@ -80,9 +93,13 @@ def test_no_page_has_errors_or_external_requests(site: Path, browser: Browser, l
     assert len(log.requests) > len(PAGES)
 
 
-def test_failed_requests_and_errors_are_noticed(browser: Browser, log: BrowserLog, tmp_path: Path) -> None:
+def test_failed_requests_and_errors_are_noticed(
+    browser: Browser, log: BrowserLog, tmp_path: Path
+) -> None:
     bad = tmp_path / "bad.html"
-    bad.write_text('<script src="http://127.0.0.1:9/x.js"></script><script>console.error("so")</script>')
+    bad.write_text(
+        '<script src="http://127.0.0.1:9/x.js"></script><script>console.error("so")</script>'
+    )
     open_page(browser, log).goto(bad.as_uri())
     assert any("127.0.0.1" in url for url in log.requests)
     assert "so" in log.errors
@@ -94,7 +111,9 @@ def test_every_link_leads_somewhere(site: Path, browser: Browser, log: BrowserLo
         page.goto((site / name).as_uri())
         for target in page.eval_on_selector_all("a[href]", "links => links.map(link => link.href)"):
             path, _, anchor = target.removeprefix("file://").partition("#")
-            assert not target.startswith("file:") or Path(path.partition("?")[0]).is_file(), f"{name}: {target}"
+            assert not target.startswith("file:") or Path(path.partition("?")[0]).is_file(), (
+                f"{name}: {target}"
+            )
             if anchor and path == str(site / name):
                 assert page.locator(f"[id='{anchor}']").count() or not anchor, f"{name}: #{anchor}"
 
@@ -113,7 +132,9 @@ def test_a_heading_sorts_in_both_directions(site: Path, browser: Browser, log: B
     assert first_column(page, 2) == sorted(before, reverse=True)
 
 
-def test_a_button_filters_the_table_and_resets_it(site: Path, browser: Browser, log: BrowserLog) -> None:
+def test_a_button_filters_the_table_and_resets_it(
+    site: Path, browser: Browser, log: BrowserLog
+) -> None:
     page = open_page(browser, log)
     page.goto((site / "scorecard.html").as_uri())
     everything = len(first_column(page))
@@ -125,12 +146,15 @@ def test_a_button_filters_the_table_and_resets_it(site: Path, browser: Browser, 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_contrast_in_both_themes(site: Path, browser: Browser, log: BrowserLog, scheme: str) -> None:
+def test_text_has_contrast_in_both_themes(
+    site: Path, browser: Browser, log: BrowserLog, scheme: str
+) -> None:
     page = open_page(browser, log, color_scheme=scheme)
     page.goto((site / "reports/constrained-random.html").as_uri())
     ink, paper = page.evaluate(
         "() => [getComputedStyle(document.querySelector('table.pagecage td')).color,"
-        " getComputedStyle(document.body).backgroundColor].map(c => c.match(/[0-9.]+/g).slice(0, 3).map(Number))"
+        " getComputedStyle(document.body).backgroundColor].map(c => c.match(/[0-9.]+/g).slice(0,"
+        " 3).map(Number))"
     )
     assert contrast(ink, paper) > 7
     assert (sum(paper) > 384) == (scheme == "light")
@@ -143,18 +167,26 @@ def contrast(one: list[float], other: list[float]) -> float:
 
 
 def luminance(colour: list[float]) -> float:
-    red, green, blue = (c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour)
+    red, green, blue = (
+        c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-@pytest.mark.parametrize("name", ["index.html", "scorecard.html", "reports/constrained-random.html"])
-def test_a_narrow_screen_needs_no_scrolling_sideways(site: Path, browser: Browser, log: BrowserLog, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["index.html", "scorecard.html", "reports/constrained-random.html"]
+)
+def test_a_narrow_screen_needs_no_scrolling_sideways(
+    site: Path, browser: Browser, log: BrowserLog, name: str
+) -> None:
     page = open_page(browser, log, viewport={"width": 390, "height": 844})
     page.goto((site / name).as_uri())
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
 
 
-def test_the_site_works_from_a_server_and_can_be_searched(site: Path, browser: Browser, log: BrowserLog) -> None:
+def test_the_site_works_from_a_server_and_can_be_searched(
+    site: Path, browser: Browser, log: BrowserLog
+) -> None:
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -195,7 +227,9 @@ def test_the_published_bundle_renders_the_same_report(site: Path, tmp_path: Path
     folder = tmp_path / "out"
     unpack(archive, folder)
     assert main(["render", str(folder)]) == 0
-    again, given = ((path / "report.html").read_text() for path in (folder, site / "runs/constrained-random"))
+    again, given = (
+        (path / "report.html").read_text() for path in (folder, site / "runs/constrained-random")
+    )
     assert tables_of(again) == tables_of(given) != []
 
 

@@ -22,7 +22,9 @@ def python(code: str) -> list[str]:
 
 
 def test_output_and_status_are_captured() -> None:
-    done = run(python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"), check=False)
+    done = run(
+        python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"), check=False
+    )
     assert (done.status, done.stdout, done.stderr, done.ok) == (3, "out\n", "err\n", False)
 
 
@@ -33,9 +35,16 @@ def test_input_and_environment_reach_the_program(monkeypatch: pytest.MonkeyPatch
 
 
 def test_nothing_is_read_from_our_own_input() -> None:
-    """A process does not read our standard input: the agent's is the controller's word that it still lives."""
+    """A process does not read our standard input: the agent's is the controller's word that it
+    still lives.
+    """
     code = "from pagecage.process import run; print(repr(run(['cat']).stdout))"
-    inner = run([sys.executable, "-c", code], input_text="not for cat", cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+    inner = run(
+        [sys.executable, "-c", code],
+        input_text="not for cat",
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+    )
     assert inner.stdout == "''\n"
 
 
@@ -115,7 +124,9 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_system_program_is_found_and_started_where_systems_keep_it(user: Path) -> None:
     assert find_tool("mkfs-like") == str(user / "sbin/mkfs-like")
-    assert run(["mkfs-like"]).stdout == f"made by {user}/sbin/mkfs-like {user}/bin\n", "PATH stays the user's own"
+    assert run(["mkfs-like"]).stdout == f"made by {user}/sbin/mkfs-like {user}/bin\n", (
+        "PATH stays the user's own"
+    )
     started = spawn(["mkfs-like"], stdout=PIPE)
     assert started.communicate()[0].startswith(b"made by")
     assert find_tool("no-such-program") is None
@@ -131,12 +142,17 @@ def test_what_stands_in_path_comes_first(user: Path) -> None:
 
 
 def test_what_starts_system_programs_itself_gets_a_path_that_has_them(user: Path) -> None:
-    done = run([sys.executable, "-S", "-c", "import os; os.execvp('mkfs-like', ['x'])"], env={"PATH": search_path()})
+    done = run(
+        [sys.executable, "-S", "-c", "import os; os.execvp('mkfs-like', ['x'])"],
+        env={"PATH": search_path()},
+    )
     assert done.stdout.startswith("made by")
 
 
 def test_tools_are_looked_for_in_one_place() -> None:
-    """shutil.which finds what the user's shell would find: right for what the user typed, and for nothing else."""
+    """shutil.which finds what the user's shell would find: right for what the user typed, and for
+    nothing else.
+    """
     typed = {
         "process.py",
         "cli/replay_plan.py",
@@ -146,7 +162,9 @@ def test_tools_are_looked_for_in_one_place() -> None:
     }
     package = ROOT / "pagecage"
     found = {
-        path.relative_to(package).as_posix() for path in package.rglob("*.py") if "shutil.which(" in path.read_text()
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if "shutil.which(" in path.read_text()
     }
     assert found == typed
 

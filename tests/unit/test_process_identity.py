@@ -89,14 +89,18 @@ def test_sweeping_leaves_a_kept_guest_alone(cache: GuestCache, sleeper: Process[
     assert sleeper.poll() is None
 
 
-def test_sweeping_never_ends_a_stranger_with_that_pid(cache: GuestCache, sleeper: Process[bytes]) -> None:
+def test_sweeping_never_ends_a_stranger_with_that_pid(
+    cache: GuestCache, sleeper: Process[bytes]
+) -> None:
     record = record_of(sleeper, kept=False)
     write_guest(cache, replace(record, start_ticks=record.start_ticks - 1))
     assert remove_leftovers(cache) == []
     assert sleeper.poll() is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', '{"pid": 1, "port": 2, "colour": "red"}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"pid": 1}', '{"pid": 1, "port": 2, "colour": "red"}']
+)
 def test_a_damaged_record_is_no_guest(cache: GuestCache, text: str) -> None:
     cache.guest_file.write_text(text)
     assert read_guest(cache) is None

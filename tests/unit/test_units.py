@@ -1,4 +1,6 @@
-"""Sizes as people write them: read exactly, refused where they mean two things, shown in three digits."""
+"""Sizes as people write them: read exactly, refused where they mean two things, shown in three
+digits.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,24 @@ from pagecage.units import (
 )
 
 SCALES = {
-    "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
-}  # fmt: skip
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
 
 
-@given(number=st.integers(0, 2**63 - 1), unit=st.sampled_from(sorted(SCALES)), gap=st.sampled_from(["", " ", "  "]))
+@given(
+    number=st.integers(0, 2**63 - 1),
+    unit=st.sampled_from(sorted(SCALES)),
+    gap=st.sampled_from(["", " ", "  "]),
+)
 def test_whole_sizes_are_read_exactly(number: int, unit: str, gap: str) -> None:
     number //= SCALES[unit]
     assert parse_size_bytes(f" {number}{gap}{unit} ") == number * SCALES[unit]
@@ -73,17 +87,30 @@ def test_a_number_no_disk_could_hold_is_refused() -> None:
 @pytest.mark.parametrize(
     ("count", "text"),
     [
-        (0, "0 B"), (640, "640 B"), (1023, "1023 B"), (1024, "1 KiB"), (128 * 2**20, "128 MiB"),
-        (6.4 * 2**20, "6.4 MiB"), (999.6 * 2**20, "1000 MiB"), (1023 * 2**20, "1023 MiB"), (2**40, "1 TiB"),
+        (0, "0 B"),
+        (640, "640 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (128 * 2**20, "128 MiB"),
+        (6.4 * 2**20, "6.4 MiB"),
+        (999.6 * 2**20, "1000 MiB"),
+        (1023 * 2**20, "1023 MiB"),
+        (2**40, "1 TiB"),
     ],
-)  # fmt: skip
+)
 def test_bytes_for_people(count: float, text: str) -> None:
     assert format_bytes(count) == text
 
 
 @pytest.mark.parametrize(
     ("rate", "text"),
-    [(0, "0 B/s"), (999, "999 B/s"), (20_100_000, "20.1 MB/s"), (999.6e6, "1000 MB/s"), (5e15, "5000000 GB/s")],
+    [
+        (0, "0 B/s"),
+        (999, "999 B/s"),
+        (20_100_000, "20.1 MB/s"),
+        (999.6e6, "1000 MB/s"),
+        (5e15, "5000000 GB/s"),
+    ],
 )
 def test_rates_for_people(rate: float, text: str) -> None:
     assert format_rate(rate) == text
@@ -97,7 +124,13 @@ def test_no_figure_is_shown_with_an_exponent(count: float) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.36, "0.36 s"), (14.9, "14.9 s"), (99.4, "99.4 s"), (185, "3 min 05 s"), (119.7, "2 min 00 s")],
+    [
+        (0.36, "0.36 s"),
+        (14.9, "14.9 s"),
+        (99.4, "99.4 s"),
+        (185, "3 min 05 s"),
+        (119.7, "2 min 00 s"),
+    ],
 )
 def test_durations_for_people(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
@@ -112,9 +145,18 @@ def test_the_kernel_keeps_whole_pages(count: int) -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(131_072_000, "125MiB"), (81_250_000, "81.25MB"), (2**40, "1TiB"), (17, "17B"), (43_380_000, "43.38MB"),
-     (32767 * 2**30, "32767GiB"), (2_103_750_000_000, "2103.75GB"), (0, "0B"), (100_000_000, "100MB")],
-)  # fmt: skip
+    [
+        (131_072_000, "125MiB"),
+        (81_250_000, "81.25MB"),
+        (2**40, "1TiB"),
+        (17, "17B"),
+        (43_380_000, "43.38MB"),
+        (32767 * 2**30, "32767GiB"),
+        (2_103_750_000_000, "2103.75GB"),
+        (0, "0B"),
+        (100_000_000, "100MB"),
+    ],
+)
 def test_a_size_is_said_exactly(count: int, text: str) -> None:
     assert exact_size(count) == text
 
@@ -132,16 +174,27 @@ def test_a_rate_per_gib_is_not_rounded() -> None:
 
 @pytest.mark.parametrize(
     ("rate", "text"),
-    [(131_072_000, "131.1 MB/s (125 MiB/s)"), (81_250_000, "81.25 MB/s (77.49 MiB/s)"), (0, "0 MB/s (0 MiB/s)"),
-     (10**10, "10000 MB/s (9537 MiB/s)"), (1.25e9, "1250 MB/s (1192 MiB/s)")],
-)  # fmt: skip
+    [
+        (131_072_000, "131.1 MB/s (125 MiB/s)"),
+        (81_250_000, "81.25 MB/s (77.49 MiB/s)"),
+        (0, "0 MB/s (0 MiB/s)"),
+        (10**10, "10000 MB/s (9537 MiB/s)"),
+        (1.25e9, "1250 MB/s (1192 MiB/s)"),
+    ],
+)
 def test_a_rate_in_both_bases(rate: float, text: str) -> None:
     assert format_both_rates(rate) == text
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(60, "60 s"), (1800, "30 min 00 s"), (3599, "59 min 59 s"), (4993, "1 h 23 min"), (42255, "11 h 44 min")],
+    [
+        (60, "60 s"),
+        (1800, "30 min 00 s"),
+        (3599, "59 min 59 s"),
+        (4993, "1 h 23 min"),
+        (42255, "11 h 44 min"),
+    ],
 )
 def test_long_durations_for_people(seconds: float, text: str) -> None:
     assert format_hours(seconds) == text

@@ -28,12 +28,20 @@ pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
 BASE, BURST, CREDITS = 100, 1000, 18_000
 DRAIN_SECONDS, REST_SECONDS, AGAIN_SECONDS = 30, 90, 20
 WITHIN = 0.05
-READ = "fio --name=r --filename={file} --readonly --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=16"
+READ = (
+    "fio --name=r --filename={file} --readonly --rw=randread --bs=4k --direct=1 --ioengine=libaio"
+    " --iodepth=16"
+)
 TWICE = (
     f"{READ} --time_based --runtime={DRAIN_SECONDS}; sleep {REST_SECONDS}; "
     f"{READ} --time_based --runtime={AGAIN_SECONDS}"
 )
-LIMITS = {"iops-total": BASE, "iops-total-max": BURST, "iops-total-max-length": CREDITS // BURST, "iops-size": 262_144}
+LIMITS = {
+    "iops-total": BASE,
+    "iops-total-max": BURST,
+    "iops-total-max-length": CREDITS // BURST,
+    "iops-size": 262_144,
+}
 Series = list[Mapping[str, Any]]
 
 
@@ -45,8 +53,15 @@ class Throttling(QmpClient):
 
     def execute(self, command: str, **arguments: Any) -> Any:
         if command == "device_add":
-            self._monitor.execute("object-add", qom_type="throttle-group", id="bucket", limits=LIMITS)
-            throttle = {"driver": "throttle", "node_name": "throttled", "throttle_group": "bucket", "file": "data"}
+            self._monitor.execute(
+                "object-add", qom_type="throttle-group", id="bucket", limits=LIMITS
+            )
+            throttle = {
+                "driver": "throttle",
+                "node_name": "throttled",
+                "throttle_group": "bucket",
+                "file": "data",
+            }
             self._monitor.execute("blockdev-add", **throttle)
             arguments["drive"] = "throttled"
         return self._monitor.execute(command, **arguments)
@@ -54,17 +69,29 @@ class Throttling(QmpClient):
 
 def trial(name: str, cage: Cage) -> Trial:
     return Trial(
-        trial_id=name, experiment="burst", treatment={"cage": name}, repeat=1, block=1, position=0, cage=cage,
-        workload=Workload("sh", ("-c", TWICE), "command"), dataset=Dataset(64 * 1024 * 1024), timeout_seconds=600.0,
-    )  # fmt: skip
+        trial_id=name,
+        experiment="burst",
+        treatment={"cage": name},
+        repeat=1,
+        block=1,
+        position=0,
+        cage=cage,
+        workload=Workload("sh", ("-c", TWICE), "command"),
+        dataset=Dataset(64 * 1024 * 1024),
+        timeout_seconds=600.0,
+    )
 
 
 def run_trial(folder: Path, name: str, cage: Cage) -> tuple[Record, Series]:
     """Run one trial in the guest, and return its record and its series."""
     one = trial(name, cage)
     harness = {"version": "0", "git_revision": None, "git_dirty": None}
-    plan = Plan(f"{name}-burst-vm", (one,), {"fresh": "never", "experiment": "burst", "harness": harness})
-    run = RunFolder.create(folder, replace(plan, document={**plan.document, "run_id": plan.run_id, "trials": []}))
+    plan = Plan(
+        f"{name}-burst-vm", (one,), {"fresh": "never", "experiment": "burst", "harness": harness}
+    )
+    run = RunFolder.create(
+        folder, replace(plan, document={**plan.document, "run_id": plan.run_id, "trials": []})
+    )
     Campaign(VmHost(), plan, run, make_agent_package(ROOT), lambda _: None).run()
     record = run.last_records()[name]
     assert record.outcome == "ok", record.error
@@ -109,7 +136,11 @@ def credits_left(series: Series) -> list[tuple[float, float]]:
     bucket, found = filled(BASE, BURST, CREDITS, "full"), []
     counts = reads(series)
     for index in range(1, len(counts) - 10):
-        (before, was), (now, count), (later, then) = counts[index - 1], counts[index], counts[index + 10]
+        (before, was), (now, count), (later, then) = (
+            counts[index - 1],
+            counts[index],
+            counts[index + 10],
+        )
         bucket = bucket.after(count - was, now - before)
         if counts[index + 1][1] > count:  # skip a second in which reading begins
             found.append((bucket.credits, (then - count) / (later - now)))
@@ -117,20 +148,29 @@ def credits_left(series: Series) -> list[tuple[float, float]]:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[Record, Series], tuple[Record, Series]]:
+def pair(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[tuple[Record, Series], tuple[Record, Series]]:
     folder = tmp_path_factory.mktemp("burst")
     burst = BurstCredits("full", iops=CreditBucket(BURST, CREDITS))
     caged = Cage(
-        "caged", {"IOReadIOPSMax": BASE, "IOWriteIOPSMax": BASE}, burst=burst, accounting=IoAccounting(None, None, True)
+        "caged",
+        {"IOReadIOPSMax": BASE, "IOWriteIOPSMax": BASE},
+        burst=burst,
+        accounting=IoAccounting(None, None, True),
     )
     enforced = run_trial(folder, "caged", caged)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pagecage.hosts.vm.vm_host.plug", lambda monitor, path: plug(Throttling(monitor), path))
+        patch.setattr(
+            "pagecage.hosts.vm.vm_host.plug", lambda monitor, path: plug(Throttling(monitor), path)
+        )
         throttled = run_trial(folder, "qemu", Cage("qemu", {}))
     return enforced, throttled
 
 
-def test_drain_and_refill_agree_with_qemu(pair: tuple[tuple[Record, Series], tuple[Record, Series]]) -> None:
+def test_drain_and_refill_agree_with_qemu(
+    pair: tuple[tuple[Record, Series], tuple[Record, Series]],
+) -> None:
     (_, pagecage), (_, qemu) = pair
     (first, second), (first_qemu, second_qemu) = bursts(pagecage), bursts(qemu)
     print(f"drained after {drained_after(first):.2f} s, in QEMU {drained_after(first_qemu):.2f} s")
@@ -142,7 +182,9 @@ def test_drain_and_refill_agree_with_qemu(pair: tuple[tuple[Record, Series], tup
     assert at(second, 19) == pytest.approx(at(second_qemu, 19), rel=WITHIN)
 
 
-def test_both_agree_with_the_model(pair: tuple[tuple[Record, Series], tuple[Record, Series]]) -> None:
+def test_both_agree_with_the_model(
+    pair: tuple[tuple[Record, Series], tuple[Record, Series]],
+) -> None:
     for _, series in pair:
         first, _ = bursts(series)
         assert drained_after(first) == pytest.approx(CREDITS / (BURST - BASE), rel=WITHIN)
@@ -152,10 +194,14 @@ def test_both_agree_with_the_model(pair: tuple[tuple[Record, Series], tuple[Reco
         print(f"credits: least {min(left)[0]:.0f}, most at the base {max(throttled):.0f}")
         assert min(left)[0] >= -WITHIN * CREDITS, "more went through than there were credits"
         assert len(throttled) > 50
-        assert max(throttled) <= WITHIN * CREDITS, "it was limited to the base while there were credits"
+        assert max(throttled) <= WITHIN * CREDITS, (
+            "it was limited to the base while there were credits"
+        )
 
 
-def test_the_verdict_uses_the_caps_in_force(pair: tuple[tuple[Record, Series], tuple[Record, Series]]) -> None:
+def test_the_verdict_uses_the_caps_in_force(
+    pair: tuple[tuple[Record, Series], tuple[Record, Series]],
+) -> None:
     record, series = pair[0]
     verdicts = evaluate(record, series)
     [limit] = [limit for limit in verdicts.limits if limit.property == "IOReadIOPSMax"]

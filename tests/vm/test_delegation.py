@@ -23,7 +23,10 @@ from pagecage.process import run
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 
-pytestmark = [pytest.mark.vm, pytest.mark.long]  # each restarts a user's systemd, which takes a minute under emulation
+pytestmark = [
+    pytest.mark.vm,
+    pytest.mark.long,
+]  # each restarts a user's systemd, which takes a minute under emulation
 _DROP_IN = "/etc/systemd/system/user@.service.d/50-pagecage.conf"
 _CONTROLLERS = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers"
 _UNDO = f"rm {_DROP_IN} && systemctl daemon-reload && systemctl restart user@1000.service"
@@ -62,13 +65,19 @@ def test_without_the_io_controller_every_trial_is_refused(tmp_path: Path) -> Non
 
 def test_the_commands_that_are_named_give_io_to_the_users_systemd() -> None:
     """The commands as pasted, without sudo, which the guest's root does not need."""
-    running, ended = (delegation_command(1000, is_running=each).replace("sudo ", "") for each in (True, False))
+    running, ended = (
+        delegation_command(1000, is_running=each).replace("sudo ", "") for each in (True, False)
+    )
     end = f"rm {_DROP_IN}; loginctl disable-linger bench; systemctl stop user@1000.service"
     host = Undelegated()
     try:
         host.prepare(ResourceNeeds(0, 0), print)
         host.start()
-        for script, has_io in (("true", False), (running, True), (f"{end}; {ended}; sleep 2", True)):
+        for script, has_io in (
+            ("true", False),
+            (running, True),
+            (f"{end}; {ended}; sleep 2", True),
+        ):
             printed = run(host.command(["sh", "-c", f"{script}; cat {_CONTROLLERS}"])).stdout
             assert ("io" in printed.split()) is has_io, f"{script}: {printed}"
     finally:

@@ -22,31 +22,77 @@ from tests.tree import ROOT
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(2400)]
 MIB = 1024 * 1024
 # The customer's cage at a tenth, and a memory limit.
-CAGE = Cage("tenth", {"MemoryMax": 40 * MIB, "MemorySwapMax": 0, "IOReadBandwidthMax": 20_000_000,
-                      "IOReadIOPSMax": 500, "IOWriteBandwidthMax": 20_000_000, "IOWriteIOPSMax": 500})  # fmt: skip
-DEEP = Workload("fio", ("rw=randread", "bs=4k", "ioengine=libaio", "direct=1", "iodepth=32", "time_based=1"), "fio")
+CAGE = Cage(
+    "tenth",
+    {
+        "MemoryMax": 40 * MIB,
+        "MemorySwapMax": 0,
+        "IOReadBandwidthMax": 20_000_000,
+        "IOReadIOPSMax": 500,
+        "IOWriteBandwidthMax": 20_000_000,
+        "IOWriteIOPSMax": 500,
+    },
+)
+DEEP = Workload(
+    "fio",
+    ("rw=randread", "bs=4k", "ioengine=libaio", "direct=1", "iodepth=32", "time_based=1"),
+    "fio",
+)
 READ = Workload(
     "pcread",
-    ("--file", "{file}", "--expect-sidecar", "{sidecar}", "--block-bytes", "4096", "--source", "mmap",
-     "--max-seconds", "{max_seconds}", "--pattern", "sequential"),
-)  # fmt: skip
+    (
+        "--file",
+        "{file}",
+        "--expect-sidecar",
+        "{sidecar}",
+        "--block-bytes",
+        "4096",
+        "--source",
+        "mmap",
+        "--max-seconds",
+        "{max_seconds}",
+        "--pattern",
+        "sequential",
+    ),
+)
 WITHIN = 0.02
-IN_ORDER = ("systemd-scope", "docker", "docker-flags", "docker-api", "podman", "systemd-service", "qemu-throttle")
+IN_ORDER = (
+    "systemd-scope",
+    "docker",
+    "docker-flags",
+    "docker-api",
+    "podman",
+    "systemd-service",
+    "qemu-throttle",
+)
 
 
 def trial(driver: str, load: str) -> Trial:
     return Trial(
-        trial_id=f"{driver}_{load}", experiment="drivers", treatment={"driver": driver, "load": load}, repeat=1,
-        block=1, position=0, workload=DEEP if load == "deep" else READ, cage=CAGE, cache="cold",
-        dataset=Dataset(64 * MIB), read_ahead_kb=128, max_seconds=10.0, timeout_seconds=300.0, driver=driver,
-    )  # fmt: skip
+        trial_id=f"{driver}_{load}",
+        experiment="drivers",
+        treatment={"driver": driver, "load": load},
+        repeat=1,
+        block=1,
+        position=0,
+        workload=DEEP if load == "deep" else READ,
+        cage=CAGE,
+        cache="cold",
+        dataset=Dataset(64 * MIB),
+        read_ahead_kb=128,
+        max_seconds=10.0,
+        timeout_seconds=300.0,
+        driver=driver,
+    )
 
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
     trials = tuple(trial(driver, load) for driver in IN_ORDER for load in ("deep", "order"))
     harness = {"version": "0", "git_revision": None, "git_dirty": None}
-    plan = Plan("drivers-vm", trials, {"fresh": "never", "experiment": "drivers", "harness": harness})
+    plan = Plan(
+        "drivers-vm", trials, {"fresh": "never", "experiment": "drivers", "harness": harness}
+    )
     document = {**plan.document, "run_id": plan.run_id, "trials": []}
     run = RunFolder.create(tmp_path_factory.mktemp("drivers"), replace(plan, document=document))
     Campaign(VmHost(), plan, run, make_agent_package(ROOT), lambda _: None).run()
@@ -65,7 +111,9 @@ def test_every_driver_is_tried() -> None:
 
 @pytest.mark.parametrize("load", ["deep", "order"])
 @pytest.mark.parametrize("driver", [name for name in IN_ORDER if name != "docker-flags"])
-def test_it_runs_with_every_limit_where_it_must_be(records: dict[str, Record], driver: str, load: str) -> None:
+def test_it_runs_with_every_limit_where_it_must_be(
+    records: dict[str, Record], driver: str, load: str
+) -> None:
     record = records[f"{driver}_{load}"]
     assert (record.outcome, record.error) == ("ok", None)
     assert record.cage.driver["name"] == driver
@@ -89,7 +137,9 @@ def test_dockers_api_puts_its_limits_on_the_container(records: dict[str, Record]
 
 
 @pytest.mark.parametrize("load", ["deep", "order"])
-def test_a_limit_that_dockers_command_line_loses_gives_no_figure(records: dict[str, Record], load: str) -> None:
+def test_a_limit_that_dockers_command_line_loses_gives_no_figure(
+    records: dict[str, Record], load: str
+) -> None:
     """Debian's 26.1.5 drops them; a version that does not has them at the container's own
     cgroup.
     """

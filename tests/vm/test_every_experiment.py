@@ -59,8 +59,24 @@ def test_a_smoke_run_is_small(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_trial_has_its_answer(name: str, tmp_path: Path, seconds: dict[str, float]) -> None:
     begin = time.monotonic()
-    argv = [sys.executable, "-m", "pagecage.cli.main", "run", name, "--host", "vm", "--size", "smoke"]
-    done = run(argv, check=False, timeout_seconds=_LONGEST_SECONDS, env={"PAGECAGE_RUNS": str(tmp_path)}, cwd=ROOT)
+    argv = [
+        sys.executable,
+        "-m",
+        "pagecage.cli.main",
+        "run",
+        name,
+        "--host",
+        "vm",
+        "--size",
+        "smoke",
+    ]
+    done = run(
+        argv,
+        check=False,
+        timeout_seconds=_LONGEST_SECONDS,
+        env={"PAGECAGE_RUNS": str(tmp_path)},
+        cwd=ROOT,
+    )
     seconds[name] = time.monotonic() - begin
     assert done.status == 0, done.stderr
     records = list(read_records(tmp_path / f"latest-{name}" / "records.jsonl"))
@@ -69,7 +85,12 @@ def test_every_trial_has_its_answer(name: str, tmp_path: Path, seconds: dict[str
     wrong = expected_wrong(name)
     for record in records:
         is_expected = any(where.items() <= dict(record.treatment).items() for where in wrong)
-        answers = ("ok", "oom_killed", "requirement_missed", *(("wrong_answer",) if is_expected else ()))
+        answers = (
+            "ok",
+            "oom_killed",
+            "requirement_missed",
+            *(("wrong_answer",) if is_expected else ()),
+        )
         assert record.outcome in answers, (record.trial_id, record.error)
         assert all(missed.reason for missed in record.missed_requirements)
         assert bool(record.missed_requirements) == (record.outcome == "requirement_missed")

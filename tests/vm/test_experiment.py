@@ -22,7 +22,9 @@ _SMOKE = ["run", "smoke", "--size", "smoke", "--host", "vm"]
 @pytest.fixture(scope="module", params=["root", "bench"])
 def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     """One whole run: by the system's systemd, and by an ordinary user's own."""
-    command_line = CommandLine(tmp_path_factory.mktemp(request.param), PAGECAGE_VM_USER=request.param)
+    command_line = CommandLine(
+        tmp_path_factory.mktemp(request.param), PAGECAGE_VM_USER=request.param
+    )
     status, printed = command_line.end(*_SMOKE)
     assert status == 0, printed
     return command_line
@@ -30,13 +32,17 @@ def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_every_trial_has_its_answer_and_every_collector_recorded(done: CommandLine) -> None:
     records = done.records()
-    assert sorted(r.outcome for r in records) == ["ok"] * 4, [(r.trial_id, r.error) for r in records]
+    assert sorted(r.outcome for r in records) == ["ok"] * 4, [
+        (r.trial_id, r.error) for r in records
+    ]
     root = records[0].cage.slice.startswith("/sys/fs/cgroup/pagecage.slice/")
     for record in records:
         states = {name: entry["status"] for name, entry in record.collectors.items()}
         expected = dict.fromkeys(("sampler", "iostat", "sar", "vmtouch"), "ok")
         assert states == {**expected, "bpftrace": "ok" if root else "missing"}, record.collectors
-        assert record.workload.checksum_ok is (True if record.response["covered_fraction"] == 1 else None)
+        assert record.workload.checksum_ok is (
+            True if record.response["covered_fraction"] == 1 else None
+        )
 
 
 def test_the_limits_bit_and_the_cache_was_cold(done: CommandLine) -> None:
@@ -53,7 +59,9 @@ def test_random_reads_in_the_cage_are_amplified_by_the_readahead(done: CommandLi
     caged = next(r for r in done.records() if r.treatment == {"cage": "smoke", "pattern": "random"})
     assert caged.response["amplification"] is not None
     assert 20 < caged.response["amplification"] <= 33
-    in_order = next(r for r in done.records() if r.treatment == {"cage": "smoke", "pattern": "sequential"})
+    in_order = next(
+        r for r in done.records() if r.treatment == {"cage": "smoke", "pattern": "sequential"}
+    )
     assert in_order.response["amplification"] == pytest.approx(1.0, abs=0.1)
 
 

@@ -40,7 +40,9 @@ def guests() -> Iterator[None]:
 
 
 def records(line: CommandLine, name: str) -> list[Record]:
-    return list(read_records(line.runs / "latest-smoke@guests/hosts" / f"guest-{name}" / "records.jsonl"))
+    return list(
+        read_records(line.runs / "latest-smoke@guests/hosts" / f"guest-{name}" / "records.jsonl")
+    )
 
 
 def answers(line: CommandLine, name: str) -> set[str]:
@@ -70,7 +72,10 @@ def test_one_run_and_one_report_over_two_kernels(guests: None, tmp_path: Path) -
         folder = line.runs / "latest-smoke@guests/hosts" / f"guest-{host}"
         assert len(answers(line, host)) == 4, printed
         for record in records(line, host):
-            series = [json.loads(row) for row in (folder / record.traces["sampler"]).read_text().splitlines()]
+            series = [
+                json.loads(row)
+                for row in (folder / record.traces["sampler"]).read_text().splitlines()
+            ]
             verdicts = evaluate(record, series)
             assert {limit.verdict for limit in verdicts.limits} <= {"enforced"}, verdicts.limits
             assert verdicts.cache_state_reached.verdict == "reached"
@@ -88,7 +93,9 @@ def test_one_run_and_one_report_over_two_kernels(guests: None, tmp_path: Path) -
 def test_a_guest_killed_in_the_middle_is_gone_on_with(guests: None, tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
     process: Process[bytes] = line.start(*_SMOKE)
-    line.wait_until(lambda: (line.runs / "latest-smoke@guests").exists() and bool(answers(line, "old")), process)
+    line.wait_until(
+        lambda: (line.runs / "latest-smoke@guests").exists() and bool(answers(line, "old")), process
+    )
     kill_guest("old")
     _, printed = process.communicate(timeout=900)
     assert process.returncode == EXIT_INCOMPLETE, printed.decode()

@@ -31,7 +31,9 @@ def output_of(host: VmHost, *argv: str) -> str:
 
 def test_it_is_a_systemd_machine_with_all_that_is_measured_by(host: VmHost) -> None:
     assert output_of(host, "cat", "/proc/1/comm") == "systemd"
-    assert {"cpu", "io", "memory"} <= set(output_of(host, "cat", "/sys/fs/cgroup/cgroup.controllers").split())
+    assert {"cpu", "io", "memory"} <= set(
+        output_of(host, "cat", "/sys/fs/cgroup/cgroup.controllers").split()
+    )
     output_of(host, "test", "-r", "/sys/kernel/btf/vmlinux")
     assert output_of(host, "systemctl", "--failed", "--no-legend", "--plain") == ""
     assert output_of(host, "swapon", "--noheadings") == ""
@@ -46,7 +48,11 @@ def test_nothing_starts_by_itself(host: VmHost) -> None:
 def test_words_status_and_input_pass_through(host: VmHost) -> None:
     words = ["a b", "$HOME", "it's", "*"]
     assert output_of(host, "printf", "%s\\n", *words).splitlines() == words
-    done = run(host.command(["sh", "-c", "read line; echo $line >&2; exit 7"]), input_text="go\n", check=False)
+    done = run(
+        host.command(["sh", "-c", "read line; echo $line >&2; exit 7"]),
+        input_text="go\n",
+        check=False,
+    )
     assert (done.status, done.stderr) == (7, "go\n")
 
 
@@ -77,7 +83,9 @@ def test_the_data_disk_is_read_past_the_page_cache_of_the_outer_host(host: VmHos
     fds = [fd for fd in Path(f"/proc/{guest.pid}/fd").iterdir() if fd.resolve() == disk]
     assert fds, "QEMU has not opened the data disk"
     for fd in fds:
-        flags = Path(f"/proc/{guest.pid}/fdinfo/{fd.name}").read_text().split("flags:")[1].split()[0]
+        flags = (
+            Path(f"/proc/{guest.pid}/fdinfo/{fd.name}").read_text().split("flags:")[1].split()[0]
+        )
         assert int(flags, 8) & os.O_DIRECT, f"opened with flags {flags}"
     assert "noatime" in output_of(host, "findmnt", "--noheadings", "--output", "OPTIONS", "/data")
 
@@ -90,12 +98,18 @@ def test_files_are_pushed_with_name_and_executable_bit(host: VmHost, tmp_path: P
     host.push([tmp_path / "plain", program], f"{host.spool_dir}/new/place")
     assert output_of(host, f"{host.spool_dir}/new/place/{program.name}") == "ran"
     assert output_of(host, "cat", f"{host.spool_dir}/new/place/plain") == "text"
-    assert output_of(host, "stat", "-c", "%A %U", f"{host.spool_dir}/new/place/plain") == "-rw-r--r-- root"
+    assert (
+        output_of(host, "stat", "-c", "%A %U", f"{host.spool_dir}/new/place/plain")
+        == "-rw-r--r-- root"
+    )
 
 
 def test_a_restore_is_the_same_machine_with_its_own_time_and_random_numbers(host: VmHost) -> None:
     output_of(host, "sh", "-c", "echo kept > /data/kept; echo gone > /root/gone")
-    boot_id, random = output_of(host, "cat", "/proc/sys/kernel/random/boot_id"), output_of(host, *RANDOM)
+    boot_id, random = (
+        output_of(host, "cat", "/proc/sys/kernel/random/boot_id"),
+        output_of(host, *RANDOM),
+    )
     first = host.restart()
     before, inside, after = time.time(), float(output_of(host, "date", "+%s.%N")), time.time()
     second_random = output_of(host, *RANDOM)
@@ -142,13 +156,20 @@ def test_a_second_fitting_changes_nothing(host: VmHost, tmp_path: Path) -> None:
     [
         ("true", ""),
         ("mv /usr/bin/fio /usr/bin/fio.away", "missing tool fio"),
-        ("echo Delegate=memory >> /etc/systemd/system/user@.service.d/50-pagecage.conf; sed -i s/io// "
-         "/etc/systemd/system/user@.service.d/50-pagecage.conf; systemctl daemon-reload; "
-         "systemctl restart user@1000.service", "io is not delegated to bench"),
+        (
+            (
+                "echo Delegate=memory >> /etc/systemd/system/user@.service.d/50-pagecage.conf; sed"
+                " -i s/io// /etc/systemd/system/user@.service.d/50-pagecage.conf; systemctl"
+                " daemon-reload; systemctl restart user@1000.service"
+            ),
+            "io is not delegated to bench",
+        ),
     ],
     ids=["as-fitted", "tool-missing", "delegation-missing"],
-)  # fmt: skip
-def test_verify_tells_what_is_missing(host: VmHost, tmp_path: Path, breaking: str, complaint: str) -> None:
+)
+def test_verify_tells_what_is_missing(
+    host: VmHost, tmp_path: Path, breaking: str, complaint: str
+) -> None:
     try:
         output_of(host, "sh", "-c", breaking)
         if complaint:
@@ -163,7 +184,9 @@ def test_verify_tells_what_is_missing(host: VmHost, tmp_path: Path, breaking: st
 
 def put_data_on(host: VmHost, scratch: Path, device: str) -> int:
     settings = json.dumps({"pagecage_data_dir": "/mnt/data", "pagecage_data_device": device})
-    return run_on_guest(TOP, scratch, host.target, "site.yml", ["--tags", "storage", "-e", settings]).changed
+    return run_on_guest(
+        TOP, scratch, host.target, "site.yml", ["--tags", "storage", "-e", settings]
+    ).changed
 
 
 def test_a_disk_that_holds_something_else_is_refused(host: VmHost, tmp_path: Path) -> None:
@@ -177,7 +200,9 @@ def test_a_blank_disk_is_taken_once_and_kept(host: VmHost, tmp_path: Path) -> No
     """A file system with pagecage's label is used as it is, with its contents; one with another
     label is refused.
     """
-    loop = output_of(host, "sh", "-c", "truncate -s 64M /dev/shm/blank && losetup --find --show /dev/shm/blank")
+    loop = output_of(
+        host, "sh", "-c", "truncate -s 64M /dev/shm/blank && losetup --find --show /dev/shm/blank"
+    )
     assert put_data_on(host, tmp_path, loop) > 0
     output_of(host, "sh", "-c", "echo kept > /mnt/data/kept")
     assert put_data_on(host, tmp_path, loop) == 0
@@ -203,10 +228,13 @@ def test_the_agent_role_installs_what_was_built(host: VmHost, tmp_path: Path) ->
 
 def test_an_ordinary_user_can_cap_io(host: VmHost) -> None:
     script = (
-        "export XDG_RUNTIME_DIR=/run/user/1000; systemctl --user set-property --runtime pagecage-t.slice "
-        "'IOReadBandwidthMax=/data 20000000' && systemctl --user start pagecage-t.slice && "
-        "cat /sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/pagecage.slice/pagecage-t.slice/io.max; "
-        "systemctl --user stop pagecage-t.slice; systemctl --user revert pagecage-t.slice > /dev/null"
+        "export XDG_RUNTIME_DIR=/run/user/1000; systemctl --user set-property --runtime"
+        " pagecage-t.slice 'IOReadBandwidthMax=/data 20000000' && systemctl --user start"
+        " pagecage-t.slice && cat"
+        " /sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service"
+        "/pagecage.slice/pagecage-t.slice/io.max;"
+        " systemctl --user stop pagecage-t.slice; systemctl --user revert pagecage-t.slice >"
+        " /dev/null"
     )
     assert "rbps=20000000" in output_of(
         host, "setpriv", "--reuid=1000", "--regid=1000", "--init-groups", "sh", "-c", script

@@ -57,7 +57,11 @@ def owner() -> Iterator[Process[bytes]]:
 
 
 def left_behind(cache: GuestCache) -> list[Path]:
-    return [path for path in (sockets_dir(cache), cache.guest_file, *cache.scratch.glob("vl.*")) if path.exists()]
+    return [
+        path
+        for path in (sockets_dir(cache), cache.guest_file, *cache.scratch.glob("vl.*"))
+        if path.exists()
+    ]
 
 
 def test_the_second_user_is_told_at_once(host: VmHost, owner: Process[bytes]) -> None:
@@ -70,7 +74,9 @@ def test_the_second_user_is_told_at_once(host: VmHost, owner: Process[bytes]) ->
     assert guest.status().used_by_pid == owner.pid
 
 
-def test_a_killed_owner_takes_its_guest_along_and_the_next_start_works(host: VmHost, owner: Process[bytes]) -> None:
+def test_a_killed_owner_takes_its_guest_along_and_the_next_start_works(
+    host: VmHost, owner: Process[bytes]
+) -> None:
     record = read_guest(GuestCache.of_user())
     assert record is not None
     owner.kill()
@@ -105,7 +111,9 @@ def test_a_guest_that_dies_is_noticed_and_comes_again(host: VmHost) -> None:
 
 
 def measures_in_it_and_leaves_it(qemu_pid: int | None) -> None:
-    """A run uses the guest that is running, one run at a time, and refuses a plan that is too large for it."""
+    """A run uses the guest that is running, one run at a time, and refuses a plan that is too large
+    for it.
+    """
     printed: list[str] = []
     ours = choose_host("vm", None, printed.append)
     assert "the guest running since" in printed[0]
@@ -190,7 +198,10 @@ def test_a_guest_that_does_not_boot_shows_its_console(tmp_path: Path) -> None:
     os.truncate(disk, 1 << 30)
     host = VmHost(cache=cache)
     try:
-        with pytest.raises(HostError, match=r"(?s)did not boot.*console ends.*(panic|root).*pagecage host rebuild vm"):
+        with pytest.raises(
+            HostError,
+            match=r"(?s)did not boot.*console ends.*(panic|root).*pagecage host rebuild vm",
+        ):
             host.prepare(NEED, print)
     finally:
         host.stop()

@@ -28,10 +28,14 @@ def test_docker_builds_the_workloads_and_nobody_in_them_is_root(host: VmHost) ->
     built = f"docker build --quiet --target prebuilt -f workloads.Containerfile -t {NAME} ."
     try:
         output_of(host, f"systemctl start docker; cd {context}; {built}")
-        assert "--expect-sidecar" in output_of(host, f"docker run --rm --network none {NAME} --help")
+        assert "--expect-sidecar" in output_of(
+            host, f"docker run --rm --network none {NAME} --help"
+        )
         user = output_of(host, f"docker image inspect --format '{{{{.Config.User}}}}' {NAME}")
         assert user.strip() == "65532:65532"
     finally:
         output_of(
-            host, f"docker image rm --force {NAME} > /dev/null; systemctl stop docker.socket docker; rm -rf {context}"
+            host,
+            f"docker image rm --force {NAME} > /dev/null; systemctl stop docker.socket docker; rm"
+            f" -rf {context}",
         )

@@ -29,7 +29,16 @@ from tests.tree import ROOT
 pytestmark = pytest.mark.vm
 DATA = Dataset(8 * MIB)
 DONE = "/dev/shm/another-process-is-done"
-READ = ("--file", "{file}", "--expect-sidecar", "{sidecar}", "--pattern", "sequential", "--source", "mmap")
+READ = (
+    "--file",
+    "{file}",
+    "--expect-sidecar",
+    "{sidecar}",
+    "--pattern",
+    "sequential",
+    "--source",
+    "mmap",
+)
 SLOWLY = ("--block-bytes", "131072", "--pause-us", "30000")
 # Acts as soon as a trial's slice exists, which is made after its cache state was proven.
 WATCHER = """
@@ -53,7 +62,10 @@ def sh(script: str, **command: Any) -> Workload:
     return Workload("sh", ("-c", script), "command", command=CommandSpec(**command))
 
 
-WAITS = sh(f"head -c 1M {{file}} >/dev/null; until test -e {DONE}; do sleep 0.1; done; cat {{file}} >/dev/null")
+WAITS = sh(
+    f"head -c 1M {{file}} >/dev/null; until test -e {DONE}; do sleep 0.1; done; cat {{file}}"
+    " >/dev/null"
+)
 SERVICE = sh("cat {file} >/dev/null; echo serving; exec sleep 60", ready_when="serving")
 # Trial: its program, its cache state, when another process acts, and the expected error.
 CASES: Mapping[str, tuple[Workload, str, str, str]] = {
@@ -71,15 +83,29 @@ QUICK = tuple(name for name, case in CASES.items() if case[2] == "proven")
 def trial(name: str) -> Trial:
     workload, cache, _, _ = CASES[name]
     return Trial(
-        trial_id=name, experiment="kept", treatment={"case": name}, repeat=1, block=1, position=0, workload=workload,
-        cage=Cage("uncaged", {}), cache=cache, dataset=DATA, read_ahead_kb=128, timeout_seconds=60.0,
-    )  # fmt: skip
+        trial_id=name,
+        experiment="kept",
+        treatment={"case": name},
+        repeat=1,
+        block=1,
+        position=0,
+        workload=workload,
+        cage=Cage("uncaged", {}),
+        cache=cache,
+        dataset=DATA,
+        read_ahead_kb=128,
+        timeout_seconds=60.0,
+    )
 
 
 def act(host: VmHost, name: str) -> str:
     """Return the other process's command for a case."""
     path, (_, cache, when, _) = f"{host.data_dir}/{DATA.file_name}", CASES[name]
-    does = f"dd if={path} iflag=nocache count=0 status=none" if cache == "resident" else f"cat {path} >/dev/null"
+    does = (
+        f"dd if={path} iflag=nocache count=0 status=none"
+        if cache == "resident"
+        else f"cat {path} >/dev/null"
+    )
     return f"{does}; touch {DONE}" if when == "go" else does
 
 
@@ -88,9 +114,14 @@ def watching(host: VmHost) -> Iterator[None]:
     """The other process, acting on the first attempt of each trial that is to be disturbed
     before `go`.
     """
-    slices = {name: f"/sys/fs/cgroup/pagecage.slice/pagecage-{name.replace('-', '_')}.1.slice" for name in CASES}
+    slices = {
+        name: f"/sys/fs/cgroup/pagecage.slice/pagecage-{name.replace('-', '_')}.1.slice"
+        for name in CASES
+    }
     table = {slices[name]: act(host, name) for name, case in CASES.items() if case[2] == "proven"}
-    watcher = spawn(host.command(["python3", "-c", WATCHER, json.dumps(table)]), stdin=PIPE, stdout=PIPE)
+    watcher = spawn(
+        host.command(["python3", "-c", WATCHER, json.dumps(table)]), stdin=PIPE, stdout=PIPE
+    )
     assert watcher.stdout is not None
     assert watcher.stdout.readline() == b"watching\n"
     yield
@@ -99,10 +130,14 @@ def watching(host: VmHost) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def attempts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, int], Record]]:
-    """Each trial disturbed; and those that take little time once more, as a run tries them again."""
+    """Each trial disturbed; the short ones once more, as a run retries them."""
     host, package = VmHost(), make_agent_package(ROOT)
     harness = {"version": "0", "git_revision": None, "git_dirty": None}
-    plan = Plan("kept-vm", tuple(map(trial, CASES)), {"fresh": "never", "experiment": "kept", "harness": harness})
+    plan = Plan(
+        "kept-vm",
+        tuple(map(trial, CASES)),
+        {"fresh": "never", "experiment": "kept", "harness": harness},
+    )
     document = {**plan.document, "run_id": plan.run_id, "trials": []}
     folder = RunFolder.create(tmp_path_factory.mktemp("kept"), replace(plan, document=document))
     disturbed: set[str] = set()
@@ -120,31 +155,46 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[st
         host.install(package)
         with watching(host):
             campaign._serve(plan.trials, state)
-        campaign._serve(tuple(one for one in folder.remaining(plan) if one.trial_id in QUICK), state)
+        campaign._serve(
+            tuple(one for one in folder.remaining(plan) if one.trial_id in QUICK), state
+        )
         yield {(record.trial_id, record.attempt): record for record in folder.records()}
     finally:
         host.stop()
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_disturbed_trial_is_refused_whatever_it_printed(attempts: dict[tuple[str, int], Record], name: str) -> None:
+def test_a_disturbed_trial_is_refused_whatever_it_printed(
+    attempts: dict[tuple[str, int], Record], name: str
+) -> None:
     record = attempts[name, 1]
     assert record.outcome == "not_prepared", record.cache
     assert CASES[name][3] in (record.error or "")
     assert record.response == {}
     assert evaluate(record).cache_state_reached.verdict == "not_reached"
-    assert (record.measured is None) == (CASES[name][2] == "proven"), "what is found at the gate is never let go"
+    assert (record.measured is None) == (CASES[name][2] == "proven"), (
+        "what is found at the gate is never let go"
+    )
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_the_next_attempt_is_believed_to_the_page(attempts: dict[tuple[str, int], Record], name: str) -> None:
+def test_the_next_attempt_is_believed_to_the_page(
+    attempts: dict[tuple[str, int], Record], name: str
+) -> None:
     record = attempts[name, 2]
     assert (record.outcome, record.error) == ("ok", None)
     assert evaluate(record).cache_state_reached.verdict == "reached"
     start, go, end = (getattr(record.cache, moment) for moment in ("start", "go", "end"))
     if CASES[name][1] == "resident":
-        assert start["resident_bytes"] == go["resident_bytes"] == end["resident_bytes"] == DATA.size_bytes
+        assert (
+            start["resident_bytes"]
+            == go["resident_bytes"]
+            == end["resident_bytes"]
+            == DATA.size_bytes
+        )
         return
     assert (start["resident_bytes"], go["resident_bytes"]) == (0, 0)
-    assert end["resident_bytes"] == end["read_bytes"] - start["read_bytes"] == record.cache.came_bytes
+    assert (
+        end["resident_bytes"] == end["read_bytes"] - start["read_bytes"] == record.cache.came_bytes
+    )
     assert end["charged_bytes"] == pytest.approx(DATA.size_bytes, abs=record.cache.charge_lag_bytes)

@@ -27,7 +27,9 @@ def program(host: VmHost) -> None:
     host.push([PROGRAM], f"{host.spool_dir}/probe")
 
 
-def in_slice(host: VmHost, limits: dict[str, int], arguments: str, meanwhile: str = "true") -> dict[str, Any]:
+def in_slice(
+    host: VmHost, limits: dict[str, int], arguments: str, meanwhile: str = "true"
+) -> dict[str, Any]:
     """Return the probe's JSON, measured as an ordinary user under these limits."""
     words = " ".join(f"'{name}=/data {value}'" for name, value in limits.items())
     script = f"""
@@ -50,12 +52,16 @@ def in_slice(host: VmHost, limits: dict[str, int], arguments: str, meanwhile: st
 
 
 LIMITS = {
-    "IOReadBandwidthMax": BYTES, "IOWriteBandwidthMax": BYTES, "IOReadIOPSMax": IOPS, "IOWriteIOPSMax": IOPS,
-}  # fmt: skip
+    "IOReadBandwidthMax": BYTES,
+    "IOWriteBandwidthMax": BYTES,
+    "IOReadIOPSMax": IOPS,
+    "IOWriteIOPSMax": IOPS,
+}
 
 
 @pytest.mark.parametrize(
-    "engine", ["io_uring", *(pytest.param(name, marks=pytest.mark.long) for name in ("threads", "fio"))]
+    "engine",
+    ["io_uring", *(pytest.param(name, marks=pytest.mark.long) for name in ("threads", "fio"))],
 )
 def test_it_reports_the_limits_that_are_in_force(host: VmHost, engine: str) -> None:
     found = in_slice(host, LIMITS, f"--seconds 30 --engine {engine}")
@@ -73,13 +79,17 @@ def test_it_reports_the_limits_that_are_in_force(host: VmHost, engine: str) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("engine", "name", "reason"), [("own", "threads", "no io_uring"), ("fio", "fio", "libaio")])
+@pytest.mark.parametrize(
+    ("engine", "name", "reason"), [("own", "threads", "no io_uring"), ("fio", "fio", "libaio")]
+)
 def test_it_works_without_io_uring(host: VmHost, engine: str, name: str, reason: str) -> None:
     run(host.command(["sysctl", "-q", "-w", "kernel.io_uring_disabled=2"]))
     try:
         found = in_slice(host, LIMITS, f"--seconds 15 --engine {engine}")
         words = ["--yes", "--size", "16MiB", "--engine", "io_uring"]
-        refused = run(host.command([f"{host.spool_dir}/probe/pcprobe", "/data", *words]), check=False)
+        refused = run(
+            host.command([f"{host.spool_dir}/probe/pcprobe", "/data", *words]), check=False
+        )
     finally:
         run(host.command(["sysctl", "-q", "-w", "kernel.io_uring_disabled=0"]))
     assert (found["engine"]["name"], reason in found["engine"]["reason"]) == (name, True)
@@ -92,14 +102,20 @@ def test_its_json_becomes_the_cage_that_it_ran_in(host: VmHost) -> None:
     found = in_slice(host, LIMITS, "--seconds 30")
     cage = import_text(json.dumps(found), "probe.json", Selection(), Rounding()).cage()
     assert {key: cage[key] for key in LIMITS} == {
-        "IOReadBandwidthMax": "20MB", "IOWriteBandwidthMax": "20MB", "IOReadIOPSMax": IOPS, "IOWriteIOPSMax": IOPS,
-    }  # fmt: skip
+        "IOReadBandwidthMax": "20MB",
+        "IOWriteBandwidthMax": "20MB",
+        "IOReadIOPSMax": IOPS,
+        "IOWriteIOPSMax": IOPS,
+    }
 
 
 @pytest.mark.long
 def test_a_bucket_that_runs_dry_is_found(host: VmHost) -> None:
     """The cap falls from 1,000 to 200 reads per second in the long phase, as without credits."""
-    drop = f"sleep {DROP_AT_SECONDS}; systemctl set-property --runtime {SLICE} 'IOReadIOPSMax=/data 200'"
+    drop = (
+        f"sleep {DROP_AT_SECONDS}; systemctl set-property --runtime {SLICE} 'IOReadIOPSMax=/data"
+        " 200'"
+    )
     found = in_slice(host, {"IOReadIOPSMax": 1000}, f"--seconds {SECONDS} --engine own", drop)
     (sustained,) = [phase for phase in found["phases"] if phase["name"] == "random_read_sustained"]
     burst = sustained["burst"]

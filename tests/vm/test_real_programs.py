@@ -27,8 +27,9 @@ WITHIN = 0.12
 before.
 """
 MOST_OF_THE_TIME = 0.9
-POINTS = """WITH RECURSIVE r(i, x) AS (SELECT 1, 1 UNION ALL SELECT i + 1, (x * 1103515245 + 12345) % 2147483648 FROM r
-WHERE i < 500) SELECT count(*), sum(length(body)) FROM r CROSS JOIN t ON t.id = 1 + x % 200000"""
+POINTS = """WITH RECURSIVE r(i, x) AS (
+SELECT 1, 1 UNION ALL SELECT i + 1, (x * 1103515245 + 12345) % 2147483648 FROM r WHERE i < 500)
+SELECT count(*), sum(length(body)) FROM r CROSS JOIN t ON t.id = 1 + x % 200000"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,9 @@ def repository(folder: Path) -> Path:
     blocks = []
     for number in range(200):
         body = words.randbytes(50_000).hex()
-        head = f"commit refs/heads/main\ncommitter A <a@b> {1_700_000_000 + number} +0000\ndata 2\nx\n"
+        head = (
+            f"commit refs/heads/main\ncommitter A <a@b> {1_700_000_000 + number} +0000\ndata 2\nx\n"
+        )
         blocks.append(f"{head}M 100644 inline file{number % 40}\ndata {len(body)}\n{body}\n")
     stream = folder / "history"
     stream.write_text("".join(blocks))
@@ -83,7 +86,9 @@ def tree(folder: Path) -> Path:
 
 
 PROGRAMS = (
-    Program("sqlite3", database, lambda db: ("sqlite3", db, "SELECT count(*), sum(length(body)) FROM t")),
+    Program(
+        "sqlite3", database, lambda db: ("sqlite3", db, "SELECT count(*), sum(length(body)) FROM t")
+    ),
     Program("sqlite3", database, lambda db: ("sqlite3", db, POINTS)),
     Program("git", repository, lambda git: ("git", "--git-dir", git, "log", "--stat", "main")),
     Program("grep", tree, lambda folder: ("grep", "-rc", "no such word", folder), status=1),
@@ -99,7 +104,13 @@ class Replayed(CommandLine):
         options = [word for cage in CAGES[1:] for word in ("--cage", cage)]
         options += ["--host", "vm", "--copy", str(data), "--cold", str(data), "--copy-program"]
         self.status, self.printed = self.end(
-            "replay", CAGES[0], *options, "--collectors", "iostat", "--", *program.command(str(data))
+            "replay",
+            CAGES[0],
+            *options,
+            "--collectors",
+            "iostat",
+            "--",
+            *program.command(str(data)),
         )
 
     def folder(self) -> Path:
@@ -134,7 +145,10 @@ def test_a_failure_of_its_own_is_told_as_its_own(replayed: Replayed) -> None:
 
 def test_every_limit_held(replayed: Replayed) -> None:
     for record, judged, _ in caged(replayed):
-        assert {limit.verdict for limit in judged.limits} == {"enforced"}, (record.trial_id, judged.limits)
+        assert {limit.verdict for limit in judged.limits} == {"enforced"}, (
+            record.trial_id,
+            judged.limits,
+        )
         assert judged.cache_state_reached.verdict == "reached"
 
 
@@ -146,10 +160,16 @@ def test_what_went_through_is_what_iostat_counted(replayed: Replayed) -> None:
         counted = sum(one["r/s"] + one["rrqm/s"] for one in seconds)
         read = judged.diagnosis.read
         assert read is not None
-        print(record.trial_id, f"{counted:.0f} in iostat, {read.ios:.0f}:", judged.diagnosis.sentence)
-        assert counted == pytest.approx(read.ios, rel=WITHIN, abs=max(one["r/s"] + one["rrqm/s"] for one in seconds))
+        print(
+            record.trial_id, f"{counted:.0f} in iostat, {read.ios:.0f}:", judged.diagnosis.sentence
+        )
+        assert counted == pytest.approx(
+            read.ios, rel=WITHIN, abs=max(one["r/s"] + one["rrqm/s"] for one in seconds)
+        )
         most = max(one["rkB/s"] for one in seconds)
-        assert sum(one["rkB/s"] for one in seconds) * 1024 == pytest.approx(read.bytes, rel=WITHIN, abs=most * 1024)
+        assert sum(one["rkB/s"] for one in seconds) * 1024 == pytest.approx(
+            read.bytes, rel=WITHIN, abs=most * 1024
+        )
 
 
 def test_the_cap_that_is_named_is_the_one_that_iostat_shows_as_full(replayed: Replayed) -> None:
@@ -157,20 +177,33 @@ def test_the_cap_that_is_named_is_the_one_that_iostat_shows_as_full(replayed: Re
     for record, judged, seconds in caged(replayed):
         read, inner = judged.diagnosis.read, seconds[1:-1] or seconds
         assert read is not None
-        in_force = {"IOReadIOPSMax": read.iops_cap or 0.0, "IOReadBandwidthMax": read.bandwidth_cap or 0.0}
+        in_force = {
+            "IOReadIOPSMax": read.iops_cap or 0.0,
+            "IOReadBandwidthMax": read.bandwidth_cap or 0.0,
+        }
         rates = {
             "IOReadIOPSMax": sum(one["r/s"] + one["rrqm/s"] for one in inner) / len(inner),
             "IOReadBandwidthMax": sum(one["rkB/s"] for one in inner) / len(inner) * 1024,
         }
         fullest = max(rates, key=lambda prop: rates[prop] / in_force[prop])
         if judged.diagnosis.property is None:  # no cap was near
-            assert rates[fullest] < 0.9 * in_force[fullest], (record.trial_id, rates, judged.diagnosis.sentence)
+            assert rates[fullest] < 0.9 * in_force[fullest], (
+                record.trial_id,
+                rates,
+                judged.diagnosis.sentence,
+            )
             continue
-        assert judged.diagnosis.property == fullest, (record.trial_id, rates, judged.diagnosis.sentence)
+        assert judged.diagnosis.property == fullest, (
+            record.trial_id,
+            rates,
+            judged.diagnosis.sentence,
+        )
         if (judged.diagnosis.share or 0.0) > MOST_OF_THE_TIME:
             assert rates[fullest] == pytest.approx(in_force[fullest], rel=0.25)
         asked = requested_caps(record)[fullest]
-        assert named_cap(judged.diagnosis.sentence) == pytest.approx(asked, rel=0.01), judged.diagnosis.sentence
+        assert named_cap(judged.diagnosis.sentence) == pytest.approx(asked, rel=0.01), (
+            judged.diagnosis.sentence
+        )
 
 
 def named_cap(sentence: str) -> float:

@@ -41,13 +41,21 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=["root", pytest.param("bench", marks=pytest.mark.long)])
-def replayed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, data: Path) -> Replays:
+def replayed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, data: Path
+) -> Replays:
     """This machine's grep, copied with its libraries, in a cage and without one."""
-    made = Replays(tmp_path_factory.mktemp(f"replay-{request.param}"), PAGECAGE_VM_USER=request.param)
+    made = Replays(
+        tmp_path_factory.mktemp(f"replay-{request.param}"), PAGECAGE_VM_USER=request.param
+    )
     file = os.path.relpath(data) if request.param == "root" else str(data)
-    copy = () if request.param == "root" else ("--copy", file)  # a relative --cold is copied by default
+    copy = (
+        () if request.param == "root" else ("--copy", file)
+    )  # a relative --cold is copied by default
     options = ("--host", "vm", *copy, "--cold", file, "--copy-program")
-    status, printed = made.end("replay", "customer-tenth", *options, "--", "grep", "-c", "needle", file)
+    status, printed = made.end(
+        "replay", "customer-tenth", *options, "--", "grep", "-c", "needle", file
+    )
     assert status == 0, printed
     return made
 
@@ -58,8 +66,13 @@ def by_cage(made: Replays) -> dict[str, Record]:
 
 def test_the_cage_decides_how_long_it_takes(replayed: Replays) -> None:
     records = by_cage(replayed)
-    assert {name: record.outcome for name, record in records.items()} == {"uncaged": "ok", "customer-tenth": "ok"}
-    caged, free = (records[name].response["wall_seconds"] or 0 for name in ("customer-tenth", "uncaged"))
+    assert {name: record.outcome for name, record in records.items()} == {
+        "uncaged": "ok",
+        "customer-tenth": "ok",
+    }
+    caged, free = (
+        records[name].response["wall_seconds"] or 0 for name in ("customer-tenth", "uncaged")
+    )
     least_seconds = _DATA_BYTES / _CAP_BYTES
     assert 0.9 * least_seconds < caged < 4 * least_seconds
     assert free < caged
@@ -88,11 +101,15 @@ def test_what_was_carried_is_gone(replayed: Replays, tmp_path: Path) -> None:
     assert b"replay" not in out.split()
 
 
-def single(runs: Path, sent: bytes, *command: str, options: tuple[str, ...] = ()) -> tuple[int, bytes, str]:
+def single(
+    runs: Path, sent: bytes, *command: str, options: tuple[str, ...] = ()
+) -> tuple[int, bytes, str]:
     """Status, output and messages of a single replay in one cage, without the control."""
     argv = ["replay", "customer-tenth", "--no-control", "--host", "vm", *options, "--", *command]
     runner = CommandLine(runs)
-    process = spawn([*runner.argv(*argv)], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=runner.environment)
+    process = spawn(
+        [*runner.argv(*argv)], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=runner.environment
+    )
     out, printed = process.communicate(sent, timeout=_LONGEST_SECONDS)
     return process.returncode, out, printed.decode()
 
@@ -117,11 +134,15 @@ def test_a_server_is_measured_until_it_listens(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "says"),
-    [(("systemd-run", "--quiet", "--scope", "sleep", "30"), "left the cage for"),
-     (("sh", "-c", "sleep 100 & exit 0"), "it ended while sleep"),
-     (("no-such-program",), "there is no program 'no-such-program' in the guest")],
-)  # fmt: skip
-def test_what_evades_the_cage_is_a_mistake_with_its_mend(tmp_path: Path, command: tuple[str, ...], says: str) -> None:
+    [
+        (("systemd-run", "--quiet", "--scope", "sleep", "30"), "left the cage for"),
+        (("sh", "-c", "sleep 100 & exit 0"), "it ended while sleep"),
+        (("no-such-program",), "there is no program 'no-such-program' in the guest"),
+    ],
+)
+def test_what_evades_the_cage_is_a_mistake_with_its_mend(
+    tmp_path: Path, command: tuple[str, ...], says: str
+) -> None:
     status, _, printed = single(tmp_path, b"", *command)
     assert status == 2, printed
     assert says in " ".join(printed.split())
@@ -138,7 +159,10 @@ def test_a_shell_in_a_cage(tmp_path: Path) -> None:
     os.close(slave)
     printed = read_until(master, b"removed when you leave")
     assert b"io.max.rbps      20000000" in printed
-    os.write(master, b"cat /sys/fs/cgroup/pagecage.slice/pagecage-shell.1.slice/io.max; echo seen-$((40 + 2))\n")
+    os.write(
+        master,
+        b"cat /sys/fs/cgroup/pagecage.slice/pagecage-shell.1.slice/io.max; echo seen-$((40 + 2))\n",
+    )
     assert b"rbps=20000000 wbps=20000000 riops=500 wiops=500" in read_until(master, b"seen-42")
     os.write(master, b"exit 3\n")
     read_until(master, None)

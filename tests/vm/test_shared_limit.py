@@ -14,9 +14,17 @@ from tests.builders.command_line import CommandLine, verdicts
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(900)]
 LIMIT, SECONDS = 300, 20  # cgroups/aws-gp3-tenth.toml
 BOTH_WAYS = (
-    "--name=both", "--thread", "--filename=both", "--filesize=16M", "--bs=4k", "--direct=1", "--ioengine=libaio",
-    "--iodepth=16", "--time_based", f"--runtime={SECONDS}",
-)  # fmt: skip
+    "--name=both",
+    "--thread",
+    "--filename=both",
+    "--filesize=16M",
+    "--bs=4k",
+    "--direct=1",
+    "--ioengine=libaio",
+    "--iodepth=16",
+    "--time_based",
+    f"--runtime={SECONDS}",
+)
 
 
 class Replays(CommandLine):
@@ -28,7 +36,9 @@ class Replays(CommandLine):
 
 def measured(runs: Path, cage: str, *how: str) -> tuple[Record, Verdicts]:
     made = Replays(runs)
-    status, printed = made.end("replay", cage, "--no-control", "--host", "vm", "--", "fio", *BOTH_WAYS, *how)
+    status, printed = made.end(
+        "replay", cage, "--no-control", "--host", "vm", "--", "fio", *BOTH_WAYS, *how
+    )
     assert status == 0, printed
     [record] = made.records()
     return record, verdicts(made, record)
@@ -46,7 +56,10 @@ def rates(record: Record) -> tuple[float, float]:
 def test_both_together_keep_to_the_limit_and_fill_it(tmp_path: Path, share: int) -> None:
     record, judged = measured(tmp_path, "aws-gp3-tenth", "--rw=randrw", f"--rwmixread={share}")
     reads, writes = rates(record)
-    print(f"{reads:.0f} reads and {writes:.0f} writes a second of {LIMIT}: {judged.diagnosis.sentence}")
+    print(
+        f"{reads:.0f} reads and {writes:.0f} writes a second of {LIMIT}:"
+        f" {judged.diagnosis.sentence}"
+    )
     assert 0.8 * LIMIT < reads + writes <= 1.05 * LIMIT
     assert {limit.verdict for limit in judged.limits} == {"enforced"}, judged.limits
     assert {one["aspect"]: one["state"] for one in record.cage.fidelity}["combined"] == "exact"

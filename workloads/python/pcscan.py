@@ -59,13 +59,23 @@ def arguments(words: list[str]) -> argparse.Namespace:
         default="mmap",
         help="map the files, or read them in the thread pool",
     )
-    parser.add_argument("--expect-sidecars", action="store_true", help="compare the checksum with FILE.json")
-    parser.add_argument("--stride", type=length, default=512, help="sum one byte out of every N (512)")
-    parser.add_argument("--window", type=length, default=2 << 20, help="bytes between two yields to the loop (2M)")
+    parser.add_argument(
+        "--expect-sidecars", action="store_true", help="compare the checksum with FILE.json"
+    )
+    parser.add_argument(
+        "--stride", type=length, default=512, help="sum one byte out of every N (512)"
+    )
+    parser.add_argument(
+        "--window", type=length, default=2 << 20, help="bytes between two yields to the loop (2M)"
+    )
     parser.add_argument("--buf", type=length, default=64 << 10, help="bytes per read (64K)")
-    parser.add_argument("--heartbeat-us", type=int, default=0, help="period of the heartbeat; 0 disables it")
+    parser.add_argument(
+        "--heartbeat-us", type=int, default=0, help="period of the heartbeat; 0 disables it"
+    )
     parser.add_argument("--max-seconds", type=float, help="stop after this time")
-    parser.add_argument("--no-handshake", action="store_true", help="do not wait for `go`, and exit at the end")
+    parser.add_argument(
+        "--no-handshake", action="store_true", help="do not wait for `go`, and exit at the end"
+    )
     plan = parser.parse_args(words)
     if plan.expect_sidecars and plan.stride != 512:
         parser.error("--expect-sidecars needs --stride 512, for which sidecars have a checksum")
@@ -105,8 +115,14 @@ class Heartbeat:
             return {}
         late = sorted(self.late_us)
         at = {name: max(0, math.ceil(len(late) * share) - 1) for name, share in QUANTILES.items()}
-        found = {f"heartbeat_{name}_us": late[place] if late else None for name, place in at.items()}
-        return {**found, "gap_max_us": found["heartbeat_max_us"], "heartbeat_count": float(len(late))}
+        found = {
+            f"heartbeat_{name}_us": late[place] if late else None for name, place in at.items()
+        }
+        return {
+            **found,
+            "gap_max_us": found["heartbeat_max_us"],
+            "heartbeat_count": float(len(late)),
+        }
 
 
 @dataclass
@@ -130,8 +146,14 @@ def opened(plan: argparse.Namespace, path: Path) -> Source:
     size_bytes = os.fstat(file).st_size
     if size_bytes == 0:
         raise OSError(f"{path} is empty")
-    view = memoryview(mmap.mmap(file, size_bytes, prot=mmap.PROT_READ)) if plan.io == "mmap" else None
-    sidecar = json.loads(Path(f"{path}.json").read_text()) if plan.expect_sidecars else {"stride512_sum": "0"}
+    view = (
+        memoryview(mmap.mmap(file, size_bytes, prot=mmap.PROT_READ)) if plan.io == "mmap" else None
+    )
+    sidecar = (
+        json.loads(Path(f"{path}.json").read_text())
+        if plan.expect_sidecars
+        else {"stride512_sum": "0"}
+    )
     return Source(path, file, size_bytes, view, int(sidecar["stride512_sum"]))
 
 
@@ -189,13 +211,19 @@ def usage() -> dict[str, int]:
     """Return the resource usage of the process so far, from getrusage(2)."""
     found = resource.getrusage(resource.RUSAGE_SELF)
     return {
-        "major_faults": found.ru_majflt, "minor_faults": found.ru_minflt,
-        "voluntary_switches": found.ru_nvcsw, "involuntary_switches": found.ru_nivcsw,
-    }  # fmt: skip
+        "major_faults": found.ru_majflt,
+        "minor_faults": found.ru_minflt,
+        "voluntary_switches": found.ru_nvcsw,
+        "involuntary_switches": found.ru_nivcsw,
+    }
 
 
 def report(
-    sources: list[Source], plan: argparse.Namespace, heart: Heartbeat, seconds: float, cost: dict[str, int]
+    sources: list[Source],
+    plan: argparse.Namespace,
+    heart: Heartbeat,
+    seconds: float,
+    cost: dict[str, int],
 ) -> bool:
     """Print the closing lines; return False if the checksum is wrong."""
     read, size = sum(file.bytes for file in sources), sum(file.size_bytes for file in sources)
@@ -204,16 +232,27 @@ def report(
     right = total == sum(file.expected for file in sources)
     pieces = sum(file.pieces for file in sources)
     common = {
-        "seconds": seconds, "bytes": read, "blocks": pieces, "covered_fraction": read / size, "checksum": str(total),
-    }  # fmt: skip
+        "seconds": seconds,
+        "bytes": read,
+        "blocks": pieces,
+        "covered_fraction": read / size,
+        "checksum": str(total),
+    }
     faults = {name: cost[name] for name in ("major_faults", "minor_faults")}
     print_line({"type": "sample", "iteration": 0, **common, **faults})
-    print_line({
-        "type": "end", **common, "distinct_bytes": read, "checksum_ok": right if compared else None,
-        "threads": [{"seconds": seconds, "blocks": pieces, **cost}], "setup": {},
-        "files": [{"seconds": file.seconds, "bytes": file.bytes} for file in sources],
-        "response": {**heart.response(), "minor_faults": cost["minor_faults"]}, "heartbeat_hdr_v2_base64": None,
-    })  # fmt: skip
+    print_line(
+        {
+            "type": "end",
+            **common,
+            "distinct_bytes": read,
+            "checksum_ok": right if compared else None,
+            "threads": [{"seconds": seconds, "blocks": pieces, **cost}],
+            "setup": {},
+            "files": [{"seconds": file.seconds, "bytes": file.bytes} for file in sources],
+            "response": {**heart.response(), "minor_faults": cost["minor_faults"]},
+            "heartbeat_hdr_v2_base64": None,
+        }
+    )
     return right or not compared
 
 

@@ -22,13 +22,21 @@ pygments_style = "friendly"
 pygments_dark_style = "monokai"
 html_theme_options = {
     "light_css_variables": {
-        "color-brand-primary": "#0072b2", "color-brand-content": "#0072b2", "color-background-primary": "#fcfcfa",
-        "color-background-secondary": "#f1f3f1", "color-background-border": "#d8dde2",
-        "color-foreground-primary": "#1d2329", "color-foreground-secondary": "#5b6670",
+        "color-brand-primary": "#0072b2",
+        "color-brand-content": "#0072b2",
+        "color-background-primary": "#fcfcfa",
+        "color-background-secondary": "#f1f3f1",
+        "color-background-border": "#d8dde2",
+        "color-foreground-primary": "#1d2329",
+        "color-foreground-secondary": "#5b6670",
     },
     "dark_css_variables": {
-        "color-brand-primary": "#6cb8ee", "color-brand-content": "#6cb8ee", "color-background-primary": "#14181c",
-        "color-background-secondary": "#1d2329", "color-background-border": "#38414a",
-        "color-foreground-primary": "#dfe4e8", "color-foreground-secondary": "#97a3ad",
+        "color-brand-primary": "#6cb8ee",
+        "color-brand-content": "#6cb8ee",
+        "color-background-primary": "#14181c",
+        "color-background-secondary": "#1d2329",
+        "color-background-border": "#38414a",
+        "color-foreground-primary": "#dfe4e8",
+        "color-foreground-secondary": "#97a3ad",
     },
-}  # fmt: skip
+}

@@ -34,7 +34,8 @@ fentry:vmlinux:bio_endio /@submitted[(uint64)args.bio]/ {
   if ($bio->__bi_remaining.counter <= 1) {
     $device = (struct block_device *)$bio->bi_bdev;
     $disk = (struct gendisk *)$device->bd_disk;
-    @bio_write[$disk->major, $disk->first_minor] = hist((nsecs - @submitted[(uint64)args.bio]) / 1000, 4);
+    @bio_write[$disk->major, $disk->first_minor] =
+        hist((nsecs - @submitted[(uint64)args.bio]) / 1000, 4);
     delete(@submitted[(uint64)args.bio]);
   }
 }
@@ -46,7 +47,8 @@ tracepoint:block:block_rq_issue
   @issued[args.dev, args.sector] = nsecs;
 }
 tracepoint:block:block_rq_complete /@issued[args.dev, args.sector]/ {
-  @request_write[args.dev >> 20, args.dev & 0xfffff] = hist((nsecs - @issued[args.dev, args.sector]) / 1000, 4);
+  @request_write[args.dev >> 20, args.dev & 0xfffff] =
+    hist((nsecs - @issued[args.dev, args.sector]) / 1000, 4);
   delete(@issued[args.dev, args.sector]);
 }
 """
@@ -57,7 +59,8 @@ tracepoint:writeback:balance_dirty_pages /args.pause > 0/ {
 }
 """
 _TICK = f"""
-interval:ms:250 {{ print(@bio_write); print(@request_write); print(@pauses); print(@paused_ms); {TICK} }}
+interval:ms:250 {{ print(@bio_write); print(@request_write);
+  print(@pauses); print(@paused_ms); {TICK} }}
 END {{ clear(@submitted); clear(@issued); }}
 """
 _HISTOGRAMS = {"bio_write_us": "@bio_write", "block_write_us": "@request_write"}
@@ -77,10 +80,16 @@ def row_of(maps: Mapping[str, Mapping[str, Any]], maj_min: str) -> dict[str, Any
     """
     key = maj_min.replace(":", ",")
     histograms: dict[str, Any] = {
-        name: [{"us": b["max"], "count": b["count"]} for b in maps.get(map_name, {}).get(key, []) if b["count"]]
+        name: [
+            {"us": b["max"], "count": b["count"]}
+            for b in maps.get(map_name, {}).get(key, [])
+            if b["count"]
+        ]
         for name, map_name in _HISTOGRAMS.items()
     }
-    return histograms | {name: maps.get(f"@{name}", {}).get(maj_min, 0) for name in ("pauses", "paused_ms")}
+    return histograms | {
+        name: maps.get(f"@{name}", {}).get(maj_min, 0) for name in ("pauses", "paused_ms")
+    }
 
 
 def responses_of(rows: Sequence[Row], start: float, end: float) -> dict[str, float | None]:
@@ -91,11 +100,15 @@ def responses_of(rows: Sequence[Row], start: float, end: float) -> dict[str, flo
     first, last = _enclosing(rows, start, end)
     if first is None or last is None:
         return {}
-    responses: dict[str, float | None] = {"throttled_seconds": (last["paused_ms"] - first["paused_ms"]) / 1000}
+    responses: dict[str, float | None] = {
+        "throttled_seconds": (last["paused_ms"] - first["paused_ms"]) / 1000
+    }
     for name in _HISTOGRAMS:
         counts = _difference(first[name], last[name])
         prefix = name.removesuffix("_us")
-        responses |= {f"{prefix}_{digits}_us": quantile(counts, share) for digits, share in _QUANTILES.items()}
+        responses |= {
+            f"{prefix}_{digits}_us": quantile(counts, share) for digits, share in _QUANTILES.items()
+        }
     return responses
 
 
@@ -129,13 +142,17 @@ class BlockLatencyTracer(BpftraceProcess):
     def __init__(self, directory: Path, children: ToolProcesses) -> None:
         super().__init__(directory / "blocklat.bt", program(), children)
 
-    def excerpt(self, maj_min: str, start: float, path: Path) -> tuple[CollectorResult, list[dict[str, Any]]]:
+    def excerpt(
+        self, maj_min: str, start: float, path: Path
+    ) -> tuple[CollectorResult, list[dict[str, Any]]]:
         """Write this disk's totals since the last tick before `start` (CLOCK_MONOTONIC).
 
         Return the rows too.
         """
         ticks = self.ticks_since(start)
-        return self.keep(ticks, (row_of(tick.maps, maj_min) for tick in ticks), path), _timed(ticks, maj_min)
+        return self.keep(ticks, (row_of(tick.maps, maj_min) for tick in ticks), path), _timed(
+            ticks, maj_min
+        )
 
 
 def _timed(ticks: Sequence[Tick], maj_min: str) -> list[dict[str, Any]]:

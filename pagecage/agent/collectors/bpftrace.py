@@ -42,7 +42,9 @@ def tables_of(maps: dict[str, dict[str, int]], inodes: Set[int]) -> dict[str, li
     windows = _of_inodes(maps.get("@ra", {}), inodes)
     return {
         "filemap_fault": [_fault(words, count) for words, count in faults.items()],
-        "page_cache_ra_order": [{"pages": pages, "count": count} for (pages,), count in windows.items()],
+        "page_cache_ra_order": [
+            {"pages": pages, "count": count} for (pages,), count in windows.items()
+        ],
     }
 
 
@@ -59,9 +61,13 @@ def _of_inodes(rows: dict[str, int], inodes: Set[int]) -> Counter[tuple[int, ...
 def _fault(words: tuple[int, ...], count: int) -> dict[str, Any]:
     vm_flags, fault_flags, ra_pages = words
     return {
-        "vm_flags": vm_flags, "vm_flag_names": decode(vm_flags, VM_FLAGS), "fault_flags": fault_flags,
-        "fault_flag_names": decode(fault_flags, FAULT_FLAGS), "ra_pages": ra_pages, "count": count,
-    }  # fmt: skip
+        "vm_flags": vm_flags,
+        "vm_flag_names": decode(vm_flags, VM_FLAGS),
+        "fault_flags": fault_flags,
+        "fault_flag_names": decode(fault_flags, FAULT_FLAGS),
+        "ra_pages": ra_pages,
+        "count": count,
+    }
 
 
 class FaultTracer(BpftraceProcess):
@@ -79,21 +85,52 @@ class FaultTracer(BpftraceProcess):
 
 
 VM_FLAGS = {
-    0x1: "VM_READ", 0x2: "VM_WRITE", 0x4: "VM_EXEC", 0x8: "VM_SHARED",
-    0x10: "VM_MAYREAD", 0x20: "VM_MAYWRITE", 0x40: "VM_MAYEXEC", 0x80: "VM_MAYSHARE",
-    0x100: "VM_GROWSDOWN", 0x200: "VM_UFFD_MISSING", 0x400: "VM_PFNMAP", 0x2000: "VM_LOCKED", 0x4000: "VM_IO",
-    0x8000: "VM_SEQ_READ", 0x10000: "VM_RAND_READ", 0x20000: "VM_DONTCOPY", 0x40000: "VM_DONTEXPAND",
-    0x80000: "VM_LOCKONFAULT", 0x100000: "VM_ACCOUNT", 0x200000: "VM_NORESERVE", 0x400000: "VM_HUGETLB",
-    0x800000: "VM_SYNC", 0x1000000: "VM_ARCH_1", 0x2000000: "VM_WIPEONFORK", 0x4000000: "VM_DONTDUMP",
-    0x8000000: "VM_SOFTDIRTY", 0x10000000: "VM_MIXEDMAP", 0x20000000: "VM_HUGEPAGE", 0x40000000: "VM_NOHUGEPAGE",
+    0x1: "VM_READ",
+    0x2: "VM_WRITE",
+    0x4: "VM_EXEC",
+    0x8: "VM_SHARED",
+    0x10: "VM_MAYREAD",
+    0x20: "VM_MAYWRITE",
+    0x40: "VM_MAYEXEC",
+    0x80: "VM_MAYSHARE",
+    0x100: "VM_GROWSDOWN",
+    0x200: "VM_UFFD_MISSING",
+    0x400: "VM_PFNMAP",
+    0x2000: "VM_LOCKED",
+    0x4000: "VM_IO",
+    0x8000: "VM_SEQ_READ",
+    0x10000: "VM_RAND_READ",
+    0x20000: "VM_DONTCOPY",
+    0x40000: "VM_DONTEXPAND",
+    0x80000: "VM_LOCKONFAULT",
+    0x100000: "VM_ACCOUNT",
+    0x200000: "VM_NORESERVE",
+    0x400000: "VM_HUGETLB",
+    0x800000: "VM_SYNC",
+    0x1000000: "VM_ARCH_1",
+    0x2000000: "VM_WIPEONFORK",
+    0x4000000: "VM_DONTDUMP",
+    0x8000000: "VM_SOFTDIRTY",
+    0x10000000: "VM_MIXEDMAP",
+    0x20000000: "VM_HUGEPAGE",
+    0x40000000: "VM_NOHUGEPAGE",
     0x80000000: "VM_MERGEABLE",
-}  # fmt: skip
+}
 FAULT_FLAGS = {
-    0x1: "FAULT_FLAG_WRITE", 0x2: "FAULT_FLAG_MKWRITE", 0x4: "FAULT_FLAG_ALLOW_RETRY",
-    0x8: "FAULT_FLAG_RETRY_NOWAIT", 0x10: "FAULT_FLAG_KILLABLE", 0x20: "FAULT_FLAG_TRIED", 0x40: "FAULT_FLAG_USER",
-    0x80: "FAULT_FLAG_REMOTE", 0x100: "FAULT_FLAG_INSTRUCTION", 0x200: "FAULT_FLAG_INTERRUPTIBLE",
-    0x400: "FAULT_FLAG_UNSHARE", 0x800: "FAULT_FLAG_ORIG_PTE_VALID", 0x1000: "FAULT_FLAG_VMA_LOCK",
-}  # fmt: skip
+    0x1: "FAULT_FLAG_WRITE",
+    0x2: "FAULT_FLAG_MKWRITE",
+    0x4: "FAULT_FLAG_ALLOW_RETRY",
+    0x8: "FAULT_FLAG_RETRY_NOWAIT",
+    0x10: "FAULT_FLAG_KILLABLE",
+    0x20: "FAULT_FLAG_TRIED",
+    0x40: "FAULT_FLAG_USER",
+    0x80: "FAULT_FLAG_REMOTE",
+    0x100: "FAULT_FLAG_INSTRUCTION",
+    0x200: "FAULT_FLAG_INTERRUPTIBLE",
+    0x400: "FAULT_FLAG_UNSHARE",
+    0x800: "FAULT_FLAG_ORIG_PTE_VALID",
+    0x1000: "FAULT_FLAG_VMA_LOCK",
+}
 
 
 def decode(word: int, names: dict[int, str]) -> list[str]:

@@ -24,8 +24,16 @@ _EVENT_KEYS = ("max", "oom", "oom_kill")
 _CPU_KEYS = ("usage_usec", "throttled_usec")
 _IO_KEYS = tuple(IO_STAT_KEY.values())
 _DISK_KEYS = ("reads", "sectors_read", "writes", "sectors_written", "io_ticks", "weighted_io_ticks")
-_FILES = ("memory.current", "memory.stat", "memory.events", "io.stat", "cpu.stat",
-          "io.pressure", "memory.pressure", "cpu.pressure")  # fmt: skip
+_FILES = (
+    "memory.current",
+    "memory.stat",
+    "memory.events",
+    "io.stat",
+    "cpu.stat",
+    "io.pressure",
+    "memory.pressure",
+    "cpu.pressure",
+)
 
 
 def _pick(counters: dict[str, int], keys: tuple[str, ...]) -> dict[str, int]:
@@ -81,11 +89,15 @@ class Sampler:
         for descriptor in (*self._files.values(), self._disk, *self._datasets):
             if descriptor is not None:
                 os.close(descriptor)
-        self._path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in self._rows))
+        self._path.write_text(
+            "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in self._rows)
+        )
         if self._error:
             return CollectorResult("failed", self._error, files=(self._path,))
         if self._late:
-            return CollectorResult("partial", f"{self._late} gaps of over a second", files=(self._path,))
+            return CollectorResult(
+                "partial", f"{self._late} gaps of over a second", files=(self._path,)
+            )
         return CollectorResult("ok", files=(self._path,))
 
     def _loop(self) -> None:
@@ -114,7 +126,9 @@ class Sampler:
         row["memory_stat"] = _pick(parse_flat_keyed(text["memory.stat"]), _MEMORY_KEYS)
         row["memory_events"] = _pick(parse_flat_keyed(text["memory.events"]), _EVENT_KEYS)
         row["cpu"] = _pick(parse_flat_keyed(text["cpu.stat"]), _CPU_KEYS)
-        row["pressure"] = {kind: _totals(text[f"{kind}.pressure"]) for kind in ("io", "memory", "cpu")}
+        row["pressure"] = {
+            kind: _totals(text[f"{kind}.pressure"]) for kind in ("io", "memory", "cpu")
+        }
         row["resident_pages"] = self._resident_pages()
         return row
 

@@ -91,7 +91,17 @@ class Sar:
         return self._read_back()
 
     def _read_back(self) -> CollectorResult:
-        sadf = ["sadf", "-j", str(self._binary), "--", "-d", "-r", "-B", "-b", f"--dev={self._disk}"]
+        sadf = [
+            "sadf",
+            "-j",
+            str(self._binary),
+            "--",
+            "-d",
+            "-r",
+            "-B",
+            "-b",
+            f"--dev={self._disk}",
+        ]
         # sar's child sadc may still be writing its last block after sar has exited.
         for _ in range(3):
             done = run(sadf, env=_ENVIRONMENT, check=False, timeout_seconds=30)
@@ -100,4 +110,6 @@ class Sar:
                 return CollectorResult("ok", files=(self._binary, self._json))
             time.sleep(0.1)
         reason = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
-        return CollectorResult("partial", f"sadf cannot read sar.bin: {reason[0]}", files=(self._binary,))
+        return CollectorResult(
+            "partial", f"sadf cannot read sar.bin: {reason[0]}", files=(self._binary,)
+        )

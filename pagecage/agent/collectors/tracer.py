@@ -100,10 +100,14 @@ class BpftraceProcess:
             return
         with self._ticked:
             # Not `_dead`: the reason may be in output that has not been read from the pipe yet.
-            attached = self._ticked.wait_for(lambda: bool(self._ticks) or self._output_ended, _ATTACH_SECONDS)
+            attached = self._ticked.wait_for(
+                lambda: bool(self._ticks) or self._output_ended, _ATTACH_SECONDS
+            )
         if not attached or not self._ticks:
             self.stop()
-            self.reason = f"bpftrace did not attach: {self._text[-1] if self._text else 'it printed nothing'}"
+            self.reason = (
+                f"bpftrace did not attach: {self._text[-1] if self._text else 'it printed nothing'}"
+            )
 
     def stop(self) -> None:
         """Detach. Does nothing if the process is not attached."""
@@ -120,7 +124,9 @@ class BpftraceProcess:
             return
         since = time.clock_gettime_ns(time.CLOCK_BOOTTIME) if since_ns is None else since_ns
         with self._ticked:
-            self._ticked.wait_for(lambda: self._dead() or self._ticks[-1].boot_ns > since, 8 * TICK_SECONDS)
+            self._ticked.wait_for(
+                lambda: self._dead() or self._ticks[-1].boot_ns > since, 8 * TICK_SECONDS
+            )
 
     def ticks_since(self, start: float) -> list[Tick]:
         """Return the ticks from the last one before `start` (CLOCK_MONOTONIC).
@@ -132,7 +138,9 @@ class BpftraceProcess:
             self._ticks = before + [tick for tick in self._ticks if tick.t > start]
             return list(self._ticks)
 
-    def keep(self, ticks: list[Tick], rows: Iterable[Mapping[str, Any]], path: Path) -> CollectorResult:
+    def keep(
+        self, ticks: list[Tick], rows: Iterable[Mapping[str, Any]], path: Path
+    ) -> CollectorResult:
         """Write one row per tick as a trial's trace.
 
         Return the result, with the number of lost events.
@@ -140,8 +148,10 @@ class BpftraceProcess:
         if self._process is None or self.reason:
             return CollectorResult("missing", self.reason or "bpftrace was not started")
         lost = ticks[-1].lost_events - ticks[0].lost_events if ticks else 0
-        lines = ({"t": tick.t, "wall": tick.wall, "lost_events": tick.lost_events, **row}
-                 for tick, row in zip(ticks, rows, strict=True))  # fmt: skip
+        lines = (
+            {"t": tick.t, "wall": tick.wall, "lost_events": tick.lost_events, **row}
+            for tick, row in zip(ticks, rows, strict=True)
+        )
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         if self._dead():
             return CollectorResult("failed", "bpftrace died while trials ran", lost, (path,))
@@ -156,7 +166,8 @@ class BpftraceProcess:
         assert self._process is not None and self._process.stdout is not None
         for raw in open(self._process.stdout.fileno(), "rb", closefd=False):  # noqa: SIM115 - buffered view of it
             self._take(raw.decode(errors="replace").strip())
-        self._process.wait()  # before the notification, so that `_dead` is true for the waiting threads
+        # before the notification, so that `_dead` is true for the waiting threads
+        self._process.wait()
         with self._ticked:
             self._output_ended = True
             self._ticked.notify_all()
@@ -174,7 +185,11 @@ class BpftraceProcess:
         elif data.get("type") == "printf" and str(data["data"]).startswith("TICK "):
             with self._ticked:
                 boot_ns = int(data["data"].split()[1])
-                self._ticks.append(Tick(boot_ns, time.monotonic(), time.time(), self._lost_events, dict(self._maps)))
+                self._ticks.append(
+                    Tick(
+                        boot_ns, time.monotonic(), time.time(), self._lost_events, dict(self._maps)
+                    )
+                )
                 self._ticked.notify_all()
 
 

@@ -37,7 +37,11 @@ def parse_vmtouch(text: str) -> dict[str, Any] | None:
     if not bars:
         return None
     resident, total = (sum(int(bar[part]) for bar in bars) for part in ("resident", "total"))
-    return {"resident_pages": resident, "total_pages": total, "bar": _merge_bars("".join(bar["bar"] for bar in bars))}
+    return {
+        "resident_pages": resident,
+        "total_pages": total,
+        "bar": _merge_bars("".join(bar["bar"] for bar in bars)),
+    }
 
 
 def _merge_bars(bars: str) -> str:
@@ -68,7 +72,11 @@ class Vmtouch:
     def wait_until_recording(self) -> None:
         """Wait up to 5 s for the first bar, which shows the cache before the workload uses it."""
         deadline = time.monotonic() + 5.0
-        while self._thread.is_alive() and not (self._rows or self._error) and time.monotonic() < deadline:
+        while (
+            self._thread.is_alive()
+            and not (self._rows or self._error)
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.01)
 
     def stop(self) -> CollectorResult:
@@ -76,7 +84,8 @@ class Vmtouch:
         self._ending.set()
         if not self._thread.ident:
             return CollectorResult(
-                "missing", "vmtouch is not installed" if self._datasets else "the trial has no dataset"
+                "missing",
+                "vmtouch is not installed" if self._datasets else "the trial has no dataset",
             )
         self._thread.join(10.0)
         self._path.write_text("".join(json.dumps(row) + "\n" for row in self._rows))

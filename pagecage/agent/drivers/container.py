@@ -34,18 +34,34 @@ class Container:
     environment: tuple[str, ...]
 
 
-def container_of(context: LaunchContext, argv: Sequence[str], etc: Path = Path("/etc")) -> Container:
+def container_of(
+    context: LaunchContext, argv: Sequence[str], etc: Path = Path("/etc")
+) -> Container:
     """Return the specification of a trial's container."""
     known = [Path(path) for path in _READABLE]
     found = [path for pattern in _ETC for path in sorted(etc.glob(pattern))]
-    wanted = [context.spool, context.data_dir, context.directory, *(path.parent for path in context.paths)]
-    below = [*known, *found, *((context.files[0].parent,) if context.data_dir is None and context.files else ())]
+    wanted = [
+        context.spool,
+        context.data_dir,
+        context.directory,
+        *(path.parent for path in context.paths),
+    ]
+    below = [
+        *known,
+        *found,
+        *((context.files[0].parent,) if context.data_dir is None and context.files else ()),
+    ]
     writable = _outermost((path for path in wanted if path is not None), below)
     programs = _outermost([context.programs_dir, *_program(argv)], [*below, *writable])
     return Container(
-        context.name, context.unit, tuple(argv), (*known, *found, *programs), tuple(writable), context.directory,
+        context.name,
+        context.unit,
+        tuple(argv),
+        (*known, *found, *programs),
+        tuple(writable),
+        context.directory,
         context.environment,
-    )  # fmt: skip
+    )
 
 
 def _program(argv: Sequence[str]) -> Iterator[Path]:
@@ -71,13 +87,23 @@ def options(container: Container) -> list[str]:
     mounts = [f"type=bind,source={path},target={path},readonly" for path in container.read_only]
     mounts += [f"type=bind,source={path},target={path}" for path in container.writable]
     return [
-        "--interactive", "--rm", "--pull=never", f"--name={container.name}", f"--label={LABEL}",
-        f"--cgroup-parent={container.slice}", "--network=host", "--pid=host", "--log-driver=none", "--cap-add=ALL",
-        "--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined", "--ulimit=memlock=-1",
+        "--interactive",
+        "--rm",
+        "--pull=never",
+        f"--name={container.name}",
+        f"--label={LABEL}",
+        f"--cgroup-parent={container.slice}",
+        "--network=host",
+        "--pid=host",
+        "--log-driver=none",
+        "--cap-add=ALL",
+        "--security-opt=seccomp=unconfined",
+        "--security-opt=apparmor=unconfined",
+        "--ulimit=memlock=-1",
         *(f"--mount={mount}" for mount in mounts),
         *([f"--workdir={container.directory}"] if container.directory else []),
         *(f"--env={name}" for name in container.environment),
-    ]  # fmt: skip
+    ]
 
 
 def run_command(program: str, container: Container, limits: Sequence[str] = ()) -> list[str]:
@@ -88,23 +114,42 @@ def run_command(program: str, container: Container, limits: Sequence[str] = ()) 
 
 def limit_options(cage: Cage, node: str) -> list[str]:
     """Return the cage as options of docker-run(1), without suffixes: Docker's are of base 1024."""
-    options_of = {"IOReadBandwidthMax": "read-bps", "IOWriteBandwidthMax": "write-bps",
-             "IOReadIOPSMax": "read-iops", "IOWriteIOPSMax": "write-iops"}  # fmt: skip
-    asked = {"memory": "memory", "swap": "memory-swap", "period": "cpu-period", "quota": "cpu-quota"}
+    options_of = {
+        "IOReadBandwidthMax": "read-bps",
+        "IOWriteBandwidthMax": "write-bps",
+        "IOReadIOPSMax": "read-iops",
+        "IOWriteIOPSMax": "write-iops",
+    }
+    asked = {
+        "memory": "memory",
+        "swap": "memory-swap",
+        "period": "cpu-period",
+        "quota": "cpu-quota",
+    }
     flags = [f"--{asked[what]}={value}" for what, value in _memory_and_cpu(cage).items()]
-    io = [f"--device-{options_of[name]}={node}:{value}"
-          for name, value in cage.properties.items() if name in options_of]  # fmt: skip
+    io = [
+        f"--device-{options_of[name]}={node}:{value}"
+        for name, value in cage.properties.items()
+        if name in options_of
+    ]
     return flags + io
 
 
 def limit_body(cage: Cage, node: str) -> dict[str, Any]:
     """Return the cage as fields of HostConfig (POST /containers/create)."""
-    fields_of = {"IOReadBandwidthMax": "ReadBps", "IOWriteBandwidthMax": "WriteBps",
-             "IOReadIOPSMax": "ReadIOps", "IOWriteIOPSMax": "WriteIOps"}  # fmt: skip
+    fields_of = {
+        "IOReadBandwidthMax": "ReadBps",
+        "IOWriteBandwidthMax": "WriteBps",
+        "IOReadIOPSMax": "ReadIOps",
+        "IOWriteIOPSMax": "WriteIOps",
+    }
     asked = {"memory": "Memory", "swap": "MemorySwap", "period": "CpuPeriod", "quota": "CpuQuota"}
     body = {asked[what]: value for what, value in _memory_and_cpu(cage).items()}
-    io = {f"BlkioDevice{fields_of[name]}": [{"Path": node, "Rate": value}] for name, value in cage.properties.items()
-          if name in fields_of}  # fmt: skip
+    io = {
+        f"BlkioDevice{fields_of[name]}": [{"Path": node, "Rate": value}]
+        for name, value in cage.properties.items()
+        if name in fields_of
+    }
     return {**body, **io}
 
 
@@ -125,19 +170,37 @@ def _memory_and_cpu(cage: Cage) -> dict[str, int]:
 
 def create_body(container: Container, environment: Mapping[str, str]) -> dict[str, Any]:
     """Return `options` as the body of POST /containers/create, with the values of variables."""
-    binds = [(path, True) for path in container.read_only] + [(path, False) for path in container.writable]
+    binds = [(path, True) for path in container.read_only] + [
+        (path, False) for path in container.writable
+    ]
     key, _, value = LABEL.partition("=")
     return {
-        "Image": IMAGE, "Cmd": list(container.argv), "Labels": {key: value}, "OpenStdin": True, "StdinOnce": True,
-        "AttachStdin": True, "AttachStdout": True, "AttachStderr": True,
+        "Image": IMAGE,
+        "Cmd": list(container.argv),
+        "Labels": {key: value},
+        "OpenStdin": True,
+        "StdinOnce": True,
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
         "WorkingDir": str(container.directory or ""),
-        "Env": [f"{name}={value}" for name, value in environment.items() if name in container.environment],
+        "Env": [
+            f"{name}={value}"
+            for name, value in environment.items()
+            if name in container.environment
+        ],
         "HostConfig": {
-            "AutoRemove": True, "CgroupParent": container.slice, "NetworkMode": "host", "PidMode": "host",
-            "LogConfig": {"Type": "none"}, "CapAdd": ["ALL"],
+            "AutoRemove": True,
+            "CgroupParent": container.slice,
+            "NetworkMode": "host",
+            "PidMode": "host",
+            "LogConfig": {"Type": "none"},
+            "CapAdd": ["ALL"],
             "SecurityOpt": ["seccomp=unconfined", "apparmor=unconfined"],
             "Ulimits": [{"Name": "memlock", "Soft": -1, "Hard": -1}],
-            "Mounts": [{"Type": "bind", "Source": str(path), "Target": str(path), "ReadOnly": read_only}
-                       for path, read_only in binds],
+            "Mounts": [
+                {"Type": "bind", "Source": str(path), "Target": str(path), "ReadOnly": read_only}
+                for path, read_only in binds
+            ],
         },
-    }  # fmt: skip
+    }

@@ -51,7 +51,9 @@ class DockerDriver(ClientDriver):
         """
         self._is_made = True
         if context.data_dir is not None:
-            return run_command(self._engine.program, container_of(context, argv), self._limits(context))
+            return run_command(
+                self._engine.program, container_of(context, argv), self._limits(context)
+            )
         run(self._create(context, argv), timeout_seconds=_CREATE_SECONDS)
         self._put_into_layer(context)
         return self._start(context)
@@ -60,7 +62,9 @@ class DockerDriver(ClientDriver):
         """Return `docker run`; for data in the layer, `docker create` and `docker start`."""
         if context.data_dir is None:
             return [self._create(context, argv), self._start(context)]
-        return [run_command(self._engine.program, container_of(context, argv), self._limits(context))]
+        return [
+            run_command(self._engine.program, container_of(context, argv), self._limits(context))
+        ]
 
     def clear(self, context: LaunchContext, /) -> None:
         """Remove the container if it still exists."""
@@ -72,7 +76,14 @@ class DockerDriver(ClientDriver):
 
     def _create(self, context: LaunchContext, argv: Sequence[str]) -> list[str]:
         container = container_of(context, argv)
-        return [self._engine.program, "create", *options(container), *self._limits(context), IMAGE, *container.argv]
+        return [
+            self._engine.program,
+            "create",
+            *options(container),
+            *self._limits(context),
+            IMAGE,
+            *container.argv,
+        ]
 
     def _start(self, context: LaunchContext) -> list[str]:
         return [self._engine.program, "start", "--attach", "--interactive", context.name]
@@ -82,10 +93,20 @@ class DockerDriver(ClientDriver):
 
         A link keeps the cache state of the file; `docker cp` would read and write every page.
         """
-        done = run([self._engine.program, "inspect", "--format", "{{.GraphDriver.Data.UpperDir}}", context.name])
+        done = run(
+            [
+                self._engine.program,
+                "inspect",
+                "--format",
+                "{{.GraphDriver.Data.UpperDir}}",
+                context.name,
+            ]
+        )
         upper = Path(done.stdout.strip())
         if not upper.is_dir():
-            raise HostError(f"{self._engine.program} has no writable layer for a container", "docker info")
+            raise HostError(
+                f"{self._engine.program} has no writable layer for a container", "docker info"
+            )
         for file in context.files:
             target = upper / str(file).lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -134,9 +155,15 @@ class DockerApiDriver(DockerFlagsDriver):
 
     def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
         """Return the request as a curl command, and `docker start`."""
-        url, body = f"http://docker/containers/create?name={context.name}", json.dumps(self._body(context, argv))
+        url, body = (
+            f"http://docker/containers/create?name={context.name}",
+            json.dumps(self._body(context, argv)),
+        )
         kind = "Content-Type: application/json"
-        return [["curl", "--unix-socket", "/var/run/docker.sock", "-H", kind, "-d", body, url], self._start(context)]
+        return [
+            ["curl", "--unix-socket", "/var/run/docker.sock", "-H", kind, "-d", body, url],
+            self._start(context),
+        ]
 
     def _body(self, context: LaunchContext, argv: Sequence[str]) -> dict[str, Any]:
         body = create_body(container_of(context, argv), os.environ)
@@ -146,7 +173,9 @@ class DockerApiDriver(DockerFlagsDriver):
 
 def cage_for_slice(cage: Cage) -> Cage:
     """Return the limits that stay on the slice when the engine sets its own."""
-    kept = {} if "MemoryMax" in cage.properties else {
-        key: value for key, value in cage.properties.items() if key == "MemorySwapMax"
-    }  # fmt: skip
+    kept = (
+        {}
+        if "MemoryMax" in cage.properties
+        else {key: value for key, value in cage.properties.items() if key == "MemorySwapMax"}
+    )
     return Cage(cage.name, kept)

@@ -146,7 +146,9 @@ class ClientDriver(SliceDriver):
 
 def without(cage: Cage, properties: Sequence[str]) -> Cage:
     """Return the cage without these properties."""
-    return replace(cage, properties={k: v for k, v in cage.properties.items() if k not in properties})
+    return replace(
+        cage, properties={k: v for k, v in cage.properties.items() if k not in properties}
+    )
 
 
 def io_properties(cage: Cage) -> dict[str, int]:

@@ -49,7 +49,9 @@ class ContainerEngine:
         if self._facts is None:
             if not find_tool(self.program):
                 package = "docker.io" if self.program == "docker" else self.program
-                raise HostError(f"{self.program} is not installed on this host", f"apt-get install {package}")
+                raise HostError(
+                    f"{self.program} is not installed on this host", f"apt-get install {package}"
+                )
             self._start()
             facts = self._read_facts()
             if unfit := unfit_reason(facts, self._systemd.user):
@@ -61,14 +63,26 @@ class ContainerEngine:
 
     def remove(self, name: str) -> None:
         """Remove a container with its volumes, if it exists."""
-        run([self.program, "rm", "--force", "--volumes", name], check=False, timeout_seconds=_ANSWER_SECONDS)
+        run(
+            [self.program, "rm", "--force", "--volumes", name],
+            check=False,
+            timeout_seconds=_ANSWER_SECONDS,
+        )
 
     def stop(self) -> None:
         """Remove the image if this object loaded it; stop the engine if this object started it."""
         if self._was_loaded:
-            run([self.program, "image", "rm", "--force", IMAGE], check=False, timeout_seconds=_ANSWER_SECONDS)
+            run(
+                [self.program, "image", "rm", "--force", IMAGE],
+                check=False,
+                timeout_seconds=_ANSWER_SECONDS,
+            )
         if self._started:
-            run(self._systemd.systemctl("stop", *self._started), check=False, timeout_seconds=_START_SECONDS)
+            run(
+                self._systemd.systemctl("stop", *self._started),
+                check=False,
+                timeout_seconds=_START_SECONDS,
+            )
         self._facts, self._was_loaded, self._started = None, False, ()
 
     def _start(self) -> None:
@@ -83,29 +97,45 @@ class ContainerEngine:
         if "docker.service" not in idle:
             return
         self._started = idle
-        done = run(self._systemd.systemctl("start", "docker.service"), check=False, timeout_seconds=_START_SECONDS)
+        done = run(
+            self._systemd.systemctl("start", "docker.service"),
+            check=False,
+            timeout_seconds=_START_SECONDS,
+        )
         if not done.ok:
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[0]
-            raise HostError(f"the Docker engine cannot be started: {reason}", "systemctl status docker")
+            raise HostError(
+                f"the Docker engine cannot be started: {reason}", "systemctl status docker"
+            )
 
     def _read_facts(self) -> EngineFacts:
         template = "{{json .}}" if self.program == "docker" else "json"
-        done = run([self.program, "info", "--format", template], check=False, timeout_seconds=_ANSWER_SECONDS)
+        done = run(
+            [self.program, "info", "--format", template],
+            check=False,
+            timeout_seconds=_ANSWER_SECONDS,
+        )
         try:
             info = json.loads(done.stdout) if done.ok else {}
             return docker_facts(info) if self.program == "docker" else podman_facts(info)
         except (ValueError, LookupError, TypeError):
             reason = (done.stderr.strip().splitlines() or ["it printed no JSON"])[-1]
-            raise HostError(f"{self.program} does not answer: {reason}", f"{self.program} info") from None
+            raise HostError(
+                f"{self.program} does not answer: {reason}", f"{self.program} info"
+            ) from None
 
     def _sweep(self) -> None:
         """Remove containers left behind by a killed agent."""
-        listed = run([self.program, "ps", "--all", "--quiet", "--filter", f"label={LABEL}"], check=False)
+        listed = run(
+            [self.program, "ps", "--all", "--quiet", "--filter", f"label={LABEL}"], check=False
+        )
         for name in listed.stdout.split():
             self.remove(name)
 
     def _load(self) -> None:
-        if run([self.program, "image", "inspect", IMAGE], check=False, timeout_seconds=_ANSWER_SECONDS).ok:
+        if run(
+            [self.program, "image", "inspect", IMAGE], check=False, timeout_seconds=_ANSWER_SECONDS
+        ).ok:
             return
         archive = self._spool / "image.tar"
         archive.write_bytes(empty_root())
@@ -181,23 +211,30 @@ class EngineFacts:
 def docker_facts(info: Mapping[str, Any]) -> EngineFacts:
     """Return the facts in `docker info`, the answer of GET /info (Engine API)."""
     return EngineFacts(
-        engine="docker", version=str(info.get("ServerVersion")), storage_driver=str(info.get("Driver")),
-        cgroup_driver=str(info.get("CgroupDriver")), cgroup_version=int(info.get("CgroupVersion") or 1),
+        engine="docker",
+        version=str(info.get("ServerVersion")),
+        storage_driver=str(info.get("Driver")),
+        cgroup_driver=str(info.get("CgroupDriver")),
+        cgroup_version=int(info.get("CgroupVersion") or 1),
         rootless=any("rootless" in option for option in info.get("SecurityOptions") or ()),
         data_root=str(info.get("DockerRootDir")),
         lacks_io=any(_NO_IO.search(warning) for warning in info.get("Warnings") or ()),
-    )  # fmt: skip
+    )
 
 
 def podman_facts(info: Mapping[str, Any]) -> EngineFacts:
     """Return the facts in `podman info --format json` (podman-info(1))."""
     host, store = info["host"], info["store"]
     return EngineFacts(
-        engine="podman", version=str(info["version"]["Version"]), storage_driver=str(store["graphDriverName"]),
-        cgroup_driver=str(host["cgroupManager"]), cgroup_version=2 if host["cgroupVersion"] == "v2" else 1,
-        rootless=bool(host["security"]["rootless"]), data_root=str(store["graphRoot"]),
+        engine="podman",
+        version=str(info["version"]["Version"]),
+        storage_driver=str(store["graphDriverName"]),
+        cgroup_driver=str(host["cgroupManager"]),
+        cgroup_version=2 if host["cgroupVersion"] == "v2" else 1,
+        rootless=bool(host["security"]["rootless"]),
+        data_root=str(store["graphRoot"]),
         lacks_io="io" not in host["cgroupControllers"],
-    )  # fmt: skip
+    )
 
 
 def unfit_reason(facts: EngineFacts, user: bool) -> tuple[str, str] | None:
@@ -210,8 +247,14 @@ def unfit_reason(facts: EngineFacts, user: bool) -> tuple[str, str] | None:
         return f"{name} uses cgroup v1, where the limits of cgroup v2 do not exist", "use HOST=vm"
     if facts.cgroup_driver != "systemd":
         return (
-            f"{name} makes its cgroups itself ({facts.cgroup_driver}), so no slice can contain its containers",
-            'put {"exec-opts": ["native.cgroupdriver=systemd"]} into /etc/docker/daemon.json and restart it',
+            (
+                f"{name} makes its cgroups itself ({facts.cgroup_driver}), so no slice can contain"
+                " its containers"
+            ),
+            (
+                'put {"exec-opts": ["native.cgroupdriver=systemd"]} into /etc/docker/daemon.json'
+                " and restart it"
+            ),
         )
     if facts.lacks_io:
         full_name = f"rootless {name}" if facts.rootless else name
@@ -221,6 +264,9 @@ def unfit_reason(facts: EngineFacts, user: bool) -> tuple[str, str] | None:
         )
     if facts.rootless != user:
         engine, manager = ("a user", "root's") if facts.rootless else ("root", "a user's")
-        reason = f"{name} runs as {engine}, so it cannot put a container into a slice of {manager} systemd"
+        reason = (
+            f"{name} runs as {engine}, so it cannot put a container into a slice of {manager}"
+            " systemd"
+        )
         return reason, "run both as the same user"
     return None

@@ -50,14 +50,17 @@ def call(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         answer = connection.getresponse()
         content, status = answer.read(), answer.status
     except (OSError, http.client.HTTPException) as error:
-        raise HostError(f"Docker's API does not answer: {error}", "systemctl status docker") from None
+        raise HostError(
+            f"Docker's API does not answer: {error}", "systemctl status docker"
+        ) from None
     finally:
         connection.close()
     decoded = _decode(content)
     if status >= http.client.BAD_REQUEST:
         reason = decoded.get("message") if isinstance(decoded, dict) else None
         raise HostError(
-            f"Docker's API refused {method} {path} ({status}): {reason or 'no reason given'}", "docker info"
+            f"Docker's API refused {method} {path} ({status}): {reason or 'no reason given'}",
+            "docker info",
         )
     return decoded
 

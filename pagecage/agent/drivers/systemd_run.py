@@ -33,9 +33,25 @@ class SystemdServiceDriver(ClientDriver):
         a service's default would be a limit that the cage does not have.
         """
         manager = ["--user"] if context.systemd.user else []
-        directory = [f"--working-directory={context.directory}"] if context.directory else ["--same-dir"]
+        directory = (
+            [f"--working-directory={context.directory}"] if context.directory else ["--same-dir"]
+        )
         return [
-            "systemd-run", *manager, "--quiet", "--pipe", "--wait", "--collect", "--service-type=exec",
-            f"--unit={context.name}", f"--slice={context.unit}", "-p", "OOMPolicy=kill", "-p", "LimitMEMLOCK=infinity",
-            *directory, *(f"--setenv={name}" for name in context.environment), "--", *argv,
-        ]  # fmt: skip
+            "systemd-run",
+            *manager,
+            "--quiet",
+            "--pipe",
+            "--wait",
+            "--collect",
+            "--service-type=exec",
+            f"--unit={context.name}",
+            f"--slice={context.unit}",
+            "-p",
+            "OOMPolicy=kill",
+            "-p",
+            "LimitMEMLOCK=infinity",
+            *directory,
+            *(f"--setenv={name}" for name in context.environment),
+            "--",
+            *argv,
+        ]

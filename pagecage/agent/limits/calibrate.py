@@ -24,9 +24,8 @@ from pagecage.process import Completed, find_tool, run
 from pagecage.units import MIB, page_floor_bytes
 
 _SECONDS = 2.0
-_FIRST_SLICE_SECONDS = (
-    0.1  # blk-throttle passes its first slice at device speed (block/blk-throttle.c, DFL_THROTL_SLICE)
-)
+# blk-throttle passes its first slice at device speed (block/blk-throttle.c, DFL_THROTL_SLICE)
+_FIRST_SLICE_SECONDS = 0.1
 _GRACE = 1.03
 _DRIVEN = 0.85  # below this share of the limit, the disk and not the limit was the bottleneck
 # property -> fio's pattern, block size and queue depth that exceed it.
@@ -37,8 +36,10 @@ _LOADS = {
     "IOWriteIOPSMax": ("randwrite", "4k", 64),
 }
 _FILL = "n = int(__import__('sys').argv[1]); b = b'1' * n; print(len(b))"
-_SPIN = "import os, time\nfor _ in range(os.cpu_count() or 1):\n  if os.fork() == 0: break\n" \
-        "end = time.monotonic() + float(__import__('sys').argv[1])\nwhile time.monotonic() < end: pass"  # fmt: skip
+_SPIN = (
+    "import os, time\nfor _ in range(os.cpu_count() or 1):\n  if os.fork() == 0: break\n"
+    "end = time.monotonic() + float(__import__('sys').argv[1])\nwhile time.monotonic() < end: pass"
+)
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,15 @@ class Calibration:
 class Calibrator:
     """Calibrates the limits of cages and caches the results for a machine state."""
 
-    def __init__(self, systemd: Systemd, disk: Disk, data_dir: Path | None, interruption: Interruption) -> None:
-        self._systemd, self._disk, self._data_dir, self._interruption = systemd, disk, data_dir, interruption
+    def __init__(
+        self, systemd: Systemd, disk: Disk, data_dir: Path | None, interruption: Interruption
+    ) -> None:
+        self._systemd, self._disk, self._data_dir, self._interruption = (
+            systemd,
+            disk,
+            data_dir,
+            interruption,
+        )
         self._known: dict[str, dict[str, dict[str, Any]]] = {}
         self._elsewhere: dict[str, Calibrator] = {}
 
@@ -84,18 +92,24 @@ class Calibrator:
         if key not in self._known:
             drivers = {name: self._driver(name, read_from) for name in cage.properties}
             self._known[key] = {
-                name: vars(driver(name, cage.properties[name])) for name, driver in drivers.items() if driver
+                name: vars(driver(name, cage.properties[name]))
+                for name, driver in drivers.items()
+                if driver
             }
         return self._known[key]
 
-    def _driver(self, name: str, read_from: Path | None) -> Callable[[str, int], Calibration] | None:
+    def _driver(
+        self, name: str, read_from: Path | None
+    ) -> Callable[[str, int], Calibration] | None:
         if name in IO_MAX_KEY:
             scratch = self._data_dir / "calibration-scratch.bin" if self._data_dir else None
             target = read_from if "Read" in name else scratch
             return (lambda prop, cap: self._drive_disk(prop, cap, target)) if target else None
         return {"MemoryMax": self._drive_memory, "CPUQuota": self._drive_cpu}.get(name)
 
-    def _in_slice(self, name: str, cap: int, argv: list[str]) -> tuple[Completed, dict[str, Any], float]:
+    def _in_slice(
+        self, name: str, cap: int, argv: list[str]
+    ) -> tuple[Completed, dict[str, Any], float]:
         """Run a command under one limit.
 
         Return its result, the slice's counters, and the wall seconds.
@@ -103,7 +117,9 @@ class Calibrator:
         properties = {name: cap, **({"MemorySwapMax": 0} if name == "MemoryMax" else {})}
         unit = unit_name(f"calibrate_{name.lower()}")
         try:
-            cgroup = start_slice(self._systemd, unit, Cage("calibrate", properties), self._disk.node)
+            cgroup = start_slice(
+                self._systemd, unit, Cage("calibrate", properties), self._disk.node
+            )
             begin = time.monotonic()
             done = run(scope_command(self._systemd, unit, argv), check=False, timeout_seconds=120)
             return done, read_counters(cgroup), time.monotonic() - begin
@@ -118,15 +134,27 @@ class Calibrator:
         if not find_tool("fio"):
             return Calibration(method, None, allowed, None, None, "fio is not installed")
         argv = [
-            "fio", "--name=calibrate", f"--filename={target}", f"--rw={pattern}", f"--bs={block}", f"--iodepth={depth}",
-            "--ioengine=libaio", "--direct=1", "--time_based", f"--runtime={_SECONDS:g}", "--output-format=json",
+            "fio",
+            "--name=calibrate",
+            f"--filename={target}",
+            f"--rw={pattern}",
+            f"--bs={block}",
+            f"--iodepth={depth}",
+            "--ioengine=libaio",
+            "--direct=1",
+            "--time_based",
+            f"--runtime={_SECONDS:g}",
+            "--output-format=json",
             *(["--readonly"] if "read" in pattern else ["--size=64M"]),
-        ]  # fmt: skip
+        ]
         if "write" in pattern:
             run([*argv, "--create_only=1"], timeout_seconds=120)
         done, counters, _ = self._in_slice(name, cap, argv)
         return _disk_result(
-            method, cap, done, (counters["io.stat"] or {}).get(self._disk.maj_min, {}).get(IO_STAT_KEY[name])
+            method,
+            cap,
+            done,
+            (counters["io.stat"] or {}).get(self._disk.maj_min, {}).get(IO_STAT_KEY[name]),
         )
 
     def _drive_memory(self, name: str, cap: int) -> Calibration:
@@ -136,7 +164,11 @@ class Calibrator:
         killed = (counters["memory.events"] or {}).get("oom_kill", 0)
         peak, limit = counters["memory.peak"], page_floor_bytes(cap)
         held = killed > 0 and (peak is None or peak <= limit)
-        error = None if held else f"exit status {done.status}, oom_kill {killed}, peak {peak} of {limit}"
+        error = (
+            None
+            if held
+            else f"exit status {done.status}, oom_kill {killed}, peak {peak} of {limit}"
+        )
         return Calibration(method, seconds, limit, peak, held, error)
 
     def _drive_cpu(self, name: str, cap: int) -> Calibration:
@@ -156,11 +188,18 @@ def _disk_result(method: str, cap: int, done: Completed, counted: int | None) ->
         reason = (done.stderr.strip().splitlines() or ["it printed no JSON"])[-1]
         return Calibration(method, None, cap, None, None, f"fio failed: {reason}")
     if counted is None or seconds <= 0:
-        return Calibration(method, seconds, cap, None, None, "the slice counted no I/O on the measured disk")
+        return Calibration(
+            method, seconds, cap, None, None, "the slice counted no I/O on the measured disk"
+        )
     observed, allowed = counted / seconds, cap * (1 + _FIRST_SLICE_SECONDS / seconds) * _GRACE
     if observed < _DRIVEN * cap:
         return Calibration(
-            method, seconds, allowed, observed, None, f"the disk reached only {observed / cap:.0%} of the cap"
+            method,
+            seconds,
+            allowed,
+            observed,
+            None,
+            f"the disk reached only {observed / cap:.0%} of the cap",
         )
     return Calibration(method, seconds, allowed, observed, observed <= allowed)
 

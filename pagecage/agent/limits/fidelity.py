@@ -54,7 +54,9 @@ def count_as_provider(
     if accounting.io_size_bytes:
         found.append(_split_at(accounting.io_size_bytes // KIB, disk, journal))
     if accounting.merged:
-        found.append(merged(accounting.io_size_bytes, read_queue_settings(disk).get("read_ahead_kb")))
+        found.append(
+            merged(accounting.io_size_bytes, read_queue_settings(disk).get("read_ahead_kb"))
+        )
     if accounting.combined:
         found.append(combined(not_shared_reason))
     return found
@@ -78,14 +80,24 @@ def io_size(wanted_kb: int, now_kb: int | None, before_kb: str | None, obstacle:
     The disk splits requests at `now_kb`, and the provider counts by `wanted_kb`.
     """
     if now_kb is None:
-        return Fidelity("io_size", "absent", f"the size at which this disk splits its requests is unknown ({obstacle})")
+        return Fidelity(
+            "io_size",
+            "absent",
+            f"the size at which this disk splits its requests is unknown ({obstacle})",
+        )
     if now_kb == wanted_kb:
         was = "" if str(now_kb) == before_kb else f", which was {before_kb}"
-        reason = f"requests are split at {now_kb} KiB (max_sectors_kb{was}), so io.max counts as the provider does"
+        reason = (
+            f"requests are split at {now_kb} KiB (max_sectors_kb{was}), so io.max counts as the"
+            " provider does"
+        )
         return Fidelity("io_size", "exact", reason)
     here, there = -(-wanted_kb // now_kb), -(-now_kb // wanted_kb)
     if now_kb < wanted_kb:
-        state, effect = "stricter", f"{wanted_kb} KiB count {here} times here and once at the provider"
+        state, effect = (
+            "stricter",
+            f"{wanted_kb} KiB count {here} times here and once at the provider",
+        )
     else:
         state, effect = "looser", f"{now_kb} KiB count once here and {there} times at the provider"
     return Fidelity("io_size", state, f"requests are split at {now_kb} KiB: {effect} ({obstacle})")
@@ -98,20 +110,35 @@ def merged(io_size_bytes: int | None, read_ahead_kb: str | None) -> Fidelity:
     """
     size_kb = (io_size_bytes or 0) // KIB
     if size_kb and read_ahead_kb and int(read_ahead_kb) >= size_kb:
-        reason = f"io.max counts before adjacent I/Os are merged, but read-ahead requests {read_ahead_kb} KiB at once"
+        reason = (
+            "io.max counts before adjacent I/Os are merged, but read-ahead requests"
+            f" {read_ahead_kb} KiB at once"
+        )
         return Fidelity("merged", "exact", reason)
-    window = f", so sequential reads with a window of {read_ahead_kb} KiB cost more I/Os here" if read_ahead_kb else ""
+    window = (
+        f", so sequential reads with a window of {read_ahead_kb} KiB cost more I/Os here"
+        if read_ahead_kb
+        else ""
+    )
     return Fidelity(
-        "merged", "stricter", f"the provider merges adjacent I/Os before it counts, io.max does not{window}"
+        "merged",
+        "stricter",
+        f"the provider merges adjacent I/Os before it counts, io.max does not{window}",
     )
 
 
 def combined(not_shared_reason: str) -> Fidelity:
     """Return the fidelity to a limit that reads and writes share."""
     if not_shared_reason:
-        reason = "reads and writes share one limit at the provider; io.max allows each of them the full limit"
+        reason = (
+            "reads and writes share one limit at the provider; io.max allows each of them the full"
+            " limit"
+        )
         return Fidelity("combined", "looser", f"{reason} ({not_shared_reason})")
-    reason = "reads and writes share one limit: io.max is divided between them by use, ten times a second"
+    reason = (
+        "reads and writes share one limit: io.max is divided between them by use, ten times a"
+        " second"
+    )
     return Fidelity("combined", "exact", reason)
 
 
@@ -119,7 +146,11 @@ def not_shared_reason(cage: Cage, facts: Mapping[str, Any]) -> str:
     """Return why io.max is not divided between reads and writes; empty if it is."""
     if not shares_all(cage):
         return "the cage does not have the same limit for both"
-    return "" if may_rewrite_io_max(facts) else f"kernel {facts['kernel']} may hang when io.max is rewritten"
+    return (
+        ""
+        if may_rewrite_io_max(facts)
+        else f"kernel {facts['kernel']} may hang when io.max is rewritten"
+    )
 
 
 def latency_floor_us(cage: Cage) -> int | None:
@@ -130,26 +161,34 @@ def latency_floor_us(cage: Cage) -> int | None:
     return (cage.latency.read_us or cage.latency.write_us) if cage.latency else None
 
 
-def no_floor_reason(trial: Trial, is_pagecage_guest: bool, meminfo: Path = Path("/proc/meminfo")) -> str:
+def no_floor_reason(
+    trial: Trial, is_pagecage_guest: bool, meminfo: Path = Path("/proc/meminfo")
+) -> str:
     """Return why no disk with a latency can be made for a trial; empty if it can.
 
     The disk is in memory (null_blk), so memory must hold the files twice: on the disk and in the
     page cache.
     """
     if not trial.datasets:
-        return "the program's files are not made by pagecage, so they cannot be put on a disk made for the trial"
+        return (
+            "the program's files are not made by pagecage, so they cannot be put on a disk made for"
+            " the trial"
+        )
     if not is_pagecage_guest:
         return "a disk with a latency is made only in a guest that pagecage made (HOST=vm)"
     available = parse_meminfo(read_text(meminfo) or "").get("MemAvailable", 0) * KIB
     wanted = 2 * trial.dataset_bytes + _SPARE_BYTES
     if available < wanted:
         return (
-            f"a disk in memory would need {format_bytes(wanted)} of memory, and {format_bytes(available)} are available"
+            f"a disk in memory would need {format_bytes(wanted)} of memory, and"
+            f" {format_bytes(available)} are available"
         )
     return ""
 
 
-def latency(wanted: LatencyFloor, made_us: int | None, measured_us: float | None, obstacle: str) -> Fidelity:
+def latency(
+    wanted: LatencyFloor, made_us: int | None, measured_us: float | None, obstacle: str
+) -> Fidelity:
     """Return the fidelity of the latency.
 
     `made_us` is that of the disk made for the trial; None without one.
@@ -160,10 +199,20 @@ def latency(wanted: LatencyFloor, made_us: int | None, measured_us: float | None
         if us
     )
     if made_us is None:
-        return Fidelity("latency", "absent", f"io.max adds no latency; {asked} are missing here: {obstacle}")
+        return Fidelity(
+            "latency", "absent", f"io.max adds no latency; {asked} are missing here: {obstacle}"
+        )
     seen = f"; a direct read of one page takes {measured_us / 1000:.3g} ms" if measured_us else ""
     is_slow = measured_us is not None and measured_us > SLOW * made_us
     different = [us for us in (wanted.read_us, wanted.write_us) if us is not None and us != made_us]
-    state = "stricter" if is_slow or (different and max(different) < made_us) else "looser" if different else "exact"
-    reason = f"the disk made for the trial takes {made_us / 1000:g} ms for every I/O, of {asked}{seen}"
+    state = (
+        "stricter"
+        if is_slow or (different and max(different) < made_us)
+        else "looser"
+        if different
+        else "exact"
+    )
+    reason = (
+        f"the disk made for the trial takes {made_us / 1000:g} ms for every I/O, of {asked}{seen}"
+    )
     return Fidelity("latency", state, reason)

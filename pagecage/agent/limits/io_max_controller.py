@@ -50,7 +50,9 @@ class IoMaxController:
         self._lock = threading.Lock()
         self._buckets_json = [meter.to_json() for meter in self._meters]
         self._subject = (
-            "burst credits" if any(meter.bursts for meter in self._meters) else "the split of a shared limit"
+            "burst credits"
+            if any(meter.bursts for meter in self._meters)
+            else "the split of a shared limit"
         )
         self._rows: list[dict[str, Any]] = []
         self._changes: list[dict[str, float]] = []
@@ -84,15 +86,19 @@ class IoMaxController:
         self._ending.set()
         if self._thread.ident:
             self._thread.join(5.0)
-        self._path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in self._rows))
+        self._path.write_text(
+            "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in self._rows)
+        )
         return CollectorResult("failed" if self._error else "ok", self._error, files=(self._path,))
 
     def to_json(self) -> dict[str, Any]:
         """Return buckets, changes of io.max, the number of foreign changes, and the error."""
         return {
-            "buckets": self._buckets_json, "changes": list(self._changes), "overwritten": self._overwritten,
+            "buckets": self._buckets_json,
+            "changes": list(self._changes),
+            "overwritten": self._overwritten,
             "error": self._error,
-        }  # fmt: skip
+        }
 
     def _loop(self) -> None:
         next_at = self._since
@@ -107,7 +113,10 @@ class IoMaxController:
         try:
             read, now = self._counters(), time.monotonic()
             for meter in self._meters:
-                moved = {key: float(read.get(key, 0) - self._read.get(key, 0)) for key in meter.counters.values()}
+                moved = {
+                    key: float(read.get(key, 0) - self._read.get(key, 0))
+                    for key in meter.counters.values()
+                }
                 meter.charge(moved, now - self._since)
             self._detect_foreign_writes()
             self._read, self._since = read, now
@@ -130,7 +139,9 @@ class IoMaxController:
             found = {prop: held.get(f"io.max.{IO_MAX_KEY[prop]}", "max") for prop in meter.counters}
             if any(text != str(meter.caps.get(prop)) for prop, text in found.items()):
                 since = max(self._since, self._changes[-1]["t"] if self._changes else self._since)
-                self._changes.append({"t": since, **{p: int(n) for p, n in found.items() if n != "max"}})
+                self._changes.append(
+                    {"t": since, **{p: int(n) for p, n in found.items() if n != "max"}}
+                )
                 self._overwritten, meter.caps = self._overwritten + 1, {}
 
     def _apply_limits(self) -> None:
@@ -143,7 +154,10 @@ class IoMaxController:
             self._write(changed)
         if not self._keeps_series:
             return
-        buckets = [{"credits": round(meter.bucket.credits, 3), "caps": meter.caps} for meter in self._meters]
+        buckets = [
+            {"credits": round(meter.bucket.credits, 3), "caps": meter.caps}
+            for meter in self._meters
+        ]
         self._rows.append({"t": self._since, "wall": time.time(), "buckets": buckets})
 
     def _write(self, changed: dict[str, int]) -> None:
@@ -171,9 +185,14 @@ def write_io_max(cgroup: Path, maj_min: str, caps: dict[str, int]) -> None:
     Raises HostError if they differ.
     """
     wanted = {IO_MAX_KEY[prop]: str(cap) for prop, cap in caps.items()}
-    (cgroup / "io.max").write_text(f"{maj_min} {' '.join(f'{key}={cap}' for key, cap in wanted.items())}\n")
+    (cgroup / "io.max").write_text(
+        f"{maj_min} {' '.join(f'{key}={cap}' for key, cap in wanted.items())}\n"
+    )
     held = read_limits(cgroup, maj_min)
-    wrong = [f"{key} is {held.get(f'io.max.{key}')}, not {cap}" for key, cap in wanted.items()
-             if held.get(f"io.max.{key}") != cap]  # fmt: skip
+    wrong = [
+        f"{key} is {held.get(f'io.max.{key}')}, not {cap}"
+        for key, cap in wanted.items()
+        if held.get(f"io.max.{key}") != cap
+    ]
     if wrong:
         raise HostError(f"io.max differs from the values written: {'; '.join(wrong)}")

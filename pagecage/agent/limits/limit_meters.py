@@ -40,13 +40,17 @@ class LimitMeter:
         self._recent.append((seconds, used))
         while sum(length for length, _ in self._recent) - self._recent[0][0] >= HORIZON_SECONDS:
             self._recent.popleft()
-        if not self.bursts and not self._is_mixed:  # io.max alone limits one direction; its initial grace is not a debt
+        if (
+            not self.bursts and not self._is_mixed
+        ):  # io.max alone limits one direction; its initial grace is not a debt
             self.bucket = filled(self.bucket.base, self.bucket.rate, 0.0, "drained")
 
     @property
     def _is_mixed(self) -> bool:
         """True if both directions were used within the last HORIZON_SECONDS."""
-        return len(self.counters) > 1 and all(any(used[p] for _, used in self._recent) for p in self.counters)
+        return len(self.counters) > 1 and all(
+            any(used[p] for _, used in self._recent) for p in self.counters
+        )
 
     def wanted(self) -> dict[str, int]:
         """Return the limit of each property to be set now."""
@@ -76,9 +80,13 @@ class LimitMeter:
     def to_json(self) -> dict[str, Any]:
         """Return the bucket for the record."""
         return {
-            "kind": self.kind, "properties": sorted(self.counters), "base": self.bucket.base, "rate": self.bucket.rate,
-            "capacity": self.bucket.capacity, "credits_at_start": self.bucket.credits,
-        }  # fmt: skip
+            "kind": self.kind,
+            "properties": sorted(self.counters),
+            "base": self.bucket.base,
+            "rate": self.bucket.rate,
+            "capacity": self.bucket.capacity,
+            "credits_at_start": self.bucket.credits,
+        }
 
 
 def meters(cage: Cage) -> Iterator[LimitMeter]:
@@ -89,24 +97,36 @@ def meters(cage: Cage) -> Iterator[LimitMeter]:
         if shares(cage, kind):
             yield _meter(cage, kind, present, bucket)
         else:
-            bursting = {p: key for p, key in present.items() if bucket and cage.properties[p] < bucket.rate}
+            bursting = {
+                p: key for p, key in present.items() if bucket and cage.properties[p] < bucket.rate
+            }
             yield from (_meter(cage, kind, {prop: key}, bucket) for prop, key in bursting.items())
 
 
 def shares(cage: Cage, kind: str) -> bool:
     """Return whether reads and writes share the cage's limit of `kind`, iops or bandwidth."""
     caps = {cage.properties.get(prop) for prop in SHARED_PROPERTIES[kind]}
-    return bool(cage.accounting and cage.accounting.combined) and len(caps) == 1 and None not in caps
+    return (
+        bool(cage.accounting and cage.accounting.combined) and len(caps) == 1 and None not in caps
+    )
 
 
 def shares_all(cage: Cage) -> bool:
     """Return whether the cage has I/O limits and reads and writes share all of them."""
-    kinds = [kind for kind, properties in SHARED_PROPERTIES.items() if cage.properties.keys() & set(properties)]
+    kinds = [
+        kind
+        for kind, properties in SHARED_PROPERTIES.items()
+        if cage.properties.keys() & set(properties)
+    ]
     return bool(kinds) and all(shares(cage, kind) for kind in kinds)
 
 
-def _meter(cage: Cage, kind: str, counters: dict[str, str], bucket: CreditBucket | None) -> LimitMeter:
+def _meter(
+    cage: Cage, kind: str, counters: dict[str, str], bucket: CreditBucket | None
+) -> LimitMeter:
     base = min(cage.properties[prop] for prop in counters)
     if bucket is None or cage.burst is None or bucket.rate <= base:
-        return LimitMeter(kind, counters, TokenBucket(base, base, 0.0, 0.0), dict.fromkeys(counters, base))
+        return LimitMeter(
+            kind, counters, TokenBucket(base, base, 0.0, 0.0), dict.fromkeys(counters, base)
+        )
     return LimitMeter(kind, counters, filled(base, bucket.rate, bucket.credits, cage.burst.start))

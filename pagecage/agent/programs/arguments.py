@@ -24,7 +24,9 @@ def places(files: Sequence[Path], data_dir: Path, max_seconds: float | None) -> 
     return {"file": first, "sidecar": sidecar, "data_dir": data_dir, "max_seconds": max_seconds}
 
 
-def fill_all(arguments: Iterable[str], values: Mapping[str, object], files: Iterable[Path]) -> list[str]:
+def fill_all(
+    arguments: Iterable[str], values: Mapping[str, object], files: Iterable[Path]
+) -> list[str]:
     """Return the arguments with placeholders filled in. {files} becomes one argument per file."""
     paths = [str(path) for path in files]
     return [full for a in arguments for full in (paths if a == "{files}" else [fill(a, values)])]

@@ -54,7 +54,11 @@ class CommandObservation:
         Returns None if it did not get there.
         """
         end = self.ready_at if command.serves else self.exited_at
-        return {"ready_seconds" if command.serves else "wall_seconds": None if end is None else end - self.began_at}
+        return {
+            "ready_seconds" if command.serves else "wall_seconds": (
+                None if end is None else end - self.began_at
+            )
+        }
 
 
 class CommandProgram:
@@ -66,11 +70,15 @@ class CommandProgram:
     inherits_environment = True
     is_gated = True
 
-    def find_files(self, run: TrialRun, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
+    def find_files(
+        self, run: TrialRun, storage: Storage, datasets: tuple[Path, ...]
+    ) -> ProgramFiles:
         """Check the program, its port and its files. Raises RequirementMissed."""
         return command_files.find_files(run, _spec(run), storage, datasets)
 
-    def calibration_file(self, run: TrialRun, storage: Storage, files: ProgramFiles, slice_cage: Cage) -> Path | None:
+    def calibration_file(
+        self, run: TrialRun, storage: Storage, files: ProgramFiles, slice_cage: Cage
+    ) -> Path | None:
         """Return a file of pagecage's, or the command's largest on another disk.
 
         Returns None if that is not fit.
@@ -101,14 +109,21 @@ class CommandProgram:
             _end(run, caged, program, seen)
         is_timed_out = seen is not None and not seen.is_done(spec)
         return Measured(
-            interval=run.interval, counters=run.sections["counters"], end={},
-            exit=run.sections["exit"], last_line=program.last_line(), start_seconds=part.start_seconds,
-            is_timed_out=is_timed_out, response=seen.times(spec) if seen else {},
-        )  # fmt: skip
+            interval=run.interval,
+            counters=run.sections["counters"],
+            end={},
+            exit=run.sections["exit"],
+            last_line=program.last_line(),
+            start_seconds=part.start_seconds,
+            is_timed_out=is_timed_out,
+            response=seen.times(spec) if seen else {},
+        )
 
     def judge(self, run: TrialRun, measured: Measured) -> Ending:
         """Return the outcome from the evidence, strongest first."""
-        return confirmed(run, measured, judge_command(measured, _spec(run), run.trial.timeout_seconds))
+        return confirmed(
+            run, measured, judge_command(measured, _spec(run), run.trial.timeout_seconds)
+        )
 
 
 def _spec(run: TrialRun) -> CommandSpec:
@@ -118,7 +133,9 @@ def _spec(run: TrialRun) -> CommandSpec:
 def _launch(run: TrialRun, caged: Caged, spec: CommandSpec, argv: list[str]) -> GatedProcess:
     sink = run.session.stream.output if spec.streams_output else None
     directory = Path(spec.directory) if spec.directory else None
-    return GatedProcess(caged.driver.command(caged.context, gated(argv)), directory, spec.ready_when, sink)
+    return GatedProcess(
+        caged.driver.command(caged.context, gated(argv)), directory, spec.ready_when, sink
+    )
 
 
 def _watch_measured(
@@ -132,7 +149,13 @@ def _watch_measured(
     return seen
 
 
-def _watch(caged: Caged, program: GatedProcess, spec: CommandSpec, seen: CommandObservation, deadline: float) -> None:
+def _watch(
+    caged: Caged,
+    program: GatedProcess,
+    spec: CommandSpec,
+    seen: CommandObservation,
+    deadline: float,
+) -> None:
     """Poll until the program serves, exits or leaves the cage, or until `deadline`."""
     pause_seconds = _POLL_SECONDS if spec.serves else _MEMBERS_SECONDS  # an exit wakes it at once
     cgroup = caged.context.cgroup
@@ -152,7 +175,9 @@ def _watch(caged: Caged, program: GatedProcess, spec: CommandSpec, seen: Command
         time.sleep(_POLL_SECONDS)
 
 
-def _is_serving(cgroup: Path, program: GatedProcess, spec: CommandSpec, seen: CommandObservation) -> bool:
+def _is_serving(
+    cgroup: Path, program: GatedProcess, spec: CommandSpec, seen: CommandObservation
+) -> bool:
     if program.ready_at is not None:
         seen.ready_at = program.ready_at
     elif spec.ready_port is not None:
@@ -191,7 +216,9 @@ def _input_of(run: TrialRun, program: GatedProcess) -> Callable[[int], bytes | N
     return next_piece
 
 
-def _end(run: TrialRun, caged: Caged, program: GatedProcess, seen: CommandObservation | None) -> None:
+def _end(
+    run: TrialRun, caged: Caged, program: GatedProcess, seen: CommandObservation | None
+) -> None:
     """End remaining processes, by SIGTERM if it served, else by SIGKILL.
 
     Keep the record's `exit`.
@@ -204,10 +231,14 @@ def _end(run: TrialRun, caged: Caged, program: GatedProcess, seen: CommandObserv
         signal_slice(caged.context, "TERM" if is_serving else "KILL")
     status = program.finish()
     run.keep(
-        "exit", status=status, oom_kill=oom_kills(caged.context.cgroup),
-        stderr_tail=program.stderr_lines()[-_STDERR_LINES:], ended_by_itself=seen is not None and not is_serving,
-        left_behind=_to_json(seen.left_behind if seen else []), escaped=_to_json(seen.escaped if seen else []),
-    )  # fmt: skip
+        "exit",
+        status=status,
+        oom_kill=oom_kills(caged.context.cgroup),
+        stderr_tail=program.stderr_lines()[-_STDERR_LINES:],
+        ended_by_itself=seen is not None and not is_serving,
+        left_behind=_to_json(seen.left_behind if seen else []),
+        escaped=_to_json(seen.escaped if seen else []),
+    )
 
 
 def _to_json(processes: list[ProcessInfo]) -> list[dict[str, Any]]:
@@ -226,9 +257,14 @@ def judge_command(measured: Measured, command: CommandSpec, timeout_seconds: flo
     if command.serves and measured.response.get("ready_seconds") is not None:
         return Ending("ok")
     if measured.is_timed_out:
-        return Ending("timed_out", f"not {'serving' if command.serves else 'done'} after {timeout_seconds:g} s")
+        return Ending(
+            "timed_out",
+            f"not {'serving' if command.serves else 'done'} after {timeout_seconds:g} s",
+        )
     if status != 0:
-        return Ending("failed", f"it ended {describe_status(status)}{': ' + last_line if last_line else ''}")
+        return Ending(
+            "failed", f"it ended {describe_status(status)}{': ' + last_line if last_line else ''}"
+        )
     if command.serves:
         return Ending("failed", "it ended with status 0 before it served")
     left = found["left_behind"]
@@ -246,7 +282,10 @@ def _describe_escaped(process: dict[str, Any]) -> str:
 
 def _describe_left_behind(left: list[dict[str, Any]]) -> str:
     names = ", ".join(_name(process) for process in left[:3])
-    return f"it ended while {names} lived on in its cage, so its time to exit is not the time of its work"
+    return (
+        f"it ended while {names} lived on in its cage, so its time to exit is not the time of its"
+        " work"
+    )
 
 
 def _name(process: dict[str, Any]) -> str:

@@ -20,10 +20,14 @@ from pagecage.model.trial import CommandSpec, Dataset
 from pagecage.units import MIB
 
 _CALIBRATION = Dataset(64 * MIB)
-_DRIVABLE_BYTES = 16 * MIB  # a smaller file cannot keep a fast disk busy for the two seconds of a calibration
+_DRIVABLE_BYTES = (
+    16 * MIB
+)  # a smaller file cannot keep a fast disk busy for the two seconds of a calibration
 
 
-def find_files(run: TrialRun, command: CommandSpec, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
+def find_files(
+    run: TrialRun, command: CommandSpec, storage: Storage, datasets: tuple[Path, ...]
+) -> ProgramFiles:
     """Return the command's files with their disk.
 
     Raises RequirementMissed for what is missing, with its fix.
@@ -33,7 +37,9 @@ def find_files(run: TrialRun, command: CommandSpec, storage: Storage, datasets: 
     files = datasets
     if command.data_paths:
         values = places(datasets, storage.data_dir, run.trial.max_seconds)
-        paths = command.data_paths if command.is_literal else fill_all(command.data_paths, values, ())
+        paths = (
+            command.data_paths if command.is_literal else fill_all(command.data_paths, values, ())
+        )
         found = find_data_files(tuple(Path(command.directory or "", path) for path in paths))
         if isinstance(found, MissedRequirement):
             raise RequirementMissed([found])
@@ -51,17 +57,27 @@ def _require_program(run: TrialRun, command: CommandSpec) -> None:
     if find_program(program, command.directory):
         return
     is_guest = run.session.request.host == "vm"
-    hint = "bring it along: --copy-program" if is_guest else "look whether its name is right and PATH has it"
+    hint = (
+        "bring it along: --copy-program"
+        if is_guest
+        else "look whether its name is right and PATH has it"
+    )
     where = "in the guest" if is_guest else "on this machine"
-    raise RequirementMissed.of(Requirement.WORKLOAD, f"there is no program {program!r} {where}", hint)
+    raise RequirementMissed.of(
+        Requirement.WORKLOAD, f"there is no program {program!r} {where}", hint
+    )
 
 
 def _require_free_port(command: CommandSpec) -> None:
     """Refuse a port that another process listens on: it would serve before the program does."""
     port = command.ready_port
     if port is not None and listens(port, ("self",)):
-        reason = f"port {port} is already in use, so pagecage could not detect when the program serves"
-        raise RequirementMissed.of(Requirement.PORT, reason, "end what listens there (ss -ltnp), or take another")
+        reason = (
+            f"port {port} is already in use, so pagecage could not detect when the program serves"
+        )
+        raise RequirementMissed.of(
+            Requirement.PORT, reason, "end what listens there (ss -ltnp), or take another"
+        )
 
 
 def _disk(command: CommandSpec, storage: Storage, files: tuple[Path, ...]) -> Disk:
@@ -79,7 +95,9 @@ def _disk(command: CommandSpec, storage: Storage, files: tuple[Path, ...]) -> Di
     return disk
 
 
-def calibration_file(run: TrialRun, storage: Storage, files: ProgramFiles, slice_cage: Cage) -> Path | None:
+def calibration_file(
+    run: TrialRun, storage: Storage, files: ProgramFiles, slice_cage: Cage
+) -> Path | None:
     """Return the file that calibration reads: one of pagecage's, or the command's largest.
 
     None if the command's files lie on another disk and the largest is too small, or is to stay in
@@ -92,13 +110,19 @@ def calibration_file(run: TrialRun, storage: Storage, files: ProgramFiles, slice
     if files.disk.maj_min == run.session.disk.maj_min:
         return _own_file(run)
     largest = max(files.paths, key=lambda file: file.stat().st_size, default=None)
-    is_fit = largest is not None and largest.stat().st_size >= _DRIVABLE_BYTES and run.trial.cache != "any"
+    is_fit = (
+        largest is not None
+        and largest.stat().st_size >= _DRIVABLE_BYTES
+        and run.trial.cache != "any"
+    )
     return largest if is_fit else None
 
 
 def _own_file(run: TrialRun) -> Path:
     request = run.session.request
     try:
-        return make_dataset(_CALIBRATION, Path(request.data_dir), Path(request.programs_dir) / "pcgen")
+        return make_dataset(
+            _CALIBRATION, Path(request.data_dir), Path(request.programs_dir) / "pcgen"
+        )
     except HostError as error:
         raise NotPrepared(error.message) from None

@@ -40,10 +40,16 @@ class FioProgram(ReportingProgram):
         values = places(caged.files, caged.data_dir, run.trial.max_seconds)
         options = fill_all(run.trial.workload.arguments, values, caged.files)
         if reason := missing_engine(options):
-            raise RequirementMissed.of(Requirement.WORKLOAD, reason, "ansible/site.yml installs fio")
-        return fio_command(job_text(caged.files, options, run.directory, run.trial.max_seconds), run.directory)
+            raise RequirementMissed.of(
+                Requirement.WORKLOAD, reason, "ansible/site.yml installs fio"
+            )
+        return fio_command(
+            job_text(caged.files, options, run.directory, run.trial.max_seconds), run.directory
+        )
 
-    def follow(self, run: TrialRun, caged: Caged, part: MeasuredPart, process: HandshakeProcess) -> bool:
+    def follow(
+        self, run: TrialRun, caged: Caged, part: MeasuredPart, process: HandshakeProcess
+    ) -> bool:
         """Wait for fio's exit. Returns False if the deadline passes before."""
         confirm_limits(run, caged, lambda: process.has_exited, _RUNTIME_SECONDS)
         part.begin()
@@ -67,7 +73,9 @@ def options_of(arguments: Iterable[str]) -> dict[str, str]:
     return {name: value for name, _, value in (argument.partition("=") for argument in arguments)}
 
 
-def job_text(files: Sequence[Path], options: Sequence[str], directory: Path, max_seconds: float | None) -> str:
+def job_text(
+    files: Sequence[Path], options: Sequence[str], directory: Path, max_seconds: float | None
+) -> str:
     """The job file.
 
     `invalidate=0`: by default fio drops the files from the page cache when it begins, and with them
@@ -77,10 +85,17 @@ def job_text(files: Sequence[Path], options: Sequence[str], directory: Path, max
     names = ":".join(str(path).replace(":", "\\:") for path in files)
     logs = directory / "fio"
     lines = [
-        "[global]", f"filename={names}", "invalidate=0", f"write_bw_log={logs}", f"write_lat_log={logs}",
-        f"log_avg_msec={_LOG_EVERY_MS}", "per_job_logs=0",
-        *([f"runtime={max_seconds:g}"] if max_seconds is not None else []), "[trial]", *options,
-    ]  # fmt: skip
+        "[global]",
+        f"filename={names}",
+        "invalidate=0",
+        f"write_bw_log={logs}",
+        f"write_lat_log={logs}",
+        f"log_avg_msec={_LOG_EVERY_MS}",
+        "per_job_logs=0",
+        *([f"runtime={max_seconds:g}"] if max_seconds is not None else []),
+        "[trial]",
+        *options,
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -91,7 +106,13 @@ def fio_command(job: str, directory: Path) -> list[str]:
     """
     (directory / JOB).write_text(job)
     fio = find_tool("fio") or "fio"
-    return [fio, "--readonly", "--output-format=json+", f"--output={directory / REPORT}", str(directory / JOB)]
+    return [
+        fio,
+        "--readonly",
+        "--output-format=json+",
+        f"--output={directory / REPORT}",
+        str(directory / JOB),
+    ]
 
 
 def missing_engine(options: Iterable[str]) -> str | None:
@@ -132,18 +153,30 @@ def end_of(report: Mapping[str, Any], arguments: Iterable[str], size_bytes: int)
     if not jobs:
         return {}
     reads = [job["read"] for job in jobs]
-    seconds, count = max(read["runtime"] for read in reads) / 1000, sum(read["total_ios"] for read in reads)
+    seconds, count = (
+        max(read["runtime"] for read in reads) / 1000,
+        sum(read["total_ios"] for read in reads),
+    )
     total = sum(read["io_bytes"] for read in reads)
     times = total / size_bytes if size_bytes else None
     alone = times is not None and times <= 1 and not may_overlap(arguments)
     refusal = next((_REFUSALS[job["error"]] for job in jobs if job.get("error") in _REFUSALS), None)
     return {
-        "fio_version": report.get("fio version"), "seconds": seconds, "bytes": total, "blocks": count,
-        "distinct_bytes": total, "covered_fraction": times if alone else None, "checksum": None, "checksum_ok": None,
-        "threads": [{"major_faults": job.get("majf"), "minor_faults": job.get("minf")} for job in jobs],
-        "jobs": [_job(job) for job in jobs], "refused": f"the engine is {refusal} here" if refusal else None,
+        "fio_version": report.get("fio version"),
+        "seconds": seconds,
+        "bytes": total,
+        "blocks": count,
+        "distinct_bytes": total,
+        "covered_fraction": times if alone else None,
+        "checksum": None,
+        "checksum_ok": None,
+        "threads": [
+            {"major_faults": job.get("majf"), "minor_faults": job.get("minf")} for job in jobs
+        ],
+        "jobs": [_job(job) for job in jobs],
+        "refused": f"the engine is {refusal} here" if refusal else None,
         "response": _responses(reads, seconds, count, total, None if alone else times),
-    }  # fmt: skip
+    }
 
 
 def may_overlap(arguments: Iterable[str]) -> bool:
@@ -155,15 +188,23 @@ def may_overlap(arguments: Iterable[str]) -> bool:
     options = options_of(arguments)
     parts = "offset_increment" in options and options.get("ioengine") != "mmap"
     several = int(options.get("numjobs", "1")) > 1 and not parts
-    return several or "time_based" in options or int(options.get("loops", "1")) > 1 or "norandommap" in options
+    return (
+        several
+        or "time_based" in options
+        or int(options.get("loops", "1")) > 1
+        or "norandommap" in options
+    )
 
 
 def _job(job: Mapping[str, Any]) -> dict[str, Any]:
     read = job["read"]
     return {
-        "name": job["jobname"], "bytes": read["io_bytes"], "reads": read["total_ios"],
-        "seconds": read["runtime"] / 1000, "error": job.get("error"),
-    }  # fmt: skip
+        "name": job["jobname"],
+        "bytes": read["io_bytes"],
+        "reads": read["total_ios"],
+        "seconds": read["runtime"] / 1000,
+        "error": job.get("error"),
+    }
 
 
 def _responses(
@@ -172,10 +213,13 @@ def _responses(
     rate, reads_rate = (amount / seconds if seconds else None for amount in (total, count))
     bins = latency_bins_ns(reads)
     return {
-        "reads_per_second": reads_rate, "fio_read_bytes_per_second": rate, "fio_reads_per_second": reads_rate,
-        "fio_read_bytes": total, "covered_times": times,
+        "reads_per_second": reads_rate,
+        "fio_read_bytes_per_second": rate,
+        "fio_reads_per_second": reads_rate,
+        "fio_read_bytes": total,
+        "covered_times": times,
         **{name: percentile_us(bins, share) for name, share in _PERCENTILES.items()},
-    }  # fmt: skip
+    }
 
 
 def latency_bins_ns(reads: Iterable[Mapping[str, Any]]) -> Counter[int]:

@@ -61,7 +61,9 @@ class GatedProcess:
     None. `main_pid` is the process whose exit ends the program.
     """
 
-    def __init__(self, argv: Sequence[str], directory: Path | None, ready_when: str | None, sink: Sink | None) -> None:
+    def __init__(
+        self, argv: Sequence[str], directory: Path | None, ready_when: str | None, sink: Sink | None
+    ) -> None:
         self.process: Process[bytes] = spawn(
             argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=directory, new_session=True
         )
@@ -74,7 +76,9 @@ class GatedProcess:
         self._pidfd = os.pidfd_open(self.process.pid)
         self.main_pid = self.process.pid
         pipes = zip(_STREAMS, (self.process.stdout, self.process.stderr), strict=True)
-        self._threads = [threading.Thread(target=self._read_output, args=pipe, daemon=True) for pipe in pipes]
+        self._threads = [
+            threading.Thread(target=self._read_output, args=pipe, daemon=True) for pipe in pipes
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -173,7 +177,9 @@ class GatedProcess:
         if name == "stderr":
             self._tail.add(piece)
         if self._sink and piece:
-            with suppress(OSError):  # the controller has gone; the program must not block on its output
+            with suppress(
+                OSError
+            ):  # the controller has gone; the program must not block on its output
                 self._sink(name, piece)
 
     def _feed(self, source: Source) -> None:

@@ -17,9 +17,18 @@ class HandshakeProgram(ReportingProgram):
         """Return the workload's command line."""
         own = run.trial.workload
         values = places(caged.files, caged.data_dir, run.trial.max_seconds)
-        return [program_path(run.session.request, own.program), *fill_all(own.arguments, values, caged.files)]
+        return [
+            program_path(run.session.request, own.program),
+            *fill_all(own.arguments, values, caged.files),
+        ]
 
-    def follow(self, run: TrialRun, caged: Caged, part: MeasuredPart, process: HandshakeProcess) -> bool:  # noqa: ARG002
+    def follow(
+        self,
+        run: TrialRun,  # noqa: ARG002
+        caged: Caged,  # noqa: ARG002
+        part: MeasuredPart,
+        process: HandshakeProcess,
+    ) -> bool:
         """Take the workload from `ready` to `end`. Returns False if the deadline passes before."""
         if not process.wait_for("ready", deadline=part.deadline):
             return False

@@ -28,7 +28,9 @@ class HandshakeProcess:
     """
 
     def __init__(self, argv: Sequence[str], *, has_handshake: bool = True) -> None:
-        self.process: Process[bytes] = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
+        self.process: Process[bytes] = spawn(
+            argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True
+        )
         self.samples: list[dict[str, Any]] = []
         self.ready: dict[str, Any] = {}
         self.end: dict[str, Any] = {}
@@ -36,8 +38,13 @@ class HandshakeProcess:
         self._has_handshake = has_handshake
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._tail = StderrTail()
-        readers = ((self._read_stdout, self.process.stdout), (self._read_stderr, self.process.stderr))
-        self._threads = [threading.Thread(target=read, args=(pipe,), daemon=True) for read, pipe in readers]
+        readers = (
+            (self._read_stdout, self.process.stdout),
+            (self._read_stderr, self.process.stderr),
+        )
+        self._threads = [
+            threading.Thread(target=read, args=(pipe,), daemon=True) for read, pipe in readers
+        ]
         for thread in self._threads:
             thread.start()
         if not has_handshake:
@@ -132,7 +139,9 @@ class HandshakeProcess:
 
     def _send(self, data: bytes, close: bool = False) -> None:
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError, ValueError):  # the process has exited; its exit status has the reason
+        with suppress(
+            BrokenPipeError, ValueError
+        ):  # the process has exited; its exit status has the reason
             self.process.stdin.write(data)
             if close:
                 self.process.stdin.close()

@@ -16,7 +16,8 @@ from pagecage.model.record_sections import MeasuredInterval
 class MeasuredPart:
     """The measured part of one trial. `deadline` is the trial's timeout in CLOCK_MONOTONIC.
 
-    `is_whole_life` is true for a workload without a gate, whose measured part begins with its launch.
+    `is_whole_life` is true for a workload without a gate, whose measured part begins with its
+    launch.
     """
 
     def __init__(self, run: TrialRun, caged: Caged, *, is_whole_life: bool = False) -> None:

@@ -22,10 +22,14 @@ class Program(Protocol):
     is_gated: bool
     """True if a shell in the cage waits for `go` and then becomes the program."""
 
-    def find_files(self, run: TrialRun, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
+    def find_files(
+        self, run: TrialRun, storage: Storage, datasets: tuple[Path, ...]
+    ) -> ProgramFiles:
         """Check that the program can run here and find its files. Raises RequirementMissed."""
 
-    def calibration_file(self, run: TrialRun, storage: Storage, files: ProgramFiles, slice_cage: Cage) -> Path | None:
+    def calibration_file(
+        self, run: TrialRun, storage: Storage, files: ProgramFiles, slice_cage: Cage
+    ) -> Path | None:
         """Return the file that calibration reads, or None if no file is fit for it."""
 
     def measure(self, run: TrialRun, caged: Caged) -> Measured:

@@ -24,13 +24,18 @@ FAULTS = ("lost_", "doubled_", "torn_", "disordered_", "failed_")
 
 
 class ReportingProgram:
-    """A workload that reads the trial's datasets and ends with a report: its `end` line, or fio's file."""
+    """A workload that reads the trial's datasets and ends with a report: `end` line or file."""
 
     inherits_environment = False
     is_gated = False
     has_handshake = True
 
-    def find_files(self, run: TrialRun, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:  # noqa: ARG002
+    def find_files(
+        self,
+        run: TrialRun,  # noqa: ARG002
+        storage: Storage,
+        datasets: tuple[Path, ...],
+    ) -> ProgramFiles:
         """Return the datasets."""
         return ProgramFiles(datasets, storage.disk)
 
@@ -48,7 +53,9 @@ class ReportingProgram:
         """Return the command line. Raises RequirementMissed."""
         raise NotImplementedError
 
-    def follow(self, run: TrialRun, caged: Caged, part: MeasuredPart, process: HandshakeProcess) -> bool:
+    def follow(
+        self, run: TrialRun, caged: Caged, part: MeasuredPart, process: HandshakeProcess
+    ) -> bool:
         """Take the started workload through its measured part.
 
         Returns False if the deadline passes before its end.
@@ -60,10 +67,15 @@ class ReportingProgram:
 
     def measure(self, run: TrialRun, caged: Caged) -> Measured:
         """Start the workload, follow it through its measured part, and end it."""
-        part, argv = MeasuredPart(run, caged, is_whole_life=not self.has_handshake), self.argv(run, caged)
+        part, argv = (
+            MeasuredPart(run, caged, is_whole_life=not self.has_handshake),
+            self.argv(run, caged),
+        )
         run.keep("workload", argv=argv)
         part.before_launch()
-        process = HandshakeProcess(caged.driver.command(caged.context, argv), has_handshake=self.has_handshake)
+        process = HandshakeProcess(
+            caged.driver.command(caged.context, argv), has_handshake=self.has_handshake
+        )
         is_timed_out = False
         try:
             is_done = self.follow(run, caged, part, process)
@@ -72,17 +84,24 @@ class ReportingProgram:
             _finish(run, caged, process, is_killed=is_timed_out or run.interval is None)
         self.take_report(run, process)
         return Measured(
-            interval=run.interval, counters=run.sections["counters"], end=process.end, exit=run.sections["exit"],
-            last_line=process.last_line(), start_seconds=part.start_seconds, is_timed_out=is_timed_out,
-        )  # fmt: skip
+            interval=run.interval,
+            counters=run.sections["counters"],
+            end=process.end,
+            exit=run.sections["exit"],
+            last_line=process.last_line(),
+            start_seconds=part.start_seconds,
+            is_timed_out=is_timed_out,
+        )
 
     def judge(self, run: TrialRun, measured: Measured) -> Ending:
-        """Return the outcome from the evidence, with the requirement that the workload reports missing."""
+        """Return the outcome, with the requirement that the workload reports as missing."""
         ending = confirmed(run, measured, judge_end(measured, run.trial.timeout_seconds))
         if ending.outcome != "requirement_missed":
             return ending
         reason = ending.error or "the workload cannot run on this host"
-        return Ending(ending.outcome, ending.error, (MissedRequirement(Requirement.WORKLOAD, reason, ""),))
+        return Ending(
+            ending.outcome, ending.error, (MissedRequirement(Requirement.WORKLOAD, reason, ""),)
+        )
 
 
 def _finish(run: TrialRun, caged: Caged, process: HandshakeProcess, *, is_killed: bool) -> None:
@@ -119,6 +138,10 @@ def describe_fault(end: Mapping[str, Any], last_line: str | None) -> str:
     """Return the workload's sentence about its wrong answer, and the faults that it counted."""
     own = end.get("response", {})
     faults = own.items() if wrong_response(own) is None else ()
-    counted = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in faults if name.startswith(FAULTS) and value]
+    counted = [
+        f"{value:,.0f} {name.replace('_', ' ')}"
+        for name, value in faults
+        if name.startswith(FAULTS) and value
+    ]
     sentence = last_line or f"checksum {end.get('checksum')} is not the sidecar's"
     return ": ".join(filter(None, (sentence, ", ".join(counted))))

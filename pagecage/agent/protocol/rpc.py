@@ -55,7 +55,9 @@ class AnswerQueue:
 _ANSWER_SECONDS = 30.0
 
 
-def ask(stream: FrameStream, inbox: AnswerQueue, event: str, details: Mapping[str, Any]) -> dict[str, Any]:
+def ask(
+    stream: FrameStream, inbox: AnswerQueue, event: str, details: Mapping[str, Any]
+) -> dict[str, Any]:
     """Send a question as an event and return the answer.
 
     Raises HostError if refused or not answered.
@@ -66,7 +68,8 @@ def ask(stream: FrameStream, inbox: AnswerQueue, event: str, details: Mapping[st
     piece = inbox.take(question, lambda: time.monotonic() > deadline)
     if piece is None:
         raise HostError(
-            "no controller answers that can reach the machine around this guest", "use HOST=vm outside a fleet"
+            "no controller answers that can reach the machine around this guest",
+            "use HOST=vm outside a fleet",
         )
     answer: dict[str, Any] = json.loads(piece)
     if "error" in answer:

@@ -34,7 +34,13 @@ class FrameStream:
     def trace(self, trial_id: str, attempt: int, name: str, path: Path) -> None:
         """Send one file of a collector."""
         body = path.read_bytes()
-        header = {"frame": "trace", "trial_id": trial_id, "attempt": attempt, "name": name, "length": len(body)}
+        header = {
+            "frame": "trace",
+            "trial_id": trial_id,
+            "attempt": attempt,
+            "name": name,
+            "length": len(body),
+        }
         self._write(header, body)
 
     def output(self, stream: str, piece: bytes) -> None:

@@ -17,14 +17,28 @@ SYS = Path("/sys")
 # File systems that are not on one local disk: systemd would set no limit, and report it only in the
 # journal.
 REFUSED = {
-    "overlay": "an overlay of other file systems", "tmpfs": "memory", "ramfs": "memory", "zfs": "a ZFS pool",
-    "nfs": "another machine", "nfs4": "another machine", "cifs": "another machine", "9p": "another machine",
-    "virtiofs": "another machine", "fuse": "a user-space file system",
-}  # fmt: skip
+    "overlay": "an overlay of other file systems",
+    "tmpfs": "memory",
+    "ramfs": "memory",
+    "zfs": "a ZFS pool",
+    "nfs": "another machine",
+    "nfs4": "another machine",
+    "cifs": "another machine",
+    "9p": "another machine",
+    "virtiofs": "another machine",
+    "fuse": "a user-space file system",
+}
 QUEUE_SETTINGS = (
-    "read_ahead_kb", "scheduler", "max_sectors_kb", "max_hw_sectors_kb", "nr_requests", "rotational", "optimal_io_size",
-    "logical_block_size", "write_cache",
-)  # fmt: skip
+    "read_ahead_kb",
+    "scheduler",
+    "max_sectors_kb",
+    "max_hw_sectors_kb",
+    "nr_requests",
+    "rotational",
+    "optimal_io_size",
+    "logical_block_size",
+    "write_cache",
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +71,9 @@ def _unescape(text: str) -> str:
 def parse_mountinfo(text: str) -> list[Mount]:
     """Return all mounts in order; a later mount hides an earlier one on the same mount point."""
     mounts = []
-    for line in text.split("\n"):  # a mount point may contain characters that splitlines() treats as line ends
+    for line in text.split(
+        "\n"
+    ):  # a mount point may contain characters that splitlines() treats as line ends
         left, _, right = line.partition(" - ")
         head, tail = left.split(" "), right.split(" ")
         if len(head) < 5 or len(tail) < 2:
@@ -69,7 +85,11 @@ def parse_mountinfo(text: str) -> list[Mount]:
 def find_mount(directory: Path, mounts: list[Mount]) -> Mount:
     """Return a directory's mount: the one with the longest mount point, the last of equals."""
     path = os.path.realpath(directory)
-    above = [m for m in mounts if path == m.mount_point or path.startswith(m.mount_point.rstrip("/") + "/")]
+    above = [
+        m
+        for m in mounts
+        if path == m.mount_point or path.startswith(m.mount_point.rstrip("/") + "/")
+    ]
     if not above:
         raise HostError(f"{directory} is on no known mount", "name a directory on a local disk")
     longest = max(len(m.mount_point) for m in above)
@@ -96,11 +116,14 @@ def _btrfs_device(mount: Mount, sys: Path) -> str:
         if Path(os.path.realpath(mount.source)).name in names:
             if len(names) > 1:
                 raise HostError(
-                    f"{mount.mount_point} is btrfs on {len(names)} disks, where one limit cannot be placed",
+                    f"{mount.mount_point} is btrfs on {len(names)} disks, where one limit cannot be"
+                    " placed",
                     "point --data-dir at a file system on one disk",
                 )
             return (sys / "class/block" / names[0] / "dev").read_text().strip()
-    raise HostError(f"the disk of btrfs on {mount.mount_point} was not found", "point --data-dir at ext4 or XFS")
+    raise HostError(
+        f"the disk of btrfs on {mount.mount_point} was not found", "point --data-dir at ext4 or XFS"
+    )
 
 
 def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
@@ -114,7 +137,9 @@ def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
     while True:
         place = (sys / "dev/block" / maj_min).resolve()
         if not place.exists():
-            raise HostError(f"block device {maj_min} is not in sysfs", "point --data-dir at a local disk")
+            raise HostError(
+                f"block device {maj_min} is not in sysfs", "point --data-dir at a local disk"
+            )
         stack.append(place.name)
         slaves = sorted((place / "slaves").iterdir()) if (place / "slaves").is_dir() else []
         if len(slaves) == 1:
@@ -130,14 +155,20 @@ def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None)
 
     Raises HostError for overlay, tmpfs, ZFS, network and multi-disk storage.
     """
-    text = mountinfo if mountinfo is not None else os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
+    text = (
+        mountinfo
+        if mountinfo is not None
+        else os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
+    )
     mount = find_mount(directory, parse_mountinfo(text))
     _refuse(mount, directory)
     start = mount.maj_min
     if start.startswith("0:"):
         if mount.filesystem != "btrfs":
             reason = f"{directory} is on {mount.filesystem}, which is on no local disk"
-            raise HostError(reason, "point --data-dir at a directory on ext4, XFS or single-disk btrfs")
+            raise HostError(
+                reason, "point --data-dir at a directory on ext4, XFS or single-disk btrfs"
+            )
         start = _btrfs_device(mount, sys)
     maj_min, stack = descend(start, sys)
     name = (sys / "dev/block" / maj_min).resolve().name
@@ -170,6 +201,10 @@ def write_queue_setting(disk: Disk, setting: str, value: str, sys: Path = SYS) -
         path.write_text(value)
         stored = path.read_text().strip()
     except OSError as error:
-        raise HostError(f"{path} cannot be set to {value}: {error.strerror}", "run as root, or leave it out") from None
+        raise HostError(
+            f"{path} cannot be set to {value}: {error.strerror}", "run as root, or leave it out"
+        ) from None
     if stored != value and f"[{value}]" not in stored:
-        raise HostError(f"{path} was set to {value} but reads {stored}", "choose a value that the disk takes")
+        raise HostError(
+            f"{path} was set to {value} but reads {stored}", "choose a value that the disk takes"
+        )

@@ -10,7 +10,9 @@ from pathlib import Path
 from pagecage.units import PAGE_BYTES
 
 _FS_IOC_FIEMAP = 0xC020660B
-_HEADER = struct.Struct("=QQLLLL")  # start, length, flags, extents mapped, extents that fit, reserved
+_HEADER = struct.Struct(
+    "=QQLLLL"
+)  # start, length, flags, extents mapped, extents that fit, reserved
 _EXTENT = struct.Struct("=QQQ2QL3L")  # logical, physical, length, reserved, flags, reserved
 _EXTENTS_A_CALL = 128
 _LAST = 0x1
@@ -29,7 +31,9 @@ def on_disk_bytes(path: Path) -> int:
         size = -(-os.fstat(file.fileno()).st_size // PAGE_BYTES) * PAGE_BYTES
         total, start = 0, 0
         while extents := _extents(file.fileno(), start):
-            total += sum(length for _, length, flags in extents if not flags & _TAKES_NO_REQUEST_OF_ITS_SIZE)
+            total += sum(
+                length for _, length, flags in extents if not flags & _TAKES_NO_REQUEST_OF_ITS_SIZE
+            )
             offset, length, flags = extents[-1]
             if flags & _LAST:
                 break
@@ -40,7 +44,9 @@ def on_disk_bytes(path: Path) -> int:
 def _extents(descriptor: int, start: int) -> list[tuple[int, int, int]]:
     """Return offset, length and flags of the extents from `start` that fit into one call."""
     room = _HEADER.size + _EXTENTS_A_CALL * _EXTENT.size
-    asked = bytearray(_HEADER.pack(start, _WHOLE - start, 0, 0, _EXTENTS_A_CALL, 0).ljust(room, b"\0"))
+    asked = bytearray(
+        _HEADER.pack(start, _WHOLE - start, 0, 0, _EXTENTS_A_CALL, 0).ljust(room, b"\0")
+    )
     try:
         fcntl.ioctl(descriptor, _FS_IOC_FIEMAP, asked)
     except OSError:  # EOPNOTSUPP: tmpfs, network file systems

@@ -20,9 +20,13 @@ from pagecage.errors import PagecageError
 from pagecage.process import find_tool, run
 
 _TOOLS = {
-    "iostat": ["iostat", "-V"], "sar": ["sar", "-V"], "vmtouch": ["vmtouch", "-V"],
-    "bpftrace": ["bpftrace", "--version"], "fio": ["fio", "--version"], "systemctl": ["systemctl", "--version"],
-}  # fmt: skip
+    "iostat": ["iostat", "-V"],
+    "sar": ["sar", "-V"],
+    "vmtouch": ["vmtouch", "-V"],
+    "bpftrace": ["bpftrace", "--version"],
+    "fio": ["fio", "--version"],
+    "systemctl": ["systemctl", "--version"],
+}
 
 
 def read_facts(data_dir: Path, user: bool) -> dict[str, Any]:
@@ -32,18 +36,33 @@ def read_facts(data_dir: Path, user: bool) -> dict[str, Any]:
     """
     systemd = find_systemd(user)
     return {
-        "hostname": platform.node(), "uid": os.getuid(), "python": platform.python_version(),
-        "kernel": platform.release(), "machine": platform.machine(), "os_release": _os_release(),
+        "hostname": platform.node(),
+        "uid": os.getuid(),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "os_release": _os_release(),
         "kernel_command_line": (read_text(Path("/proc/cmdline")) or "").strip(),
-        "boot_id": procfs.boot_id(), "cpus": os.cpu_count(), "cpu_model": _cpu_model(),
-        "memory_bytes": _meminfo("MemTotal"), "swap_bytes": _meminfo("SwapTotal"),
+        "boot_id": procfs.boot_id(),
+        "cpus": os.cpu_count(),
+        "cpu_model": _cpu_model(),
+        "memory_bytes": _meminfo("MemTotal"),
+        "swap_bytes": _meminfo("SwapTotal"),
         "transparent_hugepage": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
-        "systemd": {"pid1": is_pid1(), "version": systemd.version, "user": user,
-                    "user_manager": systemd.has_user_manager()},
-        "cgroup": _cgroup(systemd), "psi": read_text(Path("/proc/pressure/io")) is not None,
-        "cachestat": _has_cachestat(), "disk": _disk(data_dir), "free_bytes": _free_bytes(data_dir),
-        "data_dir": str(data_dir), "tools": {name: tool_version(*argv) for name, argv in _TOOLS.items()},
-    }  # fmt: skip
+        "systemd": {
+            "pid1": is_pid1(),
+            "version": systemd.version,
+            "user": user,
+            "user_manager": systemd.has_user_manager(),
+        },
+        "cgroup": _cgroup(systemd),
+        "psi": read_text(Path("/proc/pressure/io")) is not None,
+        "cachestat": _has_cachestat(),
+        "disk": _disk(data_dir),
+        "free_bytes": _free_bytes(data_dir),
+        "data_dir": str(data_dir),
+        "tools": {name: tool_version(*argv) for name, argv in _TOOLS.items()},
+    }
 
 
 def is_emulated(facts: Mapping[str, Any]) -> bool:
@@ -71,7 +90,9 @@ def tool_version(*argv: str) -> str | None:
     except PagecageError:
         return "does not answer"
     lines = (done.stdout + done.stderr).splitlines()
-    return next((line.strip() for line in lines if any(c.isdigit() for c in line)), "version not stated")
+    return next(
+        (line.strip() for line in lines if any(c.isdigit() for c in line)), "version not stated"
+    )
 
 
 def _cgroup(systemd: Systemd) -> dict[str, Any]:

@@ -24,7 +24,9 @@ def parse_flat_keyed(text: str) -> dict[str, int]:
     Skip other values than numbers.
     """
     pairs = (line.split() for line in text.splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].lstrip("-").isdigit()}
+    return {
+        pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].lstrip("-").isdigit()
+    }
 
 
 def parse_nested_keyed(text: str) -> dict[str, dict[str, int]]:
@@ -60,7 +62,9 @@ def parse_pressure(text: str) -> Pressure:
     for line in text.splitlines():
         kind, *pairs = line.split() or [""]
         if kind:
-            table[kind] = {name: float(value) for name, _, value in (pair.partition("=") for pair in pairs)}
+            table[kind] = {
+                name: float(value) for name, _, value in (pair.partition("=") for pair in pairs)
+            }
     return table
 
 

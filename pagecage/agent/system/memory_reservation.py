@@ -15,7 +15,9 @@ from pagecage.agent.system.settings import RestoreJournal, write_number
 from pagecage.errors import HostError
 from pagecage.units import MIB, format_bytes
 
-OF_OURS = Path("/dev/virtio-ports/pagecage")  # the guest daemon's port, only in a guest that pagecage made
+OF_OURS = Path(
+    "/dev/virtio-ports/pagecage"
+)  # the guest daemon's port, only in a guest that pagecage made
 _TRIES = 8
 _TOLERANCE_BYTES = 8 * MIB
 
@@ -47,9 +49,11 @@ class MemoryReservation:
             left, wanted = format_bytes(available), format_bytes(wanted_bytes)
             raise HostError(f"{left} of memory are available, not {wanted}", "choose a larger SIZE")
         return {
-            "requested_bytes": wanted_bytes, "available_bytes": available, "hugepages": self._pool_pages(),
+            "requested_bytes": wanted_bytes,
+            "available_bytes": available,
+            "hugepages": self._pool_pages(),
             "hugepage_bytes": huge_bytes,
-        }  # fmt: skip
+        }
 
     def restore(self) -> list[str]:
         """Release the memory; return one sentence per failure."""
@@ -63,7 +67,9 @@ class MemoryReservation:
     def _meminfo_bytes(self, key: str) -> int:
         kib = parse_meminfo(read_text(self._proc / "meminfo") or "").get(key)
         if kib is None:
-            raise HostError(f"/proc/meminfo has no {key}, so that no memory can be taken away", "use HOST=vm")
+            raise HostError(
+                f"/proc/meminfo has no {key}, so that no memory can be taken away", "use HOST=vm"
+            )
         return kib * 1024
 
     def _write(self, path: Path, value: int) -> None:

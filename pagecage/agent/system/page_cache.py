@@ -16,7 +16,14 @@ from pagecage.units import MIB, PAGE_BYTES
 _SYS_CACHESTAT = 451  # the same number on every architecture (kernel 6.5, syscall table)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
-_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_LIBC.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
 _LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _LIBC.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
 _PROT_NONE = 0
@@ -95,8 +102,12 @@ def measure_residency(path: Path) -> Residency:
         if pages is not None:
             return Residency(pages * PAGE_BYTES, size_bytes, "cachestat")
         if not os.access(path, os.W_OK):
-            raise PermissionError(f"{path} is not writable, so mincore(2) would report it as resident")
-        return Residency(mincore_pages(file.fileno(), size_bytes) * PAGE_BYTES, size_bytes, "mincore")
+            raise PermissionError(
+                f"{path} is not writable, so mincore(2) would report it as resident"
+            )
+        return Residency(
+            mincore_pages(file.fileno(), size_bytes) * PAGE_BYTES, size_bytes, "mincore"
+        )
 
 
 def resident_bytes(path: Path) -> int:

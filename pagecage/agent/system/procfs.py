@@ -12,11 +12,36 @@ from pagecage.agent.system.kernel_text import parse_flat_keyed, parse_meminfo, r
 PROC = Path("/proc")
 # Documentation/admin-guide/iostats.rst, in the order of the columns.
 DISKSTATS_FIELDS = (
-    "reads", "reads_merged", "sectors_read", "read_ms", "writes", "writes_merged", "sectors_written", "write_ms",
-    "in_flight", "io_ticks", "weighted_io_ticks", "discards", "discards_merged", "sectors_discarded", "discard_ms",
-    "flushes", "flush_ms",
-)  # fmt: skip
-_CPU_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice")
+    "reads",
+    "reads_merged",
+    "sectors_read",
+    "read_ms",
+    "writes",
+    "writes_merged",
+    "sectors_written",
+    "write_ms",
+    "in_flight",
+    "io_ticks",
+    "weighted_io_ticks",
+    "discards",
+    "discards_merged",
+    "sectors_discarded",
+    "discard_ms",
+    "flushes",
+    "flush_ms",
+)
+_CPU_FIELDS = (
+    "user",
+    "nice",
+    "system",
+    "idle",
+    "iowait",
+    "irq",
+    "softirq",
+    "steal",
+    "guest",
+    "guest_nice",
+)
 
 
 def parse_diskstats(text: str, maj_min: str) -> dict[str, int] | None:
@@ -66,7 +91,8 @@ def boot_id(proc: Path = PROC) -> str | None:
     return text.strip() if text else None
 
 
-_LISTEN = "0A"  # TCP_LISTEN of include/net/tcp_states.h, in the column `st` of /proc/net/tcp (proc_pid_net(5))
+# TCP_LISTEN of include/net/tcp_states.h, in the column `st` of /proc/net/tcp (proc_pid_net(5))
+_LISTEN = "0A"
 
 
 def parse_listening(text: str) -> set[int]:
@@ -88,5 +114,7 @@ def listens(port: int, pids: Iterable[int | str], proc: Path = Path("/proc")) ->
 
     "self" is this process.
     """
-    texts = (read_text(proc / str(pid) / "net" / name) or "" for pid in pids for name in ("tcp", "tcp6"))
+    texts = (
+        read_text(proc / str(pid) / "net" / name) or "" for pid in pids for name in ("tcp", "tcp6")
+    )
     return any(port in parse_listening(text) for text in texts)

@@ -44,11 +44,17 @@ def write_number(path: Path, value: int, name: str) -> None:
     try:
         path.write_text(str(value))
     except OSError as error:
-        raise HostError(f"{name} cannot be set to {value}: {error.strerror}", "use HOST=vm") from None
+        raise HostError(
+            f"{name} cannot be set to {value}: {error.strerror}", "use HOST=vm"
+        ) from None
 
 
 _PAIRS = (("dirty_bytes", "dirty_ratio"), ("dirty_background_bytes", "dirty_background_ratio"))
-_TOLD = (*(name for pair in _PAIRS for name in pair), "dirty_expire_centisecs", "dirty_writeback_centisecs")
+_TOLD = (
+    *(name for pair in _PAIRS for name in pair),
+    "dirty_expire_centisecs",
+    "dirty_writeback_centisecs",
+)
 
 
 class DirtyLimits:
@@ -73,7 +79,9 @@ class DirtyLimits:
             self._write(name, value)
         got = self.read()
         wrong = [
-            f"vm.{name} is {got.get(name)}, not {value}" for name, value in wanted.items() if got.get(name) != value
+            f"vm.{name} is {got.get(name)}, not {value}"
+            for name, value in wanted.items()
+            if got.get(name) != value
         ]
         if wrong:
             raise HostError("; ".join(wrong), "use HOST=vm")
@@ -119,7 +127,9 @@ class QueueSettingsJournal:
         try:
             write_queue_setting(disk, setting, value)
         except HostError:
-            if chosen(read_queue_settings(disk).get(setting)) == present:  # refused: there is nothing to restore
+            if (
+                chosen(read_queue_settings(disk).get(setting)) == present
+            ):  # refused: there is nothing to restore
                 self._path.write_text(json.dumps(before))
             raise
 
@@ -134,7 +144,9 @@ class QueueSettingsJournal:
                 try:
                     write_queue_setting(Disk(name, "", f"/dev/{name}", "", ""), setting, value)
                 except HostError as error:
-                    failures.append(f"{name}'s {setting} could not be put back to {value}: {error.message}")
+                    failures.append(
+                        f"{name}'s {setting} could not be put back to {value}: {error.message}"
+                    )
         self._path.unlink(missing_ok=True)
         return failures
 

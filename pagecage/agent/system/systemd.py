@@ -79,7 +79,11 @@ def slice_commands(systemd: Systemd, unit: str, cage: Cage, node: str) -> list[l
 
 
 def scope_command(
-    systemd: Systemd, unit: str, argv: Sequence[str], name: str | None = None, oom_policy: str = "kill"
+    systemd: Systemd,
+    unit: str,
+    argv: Sequence[str],
+    name: str | None = None,
+    oom_policy: str = "kill",
 ) -> list[str]:
     """Return the command that runs a workload in a scope of the slice.
 
@@ -91,9 +95,17 @@ def scope_command(
     name = name or unit.removesuffix(".slice").replace("pagecage-", "pagecage-run-")
     manager = ["--user"] if systemd.user else []
     return [
-        "systemd-run", *manager, "--quiet", "--scope", "--collect", f"--unit={name}", f"--slice={unit}",
-        *policy, "--", *argv,
-    ]  # fmt: skip
+        "systemd-run",
+        *manager,
+        "--quiet",
+        "--scope",
+        "--collect",
+        f"--unit={name}",
+        f"--slice={unit}",
+        *policy,
+        "--",
+        *argv,
+    ]
 
 
 def start_slice(systemd: Systemd, unit: str, cage: Cage, node: str) -> Path:
@@ -117,7 +129,10 @@ def stop_slice(systemd: Systemd, unit: str) -> None:
 def left_over_units(systemd: Systemd) -> list[str]:
     """Return the slices left by a killed agent: those with a cgroup or with only a drop-in."""
     cgroups = (path.name for path in systemd.parent_cgroup().glob("pagecage-*.slice"))
-    drop_ins = (path.name.removesuffix(".d") for path in systemd.control_directory().glob("pagecage-*.slice.d"))
+    drop_ins = (
+        path.name.removesuffix(".d")
+        for path in systemd.control_directory().glob("pagecage-*.slice.d")
+    )
     return sorted({*cgroups, *drop_ins})
 
 

@@ -24,7 +24,9 @@ from pagecage.units import MIB, PAGE_BYTES
 
 NULL_BLK = Path("/sys/kernel/config/nullb/pagecage")
 MAPPER = Path("/dev/mapper/pagecage-delay")
-_SPARE_BYTES = 512 * MIB  # more than a dataset must leave free; null_blk allocates memory only for written blocks
+_SPARE_BYTES = (
+    512 * MIB
+)  # more than a dataset must leave free; null_blk allocates memory only for written blocks
 _LOOKS = 16
 _MAX_SECTORS = 2560  # 1280 KiB, what the kernel gives other disks (BLK_DEF_MAX_SECTORS_CAP)
 _NODE_SECONDS = 5.0
@@ -51,7 +53,8 @@ def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> Tr
     mount_point.mkdir(parents=True, exist_ok=True)
     settings = "lazy_itable_init=0,nodiscard"
     run(
-        ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-E", settings, node], timeout_seconds=300
+        ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-E", settings, node],
+        timeout_seconds=300,
     )
     run(["mount", "-o", "noatime", node, mount_point], timeout_seconds=60)
     return TrialStorage(resolve_disk(mount_point), mount_point)
@@ -64,9 +67,12 @@ def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -
     """
     run(["modprobe", "null_blk", "nr_devices=0"], timeout_seconds=30)
     settings = {
-        "size": -(-size_bytes // MIB), "memory_backed": 1, "irqmode": 2 if latency_us else 1,
-        "completion_nsec": latency_us * 1000, "hw_queue_depth": 256,
-    }  # fmt: skip
+        "size": -(-size_bytes // MIB),
+        "memory_backed": 1,
+        "irqmode": 2 if latency_us else 1,
+        "completion_nsec": latency_us * 1000,
+        "hw_queue_depth": 256,
+    }
     try:
         configfs.mkdir()
         for name, value in settings.items():
@@ -75,7 +81,9 @@ def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -
         (configfs / "power").write_text("1")
         index = (configfs / "index").read_text().strip()
     except OSError as error:
-        raise HostError(f"null_blk cannot be set up: {error.strerror} ({error.filename})", "use HOST=vm") from None
+        raise HostError(
+            f"null_blk cannot be set up: {error.strerror} ({error.filename})", "use HOST=vm"
+        ) from None
     return _first_node(Path(f"/dev/nullb{index}"), Path("/dev") / configfs.name)
 
 
@@ -133,7 +141,9 @@ def _remove_null_blk(configfs: Path) -> None:
         (configfs / "power").write_text("0")
         configfs.rmdir()
     except OSError as error:
-        raise PagecageError(f"null_blk cannot be removed: {error.strerror}", "restart the host") from None
+        raise PagecageError(
+            f"null_blk cannot be removed: {error.strerror}", "restart the host"
+        ) from None
 
 
 def read_latency_us(path: Path) -> float | None:
@@ -148,7 +158,10 @@ def read_latency_us(path: Path) -> float | None:
     try:
         pages = os.fstat(descriptor).st_size // PAGE_BYTES
         with mmap.mmap(-1, PAGE_BYTES) as page:
-            took = [_read_seconds(descriptor, page, n * pages // _LOOKS) for n in range(min(_LOOKS, pages))]
+            took = [
+                _read_seconds(descriptor, page, n * pages // _LOOKS)
+                for n in range(min(_LOOKS, pages))
+            ]
     except OSError:
         return None
     finally:

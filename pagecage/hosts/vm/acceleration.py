@@ -82,7 +82,11 @@ def kvm_works(image: GuestImage, scratch: Path) -> bool:
         qemu = spawn(trial_argv(image, console), stderr=output)
     try:
         deadline = time.monotonic() + TRIAL_SECONDS
-        while time.monotonic() < deadline and qemu.poll() is None and not has_kvm_error(errors.read_text()):
+        while (
+            time.monotonic() < deadline
+            and qemu.poll() is None
+            and not has_kvm_error(errors.read_text())
+        ):
             if console.exists() and "Linux version" in console.read_text(errors="replace"):
                 return True
             time.sleep(0.02)
@@ -101,11 +105,30 @@ def trial_argv(image: GuestImage, console: Path) -> list[str]:
     board, tty = ("virt", "ttyAMA0") if arch == "aarch64" else ("q35", "ttyS0")
     early = "earlycon" if arch == "aarch64" else f"earlyprintk=serial,{tty}"
     return [
-        "setpriv", "--pdeathsig", "KILL", qemu_program(arch), "-nodefaults", "-no-user-config", "-display", "none",
-        "-no-reboot", "-accel", "kvm", "-cpu", "host", "-machine", board, "-m", "256M",
-        "-serial", f"file:{escape(console)}", "-kernel", str(image.kernel),
-        "-append", f"console={tty} {early} panic=-1 reboot=t",
-    ]  # fmt: skip
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        qemu_program(arch),
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-accel",
+        "kvm",
+        "-cpu",
+        "host",
+        "-machine",
+        board,
+        "-m",
+        "256M",
+        "-serial",
+        f"file:{escape(console)}",
+        "-kernel",
+        str(image.kernel),
+        "-append",
+        f"console={tty} {early} panic=-1 reboot=t",
+    ]
 
 
 def has_kvm_error(stderr: str) -> bool:

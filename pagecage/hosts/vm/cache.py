@@ -42,7 +42,9 @@ class GuestCache:
         PagecageError for an invalid name.
         """
         if not _NAME.fullmatch(name):
-            raise PagecageError(f"{name!r} is not a valid name for a guest", "use small letters, digits and dashes")
+            raise PagecageError(
+                f"{name!r} is not a valid name for a guest", "use small letters, digits and dashes"
+            )
         return cls(_base() / (DEFAULT_NAME if name == DEFAULT_NAME else f"{DEFAULT_NAME}-{name}"))
 
     @property
@@ -133,7 +135,9 @@ class CacheLock:
             holder, since = read_holder(self._path)
             raise in_use(holder, since) from None
         os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps({"pid": os.getpid(), "since_unix_seconds": time.time()}).encode(), 0)
+        os.pwrite(
+            fd, json.dumps({"pid": os.getpid(), "since_unix_seconds": time.time()}).encode(), 0
+        )
         self._fd = fd
 
     def release(self) -> None:
@@ -167,13 +171,17 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def in_use(pid: int | None, since_unix_seconds: float, *, is_persistent: bool = False) -> PagecageError:
+def in_use(
+    pid: int | None, since_unix_seconds: float, *, is_persistent: bool = False
+) -> PagecageError:
     """Return the error for a second user of the guest.
 
     A persistent guest can be stopped; a run must be ended by its owner.
     """
     since = time.strftime("%H:%M:%S", time.localtime(since_unix_seconds))
     if is_persistent:
-        return HostError(f"the guest has been running since {since} (pagecage host up)", "pagecage host down vm")
+        return HostError(
+            f"the guest has been running since {since} (pagecage host up)", "pagecage host down vm"
+        )
     hint = f"wait for it, or interrupt it: kill -INT {pid or 'PID'}"
     return HostError(f"the vm is in use by process {pid or '?'} since {since}", hint)

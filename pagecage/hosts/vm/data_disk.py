@@ -19,9 +19,11 @@ DEVICE = "data-disk"
 _BACKEND = f"/machine/peripheral/{DEVICE}/virtio-backend"  # QEMU's path of the throttled device
 # systemd property -> QEMU's name (block_set_io_throttle in qapi/block-core.json).
 _THROTTLE = {
-    "IOReadBandwidthMax": "bps_rd", "IOWriteBandwidthMax": "bps_wr",
-    "IOReadIOPSMax": "iops_rd", "IOWriteIOPSMax": "iops_wr",
-}  # fmt: skip
+    "IOReadBandwidthMax": "bps_rd",
+    "IOWriteBandwidthMax": "bps_wr",
+    "IOReadIOPSMax": "iops_rd",
+    "IOWriteIOPSMax": "iops_wr",
+}
 AIO_BY_PREFERENCE = ("io_uring", "native", "threads")
 
 
@@ -76,7 +78,9 @@ def plug(monitor: QmpClient, path: Path) -> str:
     (on tmpfs, for example).
     """
     aio = _add_block_node(monitor, path)
-    monitor.execute("device_add", driver="virtio-blk-pci", drive="data", id=DEVICE, bus=DATA_PORT, serial=SERIAL)
+    monitor.execute(
+        "device_add", driver="virtio-blk-pci", drive="data", id=DEVICE, bus=DATA_PORT, serial=SERIAL
+    )
     return aio
 
 
@@ -85,7 +89,9 @@ def _add_block_node(monitor: QmpClient, path: Path) -> str:
     for aio in AIO_BY_PREFERENCE:
         file = {"driver": "file", "filename": str(path), "aio": aio, "cache": {"direct": True}}
         try:
-            monitor.execute("blockdev-add", driver="raw", node_name="data", cache={"direct": True}, file=file)
+            monitor.execute(
+                "blockdev-add", driver="raw", node_name="data", cache={"direct": True}, file=file
+            )
             return aio
         except HostError as error:
             refusal = error
@@ -101,10 +107,18 @@ def throttle(monitor: QmpClient, limits: Mapping[str, int]) -> dict[str, int]:
     Without properties the limits are removed. Raises HostError if QEMU rejects them, or does not
     list the disk.
     """
-    requested = {name: limits.get(systemd_property, 0) for systemd_property, name in _THROTTLE.items()}
-    monitor.execute_verbatim("block_set_io_throttle", {"id": _BACKEND, "bps": 0, "iops": 0, **requested})
+    requested = {
+        name: limits.get(systemd_property, 0) for systemd_property, name in _THROTTLE.items()
+    }
+    monitor.execute_verbatim(
+        "block_set_io_throttle", {"id": _BACKEND, "bps": 0, "iops": 0, **requested}
+    )
     for block in monitor.execute("query-block"):
         if block.get("qdev") == _BACKEND:
             actual = block["inserted"]
-            return {systemd_property: actual[name] for systemd_property, name in _THROTTLE.items() if actual.get(name)}
+            return {
+                systemd_property: actual[name]
+                for systemd_property, name in _THROTTLE.items()
+                if actual.get(name)
+            }
     raise HostError("QEMU does not list the data disk", "pagecage host rebuild vm")

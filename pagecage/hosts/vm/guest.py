@@ -61,18 +61,26 @@ def status(cache: GuestCache | None = None) -> GuestStatus:
     guest = read_guest(cache)
     known = known_acceleration(cache)
     return GuestStatus(
-        running=guest is not None, kept=guest is not None and guest.kept,
+        running=guest is not None,
+        kept=guest is not None and guest.kept,
         used_by_pid=read_holder(cache.lock_file)[0] if is_held(cache.lock_file) else None,
-        qemu_pid=guest.pid if guest else None, ssh_port=guest.port if guest else None,
+        qemu_pid=guest.pid if guest else None,
+        ssh_port=guest.port if guest else None,
         since_unix_seconds=guest.since_unix_seconds if guest else None,
-        state_id=guest.state_id if guest else None, restore_seq=guest.restore_seq if guest else None,
-        accel=known.accel if known else None, images=_names(cache.images), states=_names(cache.states),
-        data_disk_bytes=_disk_use_bytes(cache.data_disk), cache_bytes=_disk_use_bytes(cache.root),
+        state_id=guest.state_id if guest else None,
+        restore_seq=guest.restore_seq if guest else None,
+        accel=known.accel if known else None,
+        images=_names(cache.images),
+        states=_names(cache.states),
+        data_disk_bytes=_disk_use_bytes(cache.data_disk),
+        cache_bytes=_disk_use_bytes(cache.root),
         cache_directory=str(cache.root),
-    )  # fmt: skip
+    )
 
 
-def up(progress: Progress, cache: GuestCache | None = None, options: GuestOptions | None = None) -> None:
+def up(
+    progress: Progress, cache: GuestCache | None = None, options: GuestOptions | None = None
+) -> None:
     """Restore the guest and leave it running. Raises PagecageError if a run uses it."""
     cache = cache or GuestCache.of_user()
     running = read_guest(cache)
@@ -147,7 +155,10 @@ def running_target(cache: GuestCache | None = None) -> SshTarget | None:
     guest = read_guest(cache)
     if guest is None:
         return None
-    return replace(root_target(GuestImage(Path(guest.image)), guest.port), control_path=sockets_dir(cache) / SSH_SOCKET)
+    return replace(
+        root_target(GuestImage(Path(guest.image)), guest.port),
+        control_path=sockets_dir(cache) / SSH_SOCKET,
+    )
 
 
 @contextmanager

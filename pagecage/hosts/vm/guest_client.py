@@ -41,7 +41,12 @@ def wake(port: Path, user: str, directories: Sequence[str]) -> WakeReply:
     The directories belong to `user`. Raises HostError with the guest's reason, or if the guest does
     not answer.
     """
-    request = {"do": "wake", "seed": os.urandom(SEED_BYTES).hex(), "user": user, "directories": [*directories]}
+    request = {
+        "do": "wake",
+        "seed": os.urandom(SEED_BYTES).hex(),
+        "user": user,
+        "directories": [*directories],
+    }
     answer = _request(port, {**request, "unix_seconds": time.time()}, WAKE_SECONDS)
     return WakeReply(set_clock(port), answer["device"])
 
@@ -73,7 +78,12 @@ def _request(port: Path, request: dict[str, Any], limit_seconds: float) -> dict[
             line = connection.makefile("rb").readline() or b'{"error": "it closed the connection"}'
             answer: dict[str, Any] = json.loads(line)
     except (OSError, ValueError) as error:
-        raise HostDied(f"the daemon in the guest does not answer: {error}", "pagecage host rebuild vm") from None
+        raise HostDied(
+            f"the daemon in the guest does not answer: {error}", "pagecage host rebuild vm"
+        ) from None
     if "error" in answer:
-        raise HostError(f"the restored guest failed to {request['do']}: {answer['error']}", "pagecage host rebuild vm")
+        raise HostError(
+            f"the restored guest failed to {request['do']}: {answer['error']}",
+            "pagecage host rebuild vm",
+        )
     return answer

@@ -15,7 +15,10 @@ from pagecage.hosts.vm.data_disk import throttle
 from pagecage.hosts.vm.outer_host import outer_sample
 from pagecage.hosts.vm.qemu import Qemu
 
-DIRECTORIES = {"root": ("/data", "/dev/shm/pagecage"), "bench": ("/data/bench", "/dev/shm/pagecage-bench")}
+DIRECTORIES = {
+    "root": ("/data", "/dev/shm/pagecage"),
+    "bench": ("/data/bench", "/dev/shm/pagecage-bench"),
+}
 """Data directory and spool of each account in the guest.
 
 The spool is in memory. /run would not do: Debian mounts it noexec.

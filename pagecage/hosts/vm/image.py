@@ -91,8 +91,9 @@ def ensure_image(
 ) -> GuestImage:
     """Return the image of this recipe, unpacked or built if it is missing.
 
-    It is built in a temporary directory that is renamed at the end. Root calls `provision` with the image while its
-    root file system is a directory. Raises PagecageError if a tool is missing or fails.
+    It is built in a temporary directory that is renamed at the end. Root calls `provision` with the
+    image while its root file system is a directory. Raises PagecageError if a tool is missing or
+    fails.
     """
     image = GuestImage(cache.images / recipe.key)
     if not image.directory.exists():
@@ -119,7 +120,9 @@ def _unpack(packed: Path, part: Path, progress: Progress) -> None:
     image.identity.chmod(0o600)  # ssh rejects a private key that other users can read
 
 
-def _build(part: Path, recipe: ImageRecipe, progress: Progress, provision: Provision | None) -> None:
+def _build(
+    part: Path, recipe: ImageRecipe, progress: Progress, provision: Provision | None
+) -> None:
     require_tools("mmdebstrap", "fakeroot", "mke2fs", "ssh-keygen", "tar", "setpriv")
     require_free_space(part.parent, BUILD_BYTES, "building the guest's image")
     progress("building the guest's image from Debian packages (about 60 s, once)")
@@ -139,7 +142,10 @@ def _build_as_root(image: GuestImage, recipe: ImageRecipe, provision: Provision 
         provision(image)
     for name, target in (("vmlinuz-*", image.kernel), ("initrd.img-*", image.initrd)):
         shutil.copyfile(next((image.tree / "boot").glob(name)), target)
-    run(["sh", "-c", _MAKE_DISK, "sh", image.directory, str(ROOT_DISK_BYTES)], env={"PATH": search_path()})
+    run(
+        ["sh", "-c", _MAKE_DISK, "sh", image.directory, str(ROOT_DISK_BYTES)],
+        env={"PATH": search_path()},
+    )
     shutil.rmtree(image.tree)
 
 
@@ -149,19 +155,43 @@ def _build_as_user(image: GuestImage, recipe: ImageRecipe) -> None:
     _bootstrap(image, recipe, tar)
     _extract_boot_files(image, tar)
     unpack_and_make = f'mkdir "$1/root" && tar -xpf "$3" -C "$1/root" && {_MAKE_DISK}'
-    argv: list[str | Path] = ["fakeroot", "sh", "-c", unpack_and_make, "sh", image.directory, str(ROOT_DISK_BYTES), tar]
+    argv: list[str | Path] = [
+        "fakeroot",
+        "sh",
+        "-c",
+        unpack_and_make,
+        "sh",
+        image.directory,
+        str(ROOT_DISK_BYTES),
+        tar,
+    ]
     run(argv, env={"PATH": search_path()})
     shutil.rmtree(image.tree)
     tar.unlink()
 
 
-_MAKE_DISK = 'truncate -s "$2" "$1/root.img" && mke2fs -q -t ext4 -L root -F -d "$1/root" "$1/root.img"'
+_MAKE_DISK = (
+    'truncate -s "$2" "$1/root.img" && mke2fs -q -t ext4 -L root -F -d "$1/root" "$1/root.img"'
+)
 
 
 def _make_keys(image: GuestImage) -> None:
     """Make the guest's two key pairs: one to log in, one to identify it."""
     for name in ("id_ed25519", "host_key"):
-        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"pagecage {name}", "-f", image.directory / name])
+        run(
+            [
+                "ssh-keygen",
+                "-q",
+                "-t",
+                "ed25519",
+                "-N",
+                "",
+                "-C",
+                f"pagecage {name}",
+                "-f",
+                image.directory / name,
+            ]
+        )
     public = (image.directory / "host_key.pub").read_text()
     image.known_hosts.write_text(f"{HOST_KEY_ALIAS} {public}")
 
@@ -174,18 +204,31 @@ def bootstrap_argv(directory: Path, recipe: ImageRecipe, as_root: bool) -> list[
     which takes longer than unpacking. The Java package links a manual page and needs its directory.
     `upload` hooks read files outside the user namespace, where a private directory is readable.
     """
-    uploads = {"id_ed25519.pub": "authorized_keys", "host_key": "host_key", "host_key.pub": "host_key.pub",
-               "customize.sh": "customize.sh"}  # fmt: skip
+    uploads = {
+        "id_ed25519.pub": "authorized_keys",
+        "host_key": "host_key",
+        "host_key.pub": "host_key.pub",
+        "customize.sh": "customize.sh",
+    }
     hooks = ['mkdir -m 0700 "$1/pagecage-build"']
-    hooks += [f"upload {directory / source} /pagecage-build/{target}" for source, target in uploads.items()]
+    hooks += [
+        f"upload {directory / source} /pagecage-build/{target}"
+        for source, target in uploads.items()
+    ]
     hooks += ['chroot "$1" sh /pagecage-build/customize.sh', _REMOVE_EXCLUDED]
     return [
-        "mmdebstrap", *(["--mode=root", "--format=directory"] if as_root else ["--mode=unshare", "--format=tar"]),
-        "--variant=minbase", f"--architectures={recipe.arch}", "--include=" + ",".join(recipe.packages),
-        '--aptopt=Apt::Install-Recommends "false"', f"--setup-hook={_EXCLUDE}",
+        "mmdebstrap",
+        *(["--mode=root", "--format=directory"] if as_root else ["--mode=unshare", "--format=tar"]),
+        "--variant=minbase",
+        f"--architectures={recipe.arch}",
+        "--include=" + ",".join(recipe.packages),
+        '--aptopt=Apt::Install-Recommends "false"',
+        f"--setup-hook={_EXCLUDE}",
         '--essential-hook=mkdir -p "$1/usr/share/man/man1"',
-        *(f"--customize-hook={hook}" for hook in hooks), recipe.suite, str(directory / "root") if as_root else "-",
-    ]  # fmt: skip
+        *(f"--customize-hook={hook}" for hook in hooks),
+        recipe.suite,
+        str(directory / "root") if as_root else "-",
+    ]
 
 
 _EXCLUDED = ("man", "locale", "doc")
@@ -194,7 +237,9 @@ _EXCLUDE = (
     + f"printf 'path-exclude=/usr/share/%s/*\\n' {' '.join(_EXCLUDED)} > "
     + '"$1/etc/dpkg/dpkg.cfg.d/90-pagecage"'
 )
-_REMOVE_EXCLUDED = " && ".join(f'find "$1/usr/share/{name}" -mindepth 1 -delete' for name in _EXCLUDED)
+_REMOVE_EXCLUDED = " && ".join(
+    f'find "$1/usr/share/{name}" -mindepth 1 -delete' for name in _EXCLUDED
+)
 
 
 def _bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:
@@ -204,11 +249,15 @@ def _bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:
     as_root = os.geteuid() == 0
     argv = bootstrap_argv(image.directory, recipe, as_root)
     with (Path(os.devnull) if as_root else target).open("wb") as out, log.open("wb") as err:
-        process = spawn(["setpriv", "--pdeathsig", "TERM", *argv], stdout=out, stderr=err, env=_build_env(image))
+        process = spawn(
+            ["setpriv", "--pdeathsig", "TERM", *argv], stdout=out, stderr=err, env=_build_env(image)
+        )
     try:
         status = process.wait(_BUILD_SECONDS)
     except TimeoutExpired:
-        raise HostError(f"the guest's root file system was not made within {_BUILD_SECONDS} s", f"read {log}") from None
+        raise HostError(
+            f"the guest's root file system was not made within {_BUILD_SECONDS} s", f"read {log}"
+        ) from None
     finally:
         process.terminate()
         process.wait()
@@ -233,21 +282,41 @@ def shared_folder() -> str:
     for folder in (*([named] if named else []), "/tmp", "/var/tmp"):
         if Path(folder).is_dir() and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
             return folder
-    raise HostError("/tmp and /var/tmp are mounted noexec", "set TMPDIR to a directory that allows execution")
+    raise HostError(
+        "/tmp and /var/tmp are mounted noexec", "set TMPDIR to a directory that allows execution"
+    )
 
 
 def _bootstrap_failure(log: str) -> PagecageError:
     """Return the error of a failed mmdebstrap, from the first error in its log."""
-    errors = [line for line in log.splitlines() if line.startswith("E:")] or log.splitlines()[-1:] or ["no output"]
+    errors = (
+        [line for line in log.splitlines() if line.startswith("E:")]
+        or log.splitlines()[-1:]
+        or ["no output"]
+    )
     if "newuidmap" in log or "subuid" in log:
-        return HostError("this user has no subordinate user ids (subuid(5))", "make setup, or: usermod --add-subuids "
-                         "100000-165535 --add-subgids 100000-165535 $USER")  # fmt: skip
+        return HostError(
+            "this user has no subordinate user ids (subuid(5))",
+            "make setup, or: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER",
+        )
     return HostError(f"the guest's root file system could not be made: {errors[0]}", "make setup")
 
 
 def _extract_boot_files(image: GuestImage, tar: Path) -> None:
-    run(["tar", "-xf", tar, "-C", image.directory, "--strip-components=2", "--no-anchored", "--wildcards",
-         "./boot/vmlinuz-*", "./boot/initrd.img-*"])  # fmt: skip
+    run(
+        [
+            "tar",
+            "-xf",
+            tar,
+            "-C",
+            image.directory,
+            "--strip-components=2",
+            "--no-anchored",
+            "--wildcards",
+            "./boot/vmlinuz-*",
+            "./boot/initrd.img-*",
+        ]
+    )
     for target in (image.kernel, image.initrd):
         next(image.directory.glob(f"{target.name}-*")).rename(target)
 
@@ -282,5 +351,20 @@ def unpack(packed: Path, disk: Path, boot_files: Iterable[Path]) -> None:
     _convert(packed / PACKED_DISK, "qcow2", disk, "raw")
 
 
-def _convert(source: Path, source_format: str, target: Path, target_format: str, *options: str) -> None:
-    run(["qemu-img", "convert", "-q", "-f", source_format, "-O", target_format, *options, source, target])
+def _convert(
+    source: Path, source_format: str, target: Path, target_format: str, *options: str
+) -> None:
+    run(
+        [
+            "qemu-img",
+            "convert",
+            "-q",
+            "-f",
+            source_format,
+            "-O",
+            target_format,
+            *options,
+            source,
+            target,
+        ]
+    )

@@ -27,7 +27,14 @@ class ImageRecipe:
     @property
     def key(self) -> str:
         """Sixteen hexadecimal digits over all inputs except the ssh keys, which are random."""
-        parts = (str(IMAGE_VERSION), str(ROOT_DISK_BYTES), self.suite, self.arch, *self.packages, self.customize)
+        parts = (
+            str(IMAGE_VERSION),
+            str(ROOT_DISK_BYTES),
+            self.suite,
+            self.arch,
+            *self.packages,
+            self.customize,
+        )
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -38,7 +45,9 @@ def read_recipe(project_dir: Path, suite: str | None = None) -> ImageRecipe:
     """
     arch = _DEBIAN_ARCH.get(platform.machine())
     if arch is None:
-        raise HostError(f"there is no guest for {platform.machine()}", "run on x86-64 or arm64, or HOST=local")
+        raise HostError(
+            f"there is no guest for {platform.machine()}", "run on x86-64 or arm64, or HOST=local"
+        )
     guest = project_dir / "containers" / "guest"
     suite = suite or read_versions(project_dir)["GUEST_SUITE"]
     return ImageRecipe(
@@ -55,11 +64,15 @@ def parse_packages(text: str, arch: str, suite: str) -> tuple[str, ...]:
     `#` begins a comment. `[!SUITE]` marks a package that SUITE does not have.
     """
     lines = (line.split("#", 1)[0].split() for line in text.splitlines())
-    return tuple(words[0].replace("${ARCH}", arch) for words in lines if words and f"[!{suite}]" not in words)
+    return tuple(
+        words[0].replace("${ARCH}", arch) for words in lines if words and f"[!{suite}]" not in words
+    )
 
 
 def read_versions(project_dir: Path) -> dict[str, str]:
     """Return the settings of containers/versions.env."""
     lines = (project_dir / "containers" / "versions.env").read_text().splitlines()
-    pairs = (line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#"))
+    pairs = (
+        line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#")
+    )
     return {name.strip(): value.strip() for name, value in pairs}

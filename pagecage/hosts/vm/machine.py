@@ -66,9 +66,13 @@ def qemu_program(arch: str) -> str:
 
 def _devices() -> list[str]:
     return [
-        "-device", "virtio-rng-pci", "-device", "vmgenid,guid=auto",
-        "-device", f"pcie-root-port,id={DATA_PORT},chassis=1,slot=1",
-    ]  # fmt: skip
+        "-device",
+        "virtio-rng-pci",
+        "-device",
+        "vmgenid,guid=auto",
+        "-device",
+        f"pcie-root-port,id={DATA_PORT},chassis=1,slot=1",
+    ]
 
 
 def _accel_arguments(acceleration: Acceleration) -> list[str]:
@@ -78,11 +82,15 @@ def _accel_arguments(acceleration: Acceleration) -> list[str]:
 
 def _boot_arguments(image: GuestImage, arch: str) -> list[str]:
     console = "ttyAMA0" if arch == "aarch64" else "ttyS0"
-    line = f"root=/dev/vda rw console={console} net.ifnames=0 panic=-1 quiet systemd.show_status=false"
+    line = (
+        f"root=/dev/vda rw console={console} net.ifnames=0 panic=-1 quiet systemd.show_status=false"
+    )
     return ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", line]
 
 
-def qemu_argv(machine: GuestMachine, image: GuestImage, disk: Path, sockets: Path, console: Path) -> list[str]:
+def qemu_argv(
+    machine: GuestMachine, image: GuestImage, disk: Path, sockets: Path, console: Path
+) -> list[str]:
     """Return the command that runs this machine, stopped, on `disk` (qcow2).
 
     Its sockets are in `sockets`. The guest has no network access (`restrict=on`). Its ssh is
@@ -90,17 +98,39 @@ def qemu_argv(machine: GuestMachine, image: GuestImage, disk: Path, sockets: Pat
     other process can take the port before.
     """
     return [
-        qemu_program(machine.arch), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S",
-        "-machine", machine.machine_type, *_accel_arguments(machine.acceleration),
-        "-smp", str(machine.cpus), "-m", f"{machine.memory_bytes // MIB}M",
-        *_boot_arguments(image, machine.arch), *_devices(),
-        "-drive", f"file={escape(disk)},format=qcow2,if=virtio,cache=writeback,discard=unmap",
-        "-netdev", "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22",
-        "-device", "virtio-net-pci,netdev=net,romfile=",
-        "-chardev", f"socket,id=guest-daemon,path={escape(sockets / GUEST_DAEMON_SOCKET)},server=on,wait=off",
-        "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=guest-daemon,name=pagecage",
-        "-serial", f"file:{escape(console)}", "-qmp", f"unix:{escape(sockets / QMP_SOCKET)},server=on,wait=off",
-    ]  # fmt: skip
+        qemu_program(machine.arch),
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-S",
+        "-machine",
+        machine.machine_type,
+        *_accel_arguments(machine.acceleration),
+        "-smp",
+        str(machine.cpus),
+        "-m",
+        f"{machine.memory_bytes // MIB}M",
+        *_boot_arguments(image, machine.arch),
+        *_devices(),
+        "-drive",
+        f"file={escape(disk)},format=qcow2,if=virtio,cache=writeback,discard=unmap",
+        "-netdev",
+        "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22",
+        "-device",
+        "virtio-net-pci,netdev=net,romfile=",
+        "-chardev",
+        f"socket,id=guest-daemon,path={escape(sockets / GUEST_DAEMON_SOCKET)},server=on,wait=off",
+        "-device",
+        "virtio-serial-pci",
+        "-device",
+        "virtserialport,chardev=guest-daemon,name=pagecage",
+        "-serial",
+        f"file:{escape(console)}",
+        "-qmp",
+        f"unix:{escape(sockets / QMP_SOCKET)},server=on,wait=off",
+    ]
 
 
 def escape(path: Path) -> str:

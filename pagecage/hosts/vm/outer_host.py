@@ -9,11 +9,31 @@ from typing import Any
 
 from pagecage.process import stat_fields
 
-_CPU = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice")
+_CPU = (
+    "user",
+    "nice",
+    "system",
+    "idle",
+    "iowait",
+    "irq",
+    "softirq",
+    "steal",
+    "guest",
+    "guest_nice",
+)
 _DISK = (
-    "reads", "reads_merged", "sectors_read", "read_ms", "writes", "writes_merged", "sectors_written", "write_ms",
-    "in_flight", "io_ms", "weighted_io_ms",
-)  # fmt: skip
+    "reads",
+    "reads_merged",
+    "sectors_read",
+    "read_ms",
+    "writes",
+    "writes_merged",
+    "sectors_written",
+    "write_ms",
+    "in_flight",
+    "io_ms",
+    "weighted_io_ms",
+)
 
 
 def outer_sample(qemu_pid: int, cache_dir: Path, root: Path = Path("/")) -> dict[str, Any]:
@@ -76,4 +96,7 @@ def disk_counters(device: int, root: Path) -> dict[str, Any] | None:
     directory = entry.resolve()
     disk = directory.parent if (directory / "partition").exists() else directory
     values = (disk / "stat").read_text().split()
-    return {"name": disk.name, **{name: int(value) for name, value in zip(_DISK, values, strict=False)}}
+    return {
+        "name": disk.name,
+        **{name: int(value) for name, value in zip(_DISK, values, strict=False)},
+    }

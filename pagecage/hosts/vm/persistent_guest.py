@@ -35,7 +35,9 @@ def find_persistent_guest(cache: GuestCache | None = None) -> RunningGuest | Non
 class PersistentGuest(GuestHost):
     """A guest that an earlier command started. Its machine state is not a saved state."""
 
-    def __init__(self, guest: RunningGuest, user: str = "root", cache: GuestCache | None = None) -> None:
+    def __init__(
+        self, guest: RunningGuest, user: str = "root", cache: GuestCache | None = None
+    ) -> None:
         super().__init__(user, cache)
         self._guest = guest
         self._acceleration: Acceleration | None = None
@@ -43,7 +45,9 @@ class PersistentGuest(GuestHost):
     def is_emulated(self, progress: Progress) -> bool:
         """Return whether the guest's instructions are translated."""
         if self._acceleration is None:
-            self._acceleration = find_acceleration(self._cache, GuestImage(Path(self._guest.image)), progress)
+            self._acceleration = find_acceleration(
+                self._cache, GuestImage(Path(self._guest.image)), progress
+            )
         return self._acceleration.emulated
 
     def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
@@ -56,7 +60,9 @@ class PersistentGuest(GuestHost):
         if read_guest(self._cache) != self._guest:
             raise HostDied("the running guest has ended", "run it again")
         self.is_emulated(progress)
-        self._qemu = Qemu(self._guest.process_id, sockets_dir(self._cache), self._cache.scratch / "qemu.log")
+        self._qemu = Qemu(
+            self._guest.process_id, sockets_dir(self._cache), self._cache.scratch / "qemu.log"
+        )
         self._qemu.connect()
         self._require("memory", self._memory_bytes(), need.memory_bytes)
         self._require("data disk", self._cache.data_disk.stat().st_size, need.data_bytes)
@@ -68,14 +74,18 @@ class PersistentGuest(GuestHost):
     def _require(what: str, has_bytes: int, needs_bytes: int) -> None:
         if has_bytes < needs_bytes:
             has, needs = format_bytes(has_bytes), format_bytes(needs_bytes)
-            raise HostError(f"the running guest has a {what} of {has}, but the plan needs {needs}", _STOP_HINT)
+            raise HostError(
+                f"the running guest has a {what} of {has}, but the plan needs {needs}", _STOP_HINT
+            )
 
     def start(self) -> MachineState:
         """Connect by ssh to the running guest. Raises HostDied if it has ended."""
         if self._connection is None:
             self.check()
             target = root_target(GuestImage(Path(self._guest.image)), self._guest.port)
-            self._connection = SharedConnection(replace(target, user=self._user), sockets_dir(self._cache), self.check)
+            self._connection = SharedConnection(
+                replace(target, user=self._user), sockets_dir(self._cache), self.check
+            )
             self._connection.wait()
         return MachineState(None, None, self.is_emulated(lambda _: None), self._details())
 
@@ -100,8 +110,13 @@ class PersistentGuest(GuestHost):
     def _details(self) -> dict[str, Any]:
         assert self._acceleration is not None, "prepare() sets it"
         return {
-            "image": Path(self._guest.image).name, "accel": self._acceleration.accel, "cpu": self._acceleration.cpu,
-            "qemu_version": self._acceleration.qemu_version, "memory_bytes": self._memory_bytes(),
-            "kept_since_unix_seconds": self._guest.since_unix_seconds, "started_from": self._guest.state_id,
-            "up_seconds": round(time.time() - self._guest.since_unix_seconds, 3), "data_cache": "none",
-        }  # fmt: skip
+            "image": Path(self._guest.image).name,
+            "accel": self._acceleration.accel,
+            "cpu": self._acceleration.cpu,
+            "qemu_version": self._acceleration.qemu_version,
+            "memory_bytes": self._memory_bytes(),
+            "kept_since_unix_seconds": self._guest.since_unix_seconds,
+            "started_from": self._guest.state_id,
+            "up_seconds": round(time.time() - self._guest.since_unix_seconds, 3),
+            "data_cache": "none",
+        }

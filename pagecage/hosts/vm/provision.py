@@ -20,7 +20,10 @@ _INPUTS = (
     *(
         "ansible/ansible.cfg",
         "ansible/site.yml",
-        *(f"ansible/roles/{role}" for role in ("survey", "base", "tuning", "delegation", "storage")),
+        *(
+            f"ansible/roles/{role}"
+            for role in ("survey", "base", "tuning", "delegation", "storage")
+        ),
     ),
     *("cgroups/50-pagecage-delegation.conf", "cgroups/pagecage.slice"),
 )
@@ -53,7 +56,9 @@ def _files(path: Path) -> list[Path]:
     return [entry for entry in found if entry.is_file() and entry.suffix not in (".md", ".pyc")]
 
 
-def provision_image(project_dir: Path, scratch: Path, progress: Progress, image: GuestImage) -> None:
+def provision_image(
+    project_dir: Path, scratch: Path, progress: Progress, image: GuestImage
+) -> None:
     """Apply site.yml to an image's root file system by chroot, and record the key of the roles.
 
     Raises HostError naming the failed task.
@@ -70,10 +75,14 @@ def provision_image(project_dir: Path, scratch: Path, progress: Progress, image:
 
 def is_provisioned(project_dir: Path, image: GuestImage) -> bool:
     """Return whether the present roles were applied before the image's first boot."""
-    return image.provisioned.exists() and image.provisioned.read_text() == provisioning_key(project_dir)
+    return image.provisioned.exists() and image.provisioned.read_text() == provisioning_key(
+        project_dir
+    )
 
 
-def provision_guest(project_dir: Path, scratch: Path, target: SshTarget, progress: Progress) -> None:
+def provision_guest(
+    project_dir: Path, scratch: Path, target: SshTarget, progress: Progress
+) -> None:
     """Apply site.yml to the guest. Raises HostError naming the failed task."""
     progress("provisioning the guest with Ansible (about 60 s, once)")
     run_on_guest(project_dir, scratch, target, "site.yml", WITHOUT_AGENT)
@@ -90,7 +99,11 @@ def run_on_guest(
 
 
 def _run(
-    project_dir: Path, scratch: Path, variables: Mapping[str, object], name: str, words: Sequence[str]
+    project_dir: Path,
+    scratch: Path,
+    variables: Mapping[str, object],
+    name: str,
+    words: Sequence[str],
 ) -> HostResult:
     inventory = scratch / "inventory.json"
     inventory.write_text(json.dumps({"all": {"hosts": {GUEST: variables}}}))
@@ -105,11 +118,13 @@ def _run(
 def guest_variables(target: SshTarget) -> dict[str, object]:
     """Return the guest's variables of an inventory; Ansible shares the open connection."""
     connection = {
-        "ansible_host": target.address, "ansible_user": target.user, "ansible_port": target.port,
+        "ansible_host": target.address,
+        "ansible_user": target.user,
+        "ansible_port": target.port,
         "ansible_ssh_common_args": shlex.join(ssh_settings(target)),
         "ansible_ssh_args": f"-o ControlMaster=no -o ControlPath={target.control_path or 'none'}",
         "ansible_python_interpreter": "/usr/bin/python3",
-    }  # fmt: skip
+    }
     return {**connection, **GUEST_SETTINGS}
 
 

@@ -46,7 +46,9 @@ def make_sockets_dir(cache: GuestCache) -> Path:
 class Qemu:
     """A QEMU process and a client of its control socket."""
 
-    def __init__(self, process_id: ProcessId, sockets: Path, log: Path, child: Process[bytes] | None = None) -> None:
+    def __init__(
+        self, process_id: ProcessId, sockets: Path, log: Path, child: Process[bytes] | None = None
+    ) -> None:
         self.process_id = process_id
         self.sockets = sockets
         self.monitor = QmpClient(sockets / QMP_SOCKET)
@@ -54,7 +56,9 @@ class Qemu:
         self._child = child
 
     @classmethod
-    def start(cls, argv: Sequence[str], sockets: Path, scratch: Path, *, dies_with_parent: bool) -> Qemu:
+    def start(
+        cls, argv: Sequence[str], sockets: Path, scratch: Path, *, dies_with_parent: bool
+    ) -> Qemu:
         """Start QEMU, stopped, and connect to it.
 
         With `dies_with_parent` the kernel kills it when the calling thread ends (PR_SET_PDEATHSIG
@@ -68,7 +72,9 @@ class Qemu:
             child = spawn([*prefix, *argv], stdout=output, stderr=output, env=env, new_session=True)
         process_id = identify(child.pid)
         if process_id is None:
-            raise HostError(f"QEMU ended at once: {_last_line(log)}", f"run it by hand: {replay(argv)}")
+            raise HostError(
+                f"QEMU ended at once: {_last_line(log)}", f"run it by hand: {replay(argv)}"
+            )
         qemu = cls(process_id, sockets, log, child)
         qemu.connect()
         return qemu
@@ -94,7 +100,10 @@ class Qemu:
     def check(self) -> None:
         """Raise HostDied if the process has ended."""
         if not self.alive():
-            raise HostDied(f"the guest ended: {_last_line(self._log)}", "run it again; finished trials are kept")
+            raise HostDied(
+                f"the guest ended: {_last_line(self._log)}",
+                "run it again; finished trials are kept",
+            )
 
     def quit(self) -> None:
         """Ask QEMU to end, so that it writes out its disks; kill it after a time limit."""
@@ -124,4 +133,7 @@ def _last_line(log: Path) -> str:
 def console_tail(console: Path, lines: int = 12) -> str:
     """Return the last lines of the guest's serial console, for a guest that does not boot."""
     text = console.read_text(errors="replace") if console.exists() else ""
-    return os.linesep.join(line.rstrip() for line in text.splitlines()[-lines:]) or "(the console is empty)"
+    return (
+        os.linesep.join(line.rstrip() for line in text.splitlines()[-lines:])
+        or "(the console is empty)"
+    )

@@ -52,16 +52,24 @@ class QmpClient:
 
     def execute(self, command: str, **arguments: Any) -> Any:
         """Return the result of a QMP command; underscores in argument names become dashes."""
-        return self.execute_verbatim(command, {name.replace("_", "-"): value for name, value in arguments.items()})
+        return self.execute_verbatim(
+            command, {name.replace("_", "-"): value for name, value in arguments.items()}
+        )
 
     def execute_verbatim(self, command: str, arguments: Mapping[str, Any]) -> Any:
         """Return the result of a QMP command whose argument names contain underscores."""
         try:
-            return self._wait(asyncio.wait_for(self._client.execute(command, dict(arguments) or None), _ANSWER_SECONDS))
+            return self._wait(
+                asyncio.wait_for(
+                    self._client.execute(command, dict(arguments) or None), _ANSWER_SECONDS
+                )
+            )
         except ExecuteError as error:
             raise HostError(f"QEMU rejected {command}: {error}") from None
         except (TimeoutError, QMPError, OSError, asyncio.IncompleteReadError) as error:
-            raise HostDied(f"QEMU no longer answers ({type(error).__name__})", "run it again") from None
+            raise HostDied(
+                f"QEMU no longer answers ({type(error).__name__})", "run it again"
+            ) from None
 
     def status(self) -> str:
         """Return QEMU's run state (running, paused, inmigrate, postmigrate...)."""
@@ -79,7 +87,9 @@ class QmpClient:
             self._loop.close()
 
     async def _disconnect(self) -> None:
-        with contextlib.suppress(QMPError, OSError, EOFError):  # QEMU may have closed the connection first
+        with contextlib.suppress(
+            QMPError, OSError, EOFError
+        ):  # QEMU may have closed the connection first
             await self._client.disconnect()
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -85,7 +85,8 @@ def ensure_state(
 ) -> SavedState:
     """Return the saved state of this machine, made if it is missing: boot, provision, settle, save.
 
-    It is made in a temporary directory that is renamed at the end. Raises HostError if the guest does not boot.
+    It is made in a temporary directory that is renamed at the end. Raises HostError if the guest
+    does not boot.
     """
     directory = cache.states / _state_key(image, machine, provisioning_key)
     if not directory.exists():
@@ -107,7 +108,9 @@ def _state_key(image: GuestImage, machine: GuestMachine, provisioning_key: str) 
 
 def _make(cache: GuestCache, state: SavedState, provision: Provision, progress: Progress) -> None:
     began = time.monotonic()
-    run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", state.image.disk, "-F", "raw", state.disk])
+    run(
+        ["qemu-img", "create", "-q", "-f", "qcow2", "-b", state.image.disk, "-F", "raw", state.disk]
+    )
     qemu = boot(cache, state, progress)
     try:
         connection = _connect(cache, state, qemu)
@@ -126,9 +129,9 @@ def _make(cache: GuestCache, state: SavedState, provision: Provision, progress: 
 SETTLE = (
     "systemctl is-system-running --wait > /dev/null; sync; echo 3 > /proc/sys/vm/drop_caches; "
     # Read the programs of every trial once, so that the first trial after a restore is not slower.
-    "for tool in iostat sar vmtouch bpftrace fio python3 findmnt lsblk; do $tool --version; done > /dev/null 2>&1; "
-    "systemd-run --quiet --scope --slice=pagecage-warm true; systemctl stop pagecage.slice; "
-    "python3 -c 'import json, ctypes, subprocess, selectors, dataclasses'; sync"
+    "for tool in iostat sar vmtouch bpftrace fio python3 findmnt lsblk; do $tool --version; done >"
+    " /dev/null 2>&1; systemd-run --quiet --scope --slice=pagecage-warm true; systemctl stop"
+    " pagecage.slice; python3 -c 'import json, ctypes, subprocess, selectors, dataclasses'; sync"
 )
 
 
@@ -150,8 +153,10 @@ def _connect(cache: GuestCache, state: SavedState, qemu: Qemu) -> SharedConnecti
         return connection
     except HostError as error:
         tail = console_tail(cache.scratch / "console.log")
-        raise HostError(f"the guest did not boot ({error.message}); its console ends:\n{tail}",
-                        "pagecage host rebuild vm") from None  # fmt: skip
+        raise HostError(
+            f"the guest did not boot ({error.message}); its console ends:\n{tail}",
+            "pagecage host rebuild vm",
+        ) from None
 
 
 def save(qemu: Qemu, state: SavedState, began: float) -> None:
@@ -167,9 +172,15 @@ def save(qemu: Qemu, state: SavedState, began: float) -> None:
     deadline = time.monotonic() + SAVE_SECONDS
     while (status := qemu.monitor.execute("query-migrate").get("status")) != "completed":
         if status == "failed" or time.monotonic() > deadline:
-            raise HostError(f"the machine state was not saved: QEMU reports {status}", "pagecage host rebuild vm")
+            raise HostError(
+                f"the machine state was not saved: QEMU reports {status}",
+                "pagecage host rebuild vm",
+            )
         time.sleep(0.05)
-    about = {"made_unix_seconds": int(time.time()), "took_seconds": round(time.monotonic() - began, 1)}
+    about = {
+        "made_unix_seconds": int(time.time()),
+        "took_seconds": round(time.monotonic() - began, 1),
+    }
     (state.directory / "about.json").write_text(json.dumps(about))
 
 
@@ -182,7 +193,12 @@ def restore(cache: GuestCache, state: SavedState, *, dies_with_parent: bool) -> 
 
 
 def load(
-    cache: GuestCache, state: SavedState, disk: Path, words: Sequence[str] = (), *, dies_with_parent: bool = True
+    cache: GuestCache,
+    state: SavedState,
+    disk: Path,
+    words: Sequence[str] = (),
+    *,
+    dies_with_parent: bool = True,
 ) -> Qemu:
     """Return a new QEMU with the memory of this state on `disk`, running.
 

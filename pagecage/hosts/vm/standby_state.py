@@ -37,11 +37,23 @@ _DATA_DIR, _SPOOL_DIR = DIRECTORIES["root"]
 def attach_argv(spool_dir: str) -> list[str]:
     """Return the command, in the guest, that attaches to the agent in standby, or starts one."""
     script = ATTACH_SCRIPT.read_text()
-    return ["python3", "-I", "-S", "-c", script, f"{spool_dir}/{SOCKET_NAME}", agent_path(spool_dir)]
+    return [
+        "python3",
+        "-I",
+        "-S",
+        "-c",
+        script,
+        f"{spool_dir}/{SOCKET_NAME}",
+        agent_path(spool_dir),
+    ]
 
 
 def ensure_standby_state(
-    cache: GuestCache, base: SavedState, package: AgentPackage, tracers: Sequence[str], progress: Progress
+    cache: GuestCache,
+    base: SavedState,
+    package: AgentPackage,
+    tracers: Sequence[str],
+    progress: Progress,
 ) -> SavedState:
     """Return the state derived from `base` with this package, made if it is missing.
 
@@ -51,11 +63,15 @@ def ensure_standby_state(
     directory = base.directory / "standby" / _key(package, tracers)
     state = SavedState(directory, base.image, base.machine)
     if not directory.exists():
-        progress("starting the agent and saving the machine state (about 20 s, once for each version)")
+        progress(
+            "starting the agent and saving the machine state (about 20 s, once for each version)"
+        )
         part = directory.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(mode=0o700, parents=True)
-        require_free_space(cache.root, base.memory.stat().st_size * 3 // 2, "the saved machine state")
+        require_free_space(
+            cache.root, base.memory.stat().st_size * 3 // 2, "the saved machine state"
+        )
         _make(cache, base, SavedState(part, base.image, base.machine), package, tracers)
         part.rename(directory)
     os.utime(directory)
@@ -69,14 +85,20 @@ def _key(package: AgentPackage, tracers: Sequence[str]) -> str:
 
 
 def _make(
-    cache: GuestCache, base: SavedState, state: SavedState, package: AgentPackage, tracers: Sequence[str]
+    cache: GuestCache,
+    base: SavedState,
+    state: SavedState,
+    package: AgentPackage,
+    tracers: Sequence[str],
 ) -> None:
     began = time.monotonic()
     run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", base.disk, "-F", "qcow2", state.disk])
     qemu = load(cache, base, state.disk)
     try:
         set_clock(qemu.guest_daemon)
-        connection = SharedConnection(root_target(base.image, qemu.monitor.forwarded_port()), qemu.sockets, qemu.check)
+        connection = SharedConnection(
+            root_target(base.image, qemu.monitor.forwarded_port()), qemu.sockets, qemu.check
+        )
         try:
             connection.wait()
             _start_agent(connection.target, package, tracers)
@@ -93,12 +115,22 @@ def _start_agent(target: SshTarget, package: AgentPackage, tracers: Sequence[str
     push(target, package.programs, f"{_SPOOL_DIR}/bin")
     run(ssh_argv(target, _standby_argv(tracers)), timeout_seconds=STANDBY_SECONDS)
     waiting = (
-        f"until [ -S {_SPOOL_DIR}/{SOCKET_NAME} ]; do systemctl is-active --quiet {UNIT} || exit 1; sleep 0.2; done"
+        f"until [ -S {_SPOOL_DIR}/{SOCKET_NAME} ]; do systemctl is-active --quiet {UNIT} || exit 1;"
+        " sleep 0.2; done"
     )
-    done = run(ssh_argv(target, ["sh", "-c", waiting]), check=False, timeout_seconds=STANDBY_SECONDS)
+    done = run(
+        ssh_argv(target, ["sh", "-c", waiting]), check=False, timeout_seconds=STANDBY_SECONDS
+    )
     if not done.ok:
-        log = run(ssh_argv(target, ["journalctl", "--no-pager", "--lines=1", "--output=cat", f"--unit={UNIT}"]))
-        raise HostError(f"the agent did not start in the guest: {log.stdout.strip()}", "pagecage host rebuild vm")
+        log = run(
+            ssh_argv(
+                target, ["journalctl", "--no-pager", "--lines=1", "--output=cat", f"--unit={UNIT}"]
+            )
+        )
+        raise HostError(
+            f"the agent did not start in the guest: {log.stdout.strip()}",
+            "pagecage host rebuild vm",
+        )
 
 
 def _standby_argv(tracers: Sequence[str]) -> list[str]:
@@ -107,7 +139,13 @@ def _standby_argv(tracers: Sequence[str]) -> list[str]:
     The service has the environment of a login by ssh.
     """
     settings = ["--property=OOMPolicy=continue", "--working-directory=/root"]
-    environment = {"HOME": "/root", "LANG": "C.UTF-8", "LOGNAME": "root", "SHELL": "/bin/bash", "USER": "root"}
+    environment = {
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+        "LOGNAME": "root",
+        "SHELL": "/bin/bash",
+        "USER": "root",
+    }
     settings += [f"--setenv={name}={value}" for name, value in environment.items()]
     agent = ["python3", agent_path(_SPOOL_DIR), "standby", _SPOOL_DIR, _DATA_DIR, *tracers]
     return ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}", *settings, *agent]

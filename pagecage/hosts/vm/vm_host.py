@@ -23,7 +23,12 @@ from pagecage.hosts.vm.guest_host import GuestHost
 from pagecage.hosts.vm.image import GuestImage, ensure_image
 from pagecage.hosts.vm.image_recipe import read_recipe
 from pagecage.hosts.vm.machine import CPUS, Acceleration, machine_for
-from pagecage.hosts.vm.provision import is_provisioned, provision_guest, provision_image, provisioning_key
+from pagecage.hosts.vm.provision import (
+    is_provisioned,
+    provision_guest,
+    provision_image,
+    provisioning_key,
+)
 from pagecage.hosts.vm.running_guest import RunningGuest, read_guest, remove_leftovers, write_guest
 from pagecage.hosts.vm.saved_state import SavedState, ensure_state, restore, root_target
 from pagecage.hosts.vm.standby_state import attach_argv, ensure_standby_state
@@ -76,12 +81,18 @@ class VmHost(GuestHost):
         machine = machine_for(need, acceleration, self._options.cpus)
         ensure_data_disk(self._cache.data_disk, need.data_bytes, progress)
         is_done = is_provisioned(TOP, image)
-        provision = (lambda *_: None) if is_done else partial(provision_guest, TOP, self._cache.scratch)
-        ensure_base = partial(ensure_state, self._cache, image, machine, provisioning_key(TOP), provision, progress)
+        provision = (
+            (lambda *_: None) if is_done else partial(provision_guest, TOP, self._cache.scratch)
+        )
+        ensure_base = partial(
+            ensure_state, self._cache, image, machine, provisioning_key(TOP), provision, progress
+        )
         self._make_state = partial(self._ensure_state, ensure_base, need)
         self._state = self._make_state()
 
-    def _ensure_state(self, ensure_base: Callable[[], SavedState], need: ResourceNeeds) -> SavedState:
+    def _ensure_state(
+        self, ensure_base: Callable[[], SavedState], need: ResourceNeeds
+    ) -> SavedState:
         """Return the state with an agent in standby.
 
         For an ordinary user it is the state without an agent, because the user's own systemd has to
@@ -90,7 +101,9 @@ class VmHost(GuestHost):
         self._base, self._installed = ensure_base(), None
         if need.package is None or self.user:
             return self._base
-        state = ensure_standby_state(self._cache, self._base, need.package, need.tracers, self._progress)
+        state = ensure_standby_state(
+            self._cache, self._base, need.package, need.tracers, self._progress
+        )
         self._installed = need.package
         return state
 
@@ -101,14 +114,20 @@ class VmHost(GuestHost):
 
     def agent_command(self) -> list[str]:
         """Return the ssh command that attaches to the agent in standby, or starts one."""
-        return self.command(attach_argv(self.spool_dir)) if self._installed else super().agent_command()
+        return (
+            self.command(attach_argv(self.spool_dir))
+            if self._installed
+            else super().agent_command()
+        )
 
     def _image_and_acceleration(self, progress: Progress) -> tuple[GuestImage, Acceleration]:
         self._progress = progress
         self._cache.make()
         self._acquire_lock()
         provision = partial(provision_image, TOP, self._cache.scratch, progress)
-        image = ensure_image(self._cache, read_recipe(TOP, self._options.suite), progress, provision)
+        image = ensure_image(
+            self._cache, read_recipe(TOP, self._options.suite), progress, provision
+        )
         return image, find_acceleration(self._cache, image, progress)
 
     def _acquire_lock(self) -> None:
@@ -148,18 +167,28 @@ class VmHost(GuestHost):
         target = root_target(state.image, qemu.monitor.forwarded_port())
         self._write_description(state, restore_seq, target.port)
         aio = plug(qemu.monitor, self._cache.data_disk)
-        self._connection = SharedConnection(replace(target, user=self._user), qemu.sockets, qemu.check)
+        self._connection = SharedConnection(
+            replace(target, user=self._user), qemu.sockets, qemu.check
+        )
         reply = wake(qemu.guest_daemon, self._user, (self.data_dir, self.spool_dir))
         self._connection.wait()
         details = _details(state, reply, aio, time.monotonic() - began)
-        return MachineState(state.state_id, restore_seq, state.machine.acceleration.emulated, details)
+        return MachineState(
+            state.state_id, restore_seq, state.machine.acceleration.emulated, details
+        )
 
     def _write_description(self, state: SavedState, restore_seq: int, port: int) -> None:
         process = self._running().process_id
         guest = RunningGuest(
-            pid=process.pid, start_ticks=process.start_ticks, port=port, image=str(state.image.directory),
-            state_id=state.state_id, restore_seq=restore_seq, kept=self._is_persistent, since_unix_seconds=time.time(),
-        )  # fmt: skip
+            pid=process.pid,
+            start_ticks=process.start_ticks,
+            port=port,
+            image=str(state.image.directory),
+            state_id=state.state_id,
+            restore_seq=restore_seq,
+            kept=self._is_persistent,
+            since_unix_seconds=time.time(),
+        )
         write_guest(self._cache, guest)
 
     def restart(self) -> MachineState:
@@ -199,9 +228,16 @@ class VmHost(GuestHost):
 def _details(state: SavedState, reply: WakeReply, aio: str, start_seconds: float) -> dict[str, Any]:
     machine = state.machine
     return {
-        "image": state.image.key, "machine_type": machine.machine_type, "memory_bytes": machine.memory_bytes,
-        "cpus": machine.cpus, "accel": machine.acceleration.accel, "cpu": machine.acceleration.cpu,
-        "qemu_version": machine.acceleration.qemu_version, "data_disk": reply.data_device, "data_aio": aio,
-        "data_cache": "none", "clock_error_seconds": round(reply.clock_error_seconds, 3),
+        "image": state.image.key,
+        "machine_type": machine.machine_type,
+        "memory_bytes": machine.memory_bytes,
+        "cpus": machine.cpus,
+        "accel": machine.acceleration.accel,
+        "cpu": machine.acceleration.cpu,
+        "qemu_version": machine.acceleration.qemu_version,
+        "data_disk": reply.data_device,
+        "data_aio": aio,
+        "data_cache": "none",
+        "clock_error_seconds": round(reply.clock_error_seconds, 3),
         "start_seconds": round(start_seconds, 3),
-    }  # fmt: skip
+    }

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.data_files import GENERATOR_VERSION, is_whole, make_dataset, require_room, sidecar_of
+from pagecage.agent.data_files import (
+    GENERATOR_VERSION,
+    is_whole,
+    make_dataset,
+    require_room,
+    sidecar_of,
+)
 from pagecage.errors import HostError, PagecageError
 from pagecage.model.trial import Dataset
 from tests.fake_host.machine import DATASET
@@ -29,7 +35,8 @@ echo made >>"$out.calls"
 %s
 """
 WHOLE = """head -c "$size" /dev/urandom >"$out"
-printf '{"generator_version": 2, "size_bytes": %s, "seed": %s, "fill": "%s"}' "$size" "$seed" "$fill" >"$out.json"
+printf '{"generator_version": 2, "size_bytes": %s, "seed": %s, "fill": "%s"}' \\
+  "$size" "$seed" "$fill" >"$out.json"
 """
 
 
@@ -91,7 +98,16 @@ def list_sidecar(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", [broken_size, broken_version, broken_hole, broken_sidecar, no_sidecar, other_seed, list_sidecar]
+    "broken",
+    [
+        broken_size,
+        broken_version,
+        broken_hole,
+        broken_sidecar,
+        no_sidecar,
+        other_seed,
+        list_sidecar,
+    ],
 )
 def test_an_incomplete_dataset_is_made_again(on_disk: Path, pcgen: Path, broken) -> None:
     path = write_dataset(on_disk)
@@ -134,5 +150,6 @@ def test_an_incomplete_file_by_pcgen_is_an_error(on_disk: Path, tmp_path: Path) 
 def test_the_version_is_pcgens_own() -> None:
     """pcgen's constant determines a dataset's bytes, and the agent must use the same."""
     assert (
-        f"pub const GENERATOR_VERSION: u64 = {GENERATOR_VERSION};" in (ROOT / "workloads/pcgen/src/lib.rs").read_text()
+        f"pub const GENERATOR_VERSION: u64 = {GENERATOR_VERSION};"
+        in (ROOT / "workloads/pcgen/src/lib.rs").read_text()
     )

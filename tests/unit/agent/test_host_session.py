@@ -116,7 +116,9 @@ def test_interrupting_distinguishes_an_earlier_death(machine: Machine) -> None:
     assert not list((machine.spool / "children").iterdir())
 
 
-def test_a_tool_that_ignores_the_interrupt_is_ended(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_ignores_the_interrupt_is_ended(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pagecage.agent.system.child_processes._STOP_SECONDS", 0.2)
     children = ToolProcesses(machine.spool)
     stubborn = children.start(["sh", "-c", "trap '' INT; while :; do sleep 0.05; done"])
@@ -127,7 +129,9 @@ def test_a_tool_that_ignores_the_interrupt_is_ended(machine: Machine, monkeypatc
 def test_one_agent_holds_a_host(machine: Machine) -> None:
     with alone(machine.spool):
         second = alone(machine.spool)
-        with pytest.raises(HostError, match=rf"another run is using this host \(process {os.getpid()}\)"):
+        with pytest.raises(
+            HostError, match=rf"another run is using this host \(process {os.getpid()}\)"
+        ):
             second.__enter__()
     with alone(machine.spool):
         pass

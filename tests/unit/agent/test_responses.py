@@ -10,11 +10,17 @@ CAGE = Cage("c", {"IOReadIOPSMax": 100})
 
 def rows(*counts: int) -> list[dict[str, object]]:
     """Return a row per tenth of a second, with these totals of reads."""
-    return [{"t": n / 10, "io": {"rios": count, "rbytes": 4096 * count}} for n, count in enumerate(counts)]
+    return [
+        {"t": n / 10, "io": {"rios": count, "rbytes": 4096 * count}}
+        for n, count in enumerate(counts)
+    ]
 
 
 def test_reads_above_limit_times_time_are_ahead() -> None:
-    assert ahead(rows(0, 0, 60, 70, 80), CAGE, 0.0, 1.0) == {"reads_ahead": 50.0, "read_bytes_ahead": None}
+    assert ahead(rows(0, 0, 60, 70, 80), CAGE, 0.0, 1.0) == {
+        "reads_ahead": 50.0,
+        "read_bytes_ahead": None,
+    }
 
 
 def test_reads_within_the_limit_are_not_ahead() -> None:

@@ -42,4 +42,10 @@ def test_both_come_first_by_turns() -> None:
 
 
 def test_every_aim_is_there() -> None:
-    assert [match.least for match in MATCHES if match.least is not None] == [24.0, 4.0, 1.5, 1 / 1.2, 1.0]
+    assert [match.least for match in MATCHES if match.least is not None] == [
+        24.0,
+        4.0,
+        1.5,
+        1 / 1.2,
+        1.0,
+    ]

@@ -15,7 +15,9 @@ from tests.bench.made_run import TREATMENTS, make_run
 
 
 @pytest.mark.parametrize(("count", "left_out"), [(5, 0), (6, 0), (9, 1), (12, 2), (15, 3), (20, 5)])
-def test_interval_leaves_out_as_many_as_the_binomial_distribution_says(count: int, left_out: int) -> None:
+def test_interval_leaves_out_as_many_as_the_binomial_distribution_says(
+    count: int, left_out: int
+) -> None:
     ratios = [1.0 + n for n in range(count)]
     _, low, high = ratio_of_pairs(ratios, [1.0] * count)
     assert (low, high) == (ratios[left_out], ratios[-1 - left_out])

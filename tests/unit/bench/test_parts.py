@@ -57,16 +57,22 @@ def test_parts_by_name_come_in_their_own_order() -> None:
     assert [part.name for part in chosen(("clone", "caps"))] == ["caps", "clone"]
 
 
-def test_an_unknown_part_is_answered_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_part_is_answered_with_those_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main("auto", ["cpas"]) == 2
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.startswith("pagecage: there is no part 'cpas' of the benchmark\n  fix: did you mean \"caps\"?\n")
+    assert told.err.startswith(
+        "pagecage: there is no part 'cpas' of the benchmark\n  fix: did you mean \"caps\"?\n"
+    )
     assert list(listed()) == told.err.splitlines()[3:]
     assert all(part.name in told.err for part in PARTS)
 
 
-def test_an_interruption_keeps_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interruption_keeps_what_was_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     results = Results(tmp_path / "bench.json")
     parts = (part("first", go_on), part("second", go_on, interrupt), part("third", go_on))
     assert measure(parts, Session("auto"), results) == 130
@@ -76,7 +82,9 @@ def test_an_interruption_keeps_what_was_measured(tmp_path: Path, capsys: pytest.
     assert told.out.count("ours / theirs") == 3
 
 
-def test_a_failure_keeps_what_was_measured_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_keeps_what_was_measured_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert measure((part("first", fail),), Session("auto"), Results(tmp_path / "bench.json")) == 3
     assert kept(tmp_path / "bench.json") == {"first": (1, False)}
     assert "the host has gone\n  fix: bring it back" in capsys.readouterr().err
@@ -84,7 +92,12 @@ def test_a_failure_keeps_what_was_measured_and_says_why(tmp_path: Path, capsys: 
 
 def test_a_part_that_is_measured_again_leaves_the_others(tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
-    assert measure((part("first", go_on, go_on), part("second", go_on)), Session("auto"), Results(path)) == 0
+    assert (
+        measure(
+            (part("first", go_on, go_on), part("second", go_on)), Session("auto"), Results(path)
+        )
+        == 0
+    )
     assert measure((part("first", go_on),), Session("auto"), Results(path)) == 0
     assert kept(path) == {"first": (1, True), "second": (1, True)}
 
@@ -96,7 +109,9 @@ def test_results_of_another_form_are_written_over(tmp_path: Path, text: str) -> 
     assert kept(tmp_path / "bench.json") == {"first": (1, True)}
 
 
-def test_the_time_left_goes_by_what_the_parts_took(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_time_left_goes_by_what_the_parts_took(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     parts = (part("first"), part("second"), part("third"))
     assert time_left((), parts, 0.0) == 6.0
     assert time_left(parts[:1], parts[1:], 60.0) == 2.0

@@ -1,4 +1,4 @@
-"""Times that the benchmark reads of a command: from lines that it said, and phases of its records."""
+"""Times that the benchmark reads of a command: from its output and from phases of its records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ def record(number: int, start: float, measured: float, **phases: float) -> Recor
     """A trial whose phases follow each other."""
     rows, now = [], start
     for name, seconds in phases.items():
-        rows.append({"name": name, "start_wall_seconds": now, "start_monotonic_seconds": now, "seconds": seconds})
+        rows.append(
+            {
+                "name": name,
+                "start_wall_seconds": now,
+                "start_monotonic_seconds": now,
+                "seconds": seconds,
+            }
+        )
         now += seconds
     times = {"start_wall_seconds": start, "start_monotonic_seconds": start, "seconds": measured}
     return make_record(trial_id=f"t{number}", phases=rows, measured=times)

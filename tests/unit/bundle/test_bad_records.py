@@ -1,4 +1,6 @@
-"""Folders that are no run, or only half of one: a sentence and exit status 2, and what was there stays as it was."""
+"""Folders that are no run, or only half of one: a sentence and exit status 2, and what was there
+stays as it was.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,11 @@ from tests.fixtures.runs import build_run
 FORMS = ((), ("--json",), ("--csv",), ("--markdown",))
 ODD = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=5,
-)  # fmt: skip
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
 
 
 @pytest.fixture
@@ -49,11 +54,15 @@ def says(folder, capsys, verb="show"):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("hello", "records.jsonl:37 is not a pagecage record"), ("[]", "records.jsonl:37"), ("7", "records.jsonl:37"),
-        ('{"jsonrpc": "2.0"}', "records.jsonl:37"), ('{"record_version": 9}', "format version 9"),
-        ("\xff\xfe", "records.jsonl:37"), ("id,name", "records.jsonl:37"),
+        ("hello", "records.jsonl:37 is not a pagecage record"),
+        ("[]", "records.jsonl:37"),
+        ("7", "records.jsonl:37"),
+        ('{"jsonrpc": "2.0"}', "records.jsonl:37"),
+        ('{"record_version": 9}', "format version 9"),
+        ("\xff\xfe", "records.jsonl:37"),
+        ("id,name", "records.jsonl:37"),
     ],
-)  # fmt: skip
+)
 def test_lines_that_somebody_else_wrote(folder, capsys, line, told):
     with (folder / "records.jsonl").open("a") as file:
         file.write(line + "\n")
@@ -84,17 +93,28 @@ def changed(folder, **changes):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"experiment": "prefault"}, "mixes experiments"), ({"run_id": "other"}, "another run, other"),
-        ({"trial_id": "r9_x"}, "r9_x, which its plan lacks"), ({"treatment": {"cage": "tenth"}}, "another treatment"),
-        ({"response": []}, "'response' is of the wrong kind"), ({"repeat": "two"}, "'repeat'"),
-        ({"measured": {"seconds": "long"}}, "'measured"), ({"treatment": {"cage": 7}}, "'treatment"),
+        ({"experiment": "prefault"}, "mixes experiments"),
+        ({"run_id": "other"}, "another run, other"),
+        ({"trial_id": "r9_x"}, "r9_x, which its plan lacks"),
+        ({"treatment": {"cage": "tenth"}}, "another treatment"),
+        ({"response": []}, "'response' is of the wrong kind"),
+        ({"repeat": "two"}, "'repeat'"),
+        ({"measured": {"seconds": "long"}}, "'measured"),
+        ({"treatment": {"cage": 7}}, "'treatment"),
         ({"traces": {"sampler": "../../../etc/passwd"}}, "lies outside its run"),
         ({"traces": {"sampler": "/etc/passwd"}}, "lies outside its run"),
-        ({"outcome": "splendid"}, "unknown outcome"), ({"surprise": 1}, "unknown key"),
-        ({"cage": {"requested": {"MemoryMax": 1}, "read_back": 7}}, "'cage.read_back' is of the wrong kind"),
-        ({"cage": {"requested": {"IOReadIOPSMax": 1}, "credits": {"changes": 7}}}, "cannot be evaluated"),
+        ({"outcome": "splendid"}, "unknown outcome"),
+        ({"surprise": 1}, "unknown key"),
+        (
+            {"cage": {"requested": {"MemoryMax": 1}, "read_back": 7}},
+            "'cage.read_back' is of the wrong kind",
+        ),
+        (
+            {"cage": {"requested": {"IOReadIOPSMax": 1}, "credits": {"changes": 7}}},
+            "cannot be evaluated",
+        ),
     ],
-)  # fmt: skip
+)
 def test_records_of_other_runs_or_of_the_wrong_kind(folder, capsys, changes, told):
     changed(folder, **changes)
     assert told in says(folder, capsys)
@@ -103,11 +123,14 @@ def test_records_of_other_runs_or_of_the_wrong_kind(folder, capsys, changes, tol
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("", "not valid JSON"), ("[]", "not a JSON object"), ("{", "not valid JSON"),
-        ("{}", "lacks 'run_id'"), ("\0", "not valid JSON"),
+        ("", "not valid JSON"),
+        ("[]", "not a JSON object"),
+        ("{", "not valid JSON"),
+        ("{}", "lacks 'run_id'"),
+        ("\0", "not valid JSON"),
         ('{"plan_version": 2}', "format version 2"),
     ],
-)  # fmt: skip
+)
 def test_plans_that_are_none(folder, capsys, content, told):
     (folder / "plan.json").write_text(content)
     assert told in says(folder, capsys)
@@ -115,9 +138,17 @@ def test_plans_that_are_none(folder, capsys, content, told):
 
 @pytest.mark.parametrize(
     "change",
-    [{"trials": {}}, {"trials": [7]}, {"trials": [{}]}, {"definition": {}}, {"definition": {"factors": {}}},
-     {"definition": {"factors": {"a": []}, "question": "?"}}, {"until_ci": "5%"}, {"run_id": 7}],
-)  # fmt: skip
+    [
+        {"trials": {}},
+        {"trials": [7]},
+        {"trials": [{}]},
+        {"definition": {}},
+        {"definition": {"factors": {}}},
+        {"definition": {"factors": {"a": []}, "question": "?"}},
+        {"until_ci": "5%"},
+        {"run_id": 7},
+    ],
+)
 def test_plans_of_the_wrong_kind(folder, capsys, change):
     plan = json.loads((folder / "plan.json").read_text())
     (folder / "plan.json").write_text(json.dumps({**plan, **change}))
@@ -144,7 +175,9 @@ def test_a_report_that_is_there_stays_until_the_new_one_is_whole(folder, capsys,
     (folder / "source.py").write_text(report_source.replace("results.heading", "1 / 0"))
     assert main(["render", str(folder)]) == 1
     assert "ZeroDivisionError" in capsys.readouterr().err
-    assert {(folder / name).read_text() for name in ("report.ipynb", "report.html")} == {"the old one"}
+    assert {(folder / name).read_text() for name in ("report.ipynb", "report.html")} == {
+        "the old one"
+    }
     assert "ZeroDivisionError" in (folder / "report.failed.ipynb").read_text()
     assert [path for path in folder.iterdir() if path.name.startswith(".")] == []
 
@@ -152,7 +185,13 @@ def test_a_report_that_is_there_stays_until_the_new_one_is_whole(folder, capsys,
 def places(value, path=()):
     """Every place within a record."""
     yield path
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, one in inner:
         yield from places(one, (*path, key))
 
@@ -174,7 +213,12 @@ DELETE = object()
 
 
 @settings(suppress_health_check=list(HealthCheck))
-@given(number=st.integers(0, 13), at=st.integers(0, 10**6), put=ODD | st.just(DELETE), form=st.sampled_from(FORMS))
+@given(
+    number=st.integers(0, 13),
+    at=st.integers(0, 10**6),
+    put=ODD | st.just(DELETE),
+    form=st.sampled_from(FORMS),
+)
 def test_whatever_stands_in_a_record_is_read_or_refused(kept, capsys, number, at, put, form):
     lines = (kept / "records.jsonl").read_text().splitlines()
     record = json.loads(lines[number])
@@ -185,7 +229,9 @@ def test_whatever_stands_in_a_record_is_read_or_refused(kept, capsys, number, at
     for name in ("plan.json", "facts", "trials"):
         if not (folder / name).exists():
             (folder / name).symlink_to(kept / name)
-    (folder / "records.jsonl").write_text("\n".join([*lines[:number], json.dumps(spoilt), *lines[number + 1 :]]) + "\n")
+    (folder / "records.jsonl").write_text(
+        "\n".join([*lines[:number], json.dumps(spoilt), *lines[number + 1 :]]) + "\n"
+    )
     status = main(["show", str(folder), *form])
     told = capsys.readouterr()
     assert status in (0, 2), told.err

@@ -56,9 +56,15 @@ def test_nothing_tells_where_or_by_whom(run, tmp_path):
             assert secret not in name
     told = {one["kind"]: one["values"] for one in manifest["redactions"]}
     assert told == {
-        "address": 2, "disk_id": 1, "hardware_address": 1, "host_name": 3, "machine_id": 1, "serial": 2,
-        "user": 1, "uuid": 1,
-    }  # fmt: skip
+        "address": 2,
+        "disk_id": 1,
+        "hardware_address": 1,
+        "host_name": 3,
+        "machine_id": 1,
+        "serial": 2,
+        "user": 1,
+        "uuid": 1,
+    }
     facts = next(data for name, data in files.items() if name.startswith("facts/")).decode()
     assert all(kept in facts for kept in KEPT)
     assert [one["path"].rpartition("/")[2] for one in manifest["left_out"]] == ["sar.bin"]
@@ -75,7 +81,11 @@ def test_a_redacted_run_still_has_its_tables(run, tmp_path, capsys):
 
 def test_what_is_not_redacted_is_whole(run, tmp_path):
     manifest = pack(run, tmp_path / "given.zip", redacted=False)
-    assert (manifest["is_redacted"], manifest["redactions"], manifest["left_out"]) == (False, [], [])
+    assert (manifest["is_redacted"], manifest["redactions"], manifest["left_out"]) == (
+        False,
+        [],
+        [],
+    )
     files = contents(tmp_path / "given.zip")
     assert files["records.jsonl"] == (run / "records.jsonl").read_bytes()
     assert b"db-17" in next(data for name, data in files.items() if name.endswith("sar.bin"))
@@ -84,17 +94,28 @@ def test_what_is_not_redacted_is_whole(run, tmp_path):
 @pytest.mark.parametrize("name", ["random", "tenth", "vm", "db", "root"])
 def test_a_host_called_like_a_level_does_not_take_the_experiment_apart(name):
     plan = {"host": "vm", "definition": DEFINITION, "experiment": "constrained-random"}
-    text = json.dumps({"hostname": name, "treatment": {"pattern": "random", "cage": "tenth"}, "user": "root db vm"})
+    text = json.dumps(
+        {
+            "hostname": name,
+            "treatment": {"pattern": "random", "cage": "tenth"},
+            "user": "root db vm",
+        }
+    )
     redactor = Redactor(names_in([text], plan, SensitiveNames(frozenset(), frozenset({name}))))
     data = json.loads(redactor.redact(text))
     assert data == {
-        "hostname": "host-1", "treatment": {"pattern": "random", "cage": "tenth"}, "user": "root db vm",
-    }  # fmt: skip
+        "hostname": "host-1",
+        "treatment": {"pattern": "random", "cage": "tenth"},
+        "user": "root db vm",
+    }
 
 
 def test_the_same_thing_gets_the_same_name_everywhere():
     redactor = Redactor(SensitiveNames(frozenset({"big-box"}), frozenset({"carol"})))
-    told = [redactor.redact(text) for text in ("big-box 10.1.1.1", "10.1.1.2", "10.1.1.1 big-box carol@big-box")]
+    told = [
+        redactor.redact(text)
+        for text in ("big-box 10.1.1.1", "10.1.1.2", "10.1.1.1 big-box carol@big-box")
+    ]
     assert told == ["host-1 192.0.2.1", "192.0.2.2", "192.0.2.1 host-1 user@host-1"]
 
 
@@ -103,7 +124,10 @@ def test_the_crate_lists_every_file_with_its_hash(run, tmp_path):
     files = contents(tmp_path / "given.zip")
     graph = {one["@id"]: one for one in json.loads(files["ro-crate-metadata.json"])["@graph"]}
     assert graph["ro-crate-metadata.json"]["about"] == {"@id": "./"}
-    assert {part["@id"] for part in graph["./"]["hasPart"]} == set(files) - {"bundle.json", "ro-crate-metadata.json"}
+    assert {part["@id"] for part in graph["./"]["hasPart"]} == set(files) - {
+        "bundle.json",
+        "ro-crate-metadata.json",
+    }
     for part in graph["./"]["hasPart"]:
         assert graph[part["@id"]]["sha256"] == hashlib.sha256(files[part["@id"]]).hexdigest()
     assert graph["#run"]["startTime"] < graph["#run"]["endTime"]
@@ -135,9 +159,9 @@ def test_a_real_run_that_was_given_away_is_read_and_goes_on_unchanged(tmp_path, 
     manifest = pack(tmp_path / "got", tmp_path / "again.zip")
     unpack(tmp_path / "again.zip", tmp_path / "there")
     assert shown(tmp_path / "there", capsys) == before
-    assert {key: contents(tmp_path / "again.zip")[key] for key in ("plan.json", "records.jsonl")} == {
-        key: contents(REAL)[key] for key in ("plan.json", "records.jsonl")
-    }
+    assert {
+        key: contents(tmp_path / "again.zip")[key] for key in ("plan.json", "records.jsonl")
+    } == {key: contents(REAL)[key] for key in ("plan.json", "records.jsonl")}
     assert manifest["left_out"] == []
     data = json.loads(before)
     cells = {tuple(cell["treatment"].values()): cell["summary"]["middle"] for cell in data["cells"]}

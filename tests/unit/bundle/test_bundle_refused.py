@@ -1,4 +1,6 @@
-"""Bundles that were tampered with, cut off or never were any: a sentence, and nothing that stays behind."""
+"""Bundles that were tampered with, cut off or never were any: a sentence, and nothing that stays
+behind.
+"""
 
 from __future__ import annotations
 
@@ -54,16 +56,26 @@ CHANGES = {
     "'trials/a/..'": added("trials/a/.."),
     "evil.py": added("facts/evil.py"),
     "C:": added("C:/evil"),
-    "does not match its hash": lambda files, manifest: ({**files, "plan.json": files["plan.json"] + b" "}, manifest),
-    "plan.json does not match": lambda files, manifest: ({**files, "plan.json": files["plan.json"][::-1]}, manifest),
+    "does not match its hash": lambda files, manifest: (
+        {**files, "plan.json": files["plan.json"] + b" "},
+        manifest,
+    ),
+    "plan.json does not match": lambda files, manifest: (
+        {**files, "plan.json": files["plan.json"][::-1]},
+        manifest,
+    ),
     "lacks records.jsonl": lambda files, manifest: (
         {k: v for k, v in files.items() if k != "records.jsonl"},
-        {**manifest, "files": [file for file in manifest["files"] if file["path"] != "records.jsonl"]},
+        {
+            **manifest,
+            "files": [file for file in manifest["files"] if file["path"] != "records.jsonl"],
+        },
     ),
     "do not fit here": lambda files, manifest: (
-        files, {**manifest, "files": [{**file, "bytes": 10**15} for file in manifest["files"]]},
+        files,
+        {**manifest, "files": [{**file, "bytes": 10**15} for file in manifest["files"]]},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("says", CHANGES)
@@ -116,7 +128,9 @@ def test_a_bundle_with_any_byte_changed_is_refused_or_the_same(run, tmp_path):
             unpack(tmp_path / "bad.zip", folder)
         except PagecageError:
             continue
-        assert all((folder / name).read_bytes() == good[name] for name in good if name != "bundle.json")
+        assert all(
+            (folder / name).read_bytes() == good[name] for name in good if name != "bundle.json"
+        )
 
 
 def test_what_is_no_archive_is_refused(tmp_path):
@@ -141,14 +155,29 @@ def test_a_folder_that_is_there_is_left_alone(run, tmp_path):
     refused(tmp_path / "given.zip", tmp_path, "already exists")
 
 
-@pytest.mark.parametrize("path", ["plan.json", "facts/b-1.json", "trials/r1_a.1/sar.json", "report.ipynb"])
+@pytest.mark.parametrize(
+    "path", ["plan.json", "facts/b-1.json", "trials/r1_a.1/sar.json", "report.ipynb"]
+)
 def test_what_a_run_has_is_allowed(path):
     assert is_allowed(path)
 
 
 @pytest.mark.parametrize(
-    "path", ["", "/plan.json", "a/plan.json", "facts/.json", "facts/../x.json", "trials/a/b/c", "trials\\a\\b",
-             "trials/.a/b", "plan.json\n", "report.html", "trials/a/", "facts/a.json.py"],
-)  # fmt: skip
+    "path",
+    [
+        "",
+        "/plan.json",
+        "a/plan.json",
+        "facts/.json",
+        "facts/../x.json",
+        "trials/a/b/c",
+        "trials\\a\\b",
+        "trials/.a/b",
+        "plan.json\n",
+        "report.html",
+        "trials/a/",
+        "facts/a.json.py",
+    ],
+)
 def test_what_a_run_has_not_is_not(path):
     assert not is_allowed(path)

@@ -1,4 +1,6 @@
-"""Ends of a command that fails: a mistake in its words, a sentence with anything in it, a defect of pagecage."""
+"""Ends of a command that fails: a mistake in its words, a sentence with anything in it, a defect of
+pagecage.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 @pytest.fixture(autouse=True)
 def ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Restore what main() changes of this process, as it was afterwards; and a log that is no checkout's."""
+    """Restore what main() changes of this process, as it was afterwards; and a log that is no
+    checkout's.
+    """
     before = {number: signal.getsignal(number) for number in HANDLED}
     monkeypatch.setattr(failures, "LOG", tmp_path / "log/defect.log")
     monkeypatch.delenv(failures.SHOW, raising=False)
@@ -40,10 +44,19 @@ def ended(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
         ("sweep customer smoke", "pagecage sweep requires --vary\n  fix: pagecage sweep --help"),
         ("list x", "pagecage list takes no argument 'x'\n  fix: pagecage list --help"),
         ("run smoke --hots vm", "Unknown option: --hots\n  fix: did you mean --host?"),
-        ("run smoke --repeats 0", 'Invalid value "0" for --repeats: must be >= 1\n  fix: pagecage run --help'),
-        ("run x --fresh q", 'Invalid value "q" for --fresh\n  fix: choose from: "never", "run", "block", "trial"'),
+        (
+            "run smoke --repeats 0",
+            'Invalid value "0" for --repeats: must be >= 1\n  fix: pagecage run --help',
+        ),
+        (
+            "run x --fresh q",
+            'Invalid value "q" for --fresh\n  fix: choose from: "never", "run", "block", "trial"',
+        ),
         ("run x --fresh bloc", 'Invalid value "bloc" for --fresh\n  fix: did you mean "block"?'),
-        ("run x --size", 'Command "run" parameter --size requires an argument\n  fix: pagecage run --help'),
+        (
+            "run x --size",
+            'Command "run" parameter --size requires an argument\n  fix: pagecage run --help',
+        ),
     ],
 )
 def test_a_mistake_in_the_words_is_told_as_any_other(
@@ -56,7 +69,9 @@ def test_a_mistake_in_the_words_is_told_as_any_other(
 @pytest.mark.parametrize(
     "error", [PagecageError("a\nb \x1b[2J", "ls\tx"), HostError("no \udcff :smile: [red]x[/]", "y")]
 )
-def test_whatever_stands_in_a_sentence_it_is_one_line(capsys: pytest.CaptureFixture[str], error: PagecageError) -> None:
+def test_whatever_stands_in_a_sentence_it_is_one_line(
+    capsys: pytest.CaptureFixture[str], error: PagecageError
+) -> None:
     assert failures.report(error) == error.exit_code
     out, said = capsys.readouterr()
     assert out == ""
@@ -81,7 +96,10 @@ def test_a_defect_is_told_as_one_and_its_traceback_kept(
     said = capsys.readouterr().err
     assert said.startswith("pagecage: internal error: KeyError: ")
     assert said.count("\n") == 2
-    assert f"  fix: report this defect with {failures.LOG} (PAGECAGE_TRACEBACK=1 prints the traceback)" in said
+    assert (
+        f"  fix: report this defect with {failures.LOG} (PAGECAGE_TRACEBACK=1 prints the traceback)"
+        in said
+    )
     kept = failures.LOG.read_text()
     assert kept.startswith("Traceback")
     assert "in list_experiments" in kept

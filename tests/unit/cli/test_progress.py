@@ -29,8 +29,11 @@ def test_every_outcome_has_its_line(outcome: str) -> None:
 
 def test_a_line_tells_time_rate_and_amplification() -> None:
     response = {
-        "read_seconds": 10.0, "covered_fraction": 0.05, "device_read_bytes_per_second": 2e7, "amplification": 32.0,
-    }  # fmt: skip
+        "read_seconds": 10.0,
+        "covered_fraction": 0.05,
+        "device_read_bytes_per_second": 2e7,
+        "amplification": 32.0,
+    }
     line = shown(describe(make_record(response=response)))
     assert "10 s for 5.0%" in line
     assert "disk 20 MB/s" in line
@@ -43,7 +46,9 @@ def test_no_error_breaks_the_line(error: str) -> None:
     shown(describe(make_record(outcome="failed", error=error)))
 
 
-@pytest.mark.parametrize("error", ["cannot open [/data/x]", "it reads [mq-deadline] none", "[/]", "[bold]x[/bold]"])
+@pytest.mark.parametrize(
+    "error", ["cannot open [/data/x]", "it reads [mq-deadline] none", "[/]", "[bold]x[/bold]"]
+)
 def test_brackets_are_shown_as_they_are(error: str) -> None:
     assert error in shown(describe(make_record(outcome="failed", error=error)))
 

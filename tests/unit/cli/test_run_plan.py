@@ -17,7 +17,11 @@ from tests.builders.facts import FIT, NO_MANAGER, USER, facts
 from tests.builders.plans import BASE, CAGES, CHOICES
 from tests.fake_host.hosts import TestHost
 
-CAGED = replace(BASE, factors={"cage": ("uncaged", "tenth"), "pattern": ("a",)}, levels={"pattern": {"a": Level()}})
+CAGED = replace(
+    BASE,
+    factors={"cage": ("uncaged", "tenth"), "pattern": ("a",)},
+    levels={"pattern": {"a": Level()}},
+)
 
 
 def cages_used(experiment: Any) -> set[str]:
@@ -41,12 +45,16 @@ def test_an_experiment_without_cages_gets_one() -> None:
 
 
 def test_an_experiment_that_sets_its_cages_in_other_levels_cannot_be_given_one() -> None:
-    own = replace(BASE, factors={"limits": ("hard",)}, levels={"limits": {"hard": Level(cage="tenth")}})
+    own = replace(
+        BASE, factors={"limits": ("hard",)}, levels={"limits": {"hard": Level(cage="tenth")}}
+    )
     with pytest.raises(PagecageError, match="set its cages"):
         with_cage(own, "tight")
 
 
-@pytest.mark.parametrize(("name", "emulated", "size"), [("auto", True, "emulated"), ("smoke", True, "smoke")])
+@pytest.mark.parametrize(
+    ("name", "emulated", "size"), [("auto", True, "emulated"), ("smoke", True, "smoke")]
+)
 def test_the_size_and_why(name: str, emulated: bool, size: str) -> None:
     host = TestHost((), "/nowhere")
     chosen, reason = choose_size(name, host, lambda _: None)
@@ -65,17 +73,31 @@ def test_auto_is_local_where_nothing_is_missing(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("known", "reason"),
     [
-        ({**FIT, "systemd": {"pid1": False, "version": 0, "user": False}}, "systemd is not the first process here"),
-        ({**NO_MANAGER, "systemd": {"pid1": False, "version": 0, "user": True, "user_manager": False}},
-         "systemd is not the first process here"),
+        (
+            {**FIT, "systemd": {"pid1": False, "version": 0, "user": False}},
+            "systemd is not the first process here",
+        ),
+        (
+            {
+                **NO_MANAGER,
+                "systemd": {"pid1": False, "version": 0, "user": True, "user_manager": False},
+            },
+            "systemd is not the first process here",
+        ),
         (facts(systemd={"version": 243}), "systemd 243 is older than 244"),
-        (facts(cgroup={"v2": False, "controllers": []}), "/sys/fs/cgroup is not the unified (v2) hierarchy"),
-        (facts(cgroup={"controllers": ["memory"]}), "the io controller is not available to systemd"),
+        (
+            facts(cgroup={"v2": False, "controllers": []}),
+            "/sys/fs/cgroup is not the unified (v2) hierarchy",
+        ),
+        (
+            facts(cgroup={"controllers": ["memory"]}),
+            "the io controller is not available to systemd",
+        ),
         (USER, "the io controller is not available to this user's systemd"),
         (NO_MANAGER, "this user's own systemd (user@1000.service) is not running"),
         (facts(disk={"error": "/ is on overlay"}), "/ is on overlay"),
     ],
-)  # fmt: skip
+)
 def test_auto_is_the_vm_where_something_is_and_says_what(
     monkeypatch: pytest.MonkeyPatch, known: dict[str, Any], reason: str
 ) -> None:
@@ -98,12 +120,18 @@ def test_the_harness_names_its_revision() -> None:
 
 def test_a_copy_where_there_is_no_git_has_a_version_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert run_plan.harness() == {"version": run_plan.VERSION, "git_revision": None, "git_dirty": None}
+    assert run_plan.harness() == {
+        "version": run_plan.VERSION,
+        "git_revision": None,
+        "git_dirty": None,
+    }
 
 
 def test_a_driver_is_chosen_for_all_or_by_the_experiment_itself() -> None:
     assert with_driver(BASE, None) is BASE
     assert with_driver(BASE, "docker").driver == "docker"
-    own = replace(BASE, factors={"by": ("docker",)}, levels={"by": {"docker": Level(driver="docker")}})
+    own = replace(
+        BASE, factors={"by": ("docker",)}, levels={"by": {"docker": Level(driver="docker")}}
+    )
     with pytest.raises(PagecageError, match="set its drivers"):
         with_driver(own, "podman")

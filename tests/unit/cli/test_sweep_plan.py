@@ -1,4 +1,6 @@
-"""`pagecage sweep`, as it is typed, up to its plan: an experiment's treatment or any command, and what is refused."""
+"""`pagecage sweep`, as it is typed, up to its plan: an experiment's treatment or any command, and
+what is refused.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ import pytest
 
 from pagecage.cli.execution import require_same_definition
 from pagecage.cli.replay_plan import ReplayOptions
-from pagecage.cli.sweep_plan import ExperimentOptions, SweepOptions, plan_of_command, plan_of_experiment
+from pagecage.cli.sweep_plan import (
+    ExperimentOptions,
+    SweepOptions,
+    plan_of_command,
+    plan_of_experiment,
+)
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.planning.plan import Plan
@@ -44,9 +51,12 @@ def test_an_experiments_treatment_under_each_value() -> None:
     assert caps(plan) == [250, 500, 1000]
     assert plan.document["size_reason"] == "asked for"
     assert plan.document["sweep"] == {
-        "property": "IOReadIOPSMax", "factor": "IOReadIOPSMax", "values": {"250": 250, "500": 500, "1000": 1000},
-        "own": "500", "cage": "customer-tenth",
-    }  # fmt: skip
+        "property": "IOReadIOPSMax",
+        "factor": "IOReadIOPSMax",
+        "values": {"250": 250, "500": 500, "1000": 1000},
+        "own": "500",
+        "cage": "customer-tenth",
+    }
 
 
 def test_a_sweep_that_was_cut_off_goes_by_the_definition_of_what_it_sweeps() -> None:
@@ -60,7 +70,9 @@ def test_a_sweep_that_was_cut_off_goes_by_the_definition_of_what_it_sweeps() -> 
 
 def test_a_command_under_each_value(tmp_path: Any) -> None:
     (tmp_path / "data").write_text("x")
-    plan = plan_of(asked("cat", "data", replay={"cold": (str(tmp_path / "data"),), "repeats": 2}), command=True)
+    plan = plan_of(
+        asked("cat", "data", replay={"cold": (str(tmp_path / "data"),), "repeats": 2}), command=True
+    )
     assert caps(plan) == [250, 250, 500, 500, 1000, 1000]
     about = plan.document["sweep"]
     assert (about["factor"], about["own"]) == ("cage", "customer-tenth, IOReadIOPSMax 500")
@@ -74,7 +86,11 @@ def test_a_command_under_each_value(tmp_path: Any) -> None:
     [
         (asked(), False, "no experiment and no command was given"),
         (asked("grep", "x"), False, "'grep x' is not an experiment"),
-        (asked("customer-replay", replay={"cold": ("x",)}), False, "--cold applies only to a command after --"),
+        (
+            asked("customer-replay", replay={"cold": ("x",)}),
+            False,
+            "--cold applies only to a command after --",
+        ),
         (asked("customer-replay", replay={"others": ("half",)}), False, "a sweep has one cage"),
         (asked("customer-replay", treatment=("lazy",)), False, "has no level"),
         (asked("customer-replay", base="customr", treatment=("load=advised",)), False, "no cage"),
@@ -84,7 +100,9 @@ def test_a_command_under_each_value(tmp_path: Any) -> None:
         (asked(), True, "there is no command"),
     ],
 )
-def test_what_is_refused_is_a_sentence_with_its_mend(wishes: SweepOptions, command: bool, word: str) -> None:
+def test_what_is_refused_is_a_sentence_with_its_mend(
+    wishes: SweepOptions, command: bool, word: str
+) -> None:
     with pytest.raises(PagecageError, match=word) as caught:
         plan_of(wishes, command=command)
     assert (caught.value.exit_code, bool(caught.value.hint)) == (2, True)
@@ -97,7 +115,12 @@ def test_a_host_is_let_go_of_when_the_plan_fails(stopped: list[str]) -> None:
 
 
 def test_a_cage_too_small_for_the_program_is_refused(stopped: list[str]) -> None:
-    wishes = asked("customer-replay", vary="MemoryMax=1MiB,64MiB", treatment=("load=lazy-random",), size="smoke")
+    wishes = asked(
+        "customer-replay",
+        vary="MemoryMax=1MiB,64MiB",
+        treatment=("load=lazy-random",),
+        size="smoke",
+    )
     with pytest.raises(PagecageError, match="MemoryMax is 1048576 bytes"):
         plan_of(wishes)
     assert stopped == ["stopped"]

@@ -29,13 +29,18 @@ AS_BOUGHT = {
         "hyperdisk-balanced",
         VolumeRequest(iops=Fraction(3600), throughput=Fraction(290 * MIB)),
     ),
-    "hyperdisk-throughput-180": ("hyperdisk-throughput", VolumeRequest(throughput=Fraction(180 * MIB))),
+    "hyperdisk-throughput-180": (
+        "hyperdisk-throughput",
+        VolumeRequest(throughput=Fraction(180 * MIB)),
+    ),
     "premium-ssd-v2-base": ("premium-ssd-v2", VolumeRequest()),
 }
 MACHINES = {
-    "e2-medium": "e2-medium", "n2-2to7vcpu": "n2-standard-4", "n2-8to15vcpu": "n2-highmem-8",
+    "e2-medium": "e2-medium",
+    "n2-2to7vcpu": "n2-standard-4",
+    "n2-8to15vcpu": "n2-highmem-8",
     "n2-64vcpu": "n2-standard-64",
-}  # fmt: skip
+}
 
 
 def kind_of(provider: Provider, name: str) -> VolumeType:
@@ -45,7 +50,9 @@ def kind_of(provider: Provider, name: str) -> VolumeType:
 def most_of(kind: VolumeType, size_bytes: int) -> VolumeRequest:
     """Return a request for the greatest values at this size."""
     iops = (
-        kind.read_iops.bounds(FormulaInput(size_bytes))[1] if isinstance(kind.read_iops, ProvisionedFormula) else None
+        kind.read_iops.bounds(FormulaInput(size_bytes))[1]
+        if isinstance(kind.read_iops, ProvisionedFormula)
+        else None
     )
     throughput = None
     if isinstance(kind.read_throughput, ProvisionedFormula):
@@ -59,12 +66,16 @@ def requested(provider: Provider, name: str, size_bytes: int) -> tuple[VolumeTyp
         kind, bought = AS_BOUGHT[name]
         return kind_of(provider, kind), VolumeRequest(size_bytes, bought.iops, bought.throughput)
     base = re.sub(r"-(max|max-80k)$", "", name)
-    if tier := re.fullmatch(r"(premium-ssd|standard-ssd|standard-hdd)-([PES]\d+)(-on-demand-burst)?", base):
+    if tier := re.fullmatch(
+        r"(premium-ssd|standard-ssd|standard-hdd)-([PES]\d+)(-on-demand-burst)?", base
+    ):
         kind = kind_of(provider, f"{tier[1]}-on-demand" if tier[3] else tier[1])
         assert kind.tiers[tier[2]].size_bytes == size_bytes
         return kind, VolumeRequest(size_bytes)
     kind = kind_of(provider, base)
-    return kind, most_of(kind, size_bytes) if name != base or base == "pd-extreme" else VolumeRequest(size_bytes)
+    return kind, most_of(
+        kind, size_bytes
+    ) if name != base or base == "pd-extreme" else VolumeRequest(size_bytes)
 
 
 def limits_of(row: dict[str, str]) -> tuple[VolumeLimits, VolumeType | None, InstanceType | None]:
@@ -95,13 +106,16 @@ def close(value: Fraction | None, expected: str, unit: int = 1) -> bool:
     return abs(value / unit - Fraction(expected)) <= Fraction(51, 10000)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[f"{r['provider']}-{r['volume_type']}-{r['size_gib']}" for r in ROWS])
+@pytest.mark.parametrize(
+    "row", ROWS, ids=[f"{r['provider']}-{r['volume_type']}-{r['size_gib']}" for r in ROWS]
+)
 def test_every_published_row_follows_from_the_catalogue(row: dict[str, str]) -> None:
     limits, kind, instance = limits_of(row)
     io_size = kind.accounting.io_size_bytes if kind else None
     for side, iops, bandwidth in (
-        ("read", limits.read_iops, limits.read_bandwidth), ("write", limits.write_iops, limits.write_bandwidth),
-    ):  # fmt: skip
+        ("read", limits.read_iops, limits.read_bandwidth),
+        ("write", limits.write_iops, limits.write_bandwidth),
+    ):
         assert close(lasting(iops), row[f"{side}_iops"])
         # The table has the throughput without credits, so the IOPS limit it as well.
         left = reachable(lasting(bandwidth), lasting(iops), io_size)
@@ -123,7 +137,11 @@ def check_burst(limits: VolumeLimits, row: dict[str, str]) -> None:
         return
     assert close(rate_periods(limits.read_iops)[0].rate, row["burst_iops"])
     assert close(rate_periods(limits.read_bandwidth)[0].rate, row["burst_mib_s"], MIB)
-    first = next(rate_periods(layers)[0] for layers in (limits.read_iops, limits.read_bandwidth) if bursting(layers))
+    first = next(
+        rate_periods(layers)[0]
+        for layers in (limits.read_iops, limits.read_bandwidth)
+        if bursting(layers)
+    )
     if row["burst_seconds"] == "unlimited":
         assert first.seconds is None
     else:
@@ -135,7 +153,9 @@ def check_latency(kind: VolumeType, expected: str) -> None:
         assert expected == ""
         return
     least, below = kind.latency.read_from_us, kind.latency.read_below_us
-    assert expected == (f"{least // 1000}-{(below or 0) // 1000}" if least else f"<{(below or 0) // 1000}")
+    assert expected == (
+        f"{least // 1000}-{(below or 0) // 1000}" if least else f"<{(below or 0) // 1000}"
+    )
 
 
 def test_the_table_is_complete() -> None:
@@ -143,10 +163,14 @@ def test_the_table_is_complete() -> None:
     assert {row["provider"] for row in ROWS} == set(PROVIDERS)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[f"{r['provider']}-{r['volume_type']}-{r['size_gib']}" for r in ROWS])
+@pytest.mark.parametrize(
+    "row", ROWS, ids=[f"{r['provider']}-{r['volume_type']}-{r['size_gib']}" for r in ROWS]
+)
 def test_every_row_names_the_source_that_the_catalogue_names(row: dict[str, str]) -> None:
     _, kind, instance = limits_of(row)
     offers = [offer for offer in (kind, instance) if offer]
-    named = [source for offer in offers for source in offer.sources if source.url == row["source_url"]]
+    named = [
+        source for offer in offers for source in offer.sources if source.url == row["source_url"]
+    ]
     dated = row["as_of"] if row["as_of"][:1].isdigit() else None
     assert {source.date for source in named} == {dated}

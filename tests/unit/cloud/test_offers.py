@@ -39,7 +39,11 @@ type = "sized"
 about = "a disk in sizes"
 sources = ["page"]
 throughput_unit = "MB"
-tiers.P1 = { size = "4GiB", iops = 120, throughput = "25MB", burst_iops = 3500, burst_throughput = "170MB" }
+tiers.P1.size = "4GiB"
+tiers.P1.iops = 120
+tiers.P1.throughput = "25MB"
+tiers.P1.burst_iops = 3500
+tiers.P1.burst_throughput = "170MB"
 tiers.P2 = { size = "8GiB", iops = 240, throughput = "50MB" }
 tier_burst_seconds = 1800
 [[instances]]
@@ -49,10 +53,18 @@ small = { memory = "8GiB", iops = 3600, throughput = "81.25MB" }
 [[machines]]
 family = "n2"
 sources = ["page"]
-caps.disk = [
-  { vcpus = 1, read_iops = 10, write_iops = 10, read_throughput = "1MiB", write_throughput = "1MiB" },
-  { vcpus = 8, read_iops = 20, write_iops = 20, read_throughput = "2MiB", write_throughput = "2MiB" },
-]
+[[machines.caps.disk]]
+vcpus = 1
+read_iops = 10
+write_iops = 10
+read_throughput = "1MiB"
+write_throughput = "1MiB"
+[[machines.caps.disk]]
+vcpus = 8
+read_iops = 20
+write_iops = 20
+read_throughput = "2MiB"
+write_throughput = "2MiB"
 """
 
 
@@ -75,22 +87,43 @@ def test_figures_are_exact(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (("per_gib = 0.75,", ""), "types.0.iops.linear: linear needs either per_gib or per_tib"),
-        (("per_gib = 0.75,", "per_gib = 0.75, per_tib = 1,"), "linear needs either per_gib or per_tib"),
-        (("per_gib = 0.75", 'per_gib = "0.75MiB"'), "types.0.iops.linear.per_gib: this must be a number above zero"),
+        (
+            ("per_gib = 0.75,", "per_gib = 0.75, per_tib = 1,"),
+            "linear needs either per_gib or per_tib",
+        ),
+        (
+            ("per_gib = 0.75", 'per_gib = "0.75MiB"'),
+            "types.0.iops.linear.per_gib: this must be a number above zero",
+        ),
         (("per_gib = 0.75", "per_gib = 0"), "this must be a number above zero"),
         (("per_gib = 0.75", "per_gib = true"), "this must be a number above zero"),
-        (('value = "128MiB"', "value = 128"), "types.0.throughput.steps.0.value: this must be a string with a unit"),
-        (('value = "128MiB"', 'value = "128M"'), "types.0.throughput.steps.0.value: '128M' has no clear unit"),
+        (
+            ('value = "128MiB"', "value = 128"),
+            "types.0.throughput.steps.0.value: this must be a string with a unit",
+        ),
+        (
+            ('value = "128MiB"', 'value = "128M"'),
+            "types.0.throughput.steps.0.value: '128M' has no clear unit",
+        ),
         (("iops.linear", "iops.lineer"), "types.0.iops.lineer"),
-        (("iops.linear", "iops.fixed = 1\niops.linear"), "types.0.iops: a formula needs exactly one of"),
+        (
+            ("iops.linear", "iops.fixed = 1\niops.linear"),
+            "types.0.iops: a formula needs exactly one of",
+        ),
         (("iops.linear", "read_iops.fixed = 1\niops.linear"), "iops excludes read_iops"),
         (("tiers.P1", "iops.fixed = 1\ntiers.P1"), "types.1: tiers exclude iops"),
-        (('size = "8GiB", iops', 'size = "4GiB", iops'), "types.1: tiers must go from the smallest to the largest"),
+        (
+            ('size = "8GiB", iops', 'size = "4GiB", iops'),
+            "types.1: tiers must go from the smallest to the largest",
+        ),
         (('sources = ["page"]', 'sources = ["pgae"]'), "sources.pgae is missing"),
         (('sources = ["page"]', "sources = []"), "types.0.sources"),
         (('type = "sized"', 'type = "disk"'), "types: two have the same name"),
         (("caps.disk", "caps.dsik"), "there is no type 'dsik'"),
-        (("vcpus = 8", "vcpus = 1"), "machines.0: caps.disk must go from the fewest vCPUs to the most"),
+        (
+            ("vcpus = 8", "vcpus = 1"),
+            "machines.0: caps.disk must go from the fewest vCPUs to the most",
+        ),
         (('step = "1GiB"', 'stepp = "1GiB"'), "types.0.size.step"),
         (('unit = "MB"', 'unit = "Mbit"'), "types.1.throughput_unit"),
         (("[[machines]]", "[[machines]"), "(at line"),
@@ -120,7 +153,12 @@ def test_the_schema_that_editors_use_takes_the_catalogue(path: Path) -> None:
 def test_every_source_is_used_and_has_an_address(path: Path) -> None:
     data = tomllib.loads(path.read_text())
     used = {
-        name for part in ("types", "instances", "machines") for table in data.get(part, []) for name in table["sources"]
+        name
+        for part in ("types", "instances", "machines")
+        for table in data.get(part, [])
+        for name in table["sources"]
     }
     assert used == set(data["sources"])
-    assert all(source["url"].startswith(("https://", "http://")) for source in data["sources"].values())
+    assert all(
+        source["url"].startswith(("https://", "http://")) for source in data["sources"].values()
+    )

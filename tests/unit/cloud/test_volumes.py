@@ -29,7 +29,9 @@ PLAIN = CageOptions()
 positive = st.fractions(Fraction(1), Fraction(10**6), max_denominator=100)
 
 
-def profile(kind: str, request: VolumeRequest, instance: str = "", options: CageOptions = PLAIN) -> LimitProfile:
+def profile(
+    kind: str, request: VolumeRequest, instance: str = "", options: CageOptions = PLAIN
+) -> LimitProfile:
     provider = PROVIDERS[kind.partition("-")[0]]
     found = find_instance(provider, KINDS[kind], instance) if instance else None
     return profile_of(provider, KINDS[kind], request, found, options)
@@ -78,8 +80,13 @@ def test_a_larger_volume_is_no_slower(kind: VolumeType, one: Fraction, other: Fr
     small, large = sorted(size_at(kind, share) for share in (one, other))
     bought = request_at(kind, large, Fraction(0))
     slower, faster = (
-        volume_limits(kind, VolumeRequest(size, bought.iops, bought.throughput)) for size in (small, large)
-    ) if _is_sold(kind, small, bought) else (VolumeLimits(), VolumeLimits())  # fmt: skip
+        (
+            volume_limits(kind, VolumeRequest(size, bought.iops, bought.throughput))
+            for size in (small, large)
+        )
+        if _is_sold(kind, small, bought)
+        else (VolumeLimits(), VolumeLimits())
+    )
     for below, above in zip(vars(slower).values(), vars(faster).values(), strict=True):
         assert all(a.base <= b.base for a, b in zip(below, above, strict=True))
 
@@ -97,7 +104,9 @@ def _is_sold(kind: VolumeType, size: int, bought: VolumeRequest) -> bool:
 
 
 @given(sized, fractions)
-def test_the_greatest_values_are_sold_and_larger_ones_are_not(kind: VolumeType, at: Fraction) -> None:
+def test_the_greatest_values_are_sold_and_larger_ones_are_not(
+    kind: VolumeType, at: Fraction
+) -> None:
     size = size_at(kind, at)
     request = request_at(kind, size, Fraction(1))
     volume_limits(kind, request)
@@ -110,9 +119,14 @@ def test_the_greatest_values_are_sold_and_larger_ones_are_not(kind: VolumeType, 
 
 
 layers = st.builds(
-    lambda by, base, more, held: LimitLayer(by, base, base + more if more else None, held if more else None),
-    st.sampled_from(["volume", "instance"]), positive, st.none() | positive, positive,
-)  # fmt: skip
+    lambda by, base, more, held: LimitLayer(
+        by, base, base + more if more else None, held if more else None
+    ),
+    st.sampled_from(["volume", "instance"]),
+    positive,
+    st.none() | positive,
+    positive,
+)
 
 
 @given(st.lists(layers, min_size=1, max_size=4), st.sampled_from(sorted(FULLNESS)))
@@ -131,11 +145,17 @@ def test_a_bucket_never_gives_more_than_it_holds(stack: list[LimitLayer]) -> Non
     """The use above a layer's base, over all periods that end, comes out of its bucket."""
     found = rate_periods(stack)
     for layer in stack:
-        used = sum((max(Fraction(0), p.rate - layer.base) * p.seconds for p in found if p.seconds), Fraction(0))
+        used = sum(
+            (max(Fraction(0), p.rate - layer.base) * p.seconds for p in found if p.seconds),
+            Fraction(0),
+        )
         assert used <= (layer.credits or 0)
 
 
-@given(st.lists(layers, min_size=1, max_size=3), st.fractions(Fraction(1, 100), Fraction(10), max_denominator=100))
+@given(
+    st.lists(layers, min_size=1, max_size=3),
+    st.fractions(Fraction(1, 100), Fraction(10), max_denominator=100),
+)
 def test_scaling_changes_speeds_and_not_times(stack: list[LimitLayer], factor: Fraction) -> None:
     slow = rate_periods([layer.scaled(factor) for layer in stack])
     assert [(p.rate, p.by, p.seconds) for p in slow] == [
@@ -146,7 +166,10 @@ def test_scaling_changes_speeds_and_not_times(stack: list[LimitLayer], factor: F
 def test_the_test_bucket_drains_in_twenty_seconds() -> None:
     bucket = LimitLayer("x", Fraction(100), Fraction(1000), Fraction(18000))
     assert [(p.rate, p.seconds) for p in rate_periods([bucket])] == [(1000, 20), (100, None)]
-    assert [(p.rate, p.seconds) for p in rate_periods([bucket], "half")] == [(1000, 10), (100, None)]
+    assert [(p.rate, p.seconds) for p in rate_periods([bucket], "half")] == [
+        (1000, 10),
+        (100, None),
+    ]
     assert [(p.rate, p.seconds) for p in rate_periods([bucket], "drained")] == [(100, None)]
 
 
@@ -168,33 +191,54 @@ def test_the_least_of_volume_and_instance_and_which_of_them() -> None:
     """The instance limits a gp3 of 125 MiB/s on an m7i.large once its burst is spent."""
     made = profile("aws-gp3", VolumeRequest(500 * GIB), "m7i.large")
     bandwidth = rate_periods(made.limits.read_bandwidth)
-    assert [(phase.by, phase.rate) for phase in bandwidth] == [("aws-gp3", 125 * MIB), ("m7i.large", 81_250_000)]
+    assert [(phase.by, phase.rate) for phase in bandwidth] == [
+        ("aws-gp3", 125 * MIB),
+        ("m7i.large", 81_250_000),
+    ]
     assert rate_periods(made.limits.read_iops)[-1].by == "aws-gp3"
     assert (made.memory_bytes, made.memory_by) == (8 * GIB, "m7i.large")
 
 
 def test_a_cage_carries_base_and_bucket() -> None:
     made = cage_of(
-        profile("aws-gp3", VolumeRequest(500 * GIB, Fraction(6000), Fraction(250 * MIB)), "m7i.large"), "x", "about"
+        profile(
+            "aws-gp3", VolumeRequest(500 * GIB, Fraction(6000), Fraction(250 * MIB)), "m7i.large"
+        ),
+        "x",
+        "about",
     )
     assert made.properties == {
-        "MemoryMax": 8 * GIB, "IOReadBandwidthMax": 81_250_000, "IOReadIOPSMax": 3600,
-        "IOWriteBandwidthMax": 81_250_000, "IOWriteIOPSMax": 3600, "MemorySwapMax": 0,
-    }  # fmt: skip
+        "MemoryMax": 8 * GIB,
+        "IOReadBandwidthMax": 81_250_000,
+        "IOReadIOPSMax": 3600,
+        "IOWriteBandwidthMax": 81_250_000,
+        "IOWriteIOPSMax": 3600,
+        "MemorySwapMax": 0,
+    }
     assert made.burst is not None
     assert made.burst.iops == CreditBucket(6000, (40_000 - 3600) * 1800)
     assert made.burst.bandwidth == CreditBucket(250 * MIB, (1_250_000_000 - 81_250_000) * 1800)
 
 
 def test_a_drained_cage_begins_at_the_base_and_may_fill() -> None:
-    made = cage_of(profile("aws-gp2", VolumeRequest(500 * GIB), "", CageOptions(start="drained")), "x", "about")
+    made = cage_of(
+        profile("aws-gp2", VolumeRequest(500 * GIB), "", CageOptions(start="drained")), "x", "about"
+    )
     assert made.properties["IOReadIOPSMax"] == 1500
     assert made.burst is not None
-    assert (made.burst.start, made.burst.iops, made.burst.bandwidth) == ("drained", CreditBucket(3000, 5_400_000), None)
+    assert (made.burst.start, made.burst.iops, made.burst.bandwidth) == (
+        "drained",
+        CreditBucket(3000, 5_400_000),
+        None,
+    )
 
 
 def test_a_scaled_cage_bursts_as_long() -> None:
-    made = cage_of(profile("aws-gp2", VolumeRequest(500 * GIB), "", CageOptions(scale=Fraction(1, 10))), "x", "about")
+    made = cage_of(
+        profile("aws-gp2", VolumeRequest(500 * GIB), "", CageOptions(scale=Fraction(1, 10))),
+        "x",
+        "about",
+    )
     assert made.burst is not None
     assert made.properties["IOReadIOPSMax"] == 150
     assert made.burst.iops == CreditBucket(300, 540_000)
@@ -209,25 +253,42 @@ def test_every_volume_makes_a_cage_that_is_no_faster(
     provider = PROVIDERS[kind.provider]
     instance = None
     if kind.read_throughput is None:
-        instance = find_instance(provider, kind, "n2-standard-64" if kind.provider == "gcp" else "standard-droplet")
+        instance = find_instance(
+            provider, kind, "n2-standard-64" if kind.provider == "gcp" else "standard-droplet"
+        )
     request = request_at(kind, size_at(kind, at), share)
     made = profile_of(provider, kind, request, instance, CageOptions(start=start))
     cage = cage_of(made, "x", "about")
-    for name, found in (("IOReadIOPSMax", made.limits.read_iops), ("IOWriteBandwidthMax", made.limits.write_bandwidth)):
+    for name, found in (
+        ("IOReadIOPSMax", made.limits.read_iops),
+        ("IOWriteBandwidthMax", made.limits.write_bandwidth),
+    ):
         first = rate_periods(found, start)[0]
         assert cage.properties[name] <= first.rate
     if cage.burst and cage.burst.iops:
-        assert cage.properties["IOReadIOPSMax"] < cage.burst.iops.rate <= rate_periods(made.limits.read_iops)[0].rate
+        assert (
+            cage.properties["IOReadIOPSMax"]
+            < cage.burst.iops.rate
+            <= rate_periods(made.limits.read_iops)[0].rate
+        )
 
 
 def test_less_than_one_a_second_is_refused() -> None:
     with pytest.raises(PagecageError, match="I/Os per second are less than the kernel can count"):
-        cage_of(profile("aws-sc1", VolumeRequest(125 * GIB), "", CageOptions(scale=Fraction(1, 10))), "x", "about")
+        cage_of(
+            profile("aws-sc1", VolumeRequest(125 * GIB), "", CageOptions(scale=Fraction(1, 10))),
+            "x",
+            "about",
+        )
 
 
 def test_only_a_stated_least_latency_is_imposed() -> None:
-    assert profile("aws-gp3", VolumeRequest(GIB)).latency is None, "below 10 ms says nothing of the least"
-    slow = profile("gcp-hyperdisk-throughput", VolumeRequest(2048 * GIB, None, Fraction(180 * MIB))).latency
+    assert profile("aws-gp3", VolumeRequest(GIB)).latency is None, (
+        "below 10 ms says nothing of the least"
+    )
+    slow = profile(
+        "gcp-hyperdisk-throughput", VolumeRequest(2048 * GIB, None, Fraction(180 * MIB))
+    ).latency
     assert slow is not None
     assert (slow.read_us, slow.write_us) == (10_000, None)
     asked = profile("aws-gp3", VolumeRequest(GIB), "", CageOptions(latency_us=800)).latency
@@ -245,14 +306,24 @@ def test_an_instance_is_found_by_the_names_in_use(name: str, found: str) -> None
 
 @pytest.mark.parametrize(
     ("machine", "iops"),
-    [("n2-standard-2", 15000), ("n2-highmem-7", 15000), ("n2-custom-16-65536", 20000), ("n2-standard-32", 50000),
-     ("n2-highcpu-96", 80000), ("e2-medium", 12000), ("e2-standard-2", 15000), ("n1-standard-1", 15000)],
-)  # fmt: skip
+    [
+        ("n2-standard-2", 15000),
+        ("n2-highmem-7", 15000),
+        ("n2-custom-16-65536", 20000),
+        ("n2-standard-32", 50000),
+        ("n2-highcpu-96", 80000),
+        ("e2-medium", 12000),
+        ("e2-standard-2", 15000),
+        ("n1-standard-1", 15000),
+    ],
+)
 def test_a_machines_caps_follow_its_vcpus(machine: str, iops: int) -> None:
     assert find_instance(PROVIDERS["gcp"], KINDS["gcp-pd-balanced"], machine).caps.read_iops == iops
 
 
-@pytest.mark.parametrize("name", ["n2", "n2-standard", "n2-standard-0", "n3-standard-4", "e2-medium-standard-4", ""])
+@pytest.mark.parametrize(
+    "name", ["n2", "n2-standard", "n2-standard-0", "n3-standard-4", "e2-medium-standard-4", ""]
+)
 def test_names_of_no_machine_are_refused(name: str) -> None:
     with pytest.raises(PagecageError, match=r"in the catalogue|has no limits of"):
         find_instance(PROVIDERS["gcp"], KINDS["gcp-pd-balanced"], name)
@@ -261,7 +332,9 @@ def test_names_of_no_machine_are_refused(name: str) -> None:
 def test_every_instance_that_is_listed_is_found() -> None:
     for provider in PROVIDERS.values():
         for name in instance_names(provider):
-            kind = next(each for each in provider.types if not provider.machines or each.type == "pd-ssd")
+            kind = next(
+                each for each in provider.types if not provider.machines or each.type == "pd-ssd"
+            )
             instance = find_instance(provider, kind, name)
             assert all(vars(attached(VolumeLimits(), instance)).values())
 
@@ -276,7 +349,9 @@ def test_notes_name_differences_between_provider_and_cage() -> None:
     ):
         assert word in text
     assert "t3.micro alone: 500 IOPS, 10.88 MB/s (10.38 MiB/s); in a burst 11800 IOPS" in text
-    assert "share each limit" not in " ".join(notes(profile("gcp-pd-ssd", VolumeRequest(100 * GIB))))
+    assert "share each limit" not in " ".join(
+        notes(profile("gcp-pd-ssd", VolumeRequest(100 * GIB)))
+    )
     three = notes(profile("aws-gp2", VolumeRequest(334 * GIB), "t3.micro"))
     assert any("one bucket for IOPS: it lacks the drop after 8 h 16 min" in note for note in three)
 
@@ -292,4 +367,6 @@ def test_a_low_iops_limit_loses_to_the_kernels_slices() -> None:
     gp2 = profile("aws-gp2", VolumeRequest(100 * GIB), options=tenth)
     text = " ".join(notes(profile("azure-premium-ssd", VolumeRequest(32 * GIB), options=tenth)))
     assert "12 per second are 10 in the cage" in text
-    assert "ten times per second" not in " ".join((*notes(gp2), *notes(profile("aws-gp3", VolumeRequest(100 * GIB)))))
+    assert "ten times per second" not in " ".join(
+        (*notes(gp2), *notes(profile("aws-gp3", VolumeRequest(100 * GIB))))
+    )

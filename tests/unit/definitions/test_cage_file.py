@@ -27,7 +27,12 @@ def test_imported_limits_are_a_cage_that_loads(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "tables",
-    [{"about": "x", "IOReadIOPSMax": -1}, {"about": "x", "MemoryMax": "5"}, {}, {"about": "x", "Mem": "1B"}],
+    [
+        {"about": "x", "IOReadIOPSMax": -1},
+        {"about": "x", "MemoryMax": "5"},
+        {},
+        {"about": "x", "Mem": "1B"},
+    ],
 )
 def test_tables_that_are_not_a_cage_are_refused(tables: dict[str, object]) -> None:
     with pytest.raises(PagecageError, match="is not a valid cage"):

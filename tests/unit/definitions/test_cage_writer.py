@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from pagecage.definitions.cage_file import CageFile, resolve_cage
 from pagecage.definitions.cage_writer import cage_to_toml
-from pagecage.model.cage import IO_MAX_KEY, BurstCredits, Cage, CloudVolume, CreditBucket, IoAccounting, LatencyFloor
+from pagecage.model.cage import (
+    IO_MAX_KEY,
+    BurstCredits,
+    Cage,
+    CloudVolume,
+    CreditBucket,
+    IoAccounting,
+    LatencyFloor,
+)
 
 counts = st.integers(1, 2**50)
 percents = st.integers(1, 2**31 - 1)
@@ -30,13 +38,20 @@ cages = st.builds(
     provenance=st.fixed_dictionaries({"about": words}, optional={"source": sources}),
     volume=st.none()
     | st.builds(
-        CloudVolume, words, words, st.none() | counts, st.none() | counts, st.none() | counts, words,
+        CloudVolume,
+        words,
+        words,
+        st.none() | counts,
+        st.none() | counts,
+        st.none() | counts,
+        words,
         st.sampled_from([1.0, 0.1, 2.5]),
     ),
-    burst=st.none() | st.builds(BurstCredits, st.sampled_from(["full", "half", "drained"]), buckets, buckets),
+    burst=st.none()
+    | st.builds(BurstCredits, st.sampled_from(["full", "half", "drained"]), buckets, buckets),
     accounting=st.none() | st.builds(IoAccounting, st.none() | counts, flags, flags),
     latency=st.none() | st.builds(LatencyFloor, st.none() | counts, st.none() | counts),
-)  # fmt: skip
+)
 
 
 def can_be_a_file(cage: Cage) -> bool:
@@ -59,19 +74,24 @@ def test_a_cage_reads_back(cage: Cage) -> None:
 
 def test_the_file_is_as_a_person_would_write_it() -> None:
     cage = Cage(
-        "x", {"IOReadBandwidthMax": 131_072_000, "IOReadIOPSMax": 3000, "MemorySwapMax": 0},
-        {"about": 'a "small" disk', "source": {"title": "somewhere", "author": "", "date": "2023-05", "url": ""}},
-        CloudVolume("aws", "gp3", 500 * 2**30, scale=0.1), BurstCredits("half", CreditBucket(6000, 540_000)),
-        IoAccounting(2**18, True, None), LatencyFloor(1000, None),
-    )  # fmt: skip
-    assert cage_to_toml(cage, ["from a catalogue"]) == (
-        '#:schema ../docs/schema/cage.schema.json\n# from a catalogue\nabout = "a \\"small\\" disk"\n'
-        'IOReadBandwidthMax = "125MiB"\nIOReadIOPSMax = 3000\n'
-        '[source]\ntitle = "somewhere"\ndate = "2023-05"\n'
-        '[volume]\nprovider = "aws"\ntype = "gp3"\nsize = "500GiB"\nscale = 0.1\n'
-        '[burst]\nstart = "half"\niops = { rate = 6000, credits = 540000 }\n'
-        '[accounting]\nio_size = "256KiB"\nmerged = true\n'
-        "[latency]\nread_us = 1000\n"
+        "x",
+        {"IOReadBandwidthMax": 131_072_000, "IOReadIOPSMax": 3000, "MemorySwapMax": 0},
+        {
+            "about": 'a "small" disk',
+            "source": {"title": "somewhere", "author": "", "date": "2023-05", "url": ""},
+        },
+        CloudVolume("aws", "gp3", 500 * 2**30, scale=0.1),
+        BurstCredits("half", CreditBucket(6000, 540_000)),
+        IoAccounting(2**18, True, None),
+        LatencyFloor(1000, None),
+    )
+    assert (
+        cage_to_toml(cage, ["from a catalogue"])
+        == '#:schema ../docs/schema/cage.schema.json\n# from a catalogue\nabout = "a \\"small\\"'
+        ' disk"\nIOReadBandwidthMax = "125MiB"\nIOReadIOPSMax = 3000\n[source]\ntitle ='
+        ' "somewhere"\ndate = "2023-05"\n[volume]\nprovider = "aws"\ntype = "gp3"\nsize ='
+        ' "500GiB"\nscale = 0.1\n[burst]\nstart = "half"\niops = { rate = 6000, credits = 540000'
+        ' }\n[accounting]\nio_size = "256KiB"\nmerged = true\n[latency]\nread_us = 1000\n'
     )
 
 

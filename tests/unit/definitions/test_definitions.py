@@ -65,18 +65,29 @@ def test_an_experiment_is_resolved(top: Path) -> None:
 def test_a_cages_values_are_resolved(top: Path) -> None:
     cage = definitions(top).cage("tight", None)
     assert cage.properties == {
-        "MemoryMax": 10_000_000, "IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500, "CPUQuota": 50,
+        "MemoryMax": 10_000_000,
+        "IOReadBandwidthMax": 20_000_000,
+        "IOReadIOPSMax": 500,
+        "CPUQuota": 50,
         "MemorySwapMax": 0,
-    }  # fmt: skip
+    }
     assert cage.provenance == {"about": "all"}
 
 
 def test_properties_of_a_cloud_volume_are_kept(top: Path) -> None:
     (top / "cgroups/cloud.toml").write_text(VOLUME)
     cage = definitions(top).cage("cloud", None)
-    assert cage.properties == {"IOReadBandwidthMax": 125 * 2**20, "IOReadIOPSMax": 1500, "MemorySwapMax": 0}
-    assert cage.volume == CloudVolume("aws", "gp2", 500 * 2**30, None, 250 * 2**20, "m7i.large", 0.5)
-    assert cage.burst == BurstCredits("full", CreditBucket(3000, 5_400_000), CreditBucket(250 * 2**20, 2**40))
+    assert cage.properties == {
+        "IOReadBandwidthMax": 125 * 2**20,
+        "IOReadIOPSMax": 1500,
+        "MemorySwapMax": 0,
+    }
+    assert cage.volume == CloudVolume(
+        "aws", "gp2", 500 * 2**30, None, 250 * 2**20, "m7i.large", 0.5
+    )
+    assert cage.burst == BurstCredits(
+        "full", CreditBucket(3000, 5_400_000), CreditBucket(250 * 2**20, 2**40)
+    )
     assert cage.accounting == IoAccounting(256 * 2**10, True, None)
     assert cage.latency == LatencyFloor(1000, None)
     assert cage.provenance["about"] == "a volume"
@@ -98,7 +109,9 @@ def test_a_share_of_the_dataset_is_whole_pages(dataset_bytes: int) -> None:
 def test_swap_is_closed_unless_the_cage_opens_it(top: Path) -> None:
     assert definitions(top).cage("tenth", 2**30).properties["MemorySwapMax"] == 0
     assert "MemorySwapMax" not in definitions(top).cage("uncaged", 2**30).properties
-    (top / "cgroups/open.toml").write_text('about = "x"\nMemoryMax = "1GiB"\nMemorySwapMax = "infinity"\n')
+    (top / "cgroups/open.toml").write_text(
+        'about = "x"\nMemoryMax = "1GiB"\nMemorySwapMax = "infinity"\n'
+    )
     assert "MemorySwapMax" not in definitions(top).cage("open", None).properties
 
 
@@ -107,7 +120,9 @@ def test_a_share_needs_a_dataset(top: Path) -> None:
         definitions(top).cage("tenth", None)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "experiments").glob("*.toml")))
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in (ROOT / "experiments").glob("*.toml"))
+)
 def test_every_experiment_of_the_project_is_valid(name: str) -> None:
     known = Definitions(ROOT, known_programs(ROOT))
     experiment = known.experiment(name)
@@ -120,15 +135,43 @@ def test_every_experiment_of_the_project_is_valid(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "key", "word"),
     [
-        (('question = "?"', 'question = "?"\nqestion = "?"'), "unknown key 'qestion'", 'did you mean "question"?'),
-        (('program = "pcread"', 'program = "pcread"\nprogramm = "x"'), "unknown key 'workload.programm'", '"program"'),
-        (('program = "pcread"', 'program = "pcraed"'), "workload.program: there is no workload 'pcraed'", '"pcread"'),
-        (('cage = ["uncaged", "tenth"]', 'cage = ["uncaged", "tent"]'), "there is no cage 'tent'", '"tenth"'),
+        (
+            ('question = "?"', 'question = "?"\nqestion = "?"'),
+            "unknown key 'qestion'",
+            'did you mean "question"?',
+        ),
+        (
+            ('program = "pcread"', 'program = "pcread"\nprogramm = "x"'),
+            "unknown key 'workload.programm'",
+            '"program"',
+        ),
+        (
+            ('program = "pcread"', 'program = "pcraed"'),
+            "workload.program: there is no workload 'pcraed'",
+            '"pcread"',
+        ),
+        (
+            ('cage = ["uncaged", "tenth"]', 'cage = ["uncaged", "tent"]'),
+            "there is no cage 'tent'",
+            '"tenth"',
+        ),
         (('["iostat"]', '["iostat", "vmstat"]'), "collectors.1", "iostat"),
         (('["sequential", "random"]', "[]"), "factors.pattern has no levels", "edit"),
-        (('["sequential", "random"]', '["random", "random"]'), "factors.pattern names a level twice", "edit"),
-        (('["sequential", "random"]', '["sequential", "randm"]'), "levels.pattern.random is not a level", "edit"),
-        (("[levels.pattern.random]", "[levels.patern.random]"), "levels.patern.random is not a level", "edit"),
+        (
+            ('["sequential", "random"]', '["random", "random"]'),
+            "factors.pattern names a level twice",
+            "edit",
+        ),
+        (
+            ('["sequential", "random"]', '["sequential", "randm"]'),
+            "levels.pattern.random is not a level",
+            "edit",
+        ),
+        (
+            ("[levels.pattern.random]", "[levels.patern.random]"),
+            "levels.patern.random is not a level",
+            "edit",
+        ),
         (('"128MiB"', '"128M"'), "sizes.emulated.dataset: '128M' has no clear unit", "MiB"),
         (('"128MiB"', '"many"'), "sizes.emulated.dataset: 'many' is not a size", "edit"),
         (('"128MiB"', "128"), "sizes.emulated.dataset: a size is a string with a unit", "edit"),
@@ -144,15 +187,29 @@ def test_every_experiment_of_the_project_is_valid(name: str) -> None:
         (('cache = "cold"', 'cache = "warm"'), "levels.pattern.sequential.cache", "cold"),
         (('fresh = "never"', 'fresh = "always"'), "fresh", "never"),
         (('fresh = "never"', "repeats = 0"), "repeats", "edit"),
-        (('question = "?"', 'question = "?"\nexclude = [{ size = "big" }]'), "size = 'big' is not a level", "edit"),
-        (('question = "?"', 'question = "?"\nexclude = [{ cage = "tnth" }]'), "cage = 'tnth' is not a level", "edit"),
-        (('question = "?"', 'question = "?"\nexclude = [{}]'), "exclude[0] does not name a factor", "edit"),
+        (
+            ('question = "?"', 'question = "?"\nexclude = [{ size = "big" }]'),
+            "size = 'big' is not a level",
+            "edit",
+        ),
+        (
+            ('question = "?"', 'question = "?"\nexclude = [{ cage = "tnth" }]'),
+            "cage = 'tnth' is not a level",
+            "edit",
+        ),
+        (
+            ('question = "?"', 'question = "?"\nexclude = [{}]'),
+            "exclude[0] does not name a factor",
+            "edit",
+        ),
         (("[levels.pattern.random]", "[levels.pattern.random"), "(at line", "toml.io"),
         (('question = "?"', 'question = "\\u00"'), "(at line", "toml.io"),
         (("[factors]", "[factor]"), "unknown key 'factor'", '"factors"'),
     ],
-)  # fmt: skip
-def test_an_error_in_an_experiment_names_its_key(top: Path, change: tuple[str, str], key: str, word: str) -> None:
+)
+def test_an_error_in_an_experiment_names_its_key(
+    top: Path, change: tuple[str, str], key: str, word: str
+) -> None:
     broken = EXPERIMENT.replace(*change)
     assert broken != EXPERIMENT
     error = refusal(top, broken)
@@ -172,18 +229,42 @@ def test_an_error_in_an_experiment_names_its_key(top: Path, change: tuple[str, s
         ('about = "x"\nIOReadIOPSMax = true', "IOReadIOPSMax", "edit"),
         ('about = "x"\nIOReadIOPSMax = 0', "IOReadIOPSMax", "edit"),
         ('about = "x"\nCPUQuota = "50%"', "CPUQuota", "edit"),
-        ('about = "x"\nIOReadBandwidthMax = "fast"', "IOReadBandwidthMax: 'fast' is not a size", "edit"),
+        (
+            'about = "x"\nIOReadBandwidthMax = "fast"',
+            "IOReadBandwidthMax: 'fast' is not a size",
+            "edit",
+        ),
         ('MemoryMax = "1GiB"', "about", "edit"),
         (VOLUME.replace("[burst]", "[brust]"), "unknown key 'brust'", '"burst"'),
-        (VOLUME.replace("credits = 54", "credit = 54"), "unknown key 'burst.iops.credit'", '"credits"'),
+        (
+            VOLUME.replace("credits = 54", "credit = 54"),
+            "unknown key 'burst.iops.credit'",
+            '"credits"',
+        ),
         (VOLUME.replace("io_size", "iosize"), "unknown key 'accounting.iosize'", '"io_size"'),
         (VOLUME.replace("read_us", "raed_us"), "unknown key 'latency.raed_us'", '"read_us"'),
         (VOLUME.replace('"500GiB"', '"500G"'), "volume.size: '500G' has no clear unit", "GiB"),
         (VOLUME.replace('"full"', '"empty"'), "burst.start", "drained"),
-        (VOLUME.replace("rate = 3000", "rate = 1500"), "burst.iops.rate is not above the limit", "edit"),
-        (VOLUME.replace("IOReadIOPSMax = 1500", ""), "burst.iops: a bucket refills at the rate of", "IOReadIOPSMax"),
-        (VOLUME.replace('IOReadBandwidthMax = "125MiB"', ""), "burst.bandwidth: a bucket", "IOReadBandwidthMax"),
-        ('about = "x"\n[burst]\nstart = "full"', "burst has neither iops nor bandwidth", "remove it"),
+        (
+            VOLUME.replace("rate = 3000", "rate = 1500"),
+            "burst.iops.rate is not above the limit",
+            "edit",
+        ),
+        (
+            VOLUME.replace("IOReadIOPSMax = 1500", ""),
+            "burst.iops: a bucket refills at the rate of",
+            "IOReadIOPSMax",
+        ),
+        (
+            VOLUME.replace('IOReadBandwidthMax = "125MiB"', ""),
+            "burst.bandwidth: a bucket",
+            "IOReadBandwidthMax",
+        ),
+        (
+            'about = "x"\n[burst]\nstart = "full"',
+            "burst has neither iops nor bandwidth",
+            "remove it",
+        ),
         (VOLUME.replace('"1TiB"', '"0B"'), "burst.bandwidth.credits", "edit"),
         (VOLUME.replace("scale = 0.5", "scale = 0.0"), "volume.scale", "edit"),
         (VOLUME.replace("read_us = 1000", "read_us = 0"), "latency.read_us", "edit"),
@@ -218,7 +299,11 @@ def test_a_command_may_use_braces_of_its_own(top: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("askd", 'did you mean "asked"?'), ("zzz", "known: asked"), ("../asked", 'did you mean "asked"?')],
+    [
+        ("askd", 'did you mean "asked"?'),
+        ("zzz", "known: asked"),
+        ("../asked", 'did you mean "asked"?'),
+    ],
 )
 def test_a_name_that_does_not_exist(top: Path, name: str, hint: str) -> None:
     with pytest.raises(PagecageError, match="there is no experiment") as caught:
@@ -233,7 +318,11 @@ def test_any_unknown_name_has_a_hint(name: str) -> None:
 
 def test_crashes_are_tried_at_every_point_of_the_log() -> None:
     """The full size has at least a thousand kills and stops, as many at each point."""
-    points = re.findall(r"^ +X\((\w+)\)", (ROOT / "workloads/c/pclog/test_points.h").read_text(), re.MULTILINE)
+    points = re.findall(
+        r"^ +X\((\w+)\)", (ROOT / "workloads/c/pclog/test_points.h").read_text(), re.MULTILINE
+    )
     experiment = Definitions(ROOT, known_programs(ROOT)).experiment("append-crash")
     assert list(experiment.factors["point"]) == points
-    assert len(list(treatments(experiment))) * int(experiment.sizes["full"].places["trials"]) >= 1000
+    assert (
+        len(list(treatments(experiment))) * int(experiment.sizes["full"].places["trials"]) >= 1000
+    )

@@ -18,4 +18,6 @@ def test_only_heap_trials_leave_the_cache_state_open(name: str) -> None:
     cages = {cage: Cage(cage, {}, {}) for cage in experiment.cage_names() | {UNCAGED}}
     for trial in make_trials(experiment, cages, PlanOptions("emulated", "", 1, 1, "vm", "never")):
         if trial.cache == "any" and trial.dataset is not None:
-            assert any(word.startswith("heap") for word in trial.workload.arguments), trial.treatment
+            assert any(word.startswith("heap") for word in trial.workload.arguments), (
+                trial.treatment
+            )

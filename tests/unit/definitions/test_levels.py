@@ -37,7 +37,11 @@ machine_memory_bytes = { dataset_fraction = 0.5 }"""),
     random = experiment.levels["pattern"]["random"]
     assert random.workload == Workload("fio", ("rw=randread", "offset_increment=25%"), "fio")
     assert random.before == SetupStep("pcread", ("--file", "{file}"), "other")
-    assert (random.storage, random.storage_latency_us, random.machine_memory_fraction) == ("dm_delay", 8000, 0.5)
+    assert (random.storage, random.storage_latency_us, random.machine_memory_fraction) == (
+        "dm_delay",
+        8000,
+        0.5,
+    )
     assert experiment.programs() == {"pcread"}
 
 
@@ -48,9 +52,15 @@ def test_files_make_the_dataset_larger_and_a_smoke_run_covers(top: Path) -> None
     experiment = written(top, text)
     assert experiment.sizes["full"].total_bytes == 80 * 2**30
     assert {name: size.treatments for name, size in experiment.sizes.items()} == {
-        "full": "all", "default": "all", "emulated": "all", "smoke": "covering",
-    }  # fmt: skip
-    assert written(top, text.replace("repeats = 1", 'treatments = "all"')).sizes["smoke"].treatments == "all"
+        "full": "all",
+        "default": "all",
+        "emulated": "all",
+        "smoke": "covering",
+    }
+    assert (
+        written(top, text.replace("repeats = 1", 'treatments = "all"')).sizes["smoke"].treatments
+        == "all"
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,22 +68,46 @@ def test_files_make_the_dataset_larger_and_a_smoke_run_covers(top: Path) -> None
     [
         ('storage = "null_blk"', "levels.pattern.random", "needs storage_latency_us"),
         ("storage_latency_us = 5", "levels.pattern.random", "needs storage_latency_us"),
-        ('storage = "data"\nstorage_latency_us = 5', "levels.pattern.random", "needs storage_latency_us"),
-        ('storage = "dm_delay"\nstorage_latency_us = 1500', "levels.pattern.random", "whole milliseconds"),
+        (
+            'storage = "data"\nstorage_latency_us = 5',
+            "levels.pattern.random",
+            "needs storage_latency_us",
+        ),
+        (
+            'storage = "dm_delay"\nstorage_latency_us = 1500',
+            "levels.pattern.random",
+            "whole milliseconds",
+        ),
         ('storage = "floppy"', "levels.pattern.random.storage", "null_blk"),
-        ('workload = { program = "fio", kind = "fio", arguments = ["rw=write"] }', "rw=write would write", "randread"),
+        (
+            'workload = { program = "fio", kind = "fio", arguments = ["rw=write"] }',
+            "rw=write would write",
+            "randread",
+        ),
         (
             'workload = { program = "fio", kind = "fio", arguments = ["invalidate=1"] }',
             "invalidate is an option that pagecage writes",
             "",
         ),
-        ('workload = { program = "fio", kind = "fio", arguments = ["--rw=read"] }', "is not a fio job option", ""),
-        ('workload = { program = "fio", kind = "fio", arguments = ["bs=4k\\nexec_prerun=x"] }', "is not a fio job", ""),
+        (
+            'workload = { program = "fio", kind = "fio", arguments = ["--rw=read"] }',
+            "is not a fio job option",
+            "",
+        ),
+        (
+            'workload = { program = "fio", kind = "fio", arguments = ["bs=4k\\nexec_prerun=x"] }',
+            "is not a fio job",
+            "",
+        ),
         ('workload = { program = "pcread", kind = "fio" }', 'program must be "fio"', ""),
         ('workload = { program = "pcraed" }', "there is no workload 'pcraed'", '"pcread"'),
         ('workload = { program = "pcread", arguments = ["{flie}"] }', "no placeholder {flie}", ""),
         ('dirty_bytes = "8M"', "levels.pattern.random.dirty_bytes", "MiB"),
-        ('workload = { program = "pcread", arguments = ["{ops}"] }', "no placeholder {ops}; known: file", ""),
+        (
+            'workload = { program = "pcread", arguments = ["{ops}"] }',
+            "no placeholder {ops}; known: file",
+            "",
+        ),
         ('cage = "{narrow}"', "levels.*.cage: there is no placeholder {narrow}", ""),
         ('before = { program = "pcraed" }', "there is no workload 'pcraed'", '"pcread"'),
         ('before = { program = "pcread", slice = "third" }', "before.slice", "same"),
@@ -91,10 +125,14 @@ PLACES = "places = { ops = 100, narrow = 'tight' }, writes = '1MiB', "
 
 def placed(sizes: int = 4, argument: str = "{ops}") -> str:
     """Return the experiment with placeholders in this many sizes, and levels that use them."""
-    used = level("cage = '{narrow}'\ndirty_bytes = '8MiB'").replace('["--pattern", "random"]', f'["{argument}"]')
+    used = level("cage = '{narrow}'\ndirty_bytes = '8MiB'").replace(
+        '["--pattern", "random"]', f'["{argument}"]'
+    )
     assert argument in used
     head, *tails = used.split(" = { dataset")
-    return head + "".join(f" = {{ {PLACES if n < sizes else ''}dataset{tail}" for n, tail in enumerate(tails))
+    return head + "".join(
+        f" = {{ {PLACES if n < sizes else ''}dataset{tail}" for n, tail in enumerate(tails)
+    )
 
 
 def test_a_size_has_values_for_placeholders(top: Path) -> None:
@@ -102,7 +140,10 @@ def test_a_size_has_values_for_placeholders(top: Path) -> None:
     assert experiment.sizes["smoke"].places == {"ops": "100", "narrow": "tight"}
     assert experiment.sizes["smoke"].writes_bytes == 2**20
     assert experiment.cage_names() == {"uncaged", "tenth", "tight"}
-    assert (experiment.levels["pattern"]["random"].dirty_bytes, experiment.levels["pattern"]["random"].cage) == (
+    assert (
+        experiment.levels["pattern"]["random"].dirty_bytes,
+        experiment.levels["pattern"]["random"].cage,
+    ) == (
         2**23,
         "{narrow}",
     )
@@ -114,7 +155,10 @@ def test_a_size_has_values_for_placeholders(top: Path) -> None:
         (placed(3), "sizes.smoke has no value for {"),
         (
             placed(argument="{opps}"),
-            "no placeholder {opps}; known: file, files, sidecar, data_dir, max_seconds, narrow, ops",
+            (
+                "no placeholder {opps}; known: file, files, sidecar, data_dir, max_seconds,"
+                " narrow, ops"
+            ),
         ),
         (
             placed().replace("ops = 100", "file = 1", 1),
@@ -127,15 +171,22 @@ def test_a_missing_or_reserved_placeholder_is_named(top: Path, text: str, messag
     assert message in refusal(top, text).message
 
 
-TABLE = '[[tables]]\ntitle = "t"\nwhere = { cage = "tenth" }\ncolumns = { "time" = "read_seconds" }\n'
+TABLE = (
+    '[[tables]]\ntitle = "t"\nwhere = { cage = "tenth" }\ncolumns = { "time" = "read_seconds" }\n'
+)
 
 
 def test_a_definition_may_have_further_tables(top: Path) -> None:
-    assert written(top, EXPERIMENT + TABLE).definition["tables"][0]["columns"] == {"time": "read_seconds"}
+    assert written(top, EXPERIMENT + TABLE).definition["tables"][0]["columns"] == {
+        "time": "read_seconds"
+    }
     assert (
-        "tables[0].where: cage = 'x' is not a level" in refusal(top, EXPERIMENT + TABLE.replace("tenth", "x")).message
+        "tables[0].where: cage = 'x' is not a level"
+        in refusal(top, EXPERIMENT + TABLE.replace("tenth", "x")).message
     )
-    assert "columns" in refusal(top, EXPERIMENT + TABLE.replace('"time" = "read_seconds"', "")).message
+    assert (
+        "columns" in refusal(top, EXPERIMENT + TABLE.replace('"time" = "read_seconds"', "")).message
+    )
 
 
 def test_programs_are_named_after_their_folders(tmp_path: Path) -> None:
@@ -152,5 +203,10 @@ def test_programs_are_named_after_their_folders(tmp_path: Path) -> None:
         (tmp_path / "workloads" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "workloads" / name).touch()
     assert known_programs(tmp_path) == [
-        "pcappend", "pcindex-java", "pcread", "pcscan", "pcscan-c", "pcscan-python",
-    ]  # fmt: skip
+        "pcappend",
+        "pcindex-java",
+        "pcread",
+        "pcscan",
+        "pcscan-c",
+        "pcscan-python",
+    ]

@@ -1,4 +1,6 @@
-"""Files copied to a host: one file that runs with nothing installed, and the same bytes for the same sources."""
+"""Files copied to a host: one file that runs with nothing installed, and the same bytes for the
+same sources.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,23 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.agent_package import agent_bytes, make_agent_package, require_programs, require_workloads
+from pagecage.hosts.agent_package import (
+    agent_bytes,
+    make_agent_package,
+    require_programs,
+    require_workloads,
+)
 from pagecage.model.cage import Cage
 from pagecage.model.trial import SetupStep
 from pagecage.process import run
 from tests.fake_host.machine import make_trial
 from tests.tree import ROOT
 
-AGENT_PYTHON = [sys.executable, "-I", "-S"]  # no site-packages, no PYTHONPATH: what a bare host offers
+AGENT_PYTHON = [
+    sys.executable,
+    "-I",
+    "-S",
+]  # no site-packages, no PYTHONPATH: what a bare host offers
 
 
 @pytest.fixture
@@ -41,7 +52,9 @@ def test_only_what_the_host_needs_travels() -> None:
     names = zipfile.ZipFile(io.BytesIO(agent_bytes())).namelist()
     assert "pagecage/agent/main.py" in names
     assert not [
-        n for n in names if n.split("/")[1:2] in (["cli"], ["definitions"], ["hosts"], ["verdicts"], ["campaign.py"])
+        n
+        for n in names
+        if n.split("/")[1:2] in (["cli"], ["definitions"], ["hosts"], ["verdicts"], ["campaign.py"])
     ]
 
 
@@ -55,7 +68,9 @@ def test_the_agent_runs_on_a_bare_python(checkout_of: Path) -> None:
 
 
 @pytest.mark.parametrize(("words", "status"), [([], 1), (["dance"], 2), (["facts"], 2)])
-def test_a_wrong_word_is_answered_with_the_usage(checkout_of: Path, words: list[str], status: int) -> None:
+def test_a_wrong_word_is_answered_with_the_usage(
+    checkout_of: Path, words: list[str], status: int
+) -> None:
     package = make_agent_package(checkout_of)
     done = run([*AGENT_PYTHON, package.agent, *words], check=False)
     assert done.status == status
@@ -92,13 +107,22 @@ def test_a_workload_that_was_not_compiled_is_named(checkout_of: Path) -> None:
     """`make experiment` compiles what one experiment names; another may be run by hand."""
     package = make_agent_package(checkout_of)
     made = make_trial()
-    read = replace(made, workload=replace(made.workload, program="pcread", kind="handshake"), dataset=None, before=None)
+    read = replace(
+        made,
+        workload=replace(made.workload, program="pcread", kind="handshake"),
+        dataset=None,
+        before=None,
+    )
     require_programs(package, [read])
     with pytest.raises(HostError, match="pcscan is not built") as caught:
-        require_programs(package, [read, replace(read, workload=replace(read.workload, program="pcscan"))])
+        require_programs(
+            package, [read, replace(read, workload=replace(read.workload, program="pcscan"))]
+        )
     assert caught.value.hint == "make build"
     with pytest.raises(HostError, match="fill, pcgen are not built"):
-        require_programs(package, [replace(read, dataset=made.dataset, before=SetupStep("fill", ()))])
+        require_programs(
+            package, [replace(read, dataset=made.dataset, before=SetupStep("fill", ()))]
+        )
     grep = replace(read, workload=replace(read.workload, program="/usr/bin/grep", kind="command"))
     with pytest.raises(HostError, match="pcgen is not built"):
         require_programs(package, [grep])
@@ -108,7 +132,9 @@ def test_a_workload_that_was_not_compiled_is_named(checkout_of: Path) -> None:
 def launcher() -> str:
     """The Java workload's launcher as tools/build-workloads writes it where a jar was made."""
     script = (ROOT / "tools/build-workloads").read_text()
-    [line] = [line.strip() for line in script.splitlines() if "there is no Java runtime here" in line]
+    [line] = [
+        line.strip() for line in script.splitlines() if "there is no Java runtime here" in line
+    ]
     return line.removeprefix("printf '%s\\n' ").removesuffix(" \\").strip("'")
 
 

@@ -1,4 +1,6 @@
-"""This machine as a host: what it refuses, and how files get into a place where nobody else may write."""
+"""This machine as a host: what it refuses, and how files get into a place where nobody else may
+write.
+"""
 
 from __future__ import annotations
 
@@ -103,8 +105,10 @@ def test_the_spool_is_ours_alone(host: LocalHost, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["open", "link"])
-def test_a_spool_that_somebody_else_prepared_is_refused(host: LocalHost, tmp_path: Path, kind: str) -> None:
-    """Files in the spool are run, as root where root measures, and /dev/shm is open to everybody."""
+def test_a_spool_that_somebody_else_prepared_is_refused(
+    host: LocalHost, tmp_path: Path, kind: str
+) -> None:
+    """Files in the spool are run, by root where root measures; /dev/shm is open to everybody."""
     spool = Path(host.spool_dir)
     if kind == "open":
         spool.mkdir()
@@ -117,7 +121,9 @@ def test_a_spool_that_somebody_else_prepared_is_refused(host: LocalHost, tmp_pat
 
 
 def test_a_users_systemd_is_named_where_no_login_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After `su` nobody has set XDG_RUNTIME_DIR, without which `systemctl --user` finds nothing to connect to."""
+    """After `su` nobody has set XDG_RUNTIME_DIR, without which `systemctl --user` finds nothing to
+    connect to.
+    """
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     assert LocalHost().command(["id"]) == ["env", "XDG_RUNTIME_DIR=/run/user/1000", "id"]
@@ -141,11 +147,15 @@ def test_where_things_lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 def test_the_agent_is_run_by_our_python_and_not_by_the_first_on_path(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The first on PATH may be too old, or a shim; and the user's settings are for his programs, not for the agent."""
+    """The first on PATH may be too old, or a shim; and the user's settings are for his programs,
+    not for the agent.
+    """
     (tmp_path / "python3").write_text("#!/bin/sh\nexit 127\n")
     (tmp_path / "python3").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONHOME", "/nonexistent")
     program = tmp_path / "agent.py"
     program.write_text("import json, os; print(os.environ['PYTHONHOME'])")
-    assert run(LocalHost().command(["python3", str(program)])).stdout == "/nonexistent\n", "a workload inherits it"
+    assert run(LocalHost().command(["python3", str(program)])).stdout == "/nonexistent\n", (
+        "a workload inherits it"
+    )

@@ -11,7 +11,9 @@ from pagecage.hosts.ssh import SshTarget, master_argv, push, ssh_argv
 from pagecage.hosts.vm.guest_client import release, wake
 from pagecage.hosts.vm.guest_daemon import answer
 
-TARGET = SshTarget("127.0.0.1", 40017, "root", Path("/k/id"), Path("/k/known"), "pagecage-guest", Path("/s/ssh"))
+TARGET = SshTarget(
+    "127.0.0.1", 40017, "root", Path("/k/id"), Path("/k/known"), "pagecage-guest", Path("/s/ssh")
+)
 
 
 def test_the_host_key_is_pinned_and_nothing_comes_from_the_users_own_settings() -> None:

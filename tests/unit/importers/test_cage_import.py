@@ -35,18 +35,33 @@ def test_a_pod_of_several_containers() -> None:
     assert caught.value.hint.endswith("--pick db")
     found = fixture("pod.yaml", "db")
     assert limits(found) == {"MemoryMax": "4GiB", "CPUQuota": 200}
-    for word in ("ephemeral-storage", "volume data", "describe-volumes", "volume run in memory", "container exporter"):
+    for word in (
+        "ephemeral-storage",
+        "volume data",
+        "describe-volumes",
+        "volume run in memory",
+        "container exporter",
+    ):
         assert word in unsupported(found)
     assert limits(fixture("pod.yaml", "exporter")) == {"MemoryMax": "128MB", "CPUQuota": 10}
 
 
 def test_the_tighter_of_pod_and_container_counts() -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"resources": {"limits": {"memory": "1Gi", "cpu": 4}},
-           "containers": [{"name": "a", "resources": {"limits": {"memory": "2Gi", "cpu": "250m"}}}]}}  # fmt: skip
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": {
+            "resources": {"limits": {"memory": "1Gi", "cpu": 4}},
+            "containers": [
+                {"name": "a", "resources": {"limits": {"memory": "2Gi", "cpu": "250m"}}}
+            ],
+        },
+    }
     assert limits(read(json.dumps(pod))) == {"MemoryMax": "1GiB", "CPUQuota": 25}
     assert limits(read(json.dumps({"apiVersion": "v1", "kind": "List", "items": [pod]}))) == {
-        "MemoryMax": "1GiB", "CPUQuota": 25,
-    }  # fmt: skip
+        "MemoryMax": "1GiB",
+        "CPUQuota": 25,
+    }
 
 
 def test_an_object_of_kubernetes_without_a_pod_is_refused() -> None:
@@ -57,9 +72,14 @@ def test_an_object_of_kubernetes_without_a_pod_is_refused() -> None:
 def test_docker_inspect() -> None:
     found = fixture("docker-inspect.json")
     assert limits(found) == {
-        "MemoryMax": "512MiB", "MemorySwapMax": "512MiB", "CPUQuota": 150, "IOReadBandwidthMax": "125MiB",
-        "IOWriteBandwidthMax": "125MiB", "IOReadIOPSMax": 3000, "IOWriteIOPSMax": 3000,
-    }  # fmt: skip
+        "MemoryMax": "512MiB",
+        "MemorySwapMax": "512MiB",
+        "CPUQuota": 150,
+        "IOReadBandwidthMax": "125MiB",
+        "IOWriteBandwidthMax": "125MiB",
+        "IOReadIOPSMax": 3000,
+        "IOWriteIOPSMax": 3000,
+    }
     assert all(
         f"HostConfig.{key}" in unsupported(found)
         for key in ("CpuShares", "CpusetCpus", "MemoryReservation", "PidsLimit")
@@ -99,9 +119,13 @@ def test_one_of_several_devices_is_picked_and_the_others_are_unsupported() -> No
 
 def test_compose() -> None:
     assert limits(fixture("compose.yaml", "db")) == {
-        "MemoryMax": "512MiB", "CPUQuota": 150, "IOReadBandwidthMax": "12MiB", "IOReadIOPSMax": 120,
-        "IOWriteBandwidthMax": "1MiB", "IOWriteIOPSMax": 30,
-    }  # fmt: skip
+        "MemoryMax": "512MiB",
+        "CPUQuota": 150,
+        "IOReadBandwidthMax": "12MiB",
+        "IOReadIOPSMax": 120,
+        "IOWriteBandwidthMax": "1MiB",
+        "IOWriteIOPSMax": 30,
+    }
     assert "cpu_shares" in unsupported(fixture("compose.yaml", "db"))
     assert "blkio_config.weight" in unsupported(fixture("compose.yaml", "db"))
     web = fixture("compose.yaml", "web")
@@ -114,8 +138,12 @@ def test_compose() -> None:
 
 
 UNIT_LIMITS = {
-    "MemoryMax": "512MiB", "CPUQuota": 150, "IOReadBandwidthMax": "20MB", "IOReadIOPSMax": 500, "IOWriteIOPSMax": 600,
-}  # fmt: skip
+    "MemoryMax": "512MiB",
+    "CPUQuota": 150,
+    "IOReadBandwidthMax": "20MB",
+    "IOReadIOPSMax": 500,
+    "IOWriteIOPSMax": 600,
+}
 
 
 def test_systemctl_cat() -> None:
@@ -133,8 +161,11 @@ def test_systemctl_show() -> None:
 
 
 def test_a_unit_file_may_remove_values_and_join_lines() -> None:
-    text = "[Slice]\nMemoryMax=1G\nMemoryMax=\nIOReadIOPSMax=/dev/a \\\n# between\n 100\nIOReadIOPSMax=\n" \
-           "IOReadIOPSMax=/dev/b 7\nCPUQuota=20%\nMemorySwapMax=10%\n[Unit]\nMemoryMax=3G\n"  # fmt: skip
+    text = (
+        "[Slice]\nMemoryMax=1G\nMemoryMax=\nIOReadIOPSMax=/dev/a \\\n# between\n"
+        " 100\nIOReadIOPSMax=\nIOReadIOPSMax=/dev/b"
+        " 7\nCPUQuota=20%\nMemorySwapMax=10%\n[Unit]\nMemoryMax=3G\n"
+    )
     found = read(text)
     assert limits(found) == {"IOReadIOPSMax": 7, "CPUQuota": 20}
     assert "MemorySwapMax=10%" in unsupported(found)
@@ -157,18 +188,34 @@ def test_aws_volumes() -> None:
         fixture("describe-volumes.json")
     gp3 = fixture("describe-volumes.json", "vol-0000000000000001a")
     assert gp3.volume is not None
-    assert gp3.volume.command()[3:] == ["aws-gp3", "--size", "500GiB", "--iops", "6000", "--throughput", "250"]
+    assert gp3.volume.command()[3:] == [
+        "aws-gp3",
+        "--size",
+        "500GiB",
+        "--iops",
+        "6000",
+        "--throughput",
+        "250",
+    ]
     assert "--instance" in unsupported(gp3)
     gp2 = fixture("describe-volumes.json", "vol-0000000000000001b")
     assert gp2.volume is not None
-    assert gp2.volume.command()[3:] == ["aws-gp2", "--size", "100GiB"], "its IOPS follow from its size"
+    assert gp2.volume.command()[3:] == [
+        "aws-gp2",
+        "--size",
+        "100GiB",
+    ], "its IOPS follow from its size"
     assert gp2.unsupported == ()
 
 
 @pytest.mark.parametrize("kind", ["gp2", "gp3", "io1", "io2", "st1", "sc1"])
 @pytest.mark.parametrize("iops", [3000, 100_000])
 def test_every_type_of_aws_is_in_the_catalogue(kind: str, iops: int) -> None:
-    known = {offer.name for provider in read_offers(ROOT / "cgroups/catalogue") for offer in provider.types}
+    known = {
+        offer.name
+        for provider in read_offers(ROOT / "cgroups/catalogue")
+        for offer in provider.types
+    }
     volume = read(json.dumps({"Volumes": [{"VolumeType": kind, "Size": 200, "Iops": iops}]})).volume
     assert volume is not None
     assert volume.name in known
@@ -179,20 +226,31 @@ def test_gcloud_disk() -> None:
     found = fixture("gcloud-disk.yaml")
     assert found.volume is not None
     assert found.volume.name in {
-        offer.name for provider in read_offers(ROOT / "cgroups/catalogue") for offer in provider.types
+        offer.name
+        for provider in read_offers(ROOT / "cgroups/catalogue")
+        for offer in provider.types
     }
     assert found.volume.command()[3:] == [
-        "gcp-hyperdisk-balanced", "--size", "500GiB", "--iops", "6000", "--throughput", "300",
-    ]  # fmt: skip
+        "gcp-hyperdisk-balanced",
+        "--size",
+        "500GiB",
+        "--iops",
+        "6000",
+        "--throughput",
+        "300",
+    ]
     assert "share" in unsupported(found)
 
 
 def test_azure_disk() -> None:
     found = fixture("az-disk.json")
     assert limits(found) == {
-        "IOReadBandwidthMax": "200MB", "IOReadIOPSMax": 5000, "IOWriteBandwidthMax": "200MB", "IOWriteIOPSMax": 5000,
+        "IOReadBandwidthMax": "200MB",
+        "IOReadIOPSMax": 5000,
+        "IOWriteBandwidthMax": "200MB",
+        "IOWriteIOPSMax": 5000,
         "accounting": {"combined": True},
-    }  # fmt: skip
+    }
     assert "Premium_LRS" in found.about
     assert "machine" in unsupported(found)
 
@@ -200,9 +258,13 @@ def test_azure_disk() -> None:
 def test_a_probe() -> None:
     found = fixture("probe.json")
     cage = limits(found)
-    assert {key: cage[key] for key in ("IOReadBandwidthMax", "IOReadIOPSMax", "IOWriteIOPSMax")} == {
-        "IOReadBandwidthMax": "20MB", "IOReadIOPSMax": 500, "IOWriteIOPSMax": 500,
-    }  # fmt: skip
+    assert {
+        key: cage[key] for key in ("IOReadBandwidthMax", "IOReadIOPSMax", "IOWriteIOPSMax")
+    } == {
+        "IOReadBandwidthMax": "20MB",
+        "IOReadIOPSMax": 500,
+        "IOWriteIOPSMax": 500,
+    }
     assert cage["latency"]["read_us"] > 0
     assert "burst" not in cage
 
@@ -218,11 +280,17 @@ def probe_with(**changes: Any) -> ImportResult:
 
 def test_a_probes_burst_becomes_a_bucket() -> None:
     burst = {
-        "seconds": 20.0, "burst_ios_per_second": 998.0, "base_ios_per_second": 101.0, "credits_at_least": 17_940.0,
-        "burst_bytes_per_second": 1.0, "base_bytes_per_second": 1.0, "credits_at_least_bytes": 1.0,
-    }  # fmt: skip
+        "seconds": 20.0,
+        "burst_ios_per_second": 998.0,
+        "base_ios_per_second": 101.0,
+        "credits_at_least": 17_940.0,
+        "burst_bytes_per_second": 1.0,
+        "base_bytes_per_second": 1.0,
+        "credits_at_least_bytes": 1.0,
+    }
     found = probe_with(
-        summary={"random_read_ios_per_second": 101.0}, phases={"random_read_sustained": {"burst": burst}}
+        summary={"random_read_ios_per_second": 101.0},
+        phases={"random_read_sustained": {"burst": burst}},
     )
     assert limits(found)["IOReadIOPSMax"] == 100
     assert limits(found)["burst"] == {"iops": {"rate": 1000, "credits": 18_000}}
@@ -230,21 +298,30 @@ def test_a_probes_burst_becomes_a_bucket() -> None:
 
 def test_a_cap_of_the_cgroup_is_exact_and_a_measured_one_is_rounded() -> None:
     caps = {"rbps": 123_456_789, "wbps": None, "riops": 1234, "wiops": 1234}
-    measured = {"sequential_read_bytes_per_second": 123e6, "sequential_write_bytes_per_second": 49.7e6,
-                "random_read_ios_per_second": 1230.0, "random_write_ios_per_second": 497.0}  # fmt: skip
-    cage = limits(probe_with(summary=measured, cgroup={"version": 2, "io": caps, "cpu_quota_percent": 12.5}))
+    measured = {
+        "sequential_read_bytes_per_second": 123e6,
+        "sequential_write_bytes_per_second": 49.7e6,
+        "random_read_ios_per_second": 1230.0,
+        "random_write_ios_per_second": 497.0,
+    }
+    cage = limits(
+        probe_with(summary=measured, cgroup={"version": 2, "io": caps, "cpu_quota_percent": 12.5})
+    )
     assert cage["IOReadBandwidthMax"] == "123456789B"
     assert cage["IOReadIOPSMax"] == 1234
     assert cage["IOWriteBandwidthMax"] == "50MB"
-    assert cage["IOWriteIOPSMax"] == 500, "the disk was slower than the cap, so the cap did not limit it"
+    assert cage["IOWriteIOPSMax"] == 500, (
+        "the disk was slower than the cap, so the cap did not limit it"
+    )
     assert cage["CPUQuota"] == 12
 
 
 def test_a_figure_that_was_not_proven_is_not_a_limit() -> None:
     found = probe_with(
-        complete=False, summary={"random_read_ios_per_second": None},
+        complete=False,
+        summary={"random_read_ios_per_second": None},
         phases={"random_read_sustained": {"ios_per_second": None, "reason": "memory answered"}},
-    )  # fmt: skip
+    )
     assert "IOReadIOPSMax" not in limits(found)
     assert "IOReadIOPSMax: memory answered" in unsupported(found)
     assert "interrupted" in unsupported(found)

@@ -47,13 +47,37 @@ def test_bad_input_is_one_sentence(text: str, message: str) -> None:
 
 
 KEYS = [
-    *("HostConfig", "Id", "Memory", "BlkioDeviceReadBps", "services", "mem_limit", "deploy", "resources", "limits"),
-    *("memory", "cpu", "apiVersion", "kind", "spec", "items", "containers", "Volumes", "VolumeType", "Size"),
+    *(
+        "HostConfig",
+        "Id",
+        "Memory",
+        "BlkioDeviceReadBps",
+        "services",
+        "mem_limit",
+        "deploy",
+        "resources",
+        "limits",
+    ),
+    *(
+        "memory",
+        "cpu",
+        "apiVersion",
+        "kind",
+        "spec",
+        "items",
+        "containers",
+        "Volumes",
+        "VolumeType",
+        "Size",
+    ),
     *("sizeGb", "type", "sku", "diskSizeGb", "summary", "probe_version", "phases", "a"),
 ]
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
 TREES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
+    ),
 )
 
 

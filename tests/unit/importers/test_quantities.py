@@ -43,7 +43,12 @@ counts = st.integers(1, 10**6)
     ],
 )
 def test_a_suffix_means_what_its_tool_defines(written, kubernetes, docker, memory, io) -> None:
-    readers = (kubernetes_quantity, docker_bytes, lambda t: systemd_bytes(t, MEMORY), lambda t: systemd_bytes(t, IO))
+    readers = (
+        kubernetes_quantity,
+        docker_bytes,
+        lambda t: systemd_bytes(t, MEMORY),
+        lambda t: systemd_bytes(t, IO),
+    )
     for read, expected in zip(readers, (kubernetes, docker, memory, io), strict=True):
         if expected is None and written != "128K":
             with pytest.raises(PagecageError):
@@ -77,7 +82,12 @@ def test_plain_bytes_are_bytes_everywhere(count: int, base: int) -> None:
 
 @given(st.text(max_size=30))
 def test_any_other_text_is_refused(text: str) -> None:
-    for read in (kubernetes_quantity, docker_bytes, systemd_seconds, lambda t: systemd_bytes(t, IO)):
+    for read in (
+        kubernetes_quantity,
+        docker_bytes,
+        systemd_seconds,
+        lambda t: systemd_bytes(t, IO),
+    ):
         with contextlib.suppress(PagecageError):
             found = read(text)
             assert found is None or found >= 0 or text.strip().startswith("-")
@@ -98,7 +108,14 @@ def test_infinity_is_not_a_limit() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("500ms", "0.5"), ("1s 500ms", "1.5"), ("1.500000s", "1.5"), ("2min", "120"), ("10us", "0.00001"), ("3", "3")],
+    [
+        ("500ms", "0.5"),
+        ("1s 500ms", "1.5"),
+        ("1.500000s", "1.5"),
+        ("2min", "120"),
+        ("10us", "0.00001"),
+        ("3", "3"),
+    ],
 )
 def test_time_spans(text: str, seconds: str) -> None:
     assert systemd_seconds(text) == Decimal(seconds)
@@ -117,9 +134,18 @@ def test_a_size_of_a_cage_file_is_exact(count: int) -> None:
 
 def test_sizes_of_the_cloud_keep_their_unit() -> None:
     assert [exact_size(n) for n in (512 << 20, 20_000_000, 131_072_000, 500 << 30, 1001)] == [
-        "512MiB", "20MB", "125MiB", "500GiB", "1001B",
-    ]  # fmt: skip
+        "512MiB",
+        "20MB",
+        "125MiB",
+        "500GiB",
+        "1001B",
+    ]
 
 
 def test_formatted_numbers_have_no_exponent() -> None:
-    assert [plain(Decimal(text)) for text in ("1E+3", "0.500", "2.0", "100")] == ["1000", "0.5", "2", "100"]
+    assert [plain(Decimal(text)) for text in ("1E+3", "0.500", "2.0", "100")] == [
+        "1000",
+        "0.5",
+        "2",
+        "100",
+    ]

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.model.cache_proof import CacheCheck, broken_reason, charge_lag_bytes, requested_bytes, tolerance_bytes
+from pagecage.model.cache_proof import (
+    CacheCheck,
+    broken_reason,
+    charge_lag_bytes,
+    requested_bytes,
+    tolerance_bytes,
+)
 from pagecage.units import MIB, PAGE_BYTES
 
 FILES = 64 * MIB
@@ -21,15 +27,22 @@ END = {"checksum": "7", "distinct_bytes": FILES}
 
 
 def cache(
-    requested: str, start: CacheCheck, go: CacheCheck | None = None, end: CacheCheck | None = None, **more: Any
+    requested: str,
+    start: CacheCheck,
+    go: CacheCheck | None = None,
+    end: CacheCheck | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
     """Return `cache` of a record with these checks."""
     checks = {"start": start, "go": go, "end": end}
     return {
-        "requested": requested, "file_bytes": FILES, "charge_lag_bytes": LAG,
+        "requested": requested,
+        "file_bytes": FILES,
+        "charge_lag_bytes": LAG,
         "resident_bytes_before": FILES if requested == "resident" else 0,
-        **{moment: check.to_json() for moment, check in checks.items() if check}, **more,
-    }  # fmt: skip
+        **{moment: check.to_json() for moment, check in checks.items() if check},
+        **more,
+    }
 
 
 def pages(least: int = 0, most: int = PAGES) -> st.SearchStrategy[int]:
@@ -44,12 +57,17 @@ def honest(draw: st.DrawFn) -> tuple[dict[str, Any], int]:
     """
     set_up, other = draw(pages()), draw(pages())
     first, again = draw(pages(0, PAGES - set_up // PAGE_BYTES)), draw(pages())
-    dropped, late = draw(pages(0, (set_up + first) // PAGE_BYTES)), draw(pages(0, LAG // PAGE_BYTES))
+    dropped, late = (
+        draw(pages(0, (set_up + first) // PAGE_BYTES)),
+        draw(pages(0, LAG // PAGE_BYTES)),
+    )
     go = CacheCheck(set_up, max(0, set_up - late), set_up, 0, 0)
     left = set_up + first - dropped
     end = CacheCheck(left, max(0, left + other - late), set_up + first + again + other, dropped, 0)
     came = draw(pages(0, left // PAGE_BYTES))
-    return cache("cold", NOTHING, go, end, came_bytes=came), draw(pages(0, (set_up + first) // PAGE_BYTES))
+    return cache("cold", NOTHING, go, end, came_bytes=came), draw(
+        pages(0, (set_up + first) // PAGE_BYTES)
+    )
 
 
 @given(honest())
@@ -59,11 +77,15 @@ def test_undisturbed_cold_trials_pass(trial: tuple[dict[str, Any], int]) -> None
 
 
 @given(trial=honest(), foreign=pages((SPARE + LAG) // PAGE_BYTES + 1))
-def test_pages_charged_elsewhere_were_read_by_another_process(trial: tuple[dict[str, Any], int], foreign: int) -> None:
+def test_pages_charged_elsewhere_were_read_by_another_process(
+    trial: tuple[dict[str, Any], int], foreign: int
+) -> None:
     found, _ = trial
     end = found["end"]
     clean = end | {"charged_bytes": min(end["charged_bytes"], end["resident_bytes"])}
-    reason = broken_reason(found | {"end": clean | {"resident_bytes": end["resident_bytes"] + foreign}})
+    reason = broken_reason(
+        found | {"end": clean | {"resident_bytes": end["resident_bytes"] + foreign}}
+    )
     assert reason is not None
     assert "since it is charged for these pages" in reason
 
@@ -90,9 +112,13 @@ def test_one_page_before_the_program_starts_is_too_much(foreign: int) -> None:
 
 
 @given(foreign=pages(1), read=st.just(0) | pages(1, 16), charged=pages(0, 16))
-def test_before_go_only_the_slices_own_reads_are_allowed(foreign: int, read: int, charged: int) -> None:
+def test_before_go_only_the_slices_own_reads_are_allowed(
+    foreign: int, read: int, charged: int
+) -> None:
     reason = broken_reason(cache("cold", NOTHING, CacheCheck(foreign, charged, read, 0, 0)))
-    assert (reason is not None) == (foreign > (0 if read == 0 else max(read, charged) + SPARE + LAG))
+    assert (reason is not None) == (
+        foreign > (0 if read == 0 else max(read, charged) + SPARE + LAG)
+    )
 
 
 def test_read_ahead_that_waits_at_the_cap_is_charged_before_it_is_counted() -> None:
@@ -103,9 +129,15 @@ def test_read_ahead_that_waits_at_the_cap_is_charged_before_it_is_counted() -> N
 def test_a_step_in_a_sibling_slice_keeps_its_pages() -> None:
     step = {"resident_bytes_after": 20 * MIB}
     start, end = CacheCheck(20 * MIB, 0, 0, 0, 0), CacheCheck(50 * MIB, 30 * MIB, 44 * MIB, 0, 0)
-    assert broken_reason(cache("cold", start, start, end, step=step, came_bytes=30 * MIB), FILES) is None
+    assert (
+        broken_reason(cache("cold", start, start, end, step=step, came_bytes=30 * MIB), FILES)
+        is None
+    )
     more = CacheCheck(60 * MIB, 30 * MIB, 44 * MIB, 0, 0)
-    assert broken_reason(cache("cold", start, start, more, step=step, came_bytes=30 * MIB), FILES) is not None
+    assert (
+        broken_reason(cache("cold", start, start, more, step=step, came_bytes=30 * MIB), FILES)
+        is not None
+    )
     assert broken_reason(cache("cold", CacheCheck(24 * MIB, 0, 0, 0, 0), step=step)) is not None
     assert broken_reason(cache("cold", CacheCheck(20 * MIB + SPARE, 0, 0, 0, 0), step=step)) is None
 
@@ -123,13 +155,18 @@ def test_a_missing_counter_breaks_no_state(missing: str) -> None:
 
 def test_a_kernel_without_counters_breaks_no_state() -> None:
     silent = CacheCheck(FILES)
-    assert broken_reason(cache("cold", CacheCheck(0), silent, silent, came_bytes=FILES), FILES) is None
+    assert (
+        broken_reason(cache("cold", CacheCheck(0), silent, silent, came_bytes=FILES), FILES) is None
+    )
 
 
 @given(pages())
 def test_a_resident_file_is_there_when_the_program_starts_and_at_go(gone: int) -> None:
     short = CacheCheck(FILES - gone, 0, 0, 0, 0)
-    at_start, at_go = broken_reason(cache("resident", short)), broken_reason(cache("resident", FULL, short))
+    at_start, at_go = (
+        broken_reason(cache("resident", short)),
+        broken_reason(cache("resident", FULL, short)),
+    )
     assert ("left the page cache before the program started" in (at_start or "")) == (gone > SPARE)
     assert ("left the page cache before `go`" in (at_go or "")) == (gone > SPARE)
 
@@ -160,15 +197,32 @@ REREAD = CacheCheck(FILES, 30 * MIB, 30 * MIB, 0, 0)
 @pytest.mark.parametrize(
     ("end", "more", "asked", "broken"),
     [
-        (REREAD, {}, FILES, True), (REREAD, {}, None, False), (REREAD, {"least_resident_bytes": MIB}, None, True),
-        (CacheCheck(FILES, 0, FILES, 0, 0), {}, FILES, False),  # direct reads do not change the cache
+        (REREAD, {}, FILES, True),
+        (REREAD, {}, None, False),
+        (REREAD, {"least_resident_bytes": MIB}, None, True),
+        (
+            CacheCheck(FILES, 0, FILES, 0, 0),
+            {},
+            FILES,
+            False,
+        ),  # direct reads do not change the cache
         (CacheCheck(FILES, SPARE, SPARE, 0, 0), {}, FILES, False),
         (CacheCheck(30 * MIB, 0, 0, 0, 0), {}, None, False),  # dropped when no longer needed
         (CacheCheck(30 * MIB, 0, 20 * MIB, 0, 0), {}, None, True),
-        (CacheCheck(FILES, 30 * MIB, 30 * MIB, 0, 30 * MIB), {}, FILES, False),  # the host was short of memory
-        (CacheCheck(FILES, 4 * MIB, 60 * MIB, 56 * MIB, 0), {}, FILES, True),  # a tight cage reclaims its own pages
+        (
+            CacheCheck(FILES, 30 * MIB, 30 * MIB, 0, 30 * MIB),
+            {},
+            FILES,
+            False,
+        ),  # the host was short of memory
+        (
+            CacheCheck(FILES, 4 * MIB, 60 * MIB, 56 * MIB, 0),
+            {},
+            FILES,
+            True,
+        ),  # a tight cage reclaims its own pages
     ],
-)  # fmt: skip
+)
 def test_a_resident_file_that_had_to_be_read_again(
     end: CacheCheck, more: dict[str, int], asked: int | None, broken: bool
 ) -> None:
@@ -179,18 +233,28 @@ def test_a_resident_file_that_had_to_be_read_again(
 
 @pytest.mark.parametrize("requested", ["any", "cold"])
 def test_an_unrequested_or_unchecked_state_holds(requested: str) -> None:
-    assert broken_reason({"requested": requested, "file_bytes": FILES, "resident_bytes_before": 0}, FILES) is None
+    assert (
+        broken_reason(
+            {"requested": requested, "file_bytes": FILES, "resident_bytes_before": 0}, FILES
+        )
+        is None
+    )
     assert broken_reason(cache("any", FULL, FULL, FULL)) is None
 
 
 @pytest.mark.parametrize(
     ("program", "end", "asked"),
     [
-        ("pcread", END, FILES), ("pcscan-c", END, FILES), ("pcread", {}, None), ("pcwrite", END, None),
-        ("fio", END, None), (None, END, None), ("pcread", END | {"checksum": None}, None),
+        ("pcread", END, FILES),
+        ("pcscan-c", END, FILES),
+        ("pcread", {}, None),
+        ("pcwrite", END, None),
+        ("fio", END, None),
+        (None, END, None),
+        ("pcread", END | {"checksum": None}, None),
         ("pcread", END | {"distinct_bytes": "all"}, None),
     ],
-)  # fmt: skip
+)
 def test_only_bytes_that_were_read_count_as_requested(
     program: str | None, end: dict[str, Any], asked: int | None
 ) -> None:

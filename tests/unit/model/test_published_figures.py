@@ -45,17 +45,30 @@ def test_a_claim_is_completed_by_its_row(rows: Path) -> None:
     experiment = claims_of(rows, CLAIM)
     [claim] = experiment.definition["claims"]
     assert claim == {
-        "id": "003-1", "rule": "absolute", "says": "jobs=24: time", "published": 1.5, "unit": "s",
-        "response": "read_seconds", "key": None, "where": {"cage": "tenth"}, "over": None, "than": None,
-        "than_over": None, "with_wrong_answers": False, "tolerance_factor": 2.0,
-        "needs": "any_size", "remark": "rounded",
-    }  # fmt: skip
+        "id": "003-1",
+        "rule": "absolute",
+        "says": "jobs=24: time",
+        "published": 1.5,
+        "unit": "s",
+        "response": "read_seconds",
+        "key": None,
+        "where": {"cage": "tenth"},
+        "over": None,
+        "than": None,
+        "than_over": None,
+        "with_wrong_answers": False,
+        "tolerance_factor": 2.0,
+        "needs": "any_size",
+        "remark": "rounded",
+    }
     assert list(experiment.claims) == experiment.definition["claims"]
 
 
 def test_a_claims_own_values_are_kept(rows: Path) -> None:
     experiment = claims_of(rows, CLAIM + 'published = 3\nsays = "mine"\nremark = ""\n')
-    assert [(c["published"], c["says"], c["remark"]) for c in experiment.claims] == [(3, "mine", "")]
+    assert [(c["published"], c["says"], c["remark"]) for c in experiment.claims] == [
+        (3, "mine", "")
+    ]
 
 
 def test_a_row_may_belong_to_two_experiments(rows: Path) -> None:
@@ -71,14 +84,22 @@ def test_a_row_may_belong_to_two_experiments(rows: Path) -> None:
         ("003-1", "003-2", "claims.003-2.published: 'killed' is not a number"),
         ('"tenth"', '"tnth"', "claims.003-1.where: cage = 'tnth' is not a level"),
         ('"absolute"', '"ratio"', "needs `over`, the other side"),
-        ('"absolute"', '"ordering_of_ratios"\nover = { cage = "uncaged" }', "needs than and than_over"),
+        (
+            '"absolute"',
+            '"ordering_of_ratios"\nover = { cage = "uncaged" }',
+            "needs than and than_over",
+        ),
         (
             '"absolute"',
             '"absolute"\nthan = { cage = "tnth" }\nthan_over = { cage = "tenth" }',
             "needs than and than_over",
         ),
         ('"absolute"', '"config"', "needs `key`"),
-        ('"absolute"', '"config"\nkey = "sizes.full.filse"', "the definition has no sizes.full.filse"),
+        (
+            '"absolute"',
+            '"config"\nkey = "sizes.full.filse"',
+            "the definition has no sizes.full.filse",
+        ),
         ('"absolute"', '"decoded"', "vm_flags, fault_flags"),
         ('"absolute"', '"range"', "1.5 is not two numbers"),
         ('"absolute"', '"range"\npublished = [3.0, 2.0]', "is not two numbers, the lower first"),
@@ -92,12 +113,22 @@ def test_a_wrong_claim_is_named(rows: Path, old: str, new: str, word: str) -> No
     assert word in refusal(rows, EXPERIMENT + CLAIM.replace(old, new)).message
 
 
-@pytest.mark.parametrize("rule", ['"range"\npublished = [1.0, 2.0]', '"outcome"\npublished = "ran"',
-                                  '"ordering"\npublished = "less"\nover = { cage = "uncaged" }',
-                                  '"ordering_of_ratios"\npublished = "less"\nover = { cage = "uncaged" }\n'
-                                  'than = { cage = "uncaged" }\nthan_over = { cage = "tenth" }',
-                                  '"outcome"\npublished = "wrong_answer"',
-                                  '"config"\nkey = "sizes.full.max_seconds"', '"at_most"', '"at_least"'])  # fmt: skip
+@pytest.mark.parametrize(
+    "rule",
+    [
+        '"range"\npublished = [1.0, 2.0]',
+        '"outcome"\npublished = "ran"',
+        '"ordering"\npublished = "less"\nover = { cage = "uncaged" }',
+        (
+            '"ordering_of_ratios"\npublished = "less"\nover = { cage = "uncaged" }\n'
+            'than = { cage = "uncaged" }\nthan_over = { cage = "tenth" }'
+        ),
+        '"outcome"\npublished = "wrong_answer"',
+        '"config"\nkey = "sizes.full.max_seconds"',
+        '"at_most"',
+        '"at_least"',
+    ],
+)
 def test_every_rule_can_be_right(rows: Path, rule: str) -> None:
     assert len(claims_of(rows, CLAIM.replace('"absolute"', rule)).claims) == 1
 
@@ -105,13 +136,25 @@ def test_every_rule_can_be_right(rows: Path, rule: str) -> None:
 def test_without_articles_a_claim_has_its_own_figure(top: Path) -> None:
     own = CLAIM + 'says = "x"\npublished = 1.0\nunit = "s"\n'
     assert claims_of(top, own).claims[0]["remark"] == ""
-    assert "claims.003-1.published is missing" in refusal(top, EXPERIMENT + own.replace("published = 1.0", "")).message
+    assert (
+        "claims.003-1.published is missing"
+        in refusal(top, EXPERIMENT + own.replace("published = 1.0", "")).message
+    )
 
 
 def test_findings_name_levels_that_are_there(top: Path) -> None:
-    text = EXPERIMENT + '[[findings]]\nquestion = "Q08"\nsays = "{value}"\nresponse = "r"\nwhere = { cage = "tenth" }\n'
-    assert claims_of(top, text.removeprefix(EXPERIMENT)).definition["findings"][0]["question"] == "Q08"
-    assert "findings[0].where: cage = 'tnth'" in refusal(top, text.replace('"tenth" }\n', '"tnth" }\n')).message
+    text = (
+        EXPERIMENT
+        + '[[findings]]\nquestion = "Q08"\nsays = "{value}"\nresponse = "r"\nwhere = { cage ='
+        ' "tenth" }\n'
+    )
+    assert (
+        claims_of(top, text.removeprefix(EXPERIMENT)).definition["findings"][0]["question"] == "Q08"
+    )
+    assert (
+        "findings[0].where: cage = 'tnth'"
+        in refusal(top, text.replace('"tenth" }\n', '"tnth" }\n')).message
+    )
 
 
 def test_a_duplicate_id_is_named(rows: Path) -> None:
@@ -122,9 +165,19 @@ def test_a_duplicate_id_is_named(rows: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("~740", 740), (">5", 5), ("1.0G", 2**30), ("804.4M", 804.4 * 2**20), ("0.0k", 0), ("killed", "killed"),
-     ("2.5-3", "2.5-3"), ("-1", -1), ("1 million", "1 million"), ("", "")],
-)  # fmt: skip
+    [
+        ("~740", 740),
+        (">5", 5),
+        ("1.0G", 2**30),
+        ("804.4M", 804.4 * 2**20),
+        ("0.0k", 0),
+        ("killed", "killed"),
+        ("2.5-3", "2.5-3"),
+        ("-1", -1),
+        ("1 million", "1 million"),
+        ("", ""),
+    ],
+)
 def test_a_published_figure_is_a_number_where_it_is_one(text: str, value: float | str) -> None:
     assert number_or_text(text) == value
 

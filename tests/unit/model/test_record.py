@@ -25,24 +25,35 @@ from tests.fixtures.records import make_record, plain_record
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(-1e300, 1e300) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
-)  # fmt: skip
+)
 tables = st.dictionaries(st.text(max_size=8), plain, max_size=4)
 timings = st.fixed_dictionaries(
     {
         "name": st.text(),
-        **dict.fromkeys(("start_wall_seconds", "start_monotonic_seconds", "seconds"), st.floats(0, 1e9)),
+        **dict.fromkeys(
+            ("start_wall_seconds", "start_monotonic_seconds", "seconds"), st.floats(0, 1e9)
+        ),
     }
 )
 missed = st.fixed_dictionaries(dict.fromkeys(("requirement", "reason", "hint"), st.text()))
 records = st.builds(
-    make_record, trial_id=st.text(max_size=20), outcome=st.sampled_from(OUTCOMES), error=st.none() | st.text(),
-    attempt=st.integers(1, 9), counters=st.fixed_dictionaries({}, optional={"before": tables, "totals": tables}),
-    cage=st.fixed_dictionaries({}, optional={"name": st.text(), "driver": tables, "external": st.none() | tables}),
-    samples=st.lists(tables, max_size=3), phases=st.lists(timings, max_size=2),
+    make_record,
+    trial_id=st.text(max_size=20),
+    outcome=st.sampled_from(OUTCOMES),
+    error=st.none() | st.text(),
+    attempt=st.integers(1, 9),
+    counters=st.fixed_dictionaries({}, optional={"before": tables, "totals": tables}),
+    cage=st.fixed_dictionaries(
+        {}, optional={"name": st.text(), "driver": tables, "external": st.none() | tables}
+    ),
+    samples=st.lists(tables, max_size=3),
+    phases=st.lists(timings, max_size=2),
     missed_requirements=st.lists(missed, max_size=2),
-)  # fmt: skip
+)
 
 
 @given(records)
@@ -94,7 +105,9 @@ def test_a_line_that_lacks_only_its_newline_counts(tmp_path: Path, whole_line: b
     assert [record.trial_id for record in read_records(path)] == ["cut", "after"]
 
 
-@pytest.mark.parametrize("tail", [b"\0" * 512, b'{"record_version": 1, "run', b"\xff\xfe{", b'{"a": "\xc3'])
+@pytest.mark.parametrize(
+    "tail", [b"\0" * 512, b'{"record_version": 1, "run', b"\xff\xfe{", b'{"a": "\xc3']
+)
 def test_leftovers_of_a_crash_are_skipped(tmp_path: Path, whole_line: bytes, tail: bytes) -> None:
     path = tmp_path / "records.jsonl"
     path.write_bytes(whole_line + tail)
@@ -118,7 +131,9 @@ def test_an_unknown_file_is_refused(change: dict[str, Any], message: str) -> Non
     assert message in caught.value.message
 
 
-@pytest.mark.parametrize("line", ["12", "[]", "null", '"x"', "{}", '{"record_version": 1, "outcome": "ok"}'])
+@pytest.mark.parametrize(
+    "line", ["12", "[]", "null", '"x"', "{}", '{"record_version": 1, "outcome": "ok"}']
+)
 def test_json_that_is_not_a_record_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
     (tmp_path / "records.jsonl").write_text(f"\n{line}\n")
     with pytest.raises(PagecageError, match=r"records\.jsonl:2"):

@@ -16,7 +16,9 @@ from tests.tree import ROOT
 
 def trial(read_ahead_kb: int | None = None, min_memory_bytes: int = 0, **properties: int) -> Trial:
     workload = Workload("pcread", (), min_memory_bytes=min_memory_bytes)
-    return Trial("r1", "test", {}, 1, 1, 0, workload, Cage("c", properties), read_ahead_kb=read_ahead_kb)
+    return Trial(
+        "r1", "test", {}, 1, 1, 0, workload, Cage("c", properties), read_ahead_kb=read_ahead_kb
+    )
 
 
 def test_a_fit_host_lacks_nothing() -> None:
@@ -30,25 +32,46 @@ def test_a_fit_host_lacks_nothing() -> None:
         ({"systemd": {"pid1": False}}, Requirement.SYSTEMD_PID1, "first process"),
         ({"systemd": {"version": 243}}, Requirement.SYSTEMD_VERSION, "243"),
         ({"cgroup": {"v2": False}}, Requirement.CGROUP_V2, "unified"),
-        ({"cgroup": {"controllers": ["cpu", "memory"]}}, Requirement.IO_CONTROLLER, "io controller"),
-        ({"cgroup": {"controllers": ["cpu", "io"]}}, Requirement.MEMORY_CONTROLLER, "memory controller"),
+        (
+            {"cgroup": {"controllers": ["cpu", "memory"]}},
+            Requirement.IO_CONTROLLER,
+            "io controller",
+        ),
+        (
+            {"cgroup": {"controllers": ["cpu", "io"]}},
+            Requirement.MEMORY_CONTROLLER,
+            "memory controller",
+        ),
         ({"disk": {"error": "/data is on overlay"}}, Requirement.LOCAL_DISK, "overlay"),
     ],
 )
-def test_each_missing_requirement_of_a_host(changes: dict[str, Any], requirement: Requirement, word: str) -> None:
+def test_each_missing_requirement_of_a_host(
+    changes: dict[str, Any], requirement: Requirement, word: str
+) -> None:
     [missed] = check_host(facts(**changes))
     assert missed.requirement is requirement
     assert word in missed.reason
     assert missed.hint
-    assert missed.to_json() == {"requirement": requirement.value, "reason": missed.reason, "hint": missed.hint}
+    assert missed.to_json() == {
+        "requirement": requirement.value,
+        "reason": missed.reason,
+        "hint": missed.hint,
+    }
 
 
 def test_all_missing_requirements_are_reported_together() -> None:
-    bare = facts(systemd={"pid1": False, "version": 0}, cgroup={"v2": False, "controllers": []}, disk={"error": "no"})
+    bare = facts(
+        systemd={"pid1": False, "version": 0},
+        cgroup={"v2": False, "controllers": []},
+        disk={"error": "no"},
+    )
     assert [missed.requirement for missed in check_host(bare)] == [
-        Requirement.SYSTEMD_PID1, Requirement.CGROUP_V2, Requirement.MEMORY_CONTROLLER, Requirement.IO_CONTROLLER,
+        Requirement.SYSTEMD_PID1,
+        Requirement.CGROUP_V2,
+        Requirement.MEMORY_CONTROLLER,
+        Requirement.IO_CONTROLLER,
         Requirement.LOCAL_DISK,
-    ]  # fmt: skip
+    ]
 
 
 def test_a_user_without_io_gets_a_delegation_hint() -> None:
@@ -68,12 +91,17 @@ def test_a_missing_user_manager_is_the_only_reason() -> None:
     assert missed.hint.startswith("use HOST=vm, which does not need it, or start it: ")
     assert missed.hint.endswith("sudo loginctl enable-linger 1000")
     without_systemd = {**NO_MANAGER, "systemd": {**NO_MANAGER["systemd"], "pid1": False}}
-    assert Requirement.USER_MANAGER not in [missed.requirement for missed in check_host(without_systemd)]
+    assert Requirement.USER_MANAGER not in [
+        missed.requirement for missed in check_host(without_systemd)
+    ]
 
 
 def test_root_gets_no_delegation_hint() -> None:
     missed = check_host(facts(cgroup={"controllers": []}))
-    assert [each.hint for each in missed] == ["use HOST=vm, or boot with cgroup_enable=memory", "use HOST=vm"]
+    assert [each.hint for each in missed] == [
+        "use HOST=vm, or boot with cgroup_enable=memory",
+        "use HOST=vm",
+    ]
 
 
 def test_the_command_installs_what_provisioning_does() -> None:
@@ -89,10 +117,14 @@ def test_the_command_installs_what_provisioning_does() -> None:
 def test_a_quota_needs_the_cpu_controller() -> None:
     host = facts(cgroup={"controllers": ["io", "memory"]})
     assert check_trial(host, trial()) == []
-    assert [m.requirement for m in check_trial(host, trial(CPUQuota=50))] == [Requirement.CPU_CONTROLLER]
+    assert [m.requirement for m in check_trial(host, trial(CPUQuota=50))] == [
+        Requirement.CPU_CONTROLLER
+    ]
 
 
-@pytest.mark.parametrize(("uid", "wanted", "met"), [(0, 128, True), (1000, 256, True), (1000, 128, False)])
+@pytest.mark.parametrize(
+    ("uid", "wanted", "met"), [(0, 128, True), (1000, 256, True), (1000, 128, False)]
+)
 def test_only_root_changes_the_read_ahead(uid: int, wanted: int, met: bool) -> None:
     missed = check_trial(facts(uid=uid), trial(wanted))
     assert (missed == []) is met

@@ -26,7 +26,10 @@ def driven(meter: LimitMeter, seconds: float, reads: float, writes: float) -> di
     ticks = round(seconds / TICK)
     for tick in range(ticks):
         caps = meter.caps = meter.wanted()
-        moved = {"rios": min(reads, caps["IOReadIOPSMax"]) * TICK, "wios": min(writes, caps["IOWriteIOPSMax"]) * TICK}
+        moved = {
+            "rios": min(reads, caps["IOReadIOPSMax"]) * TICK,
+            "wios": min(writes, caps["IOWriteIOPSMax"]) * TICK,
+        }
         meter.charge(moved, TICK)
         if tick >= ticks // 2:
             through = {key: through[key] + moved[key] for key in through}
@@ -59,7 +62,9 @@ def test_both_together_keep_to_the_limit(reads: float, writes: float):
 def test_a_burst_is_shared_too_until_it_is_drained():
     meter = meter_of(burst=BurstCredits("full", iops=CreditBucket(4000, 20_000)))
     assert sum(driven(meter, 4, reads=9000, writes=9000).values()) == pytest.approx(4000, rel=0.05)
-    assert sum(driven(meter, 20, reads=9000, writes=9000).values()) == pytest.approx(LIMIT, rel=0.05)
+    assert sum(driven(meter, 20, reads=9000, writes=9000).values()) == pytest.approx(
+        LIMIT, rel=0.05
+    )
 
 
 def test_debts_are_paid_back_from_half_of_the_limit_at_most():
@@ -71,7 +76,10 @@ def test_debts_are_paid_back_from_half_of_the_limit_at_most():
 def test_separate_limits_have_no_meter():
     assert list(meters(Cage("c", BOTH))) == []
     assert list(meters(Cage("c", {"IOReadIOPSMax": 400}, accounting=COMBINED))) == []
-    assert list(meters(Cage("c", {"IOReadIOPSMax": 400, "IOWriteIOPSMax": 300}, accounting=COMBINED))) == []
+    assert (
+        list(meters(Cage("c", {"IOReadIOPSMax": 400, "IOWriteIOPSMax": 300}, accounting=COMBINED)))
+        == []
+    )
 
 
 def test_limits_between_base_and_burst_are_distinct_in_the_kernel():

@@ -16,7 +16,9 @@ def small(start: str = "full") -> TokenBucket:
     return filled(100, 1000, 18_000, start)
 
 
-def driven(bucket: TokenBucket, seconds: float, demand: float = float("inf")) -> tuple[TokenBucket, list[float]]:
+def driven(
+    bucket: TokenBucket, seconds: float, demand: float = float("inf")
+) -> tuple[TokenBucket, list[float]]:
     """Return the bucket after `seconds` under a demand per second, and the use in each tick."""
     through = []
     for _ in range(round(seconds / TICK)):
@@ -74,8 +76,11 @@ def test_the_least_time_spends_the_credits_first():
 
 buckets = st.builds(
     lambda base, times, capacity, start: filled(base, base * times, capacity, start),
-    st.floats(1, 1e9), st.floats(1.01, 100), st.floats(1, 1e12), st.sampled_from(["full", "half", "drained"]),
-)  # fmt: skip
+    st.floats(1, 1e9),
+    st.floats(1.01, 100),
+    st.floats(1, 1e12),
+    st.sampled_from(["full", "half", "drained"]),
+)
 
 
 @given(buckets, st.lists(st.floats(0, 1e9), max_size=50))

@@ -21,10 +21,13 @@ from tests.builders.plans import BASE, CAGES, CHOICES, SIZES, plan_of
 level_names = st.text(min_size=1, max_size=12)
 factor_tables = st.dictionaries(
     st.text(min_size=1, max_size=8).filter(lambda name: name != "cage"),
-    st.lists(level_names, min_size=1, max_size=3, unique=True).map(tuple), max_size=3,
-)  # fmt: skip
+    st.lists(level_names, min_size=1, max_size=3, unique=True).map(tuple),
+    max_size=3,
+)
 experiments = st.builds(replace, st.just(BASE), factors=factor_tables)
-choices = st.builds(replace, st.just(CHOICES), repeats=st.integers(1, 4), seed=st.integers(0, 2**32))
+choices = st.builds(
+    replace, st.just(CHOICES), repeats=st.integers(1, 4), seed=st.integers(0, 2**32)
+)
 
 
 def count_of(experiment: Experiment) -> int:
@@ -35,7 +38,9 @@ def count_of(experiment: Experiment) -> int:
 
 
 @given(experiments, choices)
-def test_every_block_holds_every_treatment_once(experiment: Experiment, wanted: PlanOptions) -> None:
+def test_every_block_holds_every_treatment_once(
+    experiment: Experiment, wanted: PlanOptions
+) -> None:
     trials = make_trials(experiment, CAGES, wanted)
     expected = sorted(json.dumps(t) for t in treatments(experiment))
     assert len(expected) == count_of(experiment)
@@ -54,7 +59,10 @@ def test_one_seed_is_one_order(experiment: Experiment, wanted: PlanOptions) -> N
 
 def test_another_seed_is_another_order() -> None:
     many = replace(BASE, factors={"a": tuple("abcdef"), "b": tuple("xyz")})
-    orders = {tuple(t.trial_id for t in make_trials(many, CAGES, replace(CHOICES, seed=seed))) for seed in range(5)}
+    orders = {
+        tuple(t.trial_id for t in make_trials(many, CAGES, replace(CHOICES, seed=seed)))
+        for seed in range(5)
+    }
     assert len(orders) == 5
 
 
@@ -74,10 +82,15 @@ def test_names_are_unique_and_fit_a_unit(experiment: Experiment, wanted: PlanOpt
 @pytest.mark.parametrize(
     "factors",
     [
-        {"x": ("4k", "4K")}, {"x": ("a-b", "a_b")}, {"x": ("1.5x", "1_5x")}, {"x": ("é", "ü")},
-        {"x": ("a", "A", "a_1")}, {"x": ("a_b", "a"), "y": ("c", "b_c")}, {"x": ("l" * 300, "l" * 301)},
+        {"x": ("4k", "4K")},
+        {"x": ("a-b", "a_b")},
+        {"x": ("1.5x", "1_5x")},
+        {"x": ("é", "ü")},
+        {"x": ("a", "A", "a_1")},
+        {"x": ("a_b", "a"), "y": ("c", "b_c")},
+        {"x": ("l" * 300, "l" * 301)},
     ],
-)  # fmt: skip
+)
 def test_levels_with_similar_names_get_different_ids(factors: dict[str, tuple[str, ...]]) -> None:
     experiment = replace(BASE, factors=factors)
     names = [trial.trial_id for trial in make_trials(experiment, CAGES, CHOICES)]
@@ -85,12 +98,16 @@ def test_levels_with_similar_names_get_different_ids(factors: dict[str, tuple[st
 
 
 def test_names_are_readable() -> None:
-    experiment = replace(BASE, factors={"cage": ("uncaged",), "source": ("heap",), "pattern": ("random",)})
+    experiment = replace(
+        BASE, factors={"cage": ("uncaged",), "source": ("heap",), "pattern": ("random",)}
+    )
     assert make_trials(experiment, CAGES, CHOICES)[0].trial_id == "r1_uncaged_heap_random"
 
 
 def test_excluded_treatments_are_left_out() -> None:
-    experiment = replace(BASE, factors={"a": ("1", "2"), "b": ("x", "y")}, exclude=({"a": "1", "b": "y"}, {"a": "2"}))
+    experiment = replace(
+        BASE, factors={"a": ("1", "2"), "b": ("x", "y")}, exclude=({"a": "1", "b": "y"}, {"a": "2"})
+    )
     assert list(treatments(experiment)) == [{"a": "1", "b": "x"}]
 
 
@@ -98,8 +115,10 @@ def test_levels_change_arguments_cache_read_ahead_and_cage() -> None:
     levels = {
         "pattern": {"random": Level(("--pattern", "random"), cache="cold", read_ahead_kb=0)},
         "limits": {"tight": Level(cage="tight")},
-    }  # fmt: skip
-    experiment = replace(BASE, factors={"pattern": ("random",), "limits": ("tight",)}, levels=levels)
+    }
+    experiment = replace(
+        BASE, factors={"pattern": ("random",), "limits": ("tight",)}, levels=levels
+    )
     trial = make_trials(experiment, CAGES, CHOICES)[0]
     assert trial.workload.arguments == ("--file", "{file}", "--pattern", "random")
     assert (trial.cache, trial.read_ahead_kb, trial.cage.name) == ("cold", 0, "tight")
@@ -119,11 +138,16 @@ def test_no_factor_is_one_uncaged_treatment() -> None:
 
 
 def test_a_timeout_leaves_time_beside_the_measured_part() -> None:
-    assert all(trial.timeout_seconds > (trial.max_seconds or 0) + 60 for trial in make_trials(BASE, CAGES, CHOICES))
+    assert all(
+        trial.timeout_seconds > (trial.max_seconds or 0) + 60
+        for trial in make_trials(BASE, CAGES, CHOICES)
+    )
 
 
 @given(experiments, choices)
-def test_a_plan_survives_json_and_keeps_its_hash(experiment: Experiment, wanted: PlanOptions) -> None:
+def test_a_plan_survives_json_and_keeps_its_hash(
+    experiment: Experiment, wanted: PlanOptions
+) -> None:
     plan = plan_of(experiment, wanted)
     written = json.loads(json.dumps(plan_to_json(plan)))
     back = plan_from_json(written)
@@ -141,7 +165,12 @@ def test_a_change_anywhere_changes_the_hash(key: str) -> None:
 @given(experiments, choices)
 def test_groups_share_a_machine_state(experiment: Experiment, wanted: PlanOptions) -> None:
     trials = make_trials(experiment, CAGES, wanted)
-    for fresh, count in (("never", 1), ("run", 1), ("block", wanted.repeats), ("trial", len(trials))):
+    for fresh, count in (
+        ("never", 1),
+        ("run", 1),
+        ("block", wanted.repeats),
+        ("trial", len(trials)),
+    ):
         groups = blocks(trials, fresh)
         assert tuple(trial for group in groups for trial in group) == trials
         assert len(groups) == count
@@ -153,9 +182,13 @@ def level_pairs(chosen: list[dict[str, str]]) -> set[tuple[str, str]]:
 
 
 @given(experiments, st.data())
-def test_covering_treatments_contain_every_level_and_none_that_is_excluded(experiment: Experiment, data: Any) -> None:
+def test_covering_treatments_contain_every_level_and_none_that_is_excluded(
+    experiment: Experiment, data: Any
+) -> None:
     every = list(treatments(experiment))
-    out = tuple(data.draw(st.lists(st.sampled_from(every), max_size=3))) if experiment.factors else ()
+    out = (
+        tuple(data.draw(st.lists(st.sampled_from(every), max_size=3))) if experiment.factors else ()
+    )
     left = list(treatments(replace(experiment, exclude=out)))
     chosen = covering(left)
     assert level_pairs(chosen) == level_pairs(left)
@@ -165,7 +198,9 @@ def test_covering_treatments_contain_every_level_and_none_that_is_excluded(exper
 
 
 @given(experiments)
-def test_a_full_product_needs_as_many_treatments_as_its_largest_factor_has_levels(experiment: Experiment) -> None:
+def test_a_full_product_needs_as_many_treatments_as_its_largest_factor_has_levels(
+    experiment: Experiment,
+) -> None:
     chosen = covering(list(treatments(experiment)))
     assert len(chosen) == max(map(len, experiment.factors.values()), default=1)
 
@@ -185,19 +220,27 @@ def test_a_levels_workload_replaces_the_experiments_and_all_arguments_follow_it(
     levels = {
         "tool": {"own": Level(), "c": Level(("--c",), workload=c)},
         "pattern": {"random": Level(("--pattern", "random"))},
-    }  # fmt: skip
-    experiment = replace(BASE, factors={"tool": ("own", "c"), "pattern": ("random",)}, levels=levels)
+    }
+    experiment = replace(
+        BASE, factors={"tool": ("own", "c"), "pattern": ("random",)}, levels=levels
+    )
     ran = {t.treatment["tool"]: t.workload for t in make_trials(experiment, CAGES, CHOICES)}
     assert ran["own"] == Workload("pcread", ("--file", "{file}", "--pattern", "random"))
-    assert ran["c"] == Workload("pcscan-c", ("--files", "{files}", "--c", "--pattern", "random"), "handshake", 9)
+    assert ran["c"] == Workload(
+        "pcscan-c", ("--files", "{files}", "--c", "--pattern", "random"), "handshake", 9
+    )
 
 
 def test_a_level_sets_a_step_a_storage_and_the_machines_memory() -> None:
     step = SetupStep("pcread", ("--file", "{file}"), "other")
     levels = {
-        "a": {"x": Level(before=step, storage="null_blk", storage_latency_us=500, machine_memory_fraction=1.5)},
+        "a": {
+            "x": Level(
+                before=step, storage="null_blk", storage_latency_us=500, machine_memory_fraction=1.5
+            )
+        },
         "b": {"y": Level()},
-    }  # fmt: skip
+    }
     experiment = replace(BASE, factors={"a": ("x",), "b": ("y",)}, levels=levels)
     sizes = {**SIZES, "smoke": Size(2**20, 5.0, files=3)}
     [trial, _] = make_trials(replace(experiment, sizes=sizes, fill="index"), CAGES, CHOICES)
@@ -209,16 +252,22 @@ def test_a_level_sets_a_step_a_storage_and_the_machines_memory() -> None:
 
 def test_placeholders_of_a_size_are_filled_in_and_writes_are_kept() -> None:
     levels = {
-        "a": {"x": Level(("--ops", "{ops}"), dirty_bytes=2**23), "y": Level(cage="{narrow}", dirty_background_bytes=5)},
+        "a": {
+            "x": Level(("--ops", "{ops}"), dirty_bytes=2**23),
+            "y": Level(cage="{narrow}", dirty_background_bytes=5),
+        },
     }
     size = Size(None, 5.0, places={"ops": "100", "narrow": "tight"}, writes_bytes=2**30)
-    experiment = replace(BASE, factors={"a": ("x", "y")}, levels=levels, sizes={**SIZES, "smoke": size})
+    experiment = replace(
+        BASE, factors={"a": ("x", "y")}, levels=levels, sizes={**SIZES, "smoke": size}
+    )
     trials = {t.treatment["a"]: t for t in make_trials(experiment, CAGES, CHOICES)}
     assert trials["x"].workload.arguments == ("--file", "{file}", "--ops", "100")
     assert (trials["x"].cage.name, trials["y"].cage.name) == ("uncaged", "tight")
     assert (trials["x"].dirty_limits, trials["y"].dirty_limits) == (
-        {"dirty_bytes": 2**23}, {"dirty_background_bytes": 5},
-    )  # fmt: skip
+        {"dirty_bytes": 2**23},
+        {"dirty_background_bytes": 5},
+    )
     assert trials["x"].writes_bytes == 2**30
     assert trials["x"].dataset is None
 
@@ -228,5 +277,7 @@ def test_writes_need_disk_space_or_memory_if_the_disk_is_in_memory() -> None:
     plan, writing = plan_of(), plan_of(replace(BASE, sizes=sizes))
     assert resource_needs(writing).data_bytes == resource_needs(plan).data_bytes + 3 * 2**30
     assert resource_needs(writing).memory_bytes == resource_needs(plan).memory_bytes
-    in_memory = replace(writing, trials=tuple(replace(t, storage="null_blk") for t in writing.trials))
+    in_memory = replace(
+        writing, trials=tuple(replace(t, storage="null_blk") for t in writing.trials)
+    )
     assert resource_needs(in_memory).memory_bytes == 4.75 * 2**30

@@ -13,12 +13,24 @@ from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage
-from pagecage.model.trial import CommandSpec, command_from_json, command_to_json, trial_from_json, trial_to_json
+from pagecage.model.trial import (
+    CommandSpec,
+    command_from_json,
+    command_to_json,
+    trial_from_json,
+    trial_to_json,
+)
 from pagecage.planning.plan import PlanOptions, make_trials
 from pagecage.planning.replay import ReplaySpec, make_experiment
 from pagecage.process import run
 from pagecage.runner.shared_libraries import parse_ldd, program_uploads
-from pagecage.runner.uploads import find_uploads, path_on_host, translate_command, uploads_from_json, uploads_to_json
+from pagecage.runner.uploads import (
+    find_uploads,
+    path_on_host,
+    translate_command,
+    uploads_from_json,
+    uploads_to_json,
+)
 
 LDD = """\tlinux-vdso.so.1 (0x00007f9fe84e6000)
 \tlibsqlite3.so.0 => /lib/x86_64-linux-gnu/libsqlite3.so.0 (0x00007f9fe8328000)
@@ -45,14 +57,21 @@ smoke = {}
 
 
 def replay(
-    *typed: str, cages: tuple[str, ...] = ("uncaged", "customer"), command: CommandSpec | None = None
+    *typed: str,
+    cages: tuple[str, ...] = ("uncaged", "customer"),
+    command: CommandSpec | None = None,
 ) -> ReplaySpec:
     return ReplaySpec(typed, typed, command or CommandSpec(), cages, "cold", ("iostat",))
 
 
 @pytest.mark.parametrize(
     ("program", "name"),
-    [("sqlite3", "replay-sqlite3"), ("./My Server", "replay-my-server"), ("/usr/bin/g++", "replay-g"), ("_", "replay")],
+    [
+        ("sqlite3", "replay-sqlite3"),
+        ("./My Server", "replay-my-server"),
+        ("/usr/bin/g++", "replay-g"),
+        ("_", "replay"),
+    ],
 )
 def test_a_replay_is_named_after_its_program(program: str, name: str) -> None:
     assert replay(program).name == name
@@ -80,9 +99,16 @@ def test_equal_replays_have_equal_hashes() -> None:
 
 
 commands = st.builds(
-    CommandSpec, st.lists(st.text()).map(tuple), st.none() | st.text(), st.none() | st.integers(1, 65535),
-    st.none() | st.floats(1, 1e6), st.none() | st.text(), st.booleans(), st.booleans(), st.booleans(),
-)  # fmt: skip
+    CommandSpec,
+    st.lists(st.text()).map(tuple),
+    st.none() | st.text(),
+    st.none() | st.integers(1, 65535),
+    st.none() | st.floats(1, 1e6),
+    st.none() | st.text(),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
 
 
 @given(st.none() | commands)
@@ -106,7 +132,8 @@ class TestCarried:
         assert uploads_from_json(uploads_to_json(made)) == made
 
     @pytest.mark.parametrize(
-        ("paths", "says"), [(["nowhere"], "'nowhere' does not exist"), (["db", "./db"], "two files")]
+        ("paths", "says"),
+        [(["nowhere"], "'nowhere' does not exist"), (["db", "./db"], "two files")],
     )
     def test_what_cannot_be_named(self, folder: Path, paths: list[str], says: str) -> None:
         with pytest.raises(PagecageError, match=says):
@@ -114,13 +141,22 @@ class TestCarried:
 
     @pytest.mark.parametrize(
         ("path", "there"),
-        [("data", "/d/data"), ("data/below/file", "/d/data/below/file"), ("./db", "/d/db"), ("database", None),
-         ("/etc/hosts", None)],
-    )  # fmt: skip
-    def test_where_a_path_lies_on_the_host(self, folder: Path, path: str, there: str | None) -> None:
+        [
+            ("data", "/d/data"),
+            ("data/below/file", "/d/data/below/file"),
+            ("./db", "/d/db"),
+            ("database", None),
+            ("/etc/hosts", None),
+        ],
+    )
+    def test_where_a_path_lies_on_the_host(
+        self, folder: Path, path: str, there: str | None
+    ) -> None:
         assert path_on_host(path, find_uploads(["data", "db"]), "/d") == there
 
-    def test_a_path_with_dots_is_found_again(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_path_with_dots_is_found_again(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         (folder / "here").mkdir()
         monkeypatch.chdir(folder / "here")
         [upload] = find_uploads(["../db"])
@@ -128,7 +164,9 @@ class TestCarried:
 
     def test_only_words_that_are_exactly_a_carried_path_are_translated(self, folder: Path) -> None:
         path = str(folder / "db")
-        words = translate_command(["sqlite3", path, f"{path}x", "db", f"--file={path}"], find_uploads([path]), "/d")
+        words = translate_command(
+            ["sqlite3", path, f"{path}x", "db", f"--file={path}"], find_uploads([path]), "/d"
+        )
         assert words == ("sqlite3", "/d/db", f"{path}x", "db", f"--file={path}")
 
 
@@ -155,13 +193,17 @@ def test_a_program_runs_from_what_was_carried(tmp_path: Path) -> None:
     argv = [word.replace("{directory}", str(tmp_path)) for word in start]
     assert run(argv, input_text="b\na\n").stdout == "a\nb\n"
     listed = run([*argv[:3], "--list", argv[-1]]).stdout
-    opened = [line.split(" => ")[1].split(" ")[0] for line in listed.splitlines() if " => /" in line]
+    opened = [
+        line.split(" => ")[1].split(" ")[0] for line in listed.splitlines() if " => /" in line
+    ]
     assert opened
     assert all(path.startswith(str(tmp_path)) for path in opened)
 
 
 def test_a_static_program_needs_nothing(tmp_path: Path) -> None:
-    static = next((path for path in ("/sbin/ldconfig", "/usr/sbin/ldconfig") if Path(path).exists()), None)
+    static = next(
+        (path for path in ("/sbin/ldconfig", "/usr/sbin/ldconfig") if Path(path).exists()), None
+    )
     assert static is not None, "libc-bin has had this static program in every Debian and Ubuntu"
     parts, start = program_uploads(static)
     assert start == ("{directory}/program/ldconfig",)
@@ -188,21 +230,36 @@ class TestDefinition:
     def workload(self, **changes: object) -> ExperimentFile:
         table = {"program": "./server", "kind": "command", **changes}
         sizes: dict[str, object] = {name: {} for name in ("full", "default", "emulated", "smoke")}
-        whole = {"question": "?", "factors": {"cage": ["uncaged"]}, "sizes": sizes, "workload": table}
+        whole = {
+            "question": "?",
+            "factors": {"cage": ["uncaged"]},
+            "sizes": sizes,
+            "workload": table,
+        }
         return ExperimentFile.model_validate(whole)
 
     def test_all_keys(self) -> None:
-        made = self.workload(data_paths=["{data_dir}/x"], ready_when="^ready$", timeout_seconds=5.0).workload
-        assert (made.data_paths, made.ready_when, made.timeout_seconds) == (["{data_dir}/x"], "^ready$", 5.0)
+        made = self.workload(
+            data_paths=["{data_dir}/x"], ready_when="^ready$", timeout_seconds=5.0
+        ).workload
+        assert (made.data_paths, made.ready_when, made.timeout_seconds) == (
+            ["{data_dir}/x"],
+            "^ready$",
+            5.0,
+        )
 
     @pytest.mark.parametrize(
         ("changes", "says"),
-        [({"ready_when": "(("}, "not a regular expression"), ({"ready_port": 0}, "greater than 0"),
-         ({"ready_port": 65536}, "less than 65536"), ({"timeout_seconds": 0}, "greater than 0"),
-         ({"kind": "handshake", "ready_port": 80}, 'applies only to kind "command"'),
-         ({"kind": "handshake", "data_paths": ["x"]}, 'applies only to kind "command"'),
-         ({"ready_when": "x", "ready_port": 80}, "remove one of them")],
-    )  # fmt: skip
+        [
+            ({"ready_when": "(("}, "not a regular expression"),
+            ({"ready_port": 0}, "greater than 0"),
+            ({"ready_port": 65536}, "less than 65536"),
+            ({"timeout_seconds": 0}, "greater than 0"),
+            ({"kind": "handshake", "ready_port": 80}, 'applies only to kind "command"'),
+            ({"kind": "handshake", "data_paths": ["x"]}, 'applies only to kind "command"'),
+            ({"ready_when": "x", "ready_port": 80}, "remove one of them"),
+        ],
+    )
     def test_what_is_refused(self, changes: dict[str, object], says: str) -> None:
         with pytest.raises(ValueError, match=says):
             self.workload(**changes)
@@ -214,7 +271,9 @@ class TestDefinition:
         (tmp_path / "cgroups/uncaged.toml").write_text('about = "no limits"\n')
         experiment = Definitions(tmp_path, []).experiment("own")
         [trial] = make_trials(
-            experiment, {"uncaged": Cage("uncaged", {})}, PlanOptions("full", "", 1, 1, "vm", "never")
+            experiment,
+            {"uncaged": Cage("uncaged", {})},
+            PlanOptions("full", "", 1, 1, "vm", "never"),
         )
         assert trial.workload.command == CommandSpec(("{data_dir}/x",), "^ready", None, 7.5)
         assert trial.timeout_seconds == 7.5

@@ -20,7 +20,9 @@ from pagecage.planning.sweep import cages_of, parse_vary, sweep_experiment
 from tests.fixtures.stored import stored
 from tests.tree import ROOT
 
-TENTH = Cage("tenth", {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500, "MemoryMax": 64 * 1024**2})
+TENTH = Cage(
+    "tenth", {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500, "MemoryMax": 64 * 1024**2}
+)
 CHOSEN = {"load": "lazy-random"}
 
 
@@ -48,14 +50,17 @@ def test_a_cage_without_that_limit_has_no_value_of_its_own():
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("IOReadIOPSMax", "does not name a limit"), ("IOPS=5,10", "does not name a limit"),
+        ("IOReadIOPSMax", "does not name a limit"),
+        ("IOPS=5,10", "does not name a limit"),
         ("MemorySwapMax=0", "does not name a limit"),
-        ("IOReadIOPSMax=1k,2k", "is not a positive number"), ("IOReadIOPSMax=0,5", "is not a positive number"),
-        ("MemoryMax=5,10", "no clear unit"), ("IOReadIOPSMax=500", "too few different values"),
+        ("IOReadIOPSMax=1k,2k", "is not a positive number"),
+        ("IOReadIOPSMax=0,5", "is not a positive number"),
+        ("MemoryMax=5,10", "no clear unit"),
+        ("IOReadIOPSMax=500", "too few different values"),
         ("IOReadBandwidthMax=1MB,1000kB", "too few different values"),
         ("IOReadIOPSMax=", "too few different values"),
     ],
-)  # fmt: skip
+)
 def test_a_variation_that_is_refused_has_a_hint(text, word):
     with pytest.raises(PagecageError, match=word) as caught:
         parse_vary(text, TENTH)
@@ -74,7 +79,10 @@ def test_every_value_is_a_cage_with_only_that_change():
     cages = cages_of(TENTH, parse_vary("IOReadIOPSMax=250,1000", TENTH))
     assert [cage.properties["IOReadIOPSMax"] for cage in cages.values()] == [250, 500, 1000]
     assert {name: cage.name for name, cage in cages.items()} == {name: name for name in cages}
-    assert all({**cage.properties, "IOReadIOPSMax": 500} == dict(TENTH.properties) for cage in cages.values())
+    assert all(
+        {**cage.properties, "IOReadIOPSMax": 500} == dict(TENTH.properties)
+        for cage in cages.values()
+    )
 
 
 def plan_of(experiment, vary="IOReadIOPSMax=250,1000,2000"):
@@ -82,9 +90,19 @@ def plan_of(experiment, vary="IOReadIOPSMax=250,1000,2000"):
     one = sweep_experiment(experiment, "tenth", varied, CHOSEN)
     choices = PlanOptions("smoke", "asked for", 1, 7, "vm", "never")
     plan = make_plan(
-        "20261121T170000Z-sweep", one, cages_of(TENTH, varied), choices, "pagecage sweep", {"version": "0"}
+        "20261121T170000Z-sweep",
+        one,
+        cages_of(TENTH, varied),
+        choices,
+        "pagecage sweep",
+        {"version": "0"},
     )
-    about = {"property": varied.property, "factor": varied.property, "values": dict(varied.values), "own": varied.own}
+    about = {
+        "property": varied.property,
+        "factor": varied.property,
+        "values": dict(varied.values),
+        "own": varied.own,
+    }
     return replace(plan, document={**plan.document, "sweep": about})
 
 
@@ -100,7 +118,11 @@ def test_the_plan_has_one_trial_a_value_of_the_chosen_treatment(experiment):
 
 @pytest.mark.parametrize(
     ("chosen", "word"),
-    [({}, "has several loads"), ({"load": "lazy"}, "has no load=lazy"), ({"cage": "x"}, "no cage=x")],
+    [
+        ({}, "has several loads"),
+        ({"load": "lazy"}, "has no load=lazy"),
+        ({"cage": "x"}, "no cage=x"),
+    ],
 )
 def test_a_treatment_that_is_missing_or_unknown(experiment, chosen, word):
     with pytest.raises(PagecageError, match=word):
@@ -125,7 +147,11 @@ def folder(tmp_path: Path, experiment) -> Path:
         name = "iops" if trial.treatment["IOReadIOPSMax"] == "500" else "latency"
         record, series = stored(name)
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in series))
-        changed = {"trial_id": trial.trial_id, "treatment": trial.treatment, "traces": {"sampler": f"{name}.jsonl"}}
+        changed = {
+            "trial_id": trial.trial_id,
+            "treatment": trial.treatment,
+            "traces": {"sampler": f"{name}.jsonl"},
+        }
         changed |= {"experiment": plan.document["experiment"], "run_id": plan.run_id}
         append_record(tmp_path / "records.jsonl", replace(record, **changed))
     return tmp_path
@@ -170,7 +196,8 @@ def test_the_figure_has_the_times_the_cap_and_what_went_through(folder):
     assert list(measured.get_xdata()) == [500, 100_000]
     assert list(measured.get_ydata()) == [point.measured_seconds for point in sweep.points]
     cap, through = (
-        next(line for line in right.lines if line.get_label() == name) for name in ("the cap", "went through")
+        next(line for line in right.lines if line.get_label() == name)
+        for name in ("the cap", "went through")
     )
     assert list(cap.get_ydata()) == list(cap.get_xdata()) == [500, 100_000]
     assert through.get_ydata()[0] == pytest.approx(500, rel=0.05)
@@ -220,8 +247,9 @@ def test_where_levels_are_whole_cages_only_the_value_is_named(folder):
         (folder / name).write_text(text)
     sweep = sweep_of(load_run(folder))
     assert [(point.level, point.name) for point in sweep.points] == [
-        ("tenth, IOReadIOPSMax 500", "500"), ("tenth, IOReadIOPSMax 100000", "100000"),
-    ]  # fmt: skip
+        ("tenth, IOReadIOPSMax 500", "500"),
+        ("tenth, IOReadIOPSMax 100000", "100000"),
+    ]
     assert (sweep.source, sweep_rows(sweep)[1]["IOReadIOPSMax"]) == ("500", "100000")
 
 

@@ -13,7 +13,11 @@ from pagecage.report.model import Cell, Folded, Heading, Image, Paragraph, Repor
 from pagecage.report.terminal import print_report
 from tests.builders.pages import loads_of
 
-TABLE = make_table(["run", "time"], [["A", Cell("31 s", "n 8\n95 % 30 – 33 s", "good")], ["B", "9 s\nn 3"]], "caption")
+TABLE = make_table(
+    ["run", "time"],
+    [["A", Cell("31 s", "n 8\n95 % 30 – 33 s", "good")], ["B", "9 s\nn 3"]],
+    "caption",
+)
 BLOCKS = (
     Paragraph("A question with `code` & [brackets]?", tone="strong"),
     Paragraph("first", "detail", marker="•"),
@@ -37,11 +41,22 @@ def printed(report: Report, width: int = 100) -> str:
 def test_the_terminal_shows_texts_tables_and_details() -> None:
     lines = [line.rstrip() for line in printed(REPORT).splitlines()]
     assert lines[:4] == [
-        "A title <1>", "A question with `code` & [brackets]?", "  • first (detail)", "  • second",
-    ]  # fmt: skip
+        "A title <1>",
+        "A question with `code` & [brackets]?",
+        "  • first (detail)",
+        "  • second",
+    ]
     assert lines[4:] == [
-        "", "Figures", "run  time", "A    31 s", "     n 8", "     95 % 30 – 33 s", "B    9 s", "     n 3", "caption",
-    ]  # fmt: skip
+        "",
+        "Figures",
+        "run  time",
+        "A    31 s",
+        "     n 8",
+        "     95 % 30 – 33 s",
+        "B    9 s",
+        "     n 3",
+        "caption",
+    ]
 
 
 def test_a_narrow_terminal_loses_nothing() -> None:
@@ -49,9 +64,11 @@ def test_a_narrow_terminal_loses_nothing() -> None:
 
 
 def test_markdown_has_one_list_and_one_table() -> None:
-    assert to_markdown(REPORT) == (
-        "# A title <1>\n\nA question with `code` & [brackets]?\n\n* first (detail)\n* second\n\n## Figures\n\n"
-        "| run | time |\n| --- | --- |\n| A | 31 s<br>n 8<br>95 % 30 – 33 s |\n| B | 9 s<br>n 3 |\n\ncaption\n"
+    assert (
+        to_markdown(REPORT)
+        == "# A title <1>\n\nA question with `code` & [brackets]?\n\n* first (detail)\n*"
+        " second\n\n## Figures\n\n| run | time |\n| --- | --- |\n| A | 31 s<br>n 8<br>95 % 30 –"
+        " 33 s |\n| B | 9 s<br>n 3 |\n\ncaption\n"
     )
 
 
@@ -63,7 +80,10 @@ def test_html_draws_figures_and_collapses_details() -> None:
     assert '<p class="question">A question with <code>code</code> &amp; [brackets]?</p>' in page
     assert page.count("<ul>") == 1
     assert page.count("<svg>") == page.count("<figure>") == 1
-    assert '<td><span class="good">31 s</span><small>n 8</small><small>95 % 30 – 33 s</small></td>' in page
+    assert (
+        '<td><span class="good">31 s</span><small>n 8</small><small>95 % 30 – 33 s</small></td>'
+        in page
+    )
     assert "<details><summary>more</summary><p>folded</p>\n</details>" in page
 
 
@@ -77,7 +97,8 @@ def test_text_reports_draw_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "written"), [("a|b", "a\\|b"), ("a\\b", "a\\\\b"), ("<b>", "&lt;b>"), ("a\nb", "a<br>b")]
+    ("text", "written"),
+    [("a|b", "a\\|b"), ("a\\b", "a\\\\b"), ("<b>", "&lt;b>"), ("a\nb", "a<br>b")],
 )
 def test_markdown_cells_are_escaped(text: str, written: str) -> None:
     assert markdown_table(["x"], [[text]]) == f"| x |\n| --- |\n| {written} |\n"

@@ -37,12 +37,18 @@ def test_a_new_folder_holds_its_plan_and_places(folder: RunFolder, plan: Plan) -
 
 def test_latest_points_at_the_newest(folder: RunFolder, tmp_path: Path) -> None:
     newer = plan_of()
-    newer = Plan("20261121T110000Z-test-vm", newer.trials, {**newer.document, "run_id": "20261121T110000Z-test-vm"})
+    newer = Plan(
+        "20261121T110000Z-test-vm",
+        newer.trials,
+        {**newer.document, "run_id": "20261121T110000Z-test-vm"},
+    )
     RunFolder.create(tmp_path / "runs", newer)
     assert (tmp_path / "runs/latest-test").resolve().name == newer.run_id
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
-        folder.path.name, newer.run_id, "latest-test",
-    ]  # fmt: skip
+        folder.path.name,
+        newer.run_id,
+        "latest-test",
+    ]
 
 
 def test_a_run_is_never_written_over(folder: RunFolder, tmp_path: Path) -> None:
@@ -59,7 +65,9 @@ def test_a_plan_that_was_changed_is_refused(folder: RunFolder) -> None:
         folder.plan()
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null", '{"run_id": "x", "trials": [{}]}', "\xff"])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", "null", '{"run_id": "x", "trials": [{}]}', "\xff"]
+)
 def test_what_is_no_plan_is_refused(folder: RunFolder, content: str) -> None:
     (folder.path / "plan.json").write_text(content, encoding="latin-1")
     with pytest.raises(PagecageError, match=r"plan\.json cannot be read"):
@@ -89,7 +97,9 @@ def test_a_cut_off_last_line_costs_that_record_alone(folder: RunFolder, plan: Pl
     first, second = plan.trials
     folder.append(make_record(trial_id=first.trial_id))
     whole = folder.records_path.read_bytes()
-    folder.records_path.write_bytes(whole + whole.replace(first.trial_id.encode(), second.trial_id.encode())[:200])
+    folder.records_path.write_bytes(
+        whole + whole.replace(first.trial_id.encode(), second.trial_id.encode())[:200]
+    )
     assert folder.remaining(plan) == (second,)
     folder.append(make_record(trial_id=second.trial_id))
     assert folder.remaining(plan) == ()
@@ -104,7 +114,10 @@ def test_a_trace_stays_within_its_trials_folder(folder: RunFolder) -> None:
 def test_facts_are_kept_by_machine_state(folder: RunFolder) -> None:
     folder.add_facts({"boot_id": "b"}, 3)
     folder.add_facts({"boot_id": "b"}, None)
-    assert sorted(path.name for path in (folder.path / "facts").iterdir()) == ["b-3.json", "b-None.json"]
+    assert sorted(path.name for path in (folder.path / "facts").iterdir()) == [
+        "b-3.json",
+        "b-None.json",
+    ]
 
 
 @pytest.mark.parametrize("way", ["id", "experiment", "path"])

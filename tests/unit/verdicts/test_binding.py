@@ -22,11 +22,26 @@ def binding_of(record, rows) -> BindingVerdict:
 @pytest.mark.parametrize(
     ("cage", "rates", "name"),
     [
-        (caged(), {"rbytes": 19e6, "rios": 150, "io_wait": 0.6, "refaults": 4000, "hits": 100}, "bandwidth"),
+        (
+            caged(),
+            {"rbytes": 19e6, "rios": 150, "io_wait": 0.6, "refaults": 4000, "hits": 100},
+            "bandwidth",
+        ),
         (caged(), {"rbytes": 12.4e6, "rios": 95, "io_wait": 0.6}, "bandwidth"),
         (caged(), {"rbytes": 2e6, "rios": 490, "io_wait": 0.9}, "iops"),
         (caged(), {"rbytes": 13e6, "rios": 450, "io_wait": 0.9}, "iops"),
-        (MEMORY, {"rbytes": 130e6, "rios": 1000, "io_wait": 0.4, "refaults": 30000, "hits": 900, "cpu": 0.9}, "memory"),
+        (
+            MEMORY,
+            {
+                "rbytes": 130e6,
+                "rios": 1000,
+                "io_wait": 0.4,
+                "refaults": 30000,
+                "hits": 900,
+                "cpu": 0.9,
+            },
+            "memory",
+        ),
         (MEMORY, {"rbytes": 1e6, "hits": 900, "memory_wait": 0.5, "cpu": 0.4}, "memory"),
         (BARE, {"rbytes": 900e6, "rios": 7000, "io_wait": 0.8, "busy": 0.98, "cpu": 0.3}, "device"),
         (BARE, {"cpu": 0.99}, "cpu"),
@@ -78,7 +93,9 @@ def test_rows_before_go_and_after_end_do_not_count():
     for row in rows:
         if row["t"] > START + 5:
             row["io"] = {**rows[60]["io"]}
-    assert binding_of(make_record(measured=measured), rows).shares == {"bandwidth": pytest.approx(1.0)}
+    assert binding_of(make_record(measured=measured), rows).shares == {
+        "bandwidth": pytest.approx(1.0)
+    }
 
 
 def test_without_a_series_the_counters_of_the_whole_part_decide():
@@ -95,9 +112,14 @@ def test_without_windows_the_limit_is_not_known():
 
 @settings(deadline=None)  # a busy machine must not fail the test
 @given(
-    rbytes=st.floats(0, 20e6), rios=st.floats(0, 500), io_wait=st.floats(0, 1), cpu=st.floats(0, 1),
-    refaults=st.floats(0, 5000), hits=st.floats(0, 100), busy=st.floats(0, 1),
-)  # fmt: skip
+    rbytes=st.floats(0, 20e6),
+    rios=st.floats(0, 500),
+    io_wait=st.floats(0, 1),
+    cpu=st.floats(0, 1),
+    refaults=st.floats(0, 5000),
+    hits=st.floats(0, 100),
+    busy=st.floats(0, 1),
+)
 def test_shares_are_shares(**rates):
     found = binding_of(make_record(), series(2, **rates))
     assert found.verdict in NAMES

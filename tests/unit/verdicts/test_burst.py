@@ -6,15 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.verdicts.caps import cap_change_count, caps_between, drained_after_seconds, measured_caps
+from pagecage.verdicts.caps import (
+    cap_change_count,
+    caps_between,
+    drained_after_seconds,
+    measured_caps,
+)
 from pagecage.verdicts.evaluate import evaluate
 from tests.fixtures.records import SECONDS, START, after, caged, make_record, series
 
 CAGE = {"IOReadIOPSMax": 100}
 BUCKET = {
-    "kind": "iops", "properties": ["IOReadIOPSMax"], "base": 100, "rate": 1000, "capacity": 18_000,
+    "kind": "iops",
+    "properties": ["IOReadIOPSMax"],
+    "base": 100,
+    "rate": 1000,
+    "capacity": 18_000,
     "credits_at_start": 3600,
-}  # fmt: skip
+}
 FOUR_SECONDS = [{"t": START - 1, "IOReadIOPSMax": 1000}, {"t": START + 4, "IOReadIOPSMax": 100}]
 
 
@@ -46,7 +55,8 @@ def test_a_burst_is_no_leak():
     limit = read_limit(bursting())
     assert (limit.verdict, limit.cap) == ("enforced", 100)
     assert (
-        "460 I/Os per second of 100 I/Os per second (on average 460 I/Os per second with burst credits)" in limit.reason
+        "460 I/Os per second of 100 I/Os per second (on average 460 I/Os per second with burst"
+        " credits)" in limit.reason
     )
 
 
@@ -90,8 +100,15 @@ def test_when_credits_ran_out():
     assert drained_after_seconds(make_record(measured=None)) is None
 
 
-@given(st.lists(st.tuples(st.floats(START - 2, START + 12), st.integers(100, 1000)), max_size=8), st.floats(0, 8))
+@given(
+    st.lists(st.tuples(st.floats(START - 2, START + 12), st.integers(100, 1000)), max_size=8),
+    st.floats(0, 8),
+)
 def test_averages_lie_between_the_least_and_the_most(pairs, since):
     changes = [{"t": t, "IOReadIOPSMax": cap} for t, cap in sorted(pairs)]
     [average] = caps_between(bursting(changes=changes), START + since, START + 10).values()
-    assert min([100, *(cap for _, cap in pairs)]) - 1e-6 <= average <= max([100, *(cap for _, cap in pairs)]) + 1e-6
+    assert (
+        min([100, *(cap for _, cap in pairs)]) - 1e-6
+        <= average
+        <= max([100, *(cap for _, cap in pairs)]) + 1e-6
+    )

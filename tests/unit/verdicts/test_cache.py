@@ -60,20 +60,29 @@ def warmed(record: dict[str, Any], read_bytes: int, charged_bytes: int, **end: A
 def test_a_file_that_another_process_read_is_not_cold(sequential: dict[str, Any]) -> None:
     judged = evaluate(warmed(sequential, 131_072, 131_072))
     assert judged.cache_state_reached.verdict == "not_reached"
-    assert "64 MiB were not resident, but the disk delivered only 128 KiB" in judged.cache_state_reached.reason
+    assert (
+        "64 MiB were not resident, but the disk delivered only 128 KiB"
+        in judged.cache_state_reached.reason
+    )
     assert judged.excluded
 
 
-def test_an_older_record_of_random_reads_is_contradicted_by_its_charge(sequential: dict[str, Any]) -> None:
+def test_an_older_record_of_random_reads_is_contradicted_by_its_charge(
+    sequential: dict[str, Any],
+) -> None:
     """Random windows read more than the file, so bytes alone do not show another reader."""
     found = judge_cache_state(warmed(sequential, 100 * MIB, 6 * MIB))
     assert found.verdict == "not_reached"
     assert "another process read 58 MiB" in found.reason
-    assert judge_cache_state(warmed(sequential, 100 * MIB, 60 * MIB)).verdict == "reached", "a charge may be behind"
+    assert judge_cache_state(warmed(sequential, 100 * MIB, 60 * MIB)).verdict == "reached", (
+        "a charge may be behind"
+    )
 
 
 def test_an_older_record_without_counters_stays_as_it_was() -> None:
-    assert judge_cache_state(make_record(counters={}, measured=None, response={})).verdict == "reached"
+    assert (
+        judge_cache_state(make_record(counters={}, measured=None, response={})).verdict == "reached"
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,9 +92,18 @@ def test_an_older_record_without_counters_stays_as_it_was() -> None:
             {"start": CacheCheck(4096, 0, 0, 0, 0).to_json()},
             "before the program started, another process had read 4 KiB",
         ),
-        ({"go": CacheCheck(8 * MIB, 0, 0, 0, 0).to_json()}, "before `go`, another process had read 8 MiB"),
-        ({"end": ALL_READ | {"charged_bytes": 0}, "came_bytes": 0}, "another process has read 128 MiB"),
-        ({"end": ALL_READ | {"read_bytes": 0}, "came_bytes": FILE_BYTES}, "128 MiB of the files entered the page"),
+        (
+            {"go": CacheCheck(8 * MIB, 0, 0, 0, 0).to_json()},
+            "before `go`, another process had read 8 MiB",
+        ),
+        (
+            {"end": ALL_READ | {"charged_bytes": 0}, "came_bytes": 0},
+            "another process has read 128 MiB",
+        ),
+        (
+            {"end": ALL_READ | {"read_bytes": 0}, "came_bytes": FILE_BYTES},
+            "128 MiB of the files entered the page",
+        ),
     ],
 )
 def test_checks_that_contradict_the_state(checks: dict[str, Any], message: str) -> None:

@@ -11,10 +11,16 @@ from tests.fixtures.records import after, caged, make_record, series, with_secti
 from tests.fixtures.stored import NAMES, stored, with_caps
 
 KNOWN = {
-    "iops": ("iops", "IOReadIOPSMax"), "bandwidth": ("bandwidth", "IOReadBandwidthMax"), "cpu": ("cpu", None),
-    "bandwidth-in-order": ("bandwidth", "IOReadBandwidthMax"), "iops-asynchronous": ("iops", "IOReadIOPSMax"),
-    "memory": ("memory", None), "killed": ("memory", None), "device": ("device", None), "latency": ("none", None),
-}  # fmt: skip
+    "iops": ("iops", "IOReadIOPSMax"),
+    "bandwidth": ("bandwidth", "IOReadBandwidthMax"),
+    "cpu": ("cpu", None),
+    "bandwidth-in-order": ("bandwidth", "IOReadBandwidthMax"),
+    "iops-asynchronous": ("iops", "IOReadIOPSMax"),
+    "memory": ("memory", None),
+    "killed": ("memory", None),
+    "device": ("device", None),
+    "latency": ("none", None),
+}
 
 
 def diagnosis_of(record, rows):
@@ -34,17 +40,19 @@ def test_a_stored_trial_is_held_by_what_it_was_set_up_to_meet(name):
 
 
 def test_single_pages_against_an_iops_cap():
-    assert diagnosis_of(*stored("iops")).sentence == (
-        "The 500 IOPS cap on reads was full for 100 % of the time with reads of 4 KiB (2.05 MB/s of 20 MB/s). "
-        "More IOPS or larger reads help. More bandwidth does not. "
-        "Reading the files once, sequentially, would take about 6.71 s."
+    assert (
+        diagnosis_of(*stored("iops")).sentence
+        == "The 500 IOPS cap on reads was full for 100 % of the time with reads of 4 KiB (2.05 MB/s"
+        " of 20 MB/s). More IOPS or larger reads help. More bandwidth does not. Reading the"
+        " files once, sequentially, would take about 6.71 s."
     )
 
 
 def test_windows_against_a_bandwidth_cap():
-    assert diagnosis_of(*stored("bandwidth")).sentence == (
-        "The 20 MB/s cap on reads was full for 100 % of the time with reads of 92.3 KiB (210 of 500 I/Os per second). "
-        "More bandwidth or reading less helps. More IOPS do not."
+    assert (
+        diagnosis_of(*stored("bandwidth")).sentence
+        == "The 20 MB/s cap on reads was full for 100 % of the time with reads of 92.3 KiB (210 of"
+        " 500 I/Os per second). More bandwidth or reading less helps. More IOPS do not."
     )
 
 
@@ -56,16 +64,18 @@ def test_pages_read_again_for_want_of_memory():
 
 
 def test_killed_for_memory():
-    assert diagnosis_of(*stored("killed")).sentence == (
-        "The OOM killer ended the program: it needs more memory than the MemoryMax of 12.8 MiB. Only more memory helps."
+    assert (
+        diagnosis_of(*stored("killed")).sentence
+        == "The OOM killer ended the program: it needs more memory than the MemoryMax of 12.8 MiB."
+        " Only more memory helps."
     )
 
 
 def test_killed_though_the_measured_part_ended():
     counters = after(oom_kill=1)
-    assert diagnosis_of(make_record(outcome="oom_killed", counters=counters), series()).sentence.startswith(
-        "The OOM killer ended the program"
-    )
+    assert diagnosis_of(
+        make_record(outcome="oom_killed", counters=counters), series()
+    ).sentence.startswith("The OOM killer ended the program")
 
 
 def test_computing_on_an_emulated_cpu_below_a_cap_mentions_the_emulation():
@@ -76,15 +86,19 @@ def test_computing_on_an_emulated_cpu_below_a_cap_mentions_the_emulation():
 
 def test_computing_on_a_real_cpu_without_caps():
     record = make_record(cage=caged({}), emulated=False)
-    assert diagnosis_of(record, series(cpu=0.99)).sentence == (
-        "For 100 % of the time, the program computed or waited for a CPU (0.99 CPUs busy). A faster disk does not help."
+    assert (
+        diagnosis_of(record, series(cpu=0.99)).sentence
+        == "For 100 % of the time, the program computed or waited for a CPU (0.99 CPUs busy). A"
+        " faster disk does not help."
     )
 
 
 def test_throttled_by_a_quota():
     record = make_record(cage=caged({"CPUQuota": 50}))
-    assert diagnosis_of(record, series(cpu=0.5, throttled=0.5)).sentence == (
-        "The CPUQuota of 50 % held the program back for 100 % of the time. More CPU helps. A faster disk does not."
+    assert (
+        diagnosis_of(record, series(cpu=0.5, throttled=0.5)).sentence
+        == "The CPUQuota of 50 % held the program back for 100 % of the time. More CPU helps. A"
+        " faster disk does not."
     )
 
 
@@ -110,8 +124,9 @@ def test_a_busy_disk_below_its_caps():
 
 
 def test_single_reads_in_turn_are_limited_by_latency():
-    assert diagnosis_of(*stored("latency")).sentence == (
-        "No cap was full. The program waited for the disk 63 % of the time, 0.283 ms per read. "
+    assert (
+        diagnosis_of(*stored("latency")).sentence
+        == "No cap was full. The program waited for the disk 63 % of the time, 0.283 ms per read. "
         "Several reads at once or a disk with lower latency help. Higher caps do not."
     )
 
@@ -121,9 +136,10 @@ def test_several_things_in_turn():
     sentence = diagnosis_of(
         record, series(rbytes=1e6, rios=100, cpu=0.2, io_wait=0.3, memory_wait=0.1, busy=0.3)
     ).sentence
-    assert sentence == (
-        "No limit held the program back. It waited for the disk 30 % of the time and for memory 10 %, "
-        "and kept 0.20 CPUs busy."
+    assert (
+        sentence
+        == "No limit held the program back. It waited for the disk 30 % of the time and for memory"
+        " 10 %, and kept 0.20 CPUs busy."
     )
 
 
@@ -140,12 +156,16 @@ def test_the_same_reads_under_a_lower_iops_cap_are_held_by_that():
     record, rows = stored("bandwidth")
     found = diagnosis_of(with_caps(record, IOReadBandwidthMax=200_000_000, IOReadIOPSMax=215), rows)
     assert found.property == "IOReadIOPSMax"
-    assert found.sentence.startswith("The 215 IOPS cap on reads was full for 100 % of the time with reads of 92.3 KiB")
+    assert found.sentence.startswith(
+        "The 215 IOPS cap on reads was full for 100 % of the time with reads of 92.3 KiB"
+    )
 
 
 def test_the_same_reads_under_higher_caps_are_held_by_neither():
     record, rows = stored("bandwidth")
-    found = diagnosis_of(with_caps(record, IOReadBandwidthMax=200_000_000, IOReadIOPSMax=5000), rows)
+    found = diagnosis_of(
+        with_caps(record, IOReadBandwidthMax=200_000_000, IOReadIOPSMax=5000), rows
+    )
     assert (found.bound_by, found.property) == ("none", None)
     assert "No cap was full" in found.sentence
 
@@ -161,12 +181,17 @@ def test_the_same_single_pages_under_a_lower_bandwidth_are_held_by_that():
 def test_both_caps_full_at_once():
     record, rows = stored("iops")
     sentence = diagnosis_of(with_caps(record, IOReadBandwidthMax=2_100_000), rows).sentence
-    assert "More IOPS or larger reads help only with more bandwidth, which is full as well." in sentence
+    assert (
+        "More IOPS or larger reads help only with more bandwidth, which is full as well."
+        in sentence
+    )
 
 
 def test_a_cap_that_is_not_requested_is_not_mentioned():
     record, rows = stored("iops")
-    assert "bandwidth" not in diagnosis_of(with_caps(record, IOReadBandwidthMax=None), rows).sentence
+    assert (
+        "bandwidth" not in diagnosis_of(with_caps(record, IOReadBandwidthMax=None), rows).sentence
+    )
     record, rows = stored("bandwidth")
     assert "IOPS" not in diagnosis_of(with_caps(record, IOReadIOPSMax=None), rows).sentence
 
@@ -174,8 +199,8 @@ def test_a_cap_that_is_not_requested_is_not_mentioned():
 def test_a_cap_that_held_it_back_without_being_full():
     record, rows = stored("iops")
     assert (
-        "The 650 IOPS cap on reads held the program back for 100 % of the time. The program used 77 % of the cap with "
-        in diagnosis_of(with_caps(record, IOReadIOPSMax=650), rows).sentence
+        "The 650 IOPS cap on reads held the program back for 100 % of the time. The program used 77"
+        " % of the cap with " in diagnosis_of(with_caps(record, IOReadIOPSMax=650), rows).sentence
     )
 
 
@@ -191,17 +216,17 @@ def test_a_cap_that_is_full_of_what_had_to_leave_memory():
     assert found.property == "IOReadIOPSMax"
     again = "86 % of the bytes read had been in memory before. More memory helps as well."
     assert again in found.sentence
-    assert "in memory before" not in diagnosis_of(with_caps(capped, MemoryMax=None), rows).sentence, (
-        "no limit made it leave"
-    )
+    assert (
+        "in memory before" not in diagnosis_of(with_caps(capped, MemoryMax=None), rows).sentence
+    ), "no limit made it leave"
     assert "in memory before" not in diagnosis_of(*stored("bandwidth-in-order")).sentence
 
 
 def test_a_memory_limit_without_refaults_reports_reclaim():
     record = make_record(cage=caged({"MemoryMax": 13_418_496}))
     sentence = diagnosis_of(record, series(rbytes=1e6, hits=900, memory_wait=0.6, cpu=0.3)).sentence
-    assert sentence == (
-        "The MemoryMax of 12.8 MiB held the program back for 100 % of the time. "
+    assert (
+        sentence == "The MemoryMax of 12.8 MiB held the program back for 100 % of the time. "
         "Reclaiming memory took 60 % of that time. More memory helps."
     )
 
@@ -224,8 +249,8 @@ def test_writes_are_distinguished_from_reads():
     found = diagnosis_of(record, _writes(rows))
     assert found.property == "IOWriteIOPSMax"
     assert (
-        "The 500 IOPS cap on writes was full for 100 % of the time with writes of 4 KiB (2.05 MB/s of 20 MB/s)."
-        in found.sentence
+        "The 500 IOPS cap on writes was full for 100 % of the time with writes of 4 KiB (2.05 MB/s"
+        " of 20 MB/s)." in found.sentence
     )
     assert "sequentially" not in found.sentence
     assert (found.read.bytes, found.write.ios_per_second) == (0, pytest.approx(500, rel=0.01))
@@ -277,9 +302,15 @@ def test_every_second_is_reported():
 
 @settings(deadline=None, max_examples=60)
 @given(
-    rbytes=st.floats(0, 20e6), rios=st.floats(0, 500), io_wait=st.floats(0, 1), cpu=st.floats(0, 1),
-    refaults=st.floats(0, 5000), hits=st.floats(0, 100), busy=st.floats(0, 1), throttled=st.floats(0, 1),
-)  # fmt: skip
+    rbytes=st.floats(0, 20e6),
+    rios=st.floats(0, 500),
+    io_wait=st.floats(0, 1),
+    cpu=st.floats(0, 1),
+    refaults=st.floats(0, 5000),
+    hits=st.floats(0, 100),
+    busy=st.floats(0, 1),
+    throttled=st.floats(0, 1),
+)
 def test_there_is_always_a_sentence_and_it_is_plain_data(**rates):
     verdicts = evaluate(make_record(), series(2, **rates))
     assert verdicts.diagnosis.sentence.endswith(".")

@@ -12,7 +12,15 @@ from pagecage.model.record import OUTCOMES
 from pagecage.verdicts.amplification import amplification, time_floor
 from pagecage.verdicts.conditions import judge_cache_state, judge_host_quiet
 from pagecage.verdicts.evaluate import evaluate, verdicts_to_json
-from tests.fixtures.records import FILE_BYTES, SECONDS, after, caged, make_record, outer, plain_record
+from tests.fixtures.records import (
+    FILE_BYTES,
+    SECONDS,
+    after,
+    caged,
+    make_record,
+    outer,
+    plain_record,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +41,12 @@ def test_cache_state(requested, resident, word):
 
 
 def test_a_resident_file_counts_whole_pages():
-    cache = {"requested": "resident", "file_bytes": 4097, "resident_bytes_before": 8192, "charged_to": "/init"}
+    cache = {
+        "requested": "resident",
+        "file_bytes": 4097,
+        "resident_bytes_before": 8192,
+        "charged_to": "/init",
+    }
     found = judge_cache_state(make_record(cache=cache))
     assert found.verdict == "reached"
     assert "/init" in found.reason
@@ -94,7 +107,10 @@ def test_a_host_without_an_outer_host_can_be_quiet():
 def test_what_was_not_counted_is_unknown(missing):
     counts = {**after(), missing: None}
     assert judge_host_quiet(make_record(counters=counts)).verdict == "unknown"
-    assert judge_host_quiet(make_record(outer_host={"before": None, "after": None})).verdict == "unknown"
+    assert (
+        judge_host_quiet(make_record(outer_host={"before": None, "after": None})).verdict
+        == "unknown"
+    )
 
 
 def test_a_part_without_end_is_unknown():
@@ -102,7 +118,9 @@ def test_a_part_without_end_is_unknown():
 
 
 @settings(deadline=None)  # a busy machine is no failure
-@given(ticks=st.integers(min_value=0, max_value=4), seconds=st.floats(min_value=0.001, max_value=0.19))
+@given(
+    ticks=st.integers(min_value=0, max_value=4), seconds=st.floats(min_value=0.001, max_value=0.19)
+)
 def test_a_few_ticks_in_a_short_part_are_never_called_noise(ticks, seconds):
     measured = {**plain_record()["measured"], "seconds": seconds}
     counts = after(read_bytes=0, reads=0, seconds=seconds, steal=ticks / 100)
@@ -112,7 +130,10 @@ def test_a_few_ticks_in_a_short_part_are_never_called_noise(ticks, seconds):
 def test_own_threads_and_a_quota_are_not_noise():
     assert judge_host_quiet(make_record(counters=after(cpu_wait=8, cpu=18))).verdict == "quiet"
     cage = caged({"CPUQuota": 20})
-    assert judge_host_quiet(make_record(cage=cage, counters=after(cpu_wait=8, throttled=7))).verdict == "quiet"
+    assert (
+        judge_host_quiet(make_record(cage=cage, counters=after(cpu_wait=8, throttled=7))).verdict
+        == "quiet"
+    )
 
 
 def test_amplification_is_per_byte_asked_for_and_per_distinct_byte():
@@ -165,7 +186,11 @@ def test_only_these_three_exclude(change, reason):
 
 @pytest.mark.parametrize(
     "change",
-    [{"emulated": True}, {"cage": caged(), "counters": after(read_bytes=1000)}, {"outer_host": {"before": {}}}],
+    [
+        {"emulated": True},
+        {"cage": caged(), "counters": after(read_bytes=1000)},
+        {"outer_host": {"before": {}}},
+    ],
 )
 def test_doubt_alone_does_not_exclude(change):
     assert not evaluate(make_record(**change)).excluded
@@ -178,7 +203,15 @@ def test_which_outcomes_are_data_points(outcome):
 
 
 def test_an_empty_record_is_evaluated_without_an_error():
-    bare = {"cage": {}, "cache": {}, "device": {}, "workload": {}, "counters": {}, "measured": None, "phases": []}
+    bare = {
+        "cage": {},
+        "cache": {},
+        "device": {},
+        "workload": {},
+        "counters": {},
+        "measured": None,
+        "phases": [],
+    }
     for outcome in OUTCOMES:
         record = make_record(outcome=outcome, outer_host=None, response={}, **bare)
         json.dumps(verdicts_to_json(evaluate(record, [])))

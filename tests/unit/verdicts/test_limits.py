@@ -72,14 +72,24 @@ def test_the_first_slice_may_pass_at_full_speed():
     allowed = CAPS["IOReadBandwidthMax"] * (seconds + 0.1)
     short = {**plain_record()["measured"], "seconds": seconds}
     counts = after(read_bytes=int(allowed), reads=10, seconds=seconds)
-    assert verdict(make_record(measured=short, counters=counts), "IOReadBandwidthMax").verdict == "enforced"
+    assert (
+        verdict(make_record(measured=short, counters=counts), "IOReadBandwidthMax").verdict
+        == "enforced"
+    )
     counts = after(read_bytes=int(allowed * GRACE * 1.01), reads=10, seconds=seconds)
-    assert verdict(make_record(measured=short, counters=counts), "IOReadBandwidthMax").verdict == "leaky"
+    assert (
+        verdict(make_record(measured=short, counters=counts), "IOReadBandwidthMax").verdict
+        == "leaky"
+    )
 
 
 @pytest.mark.parametrize("name", CAPS)
 def test_a_read_back_that_differs_is_a_leak(name):
-    files = {"MemoryMax": "memory.max", "MemorySwapMax": "memory.swap.max", "IOReadBandwidthMax": "io.max.rbps"}
+    files = {
+        "MemoryMax": "memory.max",
+        "MemorySwapMax": "memory.swap.max",
+        "IOReadBandwidthMax": "io.max.rbps",
+    }
     file = files.get(name, "io.max.riops")
     cage = caged()
     cage["read_back"][file] = "max"
@@ -112,7 +122,9 @@ def test_a_wider_ancestor_does_no_harm():
     assert verdict(make_record(cage=cage), "MemoryMax").verdict == "enforced"
 
 
-@pytest.mark.parametrize(("limit", "word"), [("14000000", "leaky"), ("900000000", "not_applicable")])
+@pytest.mark.parametrize(
+    ("limit", "word"), [("14000000", "leaky"), ("900000000", "not_applicable")]
+)
 def test_an_unrequested_limit_of_an_ancestor_counts_once_the_trial_came_near(limit, word):
     cage = {**caged({}), "ancestors": {"user.slice": {"memory.max": limit, "memory.swap.max": "0"}}}
     found = {v.property: v.verdict for v in judge_limits(make_record(cage=cage))}
@@ -121,8 +133,13 @@ def test_an_unrequested_limit_of_an_ancestor_counts_once_the_trial_came_near(lim
 
 def test_memory_is_proven_by_reclaim_at_the_limit_or_by_an_oom_kill():
     cage = caged({"MemoryMax": CAPS["MemoryMax"]})
-    assert verdict(make_record(cage=cage, counters=after(hits=3)), "MemoryMax").verdict == "enforced"
-    assert verdict(make_record(cage=cage, counters=after(oom_kill=1)), "MemoryMax").verdict == "enforced"
+    assert (
+        verdict(make_record(cage=cage, counters=after(hits=3)), "MemoryMax").verdict == "enforced"
+    )
+    assert (
+        verdict(make_record(cage=cage, counters=after(oom_kill=1)), "MemoryMax").verdict
+        == "enforced"
+    )
     idle = after(peak=500_000)
     assert verdict(make_record(cage=cage, counters=idle), "MemoryMax").verdict == "never_reached"
 
@@ -143,14 +160,19 @@ def test_swap_that_is_used_although_it_is_off_is_a_leak():
     assert verdict(record, "MemorySwapMax").verdict == "leaky"
 
 
-@pytest.mark.parametrize(("throttled", "cpu", "word"), [(3, 4.9, "enforced"), (0, 2, "never_reached"), (0, 8, "leaky")])
+@pytest.mark.parametrize(
+    ("throttled", "cpu", "word"), [(3, 4.9, "enforced"), (0, 2, "never_reached"), (0, 8, "leaky")]
+)
 def test_cpu_quota(throttled, cpu, word):
     record = make_record(cage=caged({"CPUQuota": 50}), counters=after(throttled=throttled, cpu=cpu))
     assert verdict(record, "CPUQuota").verdict == word
 
 
 def test_no_limit_asked_for_is_not_applicable():
-    assert verdict(make_record(cage=caged({"MemorySwapMax": "infinity"})), "MemorySwapMax").verdict == "not_applicable"
+    assert (
+        verdict(make_record(cage=caged({"MemorySwapMax": "infinity"})), "MemorySwapMax").verdict
+        == "not_applicable"
+    )
 
 
 def test_a_trial_without_its_slice_has_no_verdict_on_limits():
@@ -163,7 +185,9 @@ def test_a_trial_without_its_slice_has_no_verdict_on_limits():
 @given(rate=st.floats(min_value=0, max_value=60e6), calibrated=st.booleans())
 def test_a_cap_that_was_neither_reached_nor_kept_is_never_enforced(rate, calibrated):
     cage = caged(**({"IOReadBandwidthMax": held("IOReadBandwidthMax")} if calibrated else {}))
-    found = verdict(make_record(cage=cage, counters=after(read_bytes=int(rate * 10))), "IOReadBandwidthMax")
+    found = verdict(
+        make_record(cage=cage, counters=after(read_bytes=int(rate * 10))), "IOReadBandwidthMax"
+    )
     cap = CAPS["IOReadBandwidthMax"]
     if found.verdict == "enforced":
         assert rate <= cap * 1.05

@@ -25,7 +25,9 @@ def whole(name: str) -> float:
 @pytest.mark.parametrize("name", ENDED)
 def test_under_its_own_caps_the_prediction_is_the_measured_time(name):
     record, series = stored(name)
-    assert predict(record, series, requested_caps(record)).seconds == pytest.approx(whole(name), rel=0.02)
+    assert predict(record, series, requested_caps(record)).seconds == pytest.approx(
+        whole(name), rel=0.02
+    )
 
 
 def test_single_pages_without_caps_predict_the_time_under_an_iops_cap():
@@ -37,14 +39,18 @@ def test_single_pages_without_caps_predict_the_time_under_an_iops_cap():
 
 def test_sequential_reading_below_its_caps_predicts_the_time_at_a_tenth_of_them():
     record, series = stored("cpu")
-    assert predict(record, series, TENTH).seconds == pytest.approx(whole("bandwidth-in-order"), rel=0.05)
+    assert predict(record, series, TENTH).seconds == pytest.approx(
+        whole("bandwidth-in-order"), rel=0.05
+    )
 
 
 def test_half_the_cap_takes_twice_as_long_and_twice_the_cap_half():
     record, series = stored("iops")
     for factor in (0.5, 2.0):
         caps = {**TENTH, "IOReadIOPSMax": 500 * factor}
-        assert predict(record, series, caps).seconds == pytest.approx(whole("iops") / factor, rel=0.02)
+        assert predict(record, series, caps).seconds == pytest.approx(
+            whole("iops") / factor, rel=0.02
+        )
 
 
 def test_the_other_cap_takes_over_where_it_is_the_tighter():
@@ -56,14 +62,18 @@ def test_the_other_cap_takes_over_where_it_is_the_tighter():
 def test_without_caps_the_programs_own_time_remains_and_nothing_holds_it_back():
     record, series = stored("iops")
     found = predict(record, series, {})
-    assert found.seconds == pytest.approx(whole("latency"), rel=0.7)  # a reader that wakes late computes longer
+    assert found.seconds == pytest.approx(
+        whole("latency"), rel=0.7
+    )  # a reader that wakes late computes longer
     assert found.seconds < 0.5 * whole("iops")
     assert found.held_share == 0
 
 
 def test_asynchronous_reads_that_pressure_does_not_see():
     record, series = stored("iops-asynchronous")
-    assert predict(record, series, {"IOReadIOPSMax": 1000}).seconds < 0.75 * whole("iops-asynchronous")
+    assert predict(record, series, {"IOReadIOPSMax": 1000}).seconds < 0.75 * whole(
+        "iops-asynchronous"
+    )
 
 
 def test_a_part_that_did_not_end_predicts_nothing():
@@ -71,17 +81,29 @@ def test_a_part_that_did_not_end_predicts_nothing():
     assert (found.seconds, found.reason) == (None, "the measured part did not end")
 
 
-BUCKET = {"kind": "iops", "properties": ["IOReadIOPSMax"], "capacity": 10, "credits_at_start": 0, "base": 500}
+BUCKET = {
+    "kind": "iops",
+    "properties": ["IOReadIOPSMax"],
+    "capacity": 10,
+    "credits_at_start": 0,
+    "base": 500,
+}
 
 
 @pytest.mark.parametrize(
-    ("rate", "changed_after", "is_predicted"), [(1000, None, False), (500, 1.0, False), (500, None, True)]
+    ("rate", "changed_after", "is_predicted"),
+    [(1000, None, False), (500, 1.0, False), (500, None, True)],
 )
 def test_a_cap_that_was_rewritten_is_not_predicted(rate, changed_after, is_predicted):
     record, series = stored("iops")
     start = record.measured.start_monotonic_seconds
     changes = [{"t": start + changed_after, "IOReadIOPSMax": 400}] if changed_after else []
-    credits_section = {"buckets": [{**BUCKET, "rate": rate}], "changes": changes, "overwritten": 0, "error": None}
+    credits_section = {
+        "buckets": [{**BUCKET, "rate": rate}],
+        "changes": changes,
+        "overwritten": 0,
+        "error": None,
+    }
     found = predict(with_sections(record, cage={"credits": credits_section}), series, TENTH)
     assert (found.seconds is not None) == is_predicted
     assert ("changed the cap while the trial ran" in found.reason) != is_predicted
@@ -93,7 +115,9 @@ def test_windows_and_the_remainder_are_the_whole_part(name):
     parts = windows_and_remainder(record, series)
     assert len(parts) - len(windows_of(record, series)) in (0, 1)
     assert sum(part.seconds for part in parts) == pytest.approx(record.measured.seconds, abs=0.02)
-    assert sum(part.moved["rbytes"] for part in parts) == pytest.approx(io_difference(record, "rbytes"), rel=0.01)
+    assert sum(part.moved["rbytes"] for part in parts) == pytest.approx(
+        io_difference(record, "rbytes"), rel=0.01
+    )
 
 
 @settings(deadline=None, max_examples=30)
@@ -101,7 +125,9 @@ def test_windows_and_the_remainder_are_the_whole_part(name):
 def test_higher_caps_never_take_longer(name, iops, bandwidth, factor):
     record, series = stored(name)
     tight = predict(record, series, {"IOReadIOPSMax": iops, "IOReadBandwidthMax": bandwidth})
-    loose = predict(record, series, {"IOReadIOPSMax": iops * factor, "IOReadBandwidthMax": bandwidth * factor})
+    loose = predict(
+        record, series, {"IOReadIOPSMax": iops * factor, "IOReadBandwidthMax": bandwidth * factor}
+    )
     assert 0 < loose.seconds <= tight.seconds
     assert 0 <= tight.held_share <= 1
 
@@ -112,7 +138,10 @@ def test_the_knee_is_the_value_above_which_more_does_not_pay():
 
 
 def test_a_limit_that_still_pays_has_no_knee():
-    assert find_knee([(500, 66), (1000, 33)]).reason == "the time still falls at 1,000, the largest value"
+    assert (
+        find_knee([(500, 66), (1000, 33)]).reason
+        == "the time still falls at 1,000, the largest value"
+    )
 
 
 def test_a_limit_that_does_not_bind_has_no_knee():
@@ -127,7 +156,14 @@ def test_one_value_has_no_knee():
     assert find_knee([(500, 66)]).value is None
 
 
-@given(st.lists(st.tuples(st.floats(1, 1e6), st.floats(0.01, 1e4)), min_size=2, max_size=8, unique_by=lambda p: p[0]))
+@given(
+    st.lists(
+        st.tuples(st.floats(1, 1e6), st.floats(0.01, 1e4)),
+        min_size=2,
+        max_size=8,
+        unique_by=lambda p: p[0],
+    )
+)
 def test_a_knee_is_one_of_the_values_and_nothing_above_it_gains(points):
     knee = find_knee(points)
     if knee.value is not None:
@@ -137,6 +173,8 @@ def test_a_knee_is_one_of_the_values_and_nothing_above_it_gains(points):
 
 def test_a_cap_counts_as_what_the_kernel_lets_through():
     record, series = stored("iops")
-    requested, actual = (predict(record, series, {"IOReadIOPSMax": cap}).seconds for cap in (38, 30))
+    requested, actual = (
+        predict(record, series, {"IOReadIOPSMax": cap}).seconds for cap in (38, 30)
+    )
     assert requested == actual
     assert predict(record, series, {"IOReadIOPSMax": 40}).seconds < requested

@@ -15,7 +15,7 @@ from tests.tree import ROOT
 
 @pytest.fixture(scope="session")
 def pcappend_binary() -> Path:
-    """pcappend, rebuilt if its sources have changed; a lock keeps concurrent test processes apart."""
+    """pcappend, rebuilt if its sources have changed; a lock separates concurrent test processes."""
     assert shutil.which("gcc"), "there is no gcc: make setup"
     out = ROOT / "build/c"
     out.mkdir(parents=True, exist_ok=True)

@@ -15,30 +15,81 @@ from tests.builders.pcappend import METHODS, SOUND, Program, children, go
 from tests.tree import ROOT
 
 C = ROOT / "workloads/c"
-SANITIZED = ("gcc", "-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-I.")
-VERIFIERS = ("pcappend/verify.c", "pcappend/ledger.c", "pcappend/stream.c", "pcappend/record.c", "contract/histogram.c")
+SANITIZED = (
+    "gcc",
+    "-std=c11",
+    "-g",
+    "-O1",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fsanitize=address,undefined",
+    "-I.",
+)
+VERIFIERS = (
+    "pcappend/verify.c",
+    "pcappend/ledger.c",
+    "pcappend/stream.c",
+    "pcappend/record.c",
+    "contract/histogram.c",
+)
 RESPONSE = {
-    "append_seconds", "with_start_seconds", "wall_per_call_us", "bytes_per_second", "gibit_per_second",
-    "records_per_second", "call_p50_us", "call_p90_us", "call_p99_us", "call_p999_us", "call_p9999_us", "call_max_us",
-    "late_p50_us", "late_p90_us", "late_p99_us", "late_p999_us", "late_p9999_us", "late_max_us", "offered_per_second",
-    "sync_calls", "sync_p50_us", "sync_p99_us", "records", "lost_records", "lost_bytes", "doubled_records",
-    "torn_records", "disordered_records", "hole_bytes", "stray_bytes", "failed_calls", "minor_faults", "major_faults",
-    "context_switches", "file_bytes",
-}  # fmt: skip
+    "append_seconds",
+    "with_start_seconds",
+    "wall_per_call_us",
+    "bytes_per_second",
+    "gibit_per_second",
+    "records_per_second",
+    "call_p50_us",
+    "call_p90_us",
+    "call_p99_us",
+    "call_p999_us",
+    "call_p9999_us",
+    "call_max_us",
+    "late_p50_us",
+    "late_p90_us",
+    "late_p99_us",
+    "late_p999_us",
+    "late_p9999_us",
+    "late_max_us",
+    "offered_per_second",
+    "sync_calls",
+    "sync_p50_us",
+    "sync_p99_us",
+    "records",
+    "lost_records",
+    "lost_bytes",
+    "doubled_records",
+    "torn_records",
+    "disordered_records",
+    "hole_bytes",
+    "stray_bytes",
+    "failed_calls",
+    "minor_faults",
+    "major_faults",
+    "context_switches",
+    "file_bytes",
+}
 
 
 def test_the_verifier_finds_every_fault(tmp_path: Path) -> None:
     tests = sorted((C / "pcappend/tests").glob("*.c"))
     subprocess.run([*SANITIZED, "-o", tmp_path / "tests", *tests, *VERIFIERS], check=True, cwd=C)
-    done = subprocess.run([tmp_path / "tests", tmp_path], capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(
+        [tmp_path / "tests", tmp_path], capture_output=True, text=True, check=False, timeout=600
+    )
     assert (done.returncode, done.stdout) == (0, "all good\n"), done.stderr
 
 
 @pytest.mark.parametrize("record_bytes", [1, 128, 4095])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_record_is_there_or_counted(pcappend: Program, method: str, record_bytes: int) -> None:
+def test_every_record_is_there_or_counted(
+    pcappend: Program, method: str, record_bytes: int
+) -> None:
     each = 50 if method.startswith("direct") else 500  # refused calls take milliseconds
-    done = pcappend.run(method, "--procs", 2, "--threads", 2, "--ops", each, "--bytes", record_bytes)
+    done = pcappend.run(
+        method, "--procs", 2, "--threads", 2, "--ops", each, "--bytes", record_bytes
+    )
     response, errors = done.response, done.end["errors"]
     assert response["records"] + response["lost_records"] == 4 * each
     assert response["lost_records"] == response["failed_calls"] == sum(errors.values())
@@ -82,31 +133,54 @@ LOG_OPTIONS = [
 
 @pytest.mark.parametrize("words", LOG_OPTIONS)
 def test_options_of_the_log(pcappend: Program, words: tuple[str, ...]) -> None:
-    assert pcappend.run("pclog", "--procs", 2, "--ops", 3000, "--bytes", "16..6000", *words).status == 0
+    assert (
+        pcappend.run("pclog", "--procs", 2, "--ops", 3000, "--bytes", "16..6000", *words).status
+        == 0
+    )
 
 
 def test_lines_follow_the_contract(pcappend: Program) -> None:
     done = pcappend.run("write", "--procs", 2, "--threads", 2, "--ops", 1000)
     sample, stopped, end = done.lines
-    assert (sample["type"], sample["iteration"], sample["bytes"], sample["blocks"]) == ("sample", 0, 512000, 4000)
+    assert (sample["type"], sample["iteration"], sample["bytes"], sample["blocks"]) == (
+        "sample",
+        0,
+        512000,
+        4000,
+    )
     assert stopped == {"type": "stopped"}
     assert set(end["response"]) == RESPONSE
-    assert all(value is None or isinstance(value, int | float) for value in end["response"].values())
+    assert all(
+        value is None or isinstance(value, int | float) for value in end["response"].values()
+    )
     assert (end["bytes"], end["blocks"], end["covered_fraction"]) == (512000, 4000, 1.0)
     assert (end["errors"], end["note"], len(end["threads"])) == ({}, None, 4)
     assert sum(thread["blocks"] for thread in end["threads"]) == 4000
     assert 0 < end["clock_ns"] < 100_000
-    assert end["response"]["with_start_seconds"] > end["response"]["append_seconds"] == end["seconds"] > 0
+    assert (
+        end["response"]["with_start_seconds"]
+        > end["response"]["append_seconds"]
+        == end["seconds"]
+        > 0
+    )
 
 
 def test_figures_are_consistent(pcappend: Program) -> None:
     response = pcappend.run("write", "--procs", 2, "--ops", 20000).response
-    assert response["wall_per_call_us"] == pytest.approx(response["append_seconds"] / 40000 * 1e6, rel=1e-3)
-    assert response["records_per_second"] == pytest.approx(40000 / response["append_seconds"], rel=1e-3)
-    assert response["gibit_per_second"] == pytest.approx(response["bytes_per_second"] * 8 / 2**30, rel=1e-3)
+    assert response["wall_per_call_us"] == pytest.approx(
+        response["append_seconds"] / 40000 * 1e6, rel=1e-3
+    )
+    assert response["records_per_second"] == pytest.approx(
+        40000 / response["append_seconds"], rel=1e-3
+    )
+    assert response["gibit_per_second"] == pytest.approx(
+        response["bytes_per_second"] * 8 / 2**30, rel=1e-3
+    )
     ladder = [response[f"call_{step}_us"] for step in ("p50", "p90", "p99", "p999", "p9999", "max")]
     assert ladder == sorted(ladder)
-    assert response["late_max_us"] is response["sync_p50_us"] is response["offered_per_second"] is None
+    assert (
+        response["late_max_us"] is response["sync_p50_us"] is response["offered_per_second"] is None
+    )
 
 
 def test_syncs_are_as_many_as_asked(pcappend: Program) -> None:
@@ -122,7 +196,12 @@ def test_syncs_are_as_many_as_asked(pcappend: Program) -> None:
 
 def test_a_batch_is_written_before_it_is_synced(pcappend: Program) -> None:
     for method in ("batch", "handoff", "uring"):
-        assert pcappend.run(method, "--procs", 2, "--ops", 64, "--fsync", 16, "--depth", 4).response["sync_calls"] == 8
+        assert (
+            pcappend.run(method, "--procs", 2, "--ops", 64, "--fsync", 16, "--depth", 4).response[
+                "sync_calls"
+            ]
+            == 8
+        )
 
 
 def test_an_open_loop_keeps_its_times(pcappend: Program) -> None:
@@ -144,7 +223,9 @@ def test_records_due_in_a_pause_are_late(pcappend: Program) -> None:
         os.kill(member, signal.SIGCONT)
     out, _ = started.communicate(timeout=60)
     response = json.loads(out.splitlines()[-1])["response"]
-    assert response["late_p90_us"] > 200_000, "40 % were due during the pause, so 10 % are at least 0.3 s late"
+    assert response["late_p90_us"] > 200_000, (
+        "40 % were due during the pause, so 10 % are at least 0.3 s late"
+    )
     assert response["call_p90_us"] < 100_000
 
 
@@ -175,6 +256,8 @@ def test_the_handshake(pcappend: Program) -> None:
 
 
 def test_without_go_it_exits_quietly(pcappend: Program) -> None:
-    done = subprocess.run(pcappend.argv("mapped-mutex"), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    done = subprocess.run(
+        pcappend.argv("mapped-mutex"), stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.count(b"\n") == 1

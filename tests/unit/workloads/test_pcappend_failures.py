@@ -45,10 +45,14 @@ def test_refusals_are_one_sentence(pcappend: Program, words: list[str], mentione
 
 
 def test_missing_options_are_named(pcappend_binary: Path) -> None:
-    done = subprocess.run([pcappend_binary, "--method", "write"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [pcappend_binary, "--method", "write"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
     assert "--dir" in done.stderr
-    text = subprocess.run([pcappend_binary, "--help"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        [pcappend_binary, "--help"], capture_output=True, text=True, check=True
+    ).stdout
     assert all(f"  {method} " in text for method in METHODS)
 
 
@@ -58,8 +62,12 @@ def test_a_missing_directory_is_one_sentence(pcappend_binary: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("moment", ["before go", "after go"])
-@pytest.mark.parametrize("method", ["write", "pclog", "mapped-mutex", "mapped-semaphore", "mapped-futex"])
-def test_a_killed_writer_ends_the_run_with_a_sentence(pcappend: Program, method: str, moment: str) -> None:
+@pytest.mark.parametrize(
+    "method", ["write", "pclog", "mapped-mutex", "mapped-semaphore", "mapped-futex"]
+)
+def test_a_killed_writer_ends_the_run_with_a_sentence(
+    pcappend: Program, method: str, moment: str
+) -> None:
     started = pcappend.start(method, "--ops", "1M", "--bytes", 16)
     members = children(started.pid)
     if moment == "before go":
@@ -72,7 +80,9 @@ def test_a_killed_writer_ends_the_run_with_a_sentence(pcappend: Program, method:
     out, stderr = started.communicate(timeout=60)
     assert started.returncode == 1, out
     assert "killed by signal 9" in stderr
-    assert not [member for member in members if Path(f"/proc/{member}").exists()], "the other writers must be killed"
+    assert not [member for member in members if Path(f"/proc/{member}").exists()], (
+        "the other writers must be killed"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -87,9 +97,13 @@ def test_a_terminated_run_kills_its_writers(pcappend: Program, number: signal.Si
     assert not [member for member in members if Path(f"/proc/{member}").exists()]
 
 
-@pytest.mark.parametrize("method", ["write", "writev", "fwrite", "batch", "handoff", "reserve-pwrite", "aio", "uring"])
+@pytest.mark.parametrize(
+    "method", ["write", "writev", "fwrite", "batch", "handoff", "reserve-pwrite", "aio", "uring"]
+)
 def test_a_full_disk_is_counted(pcappend: Program, method: str) -> None:
-    done = pcappend.run(method, "--procs", 2, "--ops", 1000, "--bytes", 1000, before=files_of(1_500_000))
+    done = pcappend.run(
+        method, "--procs", 2, "--ops", 1000, "--bytes", 1000, before=files_of(1_500_000)
+    )
     assert done.status == 1
     assert done.end["checksum_ok"] is False
     assert done.response["file_bytes"] <= 1_500_000
@@ -99,7 +113,18 @@ def test_a_full_disk_is_counted(pcappend: Program, method: str) -> None:
 
 
 def test_a_log_that_cannot_grow_is_counted(pcappend: Program) -> None:
-    words = ("--procs", 2, "--ops", 1000, "--bytes", 1000, "--window", "64K", "--growth-bytes", "64K")
+    words = (
+        "--procs",
+        2,
+        "--ops",
+        1000,
+        "--bytes",
+        1000,
+        "--window",
+        "64K",
+        "--growth-bytes",
+        "64K",
+    )
     done = pcappend.run("pclog", *words, before=files_of(1_000_000))
     assert done.status == 1
     assert done.end["checksum_ok"] is False

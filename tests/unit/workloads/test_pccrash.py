@@ -13,9 +13,21 @@ from tests.tree import ROOT
 
 OUT = ROOT / "build/c"
 POINTS = [
-    "create_empty", "create_sized", "after_announce", "after_reserve", "after_publish", "before_grow", "after_grow",
-    "before_map", "mid_copy", "before_commit", "after_commit", "trim_announced", "trim_truncating", "in_recover",
-]  # fmt: skip
+    "create_empty",
+    "create_sized",
+    "after_announce",
+    "after_reserve",
+    "after_publish",
+    "before_grow",
+    "after_grow",
+    "before_map",
+    "mid_copy",
+    "before_commit",
+    "after_commit",
+    "trim_announced",
+    "trim_truncating",
+    "in_recover",
+]
 
 
 @pytest.fixture(scope="session")
@@ -25,9 +37,13 @@ def pccrash() -> str:
     return str(OUT / "pccrash")
 
 
-def run(pccrash: str, *words: object, status: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def run(
+    pccrash: str, *words: object, status: int = 0, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
     argv = [pccrash, *map(str, words)]
-    done = subprocess.run(argv, capture_output=True, text=True, input=stdin, check=False, timeout=300)
+    done = subprocess.run(
+        argv, capture_output=True, text=True, input=stdin, check=False, timeout=300
+    )
     assert done.returncode == status, done.stderr
     return done
 
@@ -41,16 +57,34 @@ def end_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 @pytest.mark.parametrize("signal", ["kill", "stop"])
 @pytest.mark.parametrize("point", POINTS)
 def test_nothing_is_lost(pccrash: str, tmp_path: Path, point: str, signal: str) -> None:
-    words = ("--dir", tmp_path, "--point", point, "--signal", signal, "--trials", 3, "--no-handshake")
+    words = (
+        "--dir",
+        tmp_path,
+        "--point",
+        point,
+        "--signal",
+        signal,
+        "--trials",
+        3,
+        "--no-handshake",
+    )
     end = end_of(run(pccrash, *words))
     response = end["response"]
     assert end["checksum_ok"] is True
     assert response["trials"] == 3
     assert response["records"] >= 3 * 3 * 200
-    for name in ("lost_records", "doubled_records", "torn_records", "undecided_trials", "stalled_trials"):
+    for name in (
+        "lost_records",
+        "doubled_records",
+        "torn_records",
+        "undecided_trials",
+        "stalled_trials",
+    ):
         assert response[name] == 0, name
     if point in ("after_reserve", "after_publish", "mid_copy", "before_commit"):
-        assert response["tombstones"] == (3 if signal == "kill" else 0)  # one hole per killed writer
+        assert response["tombstones"] == (
+            3 if signal == "kill" else 0
+        )  # one hole per killed writer
     if point == "in_recover":
         assert response["tombstones"] == 3
     if point == "trim_truncating" and signal == "stop":
@@ -86,4 +120,7 @@ def test_invalid_arguments_are_refused(pccrash: str, words: tuple[str, ...], sen
 
 
 def test_a_missing_folder_is_refused(pccrash: str, tmp_path: Path) -> None:
-    assert "cannot write to" in run(pccrash, "--dir", tmp_path / "none", "--no-handshake", status=1).stderr
+    assert (
+        "cannot write to"
+        in run(pccrash, "--dir", tmp_path / "none", "--no-handshake", status=1).stderr
+    )

@@ -1,4 +1,6 @@
-"""Runs of the append log library: its C tests, plain and under sanitizers, the README's program, and a fuzzer."""
+"""Runs of the append log library: its C tests, plain and under sanitizers, the README's program,
+and a fuzzer.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,12 @@ def make(*words: str, seconds: int = 600) -> str:
 
 
 @pytest.mark.parametrize(
-    "kind", ["asan", pytest.param("check", marks=pytest.mark.long), pytest.param("tsan", marks=pytest.mark.long)]
+    "kind",
+    [
+        "asan",
+        pytest.param("check", marks=pytest.mark.long),
+        pytest.param("tsan", marks=pytest.mark.long),
+    ],
 )
 def test_the_library_passes_its_tests(kind: str) -> None:
     lines = make(kind, seconds=880).splitlines()
@@ -36,14 +43,22 @@ def test_the_library_passes_its_tests(kind: str) -> None:
 
 
 def test_a_test_that_fails_is_seen(tmp_path: Path) -> None:
-    """A reader that accepts any CRC misses damage, and the runner reports that by name and by exit status."""
+    """A reader that accepts any CRC misses damage, and the runner reports that by name and by exit
+    status.
+    """
     shutil.copytree(C, tmp_path / "c")
     frames = tmp_path / "c/pclog/frames.c"
     text = frames.read_text()
     spoilt = text.replace("length) == word >> 32", "length) != 1 || true")
     assert spoilt != text
     frames.write_text(spoilt)
-    argv = ["make", "-C", str(tmp_path / "c"), f"OUT={tmp_path}/out", f"{tmp_path}/out/pclog-tests-plain"]
+    argv = [
+        "make",
+        "-C",
+        str(tmp_path / "c"),
+        f"OUT={tmp_path}/out",
+        f"{tmp_path}/out/pclog-tests-plain",
+    ]
     subprocess.run(argv, check=True, capture_output=True)
     tests = [str(tmp_path / "out/pclog-tests-plain"), "damaged"]
     done = subprocess.run(tests, capture_output=True, text=True, check=False)
@@ -64,7 +79,9 @@ def test_the_program_of_the_readme_runs(tmp_path: Path) -> None:
         (tmp_path / name).symlink_to(ROOT / name)
     subprocess.run(shlex.split(command[1]), check=True, cwd=tmp_path)
     for times in (1, 2):
-        done = subprocess.run([tmp_path / "hello"], check=True, cwd=tmp_path, capture_output=True, text=True)
+        done = subprocess.run(
+            [tmp_path / "hello"], check=True, cwd=tmp_path, capture_output=True, text=True
+        )
         assert done.stdout == "the call succeeded\n"
         assert (tmp_path / "service.log").read_text() == "hello\n" * times
 
@@ -76,7 +93,18 @@ def seeds_of_real_logs(folder: Path) -> Path:
     for number, length in enumerate(("1", "16..300", "4095")):
         logs = folder.parent / f"log-{number}"
         logs.mkdir()
-        words = ("--method", "pclog", "--framing", "framed", "--ops", "5", "--bytes", length, "--growth-bytes", "4K")
+        words = (
+            "--method",
+            "pclog",
+            "--framing",
+            "framed",
+            "--ops",
+            "5",
+            "--bytes",
+            length,
+            "--growth-bytes",
+            "4K",
+        )
         argv = [str(OUT / "pcappend"), "--dir", str(logs), *words, "--keep", "--no-handshake"]
         subprocess.run(argv, check=True, capture_output=True)
         log = next(path for path in logs.rglob("*") if path.is_file() and path.suffix != ".pclog")

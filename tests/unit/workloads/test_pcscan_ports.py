@@ -22,7 +22,9 @@ Port = list[str]
 def c_port(tmp_path_factory: pytest.TempPathFactory) -> Port:
     out = tmp_path_factory.mktemp("pcscan")
     assert shutil.which("gcc"), "there is no gcc: make setup"
-    subprocess.run(["make", "-s", "-C", ROOT / "workloads/c", f"OUT={out}", out / "pcscan-c"], check=True)
+    subprocess.run(
+        ["make", "-s", "-C", ROOT / "workloads/c", f"OUT={out}", out / "pcscan-c"], check=True
+    )
     return [str(out / "pcscan-c")]
 
 
@@ -39,7 +41,9 @@ def files(tmp_path: Path) -> list[str]:
     for path in paths:
         data = os.urandom(SIZE_BYTES)
         path.write_bytes(data)
-        Path(f"{path}.json").write_text(json.dumps({"stride512_sum": str(sum(data[::512]))}, separators=(",", ":")))
+        Path(f"{path}.json").write_text(
+            json.dumps({"stride512_sum": str(sum(data[::512]))}, separators=(",", ":"))
+        )
     return [str(path) for path in paths]
 
 
@@ -52,12 +56,18 @@ def lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-@pytest.mark.parametrize("way", [("--io", "mmap"), ("--io", "read"), ("--io", "conventional"), ("--window", "64K")])
-def test_every_byte_is_scanned_and_verified(port: Port, files: list[str], way: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "way", [("--io", "mmap"), ("--io", "read"), ("--io", "conventional"), ("--window", "64K")]
+)
+def test_every_byte_is_scanned_and_verified(
+    port: Port, files: list[str], way: tuple[str, str]
+) -> None:
     done = run(port, "--files", *files, *way, "--expect-sidecars", "--heartbeat-us", "1000")
     assert done.returncode == 0, done.stderr
     sample, end = lines(done.stdout)
-    expected = sum(int(json.loads(Path(f"{path}.json").read_text())["stride512_sum"]) for path in files)
+    expected = sum(
+        int(json.loads(Path(f"{path}.json").read_text())["stride512_sum"]) for path in files
+    )
     assert (sample["type"], sample["checksum"]) == ("sample", str(expected))
     assert (end["type"], end["checksum_ok"], end["covered_fraction"]) == ("end", True, 1.0)
     assert end["bytes"] == end["distinct_bytes"] == SIZE_BYTES * len(files)
@@ -85,7 +95,9 @@ def test_without_a_beat_the_heartbeat_is_null(port: Port, files: list[str]) -> N
 
 
 def test_time_that_runs_out_leaves_a_part(port: Port, files: list[str]) -> None:
-    done = run(port, "--files", *files, "--expect-sidecars", "--window", "64K", "--max-seconds", "0.000001")
+    done = run(
+        port, "--files", *files, "--expect-sidecars", "--window", "64K", "--max-seconds", "0.000001"
+    )
     end = lines(done.stdout)[-1]
     assert done.returncode == 0, done.stderr
     assert end["covered_fraction"] < 1.0
@@ -103,7 +115,9 @@ def test_time_that_runs_out_leaves_a_part(port: Port, files: list[str]) -> None:
         (["--files", "/nowhere/at/all"], 1, "/nowhere/at/all"),
     ],
 )
-def test_refusals_are_one_sentence(port: Port, files: list[str], words: list[str], status: int, mentioned: str) -> None:
+def test_refusals_are_one_sentence(
+    port: Port, files: list[str], words: list[str], status: int, mentioned: str
+) -> None:
     done = run(port, "--files", files[0], *words)
     assert done.returncode == status, done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -122,6 +136,8 @@ def test_the_handshake(port: Port, files: list[str]) -> None:
         assert program.poll() is None, "the harness must still be able to read its counters"
         program.stdin.close()
         assert program.wait(timeout=30) == 0
-    closed = subprocess.run([*port, "--files", *files], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    closed = subprocess.run(
+        [*port, "--files", *files], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
     assert closed.returncode == 0
     assert closed.stdout.count(b"\n") == 1

@@ -32,7 +32,9 @@ impl Amount {
         let shown = path.display();
         let length = std::fs::metadata(&path).or_failed(format!("cannot examine {shown}"))?.len();
         fraction_of(length, self.fraction.unwrap_or(1.0)).ok_or_else(|| {
-            Failure::BadArguments(format!("that fraction of the {length} bytes of {shown} is no amount"))
+            Failure::BadArguments(format!(
+                "that fraction of the {length} bytes of {shown} is no amount"
+            ))
         })
     }
 }
@@ -67,6 +69,9 @@ mod tests {
 
     #[test]
     fn no_fraction_is_no_amount() {
-        assert_eq!([fraction_of(1000, -1.0), fraction_of(1000, f64::NAN), fraction_of(0, 1.0)], [None; 3]);
+        assert_eq!(
+            [fraction_of(1000, -1.0), fraction_of(1000, f64::NAN), fraction_of(0, 1.0)],
+            [None; 3]
+        );
     }
 }

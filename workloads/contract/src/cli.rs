@@ -24,8 +24,8 @@ pub trait CommandLine: Parser {
 /// Parse the process's own arguments, do the work, report a failure on stderr, and return the exit
 /// code of `main`.
 pub fn run<A: CommandLine>(work: impl FnOnce(&A) -> Result<(), Failure>) -> ExitCode {
-    let outcome =
-        parse::<A>(std::env::args_os()).and_then(|arguments| arguments.as_ref().map_or(Ok(()), work));
+    let outcome = parse::<A>(std::env::args_os())
+        .and_then(|arguments| arguments.as_ref().map_or(Ok(()), work));
     conclude(A::command().get_name(), outcome)
 }
 
@@ -39,7 +39,9 @@ pub fn parse<A: CommandLine>(
 ) -> Result<Option<A>, Failure> {
     match A::try_parse_from(arguments) {
         Ok(arguments) => arguments.validate().map(|()| Some(arguments)),
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
             error.print().or_failed("cannot print the help").map(|()| None)
         }
         Err(error) => Err(Failure::BadArguments(sentence(A::command().get_name(), &error))),
@@ -174,7 +176,10 @@ mod tests {
     #[test]
     fn choices_are_named_and_have_a_default() {
         let colour = |words: &str| options_from::<More>(words).unwrap().colour;
-        assert_eq!([colour("--size 1"), colour("--size 1 --colour blue")], [Colour::Red, Colour::Blue]);
+        assert_eq!(
+            [colour("--size 1"), colour("--size 1 --colour blue")],
+            [Colour::Red, Colour::Blue]
+        );
         assert_eq!(name_of(&Colour::Blue), "blue");
     }
 }

@@ -32,7 +32,8 @@ pub fn open(path: &Path, direct: bool) -> Result<(File, usize), Failure> {
     if !status.is_file() || status.len() == 0 {
         return Err(Failure::Failed(format!("{shown} is empty or not a regular file")));
     }
-    let length = usize::try_from(status.len()).map_err(|cause| Failure::CannotHere(cause.to_string()))?;
+    let length =
+        usize::try_from(status.len()).map_err(|cause| Failure::CannotHere(cause.to_string()))?;
     Ok((file, length))
 }
 

@@ -23,7 +23,9 @@ pub fn from_sidecar(sidecar: &Path, size_bytes: u64) -> Result<u64, Failure> {
 pub fn require_expected_sum(data: &Path, checksum_ok: Option<bool>) -> Result<(), Failure> {
     if checksum_ok == Some(false) {
         let shown = data.display();
-        return Err(Failure::Failed(format!("the bytes of {shown} do not add up to what was expected")));
+        return Err(Failure::Failed(format!(
+            "the bytes of {shown} do not add up to what was expected"
+        )));
     }
     Ok(())
 }

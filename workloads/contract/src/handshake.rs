@@ -41,7 +41,9 @@ impl Handshake {
         match word.trim_end() {
             "go" => Ok(true),
             "" if word.is_empty() => Ok(false),
-            other => Err(Failure::Failed(format!("expected the line \"go\" on stdin, found {other:?}"))),
+            other => {
+                Err(Failure::Failed(format!("expected the line \"go\" on stdin, found {other:?}")))
+            }
         }
     }
 

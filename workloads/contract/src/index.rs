@@ -43,7 +43,10 @@ impl Key {
     #[must_use]
     pub const fn of(seed: u64, number: u64) -> Self {
         let drawn = mix(mix(seed).wrapping_add(number.wrapping_mul(GOLDEN_GAMMA)));
-        Self { high: drawn & !0xf000 | 0x4000, low: mix(drawn ^ GOLDEN_GAMMA) & !(0b11 << 62) | (0b10 << 62) }
+        Self {
+            high: drawn & !0xf000 | 0x4000,
+            low: mix(drawn ^ GOLDEN_GAMMA) & !(0b11 << 62) | (0b10 << 62),
+        }
     }
 
     /// Return the value stored under this key.
@@ -197,7 +200,8 @@ mod tests {
         assert!(!insert(&mut table, Key::of(3, all)));
         assert_eq!(find(&table, Key::of(3, all)), None);
         // Nearly half of the keys no longer fitted into their own bucket, or into their own slot.
-        assert!((0..all).all(|number| find(&table, Key::of(3, number)) == Some(Key::of(3, number).value())));
+        assert!((0..all)
+            .all(|number| find(&table, Key::of(3, number)) == Some(Key::of(3, number).value())));
     }
 
     #[test]
@@ -221,7 +225,10 @@ mod tests {
     #[test]
     fn the_layout_of_version_1_stays_what_it_is() {
         let key = Key::of(1, 2);
-        assert_eq!((key, key.value(), key.home(512)), (PINNED, 2_661_352_014_540_570_368, (135, 97)));
+        assert_eq!(
+            (key, key.value(), key.home(512)),
+            (PINNED, 2_661_352_014_540_570_368, (135, 97))
+        );
     }
 
     /// Taken from the first build; the program in Java has the same figures.

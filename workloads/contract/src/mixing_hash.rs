@@ -23,8 +23,9 @@ mod tests {
     fn agrees_with_the_published_sequence() {
         // The first outputs of SplitMix64 for the seed 1234567.
         let seed = 1_234_567_u64;
-        let drawn: Vec<u64> =
-            (1..=2).map(|step: u64| mix(seed.wrapping_add(GOLDEN_GAMMA.wrapping_mul(step)))).collect();
+        let drawn: Vec<u64> = (1..=2)
+            .map(|step: u64| mix(seed.wrapping_add(GOLDEN_GAMMA.wrapping_mul(step))))
+            .collect();
         assert_eq!(drawn, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
     }
 }

@@ -53,7 +53,13 @@ pub fn cachestat_of_part(file: &File, offset_bytes: u64, length_bytes: u64) -> R
     let mut found = CacheStat::default();
     // SAFETY: both structures are laid out as cachestat(2) has them and outlive the call.
     let code = unsafe {
-        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), part.as_ptr(), std::ptr::from_mut(&mut found), 0)
+        libc::syscall(
+            SYS_CACHESTAT,
+            file.as_raw_fd(),
+            part.as_ptr(),
+            std::ptr::from_mut(&mut found),
+            0,
+        )
     };
     if code == 0 {
         Ok(found)
@@ -98,7 +104,9 @@ struct Unreadable {
 impl Unreadable {
     fn map(file: &File, length_bytes: usize) -> Result<Self> {
         // SAFETY: a new mapping at an address chosen by the kernel overlaps no other memory.
-        let start = unsafe { mmap(null_mut(), length_bytes, ProtFlags::empty(), MapFlags::SHARED, file, 0) }?;
+        let start = unsafe {
+            mmap(null_mut(), length_bytes, ProtFlags::empty(), MapFlags::SHARED, file, 0)
+        }?;
         Ok(Self { start, length_bytes })
     }
 }

@@ -42,7 +42,10 @@ impl Permutation {
         while image >= self.count {
             image = self.shuffled(image);
             walked += 1;
-            debug_assert!(walked <= self.rows * self.columns - self.count, "a bijection comes back sooner");
+            debug_assert!(
+                walked <= self.rows * self.columns - self.count,
+                "a bijection comes back sooner"
+            );
         }
         image
     }
@@ -86,7 +89,10 @@ mod tests {
         let mut visited = vec![false; usize::try_from(count).unwrap()];
         for index in 0..count {
             let place = usize::try_from(permutation.at(index)).unwrap();
-            assert!(!std::mem::replace(&mut visited[place], true), "{place} comes twice of {count}");
+            assert!(
+                !std::mem::replace(&mut visited[place], true),
+                "{place} comes twice of {count}"
+            );
         }
     }
 

@@ -48,10 +48,14 @@ impl Sidecar {
     /// If the file cannot be read or is not a complete, consistent sidecar.
     pub fn load(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path).or_failed(format!("cannot read the sidecar {shown}"))?;
-        let value = serde_json::from_str(&text).or_failed(format!("the sidecar {shown} is not JSON"))?;
+        let text =
+            std::fs::read_to_string(path).or_failed(format!("cannot read the sidecar {shown}"))?;
+        let value =
+            serde_json::from_str(&text).or_failed(format!("the sidecar {shown} is not JSON"))?;
         Self::from_json(&value).ok_or_else(|| {
-            Failure::Failed(format!("{shown} is not a sidecar that pcgen wrote, or parts of it are missing"))
+            Failure::Failed(format!(
+                "{shown} is not a sidecar that pcgen wrote, or parts of it are missing"
+            ))
         })
     }
 

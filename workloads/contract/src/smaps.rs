@@ -28,8 +28,9 @@ mod tests {
 
     #[test]
     fn lines_are_found_by_their_whole_name() {
-        let rollup =
-            SmapsRollup("00400000-7ffc [rollup]\nRss:   884 kB\nPss:  385 kB\nPss_Anon: 68 kB\n".into());
+        let rollup = SmapsRollup(
+            "00400000-7ffc [rollup]\nRss:   884 kB\nPss:  385 kB\nPss_Anon: 68 kB\n".into(),
+        );
         assert_eq!(
             ["Rss", "Pss", "Pss_A", "Swap"].map(|name| rollup.bytes(name)),
             [Some(905_216), Some(394_240), None, None]

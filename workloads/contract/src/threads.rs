@@ -82,14 +82,22 @@ impl<P: Send> ThreadTeam<P> {
             team.dismiss();
             // A thread that panicked has ended the process already.
             outcome.map(|(led, threads)| {
-                (led, threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect())
+                (
+                    led,
+                    threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect(),
+                )
             })
         })
     }
 
     fn new(count: usize) -> Self {
         let results = (0..count).map(|_| Slot(Mutex::new(None))).collect();
-        Self { state: Mutex::default(), pass_started: Condvar::new(), all_waiting: Condvar::new(), results }
+        Self {
+            state: Mutex::default(),
+            pass_started: Condvar::new(),
+            all_waiting: Condvar::new(),
+            results,
+        }
     }
 
     /// Do one pass on all threads and return their results in the order of the threads.
@@ -115,7 +123,11 @@ impl<P: Send> ThreadTeam<P> {
     /// The first thread's that failed.
     pub fn finish_pass(&self) -> Result<Vec<P>, Failure> {
         let is_busy = |state: &mut State| state.waiting < self.results.len();
-        drop(self.all_waiting.wait_while(lock(&self.state), is_busy).unwrap_or_else(PoisonError::into_inner));
+        drop(
+            self.all_waiting
+                .wait_while(lock(&self.state), is_busy)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
         self.results.iter().filter_map(|slot| lock(&slot.0).take()).collect()
     }
 
@@ -129,7 +141,8 @@ impl<P: Send> ThreadTeam<P> {
         number: usize,
         create: &impl Fn(usize) -> Result<W, Failure>,
     ) -> Option<W::End> {
-        let mut worker = create(number).map_err(|failure| self.store_result(number, Err(failure))).ok();
+        let mut worker =
+            create(number).map_err(|failure| self.store_result(number, Err(failure))).ok();
         let mut done = 0;
         while self.wait_for_pass(done) {
             if let Some(worker) = &mut worker {
@@ -148,7 +161,8 @@ impl<P: Send> ThreadTeam<P> {
             self.all_waiting.notify_all();
         }
         let idle = |state: &mut State| state.passes_started == done && !state.is_over;
-        let state = self.pass_started.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
+        let state =
+            self.pass_started.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
         state.passes_started > done
     }
 
@@ -206,7 +220,8 @@ mod tests {
 
     #[test]
     fn results_come_in_the_order_of_the_threads() {
-        let passes = ThreadTeam::run(SIZE, adder, |team| Ok([team.pass()?, team.pass()?, team.pass()?]));
+        let passes =
+            ThreadTeam::run(SIZE, adder, |team| Ok([team.pass()?, team.pass()?, team.pass()?]));
         let (passes, ends) = passes.unwrap();
         assert_eq!(passes, [[0, 10, 20], [1, 11, 21], [3, 13, 23]]);
         assert_eq!(ends, [3, 13, 23]);
@@ -214,8 +229,15 @@ mod tests {
 
     #[test]
     fn a_worker_that_cannot_be_created_fails_the_team_before_it_works() {
-        let create = |number| if number == 1 { Err(Failure::CannotHere("no".into())) } else { adder(number) };
-        let outcome = ThreadTeam::run(SIZE, create, |_| -> Result<(), Failure> { panic!("nothing to lead") });
+        let create = |number| {
+            if number == 1 {
+                Err(Failure::CannotHere("no".into()))
+            } else {
+                adder(number)
+            }
+        };
+        let outcome =
+            ThreadTeam::run(SIZE, create, |_| -> Result<(), Failure> { panic!("nothing to lead") });
         assert_eq!(outcome.unwrap_err(), Failure::CannotHere("no".into()));
     }
 

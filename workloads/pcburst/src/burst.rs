@@ -65,7 +65,9 @@ impl Burst {
     /// Return the sum of the stamps that are found, and of those that were written.
     pub fn found_and_expected(&self) -> (u64, u64) {
         let stamps = (0..).zip(self.memory.chunks(PIECE_BYTES)).flat_map(|(number, piece)| {
-            (0..).zip(piece.chunks(page_bytes())).map(move |(page, bytes)| (read(bytes), stamp(number, page)))
+            (0..)
+                .zip(piece.chunks(page_bytes()))
+                .map(move |(page, bytes)| (read(bytes), stamp(number, page)))
         });
         stamps.fold((0, 0), |(found, expected), (one, other)| {
             (found.wrapping_add(one), expected.wrapping_add(other))
@@ -77,9 +79,10 @@ impl Burst {
 fn reserve(bytes: u64, huge_pages: HugePages) -> Result<MmapMut, Failure> {
     let bytes = bytes / page_bytes() as u64 * page_bytes() as u64;
     let length = usize::try_from(bytes).ok().filter(|length| *length > 0);
-    let length = length.ok_or_else(|| Failure::BadArguments("less than one page is no burst".to_owned()))?;
-    let memory =
-        MmapMut::map_anon(length).or_cannot_here(format!("cannot reserve {bytes} bytes of memory"))?;
+    let length =
+        length.ok_or_else(|| Failure::BadArguments("less than one page is no burst".to_owned()))?;
+    let memory = MmapMut::map_anon(length)
+        .or_cannot_here(format!("cannot reserve {bytes} bytes of memory"))?;
     if huge_pages == HugePages::Never {
         memory.advise(Advice::NoHugePage).or_cannot_here("no MADV_NOHUGEPAGE here")?;
     }

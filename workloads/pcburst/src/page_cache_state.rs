@@ -55,7 +55,8 @@ impl PageCacheOptions {
     /// Fill the page cache. Returns the file whose pages it holds, kept open so that they stay;
     /// None if it stays empty. Fails if the file cannot be read, or its copy cannot be written.
     pub fn fill(&self) -> Result<Option<File>, Failure> {
-        let Some(path) = self.file.as_deref().filter(|_| self.page_cache != PageCache::Empty) else {
+        let Some(path) = self.file.as_deref().filter(|_| self.page_cache != PageCache::Empty)
+        else {
             return Ok(None);
         };
         let shown = path.display();
@@ -81,11 +82,15 @@ fn copy_into(file: &mut File, folder: &Path) -> Result<File, Failure> {
     let shown = folder.display();
     let mut copy =
         create_unnamed(folder, "pcburst", 0).or_failed(format!("cannot make a file in {shown}"))?;
-    each_piece(file, |piece| copy.write_all(piece)).or_failed(format!("cannot write a copy in {shown}"))?;
+    each_piece(file, |piece| copy.write_all(piece))
+        .or_failed(format!("cannot write a copy in {shown}"))?;
     Ok(copy)
 }
 
-fn each_piece(file: &mut File, mut work: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
+fn each_piece(
+    file: &mut File,
+    mut work: impl FnMut(&[u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         match file.read(&mut piece) {
@@ -102,5 +107,8 @@ fn each_piece(file: &mut File, mut work: impl FnMut(&[u8]) -> Result<(), Error>)
 pub fn cached_bytes(file: Option<&File>) -> Option<CachedBytes> {
     let found = file.map_or(Some(CacheStat::default()), |file| cachestat(file).ok())?;
     let page = page_bytes() as u64;
-    Some(CachedBytes { cached: found.cache_pages * page, unwritten: found.unwritten_pages() * page })
+    Some(CachedBytes {
+        cached: found.cache_pages * page,
+        unwritten: found.unwritten_pages() * page,
+    })
 }

@@ -68,8 +68,10 @@ fn it_waits_for_go_and_leaves_nothing() {
 fn memory_is_not_taken_before_go() {
     let mut process = WorkloadProcess::start(PROGRAM, "--bytes 67108864");
     process.read_line("ready");
-    let taken =
-        contract::smaps::SmapsRollup::of(Some(process.child.id())).unwrap().bytes("Anonymous").unwrap();
+    let taken = contract::smaps::SmapsRollup::of(Some(process.child.id()))
+        .unwrap()
+        .bytes("Anonymous")
+        .unwrap();
     assert!(taken < 8 << 20, "{taken}");
     assert_eq!(process.close_and_wait().0, Some(0));
 }
@@ -81,6 +83,8 @@ fn what_cannot_be_is_refused() {
     run(&data, "--bytes 100").assert_refused(2, "less than one page");
     run(&data, "--bytes 4611686018427387904").assert_refused(77, "cannot reserve");
     Run::by_hand(PROGRAM, "--bytes 4096 --page-cache clean").assert_refused(2, "--file");
-    Run::by_hand(PROGRAM, "--bytes 4096 --page-cache dirty --file /etc/passwd").assert_refused(2, "--dir");
-    Run::by_hand(PROGRAM, "--bytes 4096 --page-cache clean --file /nowhere").assert_refused(1, "/nowhere");
+    Run::by_hand(PROGRAM, "--bytes 4096 --page-cache dirty --file /etc/passwd")
+        .assert_refused(2, "--dir");
+    Run::by_hand(PROGRAM, "--bytes 4096 --page-cache clean --file /nowhere")
+        .assert_refused(1, "/nowhere");
 }

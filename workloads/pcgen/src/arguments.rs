@@ -54,9 +54,13 @@ impl Arguments {
     #[must_use]
     pub fn task(&self) -> Task {
         match (self.verify.clone(), self.out.clone(), self.size_bytes) {
-            (None, Some(out), Some(size_bytes)) => {
-                Task::Make(Request { out, size_bytes, seed: self.seed, fill: self.fill, force: self.force })
-            }
+            (None, Some(out), Some(size_bytes)) => Task::Make(Request {
+                out,
+                size_bytes,
+                seed: self.seed,
+                fill: self.fill,
+                force: self.force,
+            }),
             (data, ..) => Task::Verify(data.unwrap_or_default()),
         }
     }

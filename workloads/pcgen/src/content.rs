@@ -35,7 +35,9 @@ impl Content {
         match self {
             Self::Random(seed) => pattern::random(buffer, *seed, offset_bytes),
             Self::Zero => buffer.fill(0),
-            Self::Whole(bytes) => buffer.copy_from_slice(&bytes[offset_bytes as usize..][..buffer.len()]),
+            Self::Whole(bytes) => {
+                buffer.copy_from_slice(&bytes[offset_bytes as usize..][..buffer.len()]);
+            }
         }
     }
 }
@@ -50,9 +52,11 @@ fn table(seed: u64, size_bytes: u64) -> Result<Vec<u8>, Failure> {
     }
     let mut table = filler(seed, size_bytes)?;
     (0..table.len() / BUCKET_BYTES).for_each(|bucket| index::clear(&mut table, bucket));
-    let stored =
-        (0..index::entries(buckets)).all(|number| index::insert(&mut table, index::Key::of(seed, number)));
-    stored.then_some(table).ok_or_else(|| Failure::Failed("the index has no room for its keys".to_owned()))
+    let stored = (0..index::entries(buckets))
+        .all(|number| index::insert(&mut table, index::Key::of(seed, number)));
+    stored
+        .then_some(table)
+        .ok_or_else(|| Failure::Failed("the index has no room for its keys".to_owned()))
 }
 
 /// Return words that neither the keys nor a random file with this seed contain.
@@ -77,9 +81,8 @@ mod tests {
     fn an_index_answers_for_its_own_keys_only() {
         let table = table(7, SIZE_BYTES).unwrap();
         let entries = index::entries(64);
-        assert!(
-            (0..entries).all(|number| find(&table, Key::of(7, number)) == Some(Key::of(7, number).value()))
-        );
+        assert!((0..entries)
+            .all(|number| find(&table, Key::of(7, number)) == Some(Key::of(7, number).value())));
         assert!((entries..2 * entries).all(|number| find(&table, Key::of(7, number)).is_none()));
         assert!((0..entries).all(|number| find(&table, Key::of(8, number)).is_none()));
     }
@@ -102,7 +105,10 @@ mod tests {
         let pages: std::collections::HashSet<&[u8]> = table.chunks(BUCKET_BYTES).collect();
         assert_eq!(pages.len(), 64);
         let zeros = |page: &&[u8]| page.iter().map(|byte| usize::from(*byte == 0)).sum::<usize>();
-        assert!(pages.iter().map(zeros).all(|zeros| zeros < 64), "random bytes have 16 zeros a page");
+        assert!(
+            pages.iter().map(zeros).all(|zeros| zeros < 64),
+            "random bytes have 16 zeros a page"
+        );
     }
 
     #[test]

@@ -21,7 +21,8 @@ impl Sums {
     /// Add one block, whose length is a multiple of the stride unless it is the last.
     pub fn add(&mut self, block: &[u8]) {
         self.crc32c = crc32c::crc32c_append(self.crc32c, block);
-        self.stride512_sum += block.iter().step_by(STRIDE_BYTES).map(|byte| u64::from(*byte)).sum::<u64>();
+        self.stride512_sum +=
+            block.iter().step_by(STRIDE_BYTES).map(|byte| u64::from(*byte)).sum::<u64>();
         self.block_byte_sums.push(bytesum::fastest()(block));
     }
 

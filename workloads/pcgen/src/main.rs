@@ -20,7 +20,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             let generated = pcgen::make(&request)?;
             End { reused: Some(generated.reused), ..End::new(&request.out, &generated.sidecar) }
         }
-        Task::Verify(data) => End { verified: Some(true), ..End::new(&data, &pcgen::verify(&data)?) },
+        Task::Verify(data) => {
+            End { verified: Some(true), ..End::new(&data, &pcgen::verify(&data)?) }
+        }
     };
     end.seconds = started.elapsed().as_secs_f64();
     json_lines::print(&end)

@@ -22,7 +22,8 @@ impl PartFile {
     pub fn create(data: &Path, size_bytes: u64) -> Result<Self, Failure> {
         require_room(data, size_bytes)?;
         let path = with_suffix(data, ".part");
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.or_failed(format!("cannot create {}", path.display()))?;
         lock(&file, &path)?;
         let part = Self { path, file, finished: false };
@@ -44,7 +45,8 @@ impl PartFile {
 
     /// Give the finished file its name. Fails if it cannot be renamed.
     pub fn finish(mut self, data: &Path) -> Result<(), Failure> {
-        std::fs::rename(&self.path, data).or_failed(format!("cannot rename {}", self.path.display()))?;
+        std::fs::rename(&self.path, data)
+            .or_failed(format!("cannot rename {}", self.path.display()))?;
         self.finished = true;
         sync_folder_of(data)
     }
@@ -109,8 +111,9 @@ fn lock(file: &File, path: &Path) -> Result<(), Failure> {
     flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| busy())?;
     // Between opening and locking, the other writer may have finished and given this file its final
     // name.
-    let inode =
-        |status: std::io::Result<std::fs::Metadata>| status.map(|status| (status.dev(), status.ino())).ok();
+    let inode = |status: std::io::Result<std::fs::Metadata>| {
+        status.map(|status| (status.dev(), status.ino())).ok()
+    };
     let same = inode(file.metadata()) == inode(std::fs::metadata(path));
     same.then_some(()).ok_or_else(busy)
 }

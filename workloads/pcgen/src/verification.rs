@@ -21,7 +21,9 @@ pub fn verify(data: &Path) -> Result<Sidecar, Failure> {
     let length = file.metadata().or_failed(format!("cannot examine {shown}"))?.len();
     if length != sidecar.size_bytes {
         let expected = sidecar.size_bytes;
-        return Err(Failure::Failed(format!("{shown} is {length} bytes long, its sidecar says {expected}")));
+        return Err(Failure::Failed(format!(
+            "{shown} is {length} bytes long, its sidecar says {expected}"
+        )));
     }
     require_no_holes(&file, data)?;
     let sums = read(&mut file, length).or_failed(format!("cannot read {shown}"))?;
@@ -46,13 +48,18 @@ fn read(file: &mut File, size_bytes: u64) -> std::io::Result<Sums> {
 fn compare(sums: &Sums, sidecar: &Sidecar) -> Result<(), String> {
     let pairs = sums.block_byte_sums.iter().zip(&sidecar.block_byte_sums);
     if let Some(block) = pairs.into_iter().position(|(found, expected)| found != expected) {
-        return Err(format!("in the 1 MiB block that begins at byte {}", block as u64 * BLOCK_BYTES));
+        return Err(format!(
+            "in the 1 MiB block that begins at byte {}",
+            block as u64 * BLOCK_BYTES
+        ));
     }
     if sums.stride512_sum != sidecar.stride512_sum {
         return Err("in the sum of every 512th byte, though every block's sum agrees".to_owned());
     }
     if sums.crc32c != sidecar.crc32c {
-        return Err("in the order of its bytes: every sum agrees and the CRC-32C does not".to_owned());
+        return Err(
+            "in the order of its bytes: every sum agrees and the CRC-32C does not".to_owned()
+        );
     }
     Ok(())
 }

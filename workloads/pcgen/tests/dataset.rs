@@ -14,7 +14,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(test: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
@@ -76,7 +77,8 @@ fn what_is_made_is_whole_and_verified() {
     assert_eq!(made["byte_sum"], sum.to_string());
     let bytes = std::fs::read(folder.data()).unwrap();
     let strided: u64 = (0..bytes.len()).step_by(512).map(|place| u64::from(bytes[place])).sum();
-    let sidecar: Value = serde_json::from_slice(&std::fs::read(folder.0.join("data.json")).unwrap()).unwrap();
+    let sidecar: Value =
+        serde_json::from_slice(&std::fs::read(folder.0.join("data.json")).unwrap()).unwrap();
     assert_eq!(sidecar["stride512_sum"], strided.to_string());
     assert_eq!(end(&folder.verify())["verified"], true);
 }
@@ -106,7 +108,10 @@ fn another_dataset_is_replaced_only_when_forced() {
 #[test]
 fn zeros_are_written_and_not_left_out() {
     let folder = Folder::new("zero");
-    assert_eq!(end(&folder.make(&format!("--size-bytes {SIZE_BYTES} --fill zero")))["byte_sum"], "0");
+    assert_eq!(
+        end(&folder.make(&format!("--size-bytes {SIZE_BYTES} --fill zero")))["byte_sum"],
+        "0"
+    );
     assert!(std::fs::metadata(folder.data()).unwrap().blocks() * 512 >= SIZE_BYTES);
 }
 

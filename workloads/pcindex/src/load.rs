@@ -63,7 +63,9 @@ impl LoadOptions {
     /// 65536.
     pub fn validate(&self) -> Result<(), Failure> {
         if self.block_bytes % LEAST_BLOCK_BYTES != 0 {
-            return Err(Failure::BadArguments("--block-bytes must be a multiple of 65536".to_owned()));
+            return Err(Failure::BadArguments(
+                "--block-bytes must be a multiple of 65536".to_owned(),
+            ));
         }
         Ok(())
     }
@@ -147,7 +149,12 @@ pub fn file(
 }
 
 /// Load one piece. Returns the sum of its bytes, or 0 if they were not read.
-fn piece(segment: &Segment, load: Load, span: Range<usize>, buffer: &mut [u8]) -> std::io::Result<u64> {
+fn piece(
+    segment: &Segment,
+    load: Load,
+    span: Range<usize>,
+    buffer: &mut [u8],
+) -> std::io::Result<u64> {
     match load {
         Load::Sequential | Load::Parallel => {
             let buffer = &mut buffer[..span.len()];
@@ -158,7 +165,9 @@ fn piece(segment: &Segment, load: Load, span: Range<usize>, buffer: &mut [u8]) -
             touch(&segment.map[span]);
             Ok(0)
         }
-        Load::Populate => segment.map.advise_range(Hint::PopulateRead, span.start, span.len()).map(|()| 0),
+        Load::Populate => {
+            segment.map.advise_range(Hint::PopulateRead, span.start, span.len()).map(|()| 0)
+        }
         Load::WillNeed => span.clone().step_by(READ_AHEAD_BYTES).try_fold(0, |sum, start| {
             let length = READ_AHEAD_BYTES.min(span.end - start);
             segment.map.advise_range(Hint::WillNeed, start, length).map(|()| sum)

@@ -40,8 +40,11 @@ pub fn with_loaders<T>(
     lead: impl FnOnce(&Loaders<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let shared = Shared { options, segments, next: AtomicUsize::new(0), deadline: OnceLock::new() };
-    let size =
-        TeamSize { count: options.threads(segments.len()), stack_bytes: STACK_BYTES, first_cpu: Some(0) };
+    let size = TeamSize {
+        count: options.threads(segments.len()),
+        stack_bytes: STACK_BYTES,
+        first_cpu: Some(0),
+    };
     // The buffer is written, so that none of its pages is missing later.
     let create = |_| Ok(Loader { shared: &shared, buffer: vec![1; options.block_bytes] });
     let lead = |team: &ThreadTeam<LoaderShare>| lead(&Loaders { team, shared: &shared });
@@ -52,7 +55,8 @@ impl Loaders<'_> {
     /// Load all files. To be called once at most. Fails with the first failure of any thread.
     pub fn load(&self, deadline: Option<Instant>) -> Result<(Loaded, Vec<ThreadLine>), Failure> {
         let _ = self.shared.deadline.set(deadline);
-        let (loaded, threads): (Vec<Loaded>, Vec<ThreadLine>) = self.team.pass()?.into_iter().unzip();
+        let (loaded, threads): (Vec<Loaded>, Vec<ThreadLine>) =
+            self.team.pass()?.into_iter().unzip();
         Ok((loaded.into_iter().fold(Loaded::default(), Loaded::and), threads))
     }
 }

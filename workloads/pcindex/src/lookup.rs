@@ -39,7 +39,9 @@ fn lookups(text: &str) -> Result<Lookups, String> {
     if text == "all" {
         return Ok(Lookups(None));
     }
-    text.parse().map(|count| Lookups(Some(count))).map_err(|_| "neither a number nor \"all\"".to_owned())
+    text.parse()
+        .map(|count| Lookups(Some(count)))
+        .map_err(|_| "neither a number nor \"all\"".to_owned())
 }
 
 impl LookupOptions {
@@ -130,6 +132,9 @@ mod tests {
         results.add(Some(6), Some(5));
         results.add(None, Some(5));
         results.add(Some(5), None);
-        assert_eq!(results, LookupResults { asked: 5, found: 3, wrong: 3, checksum: 16, stopped: false });
+        assert_eq!(
+            results,
+            LookupResults { asked: 5, found: 3, wrong: 3, checksum: 16, stopped: false }
+        );
     }
 }

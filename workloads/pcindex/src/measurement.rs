@@ -60,7 +60,8 @@ impl Index<'_> {
         }
         let (before, started) = (Usage::of_this_thread(), Instant::now());
         let mut run = self.empty_run();
-        let deadline = self.arguments.lookup.max_duration.and_then(|limit| started.checked_add(limit));
+        let deadline =
+            self.arguments.lookup.max_duration.and_then(|limit| started.checked_add(limit));
         self.load(loaders, deadline, &mut run)?;
         run.load_seconds = started.elapsed().as_secs_f64();
         if !run.loaded.stopped {
@@ -73,7 +74,12 @@ impl Index<'_> {
         Ok(Some(run))
     }
 
-    fn load(&self, loaders: &Loaders<'_>, deadline: Option<Instant>, run: &mut Run) -> Result<(), Failure> {
+    fn load(
+        &self,
+        loaders: &Loaders<'_>,
+        deadline: Option<Instant>,
+        run: &mut Run,
+    ) -> Result<(), Failure> {
         if self.arguments.load.load == Load::Lazy {
             let (results, _) = self.ask(1, self.questions.count(), deadline);
             let bytes = results.asked * BUCKET_BYTES as u64;
@@ -96,8 +102,10 @@ impl Index<'_> {
     /// Look up in an order of this round: repeating an order would make the first round a rehearsal
     /// of the second.
     fn ask(&self, round: u64, count: u64, deadline: Option<Instant>) -> (LookupResults, Histogram) {
-        let order = Permutation::new(self.questions.count(), mix(self.arguments.lookup.seed ^ mix(round)));
-        let sampler = Sampler::new(self.arguments.lookup.time_every, self.arguments.lookup.seed ^ round);
+        let order =
+            Permutation::new(self.questions.count(), mix(self.arguments.lookup.seed ^ mix(round)));
+        let sampler =
+            Sampler::new(self.arguments.lookup.time_every, self.arguments.lookup.seed ^ round);
         let mut watch = Watch { deadline, sampler, latency: Histogram::new() };
         let results = lookup::ask(self.segments, self.questions, &order, count, &mut watch);
         (results, watch.latency)

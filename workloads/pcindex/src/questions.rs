@@ -80,9 +80,13 @@ impl Questions {
 fn numbers(shape: Shape) -> Result<Vec<u32>, Failure> {
     let entries = index::entries(shape.buckets);
     if entries >= u64::from(NONE) / 4 {
-        return Err(Failure::CannotHere(format!("a file of {} buckets has too many keys", shape.buckets)));
+        return Err(Failure::CannotHere(format!(
+            "a file of {} buckets has too many keys",
+            shape.buckets
+        )));
     }
-    let buckets = usize::try_from(shape.buckets).map_err(|cause| Failure::CannotHere(cause.to_string()))?;
+    let buckets =
+        usize::try_from(shape.buckets).map_err(|cause| Failure::CannotHere(cause.to_string()))?;
     let mut numbers = vec![NONE; buckets];
     for (range, is_absent) in [(0..entries, false), (entries..4 * entries, true)] {
         search(shape, range, is_absent, &mut numbers);
@@ -95,8 +99,9 @@ fn numbers(shape: Shape) -> Result<Vec<u32>, Failure> {
 
 #[allow(clippy::cast_possible_truncation)] // buckets of a vector, numbers below a checked bound
 fn search(shape: Shape, range: std::ops::Range<u64>, is_absent: bool, numbers: &mut [u32]) {
-    let mut missing =
-        (0..shape.buckets).filter(|bucket| asks_for_absent(shape.seed, *bucket) == is_absent).count();
+    let mut missing = (0..shape.buckets)
+        .filter(|bucket| asks_for_absent(shape.seed, *bucket) == is_absent)
+        .count();
     for number in range {
         if missing == 0 {
             return;

@@ -112,7 +112,10 @@ impl Run {
             setup,
             more: More {
                 response: self.response(),
-                index: IndexLine { files: self.files, buckets: self.size_bytes / BUCKET_BYTES as u64 },
+                index: IndexLine {
+                    files: self.files,
+                    buckets: self.size_bytes / BUCKET_BYTES as u64,
+                },
                 answers: self.answers(),
                 lookup_latency_us: self.latency.figures(),
             },
@@ -168,7 +171,8 @@ impl Run {
             return Some(1.0);
         }
         if self.loaded.stopped {
-            return (self.loaded.bytes > 0).then(|| self.loaded.bytes as f64 / self.size_bytes as f64);
+            return (self.loaded.bytes > 0)
+                .then(|| self.loaded.bytes as f64 / self.size_bytes as f64);
         }
         let answered = self.results.asked as f64 / self.lookups as f64;
         let whole_seconds = self.load_seconds + self.lookup_seconds / answered;
@@ -210,7 +214,12 @@ mod tests {
             lookups: 100,
             loaded: Loaded { bytes: loaded_bytes, wrong_files: 0, stopped: !is_loaded },
             load_results: LookupResults::default(),
-            results: LookupResults { asked, found: asked, stopped: asked < 100, ..LookupResults::default() },
+            results: LookupResults {
+                asked,
+                found: asked,
+                stopped: asked < 100,
+                ..LookupResults::default()
+            },
             latency: Histogram::new(),
             load_seconds: 8.0,
             lookup_seconds: 2.0,

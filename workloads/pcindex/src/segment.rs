@@ -87,7 +87,9 @@ impl Segment {
         let sidecar = Sidecar::load(&Sidecar::path_of(path))?;
         let file = File::open(path).or_failed(format!("cannot open {shown}"))?;
         let status = file.metadata().or_failed(format!("cannot examine {shown}"))?;
-        if sidecar.fill != "index" || status.len() != sidecar.size_bytes || index::buckets(status.len()) == 0
+        if sidecar.fill != "index"
+            || status.len() != sidecar.size_bytes
+            || index::buckets(status.len()) == 0
         {
             return Err(Failure::Failed(format!(
                 "{shown} is no whole index: make it with `pcgen --fill index`"

@@ -20,7 +20,9 @@ fn classes() -> Option<&'static Path> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("classes");
         let mut javac = Command::new("javac");
         javac.args(["--release", "17", "-Xlint:all", "-Werror", "-d"]).arg(&folder);
-        javac.args(sources.filter(|path| path.extension().is_some_and(|extension| extension == "java")));
+        javac.args(
+            sources.filter(|path| path.extension().is_some_and(|extension| extension == "java")),
+        );
         let status = javac.stdin(Stdio::null()).status().ok()?;
         assert!(status.success(), "workloads/java does not compile");
         Some(folder)
@@ -44,7 +46,8 @@ fn run(classes: &Path, arguments: &str) -> Run {
 fn both_give_the_same_answers() {
     let Some(classes) = classes() else { return };
     let index = Index::new("java");
-    for (java, rust) in [("lazy", "lazy"), ("sequential", "sequential"), ("load", "touch"), ("none", "none")]
+    for (java, rust) in
+        [("lazy", "lazy"), ("sequential", "sequential"), ("load", "touch"), ("none", "none")]
     {
         let ours = run(classes, &index.arguments(&format!("--load {java}")));
         let theirs = Run::by_hand(PROGRAM, &index.arguments(&format!("--load {rust}")));
@@ -60,7 +63,8 @@ fn both_give_the_same_answers() {
         ] {
             assert_eq!(ours.end()[key], theirs.end()[key], "{java} {key}");
         }
-        let names = |end: &Value| end["response"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let names =
+            |end: &Value| end["response"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(ours.end()), names(theirs.end()));
         assert_eq!(ours.response("load_seconds").is_none(), java == "none");
         assert!(ours.response("ready_seconds").unwrap() > 0.0);
@@ -82,7 +86,10 @@ fn damage_is_found() {
     let index = Index::new("java-damage");
     index.damage(3, [50]);
     run(classes, &index.arguments("--load sequential")).assert_refused(1, "1 files were wrong");
-    index.damage(2, (0..40).flat_map(|bucket| (0..168).map(move |slot| bucket * 4096 + 80 + slot * 24)));
+    index.damage(
+        2,
+        (0..40).flat_map(|bucket| (0..168).map(move |slot| bucket * 4096 + 80 + slot * 24)),
+    );
     let run = run(classes, &index.arguments("--load none"));
     run.assert_refused(1, "answers");
     assert_eq!(run.lines.last().unwrap()["checksum_ok"], false);
@@ -103,7 +110,9 @@ fn time_that_runs_out_leaves_figures_unknown() {
 fn bad_arguments_are_told_in_one_sentence() {
     let Some(classes) = classes() else { return };
     let index = Index::new("java-arguments");
-    for (bad, words) in [("--load magic", "magic"), ("--lookups x", "--lookups"), ("--dance 1", "--dance")] {
+    for (bad, words) in
+        [("--load magic", "magic"), ("--lookups x", "--lookups"), ("--dance 1", "--dance")]
+    {
         run(classes, &index.arguments(bad)).assert_refused(2, words);
     }
     let too_many = format!("--lookups {}", BUCKETS + 1);

@@ -6,7 +6,8 @@ use fixture::{Index, BUCKETS, FILES, PROGRAM, SIZE_BYTES};
 use std::collections::HashSet;
 use testbed::WorkloadProcess;
 
-const LOADS: [&str; 7] = ["lazy", "sequential", "parallel", "touch", "populate", "willneed", "none"];
+const LOADS: [&str; 7] =
+    ["lazy", "sequential", "parallel", "touch", "populate", "willneed", "none"];
 
 #[test]
 fn every_load_gives_the_same_answers() {
@@ -15,7 +16,11 @@ fn every_load_gives_the_same_answers() {
     for load in LOADS {
         let run = index.run(&format!("--load {load} --lookups all"));
         let end = run.end();
-        assert_eq!((&end["checksum_ok"], &end["answers"]["wrong"]), (&true.into(), &0.into()), "{load}");
+        assert_eq!(
+            (&end["checksum_ok"], &end["answers"]["wrong"]),
+            (&true.into(), &0.into()),
+            "{load}"
+        );
         assert_eq!(end["covered_fraction"], 1.0, "{load}");
         assert_eq!(end["distinct_bytes"], SIZE_BYTES, "{load}");
         assert_eq!(end["index"]["buckets"], BUCKETS);
@@ -52,7 +57,8 @@ fn some_keys_are_there_and_some_are_not() {
 fn a_damaged_entry_is_a_wrong_answer() {
     let index = Index::new("damaged");
     // The value of every slot in every bucket of a file.
-    let values = (0..40).flat_map(|bucket| (0..168).map(move |slot| bucket * 4096 + 64 + slot * 24 + 16));
+    let values =
+        (0..40).flat_map(|bucket| (0..168).map(move |slot| bucket * 4096 + 64 + slot * 24 + 16));
     index.damage(2, values);
     let run = index.run("--load none");
     assert_eq!(run.code, Some(1));

@@ -74,8 +74,10 @@ mod tests {
         let arguments: Arguments =
             parse(format!("{words} --processes 4").split_whitespace()).unwrap().unwrap();
         let name = [OsString::from("pcprefault")];
-        let one: Arguments = parse(name.into_iter().chain(arguments.of_one_process())).unwrap().unwrap();
-        let alone: Arguments = parse(format!("{words} --unpinned").split_whitespace()).unwrap().unwrap();
+        let one: Arguments =
+            parse(name.into_iter().chain(arguments.of_one_process())).unwrap().unwrap();
+        let alone: Arguments =
+            parse(format!("{words} --unpinned").split_whitespace()).unwrap().unwrap();
         assert_eq!(format!("{one:?}"), format!("{alone:?}"));
     }
 }

@@ -24,7 +24,8 @@ impl ComputeOptions {
     /// Return each thread's share of the calculation for a file of this length.
     pub fn iterations(&self, length_bytes: usize, threads: usize) -> u64 {
         let gib = length_bytes as f64 / f64::from(1 << 30);
-        let time = self.compute_seconds_per_gib.map_or(self.compute_seconds, |time| time.mul_f64(gib));
+        let time =
+            self.compute_seconds_per_gib.map_or(self.compute_seconds, |time| time.mul_f64(gib));
         if time == Duration::ZERO {
             return 0;
         }
@@ -51,7 +52,8 @@ impl SpinRate {
     /// Measure the speed. The fastest of several tries counts: any other load only makes a try
     /// slower.
     pub fn measured() -> Self {
-        let quickest = (0..TRIES).map(|_| seconds_for(TRY_ITERATIONS)).fold(f64::INFINITY, f64::min);
+        let quickest =
+            (0..TRIES).map(|_| seconds_for(TRY_ITERATIONS)).fold(f64::INFINITY, f64::min);
         Self { iterations_per_second: TRY_ITERATIONS as f64 / quickest.max(f64::MIN_POSITIVE) }
     }
 

@@ -30,6 +30,10 @@ pub fn measure(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.processes.count().is_none() {
         return run::measure(arguments);
     }
-    let ok = shared_run::measure(&arguments.processes, &arguments.of_one_process(), arguments.handshake)?;
+    let ok = shared_run::measure(
+        &arguments.processes,
+        &arguments.of_one_process(),
+        arguments.handshake,
+    )?;
     require_expected_sum(&arguments.file, ok)
 }

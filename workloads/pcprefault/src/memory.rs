@@ -19,7 +19,11 @@ pub enum Memory {
 impl Memory {
     /// Make the memory: an untouched mapping, a populated one, or a copy, depending on the method.
     /// Fails with [`Failure::CannotHere`] without enough memory, or if the disk fails.
-    pub fn make(method: Method, file: &File, length_bytes: usize) -> std::result::Result<Self, Failure> {
+    pub fn make(
+        method: Method,
+        file: &File,
+        length_bytes: usize,
+    ) -> std::result::Result<Self, Failure> {
         let mut options = MmapOptions::new();
         options.len(length_bytes);
         if method == Method::MapPopulate {

@@ -121,9 +121,9 @@ impl Method {
                 Ok(())
             }
             Self::PopulateRead => madvise(&mapped[part], libc::MADV_POPULATE_READ),
-            Self::WillNeed => {
-                in_pieces(part, READ_AHEAD_BYTES, |piece| madvise(&mapped[piece], libc::MADV_WILLNEED))
-            }
+            Self::WillNeed => in_pieces(part, READ_AHEAD_BYTES, |piece| {
+                madvise(&mapped[piece], libc::MADV_WILLNEED)
+            }),
             Self::Readahead => in_pieces(part, READ_AHEAD_BYTES, |piece| readahead(file, &piece)),
             Self::Mlock => lock(&mapped[part]),
         };
@@ -156,7 +156,8 @@ mod tests {
     #[test]
     fn every_method_has_a_name_of_its_own() {
         let names: Vec<String> = Method::value_variants().iter().map(name_of).collect();
-        let expected = "map-only read map-populate touch touch-elided populate-read willneed readahead mlock";
+        let expected =
+            "map-only read map-populate touch touch-elided populate-read willneed readahead mlock";
         assert_eq!(names.join(" "), expected);
     }
 }

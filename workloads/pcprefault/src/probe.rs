@@ -25,9 +25,11 @@ fn populate_read() -> Result<(), Failure> {
 /// mlock(2): a process may lock `RLIMIT_MEMLOCK` bytes, and one with `CAP_IPC_LOCK` any number.
 fn may_lock(length_bytes: usize) -> Result<(), Failure> {
     match getrlimit(Resource::Memlock).current {
-        Some(allowed) if allowed < length_bytes as u64 && !geteuid().is_root() => Err(Failure::CannotHere(
-            format!("only {allowed} bytes may be locked (RLIMIT_MEMLOCK), {length_bytes} are needed"),
-        )),
+        Some(allowed) if allowed < length_bytes as u64 && !geteuid().is_root() => {
+            Err(Failure::CannotHere(format!(
+                "only {allowed} bytes may be locked (RLIMIT_MEMLOCK), {length_bytes} are needed"
+            )))
+        }
         _ => Ok(()),
     }
 }

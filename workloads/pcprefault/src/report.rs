@@ -178,15 +178,22 @@ impl Report {
 
 impl RoleLine {
     fn of_load(load: &Load) -> Self {
-        let thread =
-            ThreadLine { seconds: (load.ended - load.started).as_secs_f64(), blocks: 0, usage: load.usage };
+        let thread = ThreadLine {
+            seconds: (load.ended - load.started).as_secs_f64(),
+            blocks: 0,
+            usage: load.usage,
+        };
         Self { role: "prefault", thread, stalled_seconds: None }
     }
 
     fn of_use(used: &Use) -> Self {
         let seconds = (used.ended - used.started).as_secs_f64();
         let thread = ThreadLine { seconds, blocks: blocks(used.bytes as u64), usage: used.usage };
-        Self { role: "compute", thread, stalled_seconds: used.stalled.map(|time| time.as_secs_f64()) }
+        Self {
+            role: "compute",
+            thread,
+            stalled_seconds: used.stalled.map(|time| time.as_secs_f64()),
+        }
     }
 }
 

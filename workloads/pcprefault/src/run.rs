@@ -19,9 +19,11 @@ pub fn measure(arguments: &Arguments) -> Result<(), Failure> {
     bus_error::explain("pcprefault");
     let Arguments { load, compute, using, handshake, .. } = arguments;
     let mut setup = Setup::default();
-    let (file, length_bytes) = timed(&mut setup.open_seconds, || data_files::open(&arguments.file, false))?;
+    let (file, length_bytes) =
+        timed(&mut setup.open_seconds, || data_files::open(&arguments.file, false))?;
     let sidecar = arguments.sidecar.as_deref();
-    let expected = sidecar.map(|path| expectation::from_sidecar(path, length_bytes as u64)).transpose()?;
+    let expected =
+        sidecar.map(|path| expectation::from_sidecar(path, length_bytes as u64)).transpose()?;
     probe::require(load.method, length_bytes)?;
     let memory = OnceLock::new();
     if !load.is_one_call() {
@@ -70,7 +72,9 @@ fn lead(
     let loads = load(workers, loading)?;
     let after = Some(MemoryAfter {
         resident_bytes: page_cache::resident_bytes(workers.file, length_bytes),
-        anonymous_bytes: anonymous.zip(anonymous_bytes()).map(|(before, after)| after.saturating_sub(before)),
+        anonymous_bytes: anonymous
+            .zip(anonymous_bytes())
+            .map(|(before, after)| after.saturating_sub(before)),
     });
     Ok(Some(Report { length_bytes, started, loads, after, uses: using.pass()? }))
 }

@@ -44,14 +44,16 @@ pub fn measure(
     handshake: Handshake,
 ) -> Result<Option<bool>, Failure> {
     let start = |_| ChildProcess::start(arguments);
-    let mut processes =
-        (0..options.processes.unwrap_or(1)).map(start).collect::<Result<Vec<ChildProcess>, Failure>>()?;
+    let mut processes = (0..options.processes.unwrap_or(1))
+        .map(start)
+        .collect::<Result<Vec<ChildProcess>, Failure>>()?;
     if !handshake.wait_for_go()? {
         return Ok(None);
     }
     let started = Instant::now();
     let ends = options.run_in_turn(&mut processes)?;
-    let run = SharedRun { seconds: started.elapsed().as_secs_f64(), memory: memory(&processes), ends };
+    let run =
+        SharedRun { seconds: started.elapsed().as_secs_f64(), memory: memory(&processes), ends };
     json_lines::print(&run.sample())?;
     json_lines::print(&run.end())?;
     handshake.wait_for_close()?;
@@ -62,7 +64,10 @@ impl ProcessOptions {
     /// Return the closing lines in the order in which the processes began.
     fn run_in_turn(&self, processes: &mut [ChildProcess]) -> Result<Vec<Value>, Failure> {
         if self.stagger_loaded {
-            return processes.iter_mut().map(|process| process.go().and_then(|()| process.end())).collect();
+            return processes
+                .iter_mut()
+                .map(|process| process.go().and_then(|()| process.end()))
+                .collect();
         }
         // What they print stays in their pipes until then: a few hundred bytes each.
         for (number, process) in processes.iter_mut().enumerate() {
@@ -75,7 +80,8 @@ impl ProcessOptions {
 
 /// Return the memory of all processes while all of them still have it: proportional and plain.
 fn memory(processes: &[ChildProcess]) -> [Option<u64>; 2] {
-    let rollups: Vec<_> = processes.iter().map(|process| SmapsRollup::of(Some(process.pid()))).collect();
+    let rollups: Vec<_> =
+        processes.iter().map(|process| SmapsRollup::of(Some(process.pid()))).collect();
     ["Pss", "Rss"].map(|name| rollups.iter().map(|rollup| rollup.as_ref()?.bytes(name)).sum())
 }
 
@@ -105,7 +111,8 @@ struct Response {
 
 impl SharedRun {
     fn checksum_ok(&self) -> Option<bool> {
-        let each: Option<Vec<bool>> = self.ends.iter().map(|end| end["checksum_ok"].as_bool()).collect();
+        let each: Option<Vec<bool>> =
+            self.ends.iter().map(|end| end["checksum_ok"].as_bool()).collect();
         each.map(|all| all.into_iter().all(|ok| ok))
     }
 

@@ -130,12 +130,18 @@ impl Workers<'_> {
 
     /// Create the loader of one thread.
     pub fn loader(&self, thread: usize) -> Loader<'_> {
-        Loader { workers: self, part: parts(self.length_bytes, self.load.threads())[thread].clone() }
+        Loader {
+            workers: self,
+            part: parts(self.length_bytes, self.load.threads())[thread].clone(),
+        }
     }
 
     /// Create the user of one thread.
     pub fn user(&self, thread: usize) -> User<'_> {
-        User { workers: self, part: parts(self.length_bytes, self.using.compute_threads)[thread].clone() }
+        User {
+            workers: self,
+            part: parts(self.length_bytes, self.using.compute_threads)[thread].clone(),
+        }
     }
 
     fn team(&self, count: usize, first_cpu: usize) -> TeamSize {
@@ -168,7 +174,8 @@ impl Worker for User<'_> {
         let part = &self.workers.bytes()[self.part.clone()];
         let started = Instant::now();
         calculate(self.workers.iterations);
-        let (usage, reading, computed) = (Usage::of_this_thread(), Reading::of_this_thread(), Instant::now());
+        let (usage, reading, computed) =
+            (Usage::of_this_thread(), Reading::of_this_thread(), Instant::now());
         let checksum = self.workers.using.sum()(part);
         let ended = Instant::now();
         Ok(Use {

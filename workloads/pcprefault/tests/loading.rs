@@ -84,8 +84,10 @@ fn without_a_thread_for_it_nothing_is_loaded_ahead() {
     let data = dataset("nobody");
     data.make_cold();
     for when in ["before", "beside"] {
-        let found =
-            run(&data, &format!("--method touch --prefault-threads 0 --compute-threads 2 --when {when}"));
+        let found = run(
+            &data,
+            &format!("--method touch --prefault-threads 0 --compute-threads 2 --when {when}"),
+        );
         assert_eq!(found.response("prefault_seconds"), None, "{when}");
         assert!(found.response("sum_seconds") > Some(0.0), "{when}");
     }
@@ -95,9 +97,11 @@ fn without_a_thread_for_it_nothing_is_loaded_ahead() {
 fn computing_takes_its_time() {
     let data = dataset("computing");
     // Other load only makes it longer.
-    for (arguments, least) in
-        [("--compute-seconds 0.2", 0.1), ("--compute-seconds-per-gib 34", 0.05), ("--compute-seconds 0", 0.0)]
-    {
+    for (arguments, least) in [
+        ("--compute-seconds 0.2", 0.1),
+        ("--compute-seconds-per-gib 34", 0.05),
+        ("--compute-seconds 0", 0.0),
+    ] {
         let found = run(&data, &format!("{arguments} --when beside --method touch"));
         let seconds = found.response("compute_seconds").unwrap();
         assert!((least..20.0).contains(&seconds), "{arguments}: {seconds}");
@@ -138,9 +142,11 @@ fn one_flipped_byte_is_noticed() {
 fn it_waits_for_go_and_stays_until_its_input_closes() {
     let data = dataset("talk");
     let file = format!("--file {} --expect-sidecar {}", data.file.display(), data.sidecar_path());
-    for more in
-        ["--method touch --prefault-threads 2", "--method read", "--processes 2 --method map-populate"]
-    {
+    for more in [
+        "--method touch --prefault-threads 2",
+        "--method read",
+        "--processes 2 --method map-populate",
+    ] {
         let arguments = format!("{file} {more}");
         assert_eq!(WorkloadProcess::through(PROGRAM, &arguments)["checksum_ok"], true, "{more}");
         WorkloadProcess::cancelled(PROGRAM, &arguments);
@@ -150,11 +156,15 @@ fn it_waits_for_go_and_stays_until_its_input_closes() {
 #[test]
 fn nothing_is_loaded_before_go() {
     let data = dataset("patience");
-    for more in
-        ["--method map-populate", "--method touch", "--method read", "--processes 2 --method populate-read"]
-    {
+    for more in [
+        "--method map-populate",
+        "--method touch",
+        "--method read",
+        "--processes 2 --method populate-read",
+    ] {
         data.make_cold();
-        let mut process = WorkloadProcess::start(PROGRAM, &format!("--file {} {more}", data.file.display()));
+        let mut process =
+            WorkloadProcess::start(PROGRAM, &format!("--file {} {more}", data.file.display()));
         process.read_line("ready");
         assert!(process.is_running());
         assert_eq!(data.resident_bytes(), 0, "{more}");

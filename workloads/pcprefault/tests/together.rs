@@ -35,7 +35,8 @@ fn later_processes_find_it_loaded() {
     data.make_cold();
     let found = run(&data, "--processes 3 --stagger-loaded --method populate-read");
     let each = found.end()["processes"].as_array().unwrap();
-    let faults: Vec<i64> = each.iter().map(|one| one["prefault_major_faults"].as_i64().unwrap()).collect();
+    let faults: Vec<i64> =
+        each.iter().map(|one| one["prefault_major_faults"].as_i64().unwrap()).collect();
     assert!(faults[0] > 0 && faults[1..] == [0, 0], "{faults:?}");
     assert!(found.response("later_load_seconds") > Some(0.0));
     assert_eq!(found.end()["bytes"], 3 * SIZE_BYTES);

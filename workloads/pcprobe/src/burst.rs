@@ -103,8 +103,10 @@ fn squares_around_line(rates: &[Rate]) -> f64 {
     let center = rates.iter().map(|rate| rate.until_seconds).sum::<f64>() / rates.len() as f64;
     let middle = mean(rates);
     let spread: f64 = rates.iter().map(|rate| (rate.until_seconds - center).powi(2)).sum();
-    let common: f64 =
-        rates.iter().map(|rate| (rate.until_seconds - center) * (rate.ios_per_second - middle)).sum();
+    let common: f64 = rates
+        .iter()
+        .map(|rate| (rate.until_seconds - center) * (rate.ios_per_second - middle))
+        .sum();
     squares(rates) - common * common / spread
 }
 
@@ -114,7 +116,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn series(rates: impl IntoIterator<Item = f64>) -> Vec<Rate> {
-        let point = |(number, ios_per_second)| Rate { until_seconds: (number + 1) as f64, ios_per_second };
+        let point =
+            |(number, ios_per_second)| Rate { until_seconds: (number + 1) as f64, ios_per_second };
         rates.into_iter().enumerate().map(point).collect()
     }
 
@@ -136,7 +139,11 @@ mod tests {
         assert_eq!(find(&series((0..60).map(|s| if s == 30 { 10.0 } else { 500.0 }))), None);
         assert_eq!(find(&series((0..60).map(|s| if s % 2 == 0 { 900.0 } else { 100.0 }))), None);
         assert_eq!(find(&series((0..60).map(|s| 100.0 + f64::from(s)))), None, "it rises");
-        assert_eq!(find(&series((0..60).map(|s| 700.0 - 10.0 * f64::from(s)))), None, "it tires slowly");
+        assert_eq!(
+            find(&series((0..60).map(|s| 700.0 - 10.0 * f64::from(s)))),
+            None,
+            "it tires slowly"
+        );
         assert_eq!(
             find(&series([1000.0, 1000.0, 1000.0, 1000.0, 10.0, 10.0])),
             None,

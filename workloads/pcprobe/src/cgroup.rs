@@ -58,7 +58,10 @@ fn limits_in(root: &Path, own: &str, disk: Option<&str>) -> CgroupLimits {
     match unified {
         Some(path) if root.join("cgroup.controllers").exists() => v2(&levels(root, path), disk),
         _ if own.lines().any(|line| !line.starts_with("0::")) => v1(root, own, disk),
-        _ => CgroupLimits::Missing { version: None, reason: "no cgroup file system is to be seen here" },
+        _ => CgroupLimits::Missing {
+            version: None,
+            reason: "no cgroup file system is to be seen here",
+        },
     }
 }
 
@@ -129,7 +132,8 @@ fn least(levels: &[PathBuf], file: &str, read: impl Fn(&str) -> Option<u64>) -> 
 }
 
 fn least_float(levels: &[PathBuf], file: &str, read: impl Fn(&str) -> Option<f64>) -> Option<f64> {
-    let found = levels.iter().filter_map(|folder| read(&std::fs::read_to_string(folder.join(file)).ok()?));
+    let found =
+        levels.iter().filter_map(|folder| read(&std::fs::read_to_string(folder.join(file)).ok()?));
     found.min_by(f64::total_cmp)
 }
 
@@ -216,7 +220,10 @@ mod tests {
             assert_eq!(json!(limits_in(&tree.0, own, None))["memory_max_bytes"], 5000, "{own}");
         }
         let old = Tree::new("inside-v1", &[("memory/memory.limit_in_bytes", "7000\n")]);
-        assert_eq!(json!(limits_in(&old.0, "4:memory:/docker/1\n", None))["memory_max_bytes"], 7000);
+        assert_eq!(
+            json!(limits_in(&old.0, "4:memory:/docker/1\n", None))["memory_max_bytes"],
+            7000
+        );
     }
 
     #[test]
@@ -241,7 +248,9 @@ mod tests {
         assert_eq!(found["cpu_quota_percent"], 50.0);
         assert_eq!(found["io"], json!({"rbps": null, "wbps": null, "riops": 500, "wiops": null}));
         let unlimited = json!(limits_in(&tree.0, "4:memory:/docker\n", None));
-        assert!(unlimited["memory_max_bytes"].is_null() && unlimited["cpu_quota_percent"].is_null());
+        assert!(
+            unlimited["memory_max_bytes"].is_null() && unlimited["cpu_quota_percent"].is_null()
+        );
     }
 
     #[test]

@@ -8,7 +8,13 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Return one sentence that announces the measurement.
-pub fn announcement(folder: &Path, size_bytes: u64, time: Duration, free_bytes: u64, engine: &str) -> String {
+pub fn announcement(
+    folder: &Path,
+    size_bytes: u64,
+    time: Duration,
+    free_bytes: u64,
+    engine: &str,
+) -> String {
     format!(
         "for about {} s this reads and writes as fast as {} lets it, by {engine}, in a file of its own of {} ({} are \
          free); whoever else uses that disk is slowed down meanwhile; the file has no name and goes with the program",
@@ -27,7 +33,9 @@ pub fn ask(yes: bool) -> Result<(), Failure> {
     }
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        return Err(Failure::BadArguments("there is no terminal to ask at: say --yes to begin".to_owned()));
+        return Err(Failure::BadArguments(
+            "there is no terminal to ask at: say --yes to begin".to_owned(),
+        ));
     }
     eprint!("begin? [y/N] ");
     let _ = std::io::stderr().flush();

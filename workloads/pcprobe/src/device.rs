@@ -116,7 +116,10 @@ mod tests {
     #[test]
     fn the_nearest_mount_determines_the_file_system() {
         let of = |folder: &str| filesystem(MOUNTS, Path::new(folder)).unwrap();
-        assert_eq!([of("/"), of("/home"), of("/dev/shm/x"), of("/data/x")], ["ext4", "ext4", "tmpfs", "xfs"]);
+        assert_eq!(
+            [of("/"), of("/home"), of("/dev/shm/x"), of("/data/x")],
+            ["ext4", "ext4", "tmpfs", "xfs"]
+        );
         assert_eq!(of("/data/with space/x"), "btrfs");
         assert_eq!(of("/database"), "ext4", "a name with the same beginning is another folder");
         assert_eq!(filesystem("", Path::new("/")), None);
@@ -131,8 +134,12 @@ mod tests {
     fn a_device_is_reported_by_kind_and_never_by_name() {
         let beneath = Storage::beneath(Path::new("/"));
         let reported = serde_json::json!(beneath);
-        assert_eq!(reported.as_object().unwrap().keys().collect::<Vec<_>>(), ["filesystem", "device"]);
-        if let Some(folder) = std::fs::metadata("/").ok().and_then(|found| disk_folder(found.dev())) {
+        assert_eq!(
+            reported.as_object().unwrap().keys().collect::<Vec<_>>(),
+            ["filesystem", "device"]
+        );
+        if let Some(folder) = std::fs::metadata("/").ok().and_then(|found| disk_folder(found.dev()))
+        {
             let name = folder.file_name().unwrap().to_string_lossy().into_owned();
             assert!(!reported.to_string().contains(&name), "{reported}");
         }

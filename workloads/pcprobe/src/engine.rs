@@ -53,8 +53,12 @@ impl Engine {
         match (choice, ring::is_allowed()) {
             (EngineChoice::Fio, _) => Fio::find().map(Self::Fio).or_else(cannot),
             (EngineChoice::Threads, _) => Ok(Self::Threads("asked for".to_owned())),
-            (EngineChoice::IoUring, Err(cause)) => cannot(format!("there is no io_uring here: {cause}")),
-            (EngineChoice::Auto, ring) => Ok(Fio::find().map_or_else(|_| Self::own(ring), Self::Fio)),
+            (EngineChoice::IoUring, Err(cause)) => {
+                cannot(format!("there is no io_uring here: {cause}"))
+            }
+            (EngineChoice::Auto, ring) => {
+                Ok(Fio::find().map_or_else(|_| Self::own(ring), Self::Fio))
+            }
             (_, ring) => Ok(Self::own(ring)),
         }
     }

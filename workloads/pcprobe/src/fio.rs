@@ -54,7 +54,8 @@ impl Fio {
                 "without io_uring and O_DIRECT fio would wait for each I/O: try --engine own",
             ));
         }
-        let output = Command::new("fio").args(self.arguments(work)).stdin(Stdio::null()).output()?;
+        let output =
+            Command::new("fio").args(self.arguments(work)).stdin(Stdio::null()).output()?;
         if !output.status.success() && !interruption::is_requested() {
             let stderr = String::from_utf8_lossy(&output.stderr);
             return Err(io::Error::other(format!(
@@ -71,11 +72,12 @@ impl Fio {
         let order = if phase.random { "rand" } else { "" };
         let direction = if phase.writes { "write" } else { "read" };
         let interval = INTERVAL.max(phase.time / MOST_REPORTS);
-        let mut arguments: Vec<String> = "--name=probe --thread --time_based --fallocate=none --norandommap \
+        let mut arguments: Vec<String> =
+            "--name=probe --thread --time_based --fallocate=none --norandommap \
              --allow_file_create=0 --output-format=json"
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect();
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect();
         arguments.extend([
             // The file has no name; fio opens it through this process.
             format!("--filename=/proc/{}/fd/{}", std::process::id(), work.file.as_raw_fd()),
@@ -159,7 +161,9 @@ fn count(report: &Value, direction: &str) -> Option<Count> {
 /// Return the time from the end of the warm-up to the last count, and the rate during that time.
 fn rate_after_warm_up(counts: &[Count]) -> (f64, Option<f64>) {
     let warm = counts.iter().find(|(seconds, _)| *seconds >= 0.9 * INTERVAL.as_secs_f64());
-    let (Some((from, before)), Some((until, after))) = (warm, counts.last()) else { return (0.0, None) };
+    let (Some((from, before)), Some((until, after))) = (warm, counts.last()) else {
+        return (0.0, None);
+    };
     let seconds = until - from;
     (seconds, (seconds >= LEAST_SECONDS).then(|| (after - before) / seconds))
 }
@@ -167,7 +171,8 @@ fn rate_after_warm_up(counts: &[Count]) -> (f64, Option<f64>) {
 /// Return the rate between each two reports after the warm-up that are at least half a second
 /// apart.
 fn rates(counts: &[Count]) -> Vec<Rate> {
-    let mut counts = counts.iter().skip_while(|(seconds, _)| *seconds < 0.9 * INTERVAL.as_secs_f64());
+    let mut counts =
+        counts.iter().skip_while(|(seconds, _)| *seconds < 0.9 * INTERVAL.as_secs_f64());
     let Some(mut before) = counts.next() else { return Vec::new() };
     let mut rates = Vec::new();
     for now in counts {
@@ -195,9 +200,11 @@ mod tests {
 
     #[test]
     fn reports_are_read_one_after_the_other() {
-        let (first, rest) = (report(300, 450), [report(1300, 950), report(2300, 1550), report(3300, 1950)]);
+        let (first, rest) =
+            (report(300, 450), [report(1300, 950), report(2300, 1550), report(3300, 1950)]);
         let reported = [&[first][..], &rest[..], &[report(3700, 1950)][..]].concat();
-        let found = figures(&format!("fio: a {{note}}\n{}", reported.join("\n")), "read", TIME).unwrap();
+        let found =
+            figures(&format!("fio: a {{note}}\n{}", reported.join("\n")), "read", TIME).unwrap();
         assert_eq!(
             (found.ios, found.ios_per_second),
             (1950, Some(500.0)),
@@ -211,8 +218,15 @@ mod tests {
     #[test]
     fn no_report_or_one_with_an_error_is_a_failure() {
         assert!(figures("", "read", TIME).is_err());
-        assert!(figures("{\"jobs\": [{\"error\": 5}]}", "read", TIME).unwrap_err().to_string().contains('5'));
+        assert!(figures("{\"jobs\": [{\"error\": 5}]}", "read", TIME)
+            .unwrap_err()
+            .to_string()
+            .contains('5'));
         let short = [report(300, 7), report(500, 8), report(3900, 9)].join("\n");
-        assert_eq!(figures(&short, "read", TIME).unwrap().ios_per_second, None, "too short for a rate");
+        assert_eq!(
+            figures(&short, "read", TIME).unwrap().ios_per_second,
+            None,
+            "too short for a rate"
+        );
     }
 }

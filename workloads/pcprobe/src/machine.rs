@@ -21,7 +21,9 @@ impl Machine {
             kernel: release.map(|text| text.trim().to_owned()),
             architecture: std::env::consts::ARCH,
             cpus: (cpus > 0).then_some(cpus),
-            memory_bytes: std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory_bytes(&text)),
+            memory_bytes: std::fs::read_to_string("/proc/meminfo")
+                .ok()
+                .and_then(|text| memory_bytes(&text)),
         }
     }
 }

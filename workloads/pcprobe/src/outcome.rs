@@ -45,8 +45,10 @@ impl Outcome {
         storage_bytes: Option<u64>,
         reason: Option<String>,
     ) -> Self {
-        let short =
-            figures.ios_per_second.is_none().then(|| "cut short: too little time for a rate".to_owned());
+        let short = figures
+            .ios_per_second
+            .is_none()
+            .then(|| "cut short: too little time for a rate".to_owned());
         let reason = reason.or(short);
         let burst = if reason.is_none() { burst::find(&figures.rates) } else { None };
         Self { phase, figures, burst, storage_bytes, reason }
@@ -54,7 +56,13 @@ impl Outcome {
 
     /// Create the outcome of a phase that did not run, or failed.
     pub fn missing(phase: Phase, reason: String) -> Self {
-        Self { phase, figures: Figures::default(), burst: None, storage_bytes: None, reason: Some(reason) }
+        Self {
+            phase,
+            figures: Figures::default(),
+            burst: None,
+            storage_bytes: None,
+            reason: Some(reason),
+        }
     }
 
     /// Return the I/Os a second over the whole phase; None if they do not count.

@@ -45,7 +45,12 @@ pub fn phases(all: Duration) -> Vec<Phase> {
     let mut phases = vec![sequential("sequential_write", true, shared.mul_f64(0.12))];
     phases.push(sequential("sequential_read", false, shared.mul_f64(0.13) + read));
     phases.extend(depths.iter().map(|depth| random("random_read", false, *depth, step)));
-    phases.push(random("random_read_sustained", false, SUSTAINED_DEPTH, shared.mul_f64(0.30) + sustained));
+    phases.push(random(
+        "random_read_sustained",
+        false,
+        SUSTAINED_DEPTH,
+        shared.mul_f64(0.30) + sustained,
+    ));
     phases.extend(depths.iter().map(|depth| random("random_write", true, *depth, step)));
     phases.push(random("random_write_sustained", true, SUSTAINED_DEPTH, shared.mul_f64(0.12)));
     phases
@@ -78,24 +83,31 @@ mod tests {
             assert!(sum <= all && sum > all.mul_f64(0.9), "{seconds}: {sum:?}");
             let longest = phases.iter().max_by_key(|phase| phase.time).unwrap();
             assert_eq!(longest.name, "random_read_sustained");
-            assert!(phases[0].writes && !phases[0].random, "the file must be written before it is read");
+            assert!(
+                phases[0].writes && !phases[0].random,
+                "the file must be written before it is read"
+            );
         }
     }
 
     #[test]
     fn what_is_beyond_a_minute_goes_to_the_phases_that_look_for_bursts() {
-        let times =
-            |seconds| phases(Duration::from_secs(seconds)).into_iter().map(|phase| (phase.name, phase.time));
+        let times = |seconds| {
+            phases(Duration::from_secs(seconds)).into_iter().map(|phase| (phase.name, phase.time))
+        };
         let longer = times(7260).zip(times(60)).filter(|(long, short)| long != short);
-        let gained: Vec<(&str, u64)> =
-            longer.map(|(long, short)| (long.0, long.1.saturating_sub(short.1).as_secs())).collect();
+        let gained: Vec<(&str, u64)> = longer
+            .map(|(long, short)| (long.0, long.1.saturating_sub(short.1).as_secs()))
+            .collect();
         assert_eq!(gained, [("sequential_read", 2160), ("random_read_sustained", 5040)]);
     }
 
     #[test]
     fn a_minute_is_enough_for_every_depth() {
-        let steps: Vec<Phase> =
-            phases(Duration::from_secs(60)).into_iter().filter(|p| p.name == "random_read").collect();
+        let steps: Vec<Phase> = phases(Duration::from_secs(60))
+            .into_iter()
+            .filter(|p| p.name == "random_read")
+            .collect();
         assert_eq!(steps.iter().map(|p| p.depth).collect::<Vec<_>>(), [1, 2, 4, 8, 16, 32, 64]);
         assert!(steps.iter().all(|p| p.time >= Duration::from_secs(1)));
     }

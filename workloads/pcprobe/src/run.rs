@@ -76,9 +76,11 @@ impl<'a> Probe<'a> {
         if interruption::is_requested() {
             return Outcome::missing(phase, "interrupted before it began".to_owned());
         }
-        let area_bytes = if self.written_bytes == 0 { self.arguments.size_bytes } else { self.written_bytes };
+        let area_bytes =
+            if self.written_bytes == 0 { self.arguments.size_bytes } else { self.written_bytes };
         let before = self.cold();
-        let work = PhaseWork::new(&phase, &self.scratch.file, area_bytes, self.scratch.direct, seed);
+        let work =
+            PhaseWork::new(&phase, &self.scratch.file, area_bytes, self.scratch.direct, seed);
         let figures = match self.engine.drive(&work) {
             Err(cause) => return Outcome::missing(phase, cause.to_string()),
             Ok(figures) => figures,
@@ -88,8 +90,12 @@ impl<'a> Probe<'a> {
         if self.written_bytes == 0 {
             self.written_bytes = filled_bytes(asked_bytes, self.arguments.size_bytes);
         }
-        let doubt =
-            storage_counters::doubt(asked_bytes, moved, self.scratch.direct, &self.storage.filesystem);
+        let doubt = storage_counters::doubt(
+            asked_bytes,
+            moved,
+            self.scratch.direct,
+            &self.storage.filesystem,
+        );
         let cut = interruption::is_requested().then(|| "interrupted".to_owned());
         Outcome::measured(phase, figures, moved, cut.or(doubt))
     }
@@ -109,7 +115,10 @@ impl<'a> Probe<'a> {
         Report {
             probe_version: PROBE_VERSION,
             program_version: env!("CARGO_PKG_VERSION"),
-            begun_unix_seconds: self.begun.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            begun_unix_seconds: self
+                .begun
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
             complete,
             host_name: arguments.name_host.then(machine::host_name),
             asked: Asked {
@@ -118,7 +127,11 @@ impl<'a> Probe<'a> {
                 folder: arguments.name_host.then(folder),
             },
             engine: self.engine.figures(),
-            file: FileLine { written_bytes: self.written_bytes, direct: self.scratch.direct, reason },
+            file: FileLine {
+                written_bytes: self.written_bytes,
+                direct: self.scratch.direct,
+                reason,
+            },
             machine: Machine::here(),
             cgroup: cgroup::limits(self.storage.disk.as_deref()),
             storage: &self.storage,

@@ -40,7 +40,9 @@ pub fn make(folder: &Path, size_bytes: u64) -> Result<Scratch, Failure> {
 fn allocate(file: &File, size_bytes: u64) -> Result<(), Failure> {
     match fallocate(file, FallocateFlags::empty(), 0, size_bytes) {
         Err(Errno::OPNOTSUPP) => file.set_len(size_bytes).or_failed("cannot size its file"),
-        allocated => allocated.or_cannot_here(format!("no room for a file of {}", shown(size_bytes))),
+        allocated => {
+            allocated.or_cannot_here(format!("no room for a file of {}", shown(size_bytes)))
+        }
     }
 }
 

@@ -22,7 +22,8 @@ pub fn parse_size_bytes(text: &str) -> Result<u64, String> {
         .iter()
         .find_map(|(name, bytes)| Some((text.strip_suffix(name)?, *bytes)))
         .ok_or("write a number and a unit, as in 256MiB or 2GB")?;
-    let count: u64 = number.trim().parse().map_err(|_| "write a whole number before the unit".to_owned())?;
+    let count: u64 =
+        number.trim().parse().map_err(|_| "write a whole number before the unit".to_owned())?;
     let bytes = count.checked_mul(unit).ok_or("that is more than any disk holds")? >> 20 << 20;
     if bytes < LEAST_BYTES {
         return Err("at least 16MiB".to_owned());

@@ -21,7 +21,8 @@ pub fn read() -> Option<StorageCounters> {
 }
 
 fn parse(text: &str) -> Option<StorageCounters> {
-    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    let field =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     Some(StorageCounters { read_bytes: field("read_bytes:")?, write_bytes: field("write_bytes:")? })
 }
 
@@ -40,10 +41,16 @@ pub fn moved_bytes(
 
 /// Return the reason why a phase's figures may be those of memory; None if they are those of the
 /// disk.
-pub fn doubt(asked_bytes: u64, moved_bytes: Option<u64>, direct: bool, filesystem: &str) -> Option<String> {
+pub fn doubt(
+    asked_bytes: u64,
+    moved_bytes: Option<u64>,
+    direct: bool,
+    filesystem: &str,
+) -> Option<String> {
     if filesystem == "zfs" {
         return Some(
-            "zfs keeps a cache of its own beneath its files, and counts what it answers as read".to_owned(),
+            "zfs keeps a cache of its own beneath its files, and counts what it answers as read"
+                .to_owned(),
         );
     }
     match moved_bytes {

@@ -58,7 +58,8 @@ fn knee(outcomes: &[Outcome], name: &str) -> Option<usize> {
 }
 
 fn latency_at(outcomes: &[Outcome], name: &str, depth: Option<usize>) -> Option<LatencyFigures> {
-    let is_it = |outcome: &&Outcome| outcome.phase.name == name && Some(outcome.phase.depth) == depth;
+    let is_it =
+        |outcome: &&Outcome| outcome.phase.name == name && Some(outcome.phase.depth) == depth;
     outcomes.iter().find(is_it).and_then(Outcome::latency_us)
 }
 
@@ -72,8 +73,11 @@ mod tests {
 
     fn outcomes(rate_of: impl Fn(usize) -> Option<f64>) -> Vec<Outcome> {
         let outcome = |phase: crate::phase::Phase| {
-            let figures =
-                Figures { ios_per_second: rate_of(phase.depth), seconds: 1.0, ..Figures::default() };
+            let figures = Figures {
+                ios_per_second: rate_of(phase.depth),
+                seconds: 1.0,
+                ..Figures::default()
+            };
             Outcome::measured(phase, figures, None, None)
         };
         phases(Duration::from_secs(60)).into_iter().map(outcome).collect()

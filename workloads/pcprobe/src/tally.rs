@@ -125,7 +125,8 @@ mod tests {
         let steady = (0..200).map(|number| number * 10 + 5);
         let first_slice = std::iter::repeat_n(1, 50);
         let late = std::iter::repeat_n(2050, 30);
-        let figures = counted(steady.chain(first_slice).chain(late)).figures(Duration::from_secs(2));
+        let figures =
+            counted(steady.chain(first_slice).chain(late)).figures(Duration::from_secs(2));
         assert_eq!(figures.ios_per_second, Some(100.0));
         assert_eq!(figures.ios, 280);
         assert!((figures.seconds - 1.7).abs() < 1e-9);

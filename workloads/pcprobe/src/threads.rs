@@ -18,7 +18,8 @@ pub fn drive(work: &PhaseWork<'_>) -> io::Result<Tally> {
     let next = AtomicU64::new(0);
     let mut all = Tally::new(work.begun, work.phase.time);
     thread::scope(|scope| {
-        let start = || Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || one(work, &next));
+        let start =
+            || Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || one(work, &next));
         let started: Vec<_> = (0..work.phase.depth).map(|_| start()).collect::<io::Result<_>>()?;
         for thread in started {
             let counted = thread.join().map_err(|_| io::Error::other("a thread gave up"))??;

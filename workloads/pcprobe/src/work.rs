@@ -58,9 +58,10 @@ impl<'a> PhaseWork<'a> {
         match usize::try_from(result) {
             Err(_) => Err(io::Error::from_raw_os_error(-result)),
             Ok(moved) if moved == self.phase.block_bytes => Ok(()),
-            Ok(moved) => {
-                Err(io::Error::other(format!("{moved} of {} bytes were moved", self.phase.block_bytes)))
-            }
+            Ok(moved) => Err(io::Error::other(format!(
+                "{moved} of {} bytes were moved",
+                self.phase.block_bytes
+            ))),
         }
     }
 }

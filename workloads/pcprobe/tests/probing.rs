@@ -75,7 +75,11 @@ fn measured_by(engine: &str, seconds: u32) -> (Folder, String) {
     assert_eq!(output.status.code(), Some(0));
     assert_honest(&report);
     assert_eq!(report["complete"], true);
-    assert!(report["summary"]["random_read_ios_per_second"].as_f64() > Some(1.0), "{}", report["summary"]);
+    assert!(
+        report["summary"]["random_read_ios_per_second"].as_f64() > Some(1.0),
+        "{}",
+        report["summary"]
+    );
     for phase in report["phases"].as_array().unwrap() {
         let blocks = phase["ios"].as_u64().unwrap() * phase["block_bytes"].as_u64().unwrap();
         assert!(phase["storage_bytes"].as_u64() >= Some(blocks), "{phase}");
@@ -177,7 +181,10 @@ fn what_cannot_be_is_one_sentence() {
 fn a_fio_that_is_not_there_is_said_when_it_was_named() {
     let folder = here("fio");
     let mut command = Command::new(PROGRAM);
-    command.arg(&folder.0).args(["--yes", "--size", "16MiB", "--engine", "fio"]).env("PATH", "/nowhere");
+    command
+        .arg(&folder.0)
+        .args(["--yes", "--size", "16MiB", "--engine", "fio"])
+        .env("PATH", "/nowhere");
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(77));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no fio here"));

@@ -70,9 +70,9 @@ pub enum FileAdvice {
 pub fn advise(mapped: &Mmap, advice: Advice) -> Result<(), Failure> {
     let given = match flag(advice) {
         None => Ok(()),
-        Some(libc::MADV_WILLNEED) => {
-            mapped.chunks(READ_AHEAD_BYTES).try_for_each(|piece| madvise(piece, libc::MADV_WILLNEED))
-        }
+        Some(libc::MADV_WILLNEED) => mapped
+            .chunks(READ_AHEAD_BYTES)
+            .try_for_each(|piece| madvise(piece, libc::MADV_WILLNEED)),
         Some(flag) => madvise(mapped, flag),
     };
     given.or_cannot_here(format!("madvise does not do {advice:?} here"))
@@ -89,7 +89,8 @@ pub fn advise_file(file: &File, advice: FileAdvice) -> Result<(), Failure> {
         FileAdvice::WillNeed => rustix::fs::Advice::WillNeed,
         FileAdvice::DontNeed => rustix::fs::Advice::DontNeed,
     };
-    fadvise(file, 0, None, flag).or_cannot_here(format!("posix_fadvise does not do {advice:?} here"))
+    fadvise(file, 0, None, flag)
+        .or_cannot_here(format!("posix_fadvise does not do {advice:?} here"))
 }
 
 fn flag(advice: Advice) -> Option<libc::c_int> {

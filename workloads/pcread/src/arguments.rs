@@ -55,9 +55,11 @@ impl CommandLine for Arguments {
             (source.source.is_memory() && source.direct)
                 .then_some("--direct is about reading: it needs --source pread or uring"),
             self.unaligned(),
-            (!pass.sum.sums_bytes() && expect.is_given())
-                .then_some("--sum touch adds nothing up, so nothing can be expected of it: use --sum simd"),
-            (pass.max_duration == Some(Duration::ZERO)).then_some("--max-seconds must be above zero"),
+            (!pass.sum.sums_bytes() && expect.is_given()).then_some(
+                "--sum touch adds nothing up, so nothing can be expected of it: use --sum simd",
+            ),
+            (pass.max_duration == Some(Duration::ZERO))
+                .then_some("--max-seconds must be above zero"),
         ];
         let first = wrong.into_iter().flatten().next();
         first.map_or(Ok(()), |reason| Err(Failure::BadArguments(reason.to_owned())))
@@ -71,7 +73,9 @@ impl Arguments {
         let block_bytes = self.sequence.block_bytes;
         let is_whole = block_bytes % DIRECT_BYTES == 0;
         let is_part = self.source.source == Kind::DirectCache && DIRECT_BYTES % block_bytes == 0;
-        if !self.source.opens_direct() || (self.sequence.pattern.visits_all() && (is_whole || is_part)) {
+        if !self.source.opens_direct()
+            || (self.sequence.pattern.visits_all() && (is_whole || is_part))
+        {
             return None;
         }
         Some("direct reads want whole blocks: --block-bytes a multiple of 4096 (of a cache, a divisor too), and no --pattern seed-overflow")

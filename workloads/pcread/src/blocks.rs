@@ -29,14 +29,21 @@ impl Blocks {
 ///
 /// Ranges begin at multiples of the page and of the block. No page belongs to two threads, and only
 /// the last block of all can be short. Threads beyond the number of such units get an empty range.
-pub fn split(size_bytes: usize, block_bytes: usize, page_bytes: usize, threads: usize) -> Vec<Blocks> {
+pub fn split(
+    size_bytes: usize,
+    block_bytes: usize,
+    page_bytes: usize,
+    threads: usize,
+) -> Vec<Blocks> {
     let unit_bytes = block_bytes / common_divisor(block_bytes, page_bytes) * page_bytes;
     let units = size_bytes.div_ceil(unit_bytes);
     let bound = |thread: usize| {
         let share = units / threads * thread + (units % threads).min(thread);
         (share * unit_bytes).min(size_bytes)
     };
-    (0..threads).map(|thread| Blocks { range: bound(thread)..bound(thread + 1), block_bytes }).collect()
+    (0..threads)
+        .map(|thread| Blocks { range: bound(thread)..bound(thread + 1), block_bytes })
+        .collect()
 }
 
 fn common_divisor(one: usize, other: usize) -> usize {
@@ -88,8 +95,10 @@ mod tests {
 
     #[test]
     fn work_is_shared_evenly() {
-        let lengths: Vec<usize> =
-            split(10 * 4096, 4096, 4096, 4).iter().map(|blocks| blocks.range.len() / 4096).collect();
+        let lengths: Vec<usize> = split(10 * 4096, 4096, 4096, 4)
+            .iter()
+            .map(|blocks| blocks.range.len() / 4096)
+            .collect();
         assert_eq!(lengths, [3, 3, 2, 2]);
     }
 }

@@ -25,7 +25,9 @@ pub fn cache_size(text: &str) -> Result<CacheSize, String> {
     if text == "cage" {
         return Ok(CacheSize::Cage);
     }
-    text.parse().map(CacheSize::Bytes).map_err(|_| "neither a number of bytes nor `cage`".to_owned())
+    text.parse()
+        .map(CacheSize::Bytes)
+        .map_err(|_| "neither a number of bytes nor `cage`".to_owned())
 }
 
 impl CacheSize {

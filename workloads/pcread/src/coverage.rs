@@ -25,13 +25,16 @@ struct SelfTest {
 pub fn self_test(access: &SourceOptions, options: &SequenceOptions) -> Result<(), Failure> {
     let size_bytes = source::size_of(access)?;
     let partitioning = Partitioning::new(options, size_bytes, page_bytes());
-    let spans = || (0..options.threads).flat_map(|thread| partitioning.sequence(options, thread, 0));
-    let (blocks, bytes) = spans().fold((0_u64, 0_u64), |(n, sum), span| (n + 1, sum + span.len() as u64));
+    let spans =
+        || (0..options.threads).flat_map(|thread| partitioning.sequence(options, thread, 0));
+    let (blocks, bytes) =
+        spans().fold((0_u64, 0_u64), |(n, sum), span| (n + 1, sum + span.len() as u64));
     let distinct = distinct_bytes(spans(), options.block_bytes, size_bytes);
     let ok = distinct == size_bytes as u64 && bytes == distinct;
     json_lines::print(&SelfTest { blocks, bytes, distinct_bytes: distinct, ok })?;
-    ok.then_some(())
-        .ok_or_else(|| Failure::Failed(format!("only {distinct} of {size_bytes} bytes would be visited")))
+    ok.then_some(()).ok_or_else(|| {
+        Failure::Failed(format!("only {distinct} of {size_bytes} bytes would be visited"))
+    })
 }
 
 /// Return whether each byte is visited at most once, by construction.
@@ -44,12 +47,16 @@ pub fn is_once_each(options: &SequenceOptions) -> bool {
 /// sequence.
 pub fn distinct_of(options: &SequenceOptions, partitioning: &Partitioning, blocks: &[u64]) -> u64 {
     let done = |thread: usize| usize::try_from(blocks[thread]).unwrap_or(usize::MAX);
-    let spans =
-        (0..blocks.len()).flat_map(|thread| partitioning.sequence(options, thread, 0).take(done(thread)));
+    let spans = (0..blocks.len())
+        .flat_map(|thread| partitioning.sequence(options, thread, 0).take(done(thread)));
     distinct_bytes(spans, options.block_bytes, partitioning.size_bytes())
 }
 
-fn distinct_bytes(spans: impl Iterator<Item = Range<usize>>, block_bytes: usize, size_bytes: usize) -> u64 {
+fn distinct_bytes(
+    spans: impl Iterator<Item = Range<usize>>,
+    block_bytes: usize,
+    size_bytes: usize,
+) -> u64 {
     if block_bytes < BITMAP_BLOCK_BYTES {
         return counted_by_bits(spans, size_bytes);
     }

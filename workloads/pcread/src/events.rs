@@ -12,7 +12,8 @@ const COUNT: usize = 3;
 
 /// Events counted, in user space only, which needs no privilege.
 fn kinds() -> [(&'static str, Event); COUNT] {
-    let misses = Cache { which: WhichCache::DTLB, operation: CacheOp::READ, result: CacheResult::MISS };
+    let misses =
+        Cache { which: WhichCache::DTLB, operation: CacheOp::READ, result: CacheResult::MISS };
     [
         ("cache_references", Hardware::CACHE_REFERENCES.into()),
         ("cache_misses", Hardware::CACHE_MISSES.into()),
@@ -70,7 +71,8 @@ impl Reading {
     pub fn since(self, earlier: Self) -> Option<Events> {
         let mut events = Events([0.0; COUNT]);
         for ((event, now), before) in events.0.iter_mut().zip(self.0).zip(earlier.0) {
-            let [count, enabled, running] = std::array::from_fn(|value| (now[value] - before[value]) as f64);
+            let [count, enabled, running] =
+                std::array::from_fn(|value| (now[value] - before[value]) as f64);
             if running == 0.0 {
                 return None;
             }
@@ -92,13 +94,17 @@ mod tests {
 
     #[test]
     fn counters_that_took_turns_are_scaled() {
-        let (before, now) = (Reading([[0; 3]; 3]), Reading([[50, 200, 100], [7, 200, 200], [0, 200, 50]]));
+        let (before, now) =
+            (Reading([[0; 3]; 3]), Reading([[50, 200, 100], [7, 200, 200], [0, 200, 50]]));
         assert_eq!(now.since(before), Some(Events([100.0, 7.0, 0.0])));
     }
 
     #[test]
     fn a_counter_that_never_ran_is_not_zero() {
-        assert_eq!(Reading([[0, 200, 100], [0, 200, 0], [0, 200, 100]]).since(Reading([[0; 3]; 3])), None);
+        assert_eq!(
+            Reading([[0, 200, 100], [0, 200, 0], [0, 200, 100]]).since(Reading([[0; 3]; 3])),
+            None
+        );
     }
 
     #[test]

@@ -21,7 +21,8 @@ use contract::{bus_error, json_lines, Failure};
 pub fn measure(arguments: &Arguments) -> Result<(), Failure> {
     bus_error::explain("pcread");
     let Arguments { source: access, reader, sequence, pass, handshake, .. } = arguments;
-    let mut residency = ResidencySamples { open: examine(arguments)?, ..ResidencySamples::default() };
+    let mut residency =
+        ResidencySamples { open: examine(arguments)?, ..ResidencySamples::default() };
     let (source, setup) = Source::open(access)?;
     let partitioning = &Partitioning::new(sequence, source.size_bytes, page_bytes());
     let mut totals = totals(arguments, source.size_bytes as u64)?;
@@ -30,7 +31,8 @@ pub fn measure(arguments: &Arguments) -> Result<(), Failure> {
     let results = reading.run(|team| {
         warm(pass.warm_passes, team, &mut totals)?;
         residency.ready = examine(arguments)?;
-        is_wanted = handshake.wait_for_go_having_evicted(evicted_by_advice(arguments, &residency))?;
+        is_wanted =
+            handshake.wait_for_go_having_evicted(evicted_by_advice(arguments, &residency))?;
         let before = proc::tlb_shootdowns();
         if is_wanted {
             passes(pass.passes, team, &mut totals)?;

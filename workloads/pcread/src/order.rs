@@ -45,7 +45,9 @@ impl Order {
     /// as in the article.
     pub fn new(pattern: Pattern, count: u64, seed: u64, thread: u64, pass: u64) -> Self {
         match pattern {
-            Pattern::Random => Self::Random(Permutation::new(count, mix(seed ^ mix(thread ^ mix(pass))))),
+            Pattern::Random => {
+                Self::Random(Permutation::new(count, mix(seed ^ mix(thread ^ mix(pass)))))
+            }
             Pattern::PrimeStride => Self::Stride(Stride::new(count)),
             _ => Self::Sequential,
         }

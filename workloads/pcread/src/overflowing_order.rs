@@ -86,7 +86,14 @@ mod tests {
     use super::*;
 
     fn share(size_bytes: u64, block_bytes: u64) -> Share {
-        Share { size_bytes, block_bytes, thread: 0, threads: 1, forgets_its_part: false, scaled: false }
+        Share {
+            size_bytes,
+            block_bytes,
+            thread: 0,
+            threads: 1,
+            forgets_its_part: false,
+            scaled: false,
+        }
     }
 
     /// The positions that the article's loop computes.

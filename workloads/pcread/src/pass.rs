@@ -119,7 +119,8 @@ pub fn run<R: BlockReader>(
     sum: Sum,
     watch: &mut Watch,
 ) -> io::Result<Tally> {
-    let (before, counted) = (Usage::of_this_thread(), watch.counters.as_mut().and_then(Counters::read));
+    let (before, counted) =
+        (Usage::of_this_thread(), watch.counters.as_mut().and_then(Counters::read));
     let started = Instant::now();
     let mut tally = Tally {
         started,

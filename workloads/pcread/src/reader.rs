@@ -64,7 +64,9 @@ impl<'a> Reader<'a> {
                 reader.map(Self::WillNeed).or_cannot_here("process_madvise cannot be had here")
             }
             WorkingSet::Mapped(mapped) => Ok(Self::Memory(Memory::new(mapped))),
-            WorkingSet::File(file) => Self::of_file(options, access, sequence, file, source.size_bytes),
+            WorkingSet::File(file) => {
+                Self::of_file(options, access, sequence, file, source.size_bytes)
+            }
         }
     }
 
@@ -93,7 +95,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Do one pass over a sequence. Fails with the error of a read.
-    pub fn pass(&mut self, blocks: &mut BlockSequence, sum: Sum, watch: &mut Watch) -> io::Result<Tally> {
+    pub fn pass(
+        &mut self,
+        blocks: &mut BlockSequence,
+        sum: Sum,
+        watch: &mut Watch,
+    ) -> io::Result<Tally> {
         match self {
             Self::Memory(reader) => pass::run(reader, blocks, sum, watch),
             Self::WillNeed(reader) => pass::run(reader, blocks, sum, watch),

@@ -75,7 +75,12 @@ struct Pass {
 
 impl Totals {
     /// Start with nothing.
-    pub fn new(size_bytes: u64, options: &PassOptions, threads: usize, expected: Option<u64>) -> Self {
+    pub fn new(
+        size_bytes: u64,
+        options: &PassOptions,
+        threads: usize,
+        expected: Option<u64>,
+    ) -> Self {
         Self {
             size_bytes,
             sums_bytes: options.sum.sums_bytes(),
@@ -136,8 +141,11 @@ impl Totals {
     /// Return the closing line. Its checksum, distinct bytes and coverage are those of the first
     /// pass, which every later pass repeats.
     pub fn end(&self, closing: &Closing) -> End<ThreadLine, Setup, More> {
-        let latency =
-            closing.results.latency.as_ref().map_or_else(|| Histogram::new().figures(), Histogram::figures);
+        let latency = closing
+            .results
+            .latency
+            .as_ref()
+            .map_or_else(|| Histogram::new().figures(), Histogram::figures);
         End {
             seconds: self.all.seconds,
             bytes: self.all.bytes,
@@ -152,7 +160,9 @@ impl Totals {
                 block_latency_us: latency,
                 smaps_rollup: closing.mapped,
                 perf: self.perf(),
-                response: self.basis(closing, latency).response(closing.residency.figures(self.size_bytes)),
+                response: self
+                    .basis(closing, latency)
+                    .response(closing.residency.figures(self.size_bytes)),
             },
         }
     }
@@ -257,7 +267,16 @@ mod tests {
     fn tally(bytes: u64, checksum: u64) -> Tally {
         let now = Instant::now();
         let usage = Usage::default();
-        Tally { started: now, ended: now, bytes, blocks: 1, checksum, stopped: false, usage, events: None }
+        Tally {
+            started: now,
+            ended: now,
+            bytes,
+            blocks: 1,
+            checksum,
+            stopped: false,
+            usage,
+            events: None,
+        }
     }
 
     #[test]

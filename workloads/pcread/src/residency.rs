@@ -64,7 +64,10 @@ impl ResidencySamples {
     /// Return the file's bytes that the set-up dropped from the page cache; None if the kernel does
     /// not tell.
     pub fn evicted_bytes(&self) -> Option<u64> {
-        self.open.file_bytes.zip(self.ready.file_bytes).map(|(open, ready)| open.saturating_sub(ready))
+        self.open
+            .file_bytes
+            .zip(self.ready.file_bytes)
+            .map(|(open, ready)| open.saturating_sub(ready))
     }
 
     /// Return the figures for a working set of this length.
@@ -75,7 +78,10 @@ impl ResidencySamples {
             resident_open_bytes: self.open.file_bytes,
             resident_ready_bytes: self.ready.file_bytes,
             resident_end_bytes: self.end.file_bytes,
-            resident_end_fraction: self.end.file_bytes.map(|bytes| bytes as f64 / size_bytes as f64),
+            resident_end_fraction: self
+                .end
+                .file_bytes
+                .map(|bytes| bytes as f64 / size_bytes as f64),
             resident_end_buckets: self.end.buckets,
             setup_evicted_bytes: self.evicted_bytes(),
             buff_cache_growth_bytes: growth.and_then(|bytes| i64::try_from(bytes).ok()),
@@ -92,7 +98,9 @@ fn in_buckets(file: &File, size_bytes: u64) -> Option<Vec<u64>> {
         if start == end {
             return Some(0); // a length of 0 would mean all the rest
         }
-        cachestat_of_part(file, start, end - start).ok().map(|found| found.cache_pages * page_bytes() as u64)
+        cachestat_of_part(file, start, end - start)
+            .ok()
+            .map(|found| found.cache_pages * page_bytes() as u64)
     };
     (0..BUCKETS).map(part).collect()
 }

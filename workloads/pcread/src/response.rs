@@ -96,7 +96,9 @@ impl Basis<'_> {
             cache_references_per_block: per_block(0),
             cache_misses_per_block: per_block(1),
             dtlb_load_misses_per_block: per_block(2),
-            cache: self.hits.map(|(hits, asked)| CacheFigures { cache_hit_fraction: fraction(hits, asked) }),
+            cache: self
+                .hits
+                .map(|(hits, asked)| CacheFigures { cache_hit_fraction: fraction(hits, asked) }),
             residency,
             passes: self.has_passes.then(|| PassFigures::of(self.pass_seconds)),
         }
@@ -128,7 +130,8 @@ fn tenths(seconds: &[f64]) -> Option<(f64, f64)> {
 
 /// Return the longest pass after the fastest.
 fn hike(seconds: &[f64]) -> Option<f64> {
-    let quickest = (0..seconds.len()).min_by(|one, other| seconds[*one].total_cmp(&seconds[*other]))?;
+    let quickest =
+        (0..seconds.len()).min_by(|one, other| seconds[*one].total_cmp(&seconds[*other]))?;
     seconds[quickest + 1..].iter().copied().max_by(f64::total_cmp)
 }
 
@@ -173,9 +176,12 @@ mod tests {
             mapped: MappedBytes::default(),
         };
         let found = json!(basis.response(ResidencyFigures::default()));
-        for name in
-            ["blocks_per_second", "cache_misses_per_block", "pass_2_seconds", "pass_last_tenth_seconds"]
-        {
+        for name in [
+            "blocks_per_second",
+            "cache_misses_per_block",
+            "pass_2_seconds",
+            "pass_last_tenth_seconds",
+        ] {
             assert!(found[name].is_null(), "{name}");
             assert!(found.as_object().unwrap().contains_key(name), "{name}");
         }

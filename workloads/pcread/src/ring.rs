@@ -46,7 +46,8 @@ impl<'a> Ring<'a> {
         // Both save work per read. If the kernel refuses them, reads name the file and the memory
         // instead.
         let registered_file = ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
-        let registered_buffer = buffer_bytes <= LARGEST_REGISTERED_BYTES && register(&ring, &mut buffer);
+        let registered_buffer =
+            buffer_bytes <= LARGEST_REGISTERED_BYTES && register(&ring, &mut buffer);
         let batch = (depth as usize).div_ceil(BATCHES);
         Ok(Self {
             ring,
@@ -106,7 +107,12 @@ impl<'a> Ring<'a> {
 
     /// Repeat, waiting, a read that was incomplete: at least `wanted` bytes. Fails if the read
     /// fails, or the file ends before.
-    pub fn read_again(&mut self, offset: u64, range: Range<usize>, wanted: usize) -> io::Result<()> {
+    pub fn read_again(
+        &mut self,
+        offset: u64,
+        range: Range<usize>,
+        wanted: usize,
+    ) -> io::Result<()> {
         read_all(self.file, &mut self.buffer.bytes_mut()[range], offset, wanted)
     }
 
@@ -117,13 +123,17 @@ impl<'a> Ring<'a> {
             (true, true) => {
                 opcode::ReadFixed::new(types::Fixed(0), address, length, 0).offset(offset).build()
             }
-            (true, false) => opcode::Read::new(types::Fixed(0), address, length).offset(offset).build(),
-            (false, true) => opcode::ReadFixed::new(types::Fd(self.file.as_raw_fd()), address, length, 0)
+            (true, false) => {
+                opcode::Read::new(types::Fixed(0), address, length).offset(offset).build()
+            }
+            (false, true) => {
+                opcode::ReadFixed::new(types::Fd(self.file.as_raw_fd()), address, length, 0)
+                    .offset(offset)
+                    .build()
+            }
+            (false, false) => opcode::Read::new(types::Fd(self.file.as_raw_fd()), address, length)
                 .offset(offset)
                 .build(),
-            (false, false) => {
-                opcode::Read::new(types::Fd(self.file.as_raw_fd()), address, length).offset(offset).build()
-            }
         }
     }
 }

@@ -125,7 +125,8 @@ impl Source {
     /// empty or too short, or this host does not support the access ([`Failure::CannotHere`]).
     pub fn open(options: &SourceOptions) -> Result<(Self, Setup), Failure> {
         let mut setup = Setup::default();
-        let (file, size_bytes) = timed(&mut setup.open_seconds, || open(options, options.opens_direct()))?;
+        let (file, size_bytes) =
+            timed(&mut setup.open_seconds, || open(options, options.opens_direct()))?;
         timed(&mut setup.advise_seconds, || advise_file(&file, options.fadvise))?;
         let working_set = match options.source {
             Kind::Heap | Kind::HeapThp => heap(options, file, size_bytes, &mut setup)?,
@@ -147,7 +148,9 @@ fn open(options: &SourceOptions, direct: bool) -> Result<(File, usize), Failure>
     let length = options.size_bytes.unwrap_or(found as u64);
     if length > found as u64 {
         let shown = options.file.display();
-        return Err(Failure::Failed(format!("{shown} is only {found} bytes long, {length} were asked for")));
+        return Err(Failure::Failed(format!(
+            "{shown} is only {found} bytes long, {length} were asked for"
+        )));
     }
     let length = usize::try_from(length).map_err(|cause| Failure::CannotHere(cause.to_string()))?;
     Ok((file, length))
@@ -196,7 +199,9 @@ fn heap(
 fn huge_pages(heap: &[u8]) -> Result<(), Failure> {
     let setting = std::fs::read_to_string(THP_SETTING).unwrap_or_default();
     if setting.is_empty() || setting.contains("[never]") {
-        return Err(Failure::CannotHere(format!("transparent huge pages are switched off in {THP_SETTING}")));
+        return Err(Failure::CannotHere(format!(
+            "transparent huge pages are switched off in {THP_SETTING}"
+        )));
     }
     madvise(heap, libc::MADV_HUGEPAGE).or_cannot_here("madvise does not do HugePage here")
 }

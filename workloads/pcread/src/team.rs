@@ -50,7 +50,8 @@ impl Reading<'_> {
             let reader = Reader::new(self.reader, self.access, self.sequence, self.source)?;
             Ok(ReadingThread { shared: self, number, sum, reader, watch: None })
         };
-        let size = TeamSize { count: self.sequence.threads, stack_bytes: STACK_BYTES, first_cpu: Some(0) };
+        let size =
+            TeamSize { count: self.sequence.threads, stack_bytes: STACK_BYTES, first_cpu: Some(0) };
         let ((), results) = ThreadTeam::run(size, create, lead)?;
         Ok(results.into_iter().fold(ThreadResults::default(), ThreadResults::with))
     }
@@ -106,7 +107,8 @@ impl ThreadResults {
             self.latency.get_or_insert_with(Histogram::new).merge(&latency);
         }
         let sum = |(hits, asked): (u64, u64), more: (u64, u64)| (hits + more.0, asked + more.1);
-        self.hits = more.hits.map(|more| self.hits.map_or(more, |sofar| sum(sofar, more))).or(self.hits);
+        self.hits =
+            more.hits.map(|more| self.hits.map_or(more, |sofar| sum(sofar, more))).or(self.hits);
         self
     }
 }

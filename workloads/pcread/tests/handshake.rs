@@ -77,7 +77,8 @@ fn populating_maps_every_page_before_ready() {
         found
     };
     // The program's own pages are mapped files too, so only the difference is exact.
-    let more = mapped_bytes("--advice populate-read").saturating_sub(mapped_bytes("--advice normal"));
+    let more =
+        mapped_bytes("--advice populate-read").saturating_sub(mapped_bytes("--advice normal"));
     assert!(more > common::SIZE_BYTES / 2, "{more}");
 }
 

@@ -9,8 +9,14 @@ fn the_articles_order_is_counted_as_it_is() {
     let data = Dataset::new("article");
     // Five times a power of two, like the article's file: an overflow loses a multiple of any power
     // of two, which changes nothing modulo a power of two.
-    let end = data.read("--pattern seed-overflow-scaled --block-bytes 1 --size-bytes 2621440").end().clone();
-    assert_eq!((end["bytes"].as_u64(), end["covered_fraction"].as_f64()), (Some(2_621_440), Some(1.0)));
+    let end = data
+        .read("--pattern seed-overflow-scaled --block-bytes 1 --size-bytes 2621440")
+        .end()
+        .clone();
+    assert_eq!(
+        (end["bytes"].as_u64(), end["covered_fraction"].as_f64()),
+        (Some(2_621_440), Some(1.0))
+    );
     let distinct = end["response"]["distinct_fraction"].as_f64().unwrap();
     assert!((0.59..0.61).contains(&distinct), "about 60 % at the article's size: {distinct}");
     assert!(end["checksum_ok"].is_null(), "bytes visited twice add up to nothing known");
@@ -37,7 +43,8 @@ fn blocks_of_the_articles_order_overlap() {
 fn threads_that_forget_their_part_read_one_part_between_them() {
     let data = Dataset::new("forget");
     for pattern in ["sequential", "random", "seed-overflow"] {
-        let arguments = format!("--partition seed-bug --threads 4 --pattern {pattern} --expect-checksum 1");
+        let arguments =
+            format!("--partition seed-bug --threads 4 --pattern {pattern} --expect-checksum 1");
         let end = data.read(&arguments).end().clone();
         let distinct = end["distinct_bytes"].as_u64().unwrap();
         assert!(distinct <= SIZE_BYTES / 4 + 8192, "{pattern}: {distinct}");
@@ -60,7 +67,11 @@ fn a_part_of_the_articles_order_is_counted_too() {
 fn the_self_test_tells_a_plan_that_leaves_bytes_out() {
     let data = Dataset::new("selftests");
     for plan in ["--pattern prime-stride --threads 3", "--pattern random --block-bytes 7"] {
-        assert_eq!(data.read(&format!("--self-test {plan}")).last("self_test")["ok"], true, "{plan}");
+        assert_eq!(
+            data.read(&format!("--self-test {plan}")).last("self_test")["ok"],
+            true,
+            "{plan}"
+        );
     }
     for plan in ["--pattern seed-overflow", "--partition seed-bug --threads 2"] {
         data.read(&format!("--self-test {plan}")).assert_refused(1, "would be visited");
@@ -80,7 +91,8 @@ fn warm_passes_are_not_measured_but_checked() {
     let run = data.read(&format!("--warm-passes 2 --expect-sidecar {}", data.sidecar_path()));
     assert_eq!(run.lines.len(), 2, "one sample and the end");
     assert_eq!(run.end()["bytes"], SIZE_BYTES);
-    data.read("--warm-passes 1 --max-seconds 100 --expect-checksum 1").assert_refused(1, "do not add up");
+    data.read("--warm-passes 1 --max-seconds 100 --expect-checksum 1")
+        .assert_refused(1, "do not add up");
 }
 
 #[test]
@@ -105,7 +117,10 @@ fn rounds_and_their_ends_are_figures_of_the_run() {
     let of = |pass: usize| run.lines[pass]["seconds"].as_f64().unwrap();
     let last = found["pass_last_tenth_seconds"].as_f64().unwrap();
     assert!((last - f64::midpoint(of(18), of(19))).abs() < 1e-12);
-    assert!(data.read("").end()["response"].get("pass_1_seconds").is_none(), "one pass has no rounds");
+    assert!(
+        data.read("").end()["response"].get("pass_1_seconds").is_none(),
+        "one pass has no rounds"
+    );
 }
 
 #[test]
@@ -123,7 +138,8 @@ fn what_the_cpu_does_not_count_is_null_with_a_reason() {
 fn what_is_in_the_page_cache_is_told_before_and_after() {
     let data = Dataset::new("resident");
     std::fs::read(&data.file).unwrap();
-    let dropped = data.read("--fadvise dontneed --size-bytes 3145728 --advice random --max-seconds 5");
+    let dropped =
+        data.read("--fadvise dontneed --size-bytes 3145728 --advice random --max-seconds 5");
     let found = &dropped.end()["response"];
     assert_eq!(found["resident_end_fraction"], 1.0, "all was read: {found}");
     assert_eq!(found["resident_open_bytes"], 3 << 20, "{found}");

@@ -9,10 +9,15 @@ fn every_way_of_reading_finds_the_same_sum() {
     let data = Dataset::new("ways");
     for source in ["heap", "mmap"] {
         for pattern in ["sequential", "random"] {
-            for rest in
-                ["", "--threads 3", "--block-bytes 1024", "--block-bytes 1000 --threads 2", "--sum byte"]
-            {
-                let arguments = format!("--source {source} --pattern {pattern} {rest} --expect-sidecar");
+            for rest in [
+                "",
+                "--threads 3",
+                "--block-bytes 1024",
+                "--block-bytes 1000 --threads 2",
+                "--sum byte",
+            ] {
+                let arguments =
+                    format!("--source {source} --pattern {pattern} {rest} --expect-sidecar");
                 let run = data.read(&format!("{arguments} {}", data.sidecar_path()));
                 let end = run.end();
                 assert_eq!(end["checksum_ok"], true, "{arguments}");
@@ -40,7 +45,8 @@ fn every_advice_is_taken() {
         "pageout",
         "dontneed",
     ] {
-        let run = data.read(&format!("--advice {advice} --expect-checksum {}", data.sidecar.byte_sum));
+        let run =
+            data.read(&format!("--advice {advice} --expect-checksum {}", data.sidecar.byte_sum));
         assert_eq!(run.end()["checksum_ok"], true, "{advice}");
     }
 }
@@ -110,8 +116,9 @@ fn a_limit_of_time_gives_a_partial_pass_that_is_not_judged() {
 #[test]
 fn a_partial_first_pass_says_so() {
     let data = Dataset::new("partial");
-    let run =
-        data.read("--block-bytes 1 --fault-every 1 --max-seconds 0.001 --expect-checksum 1 --pattern random");
+    let run = data.read(
+        "--block-bytes 1 --fault-every 1 --max-seconds 0.001 --expect-checksum 1 --pattern random",
+    );
     let end = run.end();
     assert!(end["covered_fraction"].as_f64().unwrap() < 1.0, "{end}");
     assert_eq!(end["distinct_bytes"], end["blocks"]);
@@ -122,10 +129,12 @@ fn a_partial_first_pass_says_so() {
 fn a_part_of_the_file_has_a_sum_too() {
     let data = Dataset::new("prefix");
     let sidecar = data.sidecar_path();
-    let run = data.read(&format!("--size-bytes 2097152 --pattern random --expect-sidecar {sidecar}"));
+    let run =
+        data.read(&format!("--size-bytes 2097152 --pattern random --expect-sidecar {sidecar}"));
     assert_eq!(run.end()["checksum_ok"], true);
     assert_eq!(run.end()["bytes"], 2_097_152);
-    data.read(&format!("--size-bytes 2097153 --expect-sidecar {sidecar}")).assert_refused(2, "2097153");
+    data.read(&format!("--size-bytes 2097153 --expect-sidecar {sidecar}"))
+        .assert_refused(2, "2097153");
 }
 
 #[test]
@@ -152,14 +161,19 @@ fn latencies_are_sampled_as_asked() {
 fn more_threads_than_pages_still_cover_all() {
     let data = Dataset::new("many");
     let end = data.read("--size-bytes 10000 --threads 7 --pattern random").end().clone();
-    assert_eq!((end["bytes"].as_u64(), end["threads"].as_array().unwrap().len()), (Some(10_000), 7));
+    assert_eq!(
+        (end["bytes"].as_u64(), end["threads"].as_array().unwrap().len()),
+        (Some(10_000), 7)
+    );
 }
 
 #[test]
 fn the_self_test_proves_coverage_without_reading() {
     let data = Dataset::new("selftest");
-    let line =
-        data.read("--self-test --pattern random --block-bytes 100 --threads 3").last("self_test").clone();
+    let line = data
+        .read("--self-test --pattern random --block-bytes 100 --threads 3")
+        .last("self_test")
+        .clone();
     assert_eq!(line["ok"], true);
     assert_eq!(line["distinct_bytes"], SIZE_BYTES);
     assert_eq!(line["bytes"], SIZE_BYTES);
@@ -171,7 +185,8 @@ fn every_file_advice_is_taken() {
     for source in ["mmap", "pread"] {
         for advice in ["normal", "sequential", "random", "noreuse", "willneed"] {
             let arguments = format!("--source {source} --fadvise {advice}");
-            let run = data.read(&format!("{arguments} --expect-checksum {}", data.sidecar.byte_sum));
+            let run =
+                data.read(&format!("{arguments} --expect-checksum {}", data.sidecar.byte_sum));
             assert_eq!(run.end()["checksum_ok"], true, "{arguments}");
         }
     }

@@ -44,7 +44,8 @@ fn files_that_cannot_serve_are_exit_code_1() {
 fn memory_that_cannot_be_had_is_exit_code_77() {
     let data = Dataset::new("memory");
     std::fs::OpenOptions::new().write(true).open(&data.file).unwrap().set_len(1 << 30).unwrap();
-    let reader = format!("{} --file {} --source heap", env!("CARGO_BIN_EXE_pcread"), data.file.display());
+    let reader =
+        format!("{} --file {} --source heap", env!("CARGO_BIN_EXE_pcread"), data.file.display());
     let limited = format!("ulimit -v 65536; exec {reader}");
     let output = Command::new("sh").args(["-c", &limited]).stdin(Stdio::null()).output().unwrap();
     Run::of("pcread", &output).assert_refused(77, "cannot map");
@@ -72,5 +73,6 @@ fn help_has_examples_and_is_no_error() {
 #[test]
 fn a_cache_too_small_for_its_reads_is_exit_code_77() {
     let data = Dataset::new("small");
-    data.read("--source direct-cache --cache-bytes 50000").assert_refused(77, "has no room for 32 reads");
+    data.read("--source direct-cache --cache-bytes 50000")
+        .assert_refused(77, "has no room for 32 reads");
 }

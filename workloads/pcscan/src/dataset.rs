@@ -67,7 +67,11 @@ impl DatasetOptions {
 
     /// Return the expected sum of all files; None if sidecars are not compared. Fails if a sidecar
     /// cannot be read, or describes another length.
-    pub fn expected_sum(&self, sources: &[Arc<Source>], stride: usize) -> Result<Option<u64>, Failure> {
+    pub fn expected_sum(
+        &self,
+        sources: &[Arc<Source>],
+        stride: usize,
+    ) -> Result<Option<u64>, Failure> {
         if !self.expect_sidecars {
             return Ok(None);
         }
@@ -94,9 +98,17 @@ impl Source {
         let (file, len) = data_files::open(path, options.io == Io::UringDirect)?;
         let map = if options.io == Io::Mmap { Some(Arc::new(map(&file, path)?)) } else { None };
         let depth = if options.io.needs_buffers() { options.depth } else { 0 };
-        let buffers = (0..depth).map(|_| Buffer::new(options.piece_bytes)).collect::<Result<_, _>>()?;
+        let buffers =
+            (0..depth).map(|_| Buffer::new(options.piece_bytes)).collect::<Result<_, _>>()?;
         let read_ahead_bytes = read_ahead::of_device(&file);
-        Ok(Self { path: path.to_owned(), file, len, map, read_ahead_bytes, buffers: Mutex::new(buffers) })
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            len,
+            map,
+            read_ahead_bytes,
+            buffers: Mutex::new(buffers),
+        })
     }
 }
 
@@ -113,7 +125,9 @@ fn sum_of(source: &Source, stride: usize) -> Result<u64, Failure> {
     if sidecar.size_bytes != source.len as u64 {
         let (described, found) = (sidecar.size_bytes, source.len);
         let shown = path.display();
-        return Err(Failure::Failed(format!("{shown} describes {described} bytes, its file has {found}")));
+        return Err(Failure::Failed(format!(
+            "{shown} describes {described} bytes, its file has {found}"
+        )));
     }
     Ok(if stride == STRIDE_BYTES { sidecar.stride512_sum } else { sidecar.byte_sum })
 }

@@ -100,7 +100,9 @@ impl Scan {
     async fn window(&self, window: Range<usize>) -> Result<ScanResult, Failure> {
         match self.options.fix {
             Fix::SpawnBlocking => self.in_pool(window).await,
-            Fix::CachestatGate if !is_resident(&self.source.file, &window)? => self.in_pool(window).await,
+            Fix::CachestatGate if !is_resident(&self.source.file, &window)? => {
+                self.in_pool(window).await
+            }
             Fix::BlockInPlace => Ok(block_in_place(|| self.work.range(&self.map, window))),
             _ => Ok(self.here(window).await),
         }
@@ -124,7 +126,9 @@ impl Scan {
         let mut pending = VecDeque::new();
         let mut windows = self.windows();
         loop {
-            while !result.stopped && pending.len() <= self.options.ahead_bytes / self.options.window_bytes {
+            while !result.stopped
+                && pending.len() <= self.options.ahead_bytes / self.options.window_bytes
+            {
                 let Some(window) = windows.next() else { break };
                 pending.push_back((self.prepare(&window)?, window));
             }
@@ -138,9 +142,9 @@ impl Scan {
 
     fn prepare(&self, window: &Range<usize>) -> Result<PendingWindow, Failure> {
         match (self.options.fix, &self.ring) {
-            (Fix::UringMadvise, Some(ring)) => {
-                ring.madvise(&self.map[window.clone()], libc::MADV_POPULATE_READ).map(PendingWindow::Kernel)
-            }
+            (Fix::UringMadvise, Some(ring)) => ring
+                .madvise(&self.map[window.clone()], libc::MADV_POPULATE_READ)
+                .map(PendingWindow::Kernel),
             (Fix::PopulateBlocking, _) => {
                 let (map, window) = (self.map.clone(), window.clone());
                 let populate = move || madvise(&map[window], libc::MADV_POPULATE_READ);

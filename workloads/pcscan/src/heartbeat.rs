@@ -71,7 +71,8 @@ struct Beats {
 
 impl Heartbeat {
     fn new(period: Duration) -> Result<Self, Failure> {
-        let lateness_us = Histogram::new_with_bounds(1, LATEST_US, 3).or_failed("cannot make a histogram")?;
+        let lateness_us =
+            Histogram::new_with_bounds(1, LATEST_US, 3).or_failed("cannot make a histogram")?;
         let beats = Mutex::new(Beats { next: Duration::ZERO, lateness_us });
         Ok(Self { period, timer: Timer::new()?, beats, stopped: AtomicBool::new(false) })
     }
@@ -97,7 +98,9 @@ impl Heartbeat {
         let now = timer::now();
         for _ in 0..due {
             let late = now.saturating_sub(beats.next);
-            beats.lateness_us.saturating_record(u64::try_from(late.as_micros()).unwrap_or(LATEST_US));
+            beats
+                .lateness_us
+                .saturating_record(u64::try_from(late.as_micros()).unwrap_or(LATEST_US));
             beats.next += self.period;
         }
     }
@@ -126,7 +129,8 @@ impl Heartbeat {
         let beats = self.lock();
         let lateness = &beats.lateness_us;
         let known = |us: u64| (!lateness.is_empty()).then_some(us);
-        let quantile = |percent: f64| known(lateness.value_at_percentile(percent).min(lateness.max()));
+        let quantile =
+            |percent: f64| known(lateness.value_at_percentile(percent).min(lateness.max()));
         HeartbeatFigures {
             heartbeat_p50_us: quantile(50.0),
             heartbeat_p90_us: quantile(90.0),
@@ -162,7 +166,8 @@ mod tests {
         std::thread::sleep(Duration::from_millis(50));
         heart.stop();
         let figures = heart.figures();
-        let (max, p50) = (figures.heartbeat_max_us.unwrap() as f64, figures.heartbeat_p50_us.unwrap() as f64);
+        let (max, p50) =
+            (figures.heartbeat_max_us.unwrap() as f64, figures.heartbeat_p50_us.unwrap() as f64);
         // The first of them is the latest, and one was due each millisecond since.
         assert!(max >= 48_500.0, "{figures:?}");
         assert!((max / 1000.0 - figures.heartbeat_count as f64).abs() < 3.0, "{figures:?}");

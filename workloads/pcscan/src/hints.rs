@@ -135,11 +135,14 @@ impl Hints {
 
     fn about_the_file(self, source: &Source) -> Result<(), Failure> {
         if let Some(advice) = self.fadvise.flag() {
-            fadvise(&source.file, 0, None, advice).or_cannot_here("posix_fadvise is refused here")?;
+            fadvise(&source.file, 0, None, advice)
+                .or_cannot_here("posix_fadvise is refused here")?;
         }
         if self.readahead {
-            in_pieces(0..source.len, source.read_ahead_bytes, |piece| readahead(&source.file, &piece))
-                .or_cannot_here("readahead is refused here")?;
+            in_pieces(0..source.len, source.read_ahead_bytes, |piece| {
+                readahead(&source.file, &piece)
+            })
+            .or_cannot_here("readahead is refused here")?;
         }
         Ok(())
     }

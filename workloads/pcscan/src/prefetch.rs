@@ -57,8 +57,12 @@ fn line(address: *const u8, hint: Hint) {
     // SAFETY: the instruction only affects caches, at any address.
     unsafe {
         match hint {
-            Hint::T0 => asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags)),
-            Hint::Nta => asm!("prfm pldl1strm, [{0}]", in(reg) address, options(nostack, preserves_flags)),
+            Hint::T0 => {
+                asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags))
+            }
+            Hint::Nta => {
+                asm!("prfm pldl1strm, [{0}]", in(reg) address, options(nostack, preserves_flags))
+            }
         }
     }
 }

@@ -49,8 +49,13 @@ struct PendingRead {
 
 /// Keep as many reads in flight as there are buffers, and look at their pieces in order. Fails if a
 /// read fails or the file ends early.
-pub async fn through_ring(source: &Source, work: &Work, ring: &Ring) -> Result<ScanResult, Failure> {
-    let mut free = std::mem::take(&mut *source.buffers.lock().unwrap_or_else(PoisonError::into_inner));
+pub async fn through_ring(
+    source: &Source,
+    work: &Work,
+    ring: &Ring,
+) -> Result<ScanResult, Failure> {
+    let mut free =
+        std::mem::take(&mut *source.buffers.lock().unwrap_or_else(PoisonError::into_inner));
     let mut in_flight = VecDeque::new();
     let mut result = ScanResult::default();
     let mut next = 0;
@@ -74,7 +79,11 @@ pub async fn through_ring(source: &Source, work: &Work, ring: &Ring) -> Result<S
 
 /// Wait for a piece. The kernel may read less than requested; the whole piece is then requested
 /// again.
-async fn arrived(source: &Source, ring: &Ring, read: PendingRead) -> Result<(Buffer, usize), Failure> {
+async fn arrived(
+    source: &Source,
+    ring: &Ring,
+    read: PendingRead,
+) -> Result<(Buffer, usize), Failure> {
     let PendingRead { mut buffer, offset, mut answer } = read;
     let left = source.len as u64 - offset;
     let expected = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
@@ -86,7 +95,10 @@ async fn arrived(source: &Source, ring: &Ring, read: PendingRead) -> Result<(Buf
         require_some(len, source)?;
         answer = ring.read(&source.file, &mut buffer, offset)?;
     }
-    Err(Failure::Failed(format!("{} is read in parts only, again and again", source.path.display())))
+    Err(Failure::Failed(format!(
+        "{} is read in parts only, again and again",
+        source.path.display()
+    )))
 }
 
 fn out_of_time(work: &Work, result: &mut ScanResult) -> bool {

@@ -87,8 +87,8 @@ impl Totals {
         self.seconds += seconds;
         self.all += result;
         self.advise += pass.tallies.iter().map(|tally| tally.advise).sum::<Duration>();
-        let differs =
-            self.is_full(&result) && self.expected.is_some_and(|expected| expected != result.checksum);
+        let differs = self.is_full(&result)
+            && self.expected.is_some_and(|expected| expected != result.checksum);
         self.all_as_expected &= !differs;
         self.first.get_or_insert_with(|| First { result, files: pass.tallies.clone() });
         self.threads.resize(pass.threads.len(), ThreadLine::default());
@@ -104,7 +104,11 @@ impl Totals {
 
     /// Return the closing line. Its checksum, distinct bytes and coverage are those of the first
     /// pass.
-    pub fn end(&self, open_seconds: f64, heart: Option<&Heartbeat>) -> End<ThreadLine, Setup, More> {
+    pub fn end(
+        &self,
+        open_seconds: f64,
+        heart: Option<&Heartbeat>,
+    ) -> End<ThreadLine, Setup, More> {
         let first = self.first.as_ref().map(|first| first.result).unwrap_or_default();
         End {
             seconds: self.seconds,

@@ -49,16 +49,23 @@ impl Ring {
         if !probe.is_supported(operation) {
             return Err(Failure::CannotHere(format!("this kernel's io_uring has no {name}")));
         }
-        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).or_cannot_here(refused)?;
+        let event =
+            eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).or_cannot_here(refused)?;
         ring.submitter().register_eventfd(event.as_raw_fd()).or_cannot_here(refused)?;
         Ok(Self { event, state: Mutex::new(State { ring, waiting: HashMap::new(), next: 0 }) })
     }
 
     /// Start to read into the buffer, which must not be touched until the answer arrives. Fails if
     /// the kernel rejects the operation.
-    pub fn read(&self, file: &impl AsRawFd, buffer: &mut Buffer, offset: u64) -> Result<Answer, Failure> {
+    pub fn read(
+        &self,
+        file: &impl AsRawFd,
+        buffer: &mut Buffer,
+        offset: u64,
+    ) -> Result<Answer, Failure> {
         let len = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
-        let entry = opcode::Read::new(Fd(file.as_raw_fd()), buffer.start(), len).offset(offset).build();
+        let entry =
+            opcode::Read::new(Fd(file.as_raw_fd()), buffer.start(), len).offset(offset).build();
         self.submit(entry)
     }
 

@@ -137,7 +137,8 @@ impl Work {
         let Some((distance_pages, hint)) = self.prefetch else {
             return self.piece(&map[range]);
         };
-        let mut result = ScanResult { bytes: range.len() as u64, pieces: 1, ..ScanResult::default() };
+        let mut result =
+            ScanResult { bytes: range.len() as u64, pieces: 1, ..ScanResult::default() };
         for page in range.clone().step_by(PAGE_BYTES) {
             prefetch::prefetch(map, ahead_of(page, distance_pages), hint);
             result.checksum += self.sum(&map[page..(page + PAGE_BYTES).min(range.end)]);
@@ -156,7 +157,9 @@ impl Work {
 
     fn compute_on(&self, len: usize) {
         if self.compute_for_page > Duration::ZERO {
-            compute(self.compute_for_page * u32::try_from(len.div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX));
+            compute(
+                self.compute_for_page * u32::try_from(len.div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX),
+            );
         }
     }
 }
@@ -208,7 +211,10 @@ mod tests {
     #[test]
     fn a_deadline_that_has_passed_stops_before_the_first_piece() {
         let late = Work { deadline: Some(Instant::now()), ..work() };
-        assert_eq!(late.range(&[1; 9000], 0..9000), ScanResult { stopped: true, ..ScanResult::default() });
+        assert_eq!(
+            late.range(&[1; 9000], 0..9000),
+            ScanResult { stopped: true, ..ScanResult::default() }
+        );
     }
 
     #[test]

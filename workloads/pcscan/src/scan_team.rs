@@ -82,7 +82,8 @@ impl Worker for Scanner<'_> {
         let Some(work) = self.work.get() else { return Ok(Share::default()) };
         let (before, started) = (Usage::of_this_thread(), Instant::now());
         let share = self.sources.iter().skip(self.number).step_by(self.threads);
-        let tallies = share.map(|source| self.scan(source, work)).collect::<Result<Vec<Tally>, Failure>>()?;
+        let tallies =
+            share.map(|source| self.scan(source, work)).collect::<Result<Vec<Tally>, Failure>>()?;
         let blocks = tallies.iter().map(|tally| tally.result.pieces).sum();
         let usage = Usage::of_this_thread() - before;
         Ok((tallies, ThreadLine { seconds: started.elapsed().as_secs_f64(), blocks, usage }))

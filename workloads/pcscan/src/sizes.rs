@@ -13,7 +13,8 @@ pub fn size(text: &str) -> Result<usize, String> {
         "G" => 30,
         _ => return Err("at most one of K, M and G".to_owned()),
     };
-    let number: usize = digits.parse().map_err(|_| "not a number of bytes, like 65536 or 64K".to_owned())?;
+    let number: usize =
+        digits.parse().map_err(|_| "not a number of bytes, like 65536 or 64K".to_owned())?;
     number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
 }
 

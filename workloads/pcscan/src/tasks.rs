@@ -70,7 +70,11 @@ impl Executor {
 }
 
 impl Shared {
-    async fn scan_all(self: Arc<Self>, sources: &[Arc<Source>], work: Work) -> Result<Vec<Tally>, Failure> {
+    async fn scan_all(
+        self: Arc<Self>,
+        sources: &[Arc<Source>],
+        work: Work,
+    ) -> Result<Vec<Tally>, Failure> {
         let beside = self.beside()?;
         let tallies = if self.exec == Exec::AsyncSequential {
             self.one_after_another(sources, work).await?
@@ -96,7 +100,11 @@ impl Shared {
         Ok(tallies)
     }
 
-    async fn together(self: &Arc<Self>, sources: &[Arc<Source>], work: Work) -> Result<Vec<Tally>, Failure> {
+    async fn together(
+        self: &Arc<Self>,
+        sources: &[Arc<Source>],
+        work: Work,
+    ) -> Result<Vec<Tally>, Failure> {
         let start = |source: &Arc<Source>| tokio::spawn(self.clone().scan(source.clone(), work));
         let running: Vec<JoinHandle<_>> = sources.iter().map(start).collect();
         let mut tallies = Vec::new();
@@ -136,12 +144,20 @@ impl Shared {
         match (self.io, map, &self.ring) {
             (Io::Mmap, Some(map), ring) => self.fixed(source, map, work, ring.clone()).run().await,
             (Io::TokioFs | Io::Conventional, _, _) => reads::through_tokio(&source, &work).await,
-            (Io::Uring | Io::UringDirect, _, Some(ring)) => reads::through_ring(&source, &work, ring).await,
+            (Io::Uring | Io::UringDirect, _, Some(ring)) => {
+                reads::through_ring(&source, &work, ring).await
+            }
             _ => reads::waiting(&source, &work),
         }
     }
 
-    fn fixed(&self, source: Arc<Source>, map: Arc<Mmap>, work: Work, ring: Option<Arc<Ring>>) -> Scan {
+    fn fixed(
+        &self,
+        source: Arc<Source>,
+        map: Arc<Mmap>,
+        work: Work,
+        ring: Option<Arc<Ring>>,
+    ) -> Scan {
         Scan { options: self.fix, source, map, work, ring }
     }
 }

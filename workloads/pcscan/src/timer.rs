@@ -4,8 +4,8 @@ use contract::failure::OrFailure;
 use contract::Failure;
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::time::{
-    clock_gettime, timerfd_create, timerfd_settime, ClockId, Itimerspec, TimerfdClockId, TimerfdFlags,
-    TimerfdTimerFlags, Timespec,
+    clock_gettime, timerfd_create, timerfd_settime, ClockId, Itimerspec, TimerfdClockId,
+    TimerfdFlags, TimerfdTimerFlags, Timespec,
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;

@@ -15,12 +15,19 @@ struct Dataset(PathBuf);
 
 impl Dataset {
     fn new(test: &str) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let dataset = Self(folder);
         for (file, seed) in dataset.files().into_iter().zip(1..) {
-            make(&Request { out: file, size_bytes: SIZE_BYTES, seed, fill: Fill::Random, force: false })
-                .unwrap();
+            make(&Request {
+                out: file,
+                size_bytes: SIZE_BYTES,
+                seed,
+                fill: Fill::Random,
+                force: false,
+            })
+            .unwrap();
         }
         dataset
     }
@@ -38,7 +45,8 @@ impl Dataset {
 
     /// Run it without a handshake. Returns exit code, lines and stderr.
     fn scan(&self, arguments: &str) -> (Option<i32>, Vec<Value>, String) {
-        let output = self.command(arguments).arg("--no-handshake").stdin(Stdio::null()).output().unwrap();
+        let output =
+            self.command(arguments).arg("--no-handshake").stdin(Stdio::null()).output().unwrap();
         let stdout = String::from_utf8(output.stdout).unwrap();
         let lines = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         (output.status.code(), lines, String::from_utf8(output.stderr).unwrap())
@@ -49,7 +57,10 @@ impl Dataset {
     fn end(&self, arguments: &str) -> Option<Value> {
         let (code, lines, stderr) = self.scan(arguments);
         if code == Some(77) {
-            assert!(stderr.starts_with("pcscan: ") && stderr.lines().count() == 1, "{arguments}: {stderr}");
+            assert!(
+                stderr.starts_with("pcscan: ") && stderr.lines().count() == 1,
+                "{arguments}: {stderr}"
+            );
             return None;
         }
         assert_eq!(code, Some(0), "{arguments}: {stderr}");
@@ -63,7 +74,10 @@ impl Dataset {
     }
 
     fn expected(&self, of: fn(&Sidecar) -> u64) -> String {
-        let sums = self.files().into_iter().map(|file| of(&Sidecar::load(&Sidecar::path_of(&file)).unwrap()));
+        let sums = self
+            .files()
+            .into_iter()
+            .map(|file| of(&Sidecar::load(&Sidecar::path_of(&file)).unwrap()));
         sums.sum::<u64>().to_string()
     }
 }
@@ -116,12 +130,20 @@ fn every_arm_finds_the_same_sum() {
 fn every_fix_finds_the_same_sum() {
     let data = Dataset::new("fixes");
     let sum = data.expected(|sidecar| sidecar.stride512_sum);
-    let fixes =
-        ["yield", "spawn-blocking", "populate-blocking", "uring-madvise", "willneed-ahead", "cachestat-gate"];
+    let fixes = [
+        "yield",
+        "spawn-blocking",
+        "populate-blocking",
+        "uring-madvise",
+        "willneed-ahead",
+        "cachestat-gate",
+    ];
     for fix in fixes {
-        for rest in
-            ["--exec async-ct", "--exec async-mt --window 64K --ahead 256K", "--exec async-ct --ahead 0"]
-        {
+        for rest in [
+            "--exec async-ct",
+            "--exec async-mt --window 64K --ahead 256K",
+            "--exec async-ct --ahead 0",
+        ] {
             let arguments = format!("--fix {fix} {rest} --expect-sidecars");
             data.end(&arguments).inspect(|end| assert_whole(end, &sum, &arguments));
         }
@@ -134,16 +156,30 @@ fn every_fix_finds_the_same_sum() {
 fn every_hint_finds_the_same_sum() {
     let data = Dataset::new("hints");
     let sum = data.expected(|sidecar| sidecar.stride512_sum);
-    let advices =
-        ["random", "sequential", "willneed", "willneed-pieces", "populate-read", "map-populate", "hugepage"];
-    let mut hints: Vec<String> = advices.iter().map(|advice| format!("--advice {advice}")).collect();
+    let advices = [
+        "random",
+        "sequential",
+        "willneed",
+        "willneed-pieces",
+        "populate-read",
+        "map-populate",
+        "hugepage",
+    ];
+    let mut hints: Vec<String> =
+        advices.iter().map(|advice| format!("--advice {advice}")).collect();
     hints.extend(
-        ["nohugepage", "collapse", "cold", "pageout"].iter().map(|advice| format!("--advice {advice}")),
+        ["nohugepage", "collapse", "cold", "pageout"]
+            .iter()
+            .map(|advice| format!("--advice {advice}")),
     );
     hints.extend(
-        ["sequential", "random", "willneed", "noreuse"].iter().map(|advice| format!("--fadvise {advice}")),
+        ["sequential", "random", "willneed", "noreuse"]
+            .iter()
+            .map(|advice| format!("--fadvise {advice}")),
     );
-    hints.extend(["--readahead", "--mlock", "--prefetch-distance 64 --prefetch-hint nta"].map(str::to_owned));
+    hints.extend(
+        ["--readahead", "--mlock", "--prefetch-distance 64 --prefetch-hint nta"].map(str::to_owned),
+    );
     for hint in hints {
         for exec in ["sync1", "async-ct"] {
             let arguments = format!("--exec {exec} {hint} --expect-sidecars");
@@ -170,16 +206,23 @@ fn a_changed_byte_is_a_wrong_answer() {
     std::fs::write(&data.files()[1], bytes).unwrap();
     for arm in ["--exec sync1", "--exec async-ct --io tokio-fs"] {
         let (code, lines, stderr) = data.scan(&format!("{arm} --expect-sidecars"));
-        assert_eq!((code, &lines.last().unwrap()["checksum_ok"]), (Some(1), &false.into()), "{stderr}");
+        assert_eq!(
+            (code, &lines.last().unwrap()["checksum_ok"]),
+            (Some(1), &false.into()),
+            "{stderr}"
+        );
     }
 }
 
 #[test]
 fn time_that_runs_out_leaves_a_part_and_a_heartbeat_that_waited() {
     let data = Dataset::new("time");
-    let slow = "--compute-ns-per-page 200000 --max-seconds 0.1 --heartbeat-us 1000 --expect-sidecars";
+    let slow =
+        "--compute-ns-per-page 200000 --max-seconds 0.1 --heartbeat-us 1000 --expect-sidecars";
     let blocked = data.end(&format!("--exec async-ct {slow}")).unwrap();
-    assert!(blocked["covered_fraction"].as_f64().unwrap() < 1.0 && blocked["checksum_ok"].is_null());
+    assert!(
+        blocked["covered_fraction"].as_f64().unwrap() < 1.0 && blocked["checksum_ok"].is_null()
+    );
     assert!(blocked["response"]["heartbeat_max_us"].as_f64().unwrap() > 90_000.0, "{blocked}");
     let freed = data.end(&format!("--exec async-ct --fix spawn-blocking {slow}")).unwrap();
     let median = |end: &Value| end["response"]["heartbeat_p50_us"].as_f64().unwrap();
@@ -208,7 +251,8 @@ fn what_makes_no_sense_is_refused() {
 #[test]
 fn the_handshake_is_spoken() {
     let data = Dataset::new("handshake");
-    let mut child = data.command("--exec async-ct --passes 2").stdin(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        data.command("--exec async-ct --passes 2").stdin(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut hear = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
     assert_eq!(hear()["type"], "ready");

@@ -56,7 +56,12 @@ pub fn each_page(file: &File, mut seen: impl FnMut(u64, &[u8])) -> Option<u64> {
     Some(count)
 }
 
-fn read(disk: &File, extent: &Extent, buffer: &mut [u8], seen: &mut impl FnMut(u64, &[u8])) -> Result<u64> {
+fn read(
+    disk: &File,
+    extent: &Extent,
+    buffer: &mut [u8],
+    seen: &mut impl FnMut(u64, &[u8]),
+) -> Result<u64> {
     let page = page_bytes() as u64;
     let mut count = 0;
     for start in (0..extent.length).step_by(BUFFER_BYTES) {
@@ -119,8 +124,11 @@ mod tests {
     /// Bytes that FIEMAP reports as written, and all bytes that it reports.
     fn mapped(file: &File) -> (u64, u64) {
         let all = extents(file).unwrap();
-        let there =
-            all.iter().filter(|extent| extent.flags & NOT_THERE == 0).map(|extent| extent.length).sum();
+        let there = all
+            .iter()
+            .filter(|extent| extent.flags & NOT_THERE == 0)
+            .map(|extent| extent.length)
+            .sum();
         (there, all.iter().map(|extent| extent.length).sum())
     }
 

@@ -40,7 +40,9 @@ impl Written {
     /// read.
     pub fn on_disk(&self, file: &File, content: &mut Content) -> Option<u64> {
         let mut right = 0;
-        extents::each_page(file, |number, bytes| right += u64::from(self.is_right(number, bytes, content)))?;
+        extents::each_page(file, |number, bytes| {
+            right += u64::from(self.is_right(number, bytes, content))
+        })?;
         Some(right)
     }
 
@@ -60,7 +62,8 @@ impl Written {
     }
 
     fn is_right(&self, number: u64, bytes: &[u8], content: &mut Content) -> bool {
-        let pass = usize::try_from(number).ok().and_then(|number| self.0.get(number).copied().flatten());
+        let pass =
+            usize::try_from(number).ok().and_then(|number| self.0.get(number).copied().flatten());
         pass.is_some_and(|pass| content.of(number, pass) == bytes)
     }
 

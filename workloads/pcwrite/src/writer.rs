@@ -152,7 +152,8 @@ impl<'a> Target<'a> {
 
 fn begin_writing(file: &File) -> Result<(), Error> {
     // SAFETY: sync_file_range(2) has no preconditions.
-    let code = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+    let code =
+        unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
     if code == 0 {
         Ok(())
     } else {
@@ -194,10 +195,15 @@ pub fn pass(
         let page = order.at(done.pages);
         target.write(page * page_bytes() as u64, content.of(page, number)).or_failed(ACTION)?;
         done.pages += 1;
-        if plan.options.every_pages.is_some_and(|every| done.pages % every == 0 && done.pages < plan.pages) {
+        if plan
+            .options
+            .every_pages
+            .is_some_and(|every| done.pages % every == 0 && done.pages < plan.pages)
+        {
             done.sync += synced(plan, target)?;
         }
-        done.stopped = done.pages % CLOCK_PAGES == 0 && deadline.is_some_and(|at| Instant::now() >= at);
+        done.stopped =
+            done.pages % CLOCK_PAGES == 0 && deadline.is_some_and(|at| Instant::now() >= at);
     }
     let synced_meanwhile = done.sync;
     done.write = begun.elapsed().saturating_sub(synced_meanwhile);

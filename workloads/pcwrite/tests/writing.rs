@@ -10,7 +10,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(test: &str) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         Self(folder)
     }
@@ -39,7 +40,9 @@ fn every_way_of_writing_comes_back_right() {
     let folder = Folder::new("ways");
     for method in ["mmap", "pwrite"] {
         for pattern in ["sequential", "random"] {
-            for rest in ["", "--msync async", "--msync sync", "--msync sync --every-pages 64", "--passes 2"] {
+            for rest in
+                ["", "--msync async", "--msync sync", "--msync sync --every-pages 64", "--passes 2"]
+            {
                 let arguments = format!("--method {method} --pattern {pattern} {rest}");
                 let found = folder.write(&arguments);
                 assert_eq!(found.end()["checksum_ok"], true, "{arguments}");
@@ -105,7 +108,8 @@ fn its_times_fit_together() {
 #[test]
 fn it_stops_in_time_and_says_how_far_it_came() {
     let folder = Folder::new("time");
-    let end = folder.write("--msync sync --every-pages 1 --max-seconds 0 --pattern random").end().clone();
+    let end =
+        folder.write("--msync sync --every-pages 1 --max-seconds 0 --pattern random").end().clone();
     assert_eq!(end["blocks"], 16, "{end}");
     assert_eq!(end["checksum_ok"], true, "{end}");
     assert!((end["covered_fraction"].as_f64().unwrap() - 16.0 / PAGES as f64).abs() < 1e-9);
@@ -133,5 +137,6 @@ fn what_cannot_be_is_refused() {
     Run::by_hand(PROGRAM, "--dir /tmp --bytes 100").assert_refused(2, "less than one page");
     Run::by_hand(PROGRAM, "--dir /tmp").assert_refused(2, "--bytes");
     let all = "--bytes 4611686018427387904";
-    Run::by_hand(PROGRAM, &format!("--dir {} {all}", folder.0.display())).assert_refused(77, "beforehand");
+    Run::by_hand(PROGRAM, &format!("--dir {} {all}", folder.0.display()))
+        .assert_refused(77, "beforehand");
 }

@@ -25,8 +25,13 @@ impl Dataset {
         let folder = Path::new(parent).join(format!("{test}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("data");
-        let request =
-            Request { out: file.clone(), size_bytes: SIZE_BYTES, seed: 5, fill: Fill::Random, force: false };
+        let request = Request {
+            out: file.clone(),
+            size_bytes: SIZE_BYTES,
+            seed: 5,
+            fill: Fill::Random,
+            force: false,
+        };
         let sidecar = make(&request).unwrap().sidecar;
         Self { folder, file, sidecar }
     }

@@ -21,7 +21,8 @@ impl Run {
     #[must_use]
     pub fn by_hand(program: &str, arguments: &str) -> Self {
         let words = arguments.split_whitespace();
-        let output = Command::new(program).args(words).arg("--no-handshake").stdin(Stdio::null()).output();
+        let output =
+            Command::new(program).args(words).arg("--no-handshake").stdin(Stdio::null()).output();
         Self::of(program, &output.unwrap())
     }
 

@@ -1,4 +1,4 @@
-"""An action that fetches the frames of a detached agent into a local file, until the agent has ended."""
+"""An action that fetches the frames of a detached agent into a file until the agent ends."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ PAUSE_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to one request: the agent's state, exit status, last line of stderr, and a piece of its stream.
+    """The answer to one request: the agent's state and a piece of its stream.
 
-    `status` is None if nothing of the agent is left on the host: the host was reinstalled, or never started the agent.
+    `status` is None if nothing of the agent is left on the host: the host was reinstalled, or never
+    started the agent.
     """
 
     is_working: bool
@@ -39,7 +40,10 @@ class Answer:
         """A clause that says how the agent ended."""
         if self.status is None:
             return "nothing of its agent is left on the host"
-        return f"its agent ended with status {self.status}{': ' + self.last_line if self.last_line else ''}"
+        return (
+            "its agent ended with status"
+            f" {self.status}{': ' + self.last_line if self.last_line else ''}"
+        )
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -50,8 +54,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     TRANSFERS_FILES = False
 
-    def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Fetch to the end of the stream. Raises AnsibleConnectionFailure if the host stays unreachable."""
+    def run(
+        self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Fetch to the end of the stream.
+
+        Raises AnsibleConnectionFailure if the host stays unreachable.
+        """
         result = dict(super().run(tmp, task_vars))
         parent = os.getppid()
         with Path(self._task.args["to"]).open("ab") as to:
@@ -68,7 +77,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         try:
             fcntl.flock(to, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise AnsibleActionFail("another pagecage fetches from this host. Fix: wait for it") from None
+            raise AnsibleActionFail(
+                "another pagecage fetches from this host. Fix: wait for it"
+            ) from None
         to.seek(0, os.SEEK_END)
 
     def _ask_patiently(self, offset: int) -> Answer:
@@ -86,9 +97,19 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _ask(self, offset: int) -> Answer:
         args = self._task.args
         words = ["sh", "-s", args["directory"], args["unit"], offset, WAIT_SECONDS]
-        # The script goes to standard input. Without input, Ansible's ssh requests a terminal, which alters the output.
-        done = self._low_level_execute_command(shlex.join(map(str, words)), in_data=SCRIPT.read_bytes())
+        # The script goes to standard input. Without input, Ansible's ssh requests a terminal,
+        # which alters the output.
+        done = self._low_level_execute_command(
+            shlex.join(map(str, words)), in_data=SCRIPT.read_bytes()
+        )
         if done["rc"] != 0:
-            raise AnsibleActionFail(f"the agent cannot be followed: {done['stderr'].strip() or done['rc']}")
+            raise AnsibleActionFail(
+                f"the agent cannot be followed: {done['stderr'].strip() or done['rc']}"
+            )
         state, status, last, piece = done["stdout"].split("\n", 3)
-        return Answer(state == "working", None if status == "gone" else int(status or 0), last, base64.b64decode(piece))
+        return Answer(
+            state == "working",
+            None if status == "gone" else int(status or 0),
+            last,
+            base64.b64decode(piece),
+        )

@@ -11,29 +11,51 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.collectors.blocklat import BlockLatencyTracer, program, quantile, responses_of, row_of
+from pagecage.agent.collectors.blocklat import (
+    BlockLatencyTracer,
+    program,
+    quantile,
+    responses_of,
+    row_of,
+)
 from pagecage.agent.system.child_processes import ToolProcesses
 
 MAPS = {
-    "@bio_write": {"254,16": [{"min": 96, "max": 103, "count": 4}, {"min": 104, "max": 111, "count": 0}],
-                   "8,0": [{"min": 1, "max": 1, "count": 99}]},
+    "@bio_write": {
+        "254,16": [{"min": 96, "max": 103, "count": 4}, {"min": 104, "max": 111, "count": 0}],
+        "8,0": [{"min": 1, "max": 1, "count": 99}],
+    },
     "@request_write": {"254,16": [{"min": 48, "max": 51, "count": 2}]},
-    "@pauses": {"254:16": 3, "8:0": 7}, "@paused_ms": {"254:16": 250, "8:0": 1},
-}  # fmt: skip
+    "@pauses": {"254:16": 3, "8:0": 7},
+    "@paused_ms": {"254:16": 250, "8:0": 1},
+}
 
 
 def row(t: float, count: int, paused_ms: int = 0, us: int = 103) -> dict[str, Any]:
     """Return a tick with `count` writes of `us` microseconds."""
     counts = [{"us": us, "count": count}] if count else []
-    return {"t": t, "bio_write_us": counts, "block_write_us": counts, "pauses": 1, "paused_ms": paused_ms}
+    return {
+        "t": t,
+        "bio_write_us": counts,
+        "block_write_us": counts,
+        "pauses": 1,
+        "paused_ms": paused_ms,
+    }
 
 
 def test_one_disk_is_selected_without_empty_buckets() -> None:
     assert row_of(MAPS, "254:16") == {
-        "bio_write_us": [{"us": 103, "count": 4}], "block_write_us": [{"us": 51, "count": 2}], "pauses": 3,
+        "bio_write_us": [{"us": 103, "count": 4}],
+        "block_write_us": [{"us": 51, "count": 2}],
+        "pauses": 3,
         "paused_ms": 250,
-    }  # fmt: skip
-    assert row_of({}, "254:16") == {"bio_write_us": [], "block_write_us": [], "pauses": 0, "paused_ms": 0}
+    }
+    assert row_of({}, "254:16") == {
+        "bio_write_us": [],
+        "block_write_us": [],
+        "pauses": 0,
+        "paused_ms": 0,
+    }
 
 
 def test_only_writes_of_the_measured_part_count() -> None:
@@ -54,7 +76,9 @@ def test_a_trace_that_does_not_span_the_interval_has_no_figures(rows: list[dict[
     assert responses_of(rows, 1, 2) == {}
 
 
-@given(st.dictionaries(st.integers(1, 10**7).map(float), st.integers(1, 50), min_size=1, max_size=20))
+@given(
+    st.dictionaries(st.integers(1, 10**7).map(float), st.integers(1, 50), min_size=1, max_size=20)
+)
 def test_a_quantile_is_a_value_that_occurs_and_orders(counts: dict[float, int]) -> None:
     every = [us for us, count in counts.items() for _ in range(count)]
     assert quantile(counts, 0.5) == statistics.median_low(every)
@@ -69,7 +93,9 @@ def test_no_counts_have_no_quantile() -> None:
     assert quantile({7.0: 0}, 0.5) is None
 
 
-def test_the_trace_is_written_and_its_rows_are_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trace_is_written_and_its_rows_are_handed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "bin").mkdir()
     tool = tmp_path / "bin/bpftrace"
     hist = json.dumps({"type": "hist", "data": {"@bio_write": MAPS["@bio_write"]}})
@@ -77,7 +103,8 @@ def test_the_trace_is_written_and_its_rows_are_handed_over(tmp_path: Path, monke
     now = "python3 -S -c 'import time; print(time.clock_gettime_ns(time.CLOCK_BOOTTIME))'"
     tick = f'printf \'{{"type": "printf", "data": "TICK %s\\\\n"}}\\n\' "$({now})"'
     tool.write_text(
-        f"#!/bin/sh\ntrap 'exit 0' INT\nwhile :; do\necho '{hist}'\necho '{pauses}'\n{tick}\nsleep 0.1\ndone\n"
+        f"#!/bin/sh\ntrap 'exit 0' INT\nwhile :; do\necho '{hist}'\necho '{pauses}'\n{tick}\nsleep"
+        " 0.1\ndone\n"
     )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")

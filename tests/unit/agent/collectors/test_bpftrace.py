@@ -23,7 +23,8 @@ trap 'exit 0' INT
 n=0
 while :; do
     n=$((n + 1))
-    printf '{"type": "map", "data": {"@fault": {"7,32977,852,32": %%d, "8,1,1,32": 99}}}\\n' $((n * 10))
+    faults=$((n * 10))
+    printf '{"type": "map", "data": {"@fault": {"7,32977,852,32": %%d, "8,1,1,32": 99}}}\\n' $faults
     printf '{"type": "map", "data": {"@ra": {"7,32": %%d}}}\\n\\n' "$n"
     %s
     now=$(python3 -S -c 'import time; print(time.clock_gettime_ns(time.CLOCK_BOOTTIME))')
@@ -53,7 +54,9 @@ def tracer(directory: Path) -> Iterator[FaultTracer]:
     made.stop()
 
 
-def test_attached_is_the_first_tick_and_a_trial_gets_its_ticks(directory: Path, tracer: FaultTracer) -> None:
+def test_attached_is_the_first_tick_and_a_trial_gets_its_ticks(
+    directory: Path, tracer: FaultTracer
+) -> None:
     write_bpftrace(directory)
     tracer.start()
     assert tracer.reason is None
@@ -91,7 +94,9 @@ def test_lost_events_are_reported(directory: Path, tracer: FaultTracer) -> None:
     assert outcome.lost_events >= 5
 
 
-def test_one_that_is_not_installed(directory: Path, tracer: FaultTracer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_not_installed(
+    directory: Path, tracer: FaultTracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     tracer.start()
     begin = time.monotonic()
@@ -103,9 +108,14 @@ def test_one_that_is_not_installed(directory: Path, tracer: FaultTracer, monkeyp
 
 @pytest.mark.parametrize(
     "first",
-    ["echo 'ERROR: Could not resolve symbol' >&2; exit 1", "echo 'ERROR: no BTF'; exec >&- 2>&-; sleep 1; exit 1"],
+    [
+        "echo 'ERROR: Could not resolve symbol' >&2; exit 1",
+        "echo 'ERROR: no BTF'; exec >&- 2>&-; sleep 1; exit 1",
+    ],
 )
-def test_a_failure_to_attach_is_reported_at_once(directory: Path, tracer: FaultTracer, first: str) -> None:
+def test_a_failure_to_attach_is_reported_at_once(
+    directory: Path, tracer: FaultTracer, first: str
+) -> None:
     """The end of the output is noticed before the process can be waited for."""
     write_bpftrace(directory, first)
     begin = time.monotonic()
@@ -141,20 +151,30 @@ words = st.integers(0, 2**33)
 keys = st.tuples(inodes, words, words, words)
 
 
-@given(st.dictionaries(keys, st.integers(1, 2**40), max_size=5), st.sets(inodes, min_size=1, max_size=3))
-def test_only_the_files_inodes_count_and_together(faults: dict[tuple[int, ...], int], ours: set[int]) -> None:
+@given(
+    st.dictionaries(keys, st.integers(1, 2**40), max_size=5),
+    st.sets(inodes, min_size=1, max_size=3),
+)
+def test_only_the_files_inodes_count_and_together(
+    faults: dict[tuple[int, ...], int], ours: set[int]
+) -> None:
     ras = {f"{inode},32": 4 for inode in ours}
     maps = {"@fault": {",".join(map(str, key)): count for key, count in faults.items()}, "@ra": ras}
     tables = tables_of(maps, ours)
     expected: Counter[tuple[int, ...]] = Counter()
     for (inode, *words), count in faults.items():
         expected[tuple(words)] += count if inode in ours else 0
-    found = {(r["vm_flags"], r["fault_flags"], r["ra_pages"]): r["count"] for r in tables["filemap_fault"]}
+    found = {
+        (r["vm_flags"], r["fault_flags"], r["ra_pages"]): r["count"]
+        for r in tables["filemap_fault"]
+    }
     assert found == {words: count for words, count in expected.items() if count}
     assert tables["page_cache_ra_order"] == [{"pages": 32, "count": 4 * len(ours)}]
 
 
-@pytest.mark.parametrize("line", ["", "Attaching 2 probes...", "12", "[]", '"x"', "{", "Lost 5 events"])
+@pytest.mark.parametrize(
+    "line", ["", "Attaching 2 probes...", "12", "[]", '"x"', "{", "Lost 5 events"]
+)
 def test_lines_that_are_not_records(line: str) -> None:
     assert parse_line(line) is None
 

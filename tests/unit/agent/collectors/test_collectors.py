@@ -37,7 +37,11 @@ def around(machine: Machine) -> CollectorContext:
     (cgroup / "memory.events").write_text("max 3\noom 0\noom_kill 0\n")
     dataset = machine.data / DATASET.file_name
     return CollectorContext(
-        directory, facts.resolve_disk(machine.data), cgroup, (dataset,), ToolProcesses(machine.spool)
+        directory,
+        facts.resolve_disk(machine.data),
+        cgroup,
+        (dataset,),
+        ToolProcesses(machine.spool),
     )
 
 
@@ -86,8 +90,15 @@ def test_resident_pages_are_those_of_all_files_or_not_known(around: CollectorCon
 
 
 def test_the_bars_of_several_files_are_one() -> None:
-    text = f"a.bin\n[{'o' * 60}] 30/60\r[{'O' * 60}] 60/60\nb.bin\n[{' ' * 60}] 0/60\n\n           Files: 2\n"
-    assert parse_vmtouch(text) == {"resident_pages": 60, "total_pages": 120, "bar": "O" * 30 + " " * 30}
+    text = (
+        f"a.bin\n[{'o' * 60}] 30/60\r[{'O' * 60}] 60/60\nb.bin\n[{' ' * 60}] 0/60\n\n          "
+        " Files: 2\n"
+    )
+    assert parse_vmtouch(text) == {
+        "resident_pages": 60,
+        "total_pages": 120,
+        "bar": "O" * 30 + " " * 30,
+    }
 
 
 def test_a_sampler_that_never_began_can_be_stopped(around: CollectorContext) -> None:
@@ -112,7 +123,9 @@ def test_a_sampler_that_dies_reports_it(around: CollectorContext) -> None:
     assert "sampling ended early" in outcome.reason
 
 
-def test_a_gap_of_over_a_second_is_reported(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gap_of_over_a_second_is_reported(
+    around: CollectorContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sampler = Sampler(around)
     real, slept = sampler._sample, threading.Event()
 
@@ -135,17 +148,26 @@ def test_iostat_ends_with_whole_json(around: CollectorContext) -> None:
 
 @pytest.mark.parametrize(
     ("misbehaviour", "status", "reason"),
-    [("DIES", "failed", "iostat died while the trial ran"), ("CUTS", "partial", "iostat's JSON is cut off")],
+    [
+        ("DIES", "failed", "iostat died while the trial ran"),
+        ("CUTS", "partial", "iostat's JSON is cut off"),
+    ],
 )
 def test_iostat_that_misbehaves(
-    around: CollectorContext, monkeypatch: pytest.MonkeyPatch, misbehaviour: str, status: str, reason: str
+    around: CollectorContext,
+    monkeypatch: pytest.MonkeyPatch,
+    misbehaviour: str,
+    status: str,
+    reason: str,
 ) -> None:
     monkeypatch.setenv(f"FAKE_{misbehaviour}", "iostat")
     outcome = collect(Iostat(around), 0.3)
     assert (outcome.status, outcome.reason) == (status, reason)
 
 
-def test_iostat_that_does_not_end_is_ended(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iostat_that_does_not_end_is_ended(
+    around: CollectorContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_STALLS", "iostat")
     monkeypatch.setattr("pagecage.agent.system.child_processes._STOP_SECONDS", 0.3)
     assert collect(Iostat(around)).status == "partial"
@@ -157,10 +179,15 @@ def test_sar_is_read_back(around: CollectorContext) -> None:
     assert [path.name for path in outcome.files] == ["sar.bin", "sar.json"]
 
 
-def test_sar_that_cannot_be_read_back(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sar_that_cannot_be_read_back(
+    around: CollectorContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_FAILS", "sadf")
     outcome = collect(Sar(around))
-    assert (outcome.status, outcome.reason) == ("partial", "sadf cannot read sar.bin: Invalid system activity file")
+    assert (outcome.status, outcome.reason) == (
+        "partial",
+        "sadf cannot read sar.bin: Invalid system activity file",
+    )
     assert [path.name for path in outcome.files] == ["sar.bin"]
 
 
@@ -184,10 +211,16 @@ def test_vmtouch_draws_its_bars(around: CollectorContext) -> None:
     outcome = collect(Vmtouch(around))
     assert outcome.status == "ok"
     first = rows(outcome.files[0])[0]
-    assert (first["resident_pages"], first["total_pages"], first["bar"]) == (128, 256, "O" * 30 + " " * 30)
+    assert (first["resident_pages"], first["total_pages"], first["bar"]) == (
+        128,
+        256,
+        "O" * 30 + " " * 30,
+    )
 
 
-def test_vmtouch_that_prints_no_bar(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vmtouch_that_prints_no_bar(
+    around: CollectorContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_FAILS", "vmtouch")
     begin = time.monotonic()
     outcome = collect(Vmtouch(around), 0.1)
@@ -207,7 +240,9 @@ def test_any_bar_is_read(bar: str, resident: int, total: int) -> None:
     assert parse_vmtouch(text) == {"resident_pages": resident, "total_pages": total, "bar": bar}
 
 
-@pytest.mark.parametrize("text", ["", "vmtouch: FATAL\n", "[oO] 1/2\n", f"[{'x' * 60}] 1/2\n", f"[{'O' * 60}] a/b\n"])
+@pytest.mark.parametrize(
+    "text", ["", "vmtouch: FATAL\n", "[oO] 1/2\n", f"[{'x' * 60}] 1/2\n", f"[{'O' * 60}] a/b\n"]
+)
 def test_output_without_a_bar(text: str) -> None:
     assert parse_vmtouch(text) is None
 
@@ -222,16 +257,25 @@ def test_flags_are_named_and_none_is_lost(word: int) -> None:
 
 def test_flags_of_a_random_read_mapping() -> None:
     assert decode(0x80D1, VM_FLAGS) == [
-        "VM_READ", "VM_MAYREAD", "VM_MAYEXEC", "VM_MAYSHARE", "VM_SEQ_READ",
-    ]  # fmt: skip
+        "VM_READ",
+        "VM_MAYREAD",
+        "VM_MAYEXEC",
+        "VM_MAYSHARE",
+        "VM_SEQ_READ",
+    ]
 
 
-def test_a_collector_that_died_is_in_the_record(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collector_that_died_is_in_the_record(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_DIES", "iostat sar")
     trial = make_trial(cage=LIGHT)
     run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     [record] = read_records(machine.records)
     assert record.outcome == "ok"
     assert {n: c["status"] for n, c in record.collectors.items()} == {
-        "sampler": "ok", "iostat": "failed", "sar": "failed", "vmtouch": "ok",
-    }  # fmt: skip
+        "sampler": "ok",
+        "iostat": "failed",
+        "sar": "failed",
+        "vmtouch": "ok",
+    }

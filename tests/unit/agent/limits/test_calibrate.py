@@ -22,7 +22,9 @@ WRITE = {"IOWriteBandwidthMax": 30_000_000, "IOWriteIOPSMax": 600}
 
 @pytest.fixture
 def calibrator(machine: Machine) -> Calibrator:
-    return Calibrator(Systemd(False, 257), facts.resolve_disk(machine.data), machine.data, Interruption())
+    return Calibrator(
+        Systemd(False, 257), facts.resolve_disk(machine.data), machine.data, Interruption()
+    )
 
 
 def calibrated(calibrator: Calibrator, machine: Machine, **properties: int) -> dict[str, Any]:
@@ -39,7 +41,9 @@ def test_a_cap_that_holds(calibrator: Calibrator, machine: Machine, name: str) -
 
 
 @pytest.mark.parametrize("name", sorted(IO_MAX_KEY))
-def test_a_cap_that_leaks(calibrator: Calibrator, machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_cap_that_leaks(
+    calibrator: Calibrator, machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setenv("FAKE_LEAKS", "fio")
     cap = {**READ, **WRITE}[name]
     found = calibrated(calibrator, machine, **{name: cap})[name]
@@ -60,8 +64,9 @@ def test_each_cap_is_driven_by_itself_and_once(calibrator: Calibrator, machine: 
     calibrated(calibrator, machine, **READ)
     units = [line.split()[1] for line in machine.log_lines() if line.startswith("start")]
     assert units == [
-        "pagecage-calibrate_ioreadbandwidthmax.1.slice", "pagecage-calibrate_ioreadiopsmax.1.slice",
-    ]  # fmt: skip
+        "pagecage-calibrate_ioreadbandwidthmax.1.slice",
+        "pagecage-calibrate_ioreadiopsmax.1.slice",
+    ]
     calibrated(calibrator, machine, **{**READ, "IOReadIOPSMax": 501})
     assert len([line for line in machine.log_lines() if line == "fio"]) == 4
 
@@ -89,7 +94,9 @@ def test_without_a_file_reads_are_not_driven(calibrator: Calibrator, machine: Ma
     assert machine.log_lines() == []
 
 
-def test_a_memory_limit_is_filled_past_and_must_kill(calibrator: Calibrator, machine: Machine) -> None:
+def test_a_memory_limit_is_filled_past_and_must_kill(
+    calibrator: Calibrator, machine: Machine
+) -> None:
     """Nothing enforces the limit here, so the program survives: the limit leaks."""
     found = calibrated(calibrator, machine, MemoryMax=2**20)["MemoryMax"]
     assert found["held"] is False
@@ -97,7 +104,9 @@ def test_a_memory_limit_is_filled_past_and_must_kill(calibrator: Calibrator, mac
     assert machine.left() == []
 
 
-def test_a_quota_that_is_not_reached_is_not_proven(calibrator: Calibrator, machine: Machine) -> None:
+def test_a_quota_that_is_not_reached_is_not_proven(
+    calibrator: Calibrator, machine: Machine
+) -> None:
     """The fake slice always counts 10 microseconds."""
     found = calibrated(calibrator, machine, CPUQuota=50)["CPUQuota"]
     assert found["held"] is None

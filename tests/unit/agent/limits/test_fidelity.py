@@ -45,16 +45,23 @@ def test_requests_are_split_at_the_providers_io_size(machine: Machine) -> None:
 
 def test_a_disk_with_smaller_requests_is_stricter(machine: Machine) -> None:
     queue(machine, "max_hw_sectors_kb").write_text("128\n")
-    [fidelity] = count_as_provider(IoAccounting(io_size_bytes=1024 * KIB), DISK, QueueSettingsJournal(machine.spool))
+    [fidelity] = count_as_provider(
+        IoAccounting(io_size_bytes=1024 * KIB), DISK, QueueSettingsJournal(machine.spool)
+    )
     assert fidelity.state == "stricter"
     assert (
-        "1024 KiB count 8 times here and once at the provider (the disk takes no more than 128 KiB)" in fidelity.reason
+        "1024 KiB count 8 times here and once at the provider (the disk takes no more than 128 KiB)"
+        in fidelity.reason
     )
 
 
-def test_a_refused_setting_is_reported_and_not_restored(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_setting_is_reported_and_not_restored(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
-        raise HostError("max_sectors_kb cannot be set to 256: Permission denied", "run as root, or leave it out")
+        raise HostError(
+            "max_sectors_kb cannot be set to 256: Permission denied", "run as root, or leave it out"
+        )
 
     monkeypatch.setattr(settings, "write_queue_setting", refuse)
     journal = QueueSettingsJournal(machine.spool)
@@ -77,31 +84,48 @@ def test_merging_by_the_provider_is_stricter_here_without_read_ahead() -> None:
 
 
 def test_a_shared_limit_is_divided_between_reads_and_writes(machine: Machine) -> None:
-    found = count_as_provider(IoAccounting(None, True, True), DISK, QueueSettingsJournal(machine.spool))
-    assert [(one.aspect, one.state) for one in found] == [("merged", "stricter"), ("combined", "exact")]
+    found = count_as_provider(
+        IoAccounting(None, True, True), DISK, QueueSettingsJournal(machine.spool)
+    )
+    assert [(one.aspect, one.state) for one in found] == [
+        ("merged", "stricter"),
+        ("combined", "exact"),
+    ]
 
 
 def test_a_shared_limit_that_cannot_be_divided_is_looser() -> None:
-    both = Cage("c", {"IOReadIOPSMax": 500, "IOWriteIOPSMax": 500}, accounting=IoAccounting(None, None, True))
+    both = Cage(
+        "c",
+        {"IOReadIOPSMax": 500, "IOWriteIOPSMax": 500},
+        accounting=IoAccounting(None, None, True),
+    )
     assert not_shared_reason(both, {"kernel": "6.12.0"}) == ""
     old = not_shared_reason(both, {"kernel": "5.15.0"})
     assert "kernel 5.15.0 may hang" in old
-    alone = not_shared_reason(replace(both, properties={"IOReadIOPSMax": 500}), {"kernel": "6.12.0"})
+    alone = not_shared_reason(
+        replace(both, properties={"IOReadIOPSMax": 500}), {"kernel": "6.12.0"}
+    )
     assert alone == "the cage does not have the same limit for both"
     assert combined(alone).state == "looser"
     assert alone in combined(alone).reason
 
 
 def test_unknown_accounting_has_no_fidelity(machine: Machine) -> None:
-    assert count_as_provider(IoAccounting(None, False, False), DISK, QueueSettingsJournal(machine.spool)) == []
+    assert (
+        count_as_provider(
+            IoAccounting(None, False, False), DISK, QueueSettingsJournal(machine.spool)
+        )
+        == []
+    )
 
 
 def test_latency_of_a_disk_made_for_the_trial() -> None:
     exact = latency(LatencyFloor(1000, 1000), 1000, 1240.0, "")
     assert exact.state == "exact"
-    assert exact.reason == (
-        "the disk made for the trial takes 1 ms for every I/O, of 1 ms a read and 1 ms a write; a direct read of one "
-        "page takes 1.24 ms"
+    assert (
+        exact.reason
+        == "the disk made for the trial takes 1 ms for every I/O, of 1 ms a read and 1 ms a write;"
+        " a direct read of one page takes 1.24 ms"
     )
     assert latency(LatencyFloor(1000, 500), 1000, None, "").state == "stricter"
     assert latency(LatencyFloor(1000, 1000), 1000, 14_600.0, "").state == "stricter"
@@ -111,8 +135,9 @@ def test_latency_of_a_disk_made_for_the_trial() -> None:
 def test_a_missing_latency_has_a_reason() -> None:
     fidelity = latency(LatencyFloor(1000, None), None, 90.0, "some reason")
     assert (fidelity.state, fidelity.reason) == (
-        "absent", "io.max adds no latency; 1 ms a read are missing here: some reason",
-    )  # fmt: skip
+        "absent",
+        "io.max adds no latency; 1 ms a read are missing here: some reason",
+    )
 
 
 def test_latency_floor_of_a_cage() -> None:

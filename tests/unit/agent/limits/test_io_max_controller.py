@@ -21,7 +21,9 @@ MAJ_MIN = "254:16"
 
 def cage(*, rate: int = 1000, held: int = 200, start: str = "full", **more: Any) -> Cage:
     properties = {"IOReadIOPSMax": 100, "IOWriteIOPSMax": 100, "IOReadBandwidthMax": 20_000_000}
-    return Cage("small", properties, burst=BurstCredits(start, iops=CreditBucket(rate, held)), **more)
+    return Cage(
+        "small", properties, burst=BurstCredits(start, iops=CreditBucket(rate, held)), **more
+    )
 
 
 class Disklike:
@@ -31,13 +33,17 @@ class Disklike:
         self.cgroup = folder / "slice"
         self.cgroup.mkdir()
         self.reads, self._since = 0.0, time.monotonic()
-        (self.cgroup / "io.max").write_text(f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n")
+        (self.cgroup / "io.max").write_text(
+            f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n"
+        )
         self.count()
         disk = Disk("vdb", MAJ_MIN, "/dev/vdb", "ext4", "/data")
         self.around = CollectorContext(folder, disk, self.cgroup, (), ToolProcesses(folder))
 
     def count(self) -> None:
-        (self.cgroup / "io.stat.new").write_text(f"{MAJ_MIN} rbytes=0 wbytes=0 rios={int(self.reads)} wios=0\n")
+        (self.cgroup / "io.stat.new").write_text(
+            f"{MAJ_MIN} rbytes=0 wbytes=0 rios={int(self.reads)} wios=0\n"
+        )
         (self.cgroup / "io.stat.new").replace(self.cgroup / "io.stat")
 
     def cap(self) -> int:
@@ -74,20 +80,32 @@ def test_credits_drain_to_the_base_and_come_back(tmp_path: Path, whole_io_max: N
     disk.read_until_drained()
     drained = disk.cap()
     deadline = time.monotonic() + 20
-    while disk.cap() == 100 and time.monotonic() < deadline:  # on a busy machine, a late tick leaves a debt
+    while (
+        disk.cap() == 100 and time.monotonic() < deadline
+    ):  # on a busy machine, a late tick leaves a debt
         time.sleep(0.02)
     refilled = disk.cap()
     outcome = controller.stop()
     assert (drained, refilled > 100) == (100, True)
     assert controller.to_json()["buckets"][0] == {
-        "kind": "iops", "properties": ["IOReadIOPSMax"], "base": 100, "rate": 1000, "capacity": 600,
+        "kind": "iops",
+        "properties": ["IOReadIOPSMax"],
+        "base": 100,
+        "rate": 1000,
+        "capacity": 600,
         "credits_at_start": 600,
-    }  # fmt: skip
-    caps = [change["IOReadIOPSMax"] for change in controller.to_json()["changes"] if "IOReadIOPSMax" in change]
+    }
+    caps = [
+        change["IOReadIOPSMax"]
+        for change in controller.to_json()["changes"]
+        if "IOReadIOPSMax" in change
+    ]
     assert (caps[0], min(caps)) == (1000, 100)
     series = rows(outcome.files[0])
     seconds = series[-1]["t"] - series[0]["t"]
-    assert series[-1]["buckets"][0]["credits"] == pytest.approx(600 + 100 * seconds - int(disk.reads), abs=1)
+    assert series[-1]["buckets"][0]["credits"] == pytest.approx(
+        600 + 100 * seconds - int(disk.reads), abs=1
+    )
 
 
 @pytest.fixture
@@ -98,7 +116,9 @@ def whole_io_max(monkeypatch: pytest.MonkeyPatch) -> None:
         text = (cgroup / "io.max").read_text().split()[1:]
         held = {key: value for key, _, value in (pair.partition("=") for pair in text)}
         held |= {IO_MAX_KEY[prop]: str(cap) for prop, cap in caps.items()}
-        (cgroup / "io.max.new").write_text(f"{maj_min} " + " ".join(f"{k}={v}" for k, v in held.items()) + "\n")
+        (cgroup / "io.max.new").write_text(
+            f"{maj_min} " + " ".join(f"{k}={v}" for k, v in held.items()) + "\n"
+        )
         (cgroup / "io.max.new").replace(cgroup / "io.max")
 
     monkeypatch.setattr("pagecage.agent.limits.io_max_controller.write_io_max", write)
@@ -130,7 +150,9 @@ def test_reads_and_writes_drain_a_common_bucket(tmp_path: Path) -> None:
 
 def test_a_differing_read_back_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disklike(tmp_path)
-    monkeypatch.setattr("pagecage.agent.limits.io_max_controller.read_limits", lambda *_: {"io.max.riops": "100"})
+    monkeypatch.setattr(
+        "pagecage.agent.limits.io_max_controller.read_limits", lambda *_: {"io.max.riops": "100"}
+    )
     with pytest.raises(HostError, match="riops is 100, not 1000"):
         write_io_max(disk.cgroup, MAJ_MIN, {"IOReadIOPSMax": 1000})
 
@@ -148,7 +170,9 @@ def refuse(monkeypatch: pytest.MonkeyPatch, times: int) -> list[dict[str, int]]:
     return asked
 
 
-def test_a_limit_overwritten_at_once_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_overwritten_at_once_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = refuse(monkeypatch, 2)
     controller = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
     controller.start()
@@ -158,7 +182,9 @@ def test_a_limit_overwritten_at_once_is_written_again(tmp_path: Path, monkeypatc
     assert controller.to_json()["error"] is None
 
 
-def test_a_limit_that_is_never_kept_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_is_never_kept_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = refuse(monkeypatch, 1000)
     controller = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
     controller.start()

@@ -25,7 +25,9 @@ time.sleep(60)
 
 def test_it_is_measured_from_the_gate_to_its_exit(machine: Machine) -> None:
     """The reads of a program are counted even if it exits at once."""
-    record = carry_out(machine, 'echo "$FAKE_MAJ_MIN rbytes=4096 rios=1" >"$FAKE_SLICE/io.stat"; sleep 0.3')
+    record = carry_out(
+        machine, 'echo "$FAKE_MAJ_MIN rbytes=4096 rios=1" >"$FAKE_SLICE/io.stat"; sleep 0.3'
+    )
     assert record.outcome == "ok"
     assert record.response["device_read_bytes"] == 4096
     assert 0.3 <= (record.response["wall_seconds"] or 0) < 5
@@ -37,7 +39,9 @@ def test_it_is_measured_from_the_gate_to_its_exit(machine: Machine) -> None:
     assert len(record.workload.sha256) == 64
 
 
-def test_making_the_scope_is_not_its_time(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_making_the_scope_is_not_its_time(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_SLOW", "scope")
     record = carry_out(machine, "true")
     assert (record.response["wall_seconds"] or 9) < 0.4
@@ -63,7 +67,9 @@ def test_a_signal_is_reported(machine: Machine) -> None:
     assert (record.outcome, record.error) == ("failed", "it ended by signal 9")
 
 
-def test_a_scope_that_does_not_start_is_not_its_failure(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scope_that_does_not_start_is_not_its_failure(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_FAILS", "scope")
     record = carry_out(machine, "true")
     assert record.outcome == "failed"
@@ -77,7 +83,12 @@ def test_out_of_memory_is_an_answer(machine: Machine) -> None:
 
 
 def test_literal_arguments_keep_their_braces(machine: Machine) -> None:
-    assert carry_out(machine, 'test "{file} {data_dir}" = "$(printf %s%s {file\\} \\ {data_dir\\})"').outcome == "ok"
+    assert (
+        carry_out(
+            machine, 'test "{file} {data_dir}" = "$(printf %s%s {file\\} \\ {data_dir\\})"'
+        ).outcome
+        == "ok"
+    )
 
 
 def test_it_takes_too_long(machine: Machine) -> None:
@@ -87,10 +98,14 @@ def test_it_takes_too_long(machine: Machine) -> None:
     assert machine.left() == []
 
 
-def test_it_finds_its_directory_and_environment(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_finds_its_directory_and_environment(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUSTOMERS_SECRET", "hunter2")
     record = carry_out(
-        machine, f'test "$PWD" = {machine.data} && test ${{#CUSTOMERS_SECRET}} = 7', directory=str(machine.data)
+        machine,
+        f'test "$PWD" = {machine.data} && test ${{#CUSTOMERS_SECRET}} = 7',
+        directory=str(machine.data),
     )
     assert record.outcome == "ok", record.error
     assert "CUSTOMERS_SECRET" in record.workload.environment
@@ -101,7 +116,9 @@ def test_it_finds_its_directory_and_environment(machine: Machine, monkeypatch: p
 def test_a_line_of_output_shows_that_it_serves(machine: Machine, stream: str) -> None:
     began = time.monotonic()
     record = carry_out(
-        machine, f"sleep 0.3; echo listening on 80 >&{stream}; exec sleep 60", ready_when=r"listening on \d+$"
+        machine,
+        f"sleep 0.3; echo listening on 80 >&{stream}; exec sleep 60",
+        ready_when=r"listening on \d+$",
     )
     assert (record.outcome, record.error) == ("ok", None)
     assert 0.3 <= (record.response["ready_seconds"] or 0) < 5
@@ -113,16 +130,25 @@ def test_a_line_of_output_shows_that_it_serves(machine: Machine, stream: str) ->
 
 
 def test_half_a_line_does_not_serve_but_the_last_one_needs_no_end(machine: Machine) -> None:
-    halves = carry_out(machine, "printf 'list'; sleep 0.2; printf 'ening\\n'; exec sleep 60", ready_when="^listening$")
+    halves = carry_out(
+        machine,
+        "printf 'list'; sleep 0.2; printf 'ening\\n'; exec sleep 60",
+        ready_when="^listening$",
+    )
     assert (halves.response["ready_seconds"] or 0) >= 0.2
     assert carry_out(machine, "printf ready", ready_when="^ready$").outcome == "ok"
 
 
-@pytest.mark.parametrize(("script", "reason"), [
-    ("echo nearly; exit 0", "it ended with status 0 before it served"),
-    ("echo cannot bind >&2; exit 4", "it ended with status 4: cannot bind"),
-])  # fmt: skip
-def test_one_that_ends_before_it_serves_has_failed(machine: Machine, script: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo nearly; exit 0", "it ended with status 0 before it served"),
+        ("echo cannot bind >&2; exit 4", "it ended with status 4: cannot bind"),
+    ],
+)
+def test_one_that_ends_before_it_serves_has_failed(
+    machine: Machine, script: str, reason: str
+) -> None:
     record = carry_out(machine, script, ready_when="never printed")
     assert (record.outcome, record.error) == ("failed", reason)
     assert record.response == {}
@@ -144,7 +170,9 @@ def port() -> int:
 
 def test_it_serves_when_it_listens(machine: Machine, port: int, tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
-    record = carry_out(machine, f"sleep 0.3; exec python3 -S {tmp_path}/server.py {port}", ready_port=port)
+    record = carry_out(
+        machine, f"sleep 0.3; exec python3 -S {tmp_path}/server.py {port}", ready_port=port
+    )
     assert (record.outcome, record.error) == ("ok", None)
     assert 0.3 <= (record.response["ready_seconds"] or 0) < 10
     assert machine.left() == []
@@ -153,7 +181,10 @@ def test_it_serves_when_it_listens(machine: Machine, port: int, tmp_path: Path) 
 def test_a_daemon_may_serve(machine: Machine, port: int, tmp_path: Path) -> None:
     """The main process ends at once; its child in the cage listens later."""
     (tmp_path / "server.py").write_text(SERVER)
-    script = f'(sleep 0.4; exec python3 -S {tmp_path}/server.py {port}) & echo $! >>"$FAKE_SLICE/cgroup.procs"'
+    script = (
+        f"(sleep 0.4; exec python3 -S {tmp_path}/server.py {port}) & echo $!"
+        ' >>"$FAKE_SLICE/cgroup.procs"'
+    )
     record = carry_out(machine, script, ready_port=port)
     assert (record.outcome, record.error) == ("ok", None)
     assert (record.response["ready_seconds"] or 0) >= 0.4
@@ -179,7 +210,10 @@ def test_a_daemon_is_reported(machine: Machine) -> None:
 
 
 def test_children_that_exit_soon_are_not_daemons(machine: Machine) -> None:
-    assert carry_out(machine, 'sleep 0.1 & echo $! >>"$FAKE_SLICE/cgroup.procs"; exit 0').outcome == "ok"
+    assert (
+        carry_out(machine, 'sleep 0.1 & echo $! >>"$FAKE_SLICE/cgroup.procs"; exit 0').outcome
+        == "ok"
+    )
 
 
 def test_a_process_that_leaves_the_cage_is_detected_and_ended(machine: Machine) -> None:
@@ -217,7 +251,9 @@ def test_without_input_it_reads_end_of_file(machine: Machine) -> None:
 
 
 def test_a_missing_program_names_its_package(machine: Machine) -> None:
-    trial = make_trial(workload=Workload("no-such-program", (), "command", command=CommandSpec()), collectors=())
+    trial = make_trial(
+        workload=Workload("no-such-program", (), "command", command=CommandSpec()), collectors=()
+    )
     run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     [record] = read_records(machine.records)
     assert record.outcome == "requirement_missed"

@@ -61,13 +61,20 @@ def test_a_relative_path_is_below_its_directory(machine: Machine, files: Path) -
 
 
 def test_placeholders_in_paths_are_filled_in_unless_literal(machine: Machine, files: Path) -> None:
-    assert carry_out(machine, "true", data_paths=("{data_dir}/own",), cache="any", is_literal=False).outcome == "ok"
+    assert (
+        carry_out(
+            machine, "true", data_paths=("{data_dir}/own",), cache="any", is_literal=False
+        ).outcome
+        == "ok"
+    )
     (machine.data / "{file}").write_text("x")
     named = carry_out(machine, "true", data_paths=(str(machine.data / "{file}"),), cache="any")
     assert (named.outcome, named.cache.file_bytes) == ("ok", 1)
 
 
-@pytest.mark.parametrize(("path", "reason"), [("nowhere", "does not exist"), ("hollow", "no file in")])
+@pytest.mark.parametrize(
+    ("path", "reason"), [("nowhere", "does not exist"), ("hollow", "no file in")]
+)
 def test_no_files_is_refused(machine: Machine, path: str, reason: str) -> None:
     (machine.data / "hollow").mkdir()
     record = carry_out(machine, "true", data_paths=(str(machine.data / path),), cache="cold")
@@ -75,10 +82,14 @@ def test_no_files_is_refused(machine: Machine, path: str, reason: str) -> None:
     assert reason in record.missed_requirements[0].reason
 
 
-def test_two_disks_are_refused_by_name(machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_disks_are_refused_by_name(
+    machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = make_session(machine, io.BytesIO()).disk
     other = replace(one, maj_min="8:0", node="/dev/other")
-    monkeypatch.setattr(command_files, "resolve_disk", lambda path: other if "shm" in str(path) else one)
+    monkeypatch.setattr(
+        command_files, "resolve_disk", lambda path: other if "shm" in str(path) else one
+    )
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as far:
         record = carry_out(machine, "true", data_paths=(str(files), far.name), cache="any")
     assert record.outcome == "requirement_missed"
@@ -109,11 +120,21 @@ def run_on(machine: Machine, cache: str) -> TrialRun:
 
 @pytest.mark.parametrize(
     ("size", "cache", "elsewhere", "reads"),
-    [(16 << 20, "cold", True, "its own"), ((16 << 20) - 1, "cold", True, None), (16 << 20, "any", True, None),
-     (16 << 20, "cold", False, "ours"), (0, "any", False, "ours")],
-)  # fmt: skip
+    [
+        (16 << 20, "cold", True, "its own"),
+        ((16 << 20) - 1, "cold", True, None),
+        (16 << 20, "any", True, None),
+        (16 << 20, "cold", False, "ours"),
+        (0, "any", False, "ours"),
+    ],
+)
 def test_what_calibration_reads(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, size: int, cache: str, elsewhere: bool, reads: str | None
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    cache: str,
+    elsewhere: bool,
+    reads: str | None,
 ) -> None:
     """Calibration reads no file that must stay cached, and writes only to pagecage's disk."""
     own = machine.data / "own.db"
@@ -122,7 +143,9 @@ def test_what_calibration_reads(
     monkeypatch.setattr(command_files, "make_dataset", lambda *_: Path("ours"))
     run = run_on(machine, cache)
     disk = run.session.disk
-    files = ProgramFiles((own,), replace(disk, maj_min="8:0", node="/dev/other") if elsewhere else disk)
+    files = ProgramFiles(
+        (own,), replace(disk, maj_min="8:0", node="/dev/other") if elsewhere else disk
+    )
     found = calibration_file(run, Storage("data", disk, machine.data), files, run.trial.cage)
     assert found == {"its own": own, "ours": Path("ours"), None: None}[reads]
 

@@ -70,7 +70,9 @@ def test_fio_may_not_write_and_reports_where_it_is_looked_for(tmp_path: Path) ->
 
 @pytest.fixture
 def fake_fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "fio").write_text("#!/bin/sh\nprintf 'Available IO engines:\\n\\tmmap\\n\\tpsync\\n'\n")
+    (tmp_path / "fio").write_text(
+        "#!/bin/sh\nprintf 'Available IO engines:\\n\\tmmap\\n\\tpsync\\n'\n"
+    )
     (tmp_path / "fio").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
@@ -89,9 +91,16 @@ def test_without_fio_there_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_figures_are_all_jobs_together_over_the_longest() -> None:
     end = end_of(
-        report_of(job(), job(runtime=1000, io_bytes=4096 * 30, total_ios=30)), ["offset_increment=50%"], 4096 * 40
+        report_of(job(), job(runtime=1000, io_bytes=4096 * 30, total_ios=30)),
+        ["offset_increment=50%"],
+        4096 * 40,
     )
-    assert (end["seconds"], end["bytes"], end["blocks"], end["covered_fraction"]) == (1.0, 4096 * 40, 40, 1.0)
+    assert (end["seconds"], end["bytes"], end["blocks"], end["covered_fraction"]) == (
+        1.0,
+        4096 * 40,
+        40,
+        1.0,
+    )
     assert end["response"]["fio_reads_per_second"] == 40
     assert end["response"]["fio_read_bytes_per_second"] == 4096 * 40
     assert end["response"]["fio_p50_us"] == 1
@@ -103,10 +112,17 @@ def test_figures_are_all_jobs_together_over_the_longest() -> None:
 
 @pytest.mark.parametrize(
     ("options", "overlap"),
-    [([], False), (["numjobs=1"], False), (["numjobs=4"], True), (["numjobs=4", "offset_increment=25%"], False),
-     (["ioengine=mmap", "numjobs=4", "offset_increment=25%"], True),
-     (["time_based"], True), (["loops=2"], True), (["norandommap"], True)],
-)  # fmt: skip
+    [
+        ([], False),
+        (["numjobs=1"], False),
+        (["numjobs=4"], True),
+        (["numjobs=4", "offset_increment=25%"], False),
+        (["ioengine=mmap", "numjobs=4", "offset_increment=25%"], True),
+        (["time_based"], True),
+        (["loops=2"], True),
+        (["norandommap"], True),
+    ],
+)
 def test_jobs_that_may_overlap_have_no_covered_fraction(options: list[str], overlap: bool) -> None:
     assert may_overlap(options) is overlap
     end = end_of(report_of(job()), options, 4096 * 20)
@@ -118,7 +134,9 @@ def test_repeated_reads_have_no_covered_fraction() -> None:
     assert end_of(report_of(job()), [], 4096 * 5)["covered_fraction"] is None
 
 
-@pytest.mark.parametrize(("error", "word"), [(1, "not permitted"), (38, "not implemented"), (5, None)])
+@pytest.mark.parametrize(
+    ("error", "word"), [(1, "not permitted"), (38, "not implemented"), (5, None)]
+)
 def test_an_engine_that_the_kernel_refuses_is_no_failure(error: int, word: str | None) -> None:
     refused = end_of(report_of({**job(), "error": error}), [], 4096 * 10)["refused"]
     assert (word in refused) if word else refused is None
@@ -139,7 +157,16 @@ def test_a_workload_may_report_ready_seconds():
 
 
 @pytest.mark.parametrize(
-    "own", [[], {"read_seconds": 1.0}, {"Speed": 1}, {"p 1": 2}, {"rate": "fast"}, {"is_on": True}, {"nested": {}}]
+    "own",
+    [
+        [],
+        {"read_seconds": 1.0},
+        {"Speed": 1},
+        {"p 1": 2},
+        {"rate": "fast"},
+        {"is_on": True},
+        {"nested": {}},
+    ],
 )
 def test_a_wrong_response_is_reported(own: Any) -> None:
     assert wrong_response(own)
@@ -156,7 +183,9 @@ def test_notes_before_the_json_are_skipped(tmp_path: Path) -> None:
     assert end_of(read_report(tmp_path), [], 4096 * 10)["blocks"] == 10
 
 
-@given(st.dictionaries(st.integers(1, 10**9), st.integers(1, 1000), min_size=1), st.floats(0.01, 1.0))
+@given(
+    st.dictionaries(st.integers(1, 10**9), st.integers(1, 1000), min_size=1), st.floats(0.01, 1.0)
+)
 def test_a_percentile_leaves_that_share_below(counts: dict[int, int], share: float) -> None:
     bins = Counter(counts)
     found = percentile_us(bins, share)

@@ -114,7 +114,9 @@ def test_a_flood_cannot_outlast_the_deadline() -> None:
 
 
 def test_the_last_line_of_standard_error_is_kept() -> None:
-    with running(shell("yes 0123456789 | head -n 200000 >&2; echo the reason >&2; exit 3")) as workload:
+    with running(
+        shell("yes 0123456789 | head -n 200000 >&2; echo the reason >&2; exit 3")
+    ) as workload:
         assert workload.finish() == 3
         assert workload.last_line() == "the reason"
         assert len(workload._tail._bytes) <= 2000

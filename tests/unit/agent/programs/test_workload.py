@@ -19,7 +19,9 @@ from pagecage.model.trial import Workload
 from tests.fake_host.machine import LIGHT, Machine, make_session, make_trial
 
 
-def judged(status: int = 0, oom_kill: int | None = 0, timed_out: bool = False, **end: Any) -> tuple[str, str | None]:
+def judged(
+    status: int = 0, oom_kill: int | None = 0, timed_out: bool = False, **end: Any
+) -> tuple[str, str | None]:
     """Return the ending of a workload with this exit."""
     evidence = {"status": status, "oom_kill": oom_kill}
     measured = Measured(None, {}, end, evidence, "the last line", is_timed_out=timed_out)
@@ -53,19 +55,25 @@ def test_the_strongest_evidence_decides(evidence: dict[str, Any], outcome: str) 
 @pytest.mark.parametrize(
     ("response", "message"),
     [
-        ({"lost_records": 1200, "failed_calls": 3, "torn_records": 0, "call_p50_us": 9.0},
-         "the last line: 1,200 lost records, 3 failed calls"),
-        ({"lost_records": None}, "the last line"), ({}, "the last line"), (["lost_records"], "the last line"),
+        (
+            {"lost_records": 1200, "failed_calls": 3, "torn_records": 0, "call_p50_us": 9.0},
+            "the last line: 1,200 lost records, 3 failed calls",
+        ),
+        ({"lost_records": None}, "the last line"),
+        ({}, "the last line"),
+        (["lost_records"], "the last line"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_answer_lists_its_faults(response: Any, message: str) -> None:
     assert judged(status=1, checksum_ok=False, response=response) == ("wrong_answer", message)
 
 
 @given(
-    status=st.integers(-64, 255), oom_kill=st.none() | st.integers(0, 3), timed_out=st.booleans(),
+    status=st.integers(-64, 255),
+    oom_kill=st.none() | st.integers(0, 3),
+    timed_out=st.booleans(),
     checksum_ok=st.none() | st.booleans(),
-)  # fmt: skip
+)
 def test_every_exit_has_one_outcome(
     status: int, oom_kill: int | None, timed_out: bool, checksum_ok: bool | None
 ) -> None:
@@ -84,7 +92,9 @@ def test_only_known_placeholders_are_filled_in(argument: str, value: str) -> Non
 
 def test_placeholders_are_filled_in(machine: Machine) -> None:
     script = "test -f {file} && test -f {sidecar} && test -d {data_dir} && test {max_seconds} = 5.0"
-    trial = make_trial(cage=Cage("open", {}), collectors=(), workload=Workload("sh", ("-c", script), "command"))
+    trial = make_trial(
+        cage=Cage("open", {}), collectors=(), workload=Workload("sh", ("-c", script), "command")
+    )
     run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     assert next(iter(read_records(machine.records))).outcome == "ok"
 

@@ -21,9 +21,20 @@ from tests.fixtures.records import make_record
 
 words = st.text(max_size=10)
 requests = st.builds(
-    RunRequest, words, words, words, words, words, words, words, st.booleans(), st.dictionaries(words, words),
-    st.dictionaries(words, words), st.lists(trials, max_size=2).map(tuple), st.dictionaries(words, st.integers(1, 9)),
-)  # fmt: skip
+    RunRequest,
+    words,
+    words,
+    words,
+    words,
+    words,
+    words,
+    words,
+    st.booleans(),
+    st.dictionaries(words, words),
+    st.dictionaries(words, words),
+    st.lists(trials, max_size=2).map(tuple),
+    st.dictionaries(words, st.integers(1, 9)),
+)
 
 
 @given(requests)

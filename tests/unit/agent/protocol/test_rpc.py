@@ -13,7 +13,10 @@ from pagecage.agent.protocol.rpc import AnswerQueue
 
 
 def line(question: str, piece: bytes) -> bytes:
-    return json.dumps({"answers": question, "piece": base64.b64encode(piece).decode()}).encode() + b"\n"
+    return (
+        json.dumps({"answers": question, "piece": base64.b64encode(piece).decode()}).encode()
+        + b"\n"
+    )
 
 
 @given(st.text(), st.binary(max_size=100))

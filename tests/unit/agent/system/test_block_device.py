@@ -26,8 +26,11 @@ def sys(tmp_path: Path) -> Path:
 
 
 def resolve(sys: Path, maj_min: str, kind: str = "ext4", source: str = "/dev/x") -> Disk:
-    return resolve_disk(Path("/data/pagecage"), sys, mountinfo(("8:99", "/", "ext4", "/dev/y"),
-                                                               (maj_min, "/data", kind, source)))  # fmt: skip
+    return resolve_disk(
+        Path("/data/pagecage"),
+        sys,
+        mountinfo(("8:99", "/", "ext4", "/dev/y"), (maj_min, "/data", kind, source)),
+    )
 
 
 def test_a_whole_disk(sys: Path) -> None:
@@ -35,7 +38,9 @@ def test_a_whole_disk(sys: Path) -> None:
     assert resolve(sys, "254:16") == Disk("vdb", "254:16", "/dev/vdb", "ext4", "/data", ("vdb",))
 
 
-@pytest.mark.parametrize(("whole", "part"), [("sda", "sda3"), ("nvme0n1", "nvme0n1p2"), ("mmcblk0", "mmcblk0p1")])
+@pytest.mark.parametrize(
+    ("whole", "part"), [("sda", "sda3"), ("nvme0n1", "nvme0n1p2"), ("mmcblk0", "mmcblk0p1")]
+)
 def test_a_partition_is_on_its_disk(sys: Path, whole: str, part: str) -> None:
     disk(sys, whole, "8:0", place="pci0000:00/0000:00:1f.2")
     partition(sys, whole, part, "8:3")
@@ -137,8 +142,11 @@ def test_a_device_that_sysfs_does_not_know(sys: Path) -> None:
 def test_the_deepest_mount_and_the_last_of_equals_count(sys: Path) -> None:
     for name, number in (("vda", "254:0"), ("vdb", "254:16"), ("vdc", "254:32")):
         disk(sys, name, number)
-    text = mountinfo(("254:0", "/", "ext4", "/dev/vda"), ("254:16", "/data", "ext4", "/dev/vdb"),
-                     ("254:32", "/data", "xfs", "/dev/vdc"))  # fmt: skip
+    text = mountinfo(
+        ("254:0", "/", "ext4", "/dev/vda"),
+        ("254:16", "/data", "ext4", "/dev/vdb"),
+        ("254:32", "/data", "xfs", "/dev/vdc"),
+    )
     assert resolve_disk(Path("/data/x"), sys, text).name == "vdc"
     assert resolve_disk(Path("/database"), sys, text).name == "vda"
 
@@ -148,12 +156,16 @@ def test_a_link_is_followed(sys: Path, tmp_path: Path) -> None:
         disk(sys, name, number)
     (tmp_path / "mounted").mkdir()
     (tmp_path / "link").symlink_to("mounted")
-    text = mountinfo(("254:0", "/", "ext4", "/dev/vda"), ("254:16", f"{tmp_path}/mounted", "ext4", "/dev/vdb"))
+    text = mountinfo(
+        ("254:0", "/", "ext4", "/dev/vda"), ("254:16", f"{tmp_path}/mounted", "ext4", "/dev/vdb")
+    )
     assert resolve_disk(tmp_path / "link", sys, text).name == "vdb"
 
 
 ESCAPED = {" ": r"\040", "\t": r"\011", "\n": r"\012", "\\": r"\134", "#": r"\043"}
-names = st.text(st.characters(exclude_characters="/\0", exclude_categories=("Cs",)), min_size=1, max_size=12)
+names = st.text(
+    st.characters(exclude_characters="/\0", exclude_categories=("Cs",)), min_size=1, max_size=12
+)
 
 
 @given(names)
@@ -161,12 +173,17 @@ names = st.text(st.characters(exclude_characters="/\0", exclude_categories=("Cs"
 def test_any_name_a_mount_can_have(name: str) -> None:
     """The kernel escapes only blank, tab, newline, backslash and # (seq_path), not U+3000."""
     shown = "".join(ESCAPED.get(letter, letter) for letter in f"/mnt/{name}")
-    [mount] = parse_mountinfo(f"36 35 98:0 / {shown} rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n")
+    [mount] = parse_mountinfo(
+        f"36 35 98:0 / {shown} rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n"
+    )
     assert mount == Mount("98:0", f"/mnt/{name}", "ext3", "/dev/root")
 
 
 def test_optional_fields_may_be_many_or_none() -> None:
-    text = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 0 8:2 / /b rw shared:1 master:2 unbindable - xfs /dev/sda2 rw\n"
+    text = (
+        "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 0 8:2 / /b rw shared:1 master:2 unbindable - xfs"
+        " /dev/sda2 rw\n"
+    )
     assert [mount.maj_min for mount in parse_mountinfo(text)] == ["8:1", "8:2"]
 
 

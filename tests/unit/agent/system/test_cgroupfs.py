@@ -9,12 +9,21 @@ import pytest
 from pagecage.agent.system.cgroupfs import ancestors, own_cgroup, read_counters, read_limits
 
 FILES = {
-    "memory.stat": "anon 100\nfile 200\n", "memory.events": "max 1\noom_kill 2\n", "cpu.stat": "usage_usec 5\n",
-    "memory.current": "4096\n", "memory.peak": "8192\n", "memory.swap.current": "0\n",
-    "io.stat": "254:16 rbytes=10 rios=1\n8:0\n", "io.pressure": "some avg10=0.10 avg60=0 avg300=0 total=7\n",
-    "memory.max": "4096\n", "memory.swap.max": "0\n", "cpu.max": "50000 100000\n",
-    "io.max": "8:0 rbps=1 wbps=2 riops=3 wiops=4\n254:16 rbps=20000000 wbps=max riops=500 wiops=max\n",
-}  # fmt: skip
+    "memory.stat": "anon 100\nfile 200\n",
+    "memory.events": "max 1\noom_kill 2\n",
+    "cpu.stat": "usage_usec 5\n",
+    "memory.current": "4096\n",
+    "memory.peak": "8192\n",
+    "memory.swap.current": "0\n",
+    "io.stat": "254:16 rbytes=10 rios=1\n8:0\n",
+    "io.pressure": "some avg10=0.10 avg60=0 avg300=0 total=7\n",
+    "memory.max": "4096\n",
+    "memory.swap.max": "0\n",
+    "cpu.max": "50000 100000\n",
+    "io.max": (
+        "8:0 rbps=1 wbps=2 riops=3 wiops=4\n254:16 rbps=20000000 wbps=max riops=500 wiops=max\n"
+    ),
+}
 
 
 @pytest.fixture
@@ -48,9 +57,14 @@ def test_a_cgroup_that_is_gone_has_no_counters(tmp_path: Path) -> None:
 
 def test_limits_of_the_measured_disk_alone(cgroup: Path) -> None:
     assert read_limits(cgroup, "254:16") == {
-        "memory.max": "4096", "memory.swap.max": "0", "cpu.max": "50000 100000",
-        "io.max.rbps": "20000000", "io.max.wbps": "max", "io.max.riops": "500", "io.max.wiops": "max",
-    }  # fmt: skip
+        "memory.max": "4096",
+        "memory.swap.max": "0",
+        "cpu.max": "50000 100000",
+        "io.max.rbps": "20000000",
+        "io.max.wbps": "max",
+        "io.max.riops": "500",
+        "io.max.wiops": "max",
+    }
 
 
 def test_a_disk_without_a_line_is_not_limited(cgroup: Path) -> None:

@@ -13,12 +13,19 @@ from hypothesis import strategies as st
 from pagecage.agent.system.settings import DirtyLimits
 from pagecage.errors import HostError
 
-RATIOS = {"dirty_bytes": 0, "dirty_background_bytes": 0, "dirty_ratio": 20, "dirty_background_ratio": 10}
+RATIOS = {
+    "dirty_bytes": 0,
+    "dirty_background_bytes": 0,
+    "dirty_ratio": 20,
+    "dirty_background_ratio": 10,
+}
 OTHERS = {"dirty_expire_centisecs": 3000, "dirty_writeback_centisecs": 500}
 COUNTERPART = {
-    "dirty_bytes": "dirty_ratio", "dirty_ratio": "dirty_bytes",
-    "dirty_background_bytes": "dirty_background_ratio", "dirty_background_ratio": "dirty_background_bytes",
-}  # fmt: skip
+    "dirty_bytes": "dirty_ratio",
+    "dirty_ratio": "dirty_bytes",
+    "dirty_background_bytes": "dirty_background_ratio",
+    "dirty_background_ratio": "dirty_background_bytes",
+}
 WANTED = {"dirty_bytes": 16 * 2**20, "dirty_background_bytes": 8 * 2**20}
 
 
@@ -63,14 +70,24 @@ pairs = st.tuples(st.integers(2**13, 2**40), st.booleans(), st.integers(1, 100))
 
 
 @given(pairs, pairs)
-def test_any_previous_value_is_restored(writers: tuple[int, bool, int], background: tuple[int, bool, int]) -> None:
+def test_any_previous_value_is_restored(
+    writers: tuple[int, bool, int], background: tuple[int, bool, int]
+) -> None:
     before = dict(OTHERS)
-    for (in_bytes, is_bytes, percent), prefix in ((writers, "dirty"), (background, "dirty_background")):
-        before |= {f"{prefix}_bytes": in_bytes if is_bytes else 0, f"{prefix}_ratio": 0 if is_bytes else percent}
+    for (in_bytes, is_bytes, percent), prefix in (
+        (writers, "dirty"),
+        (background, "dirty_background"),
+    ):
+        before |= {
+            f"{prefix}_bytes": in_bytes if is_bytes else 0,
+            f"{prefix}_ratio": 0 if is_bytes else percent,
+        }
     with tempfile.TemporaryDirectory() as directory:
         limits = kernel(Path(directory), before)
         limits.set(WANTED)
-        assert Kernel(Path(directory), Path(directory)).restore() == [], "a killed harness is undone by the next"
+        assert Kernel(Path(directory), Path(directory)).restore() == [], (
+            "a killed harness is undone by the next"
+        )
         assert limits.read() == before
 
 
@@ -83,7 +100,9 @@ def test_the_first_saved_state_is_restored(limits: Kernel) -> None:
 
 def test_a_kernel_that_ignores_a_write_is_an_error(limits: Kernel) -> None:
     limits.deaf = True
-    with pytest.raises(HostError, match=r"vm\.dirty_bytes is 0, not 16777216; vm\.dirty_background_bytes is 0, not"):
+    with pytest.raises(
+        HostError, match=r"vm\.dirty_bytes is 0, not 16777216; vm\.dirty_background_bytes is 0, not"
+    ):
         limits.set(WANTED)
 
 
@@ -92,7 +111,9 @@ def test_without_a_change_nothing_is_restored(limits: Kernel) -> None:
     assert limits.read() == {**RATIOS, **OTHERS}
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"dirty_bytes": 0}', '{"dirty_bytes": 0, "dirty_ratio": null}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"dirty_bytes": 0}', '{"dirty_bytes": 0, "dirty_ratio": null}']
+)
 def test_a_failed_restore_is_reported(limits: Kernel, tmp_path: Path, text: str) -> None:
     (tmp_path / "dirty-limits.json").write_text(text)
     assert "could not be put back" in limits.restore()[0]

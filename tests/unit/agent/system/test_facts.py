@@ -20,25 +20,36 @@ def test_a_fit_machine(machine: Machine) -> None:
     assert check_host(found) == []
     assert found["systemd"] == {"pid1": True, "version": 257, "user": False, "user_manager": None}
     assert found["cgroup"]["controllers"] == ["cpuset", "cpu", "io", "memory", "pids"]
-    assert (found["disk"]["name"], found["disk"]["queue_settings"]["read_ahead_kb"]) == ("fakedisk", "256")
+    assert (found["disk"]["name"], found["disk"]["queue_settings"]["read_ahead_kb"]) == (
+        "fakedisk",
+        "256",
+    )
     assert found["uid"] == os.getuid()
-    assert {"iostat", "sar", "vmtouch", "fio"} <= {name for name, version in found["tools"].items() if version}
+    assert {"iostat", "sar", "vmtouch", "fio"} <= {
+        name for name, version in found["tools"].items() if version
+    }
     json.dumps(found)
 
 
-def test_a_user_without_the_io_controller(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_the_io_controller(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By default systemd delegates memory and pids to a user, but not io."""
     manager = machine.cgroups / f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
     manager.mkdir(parents=True)
     (manager / "cgroup.controllers").write_text("memory pids\n")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(machine.root / "runtime"))
-    assert [missed.requirement.value for missed in check_host(read_facts(machine.data, True))] == ["user_manager"]
+    assert [missed.requirement.value for missed in check_host(read_facts(machine.data, True))] == [
+        "user_manager"
+    ]
     (machine.root / "runtime/systemd/private").mkdir(parents=True)
     found = read_facts(machine.data, True)
     assert [missed.requirement.value for missed in check_host(found)] == ["io_controller"]
 
 
-def test_a_machine_with_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_machine_with_nothing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     (machine.cgroups / "cgroup.controllers").unlink()
     monkeypatch.setattr(facts, "is_pid1", lambda: False)
@@ -47,8 +58,11 @@ def test_a_machine_with_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatc
     assert found["systemd"]["version"] == 0
     assert found["free_bytes"] > 0
     assert {missed.requirement.value for missed in check_host(found)} == {
-        "systemd_pid1", "cgroup_v2", "memory_controller", "io_controller",
-    }  # fmt: skip
+        "systemd_pid1",
+        "cgroup_v2",
+        "memory_controller",
+        "io_controller",
+    }
 
 
 def test_a_disk_that_cannot_be_limited_is_a_fact_and_not_an_error(
@@ -80,9 +94,13 @@ def test_a_tools_version(tmp_path: Path, script: str, version: str) -> None:
     assert tool_version(*write_tool(tmp_path, script)) == version
 
 
-def test_a_tool_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_hangs_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = facts.run
-    monkeypatch.setattr(facts, "run", lambda argv, **more: real(argv, **{**more, "timeout_seconds": 0.2}))
+    monkeypatch.setattr(
+        facts, "run", lambda argv, **more: real(argv, **{**more, "timeout_seconds": 0.2})
+    )
     assert tool_version(*write_tool(tmp_path, "exec sleep 30")) == "does not answer"
     assert tool_version("no-such-tool") is None
 

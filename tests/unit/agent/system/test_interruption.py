@@ -13,7 +13,10 @@ from pagecage.agent.system.interruption import Interrupted, Interruption
 
 @pytest.fixture
 def interruption() -> Iterator[Interruption]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    before = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    }
     made = Interruption()
     made.listen()
     yield made

@@ -17,7 +17,9 @@ from pagecage.agent.system.kernel_text import (
 )
 
 keys = st.from_regex(r"[a-z][a-z0-9_.]{0,15}", fullmatch=True)
-devices = st.builds(lambda major, minor: f"{major}:{minor}", st.integers(0, 4095), st.integers(0, 999))
+devices = st.builds(
+    lambda major, minor: f"{major}:{minor}", st.integers(0, 4095), st.integers(0, 999)
+)
 counts = st.integers(0, 2**64 - 1)
 
 
@@ -27,25 +29,41 @@ def test_flat_keyed_round_trip(table: dict[str, int]) -> None:
 
 
 def test_flat_keyed_skips_values_that_are_not_numbers() -> None:
-    assert parse_flat_keyed("anon 5\nhigh max\nlow\n\nthree words here\nfile 7") == {"anon": 5, "file": 7}
+    assert parse_flat_keyed("anon 5\nhigh max\nlow\n\nthree words here\nfile 7") == {
+        "anon": 5,
+        "file": 7,
+    }
 
 
 @given(st.dictionaries(devices, st.dictionaries(keys, counts)))
 def test_nested_keyed_round_trip(table: dict[str, dict[str, int]]) -> None:
-    lines = (" ".join([device, *(f"{key}={value}" for key, value in row.items())]) for device, row in table.items())
+    lines = (
+        " ".join([device, *(f"{key}={value}" for key, value in row.items())])
+        for device, row in table.items()
+    )
     assert parse_nested_keyed("\n".join(lines)) == table
 
 
 def test_a_device_that_was_never_busy_is_a_bare_key() -> None:
-    assert parse_nested_keyed("8:0\n254:16 rbytes=5 rios=1\n\n") == {"8:0": {}, "254:16": {"rbytes": 5, "rios": 1}}
+    assert parse_nested_keyed("8:0\n254:16 rbytes=5 rios=1\n\n") == {
+        "8:0": {},
+        "254:16": {"rbytes": 5, "rios": 1},
+    }
 
 
-@given(st.dictionaries(devices, st.dictionaries(st.sampled_from(["rbps", "wbps", "riops", "wiops"]), counts)))
+@given(
+    st.dictionaries(
+        devices, st.dictionaries(st.sampled_from(["rbps", "wbps", "riops", "wiops"]), counts)
+    )
+)
 def test_limits_are_text(table: dict[str, dict[str, int]]) -> None:
     wanted = {
-        device: {**{key: str(value) for key, value in row.items()}, "idle": "max"} for device, row in table.items()
+        device: {**{key: str(value) for key, value in row.items()}, "idle": "max"}
+        for device, row in table.items()
     }
-    lines = (" ".join([device, *(f"{k}={v}" for k, v in row.items())]) for device, row in wanted.items())
+    lines = (
+        " ".join([device, *(f"{k}={v}" for k, v in row.items())]) for device, row in wanted.items()
+    )
     assert parse_limits("\n".join(lines)) == wanted
 
 

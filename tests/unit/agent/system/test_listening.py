@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 
 from pagecage.agent.system.procfs import listens, parse_listening
 
-HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+HEAD = (
+    "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout"
+    " inode\n"
+)
 states = st.integers(1, 12)
 sockets = st.lists(st.tuples(st.integers(0, 65535), states), max_size=8)
 
 
 def line(number: int, port: int, state: int) -> str:
     return (
-        f"   {number}: 0100007F:{port:04X} 00000000:0000 {state:02X} 00000000:00000000 00:00000000 00000000 0 0 1 1\n"
+        f"   {number}: 0100007F:{port:04X} 00000000:0000 {state:02X} 00000000:00000000 00:00000000"
+        " 00000000 0 0 1 1\n"
     )
 
 

@@ -69,7 +69,9 @@ def test_both_ways_of_counting_agree(file: Path, read_pages: int) -> None:
         counted = cachestat_pages(opened.fileno())
     assert by_mincore(file) == read_pages
     if counted is None:
-        assert tuple(map(int, os.uname().release.split(".")[:2])) < (6, 5), "only older kernels lack cachestat(2)"
+        assert tuple(map(int, os.uname().release.split(".")[:2])) < (6, 5), (
+            "only older kernels lack cachestat(2)"
+        )
     else:
         assert counted == read_pages
 
@@ -107,13 +109,17 @@ def test_an_empty_file_is_both(on_disk: Path) -> None:
     assert by_mincore(path) == 0
 
 
-def test_an_older_kernel_is_measured_by_mincore(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_kernel_is_measured_by_mincore(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(page_cache, "cachestat_pages", lambda *_: None)
     load(file)
     assert measure_residency(file) == Residency(PAGES * PAGE_BYTES, PAGES * PAGE_BYTES, "mincore")
 
 
-def test_mincore_is_not_used_for_other_users_files(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mincore_is_not_used_for_other_users_files(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Since Linux 5.2 mincore(2) reports all pages of another user's file as resident."""
     monkeypatch.setattr(page_cache, "cachestat_pages", lambda *_: None)
     monkeypatch.setattr(os, "access", lambda *_: False)

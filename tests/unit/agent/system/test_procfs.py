@@ -18,7 +18,12 @@ STAT = "cpu  10 20 30 40 50 60 70 80 90 100\ncpu0 1 2 3\nintr 5\n"
 def test_the_disks_own_line() -> None:
     row = parse_diskstats(DISKSTATS, "254:16")
     assert row is not None
-    assert (row["reads"], row["sectors_read"], row["io_ticks"], row["weighted_io_ticks"]) == (7, 56, 9, 10)
+    assert (row["reads"], row["sectors_read"], row["io_ticks"], row["weighted_io_ticks"]) == (
+        7,
+        56,
+        9,
+        10,
+    )
     assert parse_diskstats(DISKSTATS, "254:0") == {**row, **parse_diskstats(DISKSTATS, "254:0")}  # type: ignore[dict-item]
 
 

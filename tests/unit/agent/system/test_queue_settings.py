@@ -36,7 +36,9 @@ def test_the_first_value_is_restored(machine: Machine, journal: QueueSettingsJou
     assert machine.read_ahead_kb() == "256"
 
 
-def test_a_value_that_is_there_already_is_left_alone(machine: Machine, journal: QueueSettingsJournal) -> None:
+def test_a_value_that_is_there_already_is_left_alone(
+    machine: Machine, journal: QueueSettingsJournal
+) -> None:
     journal.set(DISK, "read_ahead_kb", "256")
     assert machine.log_lines() == []
     assert machine.left() == []
@@ -51,16 +53,22 @@ def test_the_journal_is_written_before_the_change(
     monkeypatch.setattr(settings, "write_queue_setting", killed)
     with pytest.raises(KeyboardInterrupt):
         journal.set(DISK, "read_ahead_kb", "128")
-    assert json.loads((machine.spool / "queue-settings.json").read_text()) == {"fakedisk": {"read_ahead_kb": "256"}}
+    assert json.loads((machine.spool / "queue-settings.json").read_text()) == {
+        "fakedisk": {"read_ahead_kb": "256"}
+    }
 
 
-def test_a_new_journal_restores_settings_of_a_killed_agent(machine: Machine, journal: QueueSettingsJournal) -> None:
+def test_a_new_journal_restores_settings_of_a_killed_agent(
+    machine: Machine, journal: QueueSettingsJournal
+) -> None:
     journal.set(DISK, "read_ahead_kb", "128")
     QueueSettingsJournal(machine.spool).restore()
     assert machine.read_ahead_kb() == "256"
 
 
-def test_a_missing_disk_is_reported_and_dropped(machine: Machine, journal: QueueSettingsJournal) -> None:
+def test_a_missing_disk_is_reported_and_dropped(
+    machine: Machine, journal: QueueSettingsJournal
+) -> None:
     saved = {"sdz": {"read_ahead_kb": "128"}, "fakedisk": {"read_ahead_kb": "512"}}
     (machine.spool / "queue-settings.json").write_text(json.dumps(saved))
     [failure] = journal.restore()
@@ -70,7 +78,9 @@ def test_a_missing_disk_is_reported_and_dropped(machine: Machine, journal: Queue
 
 
 @pytest.mark.parametrize("text", ["", "{", "\x00"])
-def test_an_incomplete_journal_is_ignored(machine: Machine, journal: QueueSettingsJournal, text: str) -> None:
+def test_an_incomplete_journal_is_ignored(
+    machine: Machine, journal: QueueSettingsJournal, text: str
+) -> None:
     (machine.spool / "queue-settings.json").write_text(text)
     assert journal.restore() == []
 
@@ -88,7 +98,9 @@ def test_a_queue_setting_that_cannot_be_set_is_an_error(journal: QueueSettingsJo
         journal.set(Disk("sdz", "8:0", "/dev/sdz", "ext4", "/"), "read_ahead_kb", "1")
 
 
-def test_the_spool_holds_nothing_between_trials(machine: Machine, journal: QueueSettingsJournal) -> None:
+def test_the_spool_holds_nothing_between_trials(
+    machine: Machine, journal: QueueSettingsJournal
+) -> None:
     journal.set(DISK, "read_ahead_kb", "128")
     journal.restore()
     assert not list(Path(machine.spool).glob("*.json"))

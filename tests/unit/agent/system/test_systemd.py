@@ -31,7 +31,9 @@ def test_a_units_name_holds_one_dash_and_the_attempt() -> None:
 
 
 def test_limits_come_before_the_start() -> None:
-    first, second = slice_commands(SYSTEM, "pagecage-x.1.slice", Cage("c", {"MemoryMax": 4096}), "/dev/vdb")
+    first, second = slice_commands(
+        SYSTEM, "pagecage-x.1.slice", Cage("c", {"MemoryMax": 4096}), "/dev/vdb"
+    )
     assert first[:4] == ["systemctl", "set-property", "--runtime", "pagecage-x.1.slice"]
     assert "MemoryMax=4096" in first
     assert second == ["systemctl", "start", "pagecage-x.1.slice"]
@@ -46,13 +48,17 @@ def test_a_users_manager_is_asked_as_such() -> None:
 def test_the_scope_is_in_the_slice_and_execs_the_program() -> None:
     command = scope_command(SYSTEM, "pagecage-x.1.slice", ["/bin/prog", "--flag", "-p"])
     assert command[:2] == ["systemd-run", "--quiet"]
-    assert {"--scope", "--collect", "--slice=pagecage-x.1.slice", "--unit=pagecage-run-x.1"} < set(command)
+    assert {"--scope", "--collect", "--slice=pagecage-x.1.slice", "--unit=pagecage-run-x.1"} < set(
+        command
+    )
     assert command[command.index("--") + 1 :] == ["/bin/prog", "--flag", "-p"]
 
 
 @pytest.mark.parametrize(("version", "given"), [(252, False), (253, True), (257, True)])
 def test_an_oom_policy_where_scopes_know_one(version: int, given: bool) -> None:
-    assert ("OOMPolicy=kill" in scope_command(Systemd(False, version), "pagecage-x.1.slice", ["true"])) is given
+    assert (
+        "OOMPolicy=kill" in scope_command(Systemd(False, version), "pagecage-x.1.slice", ["true"])
+    ) is given
 
 
 @pytest.mark.parametrize(
@@ -82,7 +88,9 @@ def test_process_1_is_systemd_or_not(tmp_path: Path, name: str | None, first: bo
 def test_a_users_slices_are_under_their_manager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getuid", lambda: 1000)
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
-    assert str(USER.parent_cgroup()).endswith("user.slice/user-1000.slice/user@1000.service/pagecage.slice")
+    assert str(USER.parent_cgroup()).endswith(
+        "user.slice/user-1000.slice/user@1000.service/pagecage.slice"
+    )
     assert str(USER.control_directory()) == "/run/user/1000/systemd/user.control"
 
 
@@ -105,7 +113,9 @@ def test_stopping_a_slice_that_never_existed_is_no_error(machine: Machine) -> No
     assert machine.left() == []
 
 
-def test_a_refusal_is_an_error_with_systemds_message(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_an_error_with_systemds_message(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_FAILS", "start")
     with pytest.raises(PagecageError, match=r"Failed to start pagecage-x\.1\.slice: asked to"):
         start_slice(SYSTEM, "pagecage-x.1.slice", CAGE, NODE)

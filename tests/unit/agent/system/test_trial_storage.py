@@ -33,13 +33,20 @@ def test_null_blk_is_set_up_in_memory_with_a_timer(
 ) -> None:
     configfs, make = tmp_path / "nullb", Path.mkdir
     monkeypatch.setattr(trial_storage, "_first_node", lambda *names: names[0])
-    monkeypatch.setattr(Path, "mkdir", lambda path, **_: (make(path), (path / "index").write_text("3\n")))
+    monkeypatch.setattr(
+        Path, "mkdir", lambda path, **_: (make(path), (path / "index").write_text("3\n"))
+    )
     assert make_null_blk(10 * 2**20 + 1, 1500, configfs) == Path("/dev/nullb3")
     written = {path.name: path.read_text() for path in configfs.iterdir() if path.name != "index"}
     assert written == {
-        "size": "11", "memory_backed": "1", "irqmode": "2", "completion_nsec": "1500000", "hw_queue_depth": "256",
-        "max_sectors": "2560", "power": "1",
-    }  # fmt: skip
+        "size": "11",
+        "memory_backed": "1",
+        "irqmode": "2",
+        "completion_nsec": "1500000",
+        "hw_queue_depth": "256",
+        "max_sectors": "2560",
+        "power": "1",
+    }
     assert commands == [["modprobe", "null_blk", "nr_devices=0"]]
 
 
@@ -49,7 +56,9 @@ def test_a_kernel_without_configfs_is_reported(tmp_path: Path) -> None:
         make_null_blk(2**20, 0, tmp_path / "nothing/nullb")
 
 
-def test_a_delayed_device_delays_reads_alone(commands: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delayed_device_delays_reads_alone(
+    commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trial_storage, "_first_node", lambda *names: names[0])
     monkeypatch.setattr(trial_storage, "read_text", lambda path: "2048\n")
     monkeypatch.setattr("shutil.which", lambda *_, **__: "/usr/sbin/dmsetup")

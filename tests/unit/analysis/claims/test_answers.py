@@ -21,9 +21,11 @@ from tests.tree import ROOT
 EXPERIMENTS = ROOT / "experiments"
 NAME = "20261121T100000Z-constrained-random-vm"
 FINDING = {
-    "question": "Q24", "says": "At random {value} is read for each byte", "response": "amplification",
+    "question": "Q24",
+    "says": "At random {value} is read for each byte",
+    "response": "amplification",
     "where": {"cage": "tenth", "source": "unloaded", "pattern": "random"},
-}  # fmt: skip
+}
 
 
 def build_runs(folder: Path, change: Change | None = None) -> Path:
@@ -39,10 +41,17 @@ def runs(tmp_path: Path) -> Path:
 
 
 def test_every_question_of_a_definition_is_asked_and_every_asked_one_has_a_number() -> None:
-    asked = [answer.id for answer in open_questions(EXPERIMENTS, newest_runs(Path("nowhere"))).questions]
+    asked = [
+        answer.id for answer in open_questions(EXPERIMENTS, newest_runs(Path("nowhere"))).questions
+    ]
     assert asked == [f"Q{number:02}" for number in range(1, 39)]
     definitions = read_definitions(EXPERIMENTS).values()
-    used = {found["question"] for table in definitions for found in table.get("findings", []) if found.get("question")}
+    used = {
+        found["question"]
+        for table in definitions
+        for found in table.get("findings", [])
+        if found.get("question")
+    }
     assert used <= set(asked)
 
 

@@ -107,7 +107,10 @@ def test_ratios_are_held_within_a_factor_of_two(tmp_path):
 def test_half_a_cpu_makes_an_emulated_time_incomparable(tmp_path):
     def torn(record):
         if record["measured"]:
-            seconds, busy = record["measured"]["seconds"], 0.6 if record["treatment"]["cage"] == "tenth" else 0.2
+            seconds, busy = (
+                record["measured"]["seconds"],
+                0.6 if record["treatment"]["cage"] == "tenth" else 0.2,
+            )
             record["counters"] = after(seconds=seconds, cpu=busy * seconds, io_wait=0.3 * seconds)
             record["traces"] = {}
 

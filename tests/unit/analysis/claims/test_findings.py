@@ -19,7 +19,10 @@ FREE = {**CAGED, "cage": "uncaged"}
 
 
 def found(tmp_path, table, change=None):
-    definition = {**DEFINITION, "findings": [{"question": "Q24", "says": "It is {value} of it.", **table}]}
+    definition = {
+        **DEFINITION,
+        "findings": [{"question": "Q24", "says": "It is {value} of it.", **table}],
+    }
     run = load_run(build_run(tmp_path / "run", change, definition=definition))
     return evaluate_findings(run)[0], run
 
@@ -39,7 +42,12 @@ def test_two_sides_are_a_ratio_with_its_limitations(tmp_path):
 
 
 def test_a_sentence_with_the_word_times_has_no_multiplication_sign(tmp_path):
-    table = {"says": "It takes {value} times as long.", "response": "amplification", "where": CAGED, "over": FREE}
+    table = {
+        "says": "It takes {value} times as long.",
+        "response": "amplification",
+        "where": CAGED,
+        "over": FREE,
+    }
     assert found(tmp_path, table)[0].sentence == "It takes 28.4 (28.4 – 28.4, n 3) times as long."
 
 
@@ -70,12 +78,17 @@ def test_a_figure_of_excluded_trials_alone_stands_in_brackets_and_proves_nothing
 def disturbed(record):
     """Change a record as if another process had kept the CPU around the guest busy."""
     if record["treatment"] == CAGED:
-        record["outer_host"] = {"before": outer(0.0), "after": outer(record["measured"]["seconds"], others=9.0)}
+        record["outer_host"] = {
+            "before": outer(0.0),
+            "after": outer(record["measured"]["seconds"], others=9.0),
+        }
 
 
 def test_flags_that_a_kernel_passes_do_not_depend_on_host_noise(tmp_path):
     flags, run = found(tmp_path, {"response": "vm_flags", "where": CAGED}, disturbed)
-    assert not any(trial.is_included for trial in run.trials if dict(trial.record.treatment) == CAGED)
+    assert not any(
+        trial.is_included for trial in run.trials if dict(trial.record.treatment) == CAGED
+    )
     assert "READ" in flags.value
     assert flags.is_proven
 
@@ -84,17 +97,24 @@ def test_a_host_that_lacks_something_is_named(tmp_path):
     def lacks(record):
         if record["treatment"] == CAGED:
             record["outcome"], record["response"] = "requirement_missed", {}
-            record["missed_requirements"] = [{"requirement": "io_uring", "reason": "the kernel <refuses> io_uring"}]
+            record["missed_requirements"] = [
+                {"requirement": "io_uring", "reason": "the kernel <refuses> io_uring"}
+            ]
 
     finding, run = found(tmp_path, {"response": "amplification", "where": CAGED}, lacks)
     assert finding.note == "the host lacks a requirement: the kernel <refuses> io_uring"
     assert "could not run 3 of 36 trials" in narrative.notices_html(run)
-    assert "the kernel &lt;refuses&gt; io_uring<small>tenth · unloaded · random</small>" in narrative.notices_html(run)
+    assert (
+        "the kernel &lt;refuses&gt; io_uring<small>tenth · unloaded · random</small>"
+        in narrative.notices_html(run)
+    )
     assert "Unfinished" not in narrative.notices_html(run)
 
 
 def test_outcomes_and_what_the_kernel_did_are_words(tmp_path):
-    killed, _ = found(tmp_path / "a", {"response": "outcome", "where": {"cage": "tenth", "source": "heap"}})
+    killed, _ = found(
+        tmp_path / "a", {"response": "outcome", "where": {"cage": "tenth", "source": "heap"}}
+    )
     assert killed.value == "killed 6 of 6 times"
     flags, _ = found(tmp_path / "b", {"response": "vm_flags", "where": CAGED})
     assert "READ" in flags.value
@@ -114,7 +134,9 @@ def test_small_times_and_ratios_are_formatted_readably():
 
 
 def test_percentiles_are_found_by_their_names_with_the_share_that_is_slower():
-    found = percentile_responses(["fio_p50_us", "fio_p999_us", "beat_p99_us", "read_seconds", "x_max_us"])
+    found = percentile_responses(
+        ["fio_p50_us", "fio_p999_us", "beat_p99_us", "read_seconds", "x_max_us"]
+    )
     assert list(found) == ["fio_us"]
     assert {name: round(share, 6) for name, share in found["fio_us"].items()} == {
         "fio_p50_us": 0.5,
@@ -124,13 +146,22 @@ def test_percentiles_are_found_by_their_names_with_the_share_that_is_slower():
 
 def test_only_a_numeric_factor_has_a_curve(tmp_path):
     plain = load_run(build_run(tmp_path / "plain"))
-    assert curves.curve_figure(plain, trial_frame(plain), "full_pass_seconds", treatment_styles(plain)) is None
+    assert (
+        curves.curve_figure(plain, trial_frame(plain), "full_pass_seconds", treatment_styles(plain))
+        is None
+    )
     run = swept(tmp_path)
     assert numeric_factor(run) == ("pattern", {"4KiB": 4096.0, "64KiB": 65536.0})
-    axes = curves.curve_figure(run, trial_frame(run), "full_pass_seconds", treatment_styles(run)).axes[0]
+    axes = curves.curve_figure(
+        run, trial_frame(run), "full_pass_seconds", treatment_styles(run)
+    ).axes[0]
     assert {line.get_label() for line in axes.lines} == {
-        "uncaged · heap", "uncaged · resident", "uncaged · unloaded", "tenth · resident", "tenth · unloaded",
-    }  # fmt: skip
+        "uncaged · heap",
+        "uncaged · resident",
+        "uncaged · unloaded",
+        "tenth · resident",
+        "tenth · unloaded",
+    }
     assert all(list(line.get_xdata()) == [4096.0, 65536.0] for line in axes.lines)
 
 
@@ -146,5 +177,11 @@ def test_latencies_have_a_figure_where_there_are_percentiles(tmp_path):
 def test_too_many_lines_are_coloured_by_the_factor_that_explains_most(tmp_path, monkeypatch):
     monkeypatch.setattr(style, "MOST_GROUPS", 3)
     run = swept(tmp_path)
-    axes = curves.curve_figure(run, trial_frame(run), "full_pass_seconds", treatment_styles(run)).axes[0]
-    assert {line.get_label() for line in axes.lines} == {"source heap", "source resident", "source unloaded"}
+    axes = curves.curve_figure(
+        run, trial_frame(run), "full_pass_seconds", treatment_styles(run)
+    ).axes[0]
+    assert {line.get_label() for line in axes.lines} == {
+        "source heap",
+        "source resident",
+        "source unloaded",
+    }

@@ -10,7 +10,12 @@ import pytest
 from analysis.claims.kernel_trace import compare_traced
 from analysis.claims.rules import evaluate_config, evaluate_figure
 from analysis.formatting import format_published
-from analysis.response_units import convert_response, depends_on_cpu_speed, response_scale, unit_scale
+from analysis.response_units import (
+    convert_response,
+    depends_on_cpu_speed,
+    response_scale,
+    unit_scale,
+)
 from analysis.stats.intervals import MedianSummary, median_ratio, ratio_of_median_ratios, summarise
 from pagecage.errors import PagecageError
 from tests.tree import ROOT
@@ -18,7 +23,9 @@ from tests.tree import ROOT
 
 def holds(rule, published, measured, factor=2.0):
     summary = measured if isinstance(measured, MedianSummary) else summarise([measured])
-    return evaluate_figure({"rule": rule, "published": published, "tolerance_factor": factor}, summary)[0]
+    return evaluate_figure(
+        {"rule": rule, "published": published, "tolerance_factor": factor}, summary
+    )[0]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +116,9 @@ def test_a_response_is_converted_to_the_claims_unit(response, value, unit, expec
 
 def test_every_unit_of_the_articles_is_known_and_another_is_an_error():
     units = {
-        row["unit"] for file in (ROOT / "experiments/articles").glob("*.csv") for row in csv.DictReader(file.open())
+        row["unit"]
+        for file in (ROOT / "experiments/articles").glob("*.csv")
+        for row in csv.DictReader(file.open())
     }
     assert len(units) > 20
     assert all(unit_scale(unit) > 0 for unit in units)
@@ -120,12 +129,19 @@ def test_every_unit_of_the_articles_is_known_and_another_is_an_error():
 def test_times_and_rates_depend_on_the_cpu_and_counts_do_not():
     assert all(map(depends_on_cpu_speed, ("read_seconds", "heartbeat_p99_us", "bytes_per_second")))
     assert not any(
-        map(depends_on_cpu_speed, ("amplification", "device_read_bytes", "major_faults", "covered_fraction"))
+        map(
+            depends_on_cpu_speed,
+            ("amplification", "device_read_bytes", "major_faults", "covered_fraction"),
+        )
     )
     assert response_scale("major_faults") == 1.0
 
 
-DEFINITION = {"sizes": {"full": {"files": 8, "dataset": "256MiB"}}, "factors": {"exec": ["a", "b"]}, "kind": "fio"}
+DEFINITION = {
+    "sizes": {"full": {"files": 8, "dataset": "256MiB"}},
+    "factors": {"exec": ["a", "b"]},
+    "kind": "fio",
+}
 
 
 @pytest.mark.parametrize(
@@ -220,4 +236,8 @@ def test_read_ahead_sizes_and_whether_read_ahead_happened():
     assert compare_traced("yes", "bool", Counter({32: 9}), {})[1]
     assert not compare_traced("yes", "bool", Counter(), {})[1]
     assert compare_traced("none", "bool", Counter(), {})[1]
-    assert compare_traced(32, "pages", Counter(), {}) == (None, False, "no such event in the measured part")
+    assert compare_traced(32, "pages", Counter(), {}) == (
+        None,
+        False,
+        "no such event in the measured part",
+    )

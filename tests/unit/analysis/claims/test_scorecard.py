@@ -16,7 +16,17 @@ from tests.fixtures.runs import build_run
 from tests.tree import ROOT
 
 ROWS = read_rows(ROOT / "experiments")
-COLUMNS = ["id", "experiment", "condition", "metric", "unit", "published", "kind", "remark", "untestable"]
+COLUMNS = [
+    "id",
+    "experiment",
+    "condition",
+    "metric",
+    "unit",
+    "published",
+    "kind",
+    "remark",
+    "untestable",
+]
 RULE = """
 [[claims]]
 id = "003-{number}"
@@ -44,7 +54,9 @@ def make_place(tmp_path, rules=""):
     )
     constrained = (ROOT / "experiments/constrained-random.toml").read_text()
     (experiments / "constrained-random.toml").write_text(constrained + rules)
-    (experiments / "other.toml").write_text('question = "?"\n' + RULE.format(number=177, rule="absolute"))
+    (experiments / "other.toml").write_text(
+        'question = "?"\n' + RULE.format(number=177, rule="absolute")
+    )
     build_run(runs / "20261121T100000Z-constrained-random-vm")
     (runs / "latest-constrained-random").symlink_to("20261121T100000Z-constrained-random-vm")
     return experiments, runs
@@ -91,26 +103,42 @@ def test_where_a_rows_own_experiment_was_not_run_another_that_tests_it_answers(p
     assert row.run == "20261121T100000Z-constrained-random-vm"
     alone = by_id(scorecard_of(*place, "other"))
     assert list(alone) == ["003-177"]
-    assert (alone["003-177"].verdict, alone["003-177"].reason) == ("not_run", "its experiment has not been run here")
+    assert (alone["003-177"].verdict, alone["003-177"].reason) == (
+        "not_run",
+        "its experiment has not been run here",
+    )
 
 
 def test_a_rule_that_changed_after_the_run_is_not_answered_by_it(place):
     experiments, runs = place
     file = experiments / "constrained-random.toml"
-    old = 'id = "003-178"\nsays = "none, heap, random"\npublished = 3.6\nunit = "s"\nresponse = "full_pass_seconds"'
+    old = (
+        'id = "003-178"\nsays = "none, heap, random"\npublished = 3.6\nunit = "s"\nresponse ='
+        ' "full_pass_seconds"'
+    )
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, old.replace("full_pass", "read")))
     row = by_id(scorecard_of(experiments, runs))["003-178"]
-    assert (row.verdict, row.reason, row.measured) == ("not_run", "its rule is newer than the newest run", None)
+    assert (row.verdict, row.reason, row.measured) == (
+        "not_run",
+        "its rule is newer than the newest run",
+        None,
+    )
 
 
 def test_a_row_without_a_rule_and_one_without_an_experiment_say_so(place):
     experiments, runs = place
     file = experiments / "constrained-random.toml"
     file.write_text(file.read_text().replace('id = "003-178"', 'id = "003-999"'))
-    assert by_id(scorecard_of(experiments, runs))["003-178"].reason == "its experiment has no rule for it yet"
+    assert (
+        by_id(scorecard_of(experiments, runs))["003-178"].reason
+        == "its experiment has no rule for it yet"
+    )
     file.unlink()
-    assert by_id(scorecard_of(experiments, runs))["003-178"].reason == "its experiment is not defined yet"
+    assert (
+        by_id(scorecard_of(experiments, runs))["003-178"].reason
+        == "its experiment is not defined yet"
+    )
 
 
 def test_a_claim_about_the_definition_needs_no_run(place):
@@ -121,7 +149,9 @@ def test_a_claim_about_the_definition_needs_no_run(place):
     )
     row = by_id(scorecard_of(experiments, runs))["003-177"]
     assert (row.verdict, row.measured, row.run) == ("held", 8, None)
-    (experiments / "other.toml").write_text((experiments / "other.toml").read_text().replace("files = 8", "files = 7"))
+    (experiments / "other.toml").write_text(
+        (experiments / "other.toml").read_text().replace("files = 8", "files = 7")
+    )
     assert by_id(scorecard_of(experiments, runs))["003-177"].verdict == "not_held"
 
 
@@ -129,11 +159,17 @@ def test_a_run_that_has_just_begun_hides_no_older_one(place):
     experiments, runs = place
     (runs / "latest-constrained-random").unlink()
     (runs / "latest-constrained-random").symlink_to("gone")
-    assert by_id(scorecard_of(experiments, runs))["003-178"].run == "20261121T100000Z-constrained-random-vm"
+    assert (
+        by_id(scorecard_of(experiments, runs))["003-178"].run
+        == "20261121T100000Z-constrained-random-vm"
+    )
     newer = build_run(runs / "20261121T110000Z-constrained-random-vm")
     assert by_id(scorecard_of(experiments, runs))["003-178"].run == newer.name
     (newer / "records.jsonl").write_text("")
-    assert by_id(scorecard_of(experiments, runs))["003-178"].run == "20261121T100000Z-constrained-random-vm"
+    assert (
+        by_id(scorecard_of(experiments, runs))["003-178"].run
+        == "20261121T100000Z-constrained-random-vm"
+    )
 
 
 def test_a_run_that_cannot_be_read_is_ignored(place):
@@ -161,7 +197,9 @@ def test_the_terminal_has_every_row_and_the_totals(place, capsys, monkeypatch):
 
 
 def row(number, experiment="a", untestable=""):
-    return PublishedFigure(f"003-{number}", (experiment,), "c", "m", "s", "1", "measured", "", untestable)
+    return PublishedFigure(
+        f"003-{number}", (experiment,), "c", "m", "s", "1", "measured", "", untestable
+    )
 
 
 def test_inconsistencies_between_rows_and_rules_are_named():
@@ -180,7 +218,11 @@ def test_inconsistencies_between_rows_and_rules_are_named():
 
 def test_no_rule_is_without_its_row_in_another_experiment_or_beside_a_reason():
     told = mismatches(ROWS, read_definitions(ROOT / "experiments"))
-    assert [line for line in told if "no rule and no reason" not in line and "there is no experiment" not in line] == []
+    assert [
+        line
+        for line in told
+        if "no rule and no reason" not in line and "there is no experiment" not in line
+    ] == []
 
 
 def test_every_row_has_a_rule_or_a_reason():

@@ -26,7 +26,10 @@ def spoiled(record):
     if record["repeat"] in (1, 3):
         record["cache"]["resident_bytes_before"] = 4096
     if record["repeat"] in (2, 3):
-        record["outer_host"] = {"before": outer(0.0), "after": outer(record["measured"]["seconds"], others=1.5)}
+        record["outer_host"] = {
+            "before": outer(0.0),
+            "after": outer(record["measured"]["seconds"], others=1.5),
+        }
 
 
 @pytest.fixture
@@ -39,17 +42,25 @@ def trials_of(run):
 
 
 def test_the_reason_for_exclusion_has_a_name(folder):
-    found = {repeat: set(failed_verdicts(trial)) for repeat, trial in trials_of(load_run(folder)).items()}
-    assert found == {1: {"cache_state_reached"}, 2: {"host_quiet"}, 3: {"cache_state_reached", "host_quiet"}}
+    found = {
+        repeat: set(failed_verdicts(trial)) for repeat, trial in trials_of(load_run(folder)).items()
+    }
+    assert found == {
+        1: {"cache_state_reached"},
+        2: {"host_quiet"},
+        3: {"cache_state_reached", "host_quiet"},
+    }
 
 
 @pytest.mark.parametrize(
     ("names", "repeats"),
     [
-        ([], set()), (["host_quiet"], {2}), (["cache_state_reached"], {1}),
+        ([], set()),
+        (["host_quiet"], {2}),
+        (["cache_state_reached"], {1}),
         (["host_quiet", "cache_state_reached"], {1, 2, 3}),
     ],
-)  # fmt: skip
+)
 def test_a_verdict_includes_the_trials_that_fail_no_other(folder, names, repeats):
     run = include_by_name(load_run(folder), names)
     assert {repeat for repeat, trial in trials_of(run).items() if trial.is_included} == repeats

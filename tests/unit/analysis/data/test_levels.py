@@ -30,10 +30,15 @@ def test_numeric_levels_are_sorted(levels, expected):
 @pytest.mark.parametrize(
     "levels",
     [
-        ["sync1", "threads8"], ["cold", "resident"], ["8", "8.0"], ["4KiB", "4XiB"], ["iops-500", "uncaged"], ["1"],
+        ["sync1", "threads8"],
+        ["cold", "resident"],
+        ["8", "8.0"],
+        ["4KiB", "4XiB"],
+        ["iops-500", "uncaged"],
+        ["1"],
         ["none", "off"],
     ],
-)  # fmt: skip
+)
 def test_other_levels_stay_as_the_definition_has_them(levels):
     assert numeric_levels(levels) is None
     assert sort_levels(levels) == levels
@@ -46,7 +51,9 @@ def test_order_is_a_permutation_and_by_number(values):
 
 
 def plan(factors):
-    return [dict(zip(factors, levels, strict=True)) for levels in itertools.product(*factors.values())]
+    return [
+        dict(zip(factors, levels, strict=True)) for levels in itertools.product(*factors.values())
+    ]
 
 
 def test_three_factors_have_the_last_one_across():
@@ -75,7 +82,9 @@ def test_many_factors_many_levels_gaps_and_a_single_factor_are_rows():
 def test_every_factor_stands_somewhere_and_once(count, seed):
     draw = random.Random(seed)
     factors = {f"f{n}": [str(level) for level in range(draw.randint(1, 6))] for n in range(count)}
-    layout = table_layout(factors, draw.sample(plan(factors), draw.randint(1, min(30, len(plan(factors))))))
+    layout = table_layout(
+        factors, draw.sample(plan(factors), draw.randint(1, min(30, len(plan(factors)))))
+    )
     used = [*layout.down, *([layout.across] if layout.across else []), *layout.constant]
     assert sorted(used) == sorted(factors)
     assert layout.down

@@ -31,7 +31,9 @@ def test_a_counter_grows_by_what_the_verdicts_say(results):
     frame = results.counter_df.set_index(["trial_id", "source", "counter"])
     for trial in results.run.trials:
         wanted = difference(trial.record, "cgroup", "memory.stat", "workingset_refault_file")
-        found = frame.loc[(trial.record.trial_id, "cgroup", "memory.stat.workingset_refault_file"), "grown"]
+        found = frame.loc[
+            (trial.record.trial_id, "cgroup", "memory.stat.workingset_refault_file"), "grown"
+        ]
         assert math.isnan(found) if wanted is None else found == wanted
 
 
@@ -48,7 +50,9 @@ def test_a_trace_has_the_rates_of_every_trial_that_was_measured(results):
 
 
 def test_a_run_without_any_has_the_columns(tmp_path):
-    folder = build_run(tmp_path / "run", lambda record: record.update(counters={}, measured=None, traces={}))
+    folder = build_run(
+        tmp_path / "run", lambda record: record.update(counters={}, measured=None, traces={})
+    )
     bare = Results(folder)
     assert load_run(folder).trials
     for frame in (bare.sample_df, bare.counter_df, bare.trace_df):

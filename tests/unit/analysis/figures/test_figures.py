@@ -16,7 +16,14 @@ from analysis.data.load import load_run
 from analysis.figures import alt_text, charts, panels
 from analysis.figures.curves import curve_figure, curve_lines
 from analysis.figures.heat import SHADES, heat_figure, heat_frame, luminance
-from analysis.figures.style import COLOURS, INK, drawing_style, numeric_factor, svg, treatment_styles
+from analysis.figures.style import (
+    COLOURS,
+    INK,
+    drawing_style,
+    numeric_factor,
+    svg,
+    treatment_styles,
+)
 from analysis.summaries.cells import treatments
 from analysis.views.notebook import Results
 from tests.builders.swept_runs import swept
@@ -35,12 +42,19 @@ def drawn_texts(axes):
 def test_twelve_cells_are_two_panels_of_three_by_two(run):
     frame = heat_frame(run, run.response)
     figure = heat_figure(frame)
-    assert [axes.get_title(loc="left") or axes.get_title() for axes in figure.axes] == ["uncaged", "tenth"]
+    assert [axes.get_title(loc="left") or axes.get_title() for axes in figure.axes] == [
+        "uncaged",
+        "tenth",
+    ]
     for axes, cage in zip(figure.axes, ("uncaged", "tenth"), strict=True):
         assert [tick.get_text() for tick in axes.get_xticklabels()] == ["sequential", "random"]
         assert drawn_texts(axes) == list(frame[frame["panel"] == cage]["text"])
     assert drawn_texts(figure.axes[1])[:2] == ["killed", "killed"]
-    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["heap", "resident", "unloaded"]
+    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == [
+        "heap",
+        "resident",
+        "unloaded",
+    ]
 
 
 def test_the_largest_cell_is_the_darkest_and_a_cell_without_a_figure_is_hatched(run):
@@ -48,7 +62,9 @@ def test_the_largest_cell_is_the_darkest_and_a_cell_without_a_figure_is_hatched(
     boxes = [box for axes in figure.axes for box in axes.patches]
     shades = [luminance(box.get_facecolor()) for box in boxes if not box.get_hatch()]
     assert sum(bool(box.get_hatch()) for box in boxes) == 2
-    assert min(shades) == luminance(boxes[-1].get_facecolor()) == pytest.approx(luminance(SHADES(1.0)))
+    assert (
+        min(shades) == luminance(boxes[-1].get_facecolor()) == pytest.approx(luminance(SHADES(1.0)))
+    )
 
 
 def test_shades_are_in_order_on_grey_paper():
@@ -62,7 +78,9 @@ def test_no_heat_table_without_differences(run, tmp_path, case):
         other = swept(tmp_path)
     elif case == "one factor":
         trials = [
-            t for t in run.plan["trials"] if t["treatment"]["cage"] == "uncaged" and t["treatment"]["source"] == "heap"
+            t
+            for t in run.plan["trials"]
+            if t["treatment"]["cage"] == "uncaged" and t["treatment"]["source"] == "heap"
         ]
         folder = build_run(tmp_path / "run", trials=trials)
         kept = [
@@ -73,7 +91,9 @@ def test_no_heat_table_without_differences(run, tmp_path, case):
         (folder / "records.jsonl").write_text("\n".join(kept) + "\n")
         other = load_run(folder)
     else:
-        other = load_run(build_run(tmp_path / "run", lambda r: r["response"].update(full_pass_seconds=2.0)))
+        other = load_run(
+            build_run(tmp_path / "run", lambda r: r["response"].update(full_pass_seconds=2.0))
+        )
     assert heat_frame(other, "full_pass_seconds").empty
     assert heat_figure(heat_frame(other, "full_pass_seconds")) is None
 
@@ -93,7 +113,9 @@ def test_a_treatment_has_one_colour_in_every_figure(tmp_path):
     names = [tick.get_text() for tick in strip.get_yticklabels()]
     for line in strip.lines:
         place = round(sum(line.get_ydata()) / 2)
-        assert line.get_color() == next(one.colour for one in styles.values() if one.name == names[place])
+        assert line.get_color() == next(
+            one.colour for one in styles.values() if one.name == names[place]
+        )
 
 
 def test_neighbours_differ_in_colour_and_in_grey(run):
@@ -101,7 +123,10 @@ def test_neighbours_differ_in_colour_and_in_grey(run):
     assert {one.colour for one in found.values()} <= set(COLOURS)
     pairs = {(one.colour, one.marker, one.line) for one in found.values()}
     assert len(pairs) == len(found) == len(list(treatments(run)))
-    assert all(abs(luminance(to_rgb(a)) - luminance(to_rgb(b))) > 0.02 for a, b in itertools.pairwise(COLOURS))
+    assert all(
+        abs(luminance(to_rgb(a)) - luminance(to_rgb(b))) > 0.02
+        for a, b in itertools.pairwise(COLOURS)
+    )
 
 
 def test_a_block_size_curve_is_logarithmic_and_goes_through_the_medians(tmp_path):
@@ -116,7 +141,9 @@ def test_a_block_size_curve_is_logarithmic_and_goes_through_the_medians(tmp_path
 
 
 def vmtouch(times, bars, end):
-    return pd.DataFrame({"seconds": times, "bar": bars, "measured_seconds": end, "resident_pages": range(len(bars))})
+    return pd.DataFrame(
+        {"seconds": times, "bar": bars, "measured_seconds": end, "resident_pages": range(len(bars))}
+    )
 
 
 def residency_axes(rows):
@@ -126,7 +153,11 @@ def residency_axes(rows):
 
 
 def test_few_bars_stand_one_below_the_other_with_their_times():
-    axes = residency_axes(vmtouch([-9.0, -0.5, 0.2, 5.0, 9.0], [" " * 60, " " * 60, "O" * 60, "O" * 60, " " * 60], 1.0))
+    axes = residency_axes(
+        vmtouch(
+            [-9.0, -0.5, 0.2, 5.0, 9.0], [" " * 60, " " * 60, "O" * 60, "O" * 60, " " * 60], 1.0
+        )
+    )
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["-0.5", "0.2", "5"]
     picture = axes.collections[0].get_array().reshape(5, 60)
     assert [picture[row].max() for row in (0, 2, 4)] == [0.0, 1.0, 1.0]
@@ -143,9 +174,14 @@ def test_many_bars_stand_at_their_times():
 def test_alternative_texts_have_the_extremes(run):
     frame = heat_frame(run, run.response)
     text = alt_text.heat_alt_text(frame, run.response)
-    ends = r"least uncaged · heap · sequential \S+ ms, most tenth · unloaded · random ≈ \S+ s, \d+ times"
+    ends = (
+        r"least uncaged · heap · sequential \S+ ms, most tenth · unloaded · random ≈ \S+ s, \d+"
+        r" times"
+    )
     assert re.search(ends, text)
-    assert "without a figure: tenth · heap · sequential killed; tenth · heap · random killed" in text
+    assert (
+        "without a figure: tenth · heap · sequential killed; tenth · heap · random killed" in text
+    )
     strip = alt_text.strip_alt_text(trial_frame(run), "amplification", treatment_styles(run))
     assert strip.endswith("most tenth · unloaded · random 28.4×")
 
@@ -161,8 +197,19 @@ def test_the_alternative_text_of_a_curve_has_its_ends(tmp_path):
 
 def test_every_figure_of_a_report_has_an_alternative_text(tmp_path):
     results = Results(build_run(tmp_path / "run"))
-    parts = [results.heat, results.figure, results.amplification, results.timelines, results.residency, results.kernel]
-    alt_texts = [one for part in parts for one in re.findall(r'<svg role="img" aria-label="([^"]+)"', part.text)]
+    parts = [
+        results.heat,
+        results.figure,
+        results.amplification,
+        results.timelines,
+        results.residency,
+        results.kernel,
+    ]
+    alt_texts = [
+        one
+        for part in parts
+        for one in re.findall(r'<svg role="img" aria-label="([^"]+)"', part.text)
+    ]
     assert len(alt_texts) == len(set(alt_texts)) == 7
     assert all(re.search(r"\d", one) for one in alt_texts), "a finding has a figure in it"
     assert any("32 pages in 98%" in one for one in alt_texts)
@@ -170,7 +217,9 @@ def test_every_figure_of_a_report_has_an_alternative_text(tmp_path):
 
 def test_figures_use_no_colour_that_a_background_hides(run):
     with drawing_style():
-        text = svg(charts.strip_figure(trial_frame(run), "amplification", treatment_styles(run)), "x")
+        text = svg(
+            charts.strip_figure(trial_frame(run), "amplification", treatment_styles(run)), "x"
+        )
     assert INK not in text
     assert "currentColor" in text
 

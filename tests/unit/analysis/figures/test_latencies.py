@@ -22,7 +22,7 @@ HDR = (ROOT / "tests/fixtures/hdr-v2.b64").read_text().strip()
 """
 STYLES = {
     name: TreatmentStyle(name, "#0072B2", "o", "-", name, 0, "cold") for name in ("quick", "slow")
-}  # fmt: skip
+}
 
 
 def quantile(counts, share):
@@ -51,7 +51,14 @@ def test_its_buckets_are_those_of_the_reference(share, value):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "HIST", "no base64!", HDR[:60], base64.b64encode(b"\x1c\x84\x93\x14\0\0\0\x04abcd").decode()]
+    "text",
+    [
+        "",
+        "HIST",
+        "no base64!",
+        HDR[:60],
+        base64.b64encode(b"\x1c\x84\x93\x14\0\0\0\x04abcd").decode(),
+    ],
 )
 def test_an_invalid_histogram_is_an_error_message(text):
     with pytest.raises(PagecageError, match="not an HdrHistogram"):
@@ -60,9 +67,17 @@ def test_an_invalid_histogram_is_an_error_message(text):
 
 def buckets(**counts):
     rows = [
-        {"trial_id": name, "treatment": name, "is_included": True, "what": "beat", "us": float(us), "count": count}
-        for name, with_histograms in counts.items() for us, count in with_histograms.items()
-    ]  # fmt: skip
+        {
+            "trial_id": name,
+            "treatment": name,
+            "is_included": True,
+            "what": "beat",
+            "us": float(us),
+            "count": count,
+        }
+        for name, with_histograms in counts.items()
+        for us, count in with_histograms.items()
+    ]
     return pd.DataFrame(rows)
 
 
@@ -79,9 +94,14 @@ def test_trials_of_one_treatment_are_added_up():
 
 
 def test_a_figure_has_the_histogram_where_there_is_one_and_percentiles_elsewhere():
-    trial_df = pd.DataFrame({
-        "treatment": ["quick", "slow"], "is_included": True, "beat_p50_us": [10, 70], "beat_p99_us": [20, 700],
-    })  # fmt: skip
+    trial_df = pd.DataFrame(
+        {
+            "treatment": ["quick", "slow"],
+            "is_included": True,
+            "beat_p50_us": [10, 70],
+            "beat_p99_us": [20, 700],
+        }
+    )
     drawn = latency_figures(trial_df, buckets(quick={10: 90, 20: 9, 500: 1}), STYLES)
     assert list(drawn) == ["beat"]
     lines = {line.get_label(): line for line in drawn["beat"].axes[0].lines}
@@ -94,7 +114,12 @@ def test_a_figure_has_the_histogram_where_there_is_one_and_percentiles_elsewhere
 
 def test_excluded_trials_are_not_in_a_latency_figure():
     counts = buckets(quick={10: 1}).assign(is_included=False)
-    assert latency_figures(pd.DataFrame({"treatment": ["quick"], "is_included": False}), counts, STYLES) == {}
+    assert (
+        latency_figures(
+            pd.DataFrame({"treatment": ["quick"], "is_included": False}), counts, STYLES
+        )
+        == {}
+    )
 
 
 def test_a_frame_has_the_histograms_of_end_lines_fio_and_the_block_layer(tmp_path):
@@ -103,8 +128,13 @@ def test_a_frame_has_the_histograms_of_end_lines_fio_and_the_block_layer(tmp_pat
             record["workload"]["end"]["heartbeat_hdr_v2_base64"] = HDR
             jobs = [{"read": {"clat_ns": {"bins": {"1500": count}}}} for count in (3, 1)]
             (tmp_path / "run/fio.json").write_text("fio: a note\n" + json.dumps({"jobs": jobs}))
-            lines = [{"t": START + t, "bio_write_us": [{"us": 4, "count": n}]} for t, n in ((-1, 5), (9, 12))]
-            (tmp_path / "run/blocklat.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            lines = [
+                {"t": START + t, "bio_write_us": [{"us": 4, "count": n}]}
+                for t, n in ((-1, 5), (9, 12))
+            ]
+            (tmp_path / "run/blocklat.jsonl").write_text(
+                "".join(json.dumps(line) + "\n" for line in lines)
+            )
             record["traces"] |= {"fio": "fio.json", "blocklat": "blocklat.jsonl"}
 
     run = load_run(build_run(tmp_path / "run", with_histograms))

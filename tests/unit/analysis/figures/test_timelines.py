@@ -11,18 +11,27 @@ import pytest
 from analysis.data import frames
 from analysis.data.load import load_run
 from analysis.figures.style import treatment_styles
-from analysis.figures.timelines import state_figure, state_panels, timeline_figure, timeline_treatments
+from analysis.figures.timelines import (
+    state_figure,
+    state_panels,
+    timeline_figure,
+    timeline_treatments,
+)
 from tests.fixtures.runs import build_run
 
 CAGED_RANDOM = "tenth · unloaded · random"
 
 
-@pytest.mark.parametrize(("written", "words"), [(0, "read from the disk"), (10**15, "written to the disk")])
+@pytest.mark.parametrize(
+    ("written", "words"), [(0, "read from the disk"), (10**15, "written to the disk")]
+)
 def test_the_larger_traffic_is_drawn(tmp_path: Any, written: int, words: str) -> None:
     run = load_run(build_run(tmp_path / "run"))
     trial_df = frames.trial_frame(run)
     trial_df["device_write_bytes"] = written
-    drawn = timeline_figure(run, trial_df, frames.trace_frame(run), frames.iostat_frame(run), treatment_styles(run))
+    drawn = timeline_figure(
+        run, trial_df, frames.trace_frame(run), frames.iostat_frame(run), treatment_styles(run)
+    )
     assert drawn is not None
     assert drawn.axes[0].get_ylabel() == words
 
@@ -31,7 +40,9 @@ def test_a_record_from_before_writes_were_counted_shows_reads(tmp_path: Any) -> 
     run = load_run(build_run(tmp_path / "run"))
     trial_df = frames.trial_frame(run).drop(columns="device_write_bytes", errors="ignore")
     assert isinstance(trial_df, pd.DataFrame)
-    drawn = timeline_figure(run, trial_df, frames.trace_frame(run), frames.iostat_frame(run), treatment_styles(run))
+    drawn = timeline_figure(
+        run, trial_df, frames.trace_frame(run), frames.iostat_frame(run), treatment_styles(run)
+    )
     assert drawn is not None
     assert drawn.axes[0].get_ylabel() == "read from the disk"
 
@@ -39,12 +50,16 @@ def test_a_record_from_before_writes_were_counted_shows_reads(tmp_path: Any) -> 
 def test_the_measured_part_is_white_and_the_rest_is_not(tmp_path: Any) -> None:
     run = load_run(build_run(tmp_path / "run"))
     trial_df, trace_df = frames.trial_frame(run), frames.trace_frame(run)
-    drawn = timeline_figure(run, trial_df, trace_df, frames.iostat_frame(run), treatment_styles(run))
+    drawn = timeline_figure(
+        run, trial_df, trace_df, frames.iostat_frame(run), treatment_styles(run)
+    )
     assert drawn is not None
     axes = drawn.axes[0]
     low, high = axes.get_xlim()
     (before, after) = ((patch.get_x(), patch.get_x() + patch.get_width()) for patch in axes.patches)
-    longest = trace_df[trace_df["treatment"] == "uncaged · unloaded · sequential"]["measured_seconds"].max()
+    longest = trace_df[trace_df["treatment"] == "uncaged · unloaded · sequential"][
+        "measured_seconds"
+    ].max()
     assert before == (pytest.approx(low), 0.0)
     assert after == (pytest.approx(longest), pytest.approx(high))
 

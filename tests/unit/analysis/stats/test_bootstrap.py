@@ -29,11 +29,15 @@ def draws(n, seed=1, middle=0.0):
 
 def every_resample(values):
     """Return the distribution of the median, from each of the n^n resamples."""
-    counts = Counter(statistics.median(drawn) for drawn in itertools.product(values, repeat=len(values)))
+    counts = Counter(
+        statistics.median(drawn) for drawn in itertools.product(values, repeat=len(values))
+    )
     return {value: count / len(values) ** len(values) for value, count in counts.items()}
 
 
-@pytest.mark.parametrize("values", [[1], [1, 2], [1, 2, 4], [1, 2, 4, 8], [3, 1, 1, 2, 9], [5, 5, 1, 7, 7, 2]])
+@pytest.mark.parametrize(
+    "values", [[1], [1, 2], [1, 2, 4], [1, 2, 4, 8], [3, 1, 1, 2, 9], [5, 5, 1, 7, 7, 2]]
+)
 def test_the_distribution_is_that_of_all_resamples(values):
     law, known = median_distribution(values), every_resample(values)
     assert dict(zip(law.values, law.weights, strict=True)) == pytest.approx(known)
@@ -50,9 +54,13 @@ def test_the_distribution_sums_to_one_and_lies_within_the_data(values):
 
 def drawn(sides, statistic):
     interval = scipy_stats.bootstrap(
-        [np.array(side) for side in sides], statistic, vectorized=True, method="BCa", n_resamples=RESAMPLES,
+        [np.array(side) for side in sides],
+        statistic,
+        vectorized=True,
+        method="BCa",
+        n_resamples=RESAMPLES,
         rng=np.random.default_rng(1),
-    ).confidence_interval  # fmt: skip
+    ).confidence_interval
     return float(interval.low), float(interval.high)
 
 
@@ -71,14 +79,19 @@ def test_skew_moves_the_interval_as_it_does_with_scipy(seed):
 
 
 @pytest.mark.parametrize(
-    ("n", "m", "off"), [(6, 6, 0.03), (7, 12, 0.012), (15, 9, 0.012), (20, 20, 0.012), (30, 6, 0.012)]
+    ("n", "m", "off"),
+    [(6, 6, 0.03), (7, 12, 0.012), (15, 9, 0.012), (20, 20, 0.012), (30, 6, 0.012)],
 )
 def test_the_interval_of_a_ratio_is_the_one_scipy_draws(n, m, off):
     """Resampling finds the ends only approximately, so that their quantiles are compared."""
     over, under = draws(n, n, 1.0), draws(m, m + 100)
     ours = ratio_interval(over, under, 0.95)
-    theirs = drawn([over, under], lambda a, b, axis: np.median(a, axis=axis) / np.median(b, axis=axis))
-    tops, bottoms = (np.random.default_rng(7).choice(side, (20_000, len(side))) for side in (over, under))
+    theirs = drawn(
+        [over, under], lambda a, b, axis: np.median(a, axis=axis) / np.median(b, axis=axis)
+    )
+    tops, bottoms = (
+        np.random.default_rng(7).choice(side, (20_000, len(side))) for side in (over, under)
+    )
     ratios = np.median(tops, axis=1) / np.median(bottoms, axis=1)
     places = [[float(np.mean(ratios <= end)) for end in ends] for ends in (ours, theirs)]
     assert places[0] == pytest.approx(places[1], abs=off)
@@ -120,7 +133,9 @@ def blocks(count, treatments, shift=0.0, together=0.0, seed=1):
     found = []
     for _ in range(count):
         block = draw.gauss(0, together)
-        found.append({f"t{n}": [np.exp(n + shift + block + draw.gauss(0, 0.02))] for n in range(treatments)})
+        found.append(
+            {f"t{n}": [np.exp(n + shift + block + draw.gauss(0, 0.02))] for n in range(treatments)}
+        )
     return found
 
 
@@ -143,14 +158,18 @@ def test_the_overall_ratio_has_a_known_value():
 def test_what_disturbs_whole_blocks_widens_the_interval():
     """Drawing single trials would hide that the treatments of a block rise and fall together."""
     alone = overall_ratio(blocks(12, 8, seed=1), blocks(12, 8, seed=2))
-    together = overall_ratio(blocks(12, 8, together=0.2, seed=1), blocks(12, 8, together=0.2, seed=2))
+    together = overall_ratio(
+        blocks(12, 8, together=0.2, seed=1), blocks(12, 8, together=0.2, seed=2)
+    )
     assert together.high - together.low > 4 * (alone.high - alone.low)
 
 
 def test_the_overall_ratio_covers_its_value():
     held = 0
     for seed in range(60):
-        found = overall_ratio(blocks(10, 4, together=0.1, seed=seed), blocks(10, 4, together=0.1, seed=1000 + seed))
+        found = overall_ratio(
+            blocks(10, 4, together=0.1, seed=seed), blocks(10, 4, together=0.1, seed=1000 + seed)
+        )
         held += found.low <= 1 <= found.high
     assert held >= 51  # 57 of 60 are expected; the chance of 50 or fewer is below 1 in 200
 
@@ -164,8 +183,8 @@ def test_many_trials_of_a_block_are_drawn_within_it():
 
 def test_ratios_need_no_slow_imports():
     program = (
-        "import sys; from analysis.stats.intervals import median_ratio; median_ratio(range(1, 9), range(2, 12)); "
-        "print({'numpy', 'scipy', 'pandas'} & set(sys.modules))"
+        "import sys; from analysis.stats.intervals import median_ratio; median_ratio(range(1, 9),"
+        " range(2, 12)); print({'numpy', 'scipy', 'pandas'} & set(sys.modules))"
     )
     assert run([sys.executable, "-c", program], cwd=ROOT).stdout.strip() == "set()"
 
@@ -178,7 +197,17 @@ def test_the_command_line_starts_without_what_only_some_verbs_need():
     assert "pagecage.cli.failures" in loaded
 
 
-LATE = ("agent", "bundle", "definitions", "hosts", "model.experiment", "model.record", "planning", "runner", "verdicts")
+LATE = (
+    "agent",
+    "bundle",
+    "definitions",
+    "hosts",
+    "model.experiment",
+    "model.record",
+    "planning",
+    "runner",
+    "verdicts",
+)
 """Parts of pagecage that are slow to import and that only some verbs need."""
 
 

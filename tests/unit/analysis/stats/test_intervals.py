@@ -16,7 +16,17 @@ VALUES = st.lists(st.floats(min_value=1e-3, max_value=1e6), min_size=1, max_size
 @pytest.mark.parametrize(
     ("n", "low", "high"),
     # Ranks of the 95 % interval of a median, from printed tables of the sign test.
-    [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (12, 3, 10), (15, 4, 12), (20, 6, 15), (25, 8, 18), (30, 10, 21)],
+    [
+        (6, 1, 6),
+        (8, 1, 8),
+        (9, 2, 8),
+        (10, 2, 9),
+        (12, 3, 10),
+        (15, 4, 12),
+        (20, 6, 15),
+        (25, 8, 18),
+        (30, 10, 21),
+    ],
 )
 def test_the_exact_interval_of_a_median_has_the_printed_ranks(n, low, high):
     found = summarise(random.Random(1).sample(range(1, n + 1), n))
@@ -79,7 +89,8 @@ def test_the_median_lies_within_its_interval_and_that_within_the_data(values):
 
 @settings(deadline=None)  # a busy machine is not a failure
 @given(
-    over=st.lists(st.floats(1, 1e3), min_size=1, max_size=5), under=st.lists(st.floats(1, 1e3), min_size=1, max_size=5)
+    over=st.lists(st.floats(1, 1e3), min_size=1, max_size=5),
+    under=st.lists(st.floats(1, 1e3), min_size=1, max_size=5),
 )
 def test_the_inverse_ratio_has_the_inverse_interval(over, under):
     one, other = median_ratio(over, under), median_ratio(under, over)

@@ -26,13 +26,22 @@ from tests.fixtures.runs import build_run
 def folders(tmp_path_factory):
     """Runs: `a`, `again` (equal), `slow` (30 % slower) and `few` (three repeats, not eight)."""
     top = tmp_path_factory.mktemp("runs")
-    for name, factor, seed, repeats in (("a", 1, 1, 8), ("again", 1, 2, 8), ("slow", 1.3, 3, 8), ("few", 1.3, 4, 3)):
+    for name, factor, seed, repeats in (
+        ("a", 1, 1, 8),
+        ("again", 1, 2, 8),
+        ("slow", 1.3, 3, 8),
+        ("few", 1.3, 4, 3),
+    ):
         build_run(top / name, times(factor, seed), repeats=repeats)
     return top
 
 
 def change_of(compared, treatment=COLD, response="full_pass_seconds"):
-    [row] = [row for row in compared.rows if dict(row.treatment) == treatment and row.response == response]
+    [row] = [
+        row
+        for row in compared.rows
+        if dict(row.treatment) == treatment and row.response == response
+    ]
     return row.changes[0]
 
 
@@ -41,7 +50,10 @@ def test_a_slower_run_is_higher_in_every_treatment(folders):
     changes = [change for row in compared.rows for change in row.changes if change.ratio]
     assert len(changes) == 10  # two of twelve are killed in both runs
     assert {change.word for change in changes} == {"higher"}
-    assert all(change.ratio.low < 1.3 < change.ratio.high or 1.2 < change.ratio.middle < 1.4 for change in changes)
+    assert all(
+        change.ratio.low < 1.3 < change.ratio.high or 1.2 < change.ratio.middle < 1.4
+        for change in changes
+    )
     [whole] = compared.overall["full_pass_seconds"]
     assert 1.28 < whole.low < whole.middle < whole.high < 1.32
     assert whole.kind == "95 %"
@@ -52,7 +64,9 @@ def test_an_equal_run_is_inconclusive(folders):
     changes = [change for row in compared.rows for change in row.changes if change.ratio]
     assert {change.word for change in changes} == {"inconclusive"}
     assert compared.differences == ()
-    assert all(0 < change.floor.share < 0.05 and change.floor.kind == "halves" for change in changes)
+    assert all(
+        0 < change.floor.share < 0.05 and change.floor.kind == "halves" for change in changes
+    )
 
 
 def test_a_change_below_the_noise_floor_is_inconclusive(folders, tmp_path):
@@ -64,20 +78,36 @@ def test_a_change_below_the_noise_floor_is_inconclusive(folders, tmp_path):
 
 @pytest.mark.parametrize(
     ("share", "ends", "word"),
-    [(0.05, (1.05, 1.15), "higher"), (0.12, (1.05, 1.15), "inconclusive"), (0.05, (0.99, 1.2), "inconclusive"),
-     (0.05, (0.85, 0.95), "lower"), (0.12, (0.85, 0.95), "inconclusive")],
-)  # fmt: skip
+    [
+        (0.05, (1.05, 1.15), "higher"),
+        (0.12, (1.05, 1.15), "inconclusive"),
+        (0.05, (0.99, 1.2), "inconclusive"),
+        (0.05, (0.85, 0.95), "lower"),
+        (0.12, (0.85, 0.95), "inconclusive"),
+    ],
+)
 def test_a_word_needs_both_the_interval_and_the_floor(share, ends, word):
-    assert change_word(MedianSummary(9, sum(ends) / 2, *ends, "95 %"), NoiseFloor(share, "halves")) == word
-    assert change_word(MedianSummary(2, sum(ends) / 2, *ends, "range"), NoiseFloor(share, "halves")) == "too few trials"
+    assert (
+        change_word(MedianSummary(9, sum(ends) / 2, *ends, "95 %"), NoiseFloor(share, "halves"))
+        == word
+    )
+    assert (
+        change_word(MedianSummary(2, sum(ends) / 2, *ends, "range"), NoiseFloor(share, "halves"))
+        == "too few trials"
+    )
 
 
 def test_both_killed_is_no_change_and_one_killed_says_so(folders, tmp_path):
     killed = {"outcome": "oom_killed", "response": {}, "measured": None}
     other = build_run(
-        tmp_path / "b", lambda r: r.update(killed) if list(r["treatment"].values()) == list(COLD.values()) else None
+        tmp_path / "b",
+        lambda r: (
+            r.update(killed) if list(r["treatment"].values()) == list(COLD.values()) else None
+        ),
     )
-    compared = compare(load_runs([folders / "few", other]), [parse_gate("full_pass_seconds > +900%")])
+    compared = compare(
+        load_runs([folders / "few", other]), [parse_gate("full_pass_seconds > +900%")]
+    )
     assert change_of(compared).word == "killed in B"
     heap = {"cage": "tenth", "source": "heap", "pattern": "random"}
     assert change_of(compared, heap).word == "killed in A and B"
@@ -96,7 +126,9 @@ def test_both_killed_is_no_change_and_one_killed_says_so(folders, tmp_path):
         ("program", {}),
     ],
 )
-def test_incomparable_runs_are_refused_and_named_with_anyway(folders, tmp_path, what, changes, capsys):
+def test_incomparable_runs_are_refused_and_named_with_anyway(
+    folders, tmp_path, what, changes, capsys
+):
     def change(record):
         record["emulated"] = what != "emulation"
 
@@ -105,7 +137,10 @@ def test_incomparable_runs_are_refused_and_named_with_anyway(folders, tmp_path, 
         (other / "facts/b-1.json").write_text('{"kernel": "6.18.0"}')
     if what in ("dataset", "program"):
         plan = json.loads((other / "plan.json").read_text())
-        key = {"dataset": ("dataset", {"size_bytes": 7}), "program": ("workload", {"program": "pcscan"})}[what]
+        key = {
+            "dataset": ("dataset", {"size_bytes": 7}),
+            "program": ("workload", {"program": "pcscan"}),
+        }[what]
         for trial in plan["trials"]:
             trial[key[0]] = key[1]
         (other / "plan.json").write_text(json.dumps(plan))
@@ -119,17 +154,24 @@ def test_incomparable_runs_are_refused_and_named_with_anyway(folders, tmp_path, 
 
 
 def test_what_differs_is_listed(folders, tmp_path):
-    other = build_run(tmp_path / "other", harness={"version": "9.9", "git_revision": "fedc", "git_dirty": False})
+    other = build_run(
+        tmp_path / "other", harness={"version": "9.9", "git_revision": "fedc", "git_dirty": False}
+    )
     plan = json.loads((other / "plan.json").read_text())
     for trial in plan["trials"]:
         trial["cage"]["properties"] = {"MemoryMax": 4096}
     (other / "plan.json").write_text(json.dumps(plan))
-    (other / "facts/b-1.json").write_text((other / "facts/b-1.json").read_text().replace('"cpus": 2', '"cpus": 4'))
+    (other / "facts/b-1.json").write_text(
+        (other / "facts/b-1.json").read_text().replace('"cpus": 2', '"cpus": 4')
+    )
     compared = compare(load_runs([folders / "few", other]))
     differences = {one.name: one.values for one in compared.differences}
     assert differences["pagecage version"] == ("0.1.0", "9.9")
     assert differences["cpus"] == ("2", "4")
-    assert differences["cage of tenth · heap · random"] == ("MemoryMax=13418496 MemorySwapMax=0", "MemoryMax=4096")
+    assert differences["cage of tenth · heap · random"] == (
+        "MemoryMax=13418496 MemorySwapMax=0",
+        "MemoryMax=4096",
+    )
     assert not any("boot" in name for name in differences)
 
 
@@ -166,7 +208,12 @@ def test_a_run_with_all_trials_excluded_is_an_error_message(folders, tmp_path, c
 
 def test_the_comparison_page_loads_nothing_and_has_the_same_figures(folders, tmp_path, capsys):
     page = tmp_path / "compared.html"
-    words = ["compare", *(str(folders / name) for name in ("a", "again", "slow")), "--html", str(page)]
+    words = [
+        "compare",
+        *(str(folders / name) for name in ("a", "again", "slow")),
+        "--html",
+        str(page),
+    ]
     assert main([*words, "--fail-if", "full_pass_seconds > +10%", "--csv"]) == 5
     text = page.read_text()
     assert loads_of(text) == []
@@ -188,24 +235,43 @@ def test_a_run_against_itself_is_refused(folders):
 @pytest.mark.parametrize(
     ("gate", "other", "status"),
     [
-        ("full_pass_seconds > +10%", "slow", 5), ("full_pass_seconds > +10%", "again", 0),
-        ("full_pass_seconds > +30.5%", "slow", 6), ("full_pass_seconds < -10%", "slow", 0),
-        ("full_pass_seconds <= +50.5%", "slow", 5), ("amplification>=+1000%", "slow", 0),
+        ("full_pass_seconds > +10%", "slow", 5),
+        ("full_pass_seconds > +10%", "again", 0),
+        ("full_pass_seconds > +30.5%", "slow", 6),
+        ("full_pass_seconds < -10%", "slow", 0),
+        ("full_pass_seconds <= +50.5%", "slow", 5),
+        ("amplification>=+1000%", "slow", 0),
         ("full_pass_seconds > +10%", "few", 5),
     ],
-)  # fmt: skip
+)
 def test_a_gate_has_an_exit_status(folders, gate, other, status, capsys):
-    assert main(["compare", str(folders / "a"), str(folders / other), "--fail-if", gate, "--json"]) == status
+    assert (
+        main(["compare", str(folders / "a"), str(folders / other), "--fail-if", gate, "--json"])
+        == status
+    )
     verdicts = {one["verdict"] for one in json.loads(capsys.readouterr().out)["gates"]}
     assert {5: "failed", 6: "undecided", 0: "passed"}[status] in verdicts
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "read_seconds", "read_seconds > 10%", "read_seconds > +10", "read_seconds = +10%", "read_seconds > +1e3%",
-     "read_seconds > ++10%", "> +10%", "read seconds > +10%", "read_seconds > +10% x", "read_seconds > +.5%",
-     "read_seconds < -100%", "READ_SECONDS > +1%", "read_seconds > +٣%"],
-)  # fmt: skip
+    [
+        "",
+        "read_seconds",
+        "read_seconds > 10%",
+        "read_seconds > +10",
+        "read_seconds = +10%",
+        "read_seconds > +1e3%",
+        "read_seconds > ++10%",
+        "> +10%",
+        "read seconds > +10%",
+        "read_seconds > +10% x",
+        "read_seconds > +.5%",
+        "read_seconds < -100%",
+        "READ_SECONDS > +1%",
+        "read_seconds > +٣%",
+    ],
+)
 def test_invalid_gates_are_refused(text):
     with pytest.raises(PagecageError, match="--fail-if"):
         parse_gate(text)
@@ -217,15 +283,19 @@ def test_a_gate_on_what_no_trial_has_is_refused(folders):
 
 
 @given(
-    sign=st.sampled_from((">", ">=", "<", "<=")), percent=st.decimals(-99, 999, places=1),
-    low=st.floats(0.01, 10), high=st.floats(0.01, 10),
-)  # fmt: skip
+    sign=st.sampled_from((">", ">=", "<", "<=")),
+    percent=st.decimals(-99, 999, places=1),
+    low=st.floats(0.01, 10),
+    high=st.floats(0.01, 10),
+)
 def test_a_gate_is_decided_exactly_where_its_interval_is_on_one_side(sign, percent, low, high):
     low, high = sorted((low, high))
     gate = parse_gate(f"x_seconds {sign} {percent:+}%")
     verdict, _ = evaluate_gate(gate, MedianSummary(9, (low + high) / 2, low, high, "95 %"))
     beyond = [eval(f"{end} {sign} {1 + float(percent) / 100}") for end in (low, high)]
-    assert verdict == {(True, True): "failed", (False, False): "passed"}.get(tuple(beyond), "undecided")
+    assert verdict == {(True, True): "failed", (False, False): "passed"}.get(
+        tuple(beyond), "undecided"
+    )
     assert evaluate_gate(gate, MedianSummary(2, 1, low, high, "range"))[0] == "undecided"
     assert evaluate_gate(gate, None)[0] == "undecided"
 
@@ -253,7 +323,16 @@ def test_three_runs_in_every_format(folders, capsys):
     assert float(slow["ratio"]) == pytest.approx(float(slow["b_median"]) / float(slow["a_median"]))
     assert main([*words, "--markdown"]) == 0
     text = capsys.readouterr().out
-    assert len({line.count("|") for line in text.splitlines() if line.startswith("|") and "unloaded" in line}) == 1
+    assert (
+        len(
+            {
+                line.count("|")
+                for line in text.splitlines()
+                if line.startswith("|") and "unloaded" in line
+            }
+        )
+        == 1
+    )
     assert main([*words, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert [run["run_id"] for run in data["runs"]] == ["a", "again", "slow"]

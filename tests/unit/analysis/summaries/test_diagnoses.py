@@ -30,11 +30,14 @@ def folder(tmp_path_factory):
 
 def test_only_caged_treatments_have_a_diagnosis(folder):
     diagnoses = {
-        tuple(treatment.values()): sentence for treatment, sentence in diagnosis_by_treatment(load_run(folder))
+        tuple(treatment.values()): sentence
+        for treatment, sentence in diagnosis_by_treatment(load_run(folder))
     }
     assert {treatment[0] for treatment in diagnoses} == {"tenth"}
     assert len(diagnoses) == 6
-    assert sum("The OOM killer ended the program" in sentence for sentence in diagnoses.values()) == 2
+    assert (
+        sum("The OOM killer ended the program" in sentence for sentence in diagnoses.values()) == 2
+    )
     assert len(evidence_tables.diagnosis_table(load_run(folder))) == 6
 
 
@@ -46,7 +49,9 @@ def test_terminal_and_report_have_both(folder):
     console = Console(record=True, width=240, file=io.StringIO())
     print_report(run_report(load_run(folder)), console)
     text = console.export_text()
-    assert text.count("The OOM killer ended the program: it needs more memory than the MemoryMax") == 2
+    assert (
+        text.count("The OOM killer ended the program: it needs more memory than the MemoryMax") == 2
+    )
     assert text.count("io size exact: requests are split at 256 KiB.") == 1
     page = Results(folder).diagnosis.text
     assert "<h2>Diagnosis</h2>" in page

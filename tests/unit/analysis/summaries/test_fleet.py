@@ -35,7 +35,9 @@ def shown(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     return capsys.readouterr().out
 
 
-def test_each_host_is_a_column_and_the_ratio_is_to_the_first(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_host_is_a_column_and_the_ratio_is_to_the_first(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = json.loads(shown(capsys, "show", fleet, "--json"))
     [row] = [row for row in data["rows"] if row["treatment"] == COLD]
     assert list(row["hosts"]) == ["fast", "slow"]
@@ -45,28 +47,42 @@ def test_each_host_is_a_column_and_the_ratio_is_to_the_first(fleet: Path, capsys
     assert row["all_hosts"] is None, "hosts that each ran the plan are not thrown together"
 
 
-def test_a_lost_host_is_named_with_its_reason(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lost_host_is_named_with_its_reason(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = json.loads(shown(capsys, "show", fleet, "--json"))
     assert [host["host"] for host in data["hosts"]] == ["fast", "slow", "gone"]
     assert data["hosts"][2] == {
-        "host": "gone", "run_id": None, "planned": 96, "answered": 0, "outcome": "lost",
+        "host": "gone",
+        "run_id": None,
+        "planned": 96,
+        "answered": 0,
+        "outcome": "lost",
         "reason": "Connection refused",
-    }  # fmt: skip
+    }
     assert "off: left out: No route to host" in shown(capsys, "show", fleet)
     assert data["left_out"] == {"off": "No route to host"}
-    assert "gone: 0 of 96 trials have an answer; lost: Connection refused" in shown(capsys, "show", fleet)
+    assert "gone: 0 of 96 trials have an answer; lost: Connection refused" in shown(
+        capsys, "show", fleet
+    )
 
 
 def test_what_differs_between_hosts_is_marked(fleet: Path) -> None:
     data = {fact.name: fact for fact in facts(load_fleet(fleet))}
     assert data["hostname"].values == ("fast", "slow")
     assert {name: fact.differs for name, fact in data.items()} == {
-        "hostname": True, "kernel": False, "cpus": False, "memory_bytes": False, "qemu": False,
-    }  # fmt: skip
+        "hostname": True,
+        "kernel": False,
+        "cpus": False,
+        "memory_bytes": False,
+        "qemu": False,
+    }
 
 
 def test_hosts_of_one_plan_are_blocks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = build_fleet(tmp_path / "spread", {"a": times(1, 1), "b": times(1.2, 2)}, "spread", repeats=3)
+    folder = build_fleet(
+        tmp_path / "spread", {"a": times(1, 1), "b": times(1.2, 2)}, "spread", repeats=3
+    )
     data = json.loads(shown(capsys, "show", folder, "--json"))
     [row] = [row for row in data["rows"] if row["treatment"] == COLD]
     together = row["all_hosts"]
@@ -88,7 +104,10 @@ def test_an_interval_of_many_blocks_lies_within_what_was_seen(blocks: list[list[
 def test_blocks_that_differ_widen_the_interval() -> None:
     """With thirty values in six blocks, blocks that differ have the wider interval."""
     alike, apart = [[1.0, 2.0, 3.0, 4.0, 5.0]] * 6, [[float(n)] * 5 for n in range(1, 7)]
-    assert pooled_median(apart).high - pooled_median(apart).low > pooled_median(alike).high - pooled_median(alike).low
+    assert (
+        pooled_median(apart).high - pooled_median(apart).low
+        > pooled_median(alike).high - pooled_median(alike).low
+    )
 
 
 def test_the_median_of_no_block_is_an_error() -> None:
@@ -115,7 +134,9 @@ def test_the_fleet_page_loads_nothing_and_has_the_terminals_texts(
         assert words in text
 
 
-def test_csv_has_a_line_for_each_treatment_and_host(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_has_a_line_for_each_treatment_and_host(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = list(csv.DictReader(StringIO(shown(capsys, "show", fleet, "--csv"))))
     assert len(rows) == 24
     assert {row["host"] for row in rows} == {"fast", "slow"}
@@ -129,7 +150,9 @@ def test_markdown_shows_only_what_differs(fleet: Path, capsys: pytest.CaptureFix
     assert "kernel" not in data
 
 
-def test_a_fleet_without_any_record_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fleet_without_any_record_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = build_fleet(tmp_path / "none", {"a": times(1)}, lost=["a"], repeats=3)
     assert "No host has a record yet." in shown(capsys, "show", folder)
     assert "No host has a record yet." in shown(capsys, "show", folder, "--markdown")
@@ -143,7 +166,9 @@ def test_a_lost_host_has_a_sentence_with_the_reason(fleet: Path) -> None:
     assert member_sentence(part).endswith("lost: Connection refused")
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"fleet_version": 2, "run_id": "", "hosts": {}}'])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"fleet_version": 2, "run_id": "", "hosts": {}}']
+)
 def test_an_invalid_fleet_document_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "fleet.json").write_text(content)
     with pytest.raises(PagecageError, match=r"fleet\.json"):

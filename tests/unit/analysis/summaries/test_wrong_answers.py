@@ -19,14 +19,30 @@ WRONG = {"cage": "uncaged", "source": "heap", "pattern": "random"}
 RIGHT = {"cage": "uncaged", "source": "heap", "pattern": "sequential"}
 SENTENCE = "3 of 9000 records are lost"
 CLAIM = {
-    "id": "004-1", "rule": "absolute", "says": "time", "published": 62.0, "unit": "ms", "tolerance_factor": 2.0,
-    "response": "full_pass_seconds", "where": WRONG, "over": None, "needs": "any_size", "remark": "",
-}  # fmt: skip
+    "id": "004-1",
+    "rule": "absolute",
+    "says": "time",
+    "published": 62.0,
+    "unit": "ms",
+    "tolerance_factor": 2.0,
+    "response": "full_pass_seconds",
+    "where": WRONG,
+    "over": None,
+    "needs": "any_size",
+    "remark": "",
+}
 
 
-def run_of(tmp_path: Any, change: Any = None, claims: Any = (), findings: Any = (), tables: Any = ()) -> Run:
+def run_of(
+    tmp_path: Any, change: Any = None, claims: Any = (), findings: Any = (), tables: Any = ()
+) -> Run:
     """Load a run of twelve cells, one of which always answers wrongly, or as `change` alters it."""
-    definition = {**DEFINITION, "claims": list(claims), "findings": list(findings), "tables": list(tables)}
+    definition = {
+        **DEFINITION,
+        "claims": list(claims),
+        "findings": list(findings),
+        "tables": list(tables),
+    }
     return load_run(build_run(tmp_path / "run", change or all_wrong, definition=definition))
 
 
@@ -92,22 +108,36 @@ def test_a_claim_without_wrong_answers_has_no_data_and_a_reason(tmp_path: Any) -
 @pytest.mark.parametrize(
     ("change", "published", "verdict", "measured"),
     [
-        (all_wrong, "wrong_answer", "held", "wrong answer"), (all_wrong, "ran", "not_held", "wrong answer"),
+        (all_wrong, "wrong_answer", "held", "wrong answer"),
+        (all_wrong, "ran", "not_held", "wrong answer"),
         (once_wrong, "wrong_answer", "not_held", "ran or wrong answer"),
     ],
-)  # fmt: skip
+)
 def test_a_claim_about_outcomes_knows_wrong_ones(
     tmp_path: Any, change: Any, published: str, verdict: str, measured: str
 ) -> None:
-    claim = {**CLAIM, "rule": "outcome", "published": published, "unit": "outcome", "response": None}
+    claim = {
+        **CLAIM,
+        "rule": "outcome",
+        "published": published,
+        "unit": "outcome",
+        "response": None,
+    }
     [found] = evaluate_claims(run_of(tmp_path, change, [claim]))
     assert (found.verdict, found.measured) == (verdict, measured)
     assert SENTENCE in found.reason
 
 
 def test_a_finding_that_accepts_wrong_answers_has_a_remark(tmp_path: Any) -> None:
-    table = {"question": "", "says": "it takes {value}", "response": "full_pass_seconds", "where": WRONG}
-    with_, without = evaluate_findings(run_of(tmp_path, None, (), [{**table, "with_wrong_answers": True}, table]))
+    table = {
+        "question": "",
+        "says": "it takes {value}",
+        "response": "full_pass_seconds",
+        "where": WRONG,
+    }
+    with_, without = evaluate_findings(
+        run_of(tmp_path, None, (), [{**table, "with_wrong_answers": True}, table])
+    )
     assert with_.is_proven
     assert SENTENCE in with_.note
     assert (without.value, without.note) == (None, f"a wrong answer: {SENTENCE}")
@@ -119,9 +149,16 @@ def test_ratios_are_compared(tmp_path: Any) -> None:
     def side(source: str, pattern: str) -> dict[str, str]:
         return {"cage": "uncaged", "source": source, "pattern": pattern}
 
-    claim = {**CLAIM, "rule": "ordering_of_ratios", "published": "greater", "unit": "x",
-             "where": side("unloaded", "random"), "over": side("unloaded", "sequential"),
-             "than": side("heap", "random"), "than_over": side("heap", "sequential")}  # fmt: skip
+    claim = {
+        **CLAIM,
+        "rule": "ordering_of_ratios",
+        "published": "greater",
+        "unit": "x",
+        "where": side("unloaded", "random"),
+        "over": side("unloaded", "sequential"),
+        "than": side("heap", "random"),
+        "than_over": side("heap", "sequential"),
+    }
     less = {**claim, "published": "less"}
 
     def on_hardware(record: dict[str, Any]) -> None:
@@ -135,15 +172,25 @@ def test_ratios_are_compared(tmp_path: Any) -> None:
 
 
 def test_a_further_table_has_what_varies_and_what_was_published(tmp_path: Any) -> None:
-    table = {"title": "Uncaged, {ops} times", "where": {"cage": "uncaged", "source": "heap"},
-             "columns": {"time": "full_pass_seconds", "bytes": "device_read_bytes"}}  # fmt: skip
+    table = {
+        "title": "Uncaged, {ops} times",
+        "where": {"cage": "uncaged", "source": "heap"},
+        "columns": {"time": "full_pass_seconds", "bytes": "device_read_bytes"},
+    }
     run = run_of(tmp_path, None, [CLAIM], (), [table])
     frame = response_table(run, table)
-    assert list(frame.columns) == [("pattern", ""), ("time", "published"), ("time", "measured"), ("bytes", "measured")]
+    assert list(frame.columns) == [
+        ("pattern", ""),
+        ("time", "published"),
+        ("time", "measured"),
+        ("bytes", "measured"),
+    ]
     rows = dict(zip(frame["pattern", ""], frame["time", "published"], strict=True))
     assert rows == {"sequential": "", "random": "62 ms"}
     assert any(SENTENCE in text for text in frame["time", "measured"])
-    assert list(response_table(run, {**table, "columns": {"bytes": "device_read_bytes"}}).columns) == [
+    assert list(
+        response_table(run, {**table, "columns": {"bytes": "device_read_bytes"}}).columns
+    ) == [
         "pattern",
         "bytes",
     ]

@@ -19,13 +19,24 @@ from pagecage.cli.run_options import definitions
 from tests.builders.pages import loads_of
 from tests.fixtures.small_runs import NAMES, unpacked
 
-REPRESENTATIVE = ("append-saturation", "async-hazard", "constrained-random", "fio-matrix", "random-memory")
+REPRESENTATIVE = (
+    "append-saturation",
+    "async-hazard",
+    "constrained-random",
+    "fio-matrix",
+    "random-memory",
+)
 """Together they have every kind of figure.
 
 These are histograms of three sources, heat, curve, strips, timelines and residency.
 """
-ALL = [pytest.param(name, marks=[] if name in REPRESENTATIVE else [pytest.mark.long]) for name in NAMES]
-TABLE, CELL = re.compile(r"<table.*?</table>", re.DOTALL), re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
+ALL = [
+    pytest.param(name, marks=[] if name in REPRESENTATIVE else [pytest.mark.long]) for name in NAMES
+]
+TABLE, CELL = (
+    re.compile(r"<table.*?</table>", re.DOTALL),
+    re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL),
+)
 
 
 def test_every_experiment_has_a_small_run() -> None:
@@ -43,12 +54,21 @@ def test_the_notebook_runs_and_its_tables_are_intact(name: str, tmp_path: Path) 
     assert tables_of(page_text) == tables_of(page) != []
     assert loads_of(page) == []
     assert not missing_figures(load_run(folder), page_text)
-    assert not [alt_texts for alt_texts in alternative_texts(page) if not re.search(r"\d", alt_texts)], (
-        "a figure says what it shows"
-    )
+    assert not [
+        alt_texts for alt_texts in alternative_texts(page) if not re.search(r"\d", alt_texts)
+    ], "a figure says what it shows"
 
 
-DRAWN = ("heat", "figure", "latencies", "sweep", "amplification", "timelines", "residency", "kernel")
+DRAWN = (
+    "heat",
+    "figure",
+    "latencies",
+    "sweep",
+    "amplification",
+    "timelines",
+    "residency",
+    "kernel",
+)
 """Parts with figures, which take nine tenths of a report's time."""
 
 
@@ -74,19 +94,27 @@ def test_every_part_of_every_report_can_be_made(name: str, tmp_path: Path) -> No
 
 def shown_by_the_notebook() -> list[str]:
     """Return the names of the parts in the notebook's cells."""
-    found = [re.fullmatch(r"results\.(\w+)", cell["source"].splitlines()[-1]) for cell in read_source(SOURCE)]
+    found = [
+        re.fullmatch(r"results\.(\w+)", cell["source"].splitlines()[-1])
+        for cell in read_source(SOURCE)
+    ]
     names = [match[1] for match in found if match]
     assert len(names) > 15
     return names
 
 
 def notebook_outputs(notebook: Path) -> list[dict[str, Any]]:
-    return [out for cell in json.loads(notebook.read_text())["cells"] for out in cell.get("outputs", [])]
+    return [
+        out for cell in json.loads(notebook.read_text())["cells"] for out in cell.get("outputs", [])
+    ]
 
 
 def tables_of(page: str) -> list[list[str]]:
     """Return the cells of each table; white space differs between page and notebook."""
-    return [[" ".join(html.unescape(cell).split()) for cell in CELL.findall(table)] for table in TABLE.findall(page)]
+    return [
+        [" ".join(html.unescape(cell).split()) for cell in CELL.findall(table)]
+        for table in TABLE.findall(page)
+    ]
 
 
 def alternative_texts(page: str) -> list[str]:

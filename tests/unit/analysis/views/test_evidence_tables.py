@@ -32,7 +32,9 @@ def test_a_missing_folder_missing_records_and_foreign_records_are_error_messages
     (folder / "records.jsonl").write_text("")
     with pytest.raises(PagecageError, match="no record yet"):
         load_run(folder)
-    (folder / "records.jsonl").write_text(json.dumps({**json.loads(lines[0]), "trial_id": "stranger"}) + "\n")
+    (folder / "records.jsonl").write_text(
+        json.dumps({**json.loads(lines[0]), "trial_id": "stranger"}) + "\n"
+    )
     with pytest.raises(PagecageError, match="stranger"):
         load_run(folder)
 
@@ -56,7 +58,9 @@ def test_the_last_attempt_counts_and_a_line_cut_off_is_skipped(tmp_path):
     assert len(loaded.trials) == 36
     assert loaded.attempts == 37
     assert loaded.trials[0].record.error == "it fell over"
-    counts = dict(evidence_tables.counts_table(loaded)[["trials", "number"]].itertuples(index=False))
+    counts = dict(
+        evidence_tables.counts_table(loaded)[["trials", "number"]].itertuples(index=False)
+    )
     assert (counts["tried again"], counts["without an answer"]) == (1, 1)
 
 
@@ -129,7 +133,10 @@ def test_any_experiment_has_a_table(tmp_path):
         record["treatment"] = {"pattern": record["treatment"]["pattern"]}
 
     plan = json.loads((build_run(tmp_path / "a") / "plan.json").read_text())
-    trials = [{**trial, "treatment": {"pattern": trial["treatment"]["pattern"]}} for trial in plan["trials"]]
+    trials = [
+        {**trial, "treatment": {"pattern": trial["treatment"]["pattern"]}}
+        for trial in plan["trials"]
+    ]
     loaded = load_run(build_run(tmp_path / "b", fewer, definition=definition, trials=trials))
     assert len(list(treatments(loaded))) == 2
     assert cell_tables.cell_table(loaded).shape == (2, 3)
@@ -145,11 +152,13 @@ def test_the_limits_table_has_cap_calibration_and_use(run):
 def test_series_frames_count_from_go(run):
     fine = frames.only(frames.trace_frame(run), CAGED_RANDOM)
     during = fine[fine["seconds"].between(2, 12)]
-    assert during["read_bytes_per_second"].median() == pytest.approx(28.4 * PAGES * 4096 / 31, rel=0.2)
-    coarse = frames.only(frames.iostat_frame(run), CAGED_RANDOM)
-    assert coarse[coarse["seconds"].between(2, 12)]["read_bytes_per_second"].median() == pytest.approx(
-        during["read_bytes_per_second"].median(), rel=0.1
+    assert during["read_bytes_per_second"].median() == pytest.approx(
+        28.4 * PAGES * 4096 / 31, rel=0.2
     )
+    coarse = frames.only(frames.iostat_frame(run), CAGED_RANDOM)
+    assert coarse[coarse["seconds"].between(2, 12)][
+        "read_bytes_per_second"
+    ].median() == pytest.approx(during["read_bytes_per_second"].median(), rel=0.1)
 
 
 def test_an_iostat_second_is_drawn_in_its_middle(tmp_path):
@@ -160,7 +169,9 @@ def test_an_iostat_second_is_drawn_in_its_middle(tmp_path):
     folder = build_run(tmp_path / "run", to_the_second)
     for file in folder.glob("trials/*tenth-unloaded-random*/iostat.json"):
         data = json.loads(file.read_text())
-        data["sysstat"]["hosts"][0]["statistics"][0]["timestamp"] = "2026-11-18T11:06:43+0000"  # 1795000003
+        data["sysstat"]["hosts"][0]["statistics"][0]["timestamp"] = (
+            "2026-11-18T11:06:43+0000"  # 1795000003
+        )
         file.write_text(json.dumps(data))
     coarse = frames.only(frames.iostat_frame(load_run(folder)), CAGED_RANDOM)
     assert set(coarse.groupby("trial_id")["seconds"].first()) == {2.5}
@@ -172,7 +183,10 @@ def test_readahead_counts_only_what_grew_after_go(tmp_path):
     for file in folder.glob("trials/*/bpftrace.jsonl"):
         rows = [json.loads(line) for line in file.read_text().splitlines()]
         for row in rows:
-            row["page_cache_ra_order"] += [{"pages": 256, "count": 516}, {"pages": 32, "count": 1000}]
+            row["page_cache_ra_order"] += [
+                {"pages": 256, "count": 516},
+                {"pages": 32, "count": 1000},
+            ]
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     shifted = frames.readahead_frame(load_run(folder))
     assert 256 not in set(shifted["pages"])
@@ -183,7 +197,9 @@ def test_readahead_counts_only_what_grew_after_go(tmp_path):
 
 def test_faults_are_counted_by_the_flags_of_the_mapping(run):
     table = evidence_tables.fault_table(frames.fault_frame(run))
-    assert set(table["flags of the mapping"]) == {"VM_READ VM_MAYREAD VM_MAYEXEC VM_MAYSHARE VM_SOFTDIRTY"}
+    assert set(table["flags of the mapping"]) == {
+        "VM_READ VM_MAYREAD VM_MAYEXEC VM_MAYSHARE VM_SOFTDIRTY"
+    }
 
 
 def test_a_run_without_traces_has_empty_frames(tmp_path):
@@ -211,5 +227,8 @@ def test_an_incomplete_iostat_file_is_empty(tmp_path):
 
 def test_no_experiment_has_a_factor_with_the_name_of_a_column(run):
     columns = set(frames.trial_frame(run)) - set(run.factors)
-    named = {name: set(read["factors"]) & columns for name, read in read_definitions(ROOT / "experiments").items()}
+    named = {
+        name: set(read["factors"]) & columns
+        for name, read in read_definitions(ROOT / "experiments").items()
+    }
     assert not [name for name, clash in named.items() if clash]

@@ -11,7 +11,10 @@ from analysis.views.html import definition_text_html
     ("text", "html"),
     [
         ("In `aws-gp3` it takes 2", "In <code>aws-gp3</code> it takes 2"),
-        ("`grep -c '<a>' b` and `wc`", "<code>grep -c &#x27;&lt;a&gt;&#x27; b</code> and <code>wc</code>"),
+        (
+            "`grep -c '<a>' b` and `wc`",
+            "<code>grep -c &#x27;&lt;a&gt;&#x27; b</code> and <code>wc</code>",
+        ),
         ("<b>one ` alone", "&lt;b&gt;one ` alone"),
     ],
 )

@@ -8,8 +8,17 @@ from analysis.views.notebook import Results
 from tests.fixtures.runs import DEFINITION, ROOT, build_run
 
 OPTIONAL = (
-    "answer", "heat", "figure", "latencies", "claims", "amplification", "timelines", "residency", "kernel", "facts",
-)  # fmt: skip
+    "answer",
+    "heat",
+    "figure",
+    "latencies",
+    "claims",
+    "amplification",
+    "timelines",
+    "residency",
+    "kernel",
+    "facts",
+)
 
 
 def bare(record):

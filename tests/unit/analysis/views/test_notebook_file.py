@@ -8,7 +8,14 @@ import jupytext
 import nbformat
 import pytest
 
-from analysis.views.notebook_file import INJECTED, notebook, read, read_source, with_parameters, write
+from analysis.views.notebook_file import (
+    INJECTED,
+    notebook,
+    read,
+    read_source,
+    with_parameters,
+    write,
+)
 from analysis.views.notebook_run import run_cells
 from analysis.views.render import SOURCE
 
@@ -48,13 +55,19 @@ def source(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_the_source_is_read_as_jupytext_reads_it(is_ours: bool, source: Path) -> None:
     path = SOURCE if is_ours else source
-    found = [(cell["cell_type"], cell["source"], cell["metadata"]["tags"]) for cell in read_source(path)]
+    found = [
+        (cell["cell_type"], cell["source"], cell["metadata"]["tags"]) for cell in read_source(path)
+    ]
     theirs = jupytext.read(path).cells
-    assert found == [(cell.cell_type, cell.source, cell.metadata.get("tags", [])) for cell in theirs]
+    assert found == [
+        (cell.cell_type, cell.source, cell.metadata.get("tags", [])) for cell in theirs
+    ]
     assert len(found) >= 3
 
 
-@pytest.mark.parametrize("mark", ["# %% a title", "# %% [raw]", '# %% tags=["a"] key=1', "# %%time"])
+@pytest.mark.parametrize(
+    "mark", ["# %% a title", "# %% [raw]", '# %% tags=["a"] key=1', "# %%time"]
+)
 def test_a_mark_that_is_not_understood_is_refused(mark: str, source: Path) -> None:
     source.write_text(f"{mark}\n1\n")
     with pytest.raises(ValueError, match="does not start a cell"):
@@ -78,7 +91,9 @@ def test_a_notebook_is_stored_as_nbformat_stores_it(source: Path, tmp_path: Path
     nbformat.validate(theirs)
     assert nbformat.writes(theirs) + "\n" == path.read_text()
     assert read(path) == document
-    assert [output["output_type"] for output in document["cells"][-1]["outputs"]] == ["stream"] * 2 + ["execute_result"]
+    assert [output["output_type"] for output in document["cells"][-1]["outputs"]] == [
+        "stream"
+    ] * 2 + ["execute_result"]
 
 
 def test_a_failed_notebook_is_one_for_nbformat_as_well(source: Path, tmp_path: Path) -> None:

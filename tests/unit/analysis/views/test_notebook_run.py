@@ -12,7 +12,9 @@ from analysis.views.notebook_run import run_cells
 
 def run_sources(*sources: str) -> tuple[list[dict[str, Any]], Exception | None]:
     """Run cells with these sources; return them, and the exception of the last one."""
-    cells: list[dict[str, Any]] = [{"cell_type": "code", "source": source, "outputs": []} for source in sources]
+    cells: list[dict[str, Any]] = [
+        {"cell_type": "code", "source": source, "outputs": []} for source in sources
+    ]
     return cells, run_cells(cells, {"__name__": "__main__"})
 
 
@@ -46,19 +48,32 @@ def test_html_stands_beside_its_text() -> None:
 
 def test_output_is_captured_and_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     (cell,), _ = run_sources("import sys\nprint(1)\nprint(2, file=sys.stderr)\n3")
-    assert [(out["name"], out["text"]) for out in cell["outputs"][:2]] == [("stdout", "1\n"), ("stderr", "2\n")]
+    assert [(out["name"], out["text"]) for out in cell["outputs"][:2]] == [
+        ("stdout", "1\n"),
+        ("stderr", "2\n"),
+    ]
     assert cell["outputs"][2]["data"] == {"text/plain": "3"}
     assert capsys.readouterr() == ("", "")
 
 
 def test_the_first_failure_ends_the_run_and_its_traceback_begins_in_the_cell() -> None:
-    (first, failed, never), error = run_sources("def f():\n    return 1 / 0", "print('before')\nf()", "3")
+    (first, failed, never), error = run_sources(
+        "def f():\n    return 1 / 0", "print('before')\nf()", "3"
+    )
     assert isinstance(error, ZeroDivisionError)
     assert first["outputs"] == never["outputs"] == []
     stream, error = failed["outputs"]
-    assert (stream["text"], error["ename"], error["evalue"]) == ("before\n", "ZeroDivisionError", "division by zero")
+    assert (stream["text"], error["ename"], error["evalue"]) == (
+        "before\n",
+        "ZeroDivisionError",
+        "division by zero",
+    )
     frames = [line.strip() for line in error["traceback"]]
-    assert frames[:3] == ["Traceback (most recent call last):", 'File "<cell 2>", line 2, in <module>', "f()"]
+    assert frames[:3] == [
+        "Traceback (most recent call last):",
+        'File "<cell 2>", line 2, in <module>',
+        "f()",
+    ]
     assert 'File "<cell 1>", line 2, in f' in frames
     assert "return 1 / 0" in frames
 

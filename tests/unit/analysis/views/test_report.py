@@ -109,7 +109,11 @@ def test_a_kernel_makes_the_same_of_the_notebook_and_of_other_parameters(folder,
     run_folder = shutil.copytree(folder, tmp_path / "run")
     parameters = {"run_dir": str(run_folder), "include": ["cache_state_reached"]}
     again = papermill.execute_notebook(
-        folder / "report.ipynb", tmp_path / "again.ipynb", parameters, kernel_name="python3", progress_bar=False
+        folder / "report.ipynb",
+        tmp_path / "again.ipynb",
+        parameters,
+        kernel_name="python3",
+        progress_bar=False,
     )
     assert main(["render", str(run_folder), "--include", "cache_state_reached"]) == 0
     ours = json.loads((run_folder / "report.ipynb").read_text())["cells"]
@@ -132,7 +136,8 @@ def spy(event, arguments):
 sys.addaudithook(spy)
 from analysis.__main__ import main
 main(["render", sys.argv[1]])
-slow = {"IPython", "ipykernel", "jupyter_core", "nbconvert", "nbformat", "papermill", "scipy", "traitlets", "zmq"}
+slow = {"IPython", "ipykernel", "jupyter_core", "nbconvert", "nbformat", "papermill"}
+slow |= {"scipy", "traitlets", "zmq"}
 print(*seen, *(slow & set(sys.modules)), sep="\\n", file=sys.stderr)
 """
 
@@ -143,7 +148,12 @@ def test_a_report_starts_no_process_and_touches_no_settings_of_the_users(folder,
         (tmp_path / name).write_text("raise SystemExit('read')")
     home = {"HOME": str(tmp_path), "MPLCONFIGDIR": matplotlib.get_cachedir()}
     home |= {f"XDG_{name}_HOME": "" for name in ("CACHE", "CONFIG", "DATA")}
-    assert run([sys.executable, "-c", SPY, str(folder), str(tmp_path)], cwd=ROOT, env=home).stderr.strip() == ""
+    assert (
+        run(
+            [sys.executable, "-c", SPY, str(folder), str(tmp_path)], cwd=ROOT, env=home
+        ).stderr.strip()
+        == ""
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == [".ipython", ".jupyter"]
 
 
@@ -155,7 +165,12 @@ def test_a_matplotlibrc_in_the_runs_folder_changes_nothing(folder, page, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "form", [[], ["--json"], *(pytest.param([form], marks=pytest.mark.long) for form in ("--csv", "--markdown"))]
+    "form",
+    [
+        [],
+        ["--json"],
+        *(pytest.param([form], marks=pytest.mark.long) for form in ("--csv", "--markdown")),
+    ],
 )
 def test_the_page_and_the_output_of_show_load_the_run_once(folder, capsys, monkeypatch, form):
     loaded = []

@@ -10,7 +10,9 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.vm.cache import GuestCache, existing_caches
 
 
-def test_each_name_has_a_directory_and_the_first_keeps_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_name_has_a_directory_and_the_first_keeps_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert GuestCache.of_user().root == tmp_path / "pagecage/vm"
     assert GuestCache.of_user("vm") == GuestCache.of_user()
@@ -30,6 +32,8 @@ def test_a_name_that_is_no_word_is_refused(name: str) -> None:
 
 def test_a_cache_that_cannot_be_made_is_told_with_its_way_out(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("no folder")
-    with pytest.raises(HostError, match=r"home/pagecage/vm cannot be created: Not a directory") as caught:
+    with pytest.raises(
+        HostError, match=r"home/pagecage/vm cannot be created: Not a directory"
+    ) as caught:
         GuestCache(tmp_path / "home/pagecage/vm").make()
     assert caught.value.hint == "set XDG_CACHE_HOME to a writable directory"

@@ -10,11 +10,14 @@ from pagecage.units import GIB
 
 def label(disk: Path) -> str:
     return run(
-        ["blkid", "-p", "-o", "value", "-s", "LABEL", disk], env={"PATH": "/usr/sbin:/sbin:/usr/bin:/bin"}
+        ["blkid", "-p", "-o", "value", "-s", "LABEL", disk],
+        env={"PATH": "/usr/sbin:/sbin:/usr/bin:/bin"},
     ).stdout
 
 
-@pytest.mark.parametrize(("data_bytes", "gib"), [(0, 8), (5 * GIB, 8), (10 * GIB, 13), (10 * GIB + 1, 14)])
+@pytest.mark.parametrize(
+    ("data_bytes", "gib"), [(0, 8), (5 * GIB, 8), (10 * GIB, 13), (10 * GIB + 1, 14)]
+)
 def test_disk_has_room_for_data_and_file_system(data_bytes: int, gib: int) -> None:
     assert disk_bytes_for(data_bytes) == gib * GIB
 

@@ -27,7 +27,9 @@ def install(directory: Path, name: str, script: str) -> None:
     path.chmod(0o755)
 
 
-def fail_with(cache: GuestCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: str) -> str:
+def fail_with(
+    cache: GuestCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: str
+) -> str:
     programs = tmp_path / "bin"
     programs.mkdir()
     install(programs, "mmdebstrap", f"echo half; echo '{complaint}' >&2; exit 1")
@@ -47,7 +49,9 @@ def test_failed_build_leaves_nothing_that_looks_whole(
     assert not list(cache.images.iterdir())
 
 
-def test_missing_subordinate_ids_are_named(cache: GuestCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_subordinate_ids_are_named(
+    cache: GuestCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = fail_with(cache, tmp_path, monkeypatch, "E: newuidmap: write failed")
     assert "subordinate user ids" in said
     assert "make setup" in said
@@ -77,7 +81,9 @@ def test_a_packed_image_is_unpacked_instead_of_made(
     packed = tmp_path / "checkout/build/guest" / RECIPE.key
     pack(made.disk, made.boot_files, packed)
     assert sum(path.stat().st_size for path in packed.iterdir()) < MIB, "holes take no room"
-    assert all(path.stat().st_mode & 0o444 == 0o444 for path in packed.iterdir()), "any user may unpack it"
+    assert all(path.stat().st_mode & 0o444 == 0o444 for path in packed.iterdir()), (
+        "any user may unpack it"
+    )
     monkeypatch.setattr("pagecage.hosts.vm.image.TOP", tmp_path / "checkout")
     image = ensure_image(cache, RECIPE, lambda _: None)
     assert image.disk.read_bytes() == made.disk.read_bytes()
@@ -87,9 +93,15 @@ def test_a_packed_image_is_unpacked_instead_of_made(
 
 
 def test_root_and_others_build_by_the_same_command() -> None:
-    """Root makes a folder, which the roles are applied to; others a tar, in which owners are kept."""
-    roots, users = (bootstrap_argv(Path("/images/x.part"), RECIPE, as_root) for as_root in (True, False))
-    assert [word for word in roots if word not in users] == ["--mode=root", "--format=directory", "/images/x.part/root"]
+    """Root makes a folder, to which the roles are applied; others a tar, which keeps owners."""
+    roots, users = (
+        bootstrap_argv(Path("/images/x.part"), RECIPE, as_root) for as_root in (True, False)
+    )
+    assert [word for word in roots if word not in users] == [
+        "--mode=root",
+        "--format=directory",
+        "/images/x.part/root",
+    ]
     assert [word for word in users if word not in roots] == ["--mode=unshare", "--format=tar", "-"]
 
 
@@ -99,9 +111,13 @@ def test_an_ordinary_user_builds_where_programs_may_be_started(
 ) -> None:
     monkeypatch.delenv("TMPDIR", raising=False)
     real = os.statvfs("/")
-    flags = {folder: os.ST_NOEXEC if folder in noexec else 0 for folder in ("/tmp", "/var/tmp", "/other")}
+    flags = {
+        folder: os.ST_NOEXEC if folder in noexec else 0 for folder in ("/tmp", "/var/tmp", "/other")
+    }
     fields = [*real]
-    monkeypatch.setattr(os, "statvfs", lambda folder: os.statvfs_result([*fields[:8], flags[folder], *fields[9:]]))
+    monkeypatch.setattr(
+        os, "statvfs", lambda folder: os.statvfs_result([*fields[:8], flags[folder], *fields[9:]])
+    )
     assert shared_folder() == expected
     flags["/var/tmp"] = os.ST_NOEXEC
     if noexec:
@@ -125,5 +141,7 @@ def test_missing_tools_are_named_with_their_mend(monkeypatch: pytest.MonkeyPatch
 
 def test_a_full_disk_is_told_before_the_work(tmp_path: Path) -> None:
     require_free_space(tmp_path, 1, "a byte")
-    with pytest.raises(HostError, match=r"free; the image needs 8\.67e\+06 TiB|free; the image needs"):
+    with pytest.raises(
+        HostError, match=r"free; the image needs 8\.67e\+06 TiB|free; the image needs"
+    ):
         require_free_space(tmp_path, 2**63, "the image")

@@ -44,6 +44,8 @@ def test_a_guest_of_another_suite_is_another_image(checkout: Path) -> None:
 
 @pytest.mark.parametrize("suite", ["trixie", "bookworm"])
 def test_guest_holds_what_the_base_role_asks_for(checkout: Path, suite: str) -> None:
-    """The guest has no network: a package that the role wants and the image lacks could not be installed there."""
+    """The guest has no network: a package that the role wants and the image lacks could not be
+    installed there.
+    """
     names = yaml.safe_load((checkout / "ansible/roles/base/vars/debian.yml").read_text())
     assert set(names["base_family_packages"]) <= set(read_recipe(checkout, suite).packages)

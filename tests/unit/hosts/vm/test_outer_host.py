@@ -12,7 +12,10 @@ def write(path: Path, text: str) -> None:
 
 
 def test_cpu_is_read_by_kind_in_seconds(tmp_path: Path) -> None:
-    write(tmp_path / "proc/stat", f"cpu  {TICKS} 0 {2 * TICKS} 300 0 0 0 {TICKS // 2} 0 0\ncpu0 1 1 1\n")
+    write(
+        tmp_path / "proc/stat",
+        f"cpu  {TICKS} 0 {2 * TICKS} 300 0 0 0 {TICKS // 2} 0 0\ncpu0 1 1 1\n",
+    )
     seconds = cpu_seconds(tmp_path)
     assert (seconds["user"], seconds["system"], seconds["steal"]) == (1.0, 2.0, 0.5)
 

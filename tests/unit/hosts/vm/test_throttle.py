@@ -1,4 +1,4 @@
-"""QEMU's drive throttling, asked of a real QEMU that runs nothing: what it is told, it tells again."""
+"""QEMU's drive throttling, asked of a real QEMU that runs nothing: it repeats what it is told."""
 
 from __future__ import annotations
 
@@ -14,17 +14,36 @@ from pagecage.hosts.vm.machine import qemu_program
 from pagecage.hosts.vm.qmp import QmpClient
 from pagecage.process import spawn
 
-LIMITS = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500, "IOWriteBandwidthMax": 7_000_000, "IOWriteIOPSMax": 9}
+LIMITS = {
+    "IOReadBandwidthMax": 20_000_000,
+    "IOReadIOPSMax": 500,
+    "IOWriteBandwidthMax": 7_000_000,
+    "IOWriteIOPSMax": 9,
+}
 
 
 @pytest.fixture
 def monitor(tmp_path: Path) -> Iterator[QmpClient]:
     board = "virt" if platform.machine() == "aarch64" else "q35"
     process = spawn(
-        [qemu_program(platform.machine()), "-machine", board, "-accel", "tcg", "-nodefaults", "-display", "none", "-S",
-         "-blockdev", "driver=null-co,node-name=data,read-zeroes=on",
-         "-device", f"virtio-blk-pci,drive=data,id={DEVICE}", "-qmp", f"unix:{tmp_path}/qmp,server=on,wait=off"],
-    )  # fmt: skip
+        [
+            qemu_program(platform.machine()),
+            "-machine",
+            board,
+            "-accel",
+            "tcg",
+            "-nodefaults",
+            "-display",
+            "none",
+            "-S",
+            "-blockdev",
+            "driver=null-co,node-name=data,read-zeroes=on",
+            "-device",
+            f"virtio-blk-pci,drive=data,id={DEVICE}",
+            "-qmp",
+            f"unix:{tmp_path}/qmp,server=on,wait=off",
+        ],
+    )
     made = QmpClient(tmp_path / "qmp")
     try:
         assert made.connect(60)
@@ -37,11 +56,23 @@ def monitor(tmp_path: Path) -> Iterator[QmpClient]:
 
 def test_limits_are_held_and_let_go_of(monitor: QmpClient) -> None:
     assert throttle(monitor, LIMITS) == LIMITS
-    assert throttle(monitor, {"IOReadIOPSMax": 500}) == {"IOReadIOPSMax": 500}, "what is not asked for is open again"
+    assert throttle(monitor, {"IOReadIOPSMax": 500}) == {"IOReadIOPSMax": 500}, (
+        "what is not asked for is open again"
+    )
     assert throttle(monitor, {}) == {}
 
 
 def test_a_disk_that_is_not_there_is_no_success(monitor: QmpClient) -> None:
     with pytest.raises(HostError, match="QEMU rejected"):
-        monitor.execute_verbatim("block_set_io_throttle", {"id": "another", "bps": 0, "iops": 0, "bps_rd": 1,
-                                                           "bps_wr": 0, "iops_rd": 0, "iops_wr": 0})  # fmt: skip
+        monitor.execute_verbatim(
+            "block_set_io_throttle",
+            {
+                "id": "another",
+                "bps": 0,
+                "iops": 0,
+                "bps_rd": 1,
+                "bps_wr": 0,
+                "iops_rd": 0,
+                "iops_wr": 0,
+            },
+        )

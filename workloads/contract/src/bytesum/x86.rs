@@ -4,7 +4,8 @@
 use super::Sum;
 use std::arch::x86_64::{
     __m128i, __m256i, _mm256_add_epi64, _mm256_loadu_si256, _mm256_sad_epu8, _mm256_setzero_si256,
-    _mm256_storeu_si256, _mm_add_epi64, _mm_loadu_si128, _mm_sad_epu8, _mm_setzero_si128, _mm_storeu_si128,
+    _mm256_storeu_si256, _mm_add_epi64, _mm_loadu_si128, _mm_sad_epu8, _mm_setzero_si128,
+    _mm_storeu_si128,
 };
 use std::hint::black_box;
 

@@ -38,7 +38,8 @@ impl<'a> DirectCache<'a> {
         let frame_bytes = block_bytes.next_multiple_of(DIRECT_BYTES);
         let pages = size_bytes.div_ceil(frame_bytes);
         let for_frames = cache_bytes.saturating_sub(pages * Frames::BYTES_A_PAGE);
-        let count = (for_frames / (frame_bytes + Frames::BYTES_A_FRAME)).min(pages + depth as usize + 1);
+        let count =
+            (for_frames / (frame_bytes + Frames::BYTES_A_FRAME)).min(pages + depth as usize + 1);
         if count <= depth as usize {
             let needed = format!(
                 "a cache of {cache_bytes} bytes has no room for {depth} reads of {frame_bytes} bytes"
@@ -75,7 +76,9 @@ impl<'a> DirectCache<'a> {
     fn arrive(&mut self) -> io::Result<bool> {
         let Some(done) = self.ring.next_done()? else { return Ok(false) };
         let frame = done.tag as usize;
-        let Some(at) = self.pending.iter().position(|waiting| waiting.0 == frame) else { return Ok(true) };
+        let Some(at) = self.pending.iter().position(|waiting| waiting.0 == frame) else {
+            return Ok(true);
+        };
         let (_, spans) = self.pending.swap_remove(at);
         let offset = spans[0].start - spans[0].start % self.frame_bytes;
         let wanted = self.frame_bytes.min(self.size_bytes - offset);
@@ -89,7 +92,8 @@ impl<'a> DirectCache<'a> {
 
 impl BlockReader for DirectCache<'_> {
     fn has_room(&self) -> bool {
-        self.ready.len() + self.pending.iter().map(|waiting| waiting.1.len()).sum::<usize>() < self.depth
+        self.ready.len() + self.pending.iter().map(|waiting| waiting.1.len()).sum::<usize>()
+            < self.depth
     }
 
     fn request(&mut self, span: Range<usize>) -> io::Result<()> {

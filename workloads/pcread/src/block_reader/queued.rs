@@ -46,7 +46,8 @@ impl BlockReader for Queued<'_> {
 
     fn request(&mut self, span: Range<usize>) -> io::Result<()> {
         // The slot that was returned last is no longer in use.
-        let slot = self.shown.take().or_else(|| self.free.pop()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let slot =
+            self.shown.take().or_else(|| self.free.pop()).ok_or(io::ErrorKind::OutOfMemory)?;
         let range = self.slot(slot, &span);
         let offset = span.start as u64;
         self.spans[slot] = span;
