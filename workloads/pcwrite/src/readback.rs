@@ -41,7 +41,7 @@ impl Written {
     pub fn on_disk(&self, file: &File, content: &mut Content) -> Option<u64> {
         let mut right = 0;
         extents::each_page(file, |number, bytes| {
-            right += u64::from(self.is_right(number, bytes, content))
+            right += u64::from(self.is_right(number, bytes, content));
         })?;
         Some(right)
     }
