@@ -34,6 +34,7 @@ python := env -u PYTHONHOME -u PYTHONPATH .venv/bin/python
 pagecage := .venv/bin/pagecage
 target := $(shell uname -m)-unknown-linux-gnu
 device = $(if $(DEVICE),--device "$$DEVICE")
+only = $(foreach level,$(ONLY),--treatment $(level))
 ask = $(if $(ASK),--ask-password)
 locks := bootstrap controller analysis site notebook dev ansible
 
@@ -48,7 +49,7 @@ help: ## Show this help
 ##@ Run
 experiment: ## Run an experiment and make its report (NAME=..., see `make list`)
 	@$(pagecage) run "$$NAME" --host "$$HOST" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") \
-	  $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume) $(if $(FLEET),--fleet "$$FLEET") $(ARGS)
+	  $(only) $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume) $(if $(FLEET),--fleet "$$FLEET") $(ARGS)
 replay shell: export PAGECAGE_WORKLOADS := pcgen
 replay: ready ## Run a program in a cage and without limits (CAGE=..., CMD='program arguments', ARGS='--cold FILES')
 	@eval "set -- $$CMD"; exec $(pagecage) replay "$$CAGE" --host "$$HOST" $(if $(REPEATS),--repeats "$$REPEATS") $(ARGS) -- "$$@"
@@ -107,6 +108,7 @@ distclean: clean ## Also remove the guest's cache (runs stay)
 #- make experiment NAME=constrained-random
 #- make experiment NAME=constrained-random HOST=vm SIZE=smoke CAGE=customer-tenth REPEATS=5
 #- make experiment NAME=constrained-random RESUME=1
+#- make experiment NAME=constrained-random ONLY=cage=uncaged
 #-
 #- make experiment NAME=constrained-random ARGS="--seed 7 --fresh block"
 #- make replay CAGE=customer CMD='grep -r needle data' ARGS='--cold data'
@@ -117,7 +119,8 @@ distclean: clean ## Also remove the guest's cache (runs stay)
 #-
 #- HOST is auto, local, vm or a group of ansible/inventory (docs/HOSTS.md). FLEET is replicate (the
 #- whole plan on every host) or spread (its repeats over similar hosts). SIZE is auto, smoke, emulated,
-#- default or full. RESUME=1 finishes the newest run of NAME. ARGS is passed to `pagecage` unchanged.
+#- default or full. RESUME=1 finishes the newest run of NAME. ONLY runs the
+#- treatments with these levels. ARGS is passed to `pagecage` unchanged.
 #- If a command fails, make exits with 2. `.venv/bin/pagecage` has its own exit codes (docs/FORMAT.md).
 
 # --- parallel set-up ----------------------------------------------------------------------------------------------
@@ -133,15 +136,17 @@ experiment: $(if $(known),ready,.venv/.stamp-plan)
 # to date. A replay and a shell run no workload; their calibration needs a file made by pcgen.
 workloads := $(if $(filter pcgen,$(PAGECAGE_WORKLOADS)),$(if $(wildcard build/.stamp-workloads),build/.stamp-workloads,build/.stamp-pcgen),$(if $(and $(known),$(if $(wildcard build/.stamp-workloads),,1)),build/.stamp-workloads-$(NAME),build/.stamp-workloads))
 there := $(and $(wildcard .venv/bin/python),$(wildcard .venv/.stamp-plan),$(if $(wildcard .venv/.filling),,whole))
-which = $(if $(filter local vm,$(HOST)),$(HOST),$(if $(filter auto,$(HOST)),$(if $(wildcard build/.stamp-guest),vm)))
+which = $(filter local vm,$(HOST))
+plan_for = $(if $(known),--for "$$NAME" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") $(only))
 # With systemd, HOST=auto may need no guest, so its disk space is not checked here.
 parts = python ansible programs $(if $(filter vm,$(HOST))$(if $(filter auto,$(HOST)),$(if $(wildcard /run/systemd/system),,vm)),guest)
 
 ready:
 	@tools/preflight $(parts)
 	@$(if $(there),:,$(MAKE) -j .venv/.stamp-plan .venv-ansible/.stamp-ansible)
-	@host=$(or $(which),$$($(pagecage) host which "$$HOST")) && $(MAKE) -j "ready-$$host"
-ready-local ready-group: .venv/.stamp-run $(workloads)
+	@host=$(or $(which),$$($(pagecage) host which "$$HOST" $(plan_for))) && $(MAKE) -j "ready-$$host"
+ready-local: .venv/.stamp-run $(workloads) build/.stamp-recorders
+ready-group: .venv/.stamp-run $(workloads)
 ready-vm: .venv/.stamp-run $(workloads) build/.stamp-guest
 ready-local ready-group ready-vm:
 	@:
@@ -182,7 +187,7 @@ endif
 # only one experiment has a workload in Java: it is installed for that experiment and for the tests.
 # Only the long tests need clang.
 role := ansible/controller.yml $(shell find ansible/roles/controller -type f 2>/dev/null)
-purposes := compilers:build guest-programs:guest jdk:jdk fuzzing:fuzzing browser:browser lint-programs:lint
+purposes := compilers:build guest-programs:guest recorders:record jdk:jdk fuzzing:fuzzing browser:browser lint-programs:lint
 define controller # stamp, purpose
 build/.stamp-$(1): .venv-ansible/.stamp-ansible $$(role)
 	@tools/bootstrap controller $(2)
@@ -206,7 +211,7 @@ build/.stamp-workloads-%: build/.stamp-compilers experiments/%.toml $(sources)
 # A run makes a missing or outdated guest itself. Here it is made in parallel with the other steps.
 build/.stamp-guest: | .venv/.stamp-plan build/.stamp-guest-programs
 	@mkdir -p build
-	@tools/step guest "making the guest" $(pagecage) host prepare vm $(if $(known),--for "$$NAME" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE"))
+	@tools/step guest "making the guest" $(pagecage) host prepare vm $(plan_for)
 	@touch $@
 
 build/.stamp-lint: .venv/.stamp-dev .venv-ansible/.stamp-ansible build/.stamp-compilers build/.stamp-lint-programs

@@ -61,6 +61,8 @@ INSTALLED_MAY = {
     "pagecage.agent": set[str](),
     "pagecage.model": set[str](),
 }
+MAY_START = {"pagecage.process", "pagecage.agent.drivers.supervise"}
+"""The supervisor runs alone, without the rest of pagecage."""
 STARTS_PROCESSES = {
     "system",
     "popen",
@@ -190,7 +192,7 @@ def process_starts(root: Path) -> list[str]:
     found = []
     for path in [*files(root / "pagecage", ".py"), *files(root / "analysis", ".py")]:
         for node in ast.walk(ast.parse(path.read_text(), str(path))):
-            if not isinstance(node, ast.Attribute) or module_name(path, root) == "pagecage.process":
+            if not isinstance(node, ast.Attribute) or module_name(path, root) in MAY_START:
                 continue
             owner = node.value.id if isinstance(node.value, ast.Name) else ""
             if (owner == "os" and node.attr in STARTS_PROCESSES) or node.attr.startswith(

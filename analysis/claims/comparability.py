@@ -7,7 +7,10 @@ from typing import Any
 
 from analysis.data.load import JudgedTrial, Run
 from analysis.response_units import depends_on_cpu_speed
-from pagecage.verdicts.counters import difference, measured_seconds
+from pagecage.verdicts.counters import (
+    cpu_seconds,
+    measured_seconds,
+)
 
 PUBLISHED_SIZE = "full"
 """The size at which a definition's figures were published."""
@@ -58,11 +61,8 @@ def _cpu_bound(sides: Sides) -> str | None:
 
 
 def _waits_for_cpu(trial: JudgedTrial) -> bool:
-    seconds, used = (
-        measured_seconds(trial.record),
-        difference(trial.record, "cgroup", "cpu.stat", "usage_usec"),
-    )
-    busy = used / 1e6 / seconds if used is not None and seconds else 0.0
+    seconds, used = measured_seconds(trial.record), cpu_seconds(trial.record)
+    busy = used / seconds if used is not None and seconds else 0.0
     return trial.verdicts.binding_limit.verdict == "cpu" or busy > MOSTLY
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from pagecage.agent.caged import Caged
 from pagecage.agent.system import procfs
 from pagecage.agent.system.disk_extents import on_disk_bytes
-from pagecage.agent.system.kernel_text import parse_flat_keyed, parse_nested_keyed, read_text
+from pagecage.agent.system.kernel_text import parse_flat_keyed, read_text
 from pagecage.agent.system.page_cache import resident_bytes, uptodate_bytes
 from pagecage.agent.trial_run import Ending, Measured, NotPrepared, TrialRun
 from pagecage.model.cache_proof import (
@@ -92,20 +92,15 @@ class CacheChecks:
             raise NotPrepared(reason)
 
     def _check(self, total_bytes: int) -> CacheCheck:
-        """Read the slice's counters after the residency, so that they cover all resident pages."""
-        cgroup, maj_min = self._caged.context.cgroup, self._caged.disk.maj_min
-        memory = parse_flat_keyed(read_text(cgroup / "memory.stat") or "")
-        io, vmstat = read_text(cgroup / "io.stat"), procfs.read_vmstat() or {}
-        reclaimed, by_host = (
-            memory.get("pgsteal"),
-            [vmstat[key] for key in _HOST_RECLAIM if key in vmstat],
-        )
+        """Read the trial's counters after the residency, so that they cover all resident pages."""
+        processes, vmstat = self._caged.context.processes, procfs.read_vmstat() or {}
+        memory = _memory_stat(processes.cgroup)
+        reclaimed = memory.get("pgsteal")
+        by_host = [vmstat[key] for key in _HOST_RECLAIM if key in vmstat]
         return CacheCheck(
             resident_bytes=total_bytes,
             charged_bytes=memory.get("file"),
-            read_bytes=None
-            if io is None
-            else parse_nested_keyed(io).get(maj_min, {}).get("rbytes", 0),
+            read_bytes=processes.read_bytes(self._caged.disk.maj_min),
             reclaimed_bytes=None if reclaimed is None else reclaimed * PAGE_BYTES,
             host_reclaimed_bytes=sum(by_host) * PAGE_BYTES if by_host else None,
         )
@@ -131,6 +126,10 @@ def confirmed(run: TrialRun, measured: Measured, ending: Ending) -> Ending:
     if ending.has_answer and (reason := broken_reason(run.sections["cache"], read)):
         return Ending("not_prepared", reason)
     return ending
+
+
+def _memory_stat(cgroup: Path | None) -> dict[str, int]:
+    return {} if cgroup is None else parse_flat_keyed(read_text(cgroup / "memory.stat") or "")
 
 
 def _modified_ns(path: Path) -> int:

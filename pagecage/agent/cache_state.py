@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.drivers.driver import LaunchContext
+from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.programs.arguments import CANNOT, fill_all, places, program_path
 from pagecage.agent.system import cgroupfs
 from pagecage.agent.system.page_cache import (
@@ -71,7 +71,11 @@ def all_resident_bytes(paths: tuple[Path, ...]) -> int:
 
 
 def run_setup_step(
-    run: TrialRun, context: LaunchContext, files: tuple[Path, ...], data_dir: Path
+    run: TrialRun,
+    driver: Driver,
+    context: LaunchContext,
+    files: tuple[Path, ...],
+    data_dir: Path,
 ) -> None:
     """Run the setup step, if any, in its slice.
 
@@ -81,28 +85,37 @@ def run_setup_step(
     step = run.trial.before
     if step is None:
         return
-    unit, cgroup = _slice_of_step(run, step, context)
     values = places(files, data_dir, run.trial.max_seconds)
     path = program_path(run.session.request, step.program)
     argv = [path, *fill_all(step.arguments, values, files), "--no-handshake"]
-    name = context.unit.removesuffix(".slice").replace("pagecage-", "pagecage-step-")
+    command, cgroup = _step_command(run, step, driver, context, argv)
     begin = time.monotonic()
-    command = scope_command(context.systemd, unit, argv, name)
     done = run_process(command, check=False, timeout_seconds=run.trial.timeout_seconds)
+    charged_to = None if cgroup is None else str(cgroup)
     evidence = {
         "argv": argv,
-        "slice": str(cgroup),
+        "slice": charged_to,
         "exit_status": done.status,
         "seconds": time.monotonic() - begin,
     }
-    run.keep(
-        "cache", charged_to=str(cgroup), step=evidence | _footprint(files, context.cgroup, cgroup)
-    )
+    footprint = _footprint(files, [context.processes.cgroup, cgroup])
+    run.keep("cache", charged_to=charged_to, step=evidence | footprint)
     _require_success(step, done)
     if run.trial.cache == "resident":
         found = [measure_residency(path) for path in files]
         _keep_residency(run, found)
         _require(run, found)
+
+
+def _step_command(
+    run: TrialRun, step: SetupStep, driver: Driver, context: LaunchContext, argv: list[str]
+) -> tuple[list[str], Path | None]:
+    """Return the step's command and the cgroup that it runs in, if any."""
+    if not driver.has_slice:
+        return driver.command(context, argv), None
+    unit, cgroup = _slice_of_step(run, step, context)
+    name = context.unit.removesuffix(".slice").replace("pagecage-", "pagecage-step-")
+    return scope_command(context.systemd, unit, argv, name), cgroup
 
 
 def _slice_of_step(run: TrialRun, step: SetupStep, context: LaunchContext) -> tuple[str, Path]:
@@ -114,12 +127,11 @@ def _slice_of_step(run: TrialRun, step: SetupStep, context: LaunchContext) -> tu
     return unit, start_slice(context.systemd, unit, context.cage, context.disk.node)
 
 
-def _footprint(files: tuple[Path, ...], own: Path, of_step: Path) -> dict[str, Any]:
-    """Return the resident bytes after the step, and `file` of each slice's memory.stat."""
-    slices = dict.fromkeys([own, of_step])
+def _footprint(files: tuple[Path, ...], cgroups: list[Path | None]) -> dict[str, Any]:
+    """Return the resident bytes after the step, and `file` of each cgroup's memory.stat."""
     charged = {
-        str(path): (cgroupfs.read_counters(path)["memory.stat"] or {}).get("file")
-        for path in slices
+        str(cgroup): (cgroupfs.read_counters(cgroup)["memory.stat"] or {}).get("file")
+        for cgroup in dict.fromkeys(filter(None, cgroups))
     }
     return {"resident_bytes_after": all_resident_bytes(files), "charged_bytes": charged}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from pagecage.agent.drivers.registry import make_driver
 from pagecage.agent.protocol.rpc import ask
 from pagecage.agent.storage import Storage
 from pagecage.agent.system import cgroupfs
+from pagecage.agent.system.imposed_limits import read_imposed_limits
+from pagecage.agent.system.supervised_processes import SupervisedProcesses
 from pagecage.agent.system.systemd import start_slice, stop_slice, unit_name
+from pagecage.agent.system.trial_processes import SliceProcesses, TrialProcesses
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage, cloud_to_json, expected_read_back, limits_not_in_force
@@ -34,7 +38,8 @@ def prepare_driver(run: TrialRun) -> Driver:
     since its start would disturb the measurement.
     """
     session, name = run.session, run.trial.driver
-    driver = make_driver(name, session.engines, partial(ask, session.stream, session.inbox))
+    asks = partial(ask, session.stream, session.inbox)
+    driver = make_driver(name, session.engines, asks, session.request.spool)
     run.keep("cage", driver={"name": name})
     try:
         run.sections["cage"]["driver"] |= driver.prepare()
@@ -43,23 +48,37 @@ def prepare_driver(run: TrialRun) -> Driver:
     return driver
 
 
-def make_slice(
+def make_cage(
     run: TrialRun,
     driver: Driver,
     storage: Storage,
     files: ProgramFiles,
     *,
     inherits_environment: bool,
+    is_gated: bool,
 ) -> LaunchContext:
-    """Make the slice with its limits and read them back; have external limits applied.
+    """Make the trial's slice with its limits, or prepare the supervisor of a trial without one.
 
-    Raises RequirementMissed. With `inherits_environment` the workload gets every variable of the
-    agent's environment.
+    External limits are applied, and every limit is read back. Raises RequirementMissed. With
+    `inherits_environment` the workload gets every variable of the agent's environment.
     """
-    trial, unit = run.trial, unit_name(run.trial.trial_id, run.attempt)
+    unit = unit_name(run.trial.trial_id, run.attempt)
+    make = _make_slice if driver.has_slice else _make_supervised
+    processes = make(run, driver, files, unit)
+    context = replace(
+        _context(run, unit, processes, storage, files, inherits_all=inherits_environment),
+        is_gated=is_gated,
+    )
+    run.cleanup.callback(driver.clear, context)
+    _apply_external_limits(run, driver, context)
+    return context
+
+
+def _make_slice(run: TrialRun, driver: Driver, files: ProgramFiles, unit: str) -> TrialProcesses:
+    trial, systemd = run.trial, run.session.systemd
     slice_cage = driver.slice_cage(trial.cage)
-    run.cleanup.callback(stop_slice, run.session.systemd, unit)
-    cgroup = start_slice(run.session.systemd, unit, slice_cage, files.disk.node)
+    run.cleanup.callback(stop_slice, systemd, unit)
+    cgroup = start_slice(systemd, unit, slice_cage, files.disk.node)
     run.keep(
         "cage",
         name=trial.cage.name,
@@ -73,16 +92,31 @@ def make_slice(
     # systemd starts a unit even when it could not apply a limit, and logs one line at most: ask the
     # kernel.
     _refuse(limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"]))
-    context = _context(run, unit, cgroup, storage, files, inherits_all=inherits_environment)
-    run.cleanup.callback(driver.clear, context)
-    _apply_external_limits(run, driver, context)
-    return context
+    return SliceProcesses(systemd, unit, cgroup)
+
+
+def _make_supervised(
+    run: TrialRun, _driver: Driver, files: ProgramFiles, unit: str
+) -> TrialProcesses:
+    """Keep the limits that the machine imposes, since the trial has none of its own."""
+    imposed = read_imposed_limits(files.disk.maj_min)
+    none: dict[str, Any] = {"requested": {}, "expected": {}, "read_back": {}}
+    run.keep("cage", name=run.trial.cage.name, slice=None, ancestors=imposed, **none)
+    return SupervisedProcesses(
+        run.directory / "supervisor.json", f"{run.session.request.spool}:{unit}"
+    )
+
+
+def keep_imposed_limits(run: TrialRun, context: LaunchContext) -> None:
+    """Keep the imposed limits again, which now count how often each was met."""
+    if context.processes.cgroup is None:
+        run.keep("cage", ancestors_after=read_imposed_limits(context.disk.maj_min))
 
 
 def _context(
     run: TrialRun,
     unit: str,
-    cgroup: Path,
+    processes: TrialProcesses,
     storage: Storage,
     files: ProgramFiles,
     *,
@@ -94,7 +128,7 @@ def _context(
     return LaunchContext(
         systemd=run.session.systemd,
         unit=unit,
-        cgroup=cgroup,
+        processes=processes,
         cage=trial.cage,
         disk=files.disk,
         programs_dir=Path(request.programs_dir),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pagecage.agent.cache_state import all_resident_bytes, reach_cache_state, run_setup_step
 from pagecage.agent.caged import Caged, ProgramFiles
-from pagecage.agent.caging import make_slice, prepare_driver
+from pagecage.agent.caging import keep_imposed_limits, make_cage, prepare_driver
 from pagecage.agent.data_files import make_dataset
 from pagecage.agent.drivers.driver import Driver
 from pagecage.agent.host_settings import (
@@ -24,7 +24,6 @@ from pagecage.agent.programs.program import Program
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.responses import responses
 from pagecage.agent.storage import Storage, prepare_storage
-from pagecage.agent.system import cgroupfs
 from pagecage.agent.trial_collectors import TrialCollectors
 from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import HostError
@@ -130,10 +129,16 @@ def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors]:
     """Make the slice with its limits, run the setup step in it, and start the collectors."""
     driver, storage, files = prepared.driver, prepared.storage, prepared.files
     with run.announced("slice"):
-        inherits = prepared.program.inherits_environment
-        context = make_slice(run, driver, storage, files, inherits_environment=inherits)
+        context = make_cage(
+            run,
+            driver,
+            storage,
+            files,
+            inherits_environment=prepared.program.inherits_environment,
+            is_gated=prepared.program.is_gated,
+        )
     with run.announced("before"):
-        run_setup_step(run, context, files.paths, storage.data_dir)
+        run_setup_step(run, driver, context, files.paths, storage.data_dir)
     with run.announced("collectors"):
         collectors = TrialCollectors(run, context, files.paths)
         collectors.start()
@@ -151,7 +156,8 @@ def measure(run: TrialRun, program: Program, caged: Caged) -> None:
 
 
 def keep_totals(run: TrialRun, caged: Caged) -> None:
-    """Keep the slice's counters over its whole life, and the bytes that are resident now."""
-    run.keep("counters", totals={"cgroup": cgroupfs.read_counters(caged.context.cgroup)})
+    """Keep the counters over the whole life, and the bytes that are resident now."""
+    run.keep("counters", totals=caged.context.processes.counters())
+    keep_imposed_limits(run, caged.context)
     if caged.files:
         run.keep("cache", resident_bytes_after=all_resident_bytes(caged.files))

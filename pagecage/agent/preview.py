@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.drivers.driver import LaunchContext
+from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.drivers.registry import make_driver
 from pagecage.agent.programs.arguments import fill_all
 from pagecage.agent.programs.gated_process import gated
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.supervised_processes import SupervisedProcesses
 from pagecage.agent.system.systemd import Systemd, slice_commands, unit_name
+from pagecage.agent.system.trial_processes import SliceProcesses, TrialProcesses
 from pagecage.model.trial import Trial
 from pagecage.process import replay
 
@@ -21,13 +23,15 @@ from pagecage.process import replay
 def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
     """Return the commands that the host will run for one trial. The host resolves DISK and DIR."""
     systemd, unit = Systemd(user, 257), unit_name(trial.trial_id)
-    driver = make_driver(trial.driver, ContainerEngines(systemd, Path("SPOOL")), _no_answer)
+    spool = Path("SPOOL")
+    driver = make_driver(trial.driver, ContainerEngines(systemd, spool), _no_answer, spool)
+    context, argv = _preview_context(trial, systemd, unit, driver), _preview_argv(trial)
+    if not driver.has_slice:
+        yield from map(replay, driver.preview_commands(context, argv))
+        return
     for command in slice_commands(systemd, unit, driver.slice_cage(trial.cage), "DISK"):
         yield replay(command)
-    for command in driver.preview_commands(
-        _preview_context(trial, systemd, unit), _preview_argv(trial)
-    ):
-        yield replay(command)
+    yield from map(replay, driver.preview_commands(context, argv))
     yield replay(systemd.systemctl("stop", unit))
     yield replay(["rm", "-r", systemd.control_directory() / f"{unit}.d"])
 
@@ -36,20 +40,24 @@ def _no_answer(_question: str, _details: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _preview_context(trial: Trial, systemd: Systemd, unit: str) -> LaunchContext:
+def _preview_context(trial: Trial, systemd: Systemd, unit: str, driver: Driver) -> LaunchContext:
     """Return the part of the trial's context that is known before there is a host."""
     command, in_layer = trial.workload.command, trial.storage == "container_layer"
     disk = Disk("DISK", "0:0", "DISK", "ext4", "DIR")
+    processes: TrialProcesses = SupervisedProcesses(Path("SPOOL/supervisor.json"), f"SPOOL:{unit}")
+    if driver.has_slice:
+        processes = SliceProcesses(systemd, unit, systemd.parent_cgroup() / unit)
     return LaunchContext(
         systemd,
         unit,
-        systemd.parent_cgroup() / unit,
+        processes,
         trial.cage,
         disk,
         Path("SPOOL/bin"),
         Path("SPOOL"),
         None if in_layer else Path("DIR"),
         Path(command.directory) if command and command.directory else None,
+        is_gated=program_of(trial).is_gated,
     )
 
 

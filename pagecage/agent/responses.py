@@ -10,11 +10,13 @@ from pagecage.agent.trial_run import Measured
 from pagecage.model.cage import IO_STAT_KEY, Cage
 from pagecage.model.record_sections import MeasuredInterval
 from pagecage.model.trial import Trial
+from pagecage.model.trial_counters import io_count, stall_usec
 
 Row = Mapping[str, Any]
 
 # sar -B's columns as /proc/vmstat counts them (sar(1)); several keys are added. pgpgin and pgpgout
 # count KiB.
+SECTOR_BYTES = 512  # of /proc/diskstats, for every disk (Documentation/block/stat.rst)
 _VMSTAT_RATES = {
     "pgpgin_kib_per_second": ("pgpgin",),
     "pgpgout_kib_per_second": ("pgpgout",),
@@ -104,7 +106,7 @@ def responses(
 
 
 def _of_the_pass(measured: Measured, interval: MeasuredInterval) -> dict[str, float | None]:
-    end, after = measured.end, measured.counters["after"]["cgroup"]
+    end, cgroup = measured.end, measured.counters["after"]["cgroup"] or {}
     seconds, covered = end.get("seconds", interval.seconds), end.get("covered_fraction")
     return {
         "read_seconds": seconds,
@@ -112,9 +114,9 @@ def _of_the_pass(measured: Measured, interval: MeasuredInterval) -> dict[str, fl
         "full_pass_seconds": _ratio(seconds, covered),
         "bytes_per_second": _ratio(end.get("bytes"), seconds),
         "major_faults": _major_faults(end),
-        "memory_peak_bytes": after["memory.peak"],
+        "memory_peak_bytes": cgroup.get("memory.peak"),
         "start_seconds": measured.start_seconds,
-        "charged_cache_bytes": (after["memory.stat"] or {}).get("file"),
+        "charged_cache_bytes": (cgroup.get("memory.stat") or {}).get("file"),
     }
 
 
@@ -123,9 +125,8 @@ def _of_the_disk(
 ) -> dict[str, float | None]:
     end = measured.end
     seconds = end.get("seconds", interval.seconds)
-    bytes_read, reads, written = (
-        _device_delta(measured, maj_min, key) for key in ("rbytes", "rios", "wbytes")
-    )
+    bytes_read, reads = (_device_delta(measured, maj_min, key) for key in ("rbytes", "rios"))
+    written = _written_bytes(measured, maj_min)
     return {
         "device_read_bytes": bytes_read,
         "device_reads": reads,
@@ -171,24 +172,31 @@ def _ratio(above: float | None, below: float | None) -> float | None:
 
 
 def _stalled_seconds(measured: Measured) -> float | None:
-    """Return the time in which a task of the slice waited for I/O (io.pressure, some).
+    """Return the time in which a task of the trial waited for I/O (io.pressure, some).
 
     This includes dirty throttling.
     """
     before, after = (
-        measured.counters[when]["cgroup"]["io.pressure"] for when in ("before", "after")
+        stall_usec(measured.counters[when], "io", "some") for when in ("before", "after")
     )
-    if not before or not after:
+    return None if before is None or after is None else (after - before) / 1e6
+
+
+def _written_bytes(measured: Measured, maj_min: str) -> float | None:
+    """Return the bytes written to the disk; without a cgroup, those of all processes."""
+    if measured.counters["after"]["cgroup"] is not None:
+        return _device_delta(measured, maj_min, "wbytes")
+    before, after = (measured.counters[when]["device"] for when in ("before", "after"))
+    if before is None or after is None:
         return None
-    return float(after["some"]["total"] - before["some"]["total"]) / 1e6
+    return float(after["sectors_written"] - before["sectors_written"]) * SECTOR_BYTES
 
 
 def _device_delta(measured: Measured, maj_min: str, key: str) -> float | None:
-    before, after = (measured.counters[when]["cgroup"]["io.stat"] for when in ("before", "after"))
-    if before is None or after is None:
-        return None
-    # A disk that the slice has not touched has no line, or a bare one: that is a true zero.
-    return float(after.get(maj_min, {}).get(key, 0) - before.get(maj_min, {}).get(key, 0))
+    before, after = (
+        io_count(measured.counters[when], maj_min, key) for when in ("before", "after")
+    )
+    return None if before is None or after is None else after - before
 
 
 _CAPS = {"read_bytes_ahead": "IOReadBandwidthMax", "reads_ahead": "IOReadIOPSMax"}

@@ -20,7 +20,14 @@ from pagecage.agent.system.block_device import Disk, resolve_disk
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.facts import find_systemd, read_facts
 from pagecage.agent.system.interruption import Interrupted, Interruption
-from pagecage.agent.system.systemd import scope_command, start_slice, stop_slice, unit_name
+from pagecage.agent.system.systemd import (
+    Systemd,
+    scope_command,
+    start_slice,
+    stop_slice,
+    unit_name,
+)
+from pagecage.agent.system.trial_processes import SliceProcesses
 from pagecage.errors import EXIT_INTERRUPTED, HostError
 from pagecage.model.cage import (
     IO_MAX_KEY,
@@ -57,7 +64,7 @@ def run_shell(request: ShellRequest) -> int:
         enforces = rewrites_io_max(request.cage, facts)
         _show(request.cage, disk, cgroup, enforces)
         if enforces:
-            cleanup.enter_context(_controlled(request.cage, disk, cgroup))
+            cleanup.enter_context(_controlled(systemd, request.cage, disk, cgroup))
         argv = scope_command(
             systemd, _UNIT, [os.environ.get("SHELL") or "/bin/sh"], oom_policy="continue"
         )
@@ -75,10 +82,11 @@ def run_shell(request: ShellRequest) -> int:
 
 
 @contextmanager
-def _controlled(cage: Cage, disk: Disk, cgroup: Path) -> Iterator[None]:
+def _controlled(systemd: Systemd, cage: Cage, disk: Disk, cgroup: Path) -> Iterator[None]:
     """Rewrite io.max during the block, to enforce burst credits and shared limits."""
     with TemporaryDirectory() as folder:
-        context = CollectorContext(Path(folder), disk, cgroup, (), ToolProcesses(Path(folder)))
+        processes = SliceProcesses(systemd, _UNIT, cgroup)
+        context = CollectorContext(Path(folder), disk, processes, (), ToolProcesses(Path(folder)))
         controller = IoMaxController(context, cage, keeps_series=False)
         controller.start()
         try:

@@ -34,7 +34,7 @@ class TrialCollectors:
         self._run, self._files, self._disk = run, files, context.disk
         sampled = files if len(files) <= _MOST_FILES else ()
         collector_context = CollectorContext(
-            run.directory, context.disk, context.cgroup, sampled, run.session.children
+            run.directory, context.disk, context.processes, sampled, run.session.children
         )
         self.sampler = Sampler(collector_context)
         self.controller: IoMaxController | None = None

@@ -5,15 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pagecage.agent.system.block_device import resolve_disk
 from pagecage.checkout import RUNS, TOP
+from pagecage.cli.host_choice import choose_host, needs_no_limits, plan_on_host, refuse_limits
 from pagecage.cli.output import Notify
 from pagecage.cli.progress import RunProgress, expected_seconds, expected_trial_seconds
 from pagecage.cli.run_options import RunOptions, definitions
-from pagecage.cli.run_plan import build_plan, choose_host, with_cage, with_driver
+from pagecage.cli.run_plan import (
+    build_plan,
+    parse_treatment,
+    with_cage,
+    with_driver,
+    with_treatment,
+)
 from pagecage.cli.stdio import StdioRelay
 from pagecage.errors import (
     EXIT_HOST,
@@ -82,20 +90,24 @@ def plan_for(name: str, options: RunOptions, command: str, notify: Notify) -> tu
     experiment = definitions().experiment(name)
     if options.cage is not None:
         definitions().cage(options.cage, experiment.sizes["full"].total_bytes)
-    host = choose_host(options.host, options.data_dir, notify)
-    try:
-        plan = build_plan(
-            options,
-            with_driver(with_cage(experiment, options.cage), options.driver),
-            host,
-            command,
-            notify,
-        )
-        check_memory_floor(plan)
-    except BaseException:
-        host.stop()
-        raise
-    return plan, host
+    make = partial(_make_plan, experiment, options, command, notify)
+    return plan_on_host(options.host, options.data_dir, make, notify)
+
+
+def _make_plan(
+    experiment: Experiment, options: RunOptions, command: str, notify: Notify, host: Host
+) -> Plan:
+    chosen = with_driver(with_cage(experiment, options.cage), options.driver)
+    with_treatment(chosen, parse_treatment(options.treatment))
+    plan = build_plan(options, chosen, host, command, notify)
+    check_memory_floor(plan)
+    return plan
+
+
+def runs_here(name: str, options: RunOptions) -> bool:
+    """Return whether a run on host auto needs no limits, so that this machine serves it."""
+    make = partial(_make_plan, definitions().experiment(name), options, "", lambda _: None)
+    return needs_no_limits(LocalHost(options.data_dir), make)
 
 
 def new_run(name: str, options: RunOptions, command: str, yes: bool, notify: Notify) -> PreparedRun:
@@ -146,17 +158,28 @@ def _prepare(plan: Plan, host: Host, yes: bool, notify: Notify) -> None:
     """Check everything that can be checked before the run exists, and prepare the host to start."""
     package = make_agent_package(TOP)
     require_programs(package, plan.trials)
-    _ask_before_queue_settings(plan, host, yes)
+    if isinstance(host, LocalHost):
+        refuse_limits(plan.trials, host)
+    _ask_before_queue_settings(plan, host, yes, notify)
     prepare(host, plan, package, lambda step: notify(f"{step} ..."))
+
+
+_PLAN_OPTIONS = (
+    "size",
+    "cage",
+    "treatment",
+    "repeats",
+    "until_ci",
+    "max_repeats",
+    "seed",
+    "fresh",
+    "driver",
+)
 
 
 def refuse_plan_options(options: RunOptions) -> None:
     """Raise PagecageError for an option that would change the plan of a resumed run."""
-    given = [
-        key
-        for key in ("size", "cage", "repeats", "until_ci", "max_repeats", "seed", "fresh", "driver")
-        if getattr(options, key) != getattr(RunOptions(), key)
-    ]
+    given = [key for key in _PLAN_OPTIONS if getattr(options, key) != getattr(RunOptions(), key)]
     if given:
         option = given[0].replace("_", "-")
         raise PagecageError(f"--{option} and --resume are mutually exclusive", f"remove --{option}")
@@ -215,21 +238,24 @@ def execute(prepared: PreparedRun, notify: Notify, stdout: int = 1) -> int:
     return EXIT_OK
 
 
-def _ask_before_queue_settings(plan: Plan, host: Host, yes: bool) -> None:
+def _ask_before_queue_settings(plan: Plan, host: Host, yes: bool, notify: Notify) -> None:
     """Ask before a setting of the disk under / changes, which affects every other program.
 
-    The settings are read_ahead_kb and max_sectors_kb.
+    The settings are read_ahead_kb and max_sectors_kb. Without a terminal nobody can answer, so the
+    change is announced instead: it slows other programs at most, and each trial undoes it.
     """
     if yes or not isinstance(host, LocalHost) or not any(map(sets_queue_settings, plan.trials)):
         return
     disk = host.facts()["disk"]
     if "error" in disk or disk["maj_min"] != _disk_of_root():  # prepare() refuses an unknown disk
         return
-    question = (
-        f"Set {_queue_settings_of(plan)} of {disk['node']}, which holds /, during each trial?"
-    )
+    changes = f"{_queue_settings_of(plan)} of {disk['node']}, which holds /,"
+    if not sys.stdin.isatty():
+        notify(f"{changes} will be changed during each trial and restored after it")
+        return
+    question = f"Set {changes} during each trial?"
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    if not sys.stdin.isatty() or sys.stdin.readline().strip().lower() != "y":
+    if sys.stdin.readline().strip().lower() != "y":
         raise PagecageError(f"not confirmed: {question}", "add --yes, or give another --data-dir")
 
 

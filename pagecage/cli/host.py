@@ -41,18 +41,40 @@ for _verb in (provision, verify, unprovision):
 
 
 @app.command(help_epilogue=examples("host which"))
-def which(host: HostName = "auto") -> int:
+def which(
+    host: HostName = "auto",
+    *,
+    experiment: Annotated[str | None, Parameter(name="--for", metavar="EXPERIMENT")] = None,
+    size: SizeName = "auto",
+    cage: Annotated[str | None, Parameter(metavar="CAGE")] = None,
+    treatment: Annotated[tuple[str, ...], Parameter(metavar="FACTOR=LEVEL")] = (),
+) -> int:
     """Print the kind of a host: local, vm, or group.
 
     Parameters
     ----------
     host
         Host or group; auto is local if this machine can measure, else vm
+    experiment
+        Choose the host for a run of this experiment, which may need no limits
+    size
+        Size of datasets: auto, full, default, emulated or smoke
+    cage
+        Cage that replaces the experiment's cages
+    treatment
+        Run only treatments with this level
     """
+    from pagecage.cli import execution
+    from pagecage.cli.host_choice import choose_host
     from pagecage.cli.run_options import is_group
-    from pagecage.cli.run_plan import choose_host
 
-    print("group" if is_group(host) else choose_host(host, None, lambda _: None).name)
+    options = RunOptions(host=host, size=size, cage=cage, treatment=treatment)
+    if is_group(host):
+        print("group")
+    elif host == "auto" and experiment is not None and execution.runs_here(experiment, options):
+        print("local")
+    else:
+        print(choose_host(host, None, lambda _: None).name)
     return EXIT_OK
 
 

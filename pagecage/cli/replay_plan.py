@@ -13,12 +13,13 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.numbers import Port, Repeats, Seconds, Seed
 from pagecage.cli.output import Notify
 from pagecage.cli.paths import Folder
 from pagecage.cli.replay_data import check_cold, implied_copies
 from pagecage.cli.run_options import Driver, HostName, definitions
-from pagecage.cli.run_plan import choose_host, harness
+from pagecage.cli.run_plan import driver_without_limits, harness
 from pagecage.cli.stdio import input_is_file
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.host import Host
@@ -122,8 +123,8 @@ def plan_for(
     _check(argv, options)
     copies = find_uploads(options.copy)
     program, start = program_uploads(argv[0]) if options.copy_program else ((), (argv[0],))
-    host = choose_host(options.host, options.data_dir, notify)
-    try:
+
+    def make(host: Host) -> Plan:
         files = find_uploads(implied_copies(options.cold, copies, host.name), copies)
         uploads = files + program
         directory = _working_directory(host, uploads)
@@ -140,10 +141,9 @@ def plan_for(
             options.driver,
         )
         about = {"carried": uploads_to_json(uploads), "directory": directory}
-        return _plan(replay, options, host, command, about, cages), host
-    except BaseException:
-        host.stop()
-        raise
+        return _plan(replay, options, host, command, about, cages)
+
+    return plan_on_host(options.host, options.data_dir, make, notify)
 
 
 def _plan(
@@ -159,7 +159,15 @@ def _plan(
             name: definitions().cage(name, data_bytes(options)) for name in {*replay.cages, UNCAGED}
         }
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
-    plan_options = PlanOptions(SIZE, SIZE_REASON, options.repeats, seed, host.name, "never")
+    plan_options = PlanOptions(
+        SIZE,
+        SIZE_REASON,
+        options.repeats,
+        seed,
+        host.name,
+        "never",
+        driver_without_limits=driver_without_limits(host),
+    )
     run_id = new_run_id(replay.name, host.name)
     return make_plan(
         run_id, make_experiment(replay), cages, plan_options, command, harness(), about

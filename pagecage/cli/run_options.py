@@ -33,11 +33,13 @@ class RunOptions:
     ----------
     host
         Host to measure on: auto, local, vm, or a group of ansible/inventory. auto is local if
-        this machine can measure, else vm
+        this machine can measure the whole plan, else vm
     size
         Size of datasets: auto, full, default, emulated or smoke
     cage
         Cage that replaces the experiment's cages; the control without limits stays
+    treatment
+        Run only treatments with this level, for example cage=uncaged. May be given several times
     repeats
         Repeats of each treatment
     until_ci
@@ -59,6 +61,7 @@ class RunOptions:
     host: HostName = "auto"
     size: SizeName = "auto"
     cage: Annotated[str | None, Parameter(metavar="CAGE")] = None
+    treatment: Annotated[tuple[str, ...], Parameter(metavar="FACTOR=LEVEL")] = ()
     repeats: Repeats | None = None
     until_ci: Annotated[str | None, Parameter(metavar="PERCENT")] = None
     max_repeats: Bound | None = None

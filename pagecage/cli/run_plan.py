@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from pagecage.checkout import TOP
 from pagecage.cli.output import Notify
-from pagecage.cli.run_options import HOSTS, FleetOptions, RunOptions, definitions, is_group
+from pagecage.cli.run_options import FleetOptions, RunOptions, definitions, is_group
 from pagecage.errors import PagecageError, nearest
-from pagecage.hosts.host import Host, SizedHost
+from pagecage.hosts.host import SizedHost
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.experiment import SIZES, Experiment, Level
-from pagecage.model.requirements import check_host
+from pagecage.model.trial import WITHOUT_LIMITS
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.process import find_tool, run
 from pagecage.runner.run_folder import new_run_id
@@ -43,45 +40,6 @@ def check_options(options: RunOptions, fleet_options: FleetOptions) -> None:
             " not a group",
             "name a group: --host GROUP",
         )
-
-
-def choose_host(name: str, data_dir: Path | None, notify: Notify) -> Host:
-    """Return the host of this name.
-
-    `auto` is local if this machine meets all requirements, else the vm.
-    """
-    if is_group(name):
-        raise PagecageError(f"there is no single host {name!r}", nearest(name, list(HOSTS)))
-    if name == "vm" and data_dir is not None:
-        raise PagecageError(
-            "--data-dir applies only to --host local: the vm has its own disk", "remove --data-dir"
-        )
-    local = LocalHost(data_dir)
-    if name == "local":
-        return local
-    if name == "auto":
-        missed = check_host(local.facts())
-        if not missed:
-            notify("host: local (this machine meets all requirements, see pagecage doctor)")
-            return local
-        notify(f"host: vm ({missed[0].reason}, see pagecage doctor)")
-    return _guest(notify)
-
-
-def _guest(notify: Notify) -> Host:
-    """Return the guest that `pagecage host up` left running, else a host that starts its own."""
-    from pagecage.hosts.vm.persistent_guest import PersistentGuest, find_persistent_guest
-    from pagecage.hosts.vm.vm_host import VmHost
-
-    user, running = os.environ.get("PAGECAGE_VM_USER", "root"), find_persistent_guest()
-    if running is None:
-        return VmHost(user)
-    since = time.strftime("%H:%M:%S", time.localtime(running.since_unix_seconds))
-    notify(
-        f"host: vm (the guest running since {since}, in its present state; pagecage host down vm"
-        " stops it)"
-    )
-    return PersistentGuest(running, user)
 
 
 def choose_size(name: str, host: SizedHost, notify: Notify) -> tuple[str, str]:
@@ -133,6 +91,20 @@ def with_driver(experiment: Experiment, driver: str | None) -> Experiment:
     return replace(experiment, driver=driver)
 
 
+def with_treatment(experiment: Experiment, treatment: Mapping[str, str]) -> Experiment:
+    """Return the experiment if it has treatments with all of these levels, else raise."""
+    for factor, level in treatment.items():
+        if level not in experiment.factors.get(factor, ()):
+            known = [
+                f"{name}={one}" for name, levels in experiment.factors.items() for one in levels
+            ]
+            raise PagecageError(
+                f"--treatment: {experiment.name} has no {factor}={level}",
+                nearest(f"{factor}={level}", known),
+            )
+    return experiment
+
+
 def build_plan(
     options: RunOptions,
     experiment: Experiment,
@@ -169,10 +141,28 @@ def build_plan(
         repeats=choose_repeats(options, experiment, size),
         until_ci=until_ci(options),
         seed=options.seed if options.seed is not None else random.SystemRandom().randrange(2**32),
+        driver_without_limits=driver_without_limits(host),
+        treatment=parse_treatment(options.treatment),
     )
     return make_plan(
         new_run_id(experiment.name, host.name), experiment, cages, plan_options, command, harness()
     )
+
+
+def parse_treatment(words: Sequence[str]) -> dict[str, str]:
+    """Return the levels by factor that `--treatment` gives."""
+    for word in words:
+        if "=" not in word:
+            raise PagecageError(
+                f"--treatment: {word!r} has no level", "write FACTOR=LEVEL, as in load=lazy-random"
+            )
+    pairs = [word.partition("=") for word in words]
+    return {factor: level for factor, _, level in pairs}
+
+
+def driver_without_limits(host: SizedHost) -> str | None:
+    """Return the driver of trials without limits on a host that cannot hold any, else None."""
+    return WITHOUT_LIMITS if isinstance(host, LocalHost) and host.missed_for_limits() else None
 
 
 def choose_repeats(options: RunOptions, experiment: Experiment, size: str) -> int:

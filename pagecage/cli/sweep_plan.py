@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from pagecage.cli import replay_plan
+from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.output import Notify
 from pagecage.cli.replay_plan import ReplayOptions, data_bytes
 from pagecage.cli.run_options import Fresh, RunOptions, SizeName, definitions
-from pagecage.cli.run_plan import build_plan, choose_host, choose_size
+from pagecage.cli.run_plan import build_plan, choose_size, parse_treatment
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED
@@ -71,11 +71,11 @@ def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> t
             message if options.words else "no experiment and no command was given", hint
         )
     experiment, shared = definitions().experiment(options.words[0]), options.replay
-    treatment = _parse_treatment(options.experiment.treatment)
+    treatment = parse_treatment(options.experiment.treatment)
     if options.base != UNCAGED:
         definitions().cage(options.base, experiment.sizes["full"].total_bytes)
-    host = choose_host(shared.host, shared.data_dir, notify)
-    try:
+
+    def make(host: Host) -> Plan:
         size, reason = choose_size(options.experiment.size or "auto", host, notify)
         cage = definitions().cage(options.base, experiment.sizes[size].total_bytes)
         vary = parse_vary(options.vary, cage)
@@ -85,13 +85,11 @@ def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> t
         varied = sweep_experiment(experiment, options.base, vary, treatment)
         plan = build_plan(run_options, varied, host, command, notify, cages_of(cage, vary))
         check_memory_floor(plan)
-    except BaseException:
-        host.stop()
-        raise
-    levels = {word: word for word in vary.values}
-    return _with_sweep(
-        plan, _sweep_document(options.base, vary, vary.property, levels), size_reason=reason
-    ), host
+        levels = {word: word for word in vary.values}
+        document = _sweep_document(options.base, vary, vary.property, levels)
+        return _with_sweep(plan, document, size_reason=reason)
+
+    return plan_on_host(shared.host, shared.data_dir, make, notify)
 
 
 def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
@@ -131,17 +129,6 @@ def _check(options: SweepOptions, *, of_command: bool) -> None:
         raise PagecageError(
             f"--{given[0].replace('_', '-')} applies only to {kind}", "pagecage sweep --help"
         )
-
-
-def _parse_treatment(words: Sequence[str]) -> dict[str, str]:
-    """Return the chosen levels by factor."""
-    for word in words:
-        if "=" not in word:
-            raise PagecageError(
-                f"--treatment: {word!r} has no level", "write FACTOR=LEVEL, as in load=lazy-random"
-            )
-    pairs = [word.partition("=") for word in words]
-    return {factor: level for factor, _, level in pairs}
 
 
 def _sweep_document(

@@ -17,11 +17,13 @@ Progress = Callable[[str], None]
 class ResourceNeeds:
     """Memory and space on the data disk that a plan needs.
 
-    A host may install `package` and attach `tracers` (names of collectors) in advance.
+    `resident_bytes` of the data must be in memory at the same time. A host may install `package`
+    and attach `tracers` (names of collectors) in advance.
     """
 
     memory_bytes: int
     data_bytes: int
+    resident_bytes: int = 0
     package: AgentPackage | None = None
     tracers: tuple[str, ...] = ()
 

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.system import procfs
 from pagecage.agent.system.facts import is_emulated, read_facts
 from pagecage.agent.system.systemd import runtime_dir
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_agent_package
 from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
-from pagecage.model.requirements import check_host
+from pagecage.model.requirements import MissedRequirement, check_disk, check_limits
 from pagecage.units import format_bytes
 
 
@@ -33,6 +34,10 @@ class LocalHost:
         """True if the user's own systemd creates units: for everyone but root."""
         return os.getuid() != 0
 
+    def missed_for_limits(self) -> list[MissedRequirement]:
+        """Return what this machine lacks to hold limits."""
+        return check_limits(self.facts())
+
     def facts(self) -> dict[str, Any]:
         """Return the facts of this machine."""
         return read_facts(Path(self.data_dir), self.user)
@@ -42,11 +47,17 @@ class LocalHost:
         return is_emulated(self.facts())
 
     def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
-        """Raise HostError if this machine misses a requirement."""
+        """Raise HostError if the data directory's disk cannot be measured, or memory is short."""
         facts = self.facts()
-        missed = check_host(facts)
-        if missed:
+        if missed := check_disk(facts):
             raise HostError(f"this machine cannot be the host: {missed[0].reason}", missed[0].hint)
+        available_bytes = procfs.available_memory_bytes()
+        if available_bytes is not None and available_bytes < need.resident_bytes:
+            raise HostError(
+                f"{format_bytes(need.resident_bytes)} of data must stay in memory, and this machine"
+                f" has {format_bytes(available_bytes)} available",
+                "choose a smaller --size",
+            )
 
     def require_free_space(self, data_bytes: int) -> None:
         """Raise PagecageError if the data directory has no room for data of this size.

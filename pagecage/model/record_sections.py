@@ -23,6 +23,7 @@ class CageEvidence(Section):
     read_back: Mapping[str, str] | None = None
     expected: Mapping[str, str] | None = None
     ancestors: Mapping[str, Mapping[str, str]] | None = None
+    ancestors_after: Mapping[str, Mapping[str, str]] | None = None
     slice: str | None = None
     calibration: Mapping[str, Row] | None = None
     driver: Row | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pagecage.model.trial import OWN_LIMITS, Trial
+from pagecage.model.trial import OWN_LIMITS, WITHOUT_LIMITS, Trial
 from pagecage.units import format_bytes
 
 _MIN_KERNEL_FOR_REWRITING = (
@@ -78,6 +78,19 @@ def check_host(facts: Mapping[str, Any]) -> list[MissedRequirement]:
 
     `facts` come from the agent.
     """
+    return [*check_limits(facts), *check_disk(facts)]
+
+
+def check_disk(facts: Mapping[str, Any]) -> list[MissedRequirement]:
+    """Return the requirement of every trial, also of one without limits, that a host misses."""
+    if "error" not in facts["disk"]:
+        return []
+    reason = facts["disk"]["error"]
+    return [MissedRequirement(Requirement.LOCAL_DISK, reason, "name another --data-dir")]
+
+
+def check_limits(facts: Mapping[str, Any]) -> list[MissedRequirement]:
+    """Return what a host lacks to hold limits on memory and I/O."""
     missed = []
     systemd, cgroup = facts["systemd"], facts["cgroup"]
     if not systemd["pid1"]:
@@ -98,16 +111,9 @@ def check_host(facts: Mapping[str, Any]) -> list[MissedRequirement]:
                 "boot with systemd.unified_cgroup_hierarchy=1, or use HOST=vm",
             )
         )
-    missed += _user_manager(facts) or [
-        m for name in ("memory", "io") if (m := _controller(name, facts))
-    ]
-    if "error" in facts["disk"]:
-        missed.append(
-            MissedRequirement(
-                Requirement.LOCAL_DISK, facts["disk"]["error"], "name another --data-dir"
-            )
-        )
-    return missed
+    return missed + (
+        _user_manager(facts) or [m for name in ("memory", "io") if (m := _controller(name, facts))]
+    )
 
 
 def _user_manager(facts: Mapping[str, Any]) -> list[MissedRequirement]:
@@ -155,7 +161,9 @@ def _controller_hint(name: str, facts: Mapping[str, Any]) -> str:
 
 def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequirement]:
     """Return the requirements of this trial that a host misses, including those of `check_host`."""
-    missed = check_host(facts)
+    missed = check_disk(facts) + (
+        _without_limits(trial) if trial.driver == WITHOUT_LIMITS else check_limits(facts)
+    )
     if "CPUQuota" in trial.cage.properties and (cpu := _controller("cpu", facts)):
         missed.append(cpu)
     if trial.read_ahead_kb is not None and not _has_read_ahead(facts, trial.read_ahead_kb):
@@ -194,6 +202,18 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
             MissedRequirement(Requirement.WORKLOAD_MEMORY, reason, "choose a larger SIZE or cage")
         )
     return missed
+
+
+def _without_limits(trial: Trial) -> list[MissedRequirement]:
+    """Return why a trial cannot do without a cgroup."""
+    reasons = []
+    if trial.cage.properties:
+        reasons.append(f"limits of {trial.cage.name} need cgroups, which {trial.driver} lacks")
+    if trial.before is not None and trial.before.slice == "other":
+        reasons.append(
+            f"a setup step in a slice of its own needs cgroups, which {trial.driver} lacks"
+        )
+    return [MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm") for reason in reasons]
 
 
 def may_rewrite_io_max(facts: Mapping[str, Any]) -> bool:

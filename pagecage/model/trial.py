@@ -21,11 +21,14 @@ DriverName = Literal[
     "docker-api",
     "podman",
     "qemu-throttle",
+    "process",
 ]
 DRIVERS: tuple[str, ...] = get_args(DriverName)
 """Programs that run a workload in its cage (pagecage/agent/drivers/). The first is the default."""
 OWN_LIMITS = ("docker-flags", "docker-api", "qemu-throttle")
 """Drivers with limits elsewhere than on the trial's slice."""
+WITHOUT_LIMITS = "process"
+"""The driver of trials without limits on a host that cannot hold any."""
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ import json
 import random
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.trial import DRIVERS, Dataset, Trial, Workload, trial_from_json, trial_to_json
-from pagecage.planning.treatments import Treatment, selected, treatments
+from pagecage.planning.treatments import Treatment, selected, treatments, with_levels
 from pagecage.units import page_floor_bytes
 
 PLAN_VERSION = 1
@@ -42,7 +42,9 @@ class PlanOptions:
 
     `seed` decides the order of the trials. `fresh` is how often the machine state is restored.
     `until_ci` is the largest half width of an interval, as a share of the median; `repeats` is
-    then the largest number of repeats (pagecage/verdicts/stopping.py).
+    then the largest number of repeats (pagecage/verdicts/stopping.py). `driver_without_limits`
+    starts trials without limits whose experiment names no driver; None for the driver of the
+    others. `treatment` has levels by factor: only treatments with all of them are planned.
     """
 
     size: str
@@ -52,6 +54,13 @@ class PlanOptions:
     host: str
     fresh: str
     until_ci: float | None = None
+    driver_without_limits: str | None = None
+    treatment: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the part of a plan's document that repeats these options."""
+        left_out = {"driver_without_limits"} | (set() if self.treatment else {"treatment"})
+        return {key: value for key, value in vars(self).items() if key not in left_out}
 
 
 def make_trials(
@@ -66,14 +75,19 @@ def make_trials(
     names = _names(list(treatments(experiment)))
     trials: list[Trial] = []
     for repeat in range(1, options.repeats + 1):
-        block = selected(experiment, options.size)
+        block = with_levels(selected(experiment, options.size), options.treatment)
         shuffle.shuffle(block)
         for treatment in block:
             trial_id = _trial_id(repeat, names[tuple(treatment.values())])
-            trials.append(
-                _make_trial(experiment, cages, size, treatment, trial_id, repeat, len(trials))
-            )
+            trial = _make_trial(experiment, cages, size, treatment, trial_id, repeat, len(trials))
+            trials.append(_started_by(trial, options.driver_without_limits))
     return tuple(trials)
+
+
+def _started_by(trial: Trial, driver: str | None) -> Trial:
+    """Return the trial with this driver if it has neither limits nor a driver of its own."""
+    is_free = not trial.cage.properties and trial.driver == DRIVERS[0]
+    return replace(trial, driver=driver) if driver and is_free else trial
 
 
 def _make_trial(
@@ -208,7 +222,7 @@ def make_plan(
         "experiment": experiment.name,
         "definition": dict(experiment.definition),
         "definition_sha256": experiment.definition_sha256,
-        **vars(options),
+        **options.to_json(),
         "treatments": experiment.sizes[options.size].treatments,
         "command": command,
         "harness": dict(harness),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pagecage.model.experiment import Experiment
 
@@ -32,6 +32,11 @@ def covering(all_treatments: list[Treatment]) -> list[Treatment]:
         chosen.append(best)
         missing -= set(best.items())
     return chosen or all_treatments
+
+
+def with_levels(every: list[Treatment], levels: Mapping[str, str]) -> list[Treatment]:
+    """Return the treatments that have all of these levels."""
+    return [treatment for treatment in every if levels.items() <= treatment.items()]
 
 
 def selected(experiment: Experiment, size: str) -> list[Treatment]:

@@ -60,8 +60,18 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
         name for name in TRACERS if any(name in trial.collectors for trial in plan.trials)
     )
     return ResourceNeeds(
-        memory, sum(sizes.values()) + uploaded + written + _SPARE_DATA_BYTES, package, tracers
+        memory_bytes=memory,
+        data_bytes=sum(sizes.values()) + uploaded + written + _SPARE_DATA_BYTES,
+        resident_bytes=max(map(_resident_bytes, plan.trials), default=0),
+        package=package,
+        tracers=tracers,
     )
+
+
+def _resident_bytes(trial: Trial) -> int:
+    """Return the bytes of a trial's data that must be in memory at the same time."""
+    in_memory = trial.dataset_bytes + trial.writes_bytes if _has_disk_in_memory(trial) else 0
+    return in_memory + (trial.dataset_bytes if trial.cache == "resident" else 0)
 
 
 def _memory_bytes(trial: Trial) -> int:

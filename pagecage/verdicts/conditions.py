@@ -11,9 +11,12 @@ from pagecage.model.record import Record
 from pagecage.model.record_sections import CacheEvidence
 from pagecage.units import MIB, PAGE_BYTES, format_bytes
 from pagecage.verdicts.counters import (
+    USER_HZ,
     counter,
+    cpu_seconds,
     difference,
     disk_bytes,
+    has_cgroup,
     io_at,
     io_difference,
     measured_seconds,
@@ -36,6 +39,9 @@ STEAL_SHARE = 0.05
 """CPU time that a hypervisor took, as a share of the measured time."""
 CPU_PRESSURE_SHARE = 0.20
 """Time in which a runnable task of the slice waited for a CPU, as a share of the measured time."""
+OTHER_CPUS = 0.25
+"""CPUs busy with other processes beside a trial that has no cgroup; pagecage needs a few tenths of
+this."""
 OUTER_CPUS = 0.5
 """CPUs of the outer host busy with anything but the guest; pagecage needs a few hundredths."""
 SHORTEST_SECONDS = 0.2
@@ -59,12 +65,15 @@ def judge_host_quiet(record: Record) -> Verdict:
     seconds = measured_seconds(record)
     if not seconds:
         return Verdict("unknown", "The measured part did not end, so its counters are incomplete.")
-    timed = (_stolen_time(record, seconds), _cpu_wait(record, seconds))
-    findings = [
-        f
-        for f in (_disk_traffic(record), *timed, _foreign_cpu_limit(record), _outer_host(record))
-        if f
-    ]
+    found = (
+        _disk_traffic(record),
+        _stolen_time(record, seconds),
+        _cpu_wait(record, seconds),
+        _other_processes(record, seconds),
+        _foreign_cpu_limit(record),
+        _outer_host(record),
+    )
+    findings = [finding for finding in found if finding]
     for word, state in (("not_quiet", False), ("unknown", None)):
         if hits := [sentence for found, sentence in findings if found is state]:
             return Verdict(word, "; ".join(hits) + ".")
@@ -107,9 +116,9 @@ def _stolen_time(record: Record, seconds: float) -> Finding | None:
 def _cpu_wait(record: Record, seconds: float) -> Finding | None:
     """Check the slice's waits for a CPU, unless CPUQuota or its own threads cause them."""
     waited = stalled_seconds(record, "cpu")
-    used = difference(record, "cgroup", "cpu.stat", "usage_usec")
+    used = cpu_seconds(record)
     has_quota = "CPUQuota" in (record.cage.requested or {})
-    has_many_threads = used is not None and used / 1e6 > ONE_THREAD * seconds
+    has_many_threads = used is not None and used > ONE_THREAD * seconds
     if waited is None or has_quota or has_many_threads:
         return None
     is_noise = waited > CPU_PRESSURE_SHARE * seconds and waited > LEAST_LOST_SECONDS
@@ -117,6 +126,25 @@ def _cpu_wait(record: Record, seconds: float) -> Finding | None:
         not is_noise,
         f"the trial waited for a CPU for {100 * waited / seconds:.1f} % of the time",
     )
+
+
+def _other_processes(record: Record, seconds: float) -> Finding | None:
+    """Check the CPU time of other processes, where the trial's waits cannot be told from theirs."""
+    own, busy = cpu_seconds(record), _busy_seconds(record)
+    if has_cgroup(record) or own is None or busy is None:
+        return None
+    if seconds < SHORTEST_SECONDS:
+        return None, f"{seconds:.3f} s are too short to measure the CPU time of other processes"
+    other = max(0.0, busy - own)
+    is_noise = other > OTHER_CPUS * seconds and other > LEAST_LOST_SECONDS
+    return not is_noise, f"other processes kept {other / seconds:.2f} CPUs busy"
+
+
+def _busy_seconds(record: Record) -> float | None:
+    """Return the CPU time that all processes of the machine used (proc_stat(5))."""
+    hz = counter(record, "after", "host", "stat", "ticks_per_second") or USER_HZ
+    ticks = [difference(record, "host", "stat", key) for key in _BUSY if key != "steal"]
+    return None if None in ticks else sum(filter(None, ticks)) / hz
 
 
 def _foreign_cpu_limit(record: Record) -> Finding | None:

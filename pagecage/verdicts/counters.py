@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pagecage.model.record import Record
+from pagecage.model.trial_counters import cpu_usec, io_count, stall_usec
 
 SECTOR_BYTES = 512
 """Unit of the sectors in /proc/diskstats, for every disk (Documentation/block/stat.rst)."""
@@ -38,20 +39,12 @@ def difference(record: Record, *path: str) -> float | None:
 
 
 def io_at(record: Record, moment: str, key: str) -> float | None:
-    """Return one key of the measured disk's io.stat line.
-
-    0 if the line is missing, because io.stat has no line for a disk that the cgroup never touched.
-    """
-    table = counter(record, moment, "cgroup", "io.stat")
-    disk = record.device.maj_min
-    if not isinstance(table, Mapping) or disk is None:
-        return None
-    line = table.get(disk) or {}
-    return float(line.get(key, 0))
+    """Return the trial's I/O on the measured disk (`rbytes wbytes rios wios`) until a moment."""
+    return io_count(getattr(record.counters, moment) or {}, record.device.maj_min, key)
 
 
 def io_difference(record: Record, key: str) -> float | None:
-    """Return the slice's I/O on the measured disk (`rbytes wbytes rios wios`)."""
+    """Return the trial's I/O on the measured disk in the measured part."""
     before, after = io_at(record, "before", key), io_at(record, "after", key)
     return None if before is None or after is None else after - before
 
@@ -83,12 +76,22 @@ def final_counter(record: Record, *path: str) -> Any:
 
 
 def stalled_seconds(record: Record, resource: str, kind: str = "some") -> float | None:
-    """Return the time in which some (or `full`: all) tasks of the slice waited.
+    """Return the time in which some (or `full`: all) tasks of the trial waited."""
+    moments = (record.counters.before or {}, record.counters.after or {})
+    before, after = (stall_usec(moment, resource, kind) for moment in moments)
+    return None if before is None or after is None else (after - before) / 1e6
 
-    Source: Documentation/accounting/psi.rst.
-    """
-    microseconds = difference(record, "cgroup", f"{resource}.pressure", kind, "total")
-    return None if microseconds is None else microseconds / 1e6
+
+def cpu_seconds(record: Record) -> float | None:
+    """Return the CPU time of the trial in the measured part."""
+    moments = (record.counters.before or {}, record.counters.after or {})
+    before, after = (cpu_usec(moment) for moment in moments)
+    return None if before is None or after is None else (after - before) * 1e-6
+
+
+def has_cgroup(record: Record) -> bool:
+    """Return whether the trial's counters are those of a cgroup of its own."""
+    return counter(record, "after", "cgroup") is not None
 
 
 def disk_bytes(record: Record, direction: str) -> float | None:

@@ -10,7 +10,13 @@ from pagecage.model.rate_limits import HORIZON_SECONDS
 from pagecage.model.record import Record
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.caps import cap_change_count, credits_error, measured_caps, shared_limits
-from pagecage.verdicts.counters import difference, final_counter, io_and_seconds, measured_seconds
+from pagecage.verdicts.counters import (
+    cpu_seconds,
+    difference,
+    final_counter,
+    io_and_seconds,
+    measured_seconds,
+)
 from pagecage.verdicts.verdict import LimitVerdict
 
 FIRST_SLICE_SECONDS = 0.1
@@ -139,18 +145,24 @@ def _unrequested(record: Record, requested: set[str]) -> Iterator[LimitVerdict]:
     """
     for name in _FILE.keys() - requested:
         for cgroup, value in _ancestor_limits(record, name):
-            observed = _observed(record, name)
-            is_near = (
-                bool(observed) and observed is not None and observed >= UNREQUESTED_NEAR * value
-            )
+            observed, hits = _observed(record, name), _hits(record, name, cgroup)
+            is_near = bool(hits) or (0 < (observed or 0) >= UNREQUESTED_NEAR * value)
             limit = (
                 f"The ancestor {cgroup} imposes {amount(name, value)}, which the cage does not"
                 " request"
             )
+            use = _format_use(name, observed) if hits is None else f"it was met {hits} times"
             word = "leaky" if is_near else "not_applicable"
-            yield LimitVerdict(
-                word, f"{limit}; {_format_use(name, observed)}.", name, None, observed
-            )
+            yield LimitVerdict(word, f"{limit}; {use}.", name, None, observed)
+
+
+def _hits(record: Record, name: str, cgroup: str) -> int | None:
+    """Return how often a memory limit was met during a trial without a slice; None if unknown."""
+    moments = (record.cage.ancestors or {}, record.cage.ancestors_after or {})
+    before, after = (moment.get(cgroup, {}).get("memory.hits") for moment in moments)
+    if name != "MemoryMax" or before is None or after is None:
+        return None
+    return int(after) - int(before)
 
 
 def _format_use(name: str, observed: float | None) -> str:
@@ -172,11 +184,8 @@ def _observed(record: Record, name: str) -> float | None:
     if name == "MemoryMax":
         return _number(final_counter(record, "memory.peak"))
     if name == "CPUQuota":
-        usage, seconds = (
-            difference(record, "cgroup", "cpu.stat", "usage_usec"),
-            measured_seconds(record),
-        )
-        return None if usage is None or not seconds else usage / 1e4 / seconds
+        used, seconds = cpu_seconds(record), measured_seconds(record)
+        return None if used is None or not seconds else 100 * used / seconds
     moved = io_and_seconds(record, IO_STAT_KEY[name])
     return None if moved is None else moved[0] / moved[1]
 

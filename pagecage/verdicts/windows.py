@@ -10,7 +10,7 @@ from pagecage.model.cage import IO_STAT_KEY
 from pagecage.model.record import Record
 from pagecage.verdicts.caps import caps_between, measured_caps
 from pagecage.verdicts.counters import (
-    counter,
+    cpu_seconds,
     difference,
     io_difference,
     measured_seconds,
@@ -155,7 +155,7 @@ def _from_rows(record: Record, first: Mapping[str, Any], last: Mapping[str, Any]
 
 def _whole(record: Record) -> Window | None:
     seconds = measured_seconds(record)
-    if not seconds or counter(record, "after", "cgroup") is None:
+    if not seconds or not record.counters.after:
         return None
     return Window(
         start_seconds=0.0,
@@ -168,6 +168,6 @@ def _whole(record: Record) -> Window | None:
         refault_pages=difference(record, "cgroup", "memory.stat", "workingset_refault_file"),
         limit_hits=difference(record, "cgroup", "memory.events", "max"),
         disk_busy=_scaled(difference(record, "device", "io_ticks"), 1e-3),
-        cpu=_scaled(difference(record, "cgroup", "cpu.stat", "usage_usec"), 1e-6),
+        cpu=cpu_seconds(record),
         throttled=_scaled(difference(record, "cgroup", "cpu.stat", "throttled_usec"), 1e-6),
     )

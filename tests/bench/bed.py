@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from pagecage.checkout import TOP
-from pagecage.cli.run_plan import choose_host
+from pagecage.cli.host_choice import choose_host
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import Host
 from pagecage.planning.plan import Plan

@@ -9,8 +9,9 @@ from statistics import median
 
 from pagecage.agent.system.systemd import Systemd, scope_command, slice_commands
 from pagecage.checkout import TOP
+from pagecage.cli.host_choice import choose_host
 from pagecage.cli.run_options import definitions
-from pagecage.cli.run_plan import choose_host, harness
+from pagecage.cli.run_plan import harness
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.record import Record

@@ -181,6 +181,9 @@ def test_a_setting_of_the_disk_under_the_system_is_asked_for(
     monkeypatch.setattr(carry_out_module, "prepare", lambda *_: None)
     monkeypatch.setattr(carry_out_module, "require_programs", lambda *_: None)
     monkeypatch.setattr(carry_out_module, "make_agent_package", lambda _: None)
+    monkeypatch.setattr(carry_out_module, "refuse_limits", lambda *_: None)
+    monkeypatch.setattr(carry_out_module.sys, "stdin", io.StringIO("n\n"))
+    monkeypatch.setattr(carry_out_module.sys.stdin, "isatty", lambda: True)
     plan = Plan("x", (make_trial(cage=cage, read_ahead_kb=read_ahead_kb),), {})
     if named is None:
         assert create_run(plan, host, False, print).plan is plan

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli.run_plan import choose_host
+from pagecage.cli.host_choice import choose_host
 from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm import guest

@@ -8,15 +8,16 @@ from typing import Any, Protocol
 
 from pagecage.agent.system.block_device import Disk
 from pagecage.agent.system.child_processes import ToolProcesses
+from pagecage.agent.system.trial_processes import TrialProcesses
 
 
 @dataclass(frozen=True)
 class CollectorContext:
-    """Inputs of a collector: the measured disk, the cgroup, the files, output folder and tools."""
+    """Inputs of a collector: the measured disk, the trial's processes, files, folder and tools."""
 
     directory: Path
     disk: Disk
-    cgroup: Path
+    processes: TrialProcesses
     datasets: tuple[Path, ...]
     children: ToolProcesses
 

@@ -1,4 +1,4 @@
-"""A sampler of the slice's cgroup files, ten times a second, which iostat and sar cannot do.
+"""A sampler of a trial's counters, ten times a second, which iostat and sar cannot do.
 
 A sample takes 1 ms of CPU time.
 """
@@ -13,39 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
-from pagecage.agent.system.kernel_text import parse_flat_keyed, parse_nested_keyed, parse_pressure
+from pagecage.agent.collectors.sample_sources import CgroupSource, TreeSource, pick
+from pagecage.agent.system.kernel_text import open_text, pread_text
 from pagecage.agent.system.page_cache import cachestat_pages
 from pagecage.agent.system.procfs import parse_diskstats
-from pagecage.model.cage import IO_STAT_KEY
 
 _PERIOD_SECONDS = 0.1
-_MEMORY_KEYS = ("anon", "file", "pgmajfault", "workingset_refault_file", "pgscan", "pgsteal")
-_EVENT_KEYS = ("max", "oom", "oom_kill")
-_CPU_KEYS = ("usage_usec", "throttled_usec")
-_IO_KEYS = tuple(IO_STAT_KEY.values())
 _DISK_KEYS = ("reads", "sectors_read", "writes", "sectors_written", "io_ticks", "weighted_io_ticks")
-_FILES = (
-    "memory.current",
-    "memory.stat",
-    "memory.events",
-    "io.stat",
-    "cpu.stat",
-    "io.pressure",
-    "memory.pressure",
-    "cpu.pressure",
-)
-
-
-def _pick(counters: dict[str, int], keys: tuple[str, ...]) -> dict[str, int]:
-    return {key: counters[key] for key in keys if key in counters}
-
-
-def _totals(text: str) -> dict[str, float]:
-    return {kind: row["total"] for kind, row in parse_pressure(text).items() if "total" in row}
 
 
 class Sampler:
-    """A thread that samples the slice's files while the slice exists.
+    """A thread that samples the counters of a trial's processes and of its disk.
 
     Unreadable values are omitted.
     """
@@ -59,9 +37,10 @@ class Sampler:
         self._late = 0
         self._error: str | None = None
         self._ending = threading.Event()
-        self._files = {name: _open(context.cgroup / name) for name in _FILES}
-        self._disk = _open(Path("/proc/diskstats"))
-        self._datasets = [_open(path) for path in context.datasets]
+        cgroup = context.processes.cgroup
+        self._source = TreeSource(context.processes) if cgroup is None else CgroupSource(cgroup)
+        self._disk = open_text(Path("/proc/diskstats"))
+        self._datasets = [open_text(path) for path in context.datasets]
         self._thread = threading.Thread(target=self._loop, daemon=True)
 
     def start(self) -> None:
@@ -86,7 +65,8 @@ class Sampler:
         self._ending.set()
         if self._thread.ident:
             self._thread.join(5.0)
-        for descriptor in (*self._files.values(), self._disk, *self._datasets):
+        self._source.close()
+        for descriptor in (self._disk, *self._datasets):
             if descriptor is not None:
                 os.close(descriptor)
         self._path.write_text(
@@ -119,16 +99,9 @@ class Sampler:
 
     def _sample(self) -> dict[str, Any]:
         row: dict[str, Any] = {"t": time.monotonic(), "wall": time.time()}
-        text = {name: _read(descriptor) for name, descriptor in self._files.items()}
-        row["io"] = _pick(parse_nested_keyed(text["io.stat"]).get(self._maj_min, {}), _IO_KEYS)
-        row["disk"] = _pick(parse_diskstats(_read(self._disk), self._maj_min) or {}, _DISK_KEYS)
-        row["memory_current"] = int(text["memory.current"] or 0) if text["memory.current"] else None
-        row["memory_stat"] = _pick(parse_flat_keyed(text["memory.stat"]), _MEMORY_KEYS)
-        row["memory_events"] = _pick(parse_flat_keyed(text["memory.events"]), _EVENT_KEYS)
-        row["cpu"] = _pick(parse_flat_keyed(text["cpu.stat"]), _CPU_KEYS)
-        row["pressure"] = {
-            kind: _totals(text[f"{kind}.pressure"]) for kind in ("io", "memory", "cpu")
-        }
+        disk = parse_diskstats(pread_text(self._disk), self._maj_min) or {}
+        row["disk"] = pick(disk, _DISK_KEYS)
+        row |= self._source.row(self._maj_min, disk)
         row["resident_pages"] = self._resident_pages()
         return row
 
@@ -140,19 +113,3 @@ class Sampler:
             return None
         known = [count for count in pages if count is not None]
         return sum(known) if pages and len(known) == len(pages) else None
-
-
-def _open(path: Path) -> int | None:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-
-
-def _read(descriptor: int | None) -> str:
-    if descriptor is None:
-        return ""
-    try:
-        return os.pread(descriptor, 65536, 0).decode()
-    except OSError:
-        return ""

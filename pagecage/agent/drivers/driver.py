@@ -1,6 +1,7 @@
 """Drivers: the ways of starting a workload under a trial's limits.
 
-Every driver works inside the trial's slice, so counters are always read from the same cgroup.
+Every driver but one works inside the trial's slice, so counters are always read from the same
+cgroup. The driver `process` needs no cgroup, and serves trials without limits.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.cgroupfs import members
 from pagecage.agent.system.systemd import Systemd
+from pagecage.agent.system.trial_processes import TrialProcesses
+from pagecage.errors import HostError
 from pagecage.model.cage import IO_MAX_KEY, Cage
 
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
@@ -30,7 +32,7 @@ class LaunchContext:
 
     systemd: Systemd
     unit: str
-    cgroup: Path
+    processes: TrialProcesses
     cage: Cage
     disk: Disk
     programs_dir: Path
@@ -40,6 +42,14 @@ class LaunchContext:
     paths: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()
     environment: tuple[str, ...] = ()
+    is_gated: bool = False
+
+    @property
+    def cgroup(self) -> Path:
+        """The cgroup of the trial's slice. Raises HostError if the trial has none."""
+        if self.processes.cgroup is None:
+            raise HostError("the trial has no slice, because its driver uses no cgroups")
+        return self.processes.cgroup
 
     @property
     def name(self) -> str:
@@ -66,6 +76,8 @@ class Driver(Protocol):
     """
 
     name: str
+    has_slice: bool
+    """False if the trial runs outside of any cgroup of ours, so that it cannot have limits."""
 
     def prepare(self) -> dict[str, Any]:
         """Provide everything that a start needs, before anything is measured.
@@ -104,6 +116,8 @@ class Driver(Protocol):
 class SliceDriver:
     """A driver whose limits are all set on the trial's slice."""
 
+    has_slice = True
+
     def prepare(self) -> dict[str, Any]:
         """Return an empty mapping: nothing needs preparation."""
         return {}
@@ -141,7 +155,7 @@ class ClientDriver(SliceDriver):
 
     def main_pid(self, context: LaunchContext, _client: int, /) -> int | None:
         """Return the process id of the first process in the slice; None if the slice is empty."""
-        return next((member.pid for member in members(context.cgroup)), None)
+        return next((member.pid for member in context.processes.members()), None)
 
 
 def without(cage: Cage, properties: Sequence[str]) -> Cage:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pagecage.agent.drivers.driver import Ask, Driver
 from pagecage.agent.drivers.engine import ContainerEngines
+from pagecage.agent.drivers.process import ProcessDriver
 from pagecage.agent.drivers.qemu_throttle import QemuThrottleDriver
 from pagecage.agent.drivers.systemd_run import SystemdScopeDriver, SystemdServiceDriver
 
 
-def make_driver(name: str, engines: ContainerEngines, ask: Ask) -> Driver:
+def make_driver(name: str, engines: ContainerEngines, ask: Ask, spool: Path) -> Driver:
     """Return the driver with this name."""
     match name:
         case "systemd-scope":
@@ -17,6 +20,8 @@ def make_driver(name: str, engines: ContainerEngines, ask: Ask) -> Driver:
             return SystemdServiceDriver()
         case "qemu-throttle":
             return QemuThrottleDriver(ask)
+        case "process":
+            return ProcessDriver(spool)
         case _:
             return _container(name, engines)
 

@@ -44,7 +44,7 @@ class IoMaxController:
     def __init__(self, context: CollectorContext, cage: Cage, *, keeps_series: bool = True) -> None:
         self._keeps_series = keeps_series
         self._path = context.directory / "credits.jsonl"
-        self._cgroup, self._maj_min = context.cgroup, context.disk.maj_min
+        self._cgroup, self._maj_min = _cgroup_of(context), context.disk.maj_min
         self._meters = list(meters(cage))
         self._buckets_at_start = [meter.bucket for meter in self._meters]
         self._lock = threading.Lock()
@@ -177,6 +177,12 @@ class IoMaxController:
                 raise
             for meter in self._meters:
                 meter.caps = {} if meter.counters.keys() & changed.keys() else meter.caps
+
+
+def _cgroup_of(context: CollectorContext) -> Path:
+    if context.processes.cgroup is None:
+        raise HostError("io.max belongs to a slice, and this trial has none", "use HOST=vm")
+    return context.processes.cgroup
 
 
 def write_io_max(cgroup: Path, maj_min: str, caps: dict[str, int]) -> None:

@@ -17,10 +17,10 @@ from pagecage.agent.programs import command_files
 from pagecage.agent.programs.arguments import fill_all, places
 from pagecage.agent.programs.gated_process import GatedProcess, gated
 from pagecage.agent.programs.measured_part import MeasuredPart
-from pagecage.agent.programs.program import oom_kills, signal_slice
 from pagecage.agent.storage import Storage
-from pagecage.agent.system.cgroupfs import ProcessInfo, members, outside
+from pagecage.agent.system.cgroupfs import ProcessInfo
 from pagecage.agent.system.procfs import listens
+from pagecage.agent.system.trial_processes import TrialProcesses
 from pagecage.agent.trial_run import Ending, Measured, TrialRun
 from pagecage.model.cage import Cage
 from pagecage.model.trial import CommandSpec
@@ -133,9 +133,10 @@ def _spec(run: TrialRun) -> CommandSpec:
 def _launch(run: TrialRun, caged: Caged, spec: CommandSpec, argv: list[str]) -> GatedProcess:
     sink = run.session.stream.output if spec.streams_output else None
     directory = Path(spec.directory) if spec.directory else None
-    return GatedProcess(
-        caged.driver.command(caged.context, gated(argv)), directory, spec.ready_when, sink
-    )
+    command = caged.driver.command(caged.context, gated(argv))
+    program = GatedProcess(command, directory, spec.ready_when, sink)
+    caged.context.processes.launched(program.process.pid)
+    return program
 
 
 def _watch_measured(
@@ -158,48 +159,53 @@ def _watch(
 ) -> None:
     """Poll until the program serves, exits or leaves the cage, or until `deadline`."""
     pause_seconds = _POLL_SECONDS if spec.serves else _MEMBERS_SECONDS  # an exit wakes it at once
-    cgroup = caged.context.cgroup
+    processes = caged.context.processes
     while not seen.escaped and time.monotonic() < deadline:
         if seen.exited_at is None and program.exits_within(pause_seconds):
             seen.exited_at = time.monotonic()
-        if spec.serves and _is_serving(cgroup, program, spec, seen):
+        if spec.serves and _is_serving(processes, program, spec, seen):
             return
         if seen.exited_at is None:
-            _scan_for_escaped(cgroup, program, seen)
+            _scan_for_escaped(processes, program, seen)
             continue
-        seen.left_behind = _remaining_members(cgroup, 0 if spec.serves else _EMPTY_SECONDS)
+        seen.left_behind = _remaining_members(processes, 0 if spec.serves else _EMPTY_SECONDS)
         if not (spec.serves and seen.left_behind):
             program.drain_output()
-            _is_serving(cgroup, program, spec, seen)
+            _is_serving(processes, program, spec, seen)
             return
         time.sleep(_POLL_SECONDS)
 
 
 def _is_serving(
-    cgroup: Path, program: GatedProcess, spec: CommandSpec, seen: CommandObservation
+    processes: TrialProcesses,
+    program: GatedProcess,
+    spec: CommandSpec,
+    seen: CommandObservation,
 ) -> bool:
     if program.ready_at is not None:
         seen.ready_at = program.ready_at
     elif spec.ready_port is not None:
-        pids = [member.pid for member in members(cgroup)]
+        pids = [member.pid for member in processes.members()]
         seen.ready_at = time.monotonic() if listens(spec.ready_port, pids) else None
     return seen.ready_at is not None
 
 
-def _scan_for_escaped(cgroup: Path, program: GatedProcess, seen: CommandObservation) -> None:
+def _scan_for_escaped(
+    processes: TrialProcesses, program: GatedProcess, seen: CommandObservation
+) -> None:
     """Scan at intervals, since each scan walks through all of the program's processes."""
     if time.monotonic() >= seen.next_scan_at:
         seen.next_scan_at = time.monotonic() + _MEMBERS_SECONDS
-        seen.escaped = outside(program.main_pid, cgroup)
+        seen.escaped = processes.outside(program.main_pid)
 
 
-def _remaining_members(cgroup: Path, patience_seconds: float) -> list[ProcessInfo]:
+def _remaining_members(processes: TrialProcesses, patience_seconds: float) -> list[ProcessInfo]:
     """Return the processes still in the cage after the program's exit.
 
     Its children may take a moment to go.
     """
     until = time.monotonic() + patience_seconds
-    while (left := members(cgroup)) and time.monotonic() < until:
+    while (left := processes.members()) and time.monotonic() < until:
         time.sleep(0.01)
     return left
 
@@ -228,12 +234,12 @@ def _end(
         with suppress(OSError):  # stopping the slice does not end it
             os.kill(member.pid, signal.SIGKILL)
     if not program.exits_within(0) or (seen and seen.left_behind):
-        signal_slice(caged.context, "TERM" if is_serving else "KILL")
+        caged.context.processes.signal("TERM" if is_serving else "KILL")
     status = program.finish()
     run.keep(
         "exit",
         status=status,
-        oom_kill=oom_kills(caged.context.cgroup),
+        oom_kill=caged.context.processes.oom_kills(),
         stderr_tail=program.stderr_lines()[-_STDERR_LINES:],
         ended_by_itself=seen is not None and not is_serving,
         left_behind=_to_json(seen.left_behind if seen else []),

@@ -8,10 +8,9 @@ from typing import Any, Protocol
 from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.storage import Storage
-from pagecage.agent.system import cgroupfs, procfs
+from pagecage.agent.system import procfs
 from pagecage.agent.trial_run import Ending, Measured, TrialRun
 from pagecage.model.cage import Cage
-from pagecage.process import run as run_process
 
 
 class Program(Protocol):
@@ -40,24 +39,9 @@ class Program(Protocol):
 
 
 def read_counters(context: LaunchContext) -> dict[str, Any]:
-    """Return every counter that records keep, of the slice, the disk and the host."""
+    """Return every counter that records keep, of the trial, the disk and the host."""
     return {
-        "cgroup": cgroupfs.read_counters(context.cgroup),
+        **context.processes.counters(),
         "device": procfs.read_device(context.disk.maj_min),
         "host": procfs.read_host(),
     }
-
-
-def signal_slice(context: LaunchContext, signal: str) -> None:
-    """Send a signal to every process in the trial's slice."""
-    command = context.systemd.systemctl("kill", f"--signal={signal}", context.unit)
-    run_process(command, check=False, timeout_seconds=30)
-
-
-def oom_kills(cgroup: Path) -> int | None:
-    """Return the OOM kills in the slice.
-
-    Returns None without memory.events; an exit status of 137 may be any SIGKILL.
-    """
-    events = cgroupfs.read_counters(cgroup)["memory.events"]
-    return None if events is None else events.get("oom_kill", 0)

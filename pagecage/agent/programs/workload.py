@@ -12,7 +12,6 @@ from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.programs.arguments import CANNOT
 from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.measured_part import MeasuredPart
-from pagecage.agent.programs.program import oom_kills, signal_slice
 from pagecage.agent.responses import wrong_response
 from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import Ending, Measured, TrialRun
@@ -76,6 +75,7 @@ class ReportingProgram:
         process = HandshakeProcess(
             caged.driver.command(caged.context, argv), has_handshake=self.has_handshake
         )
+        caged.context.processes.launched(process.process.pid)
         is_timed_out = False
         try:
             is_done = self.follow(run, caged, part, process)
@@ -105,11 +105,11 @@ class ReportingProgram:
 
 
 def _finish(run: TrialRun, caged: Caged, process: HandshakeProcess, *, is_killed: bool) -> None:
-    """End the process, first by killing its slice if `is_killed`, and keep the record's `exit`."""
+    """End the process, after killing the trial if `is_killed`; keep the record's `exit`."""
     if is_killed and not process.has_exited:
-        signal_slice(caged.context, "KILL")
+        caged.context.processes.signal("KILL")
     status = process.finish()
-    run.keep("exit", status=status, oom_kill=oom_kills(caged.context.cgroup))
+    run.keep("exit", status=status, oom_kill=caged.context.processes.oom_kills())
     run.keep("workload", end=process.end)
     run.samples = list(process.samples)
 

@@ -103,7 +103,7 @@ class ProcessInfo:
 def members(cgroup: Path) -> list[ProcessInfo]:
     """Return the live processes in a cgroup and its descendants."""
     pids = {int(word) for file in _procs(cgroup) for word in (read_text(file) or "").split()}
-    return [ProcessInfo(pid, _name(pid), str(cgroup)) for pid in sorted(pids) if _lives(pid)]
+    return [ProcessInfo(pid, name_of(pid), str(cgroup)) for pid in sorted(pids) if is_running(pid)]
 
 
 def _procs(cgroup: Path) -> Iterator[Path]:
@@ -118,8 +118,13 @@ def outside(pid: int, cgroup: Path) -> list[ProcessInfo]:
     found = []
     for one in _family(pid):
         place = cgroupfs.cgroup_of(one)
-        if place is not None and place != cgroup and cgroup not in place.parents and _lives(one):
-            found.append(ProcessInfo(one, _name(one), str(place)))
+        if (
+            place is not None
+            and place != cgroup
+            and cgroup not in place.parents
+            and is_running(one)
+        ):
+            found.append(ProcessInfo(one, name_of(one), str(place)))
     return found
 
 
@@ -141,11 +146,12 @@ def _tasks(pid: int) -> list[Path]:
         return []
 
 
-def _name(pid: int) -> str:
+def name_of(pid: int) -> str:
+    """Return the name of a process's command; `?` if it is gone."""
     return (read_text(PROC / str(pid) / "comm") or "?").strip()
 
 
-def _lives(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Return True if the process exists and is not a zombie (proc_pid_stat(5))."""
     state = (read_text(PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
     return bool(state) and state[0] not in "ZX"

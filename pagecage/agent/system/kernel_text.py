@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 Pressure = dict[str, dict[str, float]]
@@ -16,6 +17,24 @@ def read_text(path: Path) -> str | None:
         return path.read_text()
     except OSError:
         return None
+
+
+def open_text(path: Path) -> int | None:
+    """Return a descriptor for repeated reads with pread_text(); None if it cannot be opened."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def pread_text(descriptor: int | None) -> str:
+    """Return the present text of an open kernel file; empty if it cannot be read."""
+    if descriptor is None:
+        return ""
+    try:
+        return os.pread(descriptor, 65536, 0).decode()
+    except OSError:
+        return ""
 
 
 def parse_flat_keyed(text: str) -> dict[str, int]:

@@ -85,6 +85,12 @@ def read_host(proc: Path = PROC) -> dict[str, Any]:
     }
 
 
+def available_memory_bytes(proc: Path = PROC) -> int | None:
+    """Return the memory that programs can have without swapping (proc_meminfo(5))."""
+    kib = parse_meminfo(read_text(proc / "meminfo") or "").get("MemAvailable")
+    return None if kib is None else kib * 1024
+
+
 def boot_id(proc: Path = PROC) -> str | None:
     """Return the kernel's random id of this boot, which a restored guest keeps."""
     text = read_text(proc / "sys/kernel/random/boot_id")

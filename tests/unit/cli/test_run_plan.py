@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pagecage.cli import run_plan
-from pagecage.cli.run_plan import choose_host, choose_size, with_cage, with_driver
+from pagecage.cli.host_choice import choose_host
+from pagecage.cli.run_plan import choose_size, with_cage, with_driver
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.experiment import Level

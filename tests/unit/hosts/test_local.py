@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pagecage.errors import HostError, PagecageError
+from pagecage.hosts import local
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.local import LocalHost
 from pagecage.process import run, spawn
+from pagecage.units import GIB
 from tests.builders.facts import FIT
 
 NEED = ResourceNeeds(2**31, 2**20)
@@ -45,10 +48,29 @@ def test_the_real_facts_of_this_machine_can_be_asked(tmp_path: Path) -> None:
 
 
 def test_what_the_machine_lacks_is_said(host: LocalHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "facts", lambda: {**FIT, "systemd": {"pid1": False, "version": 0}})
-    with pytest.raises(HostError, match="systemd is not the first process here") as caught:
+    monkeypatch.setattr(host, "facts", lambda: {**FIT, "disk": {"error": "/ is an overlay"}})
+    with pytest.raises(HostError, match="/ is an overlay") as caught:
         host.prepare(NEED, lambda _: None)
-    assert caught.value.hint == "use HOST=vm"
+    assert caught.value.hint == "name another --data-dir"
+
+
+def test_a_machine_that_holds_no_limits_can_be_prepared(
+    host: LocalHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {**FIT, "systemd": {"pid1": False, "version": 0, "user": False}}
+    monkeypatch.setattr(host, "facts", lambda: known)
+    host.prepare(NEED, lambda _: None)
+    assert [missed.hint for missed in host.missed_for_limits()] == ["use HOST=vm"]
+
+
+def test_resident_data_must_fit_into_memory(
+    host: LocalHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "facts", lambda: FIT)
+    monkeypatch.setattr(local.procfs, "available_memory_bytes", lambda: 10 * GIB)
+    host.prepare(replace(NEED, resident_bytes=10 * GIB), lambda _: None)
+    with pytest.raises(HostError, match=r"15 GiB of data must stay in memory.* has 10 GiB"):
+        host.prepare(replace(NEED, resident_bytes=15 * GIB), lambda _: None)
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,8 @@ is_there() { # need
         debian-keyring) any_of /usr/share/keyrings/debian-archive-keyring.* ;;
         newuidmap) [ "$(id -u)" = 0 ] || is_program newuidmap ;;
         subids) [ "$(id -u)" = 0 ] || has_subids ;;
+        # It needs root and type information of the kernel (BTF), and its packages are large.
+        bpftrace) [ "$(id -u)" != 0 ] || [ ! -e /sys/kernel/btf/vmlinux ] || is_program bpftrace ;;
         libfuzzer) links_fuzzer ;;
         rustfmt) cargo fmt --version > /dev/null 2>&1 ;;
         clippy) cargo clippy --version > /dev/null 2>&1 ;;

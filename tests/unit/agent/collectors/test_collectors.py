@@ -22,6 +22,8 @@ from pagecage.agent.collectors.vmtouch import Vmtouch, parse_vmtouch
 from pagecage.agent.session import run_trial
 from pagecage.agent.system import facts
 from pagecage.agent.system.child_processes import ToolProcesses
+from pagecage.agent.system.systemd import Systemd
+from pagecage.agent.system.trial_processes import SliceProcesses
 from pagecage.model.record import read_records
 from tests.fake_host.machine import DATASET, LIGHT, MAJ_MIN, Machine, make_session, make_trial
 
@@ -39,7 +41,7 @@ def around(machine: Machine) -> CollectorContext:
     return CollectorContext(
         directory,
         facts.resolve_disk(machine.data),
-        cgroup,
+        SliceProcesses(Systemd(False, 257), "slice", cgroup),
         (dataset,),
         ToolProcesses(machine.spool),
     )
@@ -73,7 +75,9 @@ def test_the_sampler_takes_a_last_sample_at_the_end(around: CollectorContext) ->
     sampler = Sampler(around)
     sampler.start()
     sampler.wait_until_recording()
-    (around.cgroup / "io.stat").write_text(f"{MAJ_MIN} rbytes=999 wbytes=0 rios=7 wios=0\n")
+    (around.processes.cgroup / "io.stat").write_text(
+        f"{MAJ_MIN} rbytes=999 wbytes=0 rios=7 wios=0\n"
+    )
     assert rows(sampler.stop().files[0])[-1]["io"]["rbytes"] == 999
 
 
@@ -109,15 +113,15 @@ def test_a_cgroup_that_goes_away_does_not_stop_the_sampler(around: CollectorCont
     sampler = Sampler(around)
     sampler.start()
     sampler.wait_until_recording()
-    for path in around.cgroup.iterdir():
+    for path in around.processes.cgroup.iterdir():
         path.unlink()
-    around.cgroup.rmdir()
+    around.processes.cgroup.rmdir()
     time.sleep(0.15)
     assert sampler.stop().status == "ok"
 
 
 def test_a_sampler_that_dies_reports_it(around: CollectorContext) -> None:
-    (around.cgroup / "memory.current").write_text("not a number\n")
+    (around.processes.cgroup / "memory.current").write_text("not a number\n")
     outcome = collect(Sampler(around))
     assert outcome.status == "failed"
     assert "sampling ended early" in outcome.reason
@@ -229,7 +233,7 @@ def test_vmtouch_that_prints_no_bar(
 
 
 def test_without_a_dataset_vmtouch_does_not_run(around: CollectorContext) -> None:
-    bare = CollectorContext(around.directory, around.disk, around.cgroup, (), around.children)
+    bare = CollectorContext(around.directory, around.disk, around.processes, (), around.children)
     assert collect(Vmtouch(bare)).reason == "the trial has no dataset"
     assert rows(collect(Sampler(bare)).files[0])[0]["resident_pages"] is None
 

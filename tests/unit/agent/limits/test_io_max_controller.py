@@ -13,6 +13,8 @@ from pagecage.agent.collectors.collector import CollectorContext
 from pagecage.agent.limits.io_max_controller import IoMaxController, meters, write_io_max
 from pagecage.agent.system.block_device import Disk
 from pagecage.agent.system.child_processes import ToolProcesses
+from pagecage.agent.system.systemd import Systemd
+from pagecage.agent.system.trial_processes import SliceProcesses
 from pagecage.errors import HostError
 from pagecage.model.cage import IO_MAX_KEY, BurstCredits, Cage, CreditBucket, IoAccounting
 
@@ -38,7 +40,8 @@ class Disklike:
         )
         self.count()
         disk = Disk("vdb", MAJ_MIN, "/dev/vdb", "ext4", "/data")
-        self.around = CollectorContext(folder, disk, self.cgroup, (), ToolProcesses(folder))
+        processes = SliceProcesses(Systemd(False, 257), "slice", self.cgroup)
+        self.around = CollectorContext(folder, disk, processes, (), ToolProcesses(folder))
 
     def count(self) -> None:
         (self.cgroup / "io.stat.new").write_text(

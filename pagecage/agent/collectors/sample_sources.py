@@ -1,0 +1,97 @@
+"""Sources of a trial's samples: the files of its cgroup, or its processes without one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.system.kernel_text import (
+    open_text,
+    parse_flat_keyed,
+    parse_nested_keyed,
+    parse_pressure,
+    pread_text,
+)
+from pagecage.agent.system.trial_processes import TrialProcesses
+from pagecage.model.cage import IO_STAT_KEY
+
+_MEMORY_KEYS = ("anon", "file", "pgmajfault", "workingset_refault_file", "pgscan", "pgsteal")
+_EVENT_KEYS = ("max", "oom", "oom_kill")
+_CPU_KEYS = ("usage_usec", "throttled_usec")
+_IO_KEYS = tuple(IO_STAT_KEY.values())
+_PRESSURES = ("io", "memory", "cpu")
+_FILES = (
+    "memory.current",
+    "memory.stat",
+    "memory.events",
+    "io.stat",
+    "cpu.stat",
+    *(f"{kind}.pressure" for kind in _PRESSURES),
+)
+
+
+def pick(counters: Mapping[str, int], keys: tuple[str, ...]) -> dict[str, int]:
+    """Return only these keys, without those that are missing."""
+    return {key: counters[key] for key in keys if key in counters}
+
+
+def _totals(text: str) -> dict[str, float]:
+    return {kind: row["total"] for kind, row in parse_pressure(text).items() if "total" in row}
+
+
+class CgroupSource:
+    """The files of a cgroup, which are opened once."""
+
+    def __init__(self, cgroup: Path) -> None:
+        self._files = {name: open_text(cgroup / name) for name in _FILES}
+
+    def row(self, maj_min: str, _disk: Mapping[str, int]) -> dict[str, Any]:
+        """Return one sample of every file."""
+        text = {name: pread_text(descriptor) for name, descriptor in self._files.items()}
+        return {
+            "io": pick(parse_nested_keyed(text["io.stat"]).get(maj_min, {}), _IO_KEYS),
+            "memory_current": int(text["memory.current"]) if text["memory.current"] else None,
+            "memory_stat": pick(parse_flat_keyed(text["memory.stat"]), _MEMORY_KEYS),
+            "memory_events": pick(parse_flat_keyed(text["memory.events"]), _EVENT_KEYS),
+            "cpu": pick(parse_flat_keyed(text["cpu.stat"]), _CPU_KEYS),
+            "pressure": {kind: _totals(text[f"{kind}.pressure"]) for kind in _PRESSURES},
+        }
+
+    def close(self) -> None:
+        """Close the files."""
+        for descriptor in self._files.values():
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+class TreeSource:
+    """The counters of processes without a cgroup.
+
+    Bytes and CPU time are their own. The numbers of I/Os are the disk's, and the pressure is the
+    machine's, so they include what other processes do.
+    """
+
+    def __init__(self, processes: TrialProcesses) -> None:
+        self._processes = processes
+        self._files = {kind: open_text(Path("/proc/pressure") / kind) for kind in _PRESSURES}
+
+    def row(self, _maj_min: str, disk: Mapping[str, int]) -> dict[str, Any]:
+        """Return one sample; without memory figures, which only a cgroup has."""
+        own = self._processes.counters()["processes"] or {"io": {}, "cpu": {}}
+        ios = {"rios": disk.get("reads"), "wios": disk.get("writes")}
+        return {
+            "io": own["io"] | {key: count for key, count in ios.items() if count is not None},
+            "memory_current": None,
+            "memory_stat": {},
+            "memory_events": {},
+            "cpu": own["cpu"],
+            "pressure": {kind: _totals(pread_text(file)) for kind, file in self._files.items()},
+        }
+
+    def close(self) -> None:
+        """Close the files."""
+        for descriptor in self._files.values():
+            if descriptor is not None:
+                os.close(descriptor)

@@ -1,0 +1,175 @@
+"""A process and its descendants: their counters, and the end of all of them.
+
+The kernel adds the counters of a process to its parent's when the parent reaps it, so the sum over
+the living is the sum over all (proc_pid_io(5), proc_pid_stat(5)). A supervisor reaps the orphans
+(pagecage/agent/drivers/supervise.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.system.kernel_text import parse_pressure, read_text
+from pagecage.process import stat_fields
+
+PROC = Path("/proc")
+MARKER = "PAGECAGE_TRIAL"
+"""Environment variable of a trial's processes, by which leftovers are found."""
+_ATTEMPTS = 5
+_KILL_SECONDS, _POLL_SECONDS = 10.0, 0.01
+# Fields of proc_pid_stat(5), counted from the third.
+_PARENT, _MINFLT, _CMINFLT, _MAJFLT, _CMAJFLT = 4 - 3, 10 - 3, 11 - 3, 12 - 3, 13 - 3
+_USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM = 14 - 3, 15 - 3, 16 - 3, 17 - 3
+_KINDS = ("cpu", "io", "memory")
+
+
+@dataclass(frozen=True)
+class TreeCounters:
+    """Counters of a process and its descendants, those that have ended and were reaped included."""
+
+    read_bytes: int = 0
+    write_bytes: int = 0
+    user_seconds: float = 0.0
+    system_seconds: float = 0.0
+    minor_faults: int = 0
+    major_faults: int = 0
+
+    def __add__(self, other: TreeCounters) -> TreeCounters:
+        """Return the sums."""
+        return TreeCounters(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of a record, in the units of io.stat and cpu.stat."""
+        usage_seconds = self.user_seconds + self.system_seconds
+        return {
+            "io": {"rbytes": self.read_bytes, "wbytes": self.write_bytes},
+            "cpu": {"usage_usec": round(1e6 * usage_seconds)},
+            "faults": {"minor": self.minor_faults, "major": self.major_faults},
+        }
+
+
+def _values(counters: TreeCounters) -> tuple[Any, ...]:
+    return tuple(vars(counters).values())
+
+
+def children(pid: int, proc: Path = PROC) -> list[int]:
+    """Return the children of a process, from /proc/PID/task/TID/children or from every parent."""
+    tasks = [] if not (proc / str(pid) / "task").is_dir() else (proc / str(pid) / "task").iterdir()
+    texts = [read_text(task / "children") for task in tasks]
+    if None not in texts:
+        return [int(word) for text in texts for word in (text or "").split()]
+    return [
+        int(entry.name)
+        for entry in proc.iterdir()
+        if entry.name.isdigit()
+        and (fields := stat_fields(int(entry.name), proc))
+        and int(fields[_PARENT]) == pid
+    ]
+
+
+def tree(pid: int, proc: Path = PROC) -> Iterator[int]:
+    """Yield a process and its descendants."""
+    yield pid
+    for child in children(pid, proc):
+        yield from tree(child, proc)
+
+
+def read_tree(pid: int, proc: Path = PROC) -> TreeCounters | None:
+    """Return the counters of a process and its descendants; None if it has ended.
+
+    A process that is reaped between two reads would be counted twice or not at all, so the tree is
+    read until the root's counters of reaped processes are the same before and after.
+    """
+    total: TreeCounters | None = None
+    for _ in range(_ATTEMPTS):
+        before, members = _reaped(pid, proc), list(tree(pid, proc))
+        found = [counters for one in members if (counters := _read_one(one, proc))]
+        total = sum(found[1:], found[0]) if found else None
+        if len(found) == len(members) and before == _reaped(pid, proc):
+            break
+    return total
+
+
+def _reaped(pid: int, proc: Path) -> list[str] | None:
+    fields = stat_fields(pid, proc)
+    indexes = (_CMINFLT, _CMAJFLT, _CHILDREN_USER, _CHILDREN_SYSTEM)
+    return None if fields is None else [fields[index] for index in indexes]
+
+
+def _read_one(pid: int, proc: Path) -> TreeCounters | None:
+    fields, text = stat_fields(pid, proc), read_text(proc / str(pid) / "io")
+    if fields is None or text is None:
+        return None
+    io = dict(line.split(": ") for line in text.splitlines())
+    ticks = os.sysconf("SC_CLK_TCK")
+    return TreeCounters(
+        read_bytes=int(io["read_bytes"]),
+        write_bytes=int(io["write_bytes"]),
+        user_seconds=(int(fields[_USER]) + int(fields[_CHILDREN_USER])) / ticks,
+        system_seconds=(int(fields[_SYSTEM]) + int(fields[_CHILDREN_SYSTEM])) / ticks,
+        minor_faults=int(fields[_MINFLT]) + int(fields[_CMINFLT]),
+        major_faults=int(fields[_MAJFLT]) + int(fields[_CMAJFLT]),
+    )
+
+
+def read_report(path: Path) -> TreeCounters | None:
+    """Return the counters that a supervisor wrote at its end; None without its report."""
+    try:
+        report = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    io = report.pop("io")
+    return TreeCounters(io["read_bytes"], io["write_bytes"], **report)
+
+
+def read_waits(pids: list[int], proc: Path = PROC) -> dict[str, Any]:
+    """Return the waits: the machine's pressure (psi.rst), else the processes' run delay.
+
+    The run delay is the second field of /proc/PID/task/TID/schedstat (sched-stats.rst), and covers
+    living threads only.
+    """
+    texts = {kind: read_text(proc / "pressure" / kind) for kind in _KINDS}
+    if all(text is not None for text in texts.values()):
+        return {"pressure": {kind: parse_pressure(text or "") for kind, text in texts.items()}}
+    delays = [delay for pid in pids for delay in _run_delays_ns(pid, proc)]
+    return {"pressure": None, "run_delay_usec": sum(delays) // 1000 if delays else None}
+
+
+def _run_delays_ns(pid: int, proc: Path) -> Iterator[int]:
+    folder = proc / str(pid) / "task"
+    for task in folder.iterdir() if folder.is_dir() else ():
+        if text := read_text(task / "schedstat"):
+            yield int(text.split()[1])
+
+
+def kill_marked(mark: str, proc: Path = PROC) -> int:
+    """Kill every process whose environment has this mark; return the number of signals sent.
+
+    A process may fork meanwhile, so this repeats until none is found, for up to 10 s.
+    """
+    killed, deadline = 0, time.monotonic() + _KILL_SECONDS
+    while (marked := list(_marked(mark, proc))) and time.monotonic() < deadline:
+        for pid in marked:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+        time.sleep(_POLL_SECONDS)
+    return killed
+
+
+def _marked(mark: str, proc: Path) -> Iterator[int]:
+    wanted = f"{MARKER}={mark}".encode()
+    for entry in proc.iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                words = (entry / "environ").read_bytes().split(b"\0")
+                if any(word.startswith(wanted) for word in words):
+                    yield int(entry.name)

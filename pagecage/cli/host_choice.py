@@ -1,0 +1,128 @@
+"""The host of a run: the one that was asked for, or with `auto` the one that fits the plan."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from pagecage.cli.output import Notify
+from pagecage.cli.run_options import HOSTS, is_group
+from pagecage.errors import HostError, PagecageError, nearest
+from pagecage.hosts.host import Host
+from pagecage.hosts.local import LocalHost
+from pagecage.model.requirements import (
+    MissedRequirement,
+    check_host,
+    check_limits,
+    check_trial,
+)
+from pagecage.model.trial import Trial
+from pagecage.planning.plan import Plan
+
+MakePlan = Callable[[Host], Plan]
+"""Makes the plan of a run for a host. Raises PagecageError if the host cannot run it."""
+_MOST_NAMED = 4
+
+
+def choose_host(name: str, data_dir: Path | None, notify: Notify) -> Host:
+    """Return the host of this name, which must be able to hold limits.
+
+    `auto` is local if this machine meets all requirements, else the vm.
+    """
+    local = _local(name, data_dir)
+    if local is None:
+        return _guest(notify)
+    if name == "local":
+        return local
+    if missed := check_host(local.facts()):
+        notify(f"host: vm ({missed[0].reason}, see pagecage doctor)")
+        return _guest(notify)
+    notify("host: local (this machine meets all requirements, see pagecage doctor)")
+    return local
+
+
+def plan_on_host(
+    name: str, data_dir: Path | None, make: MakePlan, notify: Notify
+) -> tuple[Plan, Host]:
+    """Return the plan of a run, and the host that runs it.
+
+    With `auto`, a plan that needs no limits runs on this machine even if it cannot hold any.
+    """
+    if name == "auto":
+        plan = _plan_without_limits(LocalHost(data_dir), make)
+        if plan is not None:
+            notify("host: local (no treatment has limits, so this machine's own CPU is measured)")
+            return plan, LocalHost(data_dir)
+    host = choose_host(name, data_dir, notify)
+    try:
+        return make(host), host
+    except BaseException:
+        host.stop()
+        raise
+
+
+def needs_no_limits(local: LocalHost, make: MakePlan) -> bool:
+    """Return whether `auto` chooses this machine although it cannot hold limits."""
+    return _plan_without_limits(local, make) is not None
+
+
+def _plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
+    """Return the plan on this machine if it can hold no limits and none is needed, else None."""
+    if not local.missed_for_limits():
+        return None
+    try:
+        plan = make(local)
+    except PagecageError:  # the guest may do better, and names the error if it does not
+        return None
+    facts = local.facts()
+    return None if any(check_trial(facts, trial) for trial in plan.trials) else plan
+
+
+def refuse_limits(trials: Iterable[Trial], local: LocalHost) -> None:
+    """Raise HostError naming the treatments whose limits this machine cannot hold."""
+    facts, refused = local.facts(), {}
+    for trial in trials:
+        if check_limits(facts) and trial.cage.properties:
+            refused[tuple(trial.treatment.values())] = trial
+    if not refused:
+        return
+    missed = check_limits(facts)[0]
+    names = ", ".join(" ".join(levels) or "the trial" for levels in list(refused)[:_MOST_NAMED])
+    more = f" and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
+    raise HostError(
+        f"this machine cannot hold the limits of {names}{more}: {missed.reason}", _hint(missed)
+    )
+
+
+def _hint(missed: MissedRequirement) -> str:
+    without = "run only treatments without limits: --treatment cage=uncaged"
+    return f"{missed.hint}, or {without}" if missed.hint else without
+
+
+def _local(name: str, data_dir: Path | None) -> LocalHost | None:
+    """Return this machine if `name` allows it; None for the vm."""
+    if is_group(name):
+        raise PagecageError(f"there is no single host {name!r}", nearest(name, list(HOSTS)))
+    if name == "vm" and data_dir is not None:
+        raise PagecageError(
+            "--data-dir applies only to --host local: the vm has its own disk", "remove --data-dir"
+        )
+    return None if name == "vm" else LocalHost(data_dir)
+
+
+def _guest(notify: Notify) -> Host:
+    """Return the guest that `pagecage host up` left running, else a host that starts its own."""
+    from pagecage.hosts.vm.persistent_guest import PersistentGuest, find_persistent_guest
+    from pagecage.hosts.vm.vm_host import VmHost
+
+    user, running = os.environ.get("PAGECAGE_VM_USER", "root"), find_persistent_guest()
+    if running is None:
+        return VmHost(user)
+    since = time.strftime("%H:%M:%S", time.localtime(running.since_unix_seconds))
+    notify(
+        f"host: vm (the guest running since {since}, in its present state; pagecage host down vm"
+        " stops it)"
+    )
+    return PersistentGuest(running, user)

@@ -1,0 +1,132 @@
+"""Counters and the end of a process and its descendants."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.agent.system import process_tree
+from pagecage.agent.system.process_tree import MARKER, TreeCounters
+from pagecage.agent.system.supervised_processes import SupervisedProcesses
+from pagecage.process import PIPE, Process, identify, spawn
+
+WRITE = (
+    "import os, sys\n"
+    "def write(path):\n"
+    "    with open(path, 'wb') as file:\n"
+    "        file.write(bytes(1 << 20)); file.flush(); os.fsync(file.fileno())\n"
+    "if os.fork() == 0:\n"
+    "    write(sys.argv[1]); sum(range(5_000_000)); os._exit(0)\n"
+    "os.wait()\n"
+    "if os.fork() == 0:\n"
+    "    write(sys.argv[2]); print('written', flush=True); sys.stdin.read(); os._exit(0)\n"
+    "os.wait()\n"
+)
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> Iterator[Process[bytes]]:
+    """A process with one reaped child and one that lives; each wrote 1 MiB."""
+    words = [sys.executable, "-c", WRITE, str(tmp_path / "a"), str(tmp_path / "b")]
+    process = spawn(words, stdin=PIPE, stdout=PIPE, env={MARKER: "of-test"})
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"written\n"
+    yield process
+    if process.poll() is None:
+        process.communicate()
+
+
+def test_the_living_and_the_reaped_are_counted(parent: Process[bytes]) -> None:
+    members = list(process_tree.tree(parent.pid))
+    assert len(members) == 2
+    found = process_tree.read_tree(parent.pid)
+    assert found is not None
+    assert 2 << 20 <= found.write_bytes < 3 << 20
+    assert found.minor_faults > 0
+    assert found.user_seconds > 0
+
+
+def test_children_are_found_without_the_kernels_list(
+    parent: Process[bytes], tmp_path: Path
+) -> None:
+    proc = tmp_path / "proc"
+    for pid in process_tree.tree(parent.pid):
+        (proc / str(pid) / "task" / str(pid)).mkdir(parents=True)
+        (proc / str(pid) / "stat").write_text(Path(f"/proc/{pid}/stat").read_text())
+    expected = list(process_tree.tree(parent.pid))
+    assert list(process_tree.tree(parent.pid, proc)) == expected
+
+
+def test_a_process_that_is_gone_has_no_counters() -> None:
+    process = spawn(["true"])
+    process.wait()
+    assert process_tree.read_tree(process.pid) is None
+
+
+def test_marked_processes_are_killed(parent: Process[bytes]) -> None:
+    pids = list(process_tree.tree(parent.pid))
+    assert process_tree.kill_marked("of-tes") >= 2
+    assert parent.wait(5) == -9
+    assert all(identify(pid) is None for pid in pids)
+    assert process_tree.kill_marked("of-tes") == 0
+
+
+def test_waits_are_the_machines_pressure_or_the_run_delay(tmp_path: Path) -> None:
+    for kind in ("cpu", "io", "memory"):
+        (tmp_path / "pressure").mkdir(exist_ok=True)
+        (tmp_path / "pressure" / kind).write_text(
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+        )
+    assert process_tree.read_waits([], tmp_path)["pressure"]["io"]["some"]["total"] == 7
+    (tmp_path / "pressure/io").unlink()
+    for task in ("5", "6"):
+        folder = tmp_path / "5/task" / task
+        folder.mkdir(parents=True)
+        (folder / "schedstat").write_text("1000 2000000 3\n")
+    assert process_tree.read_waits([5], tmp_path) == {"pressure": None, "run_delay_usec": 4000}
+    assert process_tree.read_waits([9], tmp_path) == {"pressure": None, "run_delay_usec": None}
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 2**40)] * 6), min_size=1))
+def test_counters_add_up(rows: list[tuple[int, ...]]) -> None:
+    counters = [TreeCounters(*row) for row in rows]
+    total = sum(counters[1:], counters[0])
+    assert vars(total) == {
+        name: sum(getattr(one, name) for one in counters) for name in vars(total)
+    }
+
+
+def test_before_the_launch_the_counters_are_zero(tmp_path: Path) -> None:
+    processes = SupervisedProcesses(tmp_path / "report", "mark")
+    assert processes.counters()["processes"]["io"] == {"rbytes": 0, "wbytes": 0}
+    assert processes.members() == []
+    assert processes.read_bytes("8:0") == 0
+
+
+def test_a_killed_supervisor_leaves_unknown_counters(tmp_path: Path) -> None:
+    process = spawn(["sleep", "600"])
+    processes = SupervisedProcesses(tmp_path / "report", "mark")
+    processes.launched(process.pid)
+    process.kill()
+    process.wait()
+    assert processes.counters() == {"cgroup": None, "processes": None}
+    assert processes.read_bytes("8:0") is None
+
+
+def test_a_signal_reaches_every_descendant_but_the_supervisor(parent: Process[bytes]) -> None:
+    processes = SupervisedProcesses(Path("none"), "mark")
+    processes.launched(parent.pid)
+    (child,) = processes.members()
+    assert child.pid != parent.pid
+    processes.signal("TERM")
+    deadline = time.monotonic() + 5
+    while identify(child.pid) is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert identify(child.pid) is None
+    assert parent.wait(5) == 0
