@@ -16,7 +16,7 @@ from pagecage.cli.output import Json
 from pagecage.cli.paths import Folder
 from pagecage.errors import EXIT_HOST, EXIT_OK
 from pagecage.hosts.local import LocalHost
-from pagecage.model.requirements import MissedRequirement, check_host
+from pagecage.model.requirements import check_disk, check_host, check_limits
 from pagecage.process import find_tool
 
 _VM_TOOLS = {
@@ -32,8 +32,8 @@ _COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "fio")
 class DoctorFinding:
     """One line of the diagnosis.
 
-    `level` is ok, missing (the host cannot be used) or lesser (the host works with one collector or
-    figure less).
+    `level` is ok, missing (the host cannot be used), partial (the host serves only treatments
+    without limits) or lesser (the host works with one collector or figure less).
     """
 
     host: str
@@ -50,10 +50,10 @@ def examine(data_dir: Path | None) -> list[DoctorFinding]:
 
 
 def _local(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
-    missed: list[MissedRequirement] = check_host(facts)
-    for miss in missed:
-        yield DoctorFinding("local", miss.requirement.value, "missing", miss.reason, miss.hint)
-    if not missed:
+    for level, missed in (("missing", check_disk(facts)), ("partial", check_limits(facts))):
+        for miss in missed:
+            yield DoctorFinding("local", miss.requirement.value, level, miss.reason, miss.hint)
+    if not check_host(facts):
         manager = facts["cgroup"]["manager"]
         yield DoctorFinding(
             "local",
@@ -77,7 +77,7 @@ def _collectors(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
             yield DoctorFinding("local", name, "ok", version)
         else:
             yield DoctorFinding(
-                "local", name, "lesser", "not installed", "make provision HOST=local"
+                "local", name, "lesser", "not installed", "make setup HOST=local"
             )
 
 
@@ -105,9 +105,17 @@ def lines(findings: list[DoctorFinding]) -> Iterator[str]:
         if finding.hint and not (following and following.hint == finding.hint):
             yield f"{'':<36} fix: {finding.hint}"
     for host in ("local", "vm"):
-        missing = [f for f in findings if f.host == host and f.level == "missing"]
-        reason = f"cannot be used: {missing[0].detail}" if missing else "can be used"
-        yield f"HOST={host}: {reason}"
+        yield f"HOST={host}: {_conclusion([f for f in findings if f.host == host])}"
+
+
+def _conclusion(findings: list[DoctorFinding]) -> str:
+    for level, words in (
+        ("missing", "cannot be used"),
+        ("partial", "can be used for treatments without limits only"),
+    ):
+        if found := [finding for finding in findings if finding.level == level]:
+            return f"{words}: {found[0].detail}"
+    return "can be used"
 
 
 def doctor(*, data_dir: Folder | None = None, as_json: Json = False) -> int:
