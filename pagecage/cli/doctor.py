@@ -76,9 +76,7 @@ def _collectors(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
         if version:
             yield DoctorFinding("local", name, "ok", version)
         else:
-            yield DoctorFinding(
-                "local", name, "lesser", "not installed", "make setup HOST=local"
-            )
+            yield DoctorFinding("local", name, "lesser", "not installed", "make setup HOST=local")
 
 
 def _vm() -> Iterator[DoctorFinding]:

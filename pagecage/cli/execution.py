@@ -177,6 +177,9 @@ _PLAN_OPTIONS = (
 )
 
 
+_LONG_RUN_SECONDS = 20 * 60
+
+
 def refuse_plan_options(options: RunOptions) -> None:
     """Raise PagecageError for an option that would change the plan of a resumed run."""
     given = [key for key in _PLAN_OPTIONS if getattr(options, key) != getattr(RunOptions(), key)]
@@ -216,6 +219,8 @@ def execute(prepared: PreparedRun, notify: Notify, stdout: int = 1) -> int:
         prepared.host.stop()
         return EXIT_OK
     resume = f"pagecage run {prepared.plan.document['experiment']} --resume"
+    if estimate > _LONG_RUN_SECONDS:
+        notify(f"it may be interrupted: finished trials are kept, and `{resume}` continues")
     try:
         with RunProgress(
             total, total - len(remaining), estimate, bar=not prepared.streams_output

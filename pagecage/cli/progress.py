@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -23,20 +24,23 @@ from pagecage.model.trial import Trial
 from pagecage.units import format_rate, format_seconds
 
 _OVERHEAD_SECONDS = 4.0  # first estimate of a trial's duration outside its measured part
+_DISK_BYTES_PER_SECOND = 500e6  # of a disk in the cloud or a SATA drive
 _MARK = {"ok": "[green]ok[/]", "oom_killed": "[green]killed[/] (out of memory, a valid result)"}
 
 
 def expected_seconds(trials: tuple[Trial, ...]) -> float:
-    """Return a first estimate of the duration of trials.
+    """Return a first estimate of the duration of trials."""
+    return sum(expected_trial_seconds(trial.max_seconds, trial.dataset_bytes) for trial in trials)
 
-    Only cold random reads in a cage come near `max_seconds`.
+
+def expected_trial_seconds(max_seconds: float | None, dataset_bytes: int = 0) -> float:
+    """Return a first estimate of one trial's duration.
+
+    A pass over a large dataset takes as long as its disk. Only cold random reads in a cage come
+    near `max_seconds`.
     """
-    return sum(expected_trial_seconds(trial.max_seconds) for trial in trials)
-
-
-def expected_trial_seconds(max_seconds: float | None) -> float:
-    """Return a first estimate of one trial's duration."""
-    return _OVERHEAD_SECONDS + 0.2 * (max_seconds or 10.0)
+    pass_seconds = min(dataset_bytes / _DISK_BYTES_PER_SECOND, max_seconds or math.inf)
+    return _OVERHEAD_SECONDS + max(0.2 * (max_seconds or 10.0), pass_seconds)
 
 
 class TimeEstimate:
