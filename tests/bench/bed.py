@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Protocol
 
 from pagecage.checkout import TOP
 from pagecage.cli.run_plan import choose_host
@@ -35,6 +36,36 @@ class Figure:
     says: str
 
 
+class ReadingBed(Protocol):
+    """A machine with the workloads and one dataset."""
+
+    @property
+    def dataset(self) -> str:
+        """The path of the dataset on the machine."""
+
+    def run(self, *argv: str) -> Completed:
+        """Run a command to its end on the machine. Raises PagecageError if it fails."""
+
+    def program(self, name: str) -> str:
+        """Return the path of a workload on the machine."""
+
+
+@dataclass(frozen=True)
+class NativeBed:
+    """This machine, with a dataset and the folder of the workloads."""
+
+    dataset: str
+    programs: str
+
+    def run(self, *argv: str) -> Completed:
+        """Run a command to its end. Raises PagecageError if it fails."""
+        return run(argv, timeout_seconds=300)
+
+    def program(self, name: str) -> str:
+        """Return the path of a workload."""
+        return f"{self.programs}/{name}"
+
+
 @dataclass(frozen=True)
 class Bed:
     """A started host with the workloads and one dataset."""
@@ -61,18 +92,16 @@ def started(wish: str) -> Iterator[Bed]:
         state = host.start()
         host.push(package.programs, f"{host.spool_dir}/bin")
         bed = Bed(host, f"{host.data_dir}/bench.bin", state.emulated)
-        bed.run(
-            bed.program("pcgen"),
-            "--out",
-            bed.dataset,
-            "--size-bytes",
-            str(DATASET_BYTES),
-            "--seed",
-            "1",
-        )
+        generate(bed)
         yield bed
     finally:
         host.stop()
+
+
+def generate(bed: ReadingBed) -> None:
+    """Generate the dataset of the bed."""
+    size = ("--size-bytes", str(DATASET_BYTES))
+    bed.run(bed.program("pcgen"), "--out", bed.dataset, *size, "--seed", "1")
 
 
 def ratio_of_pairs(
