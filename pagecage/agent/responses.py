@@ -12,6 +12,8 @@ from pagecage.model.record_sections import MeasuredInterval
 from pagecage.model.trial import Trial
 
 Row = Mapping[str, Any]
+_SECTOR_BYTES = 512
+"""The unit of /proc/diskstats on every disk (Documentation/block/stat.rst)."""
 
 # sar -B's columns as /proc/vmstat counts them (sar(1)); several keys are added. pgpgin and pgpgout
 # count KiB.
@@ -50,6 +52,8 @@ STANDARD_RESPONSES = frozenset(
         "device_bytes_per_read",
         "device_write_bytes",
         "device_write_bytes_per_second",
+        "lower_device_read_bytes",
+        "lower_device_reads",
         "amplification",
         "major_faults",
         "memory_peak_bytes",
@@ -134,6 +138,8 @@ def _of_the_disk(
         "device_reads_per_second": _ratio(reads, seconds),
         "device_write_bytes": written,
         "device_write_bytes_per_second": _ratio(written, seconds),
+        "lower_device_read_bytes": _lower_device_delta(measured, "sectors_read", _SECTOR_BYTES),
+        "lower_device_reads": _lower_device_delta(measured, "reads"),
         "amplification": _ratio(bytes_read, end.get("distinct_bytes")),
         "io_stalled_seconds": _stalled_seconds(measured),
     }
@@ -189,6 +195,14 @@ def _device_delta(measured: Measured, maj_min: str, key: str) -> float | None:
         return None
     # A disk that the slice has not touched has no line, or a bare one: that is a true zero.
     return float(after.get(maj_min, {}).get(key, 0) - before.get(maj_min, {}).get(key, 0))
+
+
+def _lower_device_delta(measured: Measured, key: str, factor: int = 1) -> float | None:
+    """Return the growth of a counter of the lowest disk; None if the stack has one layer."""
+    before, after = (measured.counters[when].get("lower_device") for when in ("before", "after"))
+    if not before or not after:
+        return None
+    return float(factor * (after[key] - before[key]))
 
 
 _CAPS = {"read_bytes_ahead": "IOReadBandwidthMax", "reads_ahead": "IOReadIOPSMax"}
