@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pagecage.agent.collectors.perf_mem import LOAD_RESPONSES
 from pagecage.agent.trial_run import Measured
 from pagecage.model.cage import IO_STAT_KEY, Cage
 from pagecage.model.record_sections import MeasuredInterval
@@ -36,9 +37,10 @@ TRACED_RESPONSES = frozenset(
         "block_write_p99_us",
         "bio_write_p50_us",
         "bio_write_p99_us",
+        *LOAD_RESPONSES,
     }
 )
-"""Only with the collector blocklat."""
+"""Only with the collectors blocklat and perf-mem."""
 STANDARD_RESPONSES = frozenset(
     {
         "read_seconds",
