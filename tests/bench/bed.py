@@ -20,6 +20,8 @@ from pagecage.verdicts.median_interval import ranks_left_out
 from tests.bench.say import say
 
 DATASET_BYTES = 256 << 20
+NATIVE_BYTES = 1 << 30
+"""Length of the dataset without emulation: long enough for fio's clock of milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,10 @@ class ReadingBed(Protocol):
     def dataset(self) -> str:
         """The path of the dataset on the machine."""
 
+    @property
+    def dataset_bytes(self) -> int:
+        """The length of the dataset."""
+
     def run(self, *argv: str) -> Completed:
         """Run a command to its end on the machine. Raises PagecageError if it fails."""
 
@@ -56,6 +62,7 @@ class NativeBed:
 
     dataset: str
     programs: str
+    dataset_bytes: int = NATIVE_BYTES
 
     def run(self, *argv: str) -> Completed:
         """Run a command to its end. Raises PagecageError if it fails."""
@@ -73,6 +80,7 @@ class Bed:
     host: Host
     dataset: str
     emulated: bool
+    dataset_bytes: int = DATASET_BYTES
 
     def run(self, *argv: str) -> Completed:
         """Run a command to its end on the host. Raises PagecageError if it fails."""
@@ -100,7 +108,7 @@ def started(wish: str) -> Iterator[Bed]:
 
 def generate(bed: ReadingBed) -> None:
     """Generate the dataset of the bed."""
-    size = ("--size-bytes", str(DATASET_BYTES))
+    size = ("--size-bytes", str(bed.dataset_bytes))
     bed.run(bed.program("pcgen"), "--out", bed.dataset, *size, "--seed", "1")
 
 

@@ -22,7 +22,6 @@ from tempfile import TemporaryDirectory
 
 from pagecage.checkout import TOP
 from tests.bench.bed import (
-    DATASET_BYTES,
     Figure,
     NativeBed,
     ReadingBed,
@@ -137,7 +136,7 @@ def compare(bed: ReadingBed, pairing: Pairing) -> Figure:
         if not number % 2:
             theirs.append(fio(bed, *pairing.theirs))
     ratio, low, high = ratio_of_pairs(ours, theirs)
-    says = f"bytes a second, {DATASET_BYTES >> 20} MiB {pairing.says}, pages of 4 KiB"
+    says = f"bytes a second, {bed.dataset_bytes >> 20} MiB {pairing.says}, pages of 4 KiB"
     return Figure(
         pairing.name, ratio, low, high, f"lower bound {LEAST} or more", low >= LEAST, PAIRS, says
     )
@@ -158,7 +157,7 @@ def fio(bed: ReadingBed, *arguments: str) -> float:
         f"--filename={bed.dataset}",
         "--bs=4k",
         "--readonly",
-        f"--size={DATASET_BYTES}",
+        f"--size={bed.dataset_bytes}",
         "--invalidate=0",
         "--gtod_reduce=1",
         "--random_generator=lfsr",
