@@ -30,6 +30,7 @@ class FixedSpeeds:
         slower = 0.5 if self.started.count(name) % RUNS else 1.0
         self.started.append(name)
         if name == "fio":
+            assert "--thread" in argv, "a session of its own has a share of the CPU of its own"
             read = {"io_bytes": self.fio * slower, "runtime": 1000}
             return Completed(argv, 0, "note\n" + json.dumps({"jobs": [{"read": read}]}), "")
         end = {"type": "end", "bytes": self.pcread * slower, "seconds": 1.0}
