@@ -7,7 +7,7 @@ going first. The benchmark fails if a file does not have every record.
 
 The ratios differ between machines of the same kind, and from day to day on one virtual machine. On
 two CPUs of an EPYC, write(2) took 0.6 to 0.9 us per record of one byte, on one CPU and on both. The
-time of pclog, and with it the ratio, depends on properties that a guest can neither choose nor read:
+time of pclog, and with it the ratio, depends on properties that a guest cannot choose or read:
 
 - With short records it depends on the CPUs. Writers that run at the same time move the cache line
   of the cursor, and that of the record, between their CPUs. One process needed 11 ns per record.
