@@ -95,6 +95,16 @@ def find_obstacle(sys: Path = _SYS, proc: Path = _PROC) -> str | None:
     return None
 
 
+def record_command(data: Path, cgroup: Path) -> list[str]:
+    """Return the command that records the loads of a cgroup on all CPUs.
+
+    perf applies -G to the events before it, which `perf mem record` puts in front.
+    """
+    name = os.path.relpath(cgroup, _CGROUP_ROOT)
+    record = ["perf", "mem", "-t", "load", "record", "-a", "-o", str(data)]
+    return [*record, "--clockid", "mono", "-G", name]
+
+
 def _may_profile(status: str) -> bool:
     """Return whether the text of /proc/PID/status has a capability that overrides the setting."""
     effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
@@ -112,19 +122,19 @@ class PerfMem:
         self._data = context.directory / "perf-mem.data"
         self._log = context.directory / "perf-mem.log"
         self._report = context.directory / "perf-mem.txt"
-        cgroup = os.path.relpath(context.cgroup, _CGROUP_ROOT)
-        self._argv = ["perf", "mem", "-t", "load", "record", "-a", "-o", str(self._data)]
-        # perf applies -G to the events before it, which `perf mem record` has put in front.
-        self._argv += ["--clockid", "mono", "-G", cgroup]
+        self._cgroup: Path | None = context.cgroup
         self._process: Process[bytes] | None = None
         self._obstacle: str | None = None
 
     def start(self) -> None:
         """Start perf if this host can sample loads."""
         self._obstacle = find_obstacle()
-        if self._obstacle is None:
+        if self._cgroup is None:
+            self._obstacle = "the trial has no cgroup to which the recording could be limited"
+        elif self._obstacle is None:
             with self._log.open("wb") as log:
-                self._process = self._children.start(self._argv, stdout=log, stderr=STDOUT)
+                argv = record_command(self._data, self._cgroup)
+                self._process = self._children.start(argv, stdout=log, stderr=STDOUT)
 
     def wait_until_recording(self) -> None:
         """Wait for the first bytes of the file, which perf writes when its events are open."""

@@ -16,6 +16,7 @@ from pagecage.agent.collectors.perf_mem import (
     find_obstacle,
     parse_lost_samples,
     parse_report,
+    record_command,
     responses_of,
 )
 from pagecage.agent.system.block_device import Disk
@@ -120,7 +121,7 @@ def test_the_report_is_limited_to_the_measured_part(context: CollectorContext) -
 
 
 def test_only_loads_of_the_slice_are_recorded(context: CollectorContext) -> None:
-    words = " ".join(PerfMem(context)._argv)
+    words = " ".join(record_command(context.directory / "perf.data", context.cgroup))
     assert words.startswith("perf mem -t load record -a ")
     assert words.endswith(" -G pagecage.slice/trial.slice")
 
