@@ -194,7 +194,7 @@ def test_list_for_people_and_for_programs(top: Path) -> None:
     rows = json.loads(pagecage(top, "list", "--json").stdout)
     assert [row["name"] for row in rows] == names
     [table] = [row for row in rows if row["name"] == "constrained-random"]
-    assert table["treatments"] == 12
+    assert table["treatments"] == 18
 
 
 def test_plan_for_programs_is_data_and_data_alone(top: Path) -> None:
@@ -203,7 +203,7 @@ def test_plan_for_programs_is_data_and_data_alone(top: Path) -> None:
     )
     assert done.status == 0
     data = json.loads(done.stdout)
-    assert (data["seed"], data["repeats"], len(data["trials"])) == (7, 2, 24)
+    assert (data["seed"], data["repeats"], len(data["trials"])) == (7, 2, 36)
     assert plan_from_json(data).sha256 == data["plan_sha256"]
     again = json.loads(
         pagecage(

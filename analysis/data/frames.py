@@ -151,9 +151,10 @@ def _repeated(trials: Sequence[JudgedTrial], lengths: Sequence[int]) -> dict[str
 
 
 def iostat_frame(run: Run) -> pd.DataFrame:
-    """Return iostat's samples, one row per disk and second.
+    """Return iostat's samples of the measured disk, one row per second.
 
-    A row describes the second before its timestamp and is placed in the middle of it.
+    The file may contain the other devices of the disk's stack as well. A row describes the second
+    before its timestamp and is placed in the middle of it.
     """
     return _stack(run, _iostat_rows, "wall")
 
@@ -167,7 +168,7 @@ def _iostat_rows(run: Run, trial: JudgedTrial) -> Iterator[dict[str, Any]]:
     except (ValueError, KeyError):
         return
     for row in hosts[0]["statistics"]:
-        for disk in row.get("disk", []):
+        for disk in _measured_disks(row.get("disk", []), trial.record.device.name):
             yield {
                 "wall": pd.Timestamp(row["timestamp"]).timestamp() - 0.5,
                 "read_bytes_per_second": disk["rkB/s"] * KIB,
@@ -176,6 +177,11 @@ def _iostat_rows(run: Run, trial: JudgedTrial) -> Iterator[dict[str, Any]]:
                 "writes_per_second": disk["w/s"],
                 "util_percent": disk.get("util"),
             }
+
+
+def _measured_disks(disks: Sequence[Mapping[str, Any]], name: str | None) -> list[Any]:
+    """Return the measured disk's entry; all entries if iostat calls it by another name."""
+    return [disk for disk in disks if disk.get("disk_device") == name] or list(disks)
 
 
 def vmtouch_frame(run: Run) -> pd.DataFrame:

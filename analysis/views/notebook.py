@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.data import frames, raw_frames
+from analysis.data.fault_events import fault_event_table
 from analysis.data.include import include_by_name
 from analysis.data.load import Run, load_run
 from analysis.figures import alt_text, charts, curves, heat, latencies, sweep, timelines
@@ -309,7 +310,8 @@ class Results:
             "faults by flags of the mapping",
             evidence_tables.fault_table(frames.fault_frame(self.run)),
         )
-        made = [part.text for part in (drawn, faults) if part]
+        events = folded_table("events by treatment", fault_event_table(self.run))
+        made = [part.text for part in (drawn, faults, events) if part]
         return with_heading("Read-ahead", Html("".join(made)), ABOUT_KERNEL) if made else None
 
     @property

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pagecage.agent.collectors.perf_mem import LOAD_RESPONSES
 from pagecage.agent.trial_run import Measured
 from pagecage.model.cage import IO_STAT_KEY, Cage
 from pagecage.model.record_sections import MeasuredInterval
@@ -13,6 +14,8 @@ from pagecage.model.trial import Trial
 from pagecage.model.trial_counters import io_count, stall_usec
 
 Row = Mapping[str, Any]
+_SECTOR_BYTES = 512
+"""The unit of /proc/diskstats on every disk (Documentation/block/stat.rst)."""
 
 # sar -B's columns as /proc/vmstat counts them (sar(1)); several keys are added. pgpgin and pgpgout
 # count KiB.
@@ -36,9 +39,10 @@ TRACED_RESPONSES = frozenset(
         "block_write_p99_us",
         "bio_write_p50_us",
         "bio_write_p99_us",
+        *LOAD_RESPONSES,
     }
 )
-"""Only with the collector blocklat."""
+"""Only with the collectors blocklat and perf-mem."""
 STANDARD_RESPONSES = frozenset(
     {
         "read_seconds",
@@ -52,6 +56,8 @@ STANDARD_RESPONSES = frozenset(
         "device_bytes_per_read",
         "device_write_bytes",
         "device_write_bytes_per_second",
+        "lower_device_read_bytes",
+        "lower_device_reads",
         "amplification",
         "major_faults",
         "memory_peak_bytes",
@@ -135,6 +141,8 @@ def _of_the_disk(
         "device_reads_per_second": _ratio(reads, seconds),
         "device_write_bytes": written,
         "device_write_bytes_per_second": _ratio(written, seconds),
+        "lower_device_read_bytes": _lower_device_delta(measured, "sectors_read", _SECTOR_BYTES),
+        "lower_device_reads": _lower_device_delta(measured, "reads"),
         "amplification": _ratio(bytes_read, end.get("distinct_bytes")),
         "io_stalled_seconds": _stalled_seconds(measured),
     }
@@ -197,6 +205,14 @@ def _device_delta(measured: Measured, maj_min: str, key: str) -> float | None:
         io_count(measured.counters[when], maj_min, key) for when in ("before", "after")
     )
     return None if before is None or after is None else after - before
+
+
+def _lower_device_delta(measured: Measured, key: str, factor: int = 1) -> float | None:
+    """Return the growth of a counter of the lowest disk; None if the stack has one layer."""
+    before, after = (measured.counters[when].get("lower_device") for when in ("before", "after"))
+    if not before or not after:
+        return None
+    return float(factor * (after[key] - before[key]))
 
 
 _CAPS = {"read_bytes_ahead": "IOReadBandwidthMax", "reads_ahead": "IOReadIOPSMax"}

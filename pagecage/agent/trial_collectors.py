@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pagecage.agent.collectors.blocklat import responses_of
 from pagecage.agent.collectors.collector import Collector, CollectorContext, CollectorResult
+from pagecage.agent.collectors.perf_mem import PerfMem
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch
@@ -21,6 +22,7 @@ _COLLECTORS: Mapping[str, Callable[[CollectorContext], Collector]] = {
     "iostat": Iostat,
     "sar": Sar,
     "vmtouch": Vmtouch,
+    "perf-mem": PerfMem,
 }
 _MOST_FILES = 64
 """Number of files above which residency is not sampled, because sampling would be a load of its
@@ -65,6 +67,9 @@ class TrialCollectors:
         tick; one after the other they would take an emulated CPU a second.
         """
         ends = {collector.name: collector.stop for collector in self._running}
+        if traced_since is not None:
+            loads = (c for c in self._running if isinstance(c, PerfMem))
+            ends |= {collector.name: partial(self._take_loads, collector) for collector in loads}
         self._running = []
         if traced_since is not None:
             traces = {"bpftrace": self._take_trace, "blocklat": self._take_block_trace}
@@ -97,6 +102,17 @@ class TrialCollectors:
         if run.interval and run.sections["response"]:
             begin, end = run.interval.start_monotonic_seconds, run.interval.end_monotonic_seconds
             run.keep("response", **responses_of(rows, begin, end))
+        return result
+
+    def _take_loads(self, collector: PerfMem) -> CollectorResult:
+        """Stop the sampling of loads, and add its figures for the measured part."""
+        run, result = self._run, collector.stop()
+        if result.status != "ok" or run.interval is None:
+            return result
+        begin, end = run.interval.start_monotonic_seconds, run.interval.end_monotonic_seconds
+        result, figures = collector.report(begin, end)
+        if run.sections["response"]:
+            run.keep("response", **figures)
         return result
 
 

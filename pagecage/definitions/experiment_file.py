@@ -28,7 +28,7 @@ Repeats = Annotated[int, Field(gt=0, le=MOST_REPEATS)]
 RegularExpression = Annotated[str, BeforeValidator(_regular_expression, json_schema_input_type=str)]
 PLACEHOLDERS = ("file", "files", "sidecar", "data_dir", "max_seconds")
 CacheState = Literal["cold", "resident", "any"]
-Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat"]
+Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem"]
 Storage = Literal["data", "null_blk", "dm_delay", "container_layer"]
 # Options that the agent writes into every job file (pagecage/agent/programs/fio.py).
 _AGENT_JOB_OPTIONS = (

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Protocol
 
 from pagecage.checkout import TOP
 from pagecage.cli.host_choice import choose_host
@@ -19,6 +20,8 @@ from pagecage.verdicts.median_interval import ranks_left_out
 from tests.bench.say import say
 
 DATASET_BYTES = 256 << 20
+NATIVE_BYTES = 1 << 30
+"""Length of the dataset without emulation: long enough for fio's clock of milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,41 @@ class Figure:
     says: str
 
 
+class ReadingBed(Protocol):
+    """A machine with the workloads and one dataset."""
+
+    @property
+    def dataset(self) -> str:
+        """The path of the dataset on the machine."""
+
+    @property
+    def dataset_bytes(self) -> int:
+        """The length of the dataset."""
+
+    def run(self, *argv: str) -> Completed:
+        """Run a command to its end on the machine. Raises PagecageError if it fails."""
+
+    def program(self, name: str) -> str:
+        """Return the path of a workload on the machine."""
+
+
+@dataclass(frozen=True)
+class NativeBed:
+    """This machine, with a dataset and the folder of the workloads."""
+
+    dataset: str
+    programs: str
+    dataset_bytes: int = NATIVE_BYTES
+
+    def run(self, *argv: str) -> Completed:
+        """Run a command to its end. Raises PagecageError if it fails."""
+        return run(argv, timeout_seconds=300)
+
+    def program(self, name: str) -> str:
+        """Return the path of a workload."""
+        return f"{self.programs}/{name}"
+
+
 @dataclass(frozen=True)
 class Bed:
     """A started host with the workloads and one dataset."""
@@ -42,6 +80,7 @@ class Bed:
     host: Host
     dataset: str
     emulated: bool
+    dataset_bytes: int = DATASET_BYTES
 
     def run(self, *argv: str) -> Completed:
         """Run a command to its end on the host. Raises PagecageError if it fails."""
@@ -61,18 +100,16 @@ def started(wish: str) -> Iterator[Bed]:
         state = host.start()
         host.push(package.programs, f"{host.spool_dir}/bin")
         bed = Bed(host, f"{host.data_dir}/bench.bin", state.emulated)
-        bed.run(
-            bed.program("pcgen"),
-            "--out",
-            bed.dataset,
-            "--size-bytes",
-            str(DATASET_BYTES),
-            "--seed",
-            "1",
-        )
+        generate(bed)
         yield bed
     finally:
         host.stop()
+
+
+def generate(bed: ReadingBed) -> None:
+    """Generate the dataset of the bed."""
+    size = ("--size-bytes", str(bed.dataset_bytes))
+    bed.run(bed.program("pcgen"), "--out", bed.dataset, *size, "--seed", "1")
 
 
 def ratio_of_pairs(

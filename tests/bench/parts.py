@@ -28,7 +28,7 @@ PARTS = (
     Part(
         "log",
         "the append log against write(2), on this machine",
-        3.0,
+        4.0,
         lambda _: appends.natively(scratch()),
     ),
     Part(
@@ -37,7 +37,12 @@ PARTS = (
         1.0,
         lambda session: caps.measure(session.bed()),
     ),
-    Part("reading", "pcread against fio", 3.0, lambda session: reading.measure(session.bed())),
+    Part(
+        "reading",
+        "pcread against fio, on this machine",
+        2.0,
+        lambda _: reading.natively(scratch()),
+    ),
     Part(
         "memory",
         "pcread's sum against the heap and memcpy",
@@ -53,6 +58,13 @@ PARTS = (
         start.measure,
     ),
     Part("report", "what a report of a thousand trials costs", 1.0, lambda _: render.measure()),
+    Part(
+        "guest-reading",
+        "pcread against fio in the guest, where the emulated CPU decides",
+        4.0,
+        lambda session: reading.measure(session.bed()),
+        left_out=True,
+    ),
     Part(
         "guest-log",
         "the append log in the guest, without aims",

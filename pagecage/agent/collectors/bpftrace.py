@@ -1,7 +1,14 @@
-"""A bpftrace program that counts page faults and read-ahead of the trial's files."""
+"""A bpftrace program that counts page faults and read-ahead of the trial's files.
+
+Each fault is counted by the flags of its mapping, its own flags and the file's read-ahead, and
+once more by the value that filemap_fault() returned. Each read-ahead is counted by its pages and
+the order of its folios.
+"""
 
 from __future__ import annotations
 
+import platform
+import re
 from collections import Counter
 from collections.abc import Set
 from pathlib import Path
@@ -21,29 +28,46 @@ fentry:vmlinux:filemap_fault {
          (uint64)$file->f_ra.ra_pages] = count();
 }
 """
+_RETURN = """
+fexit:vmlinux:filemap_fault {
+  $file = (struct file *)args.vmf->vma->vm_file;
+  $inode = (struct inode *)$file->f_inode;
+  @fault_return[$inode->i_ino, (uint64)retval] = count();
+}
+"""
 _READAHEAD = """
 fentry:vmlinux:page_cache_ra_order {
   $mapping = (struct address_space *)args.ractl->mapping;
   $host = (struct inode *)$mapping->host;
-  @ra[$host->i_ino, (uint64)args.ra->size] = count();
+  @ra[$host->i_ino, (uint64)args.ra->size, (uint64)ORDER] = count();
 }
 """
-_TICK = f"interval:ms:250 {{ print(@fault); print(@ra); {TICK} }}\n"
+_TICK = f"interval:ms:250 {{ print(@fault); print(@fault_return); print(@ra); {TICK} }}\n"
+_ORDER_IN_FILE_RA_STATE = (6, 17)  # commit c4602f9fa77f moved it there from a parameter
 
 
-def program() -> str:
-    """Return the bpftrace program."""
-    return _FAULT + _READAHEAD + _TICK
+def program(kernel: str | None = None) -> str:
+    """Return the bpftrace program for a kernel, by default for the running one.
+
+    `kernel` is a release like 6.12.41+deb13-amd64.
+    """
+    version = re.match(r"(\d+)\.(\d+)", kernel or platform.release())
+    is_new = version is not None and tuple(map(int, version.groups())) >= _ORDER_IN_FILE_RA_STATE
+    order = "args.ra->order" if is_new else "args.new_order"
+    return _FAULT + _RETURN + _READAHEAD.replace("ORDER", order) + _TICK
 
 
 def tables_of(maps: dict[str, dict[str, int]], inodes: Set[int]) -> dict[str, list[dict[str, Any]]]:
     """Return running totals over these inodes, with the flags by name."""
     faults = _of_inodes(maps.get("@fault", {}), inodes)
+    returned = _of_inodes(maps.get("@fault_return", {}), inodes)
     windows = _of_inodes(maps.get("@ra", {}), inodes)
     return {
         "filemap_fault": [_fault(words, count) for words, count in faults.items()],
+        "filemap_fault_return": [_returned(word, count) for (word,), count in returned.items()],
         "page_cache_ra_order": [
-            {"pages": pages, "count": count} for (pages,), count in windows.items()
+            {"pages": pages, "order": order, "count": count}
+            for (pages, order), count in windows.items()
         ],
     }
 
@@ -68,6 +92,10 @@ def _fault(words: tuple[int, ...], count: int) -> dict[str, Any]:
         "ra_pages": ra_pages,
         "count": count,
     }
+
+
+def _returned(word: int, count: int) -> dict[str, Any]:
+    return {"returned": word, "returned_names": decode(word, VM_FAULTS), "count": count}
 
 
 class FaultTracer(BpftraceProcess):
@@ -130,6 +158,22 @@ FAULT_FLAGS = {
     0x400: "FAULT_FLAG_UNSHARE",
     0x800: "FAULT_FLAG_ORIG_PTE_VALID",
     0x1000: "FAULT_FLAG_VMA_LOCK",
+}
+# enum vm_fault_reason (include/linux/mm_types.h). 0 is a fault without a remark.
+VM_FAULTS = {
+    0x1: "VM_FAULT_OOM",
+    0x2: "VM_FAULT_SIGBUS",
+    0x4: "VM_FAULT_MAJOR",
+    0x10: "VM_FAULT_HWPOISON",
+    0x20: "VM_FAULT_HWPOISON_LARGE",
+    0x40: "VM_FAULT_SIGSEGV",
+    0x100: "VM_FAULT_NOPAGE",
+    0x200: "VM_FAULT_LOCKED",
+    0x400: "VM_FAULT_RETRY",
+    0x800: "VM_FAULT_FALLBACK",
+    0x1000: "VM_FAULT_DONE_COW",
+    0x2000: "VM_FAULT_NEEDDSYNC",
+    0x4000: "VM_FAULT_COMPLETED",
 }
 
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
+from pagecage.agent.system.block_device import stack_names
 from pagecage.process import Process, find_tool, run
 
 _ENVIRONMENT = {"S_TIME_FORMAT": "ISO", "LC_ALL": "C"}
@@ -25,14 +26,15 @@ def _wait_for_bytes(path: Path, process: Process[bytes]) -> None:
 
 
 class Iostat:
-    """`iostat -o JSON -x -t -y DISK 1` into iostat.json, for the measured disk only."""
+    """`iostat -o JSON -x -t -y -d DEVICE... 1` into iostat.json, for all devices of the stack."""
 
     name = "iostat"
 
     def __init__(self, context: CollectorContext) -> None:
         self._children = context.children
         self._path = context.directory / "iostat.json"
-        self._argv = ["iostat", "-o", "JSON", "-x", "-t", "-y", "-d", context.disk.name, "1"]
+        devices = stack_names(context.disk)
+        self._argv = ["iostat", "-o", "JSON", "-x", "-t", "-y", "-d", *devices, "1"]
         self._process: Process[bytes] | None = None
 
     def start(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.storage import Storage
-from pagecage.agent.system import procfs
+from pagecage.agent.system import block_device, procfs
 from pagecage.agent.trial_run import Ending, Measured, TrialRun
 from pagecage.model.cage import Cage
 
@@ -43,5 +43,6 @@ def read_counters(context: LaunchContext) -> dict[str, Any]:
     return {
         **context.processes.counters(),
         "device": procfs.read_device(context.disk.maj_min),
+        "lower_device": block_device.read_lower_device(context.disk),
         "host": procfs.read_host(),
     }

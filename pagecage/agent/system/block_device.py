@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pagecage.agent.system.kernel_text import read_text
+from pagecage.agent.system.procfs import PROC, read_device
 from pagecage.errors import HostError
 
 SYS = Path("/sys")
@@ -187,8 +188,43 @@ def layers_with_queue(disk: Disk, sys: Path = SYS) -> list[Disk]:
 
     A partition uses its disk's.
     """
-    names = [name for name in disk.stack if (sys / "block" / name / "queue").exists()]
+    names = [name for name in disk.stack if _has_queue(name, sys)]
     return [replace(disk, name=name) for name in dict.fromkeys([*names, disk.name])]
+
+
+def stack_names(disk: Disk, sys: Path = SYS) -> tuple[str, ...]:
+    """Return the names of all devices of the disk's stack, topmost first.
+
+    These are the layers and partitions above the disk, the disk itself, and the members of a
+    device that several others make up.
+    """
+    names = dict.fromkeys([*disk.stack, disk.name])
+    below = [disk.name]
+    while below:
+        place = (sys / "class/block" / below.pop()).resolve()
+        members = [member.name for member in sorted(place.glob("slaves/*"))]
+        if (place / "partition").exists():
+            members.append(place.parent.name)
+        below += [name for name in members if name not in names]
+        names.update(dict.fromkeys(members))
+    return tuple(names)
+
+
+def read_lower_device(disk: Disk, sys: Path = SYS, proc: Path = PROC) -> dict[str, int] | None:
+    """Return the line of /proc/diskstats of the lowest disk, below all layers.
+
+    Returns None if there is only one layer, or if several disks lie below it.
+    """
+    layers = [name for name in stack_names(disk, sys) if _has_queue(name, sys)]
+    lowest = [name for name in layers if not any((sys / "block" / name).glob("slaves/*"))]
+    if len(layers) < 2 or len(lowest) != 1:
+        return None
+    maj_min = read_text(sys / "block" / lowest[0] / "dev") or ""
+    return read_device(maj_min.strip(), proc)
+
+
+def _has_queue(name: str, sys: Path) -> bool:
+    return (sys / "block" / name / "queue").exists()
 
 
 def write_queue_setting(disk: Disk, setting: str, value: str, sys: Path = SYS) -> None:

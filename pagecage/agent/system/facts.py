@@ -25,6 +25,7 @@ _TOOLS = {
     "vmtouch": ["vmtouch", "-V"],
     "bpftrace": ["bpftrace", "--version"],
     "fio": ["fio", "--version"],
+    "perf": ["perf", "--version"],
     "systemctl": ["systemctl", "--version"],
 }
 

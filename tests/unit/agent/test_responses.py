@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from pagecage.agent.responses import ahead
+from typing import Any
+
+import pytest
+
+from pagecage.agent.responses import ahead, responses
+from pagecage.agent.trial_run import Measured
 from pagecage.model.cage import Cage
+from pagecage.model.record_sections import MeasuredInterval
+from tests.fake_host.machine import make_trial
+from tests.fixtures.records import counters
 
 CAGE = Cage("c", {"IOReadIOPSMax": 100})
 
@@ -33,3 +41,23 @@ def test_reads_before_the_measured_part_do_not_count() -> None:
 
 def test_without_a_read_the_excess_is_unknown() -> None:
     assert ahead(rows(7, 7, 7), CAGE, 0.0, 1.0)["reads_ahead"] is None
+
+
+def measured(before: dict[str, Any], after: dict[str, Any]) -> Measured:
+    sides = {"before": {**counters(), **before}, "after": {**counters(), **after}}
+    return Measured(MeasuredInterval(0.0, 0.0, 1.0), sides, {"seconds": 1.0}, {})
+
+
+def lower(before: dict[str, Any], after: dict[str, Any]) -> tuple[float | None, float | None]:
+    found = responses(make_trial(), "ok", measured(before, after), "254:16", [])
+    return found["lower_device_read_bytes"], found["lower_device_reads"]
+
+
+def test_the_lower_devices_reads_are_those_of_the_measured_part() -> None:
+    first, last = {"reads": 10, "sectors_read": 100}, {"reads": 30, "sectors_read": 140}
+    assert lower({"lower_device": first}, {"lower_device": last}) == (40 * 512, 20)
+
+
+@pytest.mark.parametrize("absent", [{}, {"lower_device": None}])
+def test_without_a_lower_device_its_reads_are_unknown(absent: dict[str, Any]) -> None:
+    assert lower(absent, absent) == (None, None)

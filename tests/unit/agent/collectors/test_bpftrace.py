@@ -25,7 +25,7 @@ while :; do
     n=$((n + 1))
     faults=$((n * 10))
     printf '{"type": "map", "data": {"@fault": {"7,32977,852,32": %%d, "8,1,1,32": 99}}}\\n' $faults
-    printf '{"type": "map", "data": {"@ra": {"7,32": %%d}}}\\n\\n' "$n"
+    printf '{"type": "map", "data": {"@ra": {"7,32,0": %%d}}}\\n\\n' "$n"
     %s
     now=$(python3 -S -c 'import time; print(time.clock_gettime_ns(time.CLOCK_BOOTTIME))')
     printf '{"type": "printf", "data": "TICK %%s\\\\n"}\\n' "$now"
@@ -158,7 +158,7 @@ keys = st.tuples(inodes, words, words, words)
 def test_only_the_files_inodes_count_and_together(
     faults: dict[tuple[int, ...], int], ours: set[int]
 ) -> None:
-    ras = {f"{inode},32": 4 for inode in ours}
+    ras = {f"{inode},32,2": 4 for inode in ours}
     maps = {"@fault": {",".join(map(str, key)): count for key, count in faults.items()}, "@ra": ras}
     tables = tables_of(maps, ours)
     expected: Counter[tuple[int, ...]] = Counter()
@@ -169,7 +169,7 @@ def test_only_the_files_inodes_count_and_together(
         for r in tables["filemap_fault"]
     }
     assert found == {words: count for words, count in expected.items() if count}
-    assert tables["page_cache_ra_order"] == [{"pages": 32, "count": 4 * len(ours)}]
+    assert tables["page_cache_ra_order"] == [{"pages": 32, "order": 2, "count": 4 * len(ours)}]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,34 @@ def test_lines_that_are_not_records(line: str) -> None:
 
 
 def test_no_maps_are_no_counts() -> None:
-    assert tables_of({}, {7}) == {"filemap_fault": [], "page_cache_ra_order": []}
+    assert tables_of({}, {7}) == {
+        "filemap_fault": [],
+        "filemap_fault_return": [],
+        "page_cache_ra_order": [],
+    }
+
+
+def test_returned_values_have_names() -> None:
+    """1028 is what the article's faults return."""
+    tables = tables_of({"@fault_return": {"7,1028": 3, "7,0": 2, "8,512": 9}}, {7})
+    assert tables["filemap_fault_return"] == [
+        {"returned": 1028, "returned_names": ["VM_FAULT_MAJOR", "VM_FAULT_RETRY"], "count": 3},
+        {"returned": 0, "returned_names": [], "count": 2},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "order"),
+    [
+        ("6.12.41+deb13-cloud-amd64", "args.new_order"),
+        ("6.16.0", "args.new_order"),
+        ("6.17.0-rc1", "args.ra->order"),
+        ("7.0.1", "args.ra->order"),
+    ],
+)
+def test_the_order_of_folios_is_read_where_the_kernel_has_it(kernel: str, order: str) -> None:
+    found = {word for word in ("args.new_order", "args.ra->order") if word in program(kernel)}
+    assert found == {order}
 
 
 def test_the_program_counts_in_the_kernel() -> None:

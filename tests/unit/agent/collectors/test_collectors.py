@@ -81,6 +81,17 @@ def test_the_sampler_takes_a_last_sample_at_the_end(around: CollectorContext) ->
     assert rows(sampler.stop().files[0])[-1]["io"]["rbytes"] == 999
 
 
+def test_iostat_is_given_every_device_of_the_stack(
+    around: CollectorContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = ("dm-0", "vdb1", "vdb")
+    monkeypatch.setattr("pagecage.agent.collectors.sysstat.stack_names", lambda disk: stack)
+    started: list[list[str]] = []
+    monkeypatch.setattr(ToolProcesses, "start", lambda self, argv, **options: started.append(argv))
+    Iostat(around).start()
+    assert started[0][started[0].index("-d") + 1 :] == [*stack, "1"]
+
+
 def test_resident_pages_are_those_of_all_files_or_not_known(around: CollectorContext) -> None:
     [first] = around.datasets
     second = first.with_name("second.bin")

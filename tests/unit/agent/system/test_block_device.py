@@ -12,8 +12,10 @@ from pagecage.agent.system.block_device import (
     Disk,
     Mount,
     parse_mountinfo,
+    read_lower_device,
     read_queue_settings,
     resolve_disk,
+    stack_names,
     write_queue_setting,
 )
 from pagecage.errors import HostError
@@ -224,3 +226,53 @@ def test_a_differing_queue_setting_is_an_error(sys: Path, monkeypatch: pytest.Mo
     with pytest.raises(HostError, match="was set to 130 but reads 256"):
         write_queue_setting(found, "read_ahead_kb", "130", sys)
     write_queue_setting(found, "scheduler", "none", sys)
+
+
+DISKSTATS = """   8       0 sda 20 0 160 5 0 0 0 0 0 5 5 0 0 0 0 0 0
+   8       3 sda3 19 0 150 5 0 0 0 0 0 5 5 0 0 0 0 0 0
+ 253       0 dm-0 10 0 80 5 0 0 0 0 0 5 5 0 0 0 0 0 0
+"""
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/diskstats").write_text(DISKSTATS)
+    return tmp_path / "proc"
+
+
+def test_the_lower_device_of_lvm_is_the_whole_disk(sys: Path, proc: Path) -> None:
+    disk(sys, "sda", "8:0")
+    partition(sys, "sda", "sda3", "8:3")
+    disk(sys, "dm-0", "253:0", slaves=("sda3",))
+    found = resolve(sys, "253:0")
+    assert stack_names(found, sys) == ("dm-0", "sda3", "sda")
+    counters = read_lower_device(found, sys, proc)
+    assert counters is not None
+    assert (counters["reads"], counters["sectors_read"]) == (20, 160)
+
+
+def test_a_partition_is_no_layer(sys: Path, proc: Path) -> None:
+    disk(sys, "sda", "8:0")
+    partition(sys, "sda", "sda3", "8:3")
+    found = resolve(sys, "8:3")
+    assert stack_names(found, sys) == ("sda3", "sda")
+    assert read_lower_device(found, sys, proc) is None
+
+
+def test_of_a_raid_every_member_is_named_and_none_is_the_lower_device(
+    sys: Path, proc: Path
+) -> None:
+    disk(sys, "sda", "8:0")
+    partition(sys, "sda", "sda3", "8:3")
+    disk(sys, "sdb", "8:16")
+    disk(sys, "md0", "9:0", slaves=("sda3", "sdb"))
+    found = resolve(sys, "9:0")
+    assert (found.name, set(stack_names(found, sys))) == ("md0", {"md0", "sda3", "sda", "sdb"})
+    assert read_lower_device(found, sys, proc) is None
+
+
+def test_a_disk_that_diskstats_lacks_has_no_counters(sys: Path, proc: Path) -> None:
+    disk(sys, "vdb", "254:16")
+    disk(sys, "dm-0", "253:0", slaves=("vdb",))
+    assert read_lower_device(resolve(sys, "253:0"), sys, proc) is None

@@ -1,0 +1,177 @@
+"""A collector that samples the loads of the trial's slice with `perf mem` (PEBS or IBS).
+
+The CPU itself samples loads and reports the cache level that served each of them, and its latency
+(perf-mem(1)). The report has a row per level. Its overhead is the share of the sum of latencies,
+which perf calls weights, and not the share of samples. The recording spans the trial; the report
+is limited to the measured part by CLOCK_MONOTONIC.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
+from pagecage.agent.system.kernel_text import read_text
+from pagecage.process import STDOUT, Process, find_tool, run
+
+_SYS, _PROC = Path("/sys"), Path("/proc")
+_CGROUP_ROOT = Path("/sys/fs/cgroup")
+# The load events of an Intel CPU, of the fast cores of a hybrid one, and of an AMD CPU.
+_EVENTS = ("cpu/events/mem-loads", "cpu_core/events/mem-loads", "ibs_op")
+_CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38  # capabilities(7)
+_START_SECONDS = 5.0
+
+LEVELS: Mapping[str, re.Pattern[str]] = {
+    "ram": re.compile(r"(Local )?RAM hit"),
+    "unknown": re.compile(r"N/A"),
+    "l1": re.compile(r"L1 hit"),
+    "l2": re.compile(r"L2 hit"),
+    "peer_cache": re.compile(r"core, same node Any cache hit"),
+    "fill_buffer": re.compile(r"LFB(/MAB)? hit"),
+    "uncached": re.compile(r"Uncached hit"),
+}
+"""perf's label of each level. Older versions name memory `Local RAM` and the buffer `LFB`."""
+LOAD_RESPONSES = frozenset(
+    f"loads_{level}_{kind}" for level in LEVELS for kind in ("percent", "samples")
+)
+_ROW = re.compile(r"^ *(?P<percent>\d+\.\d+)% +(?P<samples>\d+)  (?P<label>\S.*?) *$")
+_LOST = re.compile(r"^# Total Lost Samples: (?P<lost>\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class LoadRow:
+    """A row of the report: a level's share of all latencies in percent, its samples, its label."""
+
+    percent: float
+    samples: int
+    label: str
+
+
+def parse_report(text: str) -> list[LoadRow]:
+    """Return the rows of `perf report --mem-mode -n --sort=mem --stdio`, in its order."""
+    found = (_ROW.match(line) for line in text.splitlines())
+    return [
+        LoadRow(float(row["percent"]), int(row["samples"]), row["label"]) for row in found if row
+    ]
+
+
+def parse_lost_samples(text: str) -> int | None:
+    """Return the number of samples that perf reports as lost; None if the report has no header."""
+    lost = _LOST.search(text)
+    return int(lost["lost"]) if lost else None
+
+
+def responses_of(rows: list[LoadRow]) -> dict[str, float | None]:
+    """Return share and samples of each level.
+
+    A level without a row had no sample, because perf prints every level that it saw. Without any
+    row all figures are None.
+    """
+    if not rows:
+        return dict.fromkeys(sorted(LOAD_RESPONSES))
+    figures: dict[str, float | None] = {}
+    for level, label in LEVELS.items():
+        of_level = [row for row in rows if label.fullmatch(row.label)]
+        figures[f"loads_{level}_percent"] = sum(row.percent for row in of_level)
+        figures[f"loads_{level}_samples"] = sum(row.samples for row in of_level)
+    return figures
+
+
+def find_obstacle(sys: Path = _SYS, proc: Path = _PROC) -> str | None:
+    """Return the reason why this host cannot sample loads, or None."""
+    if not find_tool("perf"):
+        return "perf is not installed"
+    devices = sys / "bus/event_source/devices"
+    if not any((devices / event).exists() for event in _EVENTS):
+        return "the CPU has no event that samples loads (PEBS or IBS), as most virtual CPUs"
+    paranoid = int(read_text(proc / "sys/kernel/perf_event_paranoid") or 2)
+    if paranoid > 0 and not _may_profile(read_text(proc / "self/status") or ""):
+        return f"kernel.perf_event_paranoid is {paranoid} and the agent lacks CAP_PERFMON"
+    return None
+
+
+def record_command(data: Path, cgroup: Path) -> list[str]:
+    """Return the command that records the loads of a cgroup on all CPUs.
+
+    perf applies -G to the events before it, which `perf mem record` puts in front.
+    """
+    name = os.path.relpath(cgroup, _CGROUP_ROOT)
+    record = ["perf", "mem", "-t", "load", "record", "-a", "-o", str(data)]
+    return [*record, "--clockid", "mono", "-G", name]
+
+
+def _may_profile(status: str) -> bool:
+    """Return whether the text of /proc/PID/status has a capability that overrides the setting."""
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    capabilities = int(effective[1], 16) if effective else 0
+    return bool(capabilities & (1 << _CAP_SYS_ADMIN | 1 << _CAP_PERFMON))
+
+
+class PerfMem:
+    """`perf mem record` of the loads in the trial's cgroup, on all CPUs."""
+
+    name = "perf-mem"
+
+    def __init__(self, context: CollectorContext) -> None:
+        self._children = context.children
+        self._data = context.directory / "perf-mem.data"
+        self._log = context.directory / "perf-mem.log"
+        self._report = context.directory / "perf-mem.txt"
+        self._cgroup: Path | None = context.processes.cgroup
+        self._process: Process[bytes] | None = None
+        self._obstacle: str | None = None
+
+    def start(self) -> None:
+        """Start perf if this host can sample loads."""
+        self._obstacle = find_obstacle()
+        if self._cgroup is None:
+            self._obstacle = "the trial has no cgroup to which the recording could be limited"
+        elif self._obstacle is None:
+            with self._log.open("wb") as log:
+                argv = record_command(self._data, self._cgroup)
+                self._process = self._children.start(argv, stdout=log, stderr=STDOUT)
+
+    def wait_until_recording(self) -> None:
+        """Wait for the first bytes of the file, which perf writes when its events are open."""
+        deadline = time.monotonic() + _START_SECONDS
+        while self._process and self._process.poll() is None and time.monotonic() < deadline:
+            if self._data.exists() and self._data.stat().st_size:
+                return
+            time.sleep(0.01)
+
+    def stop(self) -> CollectorResult:
+        """Interrupt perf, which then completes its file."""
+        if self._process is None:
+            return CollectorResult("missing", self._obstacle or "perf was not started")
+        if self._children.interrupt(self._process) is None:
+            return CollectorResult("failed", f"perf died while the trial ran: {self._last_line()}")
+        return CollectorResult("ok")
+
+    def report(self, begin: float, end: float) -> tuple[CollectorResult, dict[str, float | None]]:
+        """Return the result and the figures between two moments of CLOCK_MONOTONIC.
+
+        The report is kept as the trace. The samples are removed, because they have addresses.
+        """
+        argv = ["perf", "report", "-i", str(self._data), "--mem-mode", "-n", "--sort=mem"]
+        argv += ["--stdio", "--time", f"{begin:.9f},{end:.9f}"]
+        done = run(argv, check=False, timeout_seconds=120, env={"LC_ALL": "C"})
+        self._data.unlink(missing_ok=True)
+        rows = parse_report(done.stdout)
+        if not done.ok or not rows:
+            reason = (done.stderr.strip().splitlines() or ["no load was sampled"])[-1]
+            return CollectorResult("failed", f"perf has no report: {reason}"), responses_of([])
+        self._report.write_text(done.stdout)
+        lost = parse_lost_samples(done.stdout)
+        if lost:
+            reason = f"perf lost {lost} samples"
+            return CollectorResult("partial", reason, lost, (self._report,)), responses_of(rows)
+        return CollectorResult("ok", None, lost, (self._report,)), responses_of(rows)
+
+    def _last_line(self) -> str:
+        lines = (read_text(self._log) or "").strip().splitlines()
+        return lines[-1] if lines else "it printed nothing"
