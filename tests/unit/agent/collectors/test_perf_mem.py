@@ -129,7 +129,7 @@ def test_the_report_is_limited_to_the_measured_part(context: CollectorContext) -
 
 
 def test_only_loads_of_the_slice_are_recorded(context: CollectorContext) -> None:
-    words = " ".join(record_command(context.directory / "perf.data", context.cgroup))
+    words = " ".join(record_command(context.directory / "perf.data", context.processes.cgroup))
     assert words.startswith("perf mem -t load record -a ")
     assert words.endswith(" -G pagecage.slice/trial.slice")
 
