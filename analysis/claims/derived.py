@@ -8,7 +8,7 @@ from functools import partial
 from analysis.data.load import JudgedTrial, Run
 from analysis.data.traces import read_lines
 from pagecage.units import KIB
-from pagecage.verdicts.counters import SECTOR_BYTES, counter, difference
+from pagecage.verdicts.counters import SECTOR_BYTES, counter, difference, measured_seconds
 
 Derived = Callable[[Run, JudgedTrial], float | None]
 _FREE_COLUMNS: Mapping[str, Mapping[str, int]] = {
@@ -20,6 +20,10 @@ _FREE_COLUMNS: Mapping[str, Mapping[str, int]] = {
     "available": {"MemAvailable": 1},
 }
 """Columns of free(1) of procps 4 as sums of the keys of /proc/meminfo, with their signs."""
+
+
+_LOWER_TOTALS = ("lower_device_read_bytes", "lower_device_reads", "lower_device_write_bytes")
+"""Responses of the lowest disk of a stack, below the device that holds the file system."""
 
 
 def _free_column(column: str, moment: str, run: Run, trial: JudgedTrial) -> float | None:
@@ -72,9 +76,16 @@ def _position_computations(run: Run, trial: JudgedTrial) -> float | None:
     return float(blocks) / covered if blocks is not None and covered else None
 
 
+def _lower_rate(total: str, run: Run, trial: JudgedTrial) -> float | None:
+    """Return a total of the stack's lowest disk per second of the measured part."""
+    value, seconds = trial.record.response.get(total), measured_seconds(trial.record)
+    return None if value is None or not seconds else value / seconds
+
+
 DERIVED: Mapping[str, Derived] = {
     **{f"free_{name}_growth_bytes": partial(_free_growth, name) for name in _FREE_COLUMNS},
     **{f"free_{name}_before_bytes": partial(_free_column, name, "before") for name in _FREE_COLUMNS},
+    **{f"{name}_per_second": partial(_lower_rate, name) for name in _LOWER_TOTALS},
     "vmtouch_bar_buckets": _bar_buckets,
     "other_disks_read_fraction": _other_disks_fraction,
     "optimal_io_size_bytes": _optimal_io_size,
