@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.claims.comparability import different_hosts, incomparable_reason
-from analysis.claims.evaluate import EXTRAPOLATED, reason_without_figure
+from analysis.claims.evaluate import (
+    EXTRAPOLATED,
+    ClaimResult,
+    evaluate_claims,
+    reason_without_figure,
+)
 from analysis.claims.kernel_trace import DECODED, traced_words
 from analysis.claims.sides import responses_of, sides_of, summarise_sides
 from analysis.data.load import JudgedTrial, Run
@@ -18,6 +23,14 @@ from analysis.summaries.cells import claim_trials, is_extrapolated, wrong_answer
 
 _NO_VALUE = "…"
 _EMULATED = "mostly the emulated CPU's time"
+_VERDICTS = {
+    "held": "holds in this run",
+    "not_held": "does not hold in this run",
+    "undecided": "is undecided in this run",
+    "not_comparable": "cannot be compared in this run",
+    "requirement_missed": "needs a requirement that this host lacks",
+    "no_data": "has no figure in this run",
+}
 _UNPROVEN = "† rests on excluded trials alone and proves nothing"
 
 
@@ -43,7 +56,18 @@ class Finding:
 
 def evaluate_findings(run: Run) -> list[Finding]:
     """Evaluate every finding of the definition, in its order."""
-    return [_find(run, table) for table in run.definition.get("findings", [])]
+    tables = run.definition.get("findings", [])
+    is_needed = any(table.get("claim") for table in tables)
+    results = {result.id: result for result in evaluate_claims(run)} if is_needed else {}
+    return [_with_verdict(_find(run, table), results.get(table.get("claim"))) for table in tables]
+
+
+def _with_verdict(finding: Finding, claim: ClaimResult | None) -> Finding:
+    """Return the finding with a note that states whether its claim holds."""
+    if claim is None:
+        return finding
+    note = f"{claim.id} {_VERDICTS[claim.verdict]}"
+    return replace(finding, note="; ".join(part for part in (finding.note, note) if part))
 
 
 def _find(run: Run, table: Mapping[str, Any]) -> Finding:

@@ -23,9 +23,12 @@ def evaluate_knee(
     """Return the knee of the claim's response along its factor, and whether it is as published.
 
     The summary is None, and the claim does not hold, if there is no knee: the figure is the same
-    at all levels, or it still falls at the largest one.
+    at all levels, or it still falls at the largest one. It is undecided if a level has no figure.
     """
     middles = _medians(run, claim, trials)
+    without = [level for level in run.factors[claim["along"]] if float(level) not in middles]
+    if without:
+        return None, (None, f"no figure for {claim['along']} {', '.join(without)}")
     knee = find_knee(list(middles.items()))
     if knee.value is None:
         return None, (False, f"there is no knee: {knee.reason}")

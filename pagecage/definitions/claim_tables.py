@@ -121,10 +121,14 @@ def _wrong_key(claim: ClaimTable) -> str | None:
 
 
 class FindingTable(StrictTable):
-    """A sentence with {value} for a measured figure and its interval; `over` makes it a ratio."""
+    """A sentence with {value} for a measured figure and its interval; `over` makes it a ratio.
+
+    With `claim`, a note states whether that claim of the experiment holds.
+    """
 
     question: str = Field("", description="an open question, Q01 to Q38; empty for none")
     says: str
+    claim: str | None = None
     response: str
     over_response: str | None = Field(
         None, description="response of the other side; that of the first side without it"
