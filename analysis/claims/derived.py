@@ -10,7 +10,7 @@ from analysis.data.traces import read_lines
 from pagecage.units import KIB
 from pagecage.verdicts.counters import SECTOR_BYTES, counter, difference, measured_seconds
 
-Derived = Callable[[Run, JudgedTrial], float | None]
+Derived = Callable[[JudgedTrial], float | None]
 _FREE_COLUMNS: Mapping[str, Mapping[str, int]] = {
     "total": {"MemTotal": 1},
     "used": {"MemTotal": 1, "MemAvailable": -1},
@@ -26,7 +26,7 @@ _LOWER_TOTALS = ("lower_device_read_bytes", "lower_device_reads", "lower_device_
 """Responses of the lowest disk of a stack, below the device that holds the file system."""
 
 
-def _free_column(column: str, moment: str, run: Run, trial: JudgedTrial) -> float | None:
+def _free_column(column: str, moment: str, trial: JudgedTrial) -> float | None:
     """Return a column of free(1) in bytes at `before` or `after`; None if a key is missing."""
     signs = _FREE_COLUMNS[column]
     values = [counter(trial.record, moment, "host", "meminfo", key) for key in signs]
@@ -35,9 +35,9 @@ def _free_column(column: str, moment: str, run: Run, trial: JudgedTrial) -> floa
     return float(KIB * sum(s * v for s, v in zip(signs.values(), values, strict=True)))
 
 
-def _free_growth(column: str, run: Run, trial: JudgedTrial) -> float | None:
+def _free_growth(column: str, trial: JudgedTrial) -> float | None:
     """Return how many bytes a column of free(1) grew from `before` to `after`."""
-    before, after = (_free_column(column, moment, run, trial) for moment in ("before", "after"))
+    before, after = (_free_column(column, moment, trial) for moment in ("before", "after"))
     return None if before is None or after is None else after - before
 
 
@@ -47,7 +47,7 @@ def _bar_buckets(run: Run, trial: JudgedTrial) -> float | None:
     return float(widths.pop()) if len(widths) == 1 else None
 
 
-def _other_disks_fraction(run: Run, trial: JudgedTrial) -> float | None:
+def _other_disks_fraction(trial: JudgedTrial) -> float | None:
     """Return the share of the host's reads that did not come from the measured disk.
 
     `pgpgin` counts the reads of all disks in KiB, each where it was submitted. None if the host
@@ -60,13 +60,13 @@ def _other_disks_fraction(run: Run, trial: JudgedTrial) -> float | None:
     return max(0.0, 1 - sectors * SECTOR_BYTES / (all_kib * KIB))
 
 
-def _optimal_io_size(run: Run, trial: JudgedTrial) -> float | None:
+def _optimal_io_size(trial: JudgedTrial) -> float | None:
     """Return the optimal I/O size that the measured disk reports, in bytes."""
     size = (trial.record.device.queue_settings or {}).get("optimal_io_size")
     return None if size is None else float(size)
 
 
-def _position_computations(run: Run, trial: JudgedTrial) -> float | None:
+def _position_computations(trial: JudgedTrial) -> float | None:
     """Return how often a whole pass computes the position of a block.
 
     A pass that was cut short is scaled to the whole.
@@ -76,22 +76,34 @@ def _position_computations(run: Run, trial: JudgedTrial) -> float | None:
     return float(blocks) / covered if blocks is not None and covered else None
 
 
-def _lower_rate(total: str, run: Run, trial: JudgedTrial) -> float | None:
+def _lower_rate(total: str, trial: JudgedTrial) -> float | None:
     """Return a total of the stack's lowest disk per second of the measured part."""
     value, seconds = trial.record.response.get(total), measured_seconds(trial.record)
     return None if value is None or not seconds else value / seconds
 
 
-DERIVED: Mapping[str, Derived] = {
+_FROM_RECORD: Mapping[str, Derived] = {
     **{f"free_{name}_growth_bytes": partial(_free_growth, name) for name in _FREE_COLUMNS},
-    **{f"free_{name}_before_bytes": partial(_free_column, name, "before") for name in _FREE_COLUMNS},
+    **{
+        f"free_{name}_before_bytes": partial(_free_column, name, "before") for name in _FREE_COLUMNS
+    },
     **{f"{name}_per_second": partial(_lower_rate, name) for name in _LOWER_TOTALS},
-    "vmtouch_bar_buckets": _bar_buckets,
     "other_disks_read_fraction": _other_disks_fraction,
     "optimal_io_size_bytes": _optimal_io_size,
     "position_computations": _position_computations,
 }
 """Functions by the name of the response."""
+_BAR = "vmtouch_bar_buckets"
+
+
+def is_derived(response: str) -> bool:
+    """Return whether a response is derived here instead of being recorded."""
+    return response == _BAR or response in _FROM_RECORD
+
+
+def derived_value(run: Run, trial: JudgedTrial, response: str) -> float | None:
+    """Return a derived response of a trial; None if the record or the trace lacks it."""
+    return _bar_buckets(run, trial) if response == _BAR else _FROM_RECORD[response](trial)
 
 
 def dataset_bytes(trial: JudgedTrial) -> float | None:

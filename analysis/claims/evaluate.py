@@ -41,7 +41,7 @@ class ClaimResult:
     `verdict` is `held`, `not_held`, `undecided`, `not_comparable`, `requirement_missed` or
     `no_data`. `measured` is a figure in the claim's unit, an outcome, or None. `low` and `high`
     span its interval, which `kind` names. `origin` is `article` for a figure of its tables or text,
-    `conclusion` for a row of ours that is derived from its conclusions, and empty in older runs.
+    `conclusion` for an added row that is derived from its conclusions, and empty in older runs.
     """
 
     id: str

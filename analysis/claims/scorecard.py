@@ -43,7 +43,7 @@ class ScoredClaim:
     """One row of the scorecard.
 
     `run` is the id of the evaluated run, None if there is none. `origin` is `article`, or
-    `conclusion` for a row of ours that follows from its conclusions. `rule_changed` is the day on
+    `conclusion` for an added row that follows from its conclusions. `rule_changed` is the day on
     which the rule was last changed (ISO 8601), None without a rule.
     """
 

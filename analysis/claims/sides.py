@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from analysis.claims.derived import DERIVED, DIVISORS
+from analysis.claims.derived import DIVISORS, derived_value, is_derived
 from analysis.data.load import JudgedTrial, Run
 from analysis.response_units import convert_response
 from analysis.stats.intervals import (
@@ -34,9 +34,7 @@ def sides_of(run: Run, table: Mapping[str, Any]) -> list[Side]:
     """Return the groups of trials, in the order of `SIDES`."""
     if table.get("over_boot"):
         return _by_boot(trials_of(run.trials, table.get("where") or {}))
-    return [
-        trials_of(run.trials, table.get(key) or {}) for key in SIDES[: number_of_sides(table)]
-    ]
+    return [trials_of(run.trials, table.get(key) or {}) for key in SIDES[: number_of_sides(table)]]
 
 
 def _by_boot(trials: Sequence[JudgedTrial]) -> list[Side]:
@@ -73,8 +71,11 @@ def trial_value(
     """
     if trial.is_killed:
         return None
-    derive = DERIVED.get(response)
-    value = derive(run, trial) if derive else response_value(trial, response)
+    value = (
+        derived_value(run, trial, response)
+        if is_derived(response)
+        else response_value(trial, response)
+    )
     if value is None or not table.get("per"):
         return value
     divisor = DIVISORS[table["per"]](trial)

@@ -27,9 +27,9 @@ class NoiseFloor:
     """The relative difference between two medians of identical trials; a `share` of 0.05 is 5 %.
 
     `kind` names the trials. `a_a_pair`: two treatments with different names and the same program,
-    cage, cache and data in the plan, or whose levels the definition declares identical. `halves`: the repeats of one treatment, split in two in every
-    way or in 999 random ways; `share` is the 95th percentile. Halves have half as many trials each,
-    so that they overestimate the noise.
+    cage, cache and data in the plan, or whose levels the definition declares identical. `halves`:
+    the repeats of one treatment, split in two in every way or in 999 random ways; `share` is the
+    95th percentile. Halves have half as many trials each, so that they overestimate the noise.
     """
 
     share: float

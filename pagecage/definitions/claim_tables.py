@@ -43,7 +43,8 @@ class ClaimTable(StrictTable):
     `says`, `published`, `unit` and `remark` default to the row of experiments/articles/*.csv with
     this id. `over` selects the other side of a ratio, an ordering, a bound or a difference. `key`
     names the part of the definition that the rule `config` compares, or the function that the rule
-    `source_lines` counts. The rule `ordering_of_ratios` compares where / over with than / than_over.
+    `source_lines` counts. The rule `ordering_of_ratios` compares where / over with than /
+    than_over.
     """
 
     id: str
@@ -112,7 +113,9 @@ def _wrong_key(claim: ClaimTable) -> str | None:
     if rule == "source_lines" and ":" not in (claim.key or ""):
         return "rule 'source_lines' needs `key`, a path, a colon and a function's first words"
     if (rule == "knee") != (claim.along is not None):
-        return "rule 'knee' needs `along`, the factor whose levels it compares; no other rule has it"
+        return (
+            "rule 'knee' needs `along`, the factor whose levels it compares; no other rule has it"
+        )
     if rule not in (*_OF_DEFINITION, "outcome") and claim.response is None:
         return f"rule {rule!r} needs a response"
     if rule == "decoded" and claim.response not in _DECODED:

@@ -14,7 +14,7 @@ from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 
 PublishedFigureRow = Mapping[str, str]
 CONCLUSION = "conclusion"
-"""Kind of a row of ours: derived from an article's conclusions, not printed in it."""
+"""Kind of an added row: derived from an article's conclusions, not printed in it."""
 _NUMBER = re.compile(r"^[~<>]?(?P<number>-?[0-9]+(?:\.[0-9]+)?)(?P<scale>[kKMG]?)$")
 # iostat -h and free -h print units with steps of 1024 (sysstat, human-readable units).
 _SCALE = {"": 1, "k": 1024, "K": 1024, "M": 1024**2, "G": 1024**3}
@@ -70,7 +70,7 @@ class PublishedFigure:
 
     @property
     def origin(self) -> str:
-        """`article`, or `conclusion` for a row of ours that follows from its conclusions."""
+        """`article`, or `conclusion` for an added row that follows from its conclusions."""
         return origin(self.kind)
 
 

@@ -121,7 +121,9 @@ def update_rule_dates(experiments: Path, today: datetime.date) -> list[RuleDate]
 
 def _write(path: Path, rows: list[RuleDate]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["id", "experiment", "changed", "sha256"], lineterminator="\n")
+        writer = csv.DictWriter(
+            file, ["id", "experiment", "changed", "sha256"], lineterminator="\n"
+        )
         writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
 

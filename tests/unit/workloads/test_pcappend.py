@@ -170,9 +170,7 @@ def test_lines_follow_the_contract(pcappend: Program) -> None:
 
 def test_refused_calls_count_in_the_articles_own_throughput(pcappend: Program) -> None:
     """The article divides the bytes offered by the whole time, although O_DIRECT refuses them."""
-    end = pcappend.run(
-        "direct-misaligned", "--procs", 2, "--ops", 1000, "--bytes", 128
-    ).end
+    end = pcappend.run("direct-misaligned", "--procs", 2, "--ops", 1000, "--bytes", 128).end
     response = end["response"]
     assert end["errors"].get("EINVAL"), "this file system accepts misaligned direct writes"
     assert response["gibit_per_second"] == 0

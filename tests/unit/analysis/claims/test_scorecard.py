@@ -199,7 +199,19 @@ def test_the_terminal_has_every_row_and_the_totals(place, capsys, monkeypatch):
     text = capsys.readouterr().out
     assert "not comparable" in text
     assert "untestable: 003-179: needs another CPU" in text
-    assert text.splitlines()[-1].split() == ["in", "all", "0", "0", "0", "2", "0", "0", "1", "0", "3"]
+    assert text.splitlines()[-1].split() == [
+        "in",
+        "all",
+        "0",
+        "0",
+        "0",
+        "2",
+        "0",
+        "0",
+        "1",
+        "0",
+        "3",
+    ]
     assert main(["claims", "--runs", str(place[1]), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (len(data["rows"]), data["totals"]["all"]["all"]) == (3, 3)
