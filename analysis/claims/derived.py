@@ -22,8 +22,15 @@ _FREE_COLUMNS: Mapping[str, Mapping[str, int]] = {
 """Columns of free(1) of procps 4 as sums of the keys of /proc/meminfo, with their signs."""
 
 
-_LOWER_TOTALS = ("lower_device_read_bytes", "lower_device_reads", "lower_device_write_bytes")
-"""Responses of the lowest disk of a stack, below the device that holds the file system."""
+_LOWER_RATES: Mapping[str, tuple[str, int]] = {
+    "lower_device_reads_per_second": ("reads", 1),
+    "lower_device_read_bytes_per_second": ("sectors_read", SECTOR_BYTES),
+    "lower_device_write_bytes_per_second": ("sectors_written", SECTOR_BYTES),
+}
+"""Rates of the lowest disk of a stack: its key of /proc/diskstats, and the factor to bytes."""
+_LOADS, _SAMPLES = "loads_", "_samples"
+_LOAD_LEVELS = ("ram", "l1", "l2", "peer_cache", "fill_buffer", "uncached", "unknown")
+"""Levels of memory in the responses of the collector perf-mem."""
 
 
 def _free_column(column: str, moment: str, trial: JudgedTrial) -> float | None:
@@ -76,10 +83,20 @@ def _position_computations(trial: JudgedTrial) -> float | None:
     return float(blocks) / covered if blocks is not None and covered else None
 
 
-def _lower_rate(total: str, trial: JudgedTrial) -> float | None:
-    """Return a total of the stack's lowest disk per second of the measured part."""
-    value, seconds = trial.record.response.get(total), measured_seconds(trial.record)
-    return None if value is None or not seconds else value / seconds
+def _lower_rate(key: str, factor: int, trial: JudgedTrial) -> float | None:
+    """Return a counter of the stack's lowest disk per second; None if the stack has one layer."""
+    grown = difference(trial.record, "lower_device", key)
+    seconds = measured_seconds(trial.record)
+    return None if grown is None or not seconds else factor * grown / seconds
+
+
+def _samples_percent(level: str, trial: JudgedTrial) -> float | None:
+    """Return the share of all sampled loads that a level served, in percent."""
+    response = trial.record.response
+    counts = {one: response.get(f"{_LOADS}{one}{_SAMPLES}") for one in _LOAD_LEVELS}
+    known = [count for count in counts.values() if count is not None]
+    own = counts[level]
+    return None if own is None or not sum(known) else 100 * own / sum(known)
 
 
 _FROM_RECORD: Mapping[str, Derived] = {
@@ -87,7 +104,11 @@ _FROM_RECORD: Mapping[str, Derived] = {
     **{
         f"free_{name}_before_bytes": partial(_free_column, name, "before") for name in _FREE_COLUMNS
     },
-    **{f"{name}_per_second": partial(_lower_rate, name) for name in _LOWER_TOTALS},
+    **{name: partial(_lower_rate, key, factor) for name, (key, factor) in _LOWER_RATES.items()},
+    **{
+        f"{_LOADS}{level}{_SAMPLES}_percent": partial(_samples_percent, level)
+        for level in _LOAD_LEVELS
+    },
     "other_disks_read_fraction": _other_disks_fraction,
     "optimal_io_size_bytes": _optimal_io_size,
     "position_computations": _position_computations,

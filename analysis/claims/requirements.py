@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from analysis.data.load import JudgedTrial
 
-COLLECTOR_BY_PREFIX = {"mem_": "perf_mem"}
+COLLECTOR_BY_PREFIX = {"loads_": "perf-mem"}
 """Collectors that give responses, by the beginning of their names."""
 
 

@@ -185,11 +185,11 @@ def test_a_finding_states_the_verdict_of_its_claim(tmp_path):
 
 
 def test_a_response_of_a_collector_that_the_host_lacks_is_a_missed_requirement(tmp_path):
-    loads = {"response": "mem_overhead_ram_percent", "unit": "%"}
+    loads = {"response": "loads_ram_percent", "unit": "%"}
     assert judged(tmp_path / "without", **loads).verdict == "no_data"
 
     def missing(record):
-        record["collectors"]["perf_mem"] = {"status": "missing", "reason": "the CPU has no PEBS"}
+        record["collectors"]["perf-mem"] = {"status": "missing", "reason": "the CPU has no PEBS"}
 
     result = judged(tmp_path / "missing", missing, **loads)
     assert (result.verdict, result.reason) == (
@@ -200,10 +200,21 @@ def test_a_response_of_a_collector_that_the_host_lacks_is_a_missed_requirement(t
     assert judged(tmp_path / "other", missing, response="no_such_seconds").verdict == "no_data"
 
 
+def test_a_number_of_samples_is_compared_as_a_share_of_all(tmp_path):
+    def sampled(record):
+        if record["response"]:
+            record["response"] |= {"loads_ram_samples": 30, "loads_l1_samples": 90}
+
+    claim = {"response": "loads_ram_samples_percent", "unit": "%", "published": 25}
+    result = judged(tmp_path, sampled, **claim)
+    assert (result.verdict, result.measured) == ("held", 25)
+
+
 def test_the_rates_of_the_lowest_disk_are_its_totals_over_the_measured_part(tmp_path):
     def stack(record):
-        if record["response"]:
-            record["response"]["lower_device_reads"] = 50 * record["measured"]["seconds"]
+        if record["measured"]:
+            for moment, reads in (("before", 7), ("after", 7 + 50 * record["measured"]["seconds"])):
+                record["counters"][moment]["lower_device"] = {"reads": reads}
 
     claim = {"response": "lower_device_reads_per_second", "unit": "1/s", "published": 50}
     assert judged(tmp_path, stack, **claim).measured == pytest.approx(50)
