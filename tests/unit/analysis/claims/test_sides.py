@@ -13,7 +13,6 @@ from analysis.data.load import load_run
 from analysis.summaries.minima import minima
 from analysis.views.minima import minima_section
 from tests.fixtures.runs import DEFINITION, build_run
-from tests.unit.analysis.claims.test_evaluate import native
 
 UNLOADED = {"cage": "uncaged", "source": "unloaded", "pattern": "sequential"}
 RANDOM = {**UNLOADED, "pattern": "random"}
@@ -35,7 +34,7 @@ def run_with(tmp_path, change=None, findings=(), **claim):
     definition["claims"], definition["findings"] = [{**CLAIM, **claim}], list(findings)
 
     def changed(record):
-        native(record)
+        record["emulated"] = False
         if change:
             change(record)
 
