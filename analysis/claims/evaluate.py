@@ -23,8 +23,10 @@ from analysis.summaries.cells import (
     is_planned,
     wrong_answer_reason,
 )
-from analysis.summaries.minima import MINIMUM
+from analysis.summaries.minima import MAXIMUM, MINIMUM
 
+DEFINITION_RULES = ("config", "source_lines")
+"""Rules that need no run."""
 EXTRAPOLATED = "rests on a pass that was cut short and extrapolated"
 _WORD = {
     "oom_killed": "killed",
@@ -222,10 +224,6 @@ def _decoded(
     return _result(claim, measured, verdict, reason, n=len(whole))
 
 
-DEFINITION_RULES = ("config", "source_lines")
-"""Rules that need no run."""
-
-
 def definition_result(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> ClaimResult:
     """Evaluate a claim about the set-up from the definition or the sources, without a run."""
     measured: Any
@@ -244,7 +242,7 @@ def _result(
     n: int = 0,
 ) -> ClaimResult:
     summary = measured if isinstance(measured, MedianSummary) else None
-    interval = summary if summary and summary.kind not in (MINIMUM, "knee") else None
+    interval = summary if summary and summary.kind not in (MINIMUM, MAXIMUM, "knee") else None
     is_ratio = number_of_sides(claim) > 1 and claim["rule"] != "difference"
     return ClaimResult(
         id=claim["id"],

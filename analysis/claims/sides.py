@@ -16,7 +16,7 @@ from analysis.stats.intervals import (
     summarise,
 )
 from analysis.summaries.cells import response_value, trials_of
-from analysis.summaries.minima import MINIMUM, minimum_ratio, minimum_summary
+from analysis.summaries.minima import MAXIMUM, MINIMUM, extreme_summary
 
 Side = list[JudgedTrial]
 SIDES = ("where", "over", "than", "than_over")
@@ -93,18 +93,19 @@ def summarise_sides(
     values = side_values(run, table, sides)
     if not all(values):
         return None
-    is_minimum = table.get("statistic") == MINIMUM
+    statistic = table.get("statistic", "")
+    is_extreme = statistic in (MINIMUM, MAXIMUM)
     if len(values) == 4:
         return ratio_of_median_ratios(*values)
     if len(values) == 2 and table.get("rule") != "difference":
-        return (minimum_ratio if is_minimum else median_ratio)(*values)
+        return extreme_summary(statistic, *values) if is_extreme else median_ratio(*values)
     converted = [
         [convert_response(response, v, unit) if unit else v for v in side]
         for side, response in zip(values, responses_of(table), strict=False)
     ]
     if len(converted) == 2:
         return _difference(*converted)
-    return (minimum_summary if is_minimum else summarise)(converted[0])
+    return extreme_summary(statistic, converted[0]) if is_extreme else summarise(converted[0])
 
 
 def _difference(ones: Sequence[float], others: Sequence[float]) -> MedianSummary:

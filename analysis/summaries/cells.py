@@ -183,7 +183,7 @@ def published_by_treatment(run: Run, response: str) -> dict[str, str]:
             "outcome",
         ):
             continue
-        if claim.get("statistic") == "minimum" or claim.get("per"):
+        if claim.get("statistic", "median") != "median" or claim.get("per"):
             continue  # neither a median nor in the response's unit
         where = (claim.get("where") or {}).items()
         means = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,10 @@ from analysis.formatting import treatment_label
 from analysis.stats.intervals import MedianSummary
 from analysis.summaries.cells import included_values, treatments
 
-MINIMUM = "minimum"
-"""Statistic of a claim whose published figure is the least of several trials."""
+MINIMUM, MAXIMUM = "minimum", "maximum"
+"""Statistics of claims whose published figure is the least time of several trials, or the rate that
+belongs to it.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,23 +38,16 @@ class TreatmentMinimum:
         return treatment_label(self.treatment)
 
 
-def minimum_summary(values: Sequence[float]) -> MedianSummary:
-    """Return the least value; a minimum has no interval, so both ends are the minimum itself.
+def extreme_summary(statistic: str, *sides: Sequence[float]) -> MedianSummary:
+    """Return the extreme of one side, or the ratio of the extremes of two.
 
-    Raises ValueError if there are no values.
+    The ratio is infinite if the second is zero. An extreme has no interval, so both ends are the
+    figure itself. Raises ValueError if a side has no values.
     """
-    least = min(values)
-    return MedianSummary(len(values), least, least, least, MINIMUM)
-
-
-def minimum_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> MedianSummary:
-    """Return the ratio of two minima; infinite if the second is zero.
-
-    Raises ValueError if a side has no values.
-    """
-    low = min(denominator)
-    ratio = min(numerator) / low if low else float("inf")
-    return MedianSummary(min(len(numerator), len(denominator)), ratio, ratio, ratio, MINIMUM)
+    extremes = [min(side) if statistic == MINIMUM else max(side) for side in sides]
+    divisor = extremes[1] if len(extremes) > 1 else 1.0
+    figure = extremes[0] / divisor if divisor else math.inf
+    return MedianSummary(min(map(len, sides)), figure, figure, figure, statistic)
 
 
 def minima(run: Run) -> list[TreatmentMinimum]:

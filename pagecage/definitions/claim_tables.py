@@ -62,7 +62,7 @@ class ClaimTable(StrictTable):
     per: Divisor | None = Field(
         None, description="size by which the response is divided, so that it holds at any size"
     )
-    statistic: Literal["median", "minimum"] = "median"
+    statistic: Literal["median", "minimum", "maximum"] = "median"
     along: str | None = Field(None, description="factor whose numeric levels the knee lies on")
     key: str | None = None
     where: dict[str, str] = {}

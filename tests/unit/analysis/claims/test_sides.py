@@ -61,6 +61,10 @@ def test_a_minimum_is_judged_by_the_minimum_and_has_no_interval(tmp_path):
     result = judged(tmp_path / "minimum", change, statistic="minimum")
     assert (result.verdict, result.measured, result.low, result.n) == ("held", 0.9, None, 3)
     assert result.kind == "minimum"
+    best = judged(tmp_path / "maximum", change, statistic="maximum", published=4.0)
+    assert (best.verdict, best.measured) == ("held", 4.0)
+    both = {"rule": "ratio", "over": RANDOM, "statistic": "minimum"}
+    assert judged(tmp_path / "ratio", change, **both).measured == 1.0
 
 
 def test_minima_are_a_table_beside_the_published_ones(tmp_path):
