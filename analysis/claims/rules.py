@@ -11,6 +11,8 @@ from pagecage.units import parse_size_bytes
 
 RuleResult = tuple[bool | None, str]
 """True if the claim holds, None if the figures cannot decide it, and the reason."""
+RATIO_RULES = ("ratio", "ordering")
+"""Rules whose figure is always a ratio; bounds may be one as well."""
 RATIO_OF_RATIOS_RULES = ("ordering_of_ratios",)
 ORDERINGS_NEED = 2
 """Trials on each side without which an ordering is undecided, because their spread is unknown."""
