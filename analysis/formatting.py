@@ -12,7 +12,9 @@ from pagecage.units import format_bytes, format_rate, format_seconds
 MARKS = {
     "held": "✓ held",
     "not_held": "✗ not held",
+    "undecided": "± undecided",
     "not_comparable": "– not comparable",
+    "requirement_missed": "? requirement missed",
     "no_data": "? no data",
     "untestable": "· untestable",
     "not_run": "· not run",

@@ -21,6 +21,8 @@ Sides = Sequence[Sequence[JudgedTrial]]
 
 def incomparable_reason(run: Run, claim: Mapping[str, Any], sides: Sides) -> str | None:
     """Return why a figure cannot be compared with the published one; None if it can."""
+    if several := different_hosts(sides):
+        return several
     is_full = run.plan["size"] == PUBLISHED_SIZE
     emulated = any(trial.record.emulated for side in sides for trial in side)
     if claim["needs"] == "published_size" and not (is_full and not emulated):
@@ -37,6 +39,12 @@ def incomparable_reason(run: Run, claim: Mapping[str, Any], sides: Sides) -> str
     if emulated and depends_on_cpu_speed(claim["response"]):
         return _cpu_bound(sides)
     return None
+
+
+def different_hosts(sides: Sides) -> str | None:
+    """Return the reason if the trials of a figure ran on more than one host; None otherwise."""
+    hosts = sorted({trial.record.host for side in sides for trial in side})
+    return f"its trials ran on different hosts: {', '.join(hosts)}" if len(hosts) > 1 else None
 
 
 def describe_dataset(run: Run, size: str | None = None) -> str:

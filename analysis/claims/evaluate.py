@@ -9,25 +9,24 @@ from typing import Any
 
 from analysis.claims.comparability import incomparable_reason, measurement_context
 from analysis.claims.kernel_trace import compare_traced, traced_words
-from analysis.claims.rules import (
-    RATIO_OF_RATIOS_RULES,
-    RATIO_RULES,
-    SIDES,
-    evaluate_config,
-    evaluate_figure,
-)
+from analysis.claims.knee import evaluate_knee
+from analysis.claims.requirements import missing_requirement
+from analysis.claims.rules import evaluate_config, evaluate_figure
+from analysis.claims.sides import SIDES, number_of_sides, sides_of, summarise_sides
+from analysis.claims.source_lines import evaluate_source_lines
 from analysis.data.load import JudgedTrial, Run
-from analysis.response_units import convert_response, unit_scale
-from analysis.stats.intervals import MedianSummary, median_ratio, ratio_of_median_ratios, summarise
+from analysis.response_units import unit_scale
+from analysis.stats.intervals import MedianSummary
 from analysis.summaries.cells import (
     claim_trials,
     is_extrapolated,
     is_planned,
-    response_value,
-    trials_of,
     wrong_answer_reason,
 )
+from analysis.summaries.minima import MAXIMUM, MINIMUM
 
+DEFINITION_RULES = ("config", "source_lines")
+"""Rules that need no run."""
 EXTRAPOLATED = "rests on a pass that was cut short and extrapolated"
 _WORD = {
     "oom_killed": "killed",
@@ -41,8 +40,10 @@ _WORD = {
 class ClaimResult:
     """One row of the claims table.
 
-    `verdict` is `held`, `not_held`, `not_comparable` or `no_data`. `measured` is a figure in the
-    claim's unit, an outcome, or None. `low` and `high` span its interval, which `kind` names.
+    `verdict` is `held`, `not_held`, `undecided`, `not_comparable`, `requirement_missed` or
+    `no_data`. `measured` is a figure in the claim's unit, an outcome, or None. `low` and `high`
+    span its interval, which `kind` names. `origin` is `article` for a figure of its tables or text,
+    `conclusion` for an added row that is derived from its conclusions, and empty in older runs.
     """
 
     id: str
@@ -56,11 +57,12 @@ class ClaimResult:
     n: int
     verdict: str
     reason: str
+    origin: str = ""
 
     @property
     def is_silent(self) -> bool:
         """True if the run has no figure for it."""
-        return self.verdict == "no_data" and self.measured is None
+        return self.verdict in ("no_data", "requirement_missed") and self.measured is None
 
 
 def evaluate_claims(run: Run) -> list[ClaimResult]:
@@ -69,9 +71,9 @@ def evaluate_claims(run: Run) -> list[ClaimResult]:
 
 
 def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
-    if claim["rule"] == "config":
-        return config_result(claim, run.definition)
-    sides = [trials_of(run.trials, claim.get(key) or {}) for key in SIDES[: _sides(claim)]]
+    if claim["rule"] in DEFINITION_RULES:
+        return definition_result(claim, run.definition)
+    sides = sides_of(run, claim)
     eligible = [claim_trials(side, claim) for side in sides]
     if claim["rule"] == "outcome":
         result = _outcome(run, claim, sides[0])
@@ -90,54 +92,36 @@ def _figure(
     sides: list[list[JudgedTrial]],
     eligible: list[list[JudgedTrial]],
 ) -> ClaimResult:
-    summary = _summary(claim, eligible)
+    claim = {"needs": "any_size", "tolerance_factor": 2.0, **claim}
+    summary = summarise_sides(run, claim, eligible, claim["unit"])
     if summary is None:
-        return _result(
-            claim,
-            _summary(claim, sides),
-            "no_data",
-            reason_without_figure(run, claim, sides, eligible),
-        )
-    incomparable = incomparable_reason(run, {"needs": "any_size", **claim}, eligible)
-    if incomparable:
-        return _result(
-            claim, summary, "not_comparable", _with_remarks(incomparable, claim, eligible)
-        )
-    held, reason = evaluate_figure({"tolerance_factor": 2.0, **claim}, summary)
+        measured = summarise_sides(run, claim, sides, claim["unit"])
+        return _result(claim, measured, *_without_figure(run, claim, sides, eligible))
+    incomparable = incomparable_reason(run, claim, eligible)
+    if claim["rule"] == "knee":
+        summary, (held, reason) = evaluate_knee(run, claim, eligible[0])
+    else:
+        held, reason = evaluate_figure(claim, summary)
+    verdict = "undecided" if held is None else "held" if held else "not_held"
     return _result(
-        claim, summary, "held" if held else "not_held", _with_remarks(reason, claim, eligible)
+        claim,
+        summary,
+        "not_comparable" if incomparable else verdict,
+        _with_remarks(incomparable or reason, claim, eligible),
     )
 
 
-def _sides(claim: Mapping[str, Any]) -> int:
-    """Return how many groups of trials the claim's rule compares."""
-    return 4 if claim["rule"] in RATIO_OF_RATIOS_RULES else 2 if claim["rule"] in RATIO_RULES else 1
-
-
-def _summary(
-    claim: Mapping[str, Any], eligible: Sequence[Sequence[JudgedTrial]]
-) -> MedianSummary | None:
-    """Return the measured figure in the claim's unit, or without unit if sides are divided."""
-    values = [
-        [v for t in side if (v := claim_value(t, claim["response"])) is not None]
-        for side in eligible
-    ]
-    if not all(values):
-        return None
-    if len(values) > 1:
-        return (
-            median_ratio(*values)
-            if claim["rule"] in RATIO_RULES
-            else ratio_of_median_ratios(*values)
-        )
-    return summarise(
-        [convert_response(claim["response"], value, claim["unit"]) for value in values[0]]
-    )
-
-
-def claim_value(trial: JudgedTrial, response: str) -> float | None:
-    """Return a trial's figure; None if it was killed."""
-    return None if trial.is_killed else response_value(trial, response)
+def _without_figure(
+    run: Run,
+    claim: Mapping[str, Any],
+    sides: list[list[JudgedTrial]],
+    eligible: list[list[JudgedTrial]],
+) -> tuple[str, str]:
+    """Return the verdict and the reason of a claim for which the run has no figure."""
+    missing = missing_requirement(sides, claim["response"])
+    if missing:
+        return "requirement_missed", missing
+    return "no_data", reason_without_figure(run, claim, sides, eligible)
 
 
 def _with_remarks(
@@ -165,9 +149,11 @@ def reason_without_figure(
     Possible reasons are a missing requirement of the host, a treatment left out of the plan,
     exclusion, and a response that no trial has. `claim` may also be a finding.
     """
-    missing = [m.reason for side in sides for t in side for m in t.record.missed_requirements]
+    missing = missing_requirement(sides, claim["response"])
     if missing:
-        return f"the host lacks a requirement: {missing[0]}"
+        return missing
+    if claim.get("over_boot") and not all(sides):
+        return "its trials ran in one boot of the host; restart it and resume the run"
     if not all(sides):
         has_trials = all(is_planned(run.plan["trials"], claim.get(key) or {}) for key in SIDES)
         return (
@@ -238,9 +224,13 @@ def _decoded(
     return _result(claim, measured, verdict, reason, n=len(whole))
 
 
-def config_result(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> ClaimResult:
-    """Evaluate a claim about the set-up from the definition alone, without a run."""
-    measured, held, reason = evaluate_config(claim, definition, unit_scale(claim["unit"]))
+def definition_result(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> ClaimResult:
+    """Evaluate a claim about the set-up from the definition or the sources, without a run."""
+    measured: Any
+    if claim["rule"] == "source_lines":
+        measured, (held, reason) = evaluate_source_lines({"tolerance_factor": 2.0, **claim})
+    else:
+        measured, held, reason = evaluate_config(claim, definition, unit_scale(claim["unit"]))
     return _result(claim, measured, "held" if held else "not_held", reason)
 
 
@@ -252,18 +242,21 @@ def _result(
     n: int = 0,
 ) -> ClaimResult:
     summary = measured if isinstance(measured, MedianSummary) else None
+    interval = summary if summary and summary.kind not in (MINIMUM, MAXIMUM, "knee") else None
+    is_ratio = number_of_sides(claim) > 1 and claim["rule"] != "difference"
     return ClaimResult(
         id=claim["id"],
         says=claim["says"],
         published=claim["published"],
-        unit="x" if _sides(claim) > 1 else claim["unit"],
+        unit="x" if is_ratio else claim["unit"],
         measured=_finite(measured.middle) if isinstance(measured, MedianSummary) else measured,
-        low=_finite(summary.low) if summary else None,
-        high=_finite(summary.high) if summary else None,
+        low=_finite(interval.low) if interval else None,
+        high=_finite(interval.high) if interval else None,
         kind=summary.kind if summary else "",
         n=summary.n if summary else n,
         verdict=verdict,
         reason=reason,
+        origin=claim.get("origin", ""),
     )
 
 

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.claims.comparability import incomparable_reason
-from analysis.claims.evaluate import EXTRAPOLATED, claim_value, reason_without_figure
+from analysis.claims.comparability import different_hosts, incomparable_reason
+from analysis.claims.evaluate import (
+    EXTRAPOLATED,
+    ClaimResult,
+    evaluate_claims,
+    reason_without_figure,
+)
 from analysis.claims.kernel_trace import DECODED, traced_words
+from analysis.claims.sides import responses_of, sides_of, summarise_sides
 from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import format_summary
-from analysis.stats.intervals import MedianSummary, median_ratio, summarise
-from analysis.summaries.cells import claim_trials, is_extrapolated, trials_of, wrong_answer_reason
+from analysis.stats.intervals import MedianSummary
+from analysis.summaries.cells import claim_trials, is_extrapolated, wrong_answer_reason
 
 _NO_VALUE = "…"
 _EMULATED = "mostly the emulated CPU's time"
+_VERDICTS = {
+    "held": "holds in this run",
+    "not_held": "does not hold in this run",
+    "undecided": "is undecided in this run",
+    "not_comparable": "cannot be compared in this run",
+    "requirement_missed": "needs a requirement that this host lacks",
+    "no_data": "has no figure in this run",
+}
 _UNPROVEN = "† rests on excluded trials alone and proves nothing"
 
 
@@ -42,13 +56,24 @@ class Finding:
 
 def evaluate_findings(run: Run) -> list[Finding]:
     """Evaluate every finding of the definition, in its order."""
-    return [_find(run, table) for table in run.definition.get("findings", [])]
+    tables = run.definition.get("findings", [])
+    is_needed = any(table.get("claim") for table in tables)
+    results = {result.id: result for result in evaluate_claims(run)} if is_needed else {}
+    return [_with_verdict(_find(run, table), results.get(table.get("claim"))) for table in tables]
+
+
+def _with_verdict(finding: Finding, claim: ClaimResult | None) -> Finding:
+    """Return the finding with a note that states whether its claim holds."""
+    if claim is None:
+        return finding
+    note = f"{claim.id} {_VERDICTS[claim.verdict]}"
+    return replace(finding, note="; ".join(part for part in (finding.note, note) if part))
 
 
 def _find(run: Run, table: Mapping[str, Any]) -> Finding:
-    sides = [trials_of(run.trials, table.get("where") or {})]
-    if table.get("over"):
-        sides.append(trials_of(run.trials, table["over"]))
+    if refused := _refused(run, table):
+        return _finding(table, None, None, refused)
+    sides = sides_of(run, table)
     eligible = [claim_trials(side, table) for side in sides]
     response = table["response"]
     if response == "outcome" or response in DECODED:
@@ -61,7 +86,7 @@ def _find(run: Run, table: Mapping[str, Any]) -> Finding:
             None,
             "" if value else reason_without_figure(run, table, sides[:1], eligible[:1]),
         )
-    summary = _summary(eligible, response)
+    summary = summarise_sides(run, table, eligible)
     if summary:
         return _finding(
             table,
@@ -70,7 +95,7 @@ def _find(run: Run, table: Mapping[str, Any]) -> Finding:
             _note(run, response, eligible),
         )
     points = [[trial for trial in side if _is_point(trial, table)] for side in sides]
-    unproven = _summary(points, response)
+    unproven = summarise_sides(run, table, points)
     if unproven is None:
         return _finding(table, None, None, reason_without_figure(run, table, sides, eligible))
     value = f"({format_summary(response, unproven, is_ratio=len(sides) > 1)}) †"
@@ -83,14 +108,12 @@ def _is_point(trial: JudgedTrial, table: Mapping[str, Any]) -> bool:
     return trial.verdicts.is_data_point or is_taken
 
 
-def _summary(eligible: Sequence[Sequence[JudgedTrial]], response: str) -> MedianSummary | None:
-    values = [
-        [v for trial in side if (v := claim_value(trial, response)) is not None]
-        for side in eligible
-    ]
-    if not all(values):
-        return None
-    return median_ratio(values[0], values[1]) if len(values) > 1 else summarise(values[0])
+def _refused(run: Run, table: Mapping[str, Any]) -> str | None:
+    """Return why a figure means nothing: equal sides (of older definitions), or several hosts."""
+    responses = responses_of(table)
+    if table.get("over") and table["over"] == table.get("where") and responses[0] == responses[1]:
+        return "it divides a figure by itself"
+    return different_hosts(sides_of(run, table))
 
 
 def _note(run: Run, response: str, eligible: Sequence[Sequence[JudgedTrial]]) -> str:

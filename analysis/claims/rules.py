@@ -9,12 +9,13 @@ from analysis.stats.intervals import MedianSummary
 from pagecage.errors import PagecageError
 from pagecage.units import parse_size_bytes
 
-RuleResult = tuple[bool, str]
-"""True if the claim holds, and the reason."""
+RuleResult = tuple[bool | None, str]
+"""True if the claim holds, None if the figures cannot decide it, and the reason."""
 RATIO_RULES = ("ratio", "ordering")
+"""Rules whose figure is always a ratio; bounds may be one as well."""
 RATIO_OF_RATIOS_RULES = ("ordering_of_ratios",)
-SIDES = ("where", "over", "than", "than_over")
-"""Keys of a claim's groups of trials, in order."""
+ORDERINGS_NEED = 2
+"""Trials on each side without which an ordering is undecided, because their spread is unknown."""
 
 
 def evaluate_figure(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
@@ -40,23 +41,32 @@ def _range(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
 
 
 def _ordering(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
-    factor, word = float(claim["tolerance_factor"]), claim["published"]
-    held = {
-        "less": measured.middle < 1,
-        "greater": measured.middle > 1,
-        "about_equal": 1 / factor <= measured.middle <= factor,
-    }[word]
-    sure = (
-        ""
-        if measured.n < 2 or word == "about_equal" or _is_apart(measured)
-        else "; their ranges overlap"
-    )
+    """Compare two sides; undecided unless their ranges are apart, or are within the factor."""
     what = "one ratio is" if claim["rule"] in RATIO_OF_RATIOS_RULES else "one is"
-    return held, f"{what} {measured.middle:.2f} times the other{sure}"
+    reason = f"{what} {measured.middle:.2f} times the other"
+    if measured.n < ORDERINGS_NEED:
+        return None, f"{reason}; a side has a single trial, so that its spread is unknown"
+    held = _is_ordered(claim, measured)
+    if held is None and claim["published"] == "about_equal":
+        return None, f"{reason}; the interval reaches beyond a factor of {_tolerance(claim):g}"
+    return held, f"{reason}; their ranges overlap" if held is None else reason
 
 
-def _is_apart(measured: MedianSummary) -> bool:
-    return measured.low > 1 or measured.high < 1
+def _is_ordered(claim: Mapping[str, Any], measured: MedianSummary) -> bool | None:
+    """Return whether the whole interval confirms the order; None if it confirms neither."""
+    factor, word = _tolerance(claim), claim["published"]
+    if word == "about_equal":
+        is_within = 1 / factor <= measured.low and measured.high <= factor
+        is_apart = measured.high < 1 / factor or measured.low > factor
+        return True if is_within else False if is_apart else None
+    if measured.low == measured.high == 1:
+        return False
+    is_less = True if measured.high < 1 else False if measured.low > 1 else None
+    return is_less if word == "less" or is_less is None else not is_less
+
+
+def _tolerance(claim: Mapping[str, Any]) -> float:
+    return float(claim["tolerance_factor"])
 
 
 def _at_most(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
@@ -84,6 +94,7 @@ _RULES: dict[str, Callable[[Mapping[str, Any], MedianSummary], RuleResult]] = {
     "absolute": _factor,
     "ratio": _factor,
     "range": _range,
+    "difference": _range,
     "ordering": _ordering,
     "ordering_of_ratios": _ordering,
     "at_most": _at_most,

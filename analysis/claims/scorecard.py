@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.claims.evaluate import ClaimResult, config_result, evaluate_claims
+from analysis.claims.evaluate import (
+    DEFINITION_RULES,
+    ClaimResult,
+    definition_result,
+    evaluate_claims,
+)
 from analysis.data.load import Run, load_run
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import (
@@ -18,15 +23,29 @@ from pagecage.model.published_figures import (
     read_titles,
     rules_of,
 )
+from pagecage.model.rule_dates import RuleDate, is_same_rule, read_rule_dates
 
-VERDICTS = ("held", "not_held", "not_comparable", "no_data", "untestable", "not_run")
+VERDICTS = (
+    "held",
+    "not_held",
+    "undecided",
+    "not_comparable",
+    "requirement_missed",
+    "no_data",
+    "untestable",
+    "not_run",
+)
 """Verdicts in the order of the totals; each row has exactly one."""
-_RULE = ("rule", "response", "where", "over", "key")
 
 
 @dataclass(frozen=True)
 class ScoredClaim:
-    """One row of the scorecard; `run` is the id of the evaluated run, None if there is none."""
+    """One row of the scorecard.
+
+    `run` is the id of the evaluated run, None if there is none. `origin` is `article`, or
+    `conclusion` for an added row that follows from its conclusions. `rule_changed` is the day on
+    which the rule was last changed (ISO 8601), None without a rule.
+    """
 
     id: str
     experiment: str
@@ -41,6 +60,8 @@ class ScoredClaim:
     reason: str
     remark: str
     run: str | None
+    origin: str = "article"
+    rule_changed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,12 +98,21 @@ def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = N
             f"no published figure belongs to {only!r}", f"one of {', '.join(names)}"
         )
     scorer = _ClaimScorer(read_definitions(experiments), newest)
+    dates = read_rule_dates(experiments)
     scored = (
-        _score(row, scorer, (only,) if only is not None else row.experiments)
+        _dated(_score(row, scorer, (only,) if only is not None else row.experiments), row, dates)
         for row in rows
         if _is_selected(row, only)
     )
     return Scorecard(tuple(scored), read_titles(experiments))
+
+
+def _dated(
+    scored: ScoredClaim, row: PublishedFigure, dates: Mapping[tuple[str, str], RuleDate]
+) -> ScoredClaim:
+    """Return the row with its origin, and the day on which one of its rules last changed."""
+    days = [date.changed for (id_, _), date in dates.items() if id_ == row.id]
+    return replace(scored, origin=row.origin, rule_changed=max(days, default=None))
 
 
 def _is_selected(row: PublishedFigure, only: str | None) -> bool:
@@ -143,17 +173,15 @@ class _ClaimScorer:
         A run whose plan has an older rule for the row gives no result.
         """
         rule = self.rules[row.id][name]
-        if rule["rule"] == "config":
-            return config_result(_completed(row, rule), self.definitions[name])
+        if rule["rule"] in DEFINITION_RULES:
+            return definition_result(_completed(row, rule), self.definitions[name])
         run = self.latest.get(name)
         if run is None:
             return "its experiment has not been run here"
         planned_rule = next(
             (claim for claim in run.definition.get("claims", []) if claim["id"] == row.id), None
         )
-        if planned_rule is None or any(
-            (planned_rule.get(key) or None) != (rule.get(key) or None) for key in _RULE
-        ):
+        if planned_rule is None or not is_same_rule(planned_rule, rule):
             return "its rule is newer than the newest run"
         return self._results[name][row.id]
 

@@ -12,9 +12,11 @@ from analysis.formatting import MARKS, break_at_semicolons, format_published
 from analysis.views.scorecard import format_scored_measurement
 
 _MEANS = {
-    "held": "as published, by a rule that was fixed before the first run",
+    "held": "as published, by the rule of its row",
     "not_held": "measured, but not as published",
+    "undecided": "measured, but too few trials or overlapping ranges to decide",
     "not_comparable": "measured, but not at the published size, or on an emulated CPU",
+    "requirement_missed": "the host lacks something that the measurement needs",
     "no_data": "the newest run has no included trial for it",
     "untestable": "no run can test it here; the row states the reason",
     "not_run": "its experiment has not been run here above size smoke",

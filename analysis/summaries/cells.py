@@ -183,6 +183,8 @@ def published_by_treatment(run: Run, response: str) -> dict[str, str]:
             "outcome",
         ):
             continue
+        if claim.get("statistic", "median") != "median" or claim.get("per"):
+            continue  # neither a median nor in the response's unit
         where = (claim.get("where") or {}).items()
         means = [
             name for name, treatment in planned.items() if where and where <= treatment.items()

@@ -27,9 +27,9 @@ class NoiseFloor:
     """The relative difference between two medians of identical trials; a `share` of 0.05 is 5 %.
 
     `kind` names the trials. `a_a_pair`: two treatments with different names and the same program,
-    cage, cache and data in the plan. `halves`: the repeats of one treatment, split in two in every
-    way or in 999 random ways; `share` is the 95th percentile. Halves have half as many trials each,
-    so that they overestimate the noise.
+    cage, cache and data in the plan, or whose levels the definition declares identical. `halves`:
+    the repeats of one treatment, split in two in every way or in 999 random ways; `share` is the
+    95th percentile. Halves have half as many trials each, so that they overestimate the noise.
     """
 
     share: float
@@ -53,7 +53,10 @@ def noise_floor(run: Run, treatment: Treatment, response: str) -> NoiseFloor | N
 
 
 def identical_treatments(run: Run, treatment: Treatment) -> list[Treatment]:
-    """Return the treatments whose planned trials are equal apart from their names and order."""
+    """Return the treatments whose planned trials are equal apart from their names and order.
+
+    Treatments follow that the definition declares identical (`identical`).
+    """
     treatments_by_content: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for trial in run.plan["trials"]:
         content = {key: value for key, value in trial.items() if key not in _IDENTITY}
@@ -63,7 +66,21 @@ def identical_treatments(run: Run, treatment: Treatment) -> list[Treatment]:
     own_group = next(
         (group for group in treatments_by_content.values() if dict(treatment) in group), []
     )
-    return [dict(other) for other in own_group if dict(other) != dict(treatment)]
+    equal = [dict(other) for other in own_group if dict(other) != dict(treatment)]
+    return [*equal, *(other for other in _declared_identical(run, treatment) if other not in equal)]
+
+
+def _declared_identical(run: Run, treatment: Treatment) -> list[dict[str, str]]:
+    """Return the planned treatments that differ only in levels declared to do the same."""
+    planned = [dict(trial["treatment"]) for trial in run.plan["trials"]]
+    others = [
+        {**treatment, factor: level}
+        for table in run.definition.get("identical") or []
+        for factor, levels in table.items()
+        for level in levels
+        if treatment.get(factor) in levels and level != treatment[factor]
+    ]
+    return [other for other in others if other in planned]
 
 
 def _are_positive(values: Sequence[float]) -> bool:

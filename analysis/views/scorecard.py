@@ -18,7 +18,9 @@ from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table
 TONES: dict[str, Tone] = {
     "held": "good",
     "not_held": "bad",
+    "undecided": "warning",
     "not_comparable": "warning",
+    "requirement_missed": "warning",
     "no_data": "warning",
     "untestable": "soft",
     "not_run": "soft",

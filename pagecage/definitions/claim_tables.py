@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from pagecage.definitions.fields import StrictTable
 from pagecage.errors import PagecageError
-from pagecage.model.published_figures import PublishedFigureRow, number_or_text
+from pagecage.model.published_figures import PublishedFigureRow, number_or_text, origin
 
 Published = float | str | list[float] | list[str]
 Rule = Literal[
@@ -20,10 +20,18 @@ Rule = Literal[
     "ordering_of_ratios",
     "at_most",
     "at_least",
+    "difference",
+    "knee",
     "outcome",
     "decoded",
     "config",
+    "source_lines",
 ]
+Divisor = Literal["dataset", "memory_limit"]
+_COMPARING = ("ratio", "ordering", "ordering_of_ratios", "difference")
+"""Rules that need `over`."""
+_MAY_COMPARE = (*_COMPARING, "at_most", "at_least")
+_OF_DEFINITION = ("config", "source_lines")
 _ORDERINGS = ("less", "greater", "about_equal")
 _OUTCOMES = ("killed", "ran", "wrong_answer")
 _DECODED = ("vm_flags", "fault_flags", "ra_pages", "page_cache_ra_order")
@@ -33,9 +41,10 @@ class ClaimTable(StrictTable):
     """A published figure and the rule by which it counts as reproduced.
 
     `says`, `published`, `unit` and `remark` default to the row of experiments/articles/*.csv with
-    this id. `over` selects the other side of a ratio or an ordering. `key` names the part of the
-    definition that the rule `config` compares. The rule `ordering_of_ratios` compares where / over
-    with than / than_over.
+    this id. `over` selects the other side of a ratio, an ordering, a bound or a difference. `key`
+    names the part of the definition that the rule `config` compares, or the function that the rule
+    `source_lines` counts. The rule `ordering_of_ratios` compares where / over with than /
+    than_over.
     """
 
     id: str
@@ -44,6 +53,17 @@ class ClaimTable(StrictTable):
     published: Published | None = None
     unit: str | None = None
     response: str | None = None
+    over_response: str | None = Field(
+        None, description="response of the other side; that of the first side without it"
+    )
+    over_boot: bool = Field(
+        False, description="the other side is the same treatment after a restart of the host"
+    )
+    per: Divisor | None = Field(
+        None, description="size by which the response is divided, so that it holds at any size"
+    )
+    statistic: Literal["median", "minimum", "maximum"] = "median"
+    along: str | None = Field(None, description="factor whose numeric levels the knee lies on")
     key: str | None = None
     where: dict[str, str] = {}
     over: dict[str, str] | None = None
@@ -59,36 +79,74 @@ class ClaimTable(StrictTable):
 
     @model_validator(mode="after")
     def _whole(self) -> ClaimTable:
-        if self.rule in ("ratio", "ordering", "ordering_of_ratios") and self.over is None:
-            raise ValueError(f"rule {self.rule!r} needs `over`, the other side of the comparison")
-        if (self.rule == "ordering_of_ratios") != (
-            self.than is not None and self.than_over is not None
-        ):
-            raise ValueError(
-                "rule 'ordering_of_ratios' needs than and than_over, and no other rule has them"
-            )
-        if self.rule == "config" and self.key is None:
-            raise ValueError(
-                "rule 'config' needs `key`, the part of the definition that it compares"
-            )
-        if self.rule not in ("config", "outcome") and self.response is None:
-            raise ValueError(f"rule {self.rule!r} needs a response")
-        if self.rule == "decoded" and self.response not in _DECODED:
-            raise ValueError(f"the response of rule 'decoded' must be one of {', '.join(_DECODED)}")
+        if wrong := _wrong_sides(self) or _wrong_key(self):
+            raise ValueError(wrong)
         return self
 
 
+def _wrong_sides(claim: ClaimTable) -> str | None:
+    """Return what is wrong with the groups of trials that a claim compares; None if nothing."""
+    rule, has_other = claim.rule, claim.over is not None or claim.over_boot
+    if rule in _COMPARING and not has_other:
+        return f"rule {rule!r} needs `over`, the other side of the comparison"
+    if has_other and rule not in _MAY_COMPARE:
+        return f"rule {rule!r} compares nothing, so that it has no `over`"
+    if (rule == "ordering_of_ratios") != (claim.than is not None and claim.than_over is not None):
+        return "rule 'ordering_of_ratios' needs than and than_over, and no other rule has them"
+    return _equal_sides(claim.where, claim.over, claim.response, claim.over_response)
+
+
+def _equal_sides(
+    where: dict[str, str], over: dict[str, str] | None, *responses: str | None
+) -> str | None:
+    """Return a sentence if both sides of a comparison are the same figure."""
+    if over is None or where != over or responses[1] not in (None, responses[0]):
+        return None
+    return "where and over select the same figure; name another treatment, or over_response"
+
+
+def _wrong_key(claim: ClaimTable) -> str | None:
+    """Return the key that the claim's rule lacks; None if it has all."""
+    rule = claim.rule
+    if rule == "config" and claim.key is None:
+        return "rule 'config' needs `key`, the part of the definition that it compares"
+    if rule == "source_lines" and ":" not in (claim.key or ""):
+        return "rule 'source_lines' needs `key`, a path, a colon and a function's first words"
+    if (rule == "knee") != (claim.along is not None):
+        return (
+            "rule 'knee' needs `along`, the factor whose levels it compares; no other rule has it"
+        )
+    if rule not in (*_OF_DEFINITION, "outcome") and claim.response is None:
+        return f"rule {rule!r} needs a response"
+    if rule == "decoded" and claim.response not in _DECODED:
+        return f"the response of rule 'decoded' must be one of {', '.join(_DECODED)}"
+    return None
+
+
 class FindingTable(StrictTable):
-    """A sentence with {value} for a measured figure and its interval; `over` makes it a ratio."""
+    """A sentence with {value} for a measured figure and its interval; `over` makes it a ratio.
+
+    With `claim`, a note states whether that claim of the experiment holds.
+    """
 
     question: str = Field("", description="an open question, Q01 to Q38; empty for none")
     says: str
+    claim: str | None = None
     response: str
+    over_response: str | None = Field(
+        None, description="response of the other side; that of the first side without it"
+    )
     where: dict[str, str] = {}
     over: dict[str, str] | None = None
     with_wrong_answers: bool = Field(
         False, description="include trials whose answer was wrong, and say so"
     )
+
+    @model_validator(mode="after")
+    def _whole(self) -> FindingTable:
+        if wrong := _equal_sides(self.where, self.over, self.response, self.over_response):
+            raise ValueError(wrong)
+        return self
 
 
 class ReportTable(StrictTable):
@@ -106,9 +164,9 @@ class ReportTable(StrictTable):
 
 def wrong_published(rule: str, published: Any) -> str | None:
     """Return the kind of figure that the rule needs if `published` is not one; else None."""
-    if rule in ("absolute", "ratio", "at_most", "at_least"):
+    if rule in ("absolute", "ratio", "at_most", "at_least", "knee", "source_lines"):
         return None if _is_number(published) else "a number"
-    if rule == "range":
+    if rule in ("range", "difference"):
         pair = (
             isinstance(published, list) and len(published) == 2 and all(map(_is_number, published))
         )
@@ -133,6 +191,7 @@ def complete_claim(
     """
     row = _row_of(claim, rows, experiment)
     whole = claim.model_dump()
+    whole["origin"] = origin(row["kind"]) if row else ""
     defaults = _defaults(row) if row else {"remark": ""}
     whole |= {
         key: defaults.get(key)

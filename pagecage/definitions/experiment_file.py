@@ -215,6 +215,11 @@ class ExperimentFile(StrictTable):
     factors: dict[str, list[str]]
     levels: dict[str, dict[str, LevelTable]] = {}
     exclude: list[dict[str, str]] = []
+    identical: list[dict[str, list[str]]] = Field(
+        [],
+        description="levels of a factor that do the same: their treatments are A/A pairs, whose"
+        " difference is noise",
+    )
     sizes: dict[Literal["full", "default", "emulated", "smoke"], SizeTable]
     claims: list[ClaimTable] = []
     findings: list[FindingTable] = []
@@ -235,6 +240,7 @@ class ExperimentFile(StrictTable):
                     raise ValueError(f"levels.{factor}.{level} is not a level of factors.{factor}")
         self._check_treatments()
         self._check_selections()
+        self._check_identical()
         self._check_all_placeholders()
         if missing := {"full", "default", "emulated", "smoke"} - set(self.sizes):
             raise ValueError(f"sizes.{min(missing)} is missing")
@@ -268,6 +274,25 @@ class ExperimentFile(StrictTable):
                 where = getattr(table, key, None) or {}
                 if unknown := _unknown_level(where, self.factors):
                     raise ValueError(f"{name}.{key}: {unknown} is not a level of this experiment")
+        for claim in self.claims:
+            if claim.along is not None and claim.along not in self.factors:
+                raise ValueError(f"claims.{claim.id}.along: there is no factor {claim.along!r}")
+        ids = {claim.id for claim in self.claims}
+        for number, finding in enumerate(self.findings):
+            if finding.claim and finding.claim not in ids:
+                raise ValueError(f"findings[{number}].claim: there is no claim {finding.claim!r}")
+
+    def _check_identical(self) -> None:
+        """Check that each table of identical levels names one factor and two of its levels."""
+        for number, table in enumerate(self.identical):
+            if len(table) != 1 or any(len(set(levels)) < 2 for levels in table.values()):
+                raise ValueError(f"identical[{number}] needs one factor, and at least two levels")
+            for factor, levels in table.items():
+                for level in levels:
+                    if unknown := _unknown_level({factor: level}, self.factors):
+                        raise ValueError(
+                            f"identical[{number}]: {unknown} is not a level of this experiment"
+                        )
 
     def _check_all_placeholders(self) -> None:
         """Check that every {placeholder} is known and that every size has a value for it."""

@@ -13,6 +13,8 @@ from typing import Any
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 
 PublishedFigureRow = Mapping[str, str]
+CONCLUSION = "conclusion"
+"""Kind of an added row: derived from an article's conclusions, not printed in it."""
 _NUMBER = re.compile(r"^[~<>]?(?P<number>-?[0-9]+(?:\.[0-9]+)?)(?P<scale>[kKMG]?)$")
 # iostat -h and free -h print units with steps of 1024 (sysstat, human-readable units).
 _SCALE = {"": 1, "k": 1024, "K": 1024, "M": 1024**2, "G": 1024**3}
@@ -42,6 +44,11 @@ def number_or_text(text: str) -> float | str:
     return float(match["number"]) * _SCALE[match["scale"]] if match else text.strip()
 
 
+def origin(kind: str) -> str:
+    """Return where a row of this kind comes from: `article`, or its `conclusion`."""
+    return CONCLUSION if kind == CONCLUSION else "article"
+
+
 @dataclass(frozen=True)
 class PublishedFigure:
     """One published figure. `experiments` may test it; the first is the one it belongs to."""
@@ -60,6 +67,11 @@ class PublishedFigure:
     def description(self) -> str:
         """Condition and metric, in one line."""
         return f"{self.condition}: {self.metric}"
+
+    @property
+    def origin(self) -> str:
+        """`article`, or `conclusion` for an added row that follows from its conclusions."""
+        return origin(self.kind)
 
 
 def read_rows(experiments: Path) -> list[PublishedFigure]:

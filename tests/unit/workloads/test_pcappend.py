@@ -36,6 +36,9 @@ VERIFIERS = (
 RESPONSE = {
     "append_seconds",
     "with_start_seconds",
+    "with_start_per_call_us",
+    "with_start_gibit_per_second",
+    "cache_line_bytes",
     "wall_per_call_us",
     "bytes_per_second",
     "gibit_per_second",
@@ -165,6 +168,17 @@ def test_lines_follow_the_contract(pcappend: Program) -> None:
     )
 
 
+def test_refused_calls_count_in_the_articles_own_throughput(pcappend: Program) -> None:
+    """The article divides the bytes offered by the whole time, although O_DIRECT refuses them."""
+    end = pcappend.run("direct-misaligned", "--procs", 2, "--ops", 1000, "--bytes", 128).end
+    response = end["response"]
+    assert end["errors"].get("EINVAL"), "this file system accepts misaligned direct writes"
+    assert response["gibit_per_second"] == 0
+    assert response["with_start_gibit_per_second"] == pytest.approx(
+        2000 * 128 * 8 / 2**30 / response["with_start_seconds"], rel=1e-3
+    )
+
+
 def test_figures_are_consistent(pcappend: Program) -> None:
     response = pcappend.run("write", "--procs", 2, "--ops", 20000).response
     assert response["wall_per_call_us"] == pytest.approx(
@@ -175,6 +189,9 @@ def test_figures_are_consistent(pcappend: Program) -> None:
     )
     assert response["gibit_per_second"] == pytest.approx(
         response["bytes_per_second"] * 8 / 2**30, rel=1e-3
+    )
+    assert response["with_start_per_call_us"] == pytest.approx(
+        response["with_start_seconds"] / 40000 * 1e6, rel=1e-3
     )
     ladder = [response[f"call_{step}_us"] for step in ("p50", "p90", "p99", "p999", "p9999", "max")]
     assert ladder == sorted(ladder)

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 void report_add_up(const struct job *job, struct totals *totals) {
     struct outcome *all = &totals->all;
@@ -79,6 +80,14 @@ static void print_speed(const struct totals *totals, const struct findings *foun
            bytes * 8 / (double)(1 << 30) / seconds, (double)found->records / seconds);
 }
 
+/* As in the article: records offered, those of failed calls included, over the whole time. */
+static void print_whole_speed(const struct totals *totals) {
+    double seconds = totals->with_start_seconds;
+    printf("\"with_start_per_call_us\":%.6f,", seconds * 1e6 / (double)totals->all.offered);
+    printf("\"with_start_gibit_per_second\":%.6f,",
+           (double)totals->all.offered_bytes * 8 / (double)(1 << 30) / seconds);
+}
+
 static void print_optional(const char *name, bool is_known, double value) {
     if (is_known) {
         printf("\"%s\":%.3f,", name, value);
@@ -110,6 +119,9 @@ static void print_response(const struct job *job, const struct totals *totals, c
     const struct outcome *all = &totals->all;
     printf("\"response\":{");
     print_speed(totals, found);
+    print_whole_speed(totals);
+    long line = sysconf(_SC_LEVEL1_DCACHE_LINESIZE); /* 0 where the CPU does not report it */
+    print_optional("cache_line_bytes", line > 0, (double)line);
     print_delays(job, all);
     print_findings(found);
     printf("\"failed_calls\":%" PRIu64 ",\"minor_faults\":%" PRIu64 ",\"major_faults\":%" PRIu64 ",", all->failed,

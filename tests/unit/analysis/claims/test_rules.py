@@ -38,10 +38,7 @@ def holds(rule, published, measured, factor=2.0):
         ("at_most", 0.65, (0.1, 0.65), (0.66,)),
         ("at_most", 0, (0,), (1,)),
         ("at_least", 200, (200, 5000), (199,)),
-        ("ordering", "less", (0.5, 0.99), (1.0, 1.5)),
-        ("ordering", "greater", (1.01, 9), (0.9, 1.0)),
-        ("ordering", "about_equal", (0.5, 1, 2), (0.49, 2.01)),
-        ("ordering_of_ratios", "greater", (1.01, 9), (0.9, 1.0)),
+        ("difference", [-0.1, 0.1], (-0.05, 0.05), (-0.21, 0.21)),
     ],
 )
 def test_a_rule_holds_within_its_bounds_and_no_further(rule, published, held, not_held):
@@ -72,16 +69,38 @@ def test_a_ratio_of_ratios_needs_four_sides(sides):
         ratio_of_median_ratios(*sides)
 
 
-def test_an_ordering_says_when_it_is_not_sure():
-    sure = MedianSummary(3, 0.5, 0.4, 0.6, "range")
-    unsure = MedianSummary(3, 0.9, 0.7, 1.3, "range")
+def interval(low, high, n=3):
+    return MedianSummary(n, (low + high) / 2, low, high, "range")
+
+
+@pytest.mark.parametrize("rule", ["ordering", "ordering_of_ratios"])
+@pytest.mark.parametrize(
+    ("published", "held", "not_held", "undecided"),
+    [
+        ("less", [(0.4, 0.99)], [(1.01, 2), (1, 1)], [(0.7, 1.3), (0.9, 1.0)]),
+        ("greater", [(1.01, 2)], [(0.4, 0.99), (1, 1)], [(0.7, 1.3), (1.0, 1.1)]),
+        ("about_equal", [(0.5, 2), (1, 1)], [(0.3, 0.49), (2.1, 9)], [(0.4, 1), (1, 2.1)]),
+    ],
+)
+def test_an_ordering_is_decided_only_by_ranges_that_are_apart(
+    rule, published, held, not_held, undecided
+):
+    for expected, intervals in ((True, held), (False, not_held), (None, undecided)):
+        for ends in intervals:
+            assert holds(rule, published, interval(*ends)) is expected, ends
+
+
+def test_an_ordering_needs_two_trials_on_each_side():
     claim = {"rule": "ordering", "published": "less", "tolerance_factor": 2.0}
-    assert "overlap" not in evaluate_figure(claim, sure)[1]
-    assert "overlap" in evaluate_figure(claim, unsure)[1]
+    assert evaluate_figure(claim, interval(0.1, 0.2, n=2))[0] is True
+    held, reason = evaluate_figure(claim, interval(0.1, 0.1, n=1))
+    assert held is None
+    assert "a single trial" in reason
+    assert "overlap" in evaluate_figure(claim, interval(0.7, 1.3))[1]
 
 
 def test_a_ratio_to_nothing_is_infinite_and_nothing_to_nothing_is_one():
-    assert holds("ordering", "greater", median_ratio([3.0], [0.0]))
+    assert holds("ordering", "greater", median_ratio([3.0] * 2, [0.0] * 2))
     assert median_ratio([0.0, 0.0], [0.0]).middle == 1.0
     assert not holds("ratio", 5, median_ratio([3.0] * 7, [0.0] * 7))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import json
 
 import pytest
@@ -11,6 +12,7 @@ from analysis.__main__ import main
 from analysis.claims.scorecard import VERDICTS, count_verdicts, newest_runs, scorecard
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import PublishedFigure, read_definitions, read_rows
+from pagecage.model.rule_dates import update_rule_dates
 from tests.builders.published_figures import mismatches
 from tests.fixtures.runs import build_run
 from tests.tree import ROOT
@@ -70,8 +72,15 @@ def by_id(card):
     return {row.id: row for row in card.rows}
 
 
-def test_there_are_392_rows_each_with_an_id_of_its_own_in_order():
-    assert [int(row.id[4:]) for row in ROWS] == list(range(1, 393))
+def test_there_are_392_rows_and_five_of_ours_each_with_an_id_of_its_own_in_order():
+    assert [int(row.id[4:]) for row in ROWS] == list(range(1, 398))
+    assert [row.id for row in ROWS if row.origin == "conclusion"] == [
+        "000-393",
+        "000-394",
+        "000-395",
+        "003-396",
+        "003-397",
+    ]
     assert {row.id[:3] for row in ROWS} == {"000", "001", "002", "003", "004"}
 
 
@@ -81,11 +90,11 @@ def test_the_files_have_the_columns_that_are_promised_and_no_quotes_of_an_articl
             assert next(csv.reader(text)) == COLUMNS
 
 
-def test_every_row_has_a_verdict_and_the_sum_is_392():
+def test_every_row_has_a_verdict_and_the_sum_is_397():
     card = scorecard_of(ROOT / "experiments", ROOT / "no runs here")
     totals = count_verdicts(card.rows)
-    assert totals["all"] == sum(totals[verdict] for verdict in VERDICTS) == 392
-    assert sum(lines["all"] for lines in card.totals().values()) == 392
+    assert totals["all"] == sum(totals[verdict] for verdict in VERDICTS) == 397
+    assert sum(lines["all"] for lines in card.totals().values()) == 397
 
 
 def test_a_run_answers_for_its_experiments_rows(place):
@@ -190,10 +199,36 @@ def test_the_terminal_has_every_row_and_the_totals(place, capsys, monkeypatch):
     text = capsys.readouterr().out
     assert "not comparable" in text
     assert "untestable: 003-179: needs another CPU" in text
-    assert text.splitlines()[-1].split() == ["in", "all", "0", "0", "2", "0", "1", "0", "3"]
+    assert text.splitlines()[-1].split() == [
+        "in",
+        "all",
+        "0",
+        "0",
+        "0",
+        "2",
+        "0",
+        "0",
+        "1",
+        "0",
+        "3",
+    ]
     assert main(["claims", "--runs", str(place[1]), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (len(data["rows"]), data["totals"]["all"]["all"]) == (3, 3)
+
+
+def test_at_most_twelve_rows_are_untestable_and_each_states_why():
+    untestable = [row for row in ROWS if row.untestable]
+    assert len(untestable) <= 12
+    assert all(len(row.untestable) > 10 for row in untestable)
+
+
+def test_a_row_has_its_origin_and_the_day_on_which_its_rule_changed(place):
+    experiments, runs = place
+    assert by_id(scorecard_of(experiments, runs))["003-178"].rule_changed is None
+    update_rule_dates(experiments, datetime.date(2026, 11, 20))
+    rows = by_id(scorecard_of(experiments, runs))
+    assert (rows["003-178"].rule_changed, rows["003-178"].origin) == ("2026-11-20", "article")
 
 
 def row(number, experiment="a", untestable=""):

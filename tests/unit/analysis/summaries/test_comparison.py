@@ -19,7 +19,7 @@ from analysis.summaries.noise import NoiseFloor, identical_treatments, noise_flo
 from pagecage.errors import PagecageError
 from tests.builders.pages import loads_of
 from tests.builders.timed_runs import COLD, times
-from tests.fixtures.runs import build_run
+from tests.fixtures.runs import DEFINITION, build_run
 
 
 @pytest.fixture(scope="module")
@@ -312,6 +312,15 @@ def test_treatments_with_equal_trials_are_an_a_a_pair(tmp_path):
     assert floor.kind == "a_a_pair"
     assert 0 < floor.share < 0.05
     assert noise_floor(load_run(build_run(tmp_path / "other")), COLD, "full_pass_seconds") is None
+
+
+def test_levels_that_are_declared_identical_are_an_a_a_pair(tmp_path):
+    definition = {**DEFINITION, "identical": [{"pattern": ["sequential", "random"]}]}
+    run = load_run(build_run(tmp_path / "run", times(1), definition=definition))
+    assert identical_treatments(run, COLD) == [{**COLD, "pattern": "random"}]
+    assert noise_floor(run, COLD, "full_pass_seconds").kind == "a_a_pair"
+    other = load_run(build_run(tmp_path / "other", times(1)))
+    assert identical_treatments(other, COLD) == []
 
 
 def test_three_runs_in_every_format(folders, capsys):

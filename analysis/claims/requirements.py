@@ -1,0 +1,29 @@
+"""Requirements that a host lacks, and that a claim's figure needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.data.load import JudgedTrial
+
+COLLECTOR_BY_PREFIX = {"loads_": "perf-mem"}
+"""Collectors that give responses, by the beginning of their names."""
+
+
+def missing_requirement(sides: Sequence[Sequence[JudgedTrial]], response: str | None) -> str | None:
+    """Return the requirement of the figure that the host lacks; None if it lacks none.
+
+    A response of a collector needs that collector; its record states why the host has none.
+    """
+    trials = [trial for side in sides for trial in side]
+    missed = [m.reason for trial in trials for m in trial.record.missed_requirements]
+    missed += [reason for trial in trials if (reason := _missing_collector(trial, response))]
+    return f"the host lacks a requirement: {missed[0]}" if missed else None
+
+
+def _missing_collector(trial: JudgedTrial, response: str | None) -> str | None:
+    for prefix, name in COLLECTOR_BY_PREFIX.items():
+        entry = trial.record.collectors.get(name) or {}
+        if (response or "").startswith(prefix) and entry.get("status") == "missing":
+            return str(entry.get("reason") or f"the collector {name} is missing")
+    return None

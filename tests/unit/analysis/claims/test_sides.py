@@ -1,0 +1,242 @@
+"""Tests of the figures that claims take from several responses, boots, hosts and traces."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from analysis.claims.contradictions import contradiction_sentences
+from analysis.claims.evaluate import evaluate_claims
+from analysis.claims.findings import evaluate_findings
+from analysis.data.load import load_run
+from analysis.summaries.minima import minima
+from analysis.views.minima import minima_section
+from tests.fixtures.runs import DEFINITION, build_run
+
+UNLOADED = {"cage": "uncaged", "source": "unloaded", "pattern": "sequential"}
+RANDOM = {**UNLOADED, "pattern": "random"}
+CLAIM = {
+    "id": "003-1",
+    "says": "it is so",
+    "rule": "absolute",
+    "published": 1.0,
+    "unit": "s",
+    "response": "full_pass_seconds",
+    "where": UNLOADED,
+    "needs": "any_size",
+    "tolerance_factor": 2.0,
+}
+
+
+def run_with(tmp_path, change=None, findings=(), **claim):
+    definition = copy.deepcopy(DEFINITION)
+    definition["claims"], definition["findings"] = [{**CLAIM, **claim}], list(findings)
+
+    def changed(record):
+        record["emulated"] = False
+        if change:
+            change(record)
+
+    return load_run(build_run(tmp_path / "run", changed, definition=definition))
+
+
+def judged(tmp_path, change=None, **claim):
+    return evaluate_claims(run_with(tmp_path, change, **claim))[0]
+
+
+def seconds(*by_repeat):
+    """Give the trials of each repeat a time."""
+
+    def change(record):
+        if record["response"]:
+            record["response"]["full_pass_seconds"] = by_repeat[record["repeat"] - 1]
+
+    return change
+
+
+def test_a_minimum_is_judged_by_the_minimum_and_has_no_interval(tmp_path):
+    change = seconds(0.9, 3.0, 4.0)
+    assert judged(tmp_path / "median", change).verdict == "not_held"
+    result = judged(tmp_path / "minimum", change, statistic="minimum")
+    assert (result.verdict, result.measured, result.low, result.n) == ("held", 0.9, None, 3)
+    assert result.kind == "minimum"
+    best = judged(tmp_path / "maximum", change, statistic="maximum", published=4.0)
+    assert (best.verdict, best.measured) == ("held", 4.0)
+    both = {"rule": "ratio", "over": RANDOM, "statistic": "minimum"}
+    assert judged(tmp_path / "ratio", change, **both).measured == 1.0
+
+
+def test_minima_are_a_table_beside_the_published_ones(tmp_path):
+    run = run_with(tmp_path, seconds(0.9, 3.0, 4.0), statistic="minimum")
+    [one] = minima(run)
+    assert (one.minimum, one.n, one.published, one.unit) == (0.9, 3, {"003-1": 1.0}, "s")
+    heading, _, table = minima_section(run)
+    assert heading.text == "Minima"
+    assert [cell.text for cell in table.rows[0]][1:] == ["0.9 s", "3", "1 s (003-1)"]
+    assert list(minima_section(run_with(tmp_path / "none"))) == []
+
+
+def test_a_size_by_which_a_response_is_divided_frees_it_from_the_published_size(tmp_path):
+    count = {"response": "device_read_bytes", "unit": "x", "tolerance_factor": 1.05}
+    result = judged(tmp_path, per="dataset", **count)
+    assert (result.verdict, result.measured) == ("held", pytest.approx(1.0, abs=0.02))
+    assert judged(tmp_path / "none", per="memory_limit", **count).verdict == "no_data"
+
+
+def test_one_treatment_is_compared_by_two_responses(tmp_path):
+    def change(record):
+        if record["response"]:
+            record["response"] |= {"pass_1_seconds": 6.0, "pass_2_seconds": 2.0}
+
+    both = {"response": "pass_1_seconds", "over_response": "pass_2_seconds", "over": UNLOADED}
+    result = judged(tmp_path, change, rule="ratio", published=3.0, **both)
+    assert (result.verdict, result.measured, result.unit) == ("held", 3.0, "x")
+
+
+def test_a_bound_of_a_ratio_divides_the_sides(tmp_path):
+    change = seconds(1.0, 1.0, 1.0)
+    for rule, published, verdict in (
+        ("at_least", 200, "not_held"),
+        ("at_least", 0.9, "held"),
+        ("at_most", 0.1, "not_held"),
+        ("at_most", 1.0, "held"),
+    ):
+        folder = tmp_path / f"{rule}{published}"
+        result = judged(folder, change, rule=rule, published=published, over=RANDOM)
+        assert (result.verdict, result.measured) == (verdict, 1.0)
+
+
+def test_a_difference_of_two_states_is_in_lengths_of_the_file(tmp_path):
+    def change(record):
+        mib = 1000 if record["treatment"]["pattern"] == "random" else 1128
+        meminfo = {"MemFree": mib * 1024, "MemTotal": 2048 * 1024, "MemAvailable": 2000 * 1024}
+        if record["measured"]:
+            for moment in ("before", "after"):
+                record["counters"][moment]["host"]["meminfo"] = dict(meminfo)
+
+    states = {"rule": "difference", "over": RANDOM, "per": "dataset", "unit": "x"}
+    states |= {"response": "free_free_before_bytes", "tolerance_factor": 1.0}
+    result = judged(tmp_path, change, published=[0.8, 1.25], **states)
+    assert (result.verdict, result.measured, result.unit) == ("held", 1.0, "x")
+    result = judged(tmp_path / "stays", change, published=[-0.1, 0.1], **states)
+    assert result.verdict == "not_held"
+    stays = {"per": "dataset", "unit": "x", "rule": "range", "published": [-0.1, 0.1]}
+    result = judged(tmp_path / "grows", change, response="free_used_growth_bytes", **stays)
+    assert (result.verdict, result.measured) == ("held", 0.0)
+
+
+def test_a_restart_is_judged_by_trials_of_two_boots(tmp_path):
+    rule = {"rule": "ratio", "over_boot": True, "published": 1.5}
+    result = judged(tmp_path / "one", **rule)
+    assert (result.verdict, result.reason) == (
+        "no_data",
+        "its trials ran in one boot of the host; restart it and resume the run",
+    )
+
+    def restarted(record):
+        seconds(3.0, 3.0, 2.0)(record)
+        record["boot_id"] = "second" if record["repeat"] == 3 else "first"
+
+    result = judged(tmp_path / "two", restarted, **rule)
+    assert (result.verdict, result.measured) == ("held", 1.5)
+
+
+def other_host(record):
+    if record["treatment"]["pattern"] == "random":
+        record["host"] = "other"
+
+
+def test_trials_of_different_hosts_are_never_put_into_one_figure(tmp_path):
+    ratio = {"rule": "ratio", "published": 0.5, "over": RANDOM}
+    assert judged(tmp_path / "one", **ratio).verdict == "held"
+    result = judged(tmp_path / "two", other_host, **ratio)
+    assert result.verdict == "not_comparable"
+    assert result.reason == "its trials ran on different hosts: other, vm"
+
+
+def test_a_finding_refuses_different_hosts_and_equal_sides(tmp_path):
+    finding = {"says": "It is {value}", "response": "full_pass_seconds", "where": UNLOADED}
+    tables = [{**finding, "over": RANDOM}, {**finding, "over": UNLOADED}]
+    one, equal = evaluate_findings(run_with(tmp_path / "one", findings=tables))
+    assert one.value
+    assert (equal.value, equal.note) == (None, "it divides a figure by itself")
+    two, _ = evaluate_findings(run_with(tmp_path / "two", other_host, findings=tables))
+    assert (two.value, two.note) == (None, "its trials ran on different hosts: other, vm")
+
+
+def test_a_conclusion_that_does_not_hold_is_contradicted_and_no_other_claim(tmp_path):
+    claim = {"rule": "ordering", "published": "greater", "over": RANDOM}
+    run = run_with(tmp_path, origin="conclusion", **claim)
+    [sentence] = contradiction_sentences(evaluate_claims(run))
+    assert sentence.startswith("This run contradicts its article (003-1): it is so, published as")
+    run = run_with(tmp_path / "article", origin="article", **claim)
+    assert contradiction_sentences(evaluate_claims(run)) == []
+    overlapping = {"tolerance_factor": 1.0, **claim, "published": "about_equal"}
+    run = run_with(tmp_path / "held", seconds(1, 2, 3), origin="conclusion", **overlapping)
+    assert evaluate_claims(run)[0].verdict == "undecided"
+    assert contradiction_sentences(evaluate_claims(run)) == []
+
+
+def test_a_finding_states_the_verdict_of_its_claim(tmp_path):
+    table = {"says": "It is {value}", "response": "full_pass_seconds", "where": UNLOADED}
+    table["claim"] = "003-1"
+    [finding] = evaluate_findings(run_with(tmp_path / "held", seconds(1, 1, 1), findings=[table]))
+    assert finding.note == "003-1 holds in this run"
+    [finding] = evaluate_findings(run_with(tmp_path / "not", seconds(9, 9, 9), findings=[table]))
+    assert finding.note == "003-1 does not hold in this run"
+
+
+def test_a_response_of_a_collector_that_the_host_lacks_is_a_missed_requirement(tmp_path):
+    loads = {"response": "loads_ram_percent", "unit": "%"}
+    assert judged(tmp_path / "without", **loads).verdict == "no_data"
+
+    def missing(record):
+        record["collectors"]["perf-mem"] = {"status": "missing", "reason": "the CPU has no PEBS"}
+
+    result = judged(tmp_path / "missing", missing, **loads)
+    assert (result.verdict, result.reason) == (
+        "requirement_missed",
+        "the host lacks a requirement: the CPU has no PEBS",
+    )
+    assert result.is_silent
+    assert judged(tmp_path / "other", missing, response="no_such_seconds").verdict == "no_data"
+
+
+def test_a_number_of_samples_is_compared_as_a_share_of_all(tmp_path):
+    def sampled(record):
+        if record["response"]:
+            record["response"] |= {"loads_ram_samples": 30, "loads_l1_samples": 90}
+
+    claim = {"response": "loads_ram_samples_percent", "unit": "%", "published": 25}
+    result = judged(tmp_path, sampled, **claim)
+    assert (result.verdict, result.measured) == ("held", 25)
+
+
+def test_the_rates_of_the_lowest_disk_are_its_totals_over_the_measured_part(tmp_path):
+    def stack(record):
+        if record["measured"]:
+            for moment, reads in (("before", 7), ("after", 7 + 50 * record["measured"]["seconds"])):
+                record["counters"][moment]["lower_device"] = {"reads": reads}
+
+    claim = {"response": "lower_device_reads_per_second", "unit": "1/s", "published": 50}
+    assert judged(tmp_path, stack, **claim).measured == pytest.approx(50)
+    assert judged(tmp_path / "one disk", **claim).verdict == "no_data"
+
+
+def test_idle_disks_are_told_from_the_machines_reads(tmp_path):
+    def reads(other_kib):
+        def change(record):
+            if record["measured"]:
+                before, after = (record["counters"][m] for m in ("before", "after"))
+                before["host"]["vmstat"]["pgpgin"] = before["device"]["sectors_read"] = 0
+                after["device"]["sectors_read"] = 2000
+                after["host"]["vmstat"]["pgpgin"] = 1000 + other_kib
+
+        return change
+
+    claim = {"response": "other_disks_read_fraction", "unit": "fraction", "rule": "at_most"}
+    claim["published"] = 0.01
+    assert judged(tmp_path / "idle", reads(5), **claim).verdict == "held"
+    result = judged(tmp_path / "busy", reads(1000), **claim)
+    assert (result.verdict, result.measured) == ("not_held", 0.5)
