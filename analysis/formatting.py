@@ -18,6 +18,13 @@ MARKS = {
     "not_run": "· not run",
 }
 """Labels of claim verdicts, distinguishable without colour."""
+
+
+def format_verdict(verdict: str) -> str:
+    """Return the label of a claim's verdict."""
+    return MARKS.get(verdict, f"· {verdict.replace('_', ' ')}")
+
+
 _TITLES = {
     "full_pass_seconds": "time of a whole pass",
     "read_seconds": "time measured",

@@ -6,19 +6,9 @@ from collections.abc import Iterable, Mapping
 from html import escape
 
 from analysis.claims.findings import Finding, evaluate_findings
-from analysis.claims.scorecard import VERDICTS, Scorecard, ScoredClaim, count_verdicts
+from analysis.claims.scorecard import VERDICTS, Scorecard, count_verdicts
 from analysis.data.load import Run
-from analysis.formatting import MARKS, break_at_semicolons, format_published
-from analysis.views.scorecard import format_scored_measurement
-
-_MEANS = {
-    "held": "as published, by a rule that was fixed before the first run",
-    "not_held": "measured, but not as published",
-    "not_comparable": "measured, but not at the published size, or on an emulated CPU",
-    "no_data": "the newest run has no included trial for it",
-    "untestable": "no run can test it here; the row states the reason",
-    "not_run": "its experiment has not been run here above size smoke",
-}
+from analysis.views.scorecard import verdict_words
 
 
 def index(runs: Mapping[str, Run], card: Scorecard, documents: Iterable[str]) -> str:
@@ -71,7 +61,7 @@ def _first_proven_sentence(findings: Iterable[Finding]) -> str:
 def _tally(card: Scorecard) -> str:
     counts = count_verdicts(card.rows)
     parts = (
-        f'<b class="{verdict}">{counts[verdict]}</b> {_verdict_words(verdict)}'
+        f'<b class="{verdict}">{counts[verdict]}</b> {verdict_words(verdict)}'
         for verdict in VERDICTS
         if counts[verdict]
     )
@@ -79,61 +69,6 @@ def _tally(card: Scorecard) -> str:
     return (
         f'<p class="tally"><a href="scorecard.html">{counts["all"]} published figures</a>:'
         f" {line}</p>"
-    )
-
-
-def _verdict_words(verdict: str) -> str:
-    return verdict.replace("_", " ")
-
-
-def scorecard_page(card: Scorecard, reports: Iterable[str]) -> str:
-    """Return the table of all published figures, which can be sorted and filtered."""
-    known = set(reports)
-    rows = "\n".join(_row(row, known) for row in card.rows)
-    counts = count_verdicts(card.rows)
-    chips = "".join(
-        f'<button type="button" data-verdict="{v}" aria-pressed="false" title="{_MEANS[v]}">'
-        f'<b class="{v}">{MARKS[v]}</b> {counts[v]}</button>'
-        for v in VERDICTS
-        if counts[v]
-    )
-    heads = "".join(
-        f"<th>{name}</th>"
-        for name in ("figure", "experiment", "statement", "published", "measured", "verdict")
-    )
-    return f"""# Every published figure
-
-The experiments retrace five articles. Each row is one of their figures, with the measurement of the
-newest run. Click a heading to sort the table, or a button to filter it.
-
-```{{raw}} html
-<div class="chips" role="group" aria-label="Show only">{chips}</div>
-<div class="scroll"><table class="pagecage sortable" data-filter="verdict">
-<thead><tr>{heads}</tr></thead>
-<tbody>
-{rows}
-</tbody></table></div>
-```
-"""
-
-
-def _row(row: ScoredClaim, reports: set[str]) -> str:
-    name = escape(row.experiment)
-    link = f'<a href="reports/{name}.html">{name}</a>' if row.experiment in reports else name
-    verdict = f'<b class="{row.verdict}">{_verdict_words(row.verdict)}</b>'
-    verdict += f"<small>{escape(row.reason)}</small>"
-    cells = (
-        escape(row.id),
-        link,
-        escape(break_at_semicolons(row.says)),
-        escape(format_published(row.published, row.unit)),
-        escape(format_scored_measurement(row)),
-        verdict,
-    )
-    return (
-        f'<tr data-verdict="{row.verdict}">'
-        + "".join(f"<td>{cell}</td>" for cell in cells)
-        + "</tr>"
     )
 
 

@@ -15,11 +15,11 @@ from analysis.claims.findings import Finding, evaluate_findings
 from analysis.data.include import included_by_name, included_by_name_sentence
 from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import (
-    MARKS,
     break_at_semicolons,
     format_id_ranges,
     format_measured,
     format_published,
+    format_verdict,
     response_title,
     treatment_label,
 )
@@ -162,7 +162,7 @@ def _claims(claims: Sequence[ClaimResult]) -> Iterator[Block]:
     silent = [claim for claim in claims if claim.is_silent]
     for reason in dict.fromkeys(claim.reason for claim in silent):
         ids = format_id_ranges([claim.id for claim in silent if claim.reason == reason])
-        yield Paragraph(f"{MARKS['no_data']} {ids}: {reason}", tone="soft", marker="•")
+        yield Paragraph(f"{format_verdict('no_data')} {ids}: {reason}", tone="soft", marker="•")
 
 
 def _claim_row(claim: ClaimResult, reason_number: int) -> list[str | Cell]:
@@ -171,7 +171,7 @@ def _claim_row(claim: ClaimResult, reason_number: int) -> list[str | Cell]:
         break_at_semicolons(claim.says),
         format_published(claim.published, claim.unit),
         format_measured(claim.measured, claim.unit, claim.verdict),
-        Cell(MARKS[claim.verdict], tone=TONES[claim.verdict]),
+        Cell(format_verdict(claim.verdict), tone=TONES.get(claim.verdict, "plain")),
         str(reason_number),
     ]
 

@@ -35,10 +35,11 @@ _EXAMPLES = {
     "claims": """
         pagecage claims
         pagecage claims --experiment constrained-random --json
+        pagecage claims --bundles docs/runs --markdown
         """,
     "answers": """
         pagecage answers
-        pagecage answers --markdown > answers.md
+        pagecage answers --bundles docs/runs --markdown > answers.md
         """,
     "doctor": """
         pagecage doctor

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
+from analysis.claims.scorecard import newest_runs
 from analysis.site.publish import publish
 from tests.tree import ROOT
 
@@ -26,7 +27,7 @@ REPORTS = {"async-hazard": "Latency distribution", "constrained-random": "Result
 def main(runs: Path, out: Path = GALLERY) -> list[Path]:
     """Build the site, take the screenshots, and return their paths."""
     with tempfile.TemporaryDirectory() as scratch:
-        site = publish(ROOT, runs, [], Path(scratch) / "site").parent
+        site = publish(ROOT, list(newest_runs(runs).values()), [], Path(scratch) / "site").parent
         with opened() as page:
             first = taken(page, site / "index.html", out / "site.png", 1000)
             return [first, *reports(page, runs, out)]

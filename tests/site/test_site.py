@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from analysis.__main__ import main
+from analysis.data.load import load_run
 from analysis.site.publish import drop_outside_links, publish
 from pagecage.bundle.unpack import unpack
 from pagecage.errors import PagecageError
@@ -42,8 +43,7 @@ class BrowserLog:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     run = build_run(folder / "runs" / "20260101T000000Z-constrained-random-vm")
-    (folder / "runs" / "latest-constrained-random").symlink_to(run.name)
-    publish(ROOT, folder / "runs", [], folder / "site")
+    publish(ROOT, [load_run(run)], [], folder / "site")
     return folder / "site"
 
 
@@ -208,7 +208,7 @@ def test_without_scripts_the_tables_are_there(site: Path, browser: Browser) -> N
 def test_a_folder_with_other_files_is_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(PagecageError, match="not a pagecage site"):
-        publish(ROOT, tmp_path, [], tmp_path)
+        publish(ROOT, [], [], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
@@ -217,7 +217,7 @@ def test_a_failed_build_leaves_the_old_site(tmp_path: Path, site: Path) -> None:
     run = build_run(tmp_path / "runs" / "20260101T000000Z-constrained-random-vm")
     (run / "records.jsonl").write_text('{"record_version": 1, "trial_id"')
     with pytest.raises(PagecageError):
-        publish(ROOT, tmp_path / "runs", [run], old)
+        publish(ROOT, [], [run], old)
     assert (old / "index.html").read_bytes() == (site / "index.html").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "site"]
 
@@ -239,7 +239,7 @@ def tables_of(page: str) -> list[str]:
 
 def test_publishing_no_run_is_an_error_message(tmp_path: Path) -> None:
     with pytest.raises(PagecageError, match="no run to publish"):
-        publish(ROOT, tmp_path, [], tmp_path / "site")
+        publish(ROOT, [], [], tmp_path / "site")
 
 
 def test_a_link_out_of_the_site_becomes_text_and_one_within_it_stays() -> None:
