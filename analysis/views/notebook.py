@@ -18,6 +18,7 @@ from analysis.figures.style import TreatmentStyle, drawing_style, numeric_factor
 from analysis.summaries.diagnoses import fidelity_lines
 from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views import cell_tables, evidence_tables
+from analysis.views.contradictions import with_anchors
 from analysis.views.html import (
     Html,
     blank_repeats,
@@ -185,7 +186,7 @@ class Results:
         if not made and not silent and not left:
             return None
         about = f"<p>{ABOUT_CLAIMS}</p>" if made else ""
-        parts = "".join(part.text for part in (made, silent, left) if part)
+        parts = with_anchors("".join(part.text for part in (made, silent, left) if part))
         return Html(f"<h2>Published and measured</h2>{about}{parts}")
 
     @property
