@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from html import escape
 
 from analysis.claims.findings import Finding, evaluate_findings
+from analysis.claims.published_ratios import published_ratios
 from analysis.claims.scorecard import VERDICTS, Scorecard, count_verdicts
 from analysis.data.load import Run
+from analysis.formatting import format_quantity
 from analysis.views.scorecard import verdict_words
 
 
@@ -46,16 +49,47 @@ def _card(name: str, run: Run) -> str:
     )
     return (
         f'<a class="card" href="reports/{name}.html"><span class="thumbnail">'
-        f'<img src="_static/{name}.svg" alt="" loading="lazy"></span>'
+        f'<img src="_static/{name}.svg" width="480" height="270" alt="" loading="lazy"></span>'
         f"<strong>{escape(name)}</strong><span>{escape(run.definition['question'])}</span>"
-        f"{_first_proven_sentence(evaluate_findings(run))}<small>{escape(about)}</small></a>"
+        f"{_said(run)}<small>{escape(about)}</small></a>"
     )
 
 
-def _first_proven_sentence(findings: Iterable[Finding]) -> str:
-    """Return the first proven sentence."""
-    proven = next((finding for finding in findings if finding.is_proven), None)
-    return f'<span class="said">{escape(proven.sentence)}</span>' if proven else ""
+def headline(run: Run) -> tuple[str, str]:
+    """Return the ratio in the card's sentence and the published one; empty if there is none."""
+    found = _sentence(run)
+    if found is None or found.finding.middle is None or not found.is_ratio:
+        return "", ""
+    return format_quantity("amplification", found.finding.middle), found.published.partition(" (")[
+        0
+    ]
+
+
+@dataclass(frozen=True)
+class CardSentence:
+    """The finding that a card shows, whether it is a ratio, and the published ratio."""
+
+    finding: Finding
+    is_ratio: bool
+    published: str
+
+
+def _sentence(run: Run) -> CardSentence | None:
+    """Return the first proven ratio; without one the first proven finding."""
+    tables = run.definition.get("findings", [])
+    proven = [
+        CardSentence(finding, bool(table.get("over")), published)
+        for table, finding, published in zip(
+            tables, evaluate_findings(run), published_ratios(run), strict=True
+        )
+        if finding.is_proven
+    ]
+    return next((one for one in proven if one.is_ratio), proven[0] if proven else None)
+
+
+def _said(run: Run) -> str:
+    found = _sentence(run)
+    return f'<span class="said">{escape(found.finding.sentence)}</span>' if found else ""
 
 
 def _tally(card: Scorecard) -> str:

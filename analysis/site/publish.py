@@ -21,8 +21,9 @@ import nbformat
 from analysis.claims.answers import open_questions
 from analysis.claims.hosts import hosted_scorecard, run_by_experiment
 from analysis.data.load import Run, load_run
+from analysis.figures.thumbnail import thumbnail_svg
 from analysis.site import pages
-from analysis.site.notebook import first_picture, site_page
+from analysis.site.notebook import site_page
 from analysis.site.scorecard import scorecard_page
 from analysis.views.answers import answers_report
 from analysis.views.notebook_file import read
@@ -134,10 +135,7 @@ def _lay_out_report(source: Path, name: str, run: Run) -> None:
     }
     page = site_page(notebook, name, pages.downloads(run, name, files))
     nbformat.write(page, source / "reports" / f"{name}.ipynb")  # type: ignore[no-untyped-call]
-    (source / "_static" / f"{name}.svg").write_text(first_picture(notebook) or _NO_PICTURE)
-
-
-_NO_PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
+    (source / "_static" / f"{name}.svg").write_text(thumbnail_svg(run, *pages.headline(run)))
 
 
 _ELSEWHERE = ("README.md", "answers.md", "SCORECARD.md")
