@@ -22,8 +22,8 @@ MOST_BARS = 6
 _LABELS, _VALUES, _MARGIN = 138.0, 66.0, 8.0
 """Widths of the columns of labels and of values, and of the margin, in points."""
 _HEAD, _ROW = 42.0, 24.5
-_TEXT, _SMALL_TEXT = 11.5, 9.0
-_LONGEST_LABEL, _LONGEST_SMALL_LABEL = 20, 26
+_TEXT, _LABEL_TEXT, _NOTE_TEXT = 11.5, 10.3, 9.0
+_LONGEST_LABEL = 23
 _LONGEST_TITLE = 28
 _UNITS = ("_seconds", "_bytes", "_us", "_ms", "_ns")
 """Suffixes of responses; the figures beside the bars have the units."""
@@ -90,17 +90,17 @@ def _draw_headline(axes: Axes, headline: str, published: str) -> None:
         _write(axes, WIDTH - _MARGIN, _HEAD / 2, headline, 22, ha="right", weight="bold")
     if published:
         left = WIDTH - _MARGIN - 14.5 * len(headline) - 6
-        _write(axes, left, _HEAD / 2 + 5, f"published {published}", _SMALL_TEXT, ha="right")
+        _write(axes, left, _HEAD / 2 + 5, f"published {published}", _NOTE_TEXT, ha="right")
 
 
 def _draw_bars(axes: Axes, run: Run, found: Sequence[Bar]) -> None:
     """Draw the rows below the title of the response, and a note on hollow bars."""
     lengths, is_logarithmic = _lengths(found)
-    title = _title(run.response) + (", log scale" if is_logarithmic else "")
-    lines = textwrap.wrap(title, _LONGEST_TITLE, max_lines=2, placeholder=" …")
+    lines = textwrap.wrap(_title(run.response), _LONGEST_TITLE, max_lines=2, placeholder=" …")
     _write(axes, _MARGIN, _HEAD / 2, "\n".join(lines), _TEXT)
-    if not all(bar.is_included for bar in found):
-        _write(axes, WIDTH - _MARGIN, HEIGHT - 6, "hollow: excluded", 8, ha="right")
+    notes = ["log scale"] if is_logarithmic else []
+    notes += [] if all(bar.is_included for bar in found) else ["hollow: excluded"]
+    _write(axes, WIDTH - _MARGIN, HEIGHT - 7, ", ".join(notes), _NOTE_TEXT, ha="right")
     for position, (bar, length) in enumerate(zip(found, lengths, strict=True)):
         _draw_bar(axes, _HEAD + _ROW * (position + 0.5), bar, length)
 
@@ -111,17 +111,18 @@ def _title(response: str) -> str:
     return title.removesuffix(unit.replace("_", " "))
 
 
-def _label_lines(label: str) -> tuple[str, float]:
-    """Return a label on one line or, in small, on two, and the size of its text."""
+def _label_lines(label: str) -> str:
+    """Return a label on one line, or on two of about the same length."""
     if len(label) <= _LONGEST_LABEL:
-        return label, _TEXT
+        return label
     words = label.split(" · ")
     middle = min(range(1, len(words) + 1), key=lambda one: _longest_line(words, one))
     lines = [" · ".join(words[:middle]), " · ".join(words[middle:])]
-    shown = [
-        textwrap.shorten(line, _LONGEST_SMALL_LABEL, placeholder="…") for line in lines if line
-    ]
-    return "\n".join(shown), _SMALL_TEXT
+    return "\n".join(_shortened(line) for line in lines if line)
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _LONGEST_LABEL else f"{line[: _LONGEST_LABEL - 1]}…"
 
 
 def _longest_line(words: Sequence[str], middle: int) -> int:
@@ -132,8 +133,7 @@ def _draw_bar(axes: Axes, middle: float, bar: Bar, length: float) -> None:
     """Draw one row, hollow if its figure rests on excluded trials or wrong answers."""
     start, whole = _MARGIN + _LABELS, WIDTH - 2 * _MARGIN - _LABELS - _VALUES
     face = bar.colour if bar.is_included else "none"
-    label, size_of_label = _label_lines(bar.label)
-    _write(axes, start - 6, middle, label, size_of_label, ha="right")
+    _write(axes, start - 6, middle, _label_lines(bar.label), _LABEL_TEXT, ha="right")
     if length:
         corner = (start, middle - 0.32 * _ROW)
         size = (max(1.5, length * whole), 0.64 * _ROW)

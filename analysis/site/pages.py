@@ -11,6 +11,7 @@ from analysis.claims.published_ratios import published_ratios
 from analysis.claims.scorecard import VERDICTS, Scorecard, count_verdicts
 from analysis.data.load import Run
 from analysis.formatting import format_quantity
+from analysis.views.contradictions import contradiction_sentence
 from analysis.views.scorecard import verdict_words
 
 
@@ -51,8 +52,13 @@ def _card(name: str, run: Run) -> str:
         f'<a class="card" href="reports/{name}.html"><span class="thumbnail">'
         f'<img src="_static/{name}.svg" width="480" height="270" alt="" loading="lazy"></span>'
         f"<strong>{escape(name)}</strong><span>{escape(run.definition['question'])}</span>"
-        f"{_said(run)}<small>{escape(about)}</small></a>"
+        f"{_said(run)}{_contradicted(run)}<small>{escape(about)}</small></a>"
     )
+
+
+def _contradicted(run: Run) -> str:
+    sentence = contradiction_sentence(run).partition(":")[0]
+    return f'<span class="contradicts">{escape(sentence)}</span>' if sentence else ""
 
 
 def headline(run: Run) -> tuple[str, str]:
@@ -60,9 +66,8 @@ def headline(run: Run) -> tuple[str, str]:
     found = _sentence(run)
     if found is None or found.finding.middle is None or not found.is_ratio:
         return "", ""
-    return format_quantity("amplification", found.finding.middle), found.published.partition(" (")[
-        0
-    ]
+    published = found.published.partition(" (")[0]
+    return format_quantity("amplification", found.finding.middle), published
 
 
 @dataclass(frozen=True)
