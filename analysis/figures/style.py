@@ -150,8 +150,8 @@ def drawing_style() -> Iterator[None]:
 def svg(figure: Figure, alt: str, *, is_tight: bool = True) -> str:
     """Return the figure as SVG to embed in a page, in the page's text colour.
 
-    Metadata is left out, so that equal figures have equal text. The figure is cut to what is drawn,
-    unless `is_tight` is False.
+    Metadata is left out, so that equal figures have equal text. The figure is cut to what is drawn
+    and fits the page's width. With `is_tight` False it keeps its own size.
     """
     out = StringIO()
     silent: Mapping[str, None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -160,9 +160,9 @@ def svg(figure: Figure, alt: str, *, is_tight: bool = True) -> str:
         figure.savefig(out, format="svg", metadata=silent, bbox_inches=bounds)
     text = out.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
-    text = re.sub(
-        r"<svg [^>]*?width=\"([\d.]+)pt\" height=\"[\d.]+pt\"", _flexible_width, text, count=1
-    )
+    if is_tight:
+        size = r"<svg [^>]*?width=\"([\d.]+)pt\" height=\"[\d.]+pt\""
+        text = re.sub(size, _flexible_width, text, count=1)
     return text.replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)
 
 

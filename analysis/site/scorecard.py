@@ -59,7 +59,8 @@ def _chips(scored: HostedScorecard) -> str:
 
 
 def _totals(heading: str, table: Table) -> str:
-    return f"## {heading}\n\n```{{raw}} html\n{blocks_html((table,))}```\n"
+    body = f'<div class="totals">{blocks_html((table,))}</div>'
+    return f"## {heading}\n\n```{{raw}} html\n{body}\n```\n"
 
 
 def _row(row: ScoredClaim, every: Sequence[Column], reports: Collection[str]) -> str:

@@ -205,6 +205,43 @@ def test_without_scripts_the_tables_are_there(site: Path, browser: Browser) -> N
     context.close()
 
 
+def test_the_verdicts_are_visible_on_a_notebooks_screen(
+    site: Path, browser: Browser, log: BrowserLog
+) -> None:
+    page = open_page(browser, log, viewport={"width": 1280, "height": 900})
+    page.goto((site / "scorecard.html").as_uri())
+    table = page.locator("table.sortable")
+    box = table.locator("tbody tr td:nth-child(6)").first.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 1280
+    assert table.evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
+
+
+def test_the_scorecard_has_totals_by_article_and_host(
+    site: Path, browser: Browser, log: BrowserLog
+) -> None:
+    page = open_page(browser, log)
+    page.goto((site / "scorecard.html").as_uri())
+    hosts = page.locator(".totals").nth(1).locator("tbody td:first-child").all_inner_texts()
+    assert hosts == ["real CPU", "emulated guest", "without a run"]
+    totals = page.locator(".totals").first.locator("tbody td:last-child").all_inner_texts()
+    assert sum(map(int, totals)) == 392
+    measured = page.locator("[id='003-178'] td:nth-child(5)").inner_text().splitlines()
+    assert measured[1:] == ["emulated guest", "20260101T000000Z-constrained-random-vm"]
+
+
+def test_a_card_shows_a_thumbnail_of_its_own_size(
+    site: Path, browser: Browser, log: BrowserLog
+) -> None:
+    page = open_page(browser, log)
+    page.goto((site / "index.html").as_uri(), wait_until="networkidle")
+    picture = page.locator(".thumbnail img").first
+    assert picture.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [480, 270]
+    shown = picture.bounding_box()
+    assert shown is not None
+    assert shown["width"] >= 290
+
+
 def test_a_folder_with_other_files_is_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(PagecageError, match="not a pagecage site"):
