@@ -20,7 +20,7 @@ _EMULATED = (
     " are several times too long and not comparable with published ones. Counts of bytes and I/Os"
     " are comparable, and so are ratios of times that the disk or a limit determines."
 )
-ABOUT_CLAIMS = "The rule by which each figure counts as reproduced was fixed before the first run."
+ABOUT_CLAIMS = "Each figure counts as reproduced by a rule in the experiment's definition."
 ABOUT_TIME = (
     "Lines: the slice's own I/O, sampled ten times a second from its <code>io.stat</code> and"
     " averaged over 0.5 s (0.2 s in parts shorter than 3 s). Markers: iostat's figures for the"
