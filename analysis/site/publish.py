@@ -138,8 +138,8 @@ def _lay_out_report(source: Path, name: str, run: Run) -> None:
     (source / "_static" / f"{name}.svg").write_text(thumbnail_svg(run, *pages.headline(run)))
 
 
-_ELSEWHERE = ("README.md", "answers.md", "SCORECARD.md")
-"""Documents that the site leaves out, or has as pages of its own."""
+_GENERATED = {"docs/answers.md": "answers.md", "docs/SCORECARD.md": "scorecard.md"}
+"""Documents that the site generates itself, and their pages there."""
 
 
 def _lay_out_documents(top: Path, source: Path) -> list[str]:
@@ -147,7 +147,11 @@ def _lay_out_documents(top: Path, source: Path) -> list[str]:
     found = {
         path.relative_to(top).as_posix(): path for path in sorted((top / "docs").rglob("*.md"))
     }
-    kept = {name: path for name, path in found.items() if path.name not in _ELSEWHERE}
+    kept = {
+        name: path
+        for name, path in found.items()
+        if path.name != "README.md" and name not in _GENERATED
+    }
     (source / "docs/decisions").mkdir()
     for name, path in kept.items():
         (source / name).write_text(drop_outside_links(path.read_text(), name, kept))
@@ -217,6 +221,8 @@ _OUTSIDE = ("http://", "https://", "#", "mailto:")
 def drop_outside_links(text: str, page: str, pages: Collection[str]) -> str:
     """Replace links to files that are not pages of the site by their text.
 
+    Links to documents that the site generates itself lead to its own pages.
+
     `page` is the document's path in the site, and `pages` are all paths, such as `docs/FORMAT.md`.
     """
 
@@ -225,6 +231,8 @@ def drop_outside_links(text: str, page: str, pages: Collection[str]) -> str:
         if target.startswith(_OUTSIDE):
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target.partition("#")[0]))
+        if own := _GENERATED.get(path):
+            return f"[{label}]({posixpath.relpath(own, posixpath.dirname(page) or '.')})"
         return match[0] if path in pages else label
 
     return _LINK.sub(replacement, text)

@@ -283,3 +283,9 @@ def test_a_link_out_of_the_site_becomes_text_and_one_within_it_stays() -> None:
     text = "[a](FORMAT.md#keys) [b](../Makefile) [c](https://example.org) [d](#here) ![e](x.png)"
     kept = "[a](FORMAT.md#keys) b [c](https://example.org) [d](#here) ![e](x.png)"
     assert drop_outside_links(text, "docs/A.md", {"docs/FORMAT.md"}) == kept
+
+
+def test_a_link_to_a_generated_document_leads_to_the_sites_page() -> None:
+    text = "[s](SCORECARD.md) [a](../answers.md)"
+    assert drop_outside_links(text, "docs/decisions/x.md", set()) == "s [a](../../answers.md)"
+    assert drop_outside_links(text, "docs/A.md", set()) == "[s](../scorecard.md) a"
