@@ -9,9 +9,13 @@ import pytest
 
 from analysis.__main__ import main
 from pagecage.bundle.layout import SUFFIX
+from pagecage.model.published_figures import read_rows, read_titles
 from tests.tree import ROOT
 
 BUNDLES = ROOT / "docs/runs"
+ROWS = read_rows(ROOT / "experiments")
+ARTICLES = len(read_titles(ROOT / "experiments"))
+QUESTIONS = (ROOT / "experiments/questions.csv").read_text().count("\n") - 1
 PAGES = {"claims": "docs/SCORECARD.md", "answers": "docs/answers.md"}
 MOST_BYTES = 400_000
 """Largest bundle in the repository; `tests.fixtures.small_runs` leaves large traces out."""
@@ -46,10 +50,12 @@ def test_a_page_of_no_bundle_has_every_row_and_no_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = page("claims", tmp_path, capsys)
-    assert "0 of 392 rows have a measured figure, from 0 runs." in text
+    assert f"0 of {len(ROWS)} rows have a measured figure, from 0 runs." in text
     assert "There is no bundle of a run yet." in text
-    assert sum(line.startswith("| 00") for line in text.splitlines()) == 392 + 5
-    assert page("answers", tmp_path, capsys).count("Open: no run here has answered it.") == 38
+    assert sum(line.startswith("| 00") for line in text.splitlines()) == len(ROWS) + ARTICLES
+    assert (
+        page("answers", tmp_path, capsys).count("Open: no run here has answered it.") == QUESTIONS
+    )
 
 
 def test_one_bundle_is_read_without_being_unpacked_beside_it(

@@ -14,7 +14,11 @@ from analysis.views.scorecard_columns import MEANINGS, Column, columns
 from analysis.views.scorecard_page import article_table, coverage, host_table
 from pagecage.report.model import Table
 
-_BELOW = {"host": "measured", "run": "measured", "rule changed": "verdict", "reason": "verdict"}
+_BELOW = {
+    **dict.fromkeys(("host", "run"), "measured"),
+    **dict.fromkeys(("reason", "rule changed"), "verdict"),
+    "origin": "published",
+}
 """Columns that are shown in small below another column's text."""
 
 

@@ -13,13 +13,16 @@ from analysis.views.scorecard import format_scored_measurement
 MEANINGS = {
     "held": "as published, by the row's rule",
     "not_held": "measured, but not as published",
+    "undecided": "measured, but too few trials or overlapping ranges to decide",
     "not_comparable": "measured, but not at the published size, or on an emulated CPU",
+    "requirement_missed": "the host lacks something that the measurement needs",
     "no_data": "the run has no included trial for it",
     "untestable": "no run can test it; the row states the reason",
     "not_run": "no run of its experiment is at hand, or the rule is newer than the run",
 }
 """Meanings of the verdicts."""
-_RULE_CHANGED = "rule_changed"
+_OPTIONAL = ("origin", "rule_changed")
+"""Fields that have a column if rows have them."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Column:
 
 
 def columns(scored: HostedScorecard) -> tuple[Column, ...]:
-    """Return the columns; the date of a rule's last change has one if rows have that field."""
+    """Return the columns, in the order of the table."""
     return (
         Column("figure", lambda row: row.id),
         Column("experiment", lambda row: row.experiment),
@@ -41,7 +44,7 @@ def columns(scored: HostedScorecard) -> tuple[Column, ...]:
         Column("verdict", lambda row: format_verdict(row.verdict)),
         Column("host", lambda row: _or_dash(scored.host_class(row))),
         Column("run", lambda row: row.run or "–"),
-        *_rule_changed(),
+        *(_optional(field.name) for field in fields(ScoredClaim) if field.name in _OPTIONAL),
         Column("reason", lambda row: row.reason),
     )
 
@@ -50,7 +53,5 @@ def _or_dash(host_class: str) -> str:
     return "–" if host_class == WITHOUT_RUN else host_class
 
 
-def _rule_changed() -> tuple[Column, ...]:
-    if _RULE_CHANGED not in {field.name for field in fields(ScoredClaim)}:
-        return ()
-    return (Column("rule changed", lambda row: str(asdict(row)[_RULE_CHANGED] or "–")),)
+def _optional(name: str) -> Column:
+    return Column(name.replace("_", " "), lambda row: str(asdict(row)[name] or "–"))
