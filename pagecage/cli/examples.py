@@ -31,6 +31,7 @@ _EXAMPLES = {
     "publish": """
         pagecage publish
         pagecage publish constrained-random append-log --out site
+        pagecage publish --bundles docs/runs
         """,
     "claims": """
         pagecage claims
