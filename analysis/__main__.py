@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,14 @@ from rich.console import Console
 
 from analysis.claims.answers import as_json as answers_json
 from analysis.claims.answers import open_questions
-from analysis.claims.scorecard import as_json as scorecard_json
-from analysis.claims.scorecard import newest_runs, scorecard
+from analysis.claims.hosts import (
+    HostedScorecard,
+    chosen_runs,
+    hosted_as_json,
+    hosted_scorecard,
+)
+from analysis.claims.scorecard import newest_runs
+from analysis.data.bundles import bundled_runs
 from analysis.data.include import include_by_name
 from analysis.data.load import Run, load_run
 from analysis.stats.gates import parse_gate
@@ -25,6 +32,7 @@ from analysis.summaries.fleet import Fleet, is_fleet, load_fleet
 from analysis.views import comparison, fleet, run
 from analysis.views.answers import answers_report
 from analysis.views.scorecard import scorecard_report
+from analysis.views.scorecard_page import scorecard_page
 from pagecage.checkout import TOP
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
 from pagecage.report.export import to_markdown
@@ -108,20 +116,37 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _claims(arguments: argparse.Namespace) -> None:
-    card = scorecard(TOP / "experiments", newest_runs(arguments.runs), arguments.experiment)
-    _print_result(arguments, card, Formats(scorecard_json, None, scorecard_report))
+    report_of: Callable[[HostedScorecard], Report] = (
+        scorecard_page if arguments.markdown else lambda scored: scorecard_report(scored.card)
+    )
+    with _stored_runs(arguments) as runs:
+        scored = hosted_scorecard(TOP / "experiments", runs, arguments.experiment)
+        _print_result(arguments, scored, Formats(hosted_as_json, None, report_of))
 
 
 def _answers(arguments: argparse.Namespace) -> None:
-    found = open_questions(TOP / "experiments", newest_runs(arguments.runs))
     report_of = partial(answers_report, with_unproven=not arguments.markdown)
-    _print_result(arguments, found, Formats(answers_json, None, report_of))
+    with _stored_runs(arguments) as runs:
+        by_id = {str(run.plan["run_id"]): run for run in chosen_runs(runs)}
+        found = open_questions(TOP / "experiments", by_id)
+        _print_result(arguments, found, Formats(answers_json, None, report_of))
+
+
+@contextmanager
+def _stored_runs(arguments: argparse.Namespace) -> Iterator[Sequence[Run]]:
+    """Load the runs of a folder of bundles if one is given, else the newest ones in `--runs`."""
+    if arguments.bundles is None:
+        yield list(newest_runs(arguments.runs).values())
+        return
+    with bundled_runs(arguments.bundles) as runs:
+        yield runs
 
 
 def _publish(arguments: argparse.Namespace) -> None:
     from analysis.site.publish import publish
 
-    sys.stdout.write(f"{publish(TOP, arguments.runs, arguments.run_dir, arguments.out)}\n")
+    with _stored_runs(arguments) as runs:
+        sys.stdout.write(f"{publish(TOP, runs, arguments.run_dir, arguments.out)}\n")
 
 
 @dataclass(frozen=True)
@@ -173,7 +198,9 @@ def _parser() -> argparse.ArgumentParser:
     answers = commands.add_parser(
         "answers", help="print the articles' open questions with the findings of the newest runs"
     )
-    answers.add_argument("--markdown", action="store_true", help="print the page docs/answers.md")
+    for command, page in ((claims, "docs/SCORECARD.md"), (answers, "docs/answers.md")):
+        command.add_argument("--markdown", action="store_true", help=f"print the page {page}")
+        command.add_argument("--json", action="store_true", help=JSON_HELP)
     site = commands.add_parser("publish", help="build a static site of runs")
     site.add_argument(
         "run_dir",
@@ -182,14 +209,11 @@ def _parser() -> argparse.ArgumentParser:
         help="run folders; by default the newest of every experiment",
     )
     site.add_argument("--out", type=Path, required=True, help="the folder to write the site to")
-    site.add_argument(
-        "--runs", type=Path, default=TOP / "runs", help="the folder that holds the runs"
-    )
-    for command in (claims, answers):
+    for command in (claims, answers, site):
         command.add_argument(
             "--runs", type=Path, default=TOP / "runs", help="the folder that holds the runs"
         )
-        command.add_argument("--json", action="store_true", help=JSON_HELP)
+        command.add_argument("--bundles", type=Path, help="a folder of bundles, to read instead")
     return parser
 
 

@@ -20,9 +20,25 @@ MARKS = {
     "not_run": "· not run",
 }
 """Labels of claim verdicts, distinguishable without colour."""
+
+
+def format_verdict(verdict: str) -> str:
+    """Return the label of a claim's verdict."""
+    return MARKS.get(verdict, f"· {verdict.replace('_', ' ')}")
+
+
 _TITLES = {
     "full_pass_seconds": "time of a whole pass",
     "read_seconds": "time measured",
+    "total_seconds": "time in all",
+    "with_start_seconds": "time with the start of the processes",
+    "wall_per_call_us": "time per call",
+    "pass_1_seconds": "time of the first pass",
+    "pass_last_tenth_seconds": "time of the last tenth of the passes",
+    "resident_end_fraction": "share of the file in memory at the end",
+    "heartbeat_p999_us": "delay of a heartbeat, 99.9th percentile",
+    "late_p999_us": "delay of a call, 99.9th percentile",
+    "burst_p99_us": "time per MiB of a burst, 99th percentile",
     "device_read_bytes_per_second": "disk, read",
     "device_reads_per_second": "disk, reads",
     "amplification": "bytes read from the disk per distinct byte requested",

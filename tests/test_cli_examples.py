@@ -58,7 +58,8 @@ def what_examples_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     for name in ("run.pagecage.zip", "sudo-password"):
         (tmp_path / name).touch()
-    (tmp_path / "data").mkdir()
+    for folder in ("data", "docs/runs"):
+        (tmp_path / folder).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
 
 

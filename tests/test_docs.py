@@ -62,8 +62,12 @@ def make_variables() -> set[str]:
 
 
 def complaint(command: str) -> str | None:
-    """Return what is wrong with a command in a document, or None. Nothing is run."""
+    """Return what is wrong with a command in a document, or None. Nothing is run.
+
+    The words after `>` are the shell's.
+    """
     program, *words = shlex.split(command, comments=True)
+    words = words[: words.index(">")] if ">" in words else words
     return _make_complaint(words) if program == "make" else _pagecage_complaint(words)
 
 
@@ -113,6 +117,7 @@ def test_every_command_that_is_shown_exists(document: str, command: str) -> None
         "pagecage run x --repeats many",
         "pagecage host up mv",
         "pagecage run x --fresh sometimes",
+        "pagecage claims --markdwn > page.md",
     ],
 )
 def test_a_command_that_does_not_exist_is_seen(command: str) -> None:

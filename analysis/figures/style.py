@@ -147,20 +147,22 @@ def drawing_style() -> Iterator[None]:
         yield
 
 
-def svg(figure: Figure, alt: str) -> str:
+def svg(figure: Figure, alt: str, *, is_tight: bool = True) -> str:
     """Return the figure as SVG to embed in a page, in the page's text colour.
 
-    Metadata is left out, so that equal figures have equal text.
+    Metadata is left out, so that equal figures have equal text. The figure is cut to what is drawn
+    and fits the page's width. With `is_tight` False it keeps its own size.
     """
     out = StringIO()
     silent: Mapping[str, None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with drawing_style():
-        figure.savefig(out, format="svg", metadata=silent, bbox_inches=_lay_out(figure))
+        bounds = _lay_out(figure) if is_tight else None
+        figure.savefig(out, format="svg", metadata=silent, bbox_inches=bounds)
     text = out.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
-    text = re.sub(
-        r"<svg [^>]*?width=\"([\d.]+)pt\" height=\"[\d.]+pt\"", _flexible_width, text, count=1
-    )
+    if is_tight:
+        size = r"<svg [^>]*?width=\"([\d.]+)pt\" height=\"[\d.]+pt\""
+        text = re.sub(size, _flexible_width, text, count=1)
     return text.replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)
 
 

@@ -11,7 +11,6 @@ import nbformat
 
 _TITLE = re.compile(r"\s*<h1>.*?</h1>", re.DOTALL)
 _HEADING = re.compile(r"\s*<h2>(.*?)</h2>", re.DOTALL)
-_PICTURE = re.compile(r"<svg .*?</svg>", re.DOTALL)
 _ABSENT = ("parameters", "injected-parameters")
 
 
@@ -41,14 +40,3 @@ def _cells(cell: Any) -> Iterator[Any]:
         data["text/html"] = text
     cell.metadata["tags"] = ["remove-input"]
     yield cell
-
-
-def first_picture(source: Path) -> str | None:
-    """Return the notebook's first figure as SVG, or None if it has none."""
-    notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
-    texts = (
-        out.get("data", {}).get("text/html", "")
-        for cell in notebook.cells
-        for out in cell.get("outputs", [])
-    )
-    return next((match[0] for text in texts if (match := _PICTURE.search(text))), None)

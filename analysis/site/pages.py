@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from html import escape
 
 from analysis.claims.findings import Finding, evaluate_findings
-from analysis.claims.scorecard import VERDICTS, Scorecard, ScoredClaim, count_verdicts
+from analysis.claims.published_ratios import published_ratios
+from analysis.claims.scorecard import VERDICTS, Scorecard, count_verdicts
 from analysis.data.load import Run
-from analysis.formatting import MARKS, break_at_semicolons, format_published
-from analysis.views.scorecard import format_scored_measurement
-
-_MEANS = {
-    "held": "as published, by the rule of its row",
-    "not_held": "measured, but not as published",
-    "undecided": "measured, but too few trials or overlapping ranges to decide",
-    "not_comparable": "measured, but not at the published size, or on an emulated CPU",
-    "requirement_missed": "the host lacks something that the measurement needs",
-    "no_data": "the newest run has no included trial for it",
-    "untestable": "no run can test it here; the row states the reason",
-    "not_run": "its experiment has not been run here above size smoke",
-}
+from analysis.formatting import format_quantity
+from analysis.views.contradictions import contradiction_sentence
+from analysis.views.scorecard import verdict_words
 
 
 def index(runs: Mapping[str, Run], card: Scorecard, documents: Iterable[str]) -> str:
@@ -58,22 +50,57 @@ def _card(name: str, run: Run) -> str:
     )
     return (
         f'<a class="card" href="reports/{name}.html"><span class="thumbnail">'
-        f'<img src="_static/{name}.svg" alt="" loading="lazy"></span>'
+        f'<img src="_static/{name}.svg" width="480" height="270" alt="" loading="lazy"></span>'
         f"<strong>{escape(name)}</strong><span>{escape(run.definition['question'])}</span>"
-        f"{_first_proven_sentence(evaluate_findings(run))}<small>{escape(about)}</small></a>"
+        f"{_said(run)}{_contradicted(run)}<small>{escape(about)}</small></a>"
     )
 
 
-def _first_proven_sentence(findings: Iterable[Finding]) -> str:
-    """Return the first proven sentence."""
-    proven = next((finding for finding in findings if finding.is_proven), None)
-    return f'<span class="said">{escape(proven.sentence)}</span>' if proven else ""
+def _contradicted(run: Run) -> str:
+    sentence = contradiction_sentence(run).partition(":")[0]
+    return f'<span class="contradicts">{escape(sentence)}</span>' if sentence else ""
+
+
+def headline(run: Run) -> tuple[str, str]:
+    """Return the ratio in the card's sentence and the published one; empty if there is none."""
+    found = _sentence(run)
+    if found is None or found.finding.middle is None or not found.is_ratio:
+        return "", ""
+    published = found.published.partition(" (")[0]
+    return format_quantity("amplification", found.finding.middle), published
+
+
+@dataclass(frozen=True)
+class CardSentence:
+    """The finding that a card shows, whether it is a ratio, and the published ratio."""
+
+    finding: Finding
+    is_ratio: bool
+    published: str
+
+
+def _sentence(run: Run) -> CardSentence | None:
+    """Return the first proven ratio; without one the first proven finding."""
+    tables = run.definition.get("findings", [])
+    proven = [
+        CardSentence(finding, bool(table.get("over")), published)
+        for table, finding, published in zip(
+            tables, evaluate_findings(run), published_ratios(run), strict=True
+        )
+        if finding.is_proven
+    ]
+    return next((one for one in proven if one.is_ratio), proven[0] if proven else None)
+
+
+def _said(run: Run) -> str:
+    found = _sentence(run)
+    return f'<span class="said">{escape(found.finding.sentence)}</span>' if found else ""
 
 
 def _tally(card: Scorecard) -> str:
     counts = count_verdicts(card.rows)
     parts = (
-        f'<b class="{verdict}">{counts[verdict]}</b> {_verdict_words(verdict)}'
+        f'<b class="{verdict}">{counts[verdict]}</b> {verdict_words(verdict)}'
         for verdict in VERDICTS
         if counts[verdict]
     )
@@ -81,61 +108,6 @@ def _tally(card: Scorecard) -> str:
     return (
         f'<p class="tally"><a href="scorecard.html">{counts["all"]} published figures</a>:'
         f" {line}</p>"
-    )
-
-
-def _verdict_words(verdict: str) -> str:
-    return verdict.replace("_", " ")
-
-
-def scorecard_page(card: Scorecard, reports: Iterable[str]) -> str:
-    """Return the table of all published figures, which can be sorted and filtered."""
-    known = set(reports)
-    rows = "\n".join(_row(row, known) for row in card.rows)
-    counts = count_verdicts(card.rows)
-    chips = "".join(
-        f'<button type="button" data-verdict="{v}" aria-pressed="false" title="{_MEANS[v]}">'
-        f'<b class="{v}">{MARKS[v]}</b> {counts[v]}</button>'
-        for v in VERDICTS
-        if counts[v]
-    )
-    heads = "".join(
-        f"<th>{name}</th>"
-        for name in ("figure", "experiment", "statement", "published", "measured", "verdict")
-    )
-    return f"""# Every published figure
-
-The experiments retrace five articles. Each row is one of their figures, with the measurement of the
-newest run. Click a heading to sort the table, or a button to filter it.
-
-```{{raw}} html
-<div class="chips" role="group" aria-label="Show only">{chips}</div>
-<div class="scroll"><table class="pagecage sortable" data-filter="verdict">
-<thead><tr>{heads}</tr></thead>
-<tbody>
-{rows}
-</tbody></table></div>
-```
-"""
-
-
-def _row(row: ScoredClaim, reports: set[str]) -> str:
-    name = escape(row.experiment)
-    link = f'<a href="reports/{name}.html">{name}</a>' if row.experiment in reports else name
-    verdict = f'<b class="{row.verdict}">{_verdict_words(row.verdict)}</b>'
-    verdict += f"<small>{escape(row.reason)}</small>"
-    cells = (
-        escape(row.id),
-        link,
-        escape(break_at_semicolons(row.says)),
-        escape(format_published(row.published, row.unit)),
-        escape(format_scored_measurement(row)),
-        verdict,
-    )
-    return (
-        f'<tr data-verdict="{row.verdict}">'
-        + "".join(f"<td>{cell}</td>" for cell in cells)
-        + "</tr>"
     )
 
 

@@ -19,10 +19,12 @@ from pathlib import Path
 import nbformat
 
 from analysis.claims.answers import open_questions
-from analysis.claims.scorecard import newest_runs, scorecard
+from analysis.claims.hosts import hosted_scorecard, run_by_experiment
 from analysis.data.load import Run, load_run
+from analysis.figures.thumbnail import thumbnail_svg
 from analysis.site import pages
-from analysis.site.notebook import first_picture, site_page
+from analysis.site.notebook import site_page
+from analysis.site.scorecard import scorecard_page
 from analysis.views.answers import answers_report
 from analysis.views.notebook_file import read
 from analysis.views.render import HERE as ANALYSIS
@@ -39,14 +41,14 @@ _BUILD_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Site:
-    """The project's folder, the runs that get a page, and the newest run of every experiment."""
+    """The project's folder, the runs that get a page by experiment, and all stored runs."""
 
     top: Path
     runs: Mapping[str, Run]
-    newest: Mapping[str, Run]
+    stored: Sequence[Run]
 
 
-def publish(top: Path, runs: Path, named: Sequence[Path], out: Path) -> Path:
+def publish(top: Path, stored: Sequence[Run], named: Sequence[Path], out: Path) -> Path:
     """Build the site in `out`, completely or not at all; return the path of its first page.
 
     A report that is missing, or older than its records, is rendered first. An existing site is
@@ -58,8 +60,7 @@ def publish(top: Path, runs: Path, named: Sequence[Path], out: Path) -> Path:
         raise PagecageError(
             "the packages that build the site are not installed", "make publish", EXIT_HOST
         )
-    newest = newest_runs(runs)
-    site = Site(top, runs_to_publish(newest, named), newest)
+    site = Site(top, runs_to_publish(run_by_experiment(stored), named), stored)
     with _scratch_beside(out) as scratch:
         for run in site.runs.values():
             _ensure_report(run)
@@ -110,11 +111,11 @@ def _lay_out(site: Site, source: Path) -> None:
     for name, run in site.runs.items():
         _lay_out_report(source, name, run)
     documents, experiments = _lay_out_documents(site.top, source), site.top / "experiments"
-    card = scorecard(experiments, site.newest)
-    (source / "index.md").write_text(pages.index(site.runs, card, documents))
-    (source / "scorecard.md").write_text(pages.scorecard_page(card, site.runs))
+    scored = hosted_scorecard(experiments, site.stored)
+    (source / "index.md").write_text(pages.index(site.runs, scored.card, documents))
+    (source / "scorecard.md").write_text(scorecard_page(scored, site.runs))
     (source / "answers.md").write_text(
-        to_markdown(answers_report(open_questions(experiments, site.newest)))
+        to_markdown(answers_report(open_questions(experiments, scored.runs)))
     )
 
 
@@ -134,10 +135,11 @@ def _lay_out_report(source: Path, name: str, run: Run) -> None:
     }
     page = site_page(notebook, name, pages.downloads(run, name, files))
     nbformat.write(page, source / "reports" / f"{name}.ipynb")  # type: ignore[no-untyped-call]
-    (source / "_static" / f"{name}.svg").write_text(first_picture(notebook) or _NO_PICTURE)
+    (source / "_static" / f"{name}.svg").write_text(thumbnail_svg(run, *pages.headline(run)))
 
 
-_NO_PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
+_GENERATED = {"docs/answers.md": "answers.md", "docs/SCORECARD.md": "scorecard.md"}
+"""Documents that the site generates itself, and their pages there."""
 
 
 def _lay_out_documents(top: Path, source: Path) -> list[str]:
@@ -146,7 +148,9 @@ def _lay_out_documents(top: Path, source: Path) -> list[str]:
         path.relative_to(top).as_posix(): path for path in sorted((top / "docs").rglob("*.md"))
     }
     kept = {
-        name: path for name, path in found.items() if path.name not in ("README.md", "answers.md")
+        name: path
+        for name, path in found.items()
+        if path.name != "README.md" and name not in _GENERATED
     }
     (source / "docs/decisions").mkdir()
     for name, path in kept.items():
@@ -217,6 +221,8 @@ _OUTSIDE = ("http://", "https://", "#", "mailto:")
 def drop_outside_links(text: str, page: str, pages: Collection[str]) -> str:
     """Replace links to files that are not pages of the site by their text.
 
+    Links to documents that the site generates itself lead to its own pages.
+
     `page` is the document's path in the site, and `pages` are all paths, such as `docs/FORMAT.md`.
     """
 
@@ -225,6 +231,8 @@ def drop_outside_links(text: str, page: str, pages: Collection[str]) -> str:
         if target.startswith(_OUTSIDE):
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target.partition("#")[0]))
+        if own := _GENERATED.get(path):
+            return f"[{label}]({posixpath.relpath(own, posixpath.dirname(page) or '.')})"
         return match[0] if path in pages else label
 
     return _LINK.sub(replacement, text)

@@ -171,12 +171,20 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> TreatmentCell:
 
 
 def published_by_treatment(run: Run, response: str) -> dict[str, str]:
-    """Return published figures by treatment label.
+    """Return published figures by treatment label, as text."""
+    return {
+        label: format_published(claim["published"], claim["unit"])
+        for label, claim in published_claims(run, response).items()
+    }
+
+
+def published_claims(run: Run, response: str) -> dict[str, Mapping[str, Any]]:
+    """Return the first claim with a published figure of each treatment, by its label.
 
     Only claims about the response that select exactly one treatment are used.
     """
     planned = {treatment_label(treatment): treatment for treatment in map(dict, treatments(run))}
-    found: dict[str, str] = {}
+    found: dict[str, Mapping[str, Any]] = {}
     for claim in run.definition.get("claims", []):
         if claim["rule"] not in ("absolute", "range", "outcome") or claim.get("response") not in (
             response,
@@ -190,7 +198,7 @@ def published_by_treatment(run: Run, response: str) -> dict[str, str]:
             name for name, treatment in planned.items() if where and where <= treatment.items()
         ]
         if len(means) == 1:
-            found.setdefault(means[0], format_published(claim["published"], claim["unit"]))
+            found.setdefault(means[0], claim)
     return found
 
 

@@ -10,12 +10,14 @@ import pandas as pd
 from analysis.data.load import Run
 from analysis.formatting import response_title, treatment_label
 from analysis.summaries.cells import make_cell, published_by_treatment, treatments
+from analysis.summaries.per_unit import PerUnit, per_unit, per_unit_heading
 
 
 def cell_table(run: Run, response: str | None = None) -> pd.DataFrame:
     """Return the experiment's table, with one factor across if its levels fit."""
     response, plan = response or run.response, run.layout
     published = published_by_treatment(run, response)
+    heading = per_unit_heading(response)
     rows: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
     for treatment in treatments(run):
         cell, key = (
@@ -29,11 +31,17 @@ def cell_table(run: Run, response: str | None = None) -> pd.DataFrame:
         row[position, "measured"] = f"{cell.text}\n{cell.spread}" if plan.across else cell.text
         if published:
             row[position, "published"] = published.get(treatment_label(treatment), "")
+        if heading and (unit := per_unit(run, cell)).measured:
+            row[position, heading] = unit.measured + _published_below(unit)
         if not plan.across:
             row[position, "of"] = cell.spread
     columns = _columns(run, list(dict.fromkeys(column for row in rows.values() for column in row)))
     cells = [[row.get(column, "") for column in columns] for row in rows.values()]
     return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(columns))
+
+
+def _published_below(unit: PerUnit) -> str:
+    return f"\npublished {unit.published}" if unit.published else ""
 
 
 def response_table(run: Run, table: Mapping[str, Any]) -> pd.DataFrame:

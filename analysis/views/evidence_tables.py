@@ -11,13 +11,13 @@ import pandas as pd
 from analysis.claims.evaluate import ClaimResult, evaluate_claims
 from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import (
-    MARKS,
     break_at_semicolons,
     format_in_unit,
     format_measured,
     format_published,
     format_quantity,
     format_range,
+    format_verdict,
     response_title,
     treatment_label,
 )
@@ -58,7 +58,7 @@ def _claim_row(result: ClaimResult) -> dict[str, str]:
         "published": _unbroken(format_published(result.published, result.unit)),
         "measured": _unbroken(format_measured(result.measured, result.unit, result.verdict))
         + spread,
-        "verdict": _unbroken(MARKS[result.verdict]),
+        "verdict": _unbroken(format_verdict(result.verdict)),
         "reason": result.reason,
     }
 

@@ -130,7 +130,7 @@ def write_page(content: str, target: Path) -> None:
 
 def to_html(report: Report, page_title: str) -> str:
     """Return a report as a page in the project's style that loads no other file."""
-    body = f"<h1>{escape(report.title)}</h1>\n{_blocks(report.blocks)}"
+    body = f"<h1>{escape(report.title)}</h1>\n{blocks_html(report.blocks)}"
     sheets = "".join((_TEMPLATE / name).read_text() for name in _SHEETS)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -140,8 +140,8 @@ def to_html(report: Report, page_title: str) -> str:
     )
 
 
-def _blocks(blocks: Iterable[Block]) -> str:
-    """Return blocks as HTML; neighbouring items become one list."""
+def blocks_html(blocks: Iterable[Block]) -> str:
+    """Return a report's blocks as HTML; neighbouring items become one list."""
     parts = []
     for is_list, group in itertools.groupby(
         blocks, lambda block: isinstance(block, Paragraph) and bool(block.marker)
@@ -161,7 +161,7 @@ def _block(block: Block) -> str:
             drawn = draw()
             return f'<figure><div class="scroll">{drawn}</div></figure>\n' if drawn else ""
         case Folded(summary, folded):
-            return f"<details><summary>{escape(summary)}</summary>{_blocks(folded)}</details>\n"
+            return f"<details><summary>{escape(summary)}</summary>{blocks_html(folded)}</details>\n"
     return _report_table(block)
 
 

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from html import escape
 
 from analysis.claims.findings import Finding, evaluate_findings
+from analysis.claims.published_ratios import published_ratios
 from analysis.data.include import included_by_name_sentence
 from analysis.data.load import Run
 from analysis.formatting import treatment_label
 from analysis.summaries.diagnoses import stopping_rule_status
+from analysis.views.contradictions import contradiction_html
 from analysis.views.html import definition_text_html
 
 _EMULATED = (
@@ -40,28 +42,31 @@ ABOUT_KERNEL = (
 
 
 def story_html(run: Run) -> str:
-    """Return experiment, question, story and source, from the definition."""
+    """Return experiment and question, contradictions of the article, story and source."""
     definition, source = run.definition, run.definition.get("source") or {}
     cited = ", ".join(str(source[key]) for key in ("title", "author", "date") if source.get(key))
     after = f'<p class="source">After: {escape(cited)}</p>' if cited else ""
     paragraphs = str(definition.get("story", "")).strip().split("\n\n")
     story = "".join(f"<p>{definition_text_html(part)}</p>" for part in paragraphs if part)
     question = f'<p class="question">{definition_text_html(definition["question"])}</p>'
-    return f"<h1>{escape(run.plan['experiment'])}</h1>{question}{story}{after}"
+    title = f"<h1>{escape(run.plan['experiment'])}</h1>"
+    return f"{title}{question}{contradiction_html(run)}{story}{after}"
 
 
 def answer_html(run: Run) -> str:
     """Return the findings as list items, each with its figure or the reason for having none."""
-    return "".join(_finding_html(finding) for finding in evaluate_findings(run))
+    return "".join(map(_finding_html, evaluate_findings(run), published_ratios(run)))
 
 
-def _finding_html(finding: Finding) -> str:
+def _finding_html(finding: Finding, published: str) -> str:
     question = f' <span class="ref">{escape(finding.question)}</span>' if finding.question else ""
     sentence, value = definition_text_html(finding.sentence), escape(finding.value or "")
     if finding.value is None:
         reason = f"<small>Not measured: {escape(finding.note)}.</small>"
         return f'<li class="open">{sentence}{question}{reason}</li>'
-    note = f"<small>{_capitalised(finding.note)}.</small>" if finding.note else ""
+    notes = [f"published: {published}"] if published else []
+    notes += [finding.note] if finding.note else []
+    note = f"<small>{_capitalised('; '.join(notes))}.</small>" if notes else ""
     figure, opened, interval = value.partition(" (")
     strong = f"<strong>{figure}</strong>{opened}{interval}" if finding.is_proven else value
     return f"<li>{sentence.replace(value, strong, 1)}{question}{note}</li>"

@@ -19,9 +19,11 @@ from analysis.figures.style import TreatmentStyle, drawing_style, numeric_factor
 from analysis.summaries.diagnoses import fidelity_lines
 from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views import cell_tables, evidence_tables
+from analysis.views.contradictions import with_anchors
 from analysis.views.html import (
     Html,
     blank_repeats,
+    blocks_html,
     definition_text_html,
     figure_html,
     folded_table,
@@ -29,6 +31,7 @@ from analysis.views.html import (
     table_html,
     with_heading,
 )
+from analysis.views.minima import minima_section
 from analysis.views.narrative import (
     ABOUT_CLAIMS,
     ABOUT_KERNEL,
@@ -186,8 +189,9 @@ class Results:
         if not made and not silent and not left:
             return None
         about = f"<p>{ABOUT_CLAIMS}</p>" if made else ""
-        parts = "".join(part.text for part in (made, silent, left) if part)
-        return Html(f"<h2>Published and measured</h2>{about}{parts}")
+        parts = with_anchors("".join(part.text for part in (made, silent, left) if part))
+        minima = blocks_html(minima_section(self.run))
+        return Html(f"<h2>Published and measured</h2>{about}{parts}{minima}")
 
     @property
     def sweep(self) -> Html | None:

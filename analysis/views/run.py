@@ -12,14 +12,15 @@ from typing import Any
 
 from analysis.claims.evaluate import ClaimResult, evaluate_claims
 from analysis.claims.findings import Finding, evaluate_findings
+from analysis.claims.published_ratios import published_ratios
 from analysis.data.include import included_by_name, included_by_name_sentence
 from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import (
-    MARKS,
     break_at_semicolons,
     format_id_ranges,
     format_measured,
     format_published,
+    format_verdict,
     response_title,
     treatment_label,
 )
@@ -29,11 +30,14 @@ from analysis.summaries.diagnoses import (
     fidelity_lines,
     stopping_rule_status,
 )
+from analysis.summaries.per_unit import per_unit, per_unit_heading
 from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views.comparison import csv_summary
+from analysis.views.contradictions import contradiction_sentence
+from analysis.views.minima import minima_section
 from analysis.views.scorecard import TONES
 from pagecage.report.export import csv_text
-from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, make_table
+from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone, make_table
 from pagecage.verdicts.evaluate import verdicts_to_json
 
 _EMULATED = (
@@ -44,11 +48,19 @@ _EMULATED = (
 
 def run_report(run: Run) -> Report:
     """Return the report: question, findings, table, verdicts, diagnoses and claims."""
-    blocks: list[Block] = [Paragraph(run.definition["question"], tone="strong"), *_limitations(run)]
-    blocks += map(_finding, evaluate_findings(run))
+    blocks: list[Block] = [Paragraph(run.definition["question"], tone="strong")]
+    blocks += _contradictions(run)
+    blocks += _limitations(run)
+    blocks += map(_finding, evaluate_findings(run), published_ratios(run))
     blocks += [Heading(response_title(run.response)), _response_table(run)]
     blocks += [*_sweep(run), *_verdicts(run), *_diagnoses(run), *_claims(evaluate_claims(run))]
+    blocks += minima_section(run)
     return Report(run.plan["experiment"], tuple(blocks))
+
+
+def _contradictions(run: Run) -> Iterator[Block]:
+    if sentence := contradiction_sentence(run):
+        yield Paragraph(sentence, "see Published and measured", tone="bad")
 
 
 def _limitations(run: Run) -> Iterator[Paragraph]:
@@ -63,21 +75,24 @@ def _limitations(run: Run) -> Iterator[Paragraph]:
         yield Paragraph(_EMULATED, tone="warning")
 
 
-def _finding(finding: Finding) -> Paragraph:
+def _finding(finding: Finding, published: str) -> Paragraph:
     """Return a sentence of the answer; one without a figure states the reason."""
     question = f"{finding.question} " if finding.question else ""
     if finding.value is None:
         text = f"{question}{finding.sentence} not measured: {finding.note}"
         return Paragraph(text, tone="warning", marker="?")
-    return Paragraph(
-        question + finding.sentence, finding.note, "plain" if finding.is_proven else "warning", "•"
+    note = "; ".join(
+        part for part in (published and f"published: {published}", finding.note) if part
     )
+    tone: Tone = "plain" if finding.is_proven else "warning"
+    return Paragraph(question + finding.sentence, note, tone, "•")
 
 
 def _response_table(run: Run) -> Table:
     """Return the experiment's table, laid out as the run's layout says."""
     layout, published = run.layout, published_by_treatment(run, run.response)
     levels = run.factors[layout.across] if layout.across else [response_title(run.response), ""]
+    heading = per_unit_heading(run.response)
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}
     for treatment in treatments(run):
         cell = make_cell(run, treatment, run.response)
@@ -85,15 +100,29 @@ def _response_table(run: Run) -> Table:
         figure = published.get(treatment_label(treatment))
         text = f"{cell.text} ({figure})" if figure else cell.text
         if layout.across:
-            row[treatment[layout.across]] = Cell(text, cell.spread)
+            unit = _per_unit_text(run, cell, heading)
+            row[treatment[layout.across]] = Cell(text, "\n".join(filter(None, (cell.spread, unit))))
         else:
             row |= {levels[0]: Cell(text), "": Cell(cell.spread, tone="soft")}
+            if heading:
+                row[heading] = Cell(_per_unit_text(run, cell, ""))
+    if any(heading in row and row[heading].text for row in rows.values()):
+        levels = [levels[0], str(heading), levels[1]]
     cells: list[list[str | Cell]] = [
         [*key, *(row.get(level, Cell("")) for level in levels)] for key, row in rows.items()
     ]
     notes = [f"{name} {level} throughout" for name, level in layout.constant.items()]
     caption = "; ".join([*notes, *(["in brackets: published"] if published else [])])
     return make_table([*layout.down, *levels], cells, caption)
+
+
+def _per_unit_text(run: Run, cell: TreatmentCell, heading: str | None) -> str:
+    """Return the time per unit of work, after its name, with the published one in brackets."""
+    found = per_unit(run, cell) if heading is not None else None
+    if found is None or not found.measured:
+        return ""
+    published = f" ({found.published})" if found.published else ""
+    return f"{heading} {found.measured}{published}".strip()
 
 
 def _sweep(run: Run) -> Iterator[Block]:
@@ -162,7 +191,7 @@ def _claims(claims: Sequence[ClaimResult]) -> Iterator[Block]:
     silent = [claim for claim in claims if claim.is_silent]
     for reason in dict.fromkeys(claim.reason for claim in silent):
         ids = format_id_ranges([claim.id for claim in silent if claim.reason == reason])
-        yield Paragraph(f"{MARKS['no_data']} {ids}: {reason}", tone="soft", marker="•")
+        yield Paragraph(f"{format_verdict('no_data')} {ids}: {reason}", tone="soft", marker="•")
 
 
 def _claim_row(claim: ClaimResult, reason_number: int) -> list[str | Cell]:
@@ -171,7 +200,7 @@ def _claim_row(claim: ClaimResult, reason_number: int) -> list[str | Cell]:
         break_at_semicolons(claim.says),
         format_published(claim.published, claim.unit),
         format_measured(claim.measured, claim.unit, claim.verdict),
-        Cell(MARKS[claim.verdict], tone=TONES[claim.verdict]),
+        Cell(format_verdict(claim.verdict), tone=TONES.get(claim.verdict, "plain")),
         str(reason_number),
     ]
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from analysis.claims.scorecard import VERDICTS, Scorecard, ScoredClaim, count_verdicts
 from analysis.formatting import (
-    MARKS,
     break_at_semicolons,
     format_id_ranges,
     format_in_unit,
     format_published,
     format_range,
+    format_verdict,
 )
 from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone, make_table
 
@@ -42,7 +42,7 @@ def _experiment(name: str, rows: Sequence[ScoredClaim]) -> Iterator[Block]:
     yield Heading(name)
     yield Paragraph(
         " · ".join(
-            f"{counts[verdict]} {_words(verdict)}" for verdict in VERDICTS if counts[verdict]
+            f"{counts[verdict]} {verdict_words(verdict)}" for verdict in VERDICTS if counts[verdict]
         )
     )
     measured = [row for row in rows if row.verdict not in _GROUPED]
@@ -52,7 +52,7 @@ def _experiment(name: str, rows: Sequence[ScoredClaim]) -> Iterator[Block]:
     groups = dict.fromkeys((row.verdict, row.reason) for row in rows if row.verdict in _GROUPED)
     for verdict, reason in groups:
         ids = [row.id for row in rows if (row.verdict, row.reason) == (verdict, reason)]
-        yield Paragraph(f"{_words(verdict)}: {format_id_ranges(ids)}: {reason}", tone="soft")
+        yield Paragraph(f"{verdict_words(verdict)}: {format_id_ranges(ids)}: {reason}", tone="soft")
 
 
 def _row(row: ScoredClaim) -> list[str | Cell]:
@@ -61,20 +61,21 @@ def _row(row: ScoredClaim) -> list[str | Cell]:
         break_at_semicolons(row.says),
         format_published(row.published, row.unit),
         format_scored_measurement(row),
-        Cell(MARKS[row.verdict], tone=TONES[row.verdict]),
+        Cell(format_verdict(row.verdict), tone=TONES.get(row.verdict, "plain")),
         Cell(row.reason, tone="soft"),
     ]
 
 
 def format_scored_measurement(row: ScoredClaim) -> str:
-    """Format the measured figure, with its interval if there is more than one trial."""
+    """Format the measured figure, with its interval if there is more than one trial.
+
+    It is in brackets if it rests on excluded trials alone.
+    """
     text = format_in_unit(row.measured, row.unit)
-    if row.low is None or row.high is None or row.n < 2:
-        return text
-    return (
-        f"{text}"
-        f" ({format_range(format_in_unit(row.low, row.unit), format_in_unit(row.high, row.unit))})"
-    )
+    if row.low is not None and row.high is not None and row.n > 1:
+        ends = (format_in_unit(end, row.unit) for end in (row.low, row.high))
+        text = f"{text} ({format_range(*ends)})"
+    return f"({text}) †" if row.verdict == "no_data" and row.measured is not None else text
 
 
 def _totals(card: Scorecard) -> Table:
@@ -83,7 +84,7 @@ def _totals(card: Scorecard) -> Table:
         [name, *(_number(by_verdict, verdict) for verdict in (*VERDICTS, "all"))]
         for name, by_verdict in counts.items()
     ]
-    return make_table(["figures of", *map(_words, VERDICTS), "all"], rows)
+    return make_table(["figures of", *map(verdict_words, VERDICTS), "all"], rows)
 
 
 def _number(counts: dict[str, int], verdict: str) -> Cell:
@@ -92,5 +93,6 @@ def _number(counts: dict[str, int], verdict: str) -> Cell:
     )
 
 
-def _words(verdict: str) -> str:
+def verdict_words(verdict: str) -> str:
+    """Return a verdict in words."""
     return verdict.replace("_", " ")

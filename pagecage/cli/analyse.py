@@ -58,35 +58,26 @@ def render(run_folder: Path, notify: Notify, include: Sequence[str] = ()) -> Pat
     return run_folder / "report.html"
 
 
-def publish_site(runs: Path, chosen: Sequence[Path], out: Path, notify: Notify) -> Path:
+def publish_site(stored: Sequence[str], chosen: Sequence[Path], out: Path, notify: Notify) -> Path:
     """Make a static site and return the path of its first page.
 
-    Without `chosen` it shows the newest run of each experiment.
+    `stored` are the options of StoredRuns. Without `chosen` the site shows the newest run of each
+    experiment.
     """
     notify("making the site ...")
-    analyse(
-        "publish",
-        *(path.resolve() for path in chosen),
-        "--out",
-        out.resolve(),
-        "--runs",
-        runs.resolve(),
-    )
+    analyse("publish", *(path.resolve() for path in chosen), "--out", out.resolve(), *stored)
     return out / "index.html"
 
 
-def show_claims(runs: Path, experiment: str | None, as_json: bool) -> str:
-    """Return the scorecard of published figures from the newest runs."""
+def show_claims(stored: Sequence[str], experiment: str | None, formats: OutputFormat) -> str:
+    """Return the scorecard of published figures; `stored` are the options of StoredRuns."""
     only = ["--experiment", experiment] if experiment is not None else []
-    return analyse(
-        "claims", "--runs", runs.resolve(), *only, *(["--json"] if as_json else [])
-    ).stdout
+    return analyse("claims", *stored, *only, *formats.options()).stdout
 
 
-def show_answers(runs: Path, markdown: bool, as_json: bool) -> str:
-    """Return the newest runs' findings on the articles' open questions."""
-    formats = OutputFormat(markdown=markdown, as_json=as_json).options()
-    return analyse("answers", "--runs", runs.resolve(), *formats).stdout
+def show_answers(stored: Sequence[str], formats: OutputFormat) -> str:
+    """Return the findings on the articles' open questions, likewise."""
+    return analyse("answers", *stored, *formats.options()).stdout
 
 
 def show_run(run_folder: Path, formats: Sequence[str] = (), include: Sequence[str] = ()) -> str:

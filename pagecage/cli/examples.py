@@ -31,14 +31,16 @@ _EXAMPLES = {
     "publish": """
         pagecage publish
         pagecage publish constrained-random append-log --out site
+        pagecage publish --bundles docs/runs
         """,
     "claims": """
         pagecage claims
         pagecage claims --experiment constrained-random --json
+        pagecage claims --bundles docs/runs --markdown
         """,
     "answers": """
         pagecage answers
-        pagecage answers --markdown > answers.md
+        pagecage answers --bundles docs/runs --markdown > answers.md
         """,
     "doctor": """
         pagecage doctor

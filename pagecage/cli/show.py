@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -10,7 +11,7 @@ from cyclopts import Parameter
 from pagecage.checkout import RUNS, TOP
 from pagecage.cli.analyse import analyse, publish_site, render, show_answers, show_claims, show_run
 from pagecage.cli.output import Json, OutputFormat, notify
-from pagecage.cli.paths import Folder, NewFile
+from pagecage.cli.paths import ExistingFolder, Folder, NewFile
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
 from pagecage.fleet.folder import find_fleet
 from pagecage.runner.run_folder import find_run
@@ -96,8 +97,40 @@ def show(
     return EXIT_OK
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class StoredRuns:
+    """The runs to read: the newest ones in a folder of runs, or those in a folder of bundles.
+
+    Parameters
+    ----------
+    runs
+        Directory of runs to read; by default the project's
+    bundles
+        Directory of bundles to read instead, such as docs/runs; nothing is unpacked into it
+    """
+
+    runs: ExistingFolder | None = None
+    bundles: ExistingFolder | None = None
+
+    def options(self) -> list[str]:
+        """Return the option for `python -m analysis`.
+
+        Raises PagecageError if both are given.
+        """
+        if self.runs and self.bundles:
+            raise PagecageError("--runs and --bundles are mutually exclusive", "give one of them")
+        if self.bundles:
+            return ["--bundles", str(self.bundles.resolve())]
+        return ["--runs", str((self.runs or RUNS).resolve())]
+
+
 def claims(
-    *, experiment: Annotated[str | None, Parameter(metavar="NAME")] = None, as_json: Json = False
+    *,
+    experiment: Annotated[str | None, Parameter(metavar="NAME")] = None,
+    stored: StoredRuns = StoredRuns(),
+    markdown: bool = False,
+    as_json: Json = False,
 ) -> int:
     """Compare published figures with the newest runs.
 
@@ -105,12 +138,20 @@ def claims(
     ----------
     experiment
         Only the figures that this experiment tests
+    markdown
+        Print Markdown, as in docs/SCORECARD.md
     """
-    print(show_claims(RUNS, experiment, as_json), end="")
+    formats = OutputFormat(markdown=markdown, as_json=as_json)
+    print(show_claims(stored.options(), experiment, formats), end="")
     return EXIT_OK
 
 
-def answers(*, markdown: bool = False, as_json: Json = False) -> int:
+def answers(
+    *,
+    stored: StoredRuns = StoredRuns(),
+    markdown: bool = False,
+    as_json: Json = False,
+) -> int:
     """Show open questions of the articles and the newest runs' findings.
 
     Parameters
@@ -118,11 +159,16 @@ def answers(*, markdown: bool = False, as_json: Json = False) -> int:
     markdown
         Print Markdown, as in docs/answers.md
     """
-    print(show_answers(RUNS, markdown, as_json), end="")
+    formats = OutputFormat(markdown=markdown, as_json=as_json)
+    print(show_answers(stored.options(), formats), end="")
     return EXIT_OK
 
 
-def publish(*runs: str, out: Folder = TOP / "site") -> int:
+def publish(
+    *runs: str,
+    out: Folder = TOP / "site",
+    bundles: ExistingFolder | None = None,
+) -> int:
     """Make a static site of reports, claims and documents.
 
     The site can be opened offline.
@@ -134,7 +180,10 @@ def publish(*runs: str, out: Folder = TOP / "site") -> int:
         experiment
     out
         Directory of the site; replaced once the new site is complete
+    bundles
+        Directory of bundles to read instead of the project's runs, such as docs/runs
     """
     chosen = [find_run(RUNS, name).path for name in runs]
-    print(os.path.relpath(publish_site(RUNS, chosen, out, notify)))
+    stored = StoredRuns(bundles=bundles).options()
+    print(os.path.relpath(publish_site(stored, chosen, out, notify)))
     return EXIT_OK

@@ -1,4 +1,4 @@
-"""Screenshots of a site for docs/gallery and README: `python -m tests.site.gallery RUNS`.
+"""Screenshots of a site for docs/gallery and README: `python -m tests.site.gallery docs/runs`.
 
 They show the first page and parts of two reports in chromium, in the light theme.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
+from analysis.data.bundles import bundled_runs
 from analysis.site.publish import publish
 from tests.tree import ROOT
 
@@ -23,23 +24,24 @@ REPORTS = {"async-hazard": "Latency distribution", "constrained-random": "Result
 """Experiments whose report is shown, and the heading at which the picture begins."""
 
 
-def main(runs: Path, out: Path = GALLERY) -> list[Path]:
-    """Build the site, take the screenshots, and return their paths."""
-    with tempfile.TemporaryDirectory() as scratch:
-        site = publish(ROOT, runs, [], Path(scratch) / "site").parent
-        with opened() as page:
-            first = taken(page, site / "index.html", out / "site.png", 1000)
-            return [first, *reports(page, runs, out)]
+def main(bundles: Path, out: Path = GALLERY) -> list[Path]:
+    """Build the site of a folder of bundles, and take screenshots of it; return their paths."""
+    with tempfile.TemporaryDirectory() as scratch, bundled_runs(bundles) as runs:
+        return screenshots(publish(ROOT, runs, [], Path(scratch) / "site").parent, out)
 
 
-def reports(page: Page, runs: Path, out: Path) -> list[Path]:
-    """Take screenshots of the reports in the newest runs."""
-    return [
-        taken(
-            page, runs / f"latest-{name}" / "report.html", out / f"{name}-report.png", 1150, heading
-        )
-        for name, heading in REPORTS.items()
-    ]
+def screenshots(site: Path, out: Path = GALLERY) -> list[Path]:
+    """Take screenshots of a site and of those REPORTS that it has."""
+    with opened() as page:
+        found = {name: site / "runs" / name / "report.html" for name in REPORTS}
+        return [
+            taken(page, site / "index.html", out / "site.png", 1000),
+            *(
+                taken(page, report, out / f"{name}-report.png", 1150, REPORTS[name])
+                for name, report in found.items()
+                if report.exists()
+            ),
+        ]
 
 
 @contextmanager

@@ -15,9 +15,11 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from analysis.__main__ import main
+from analysis.data.load import load_run
 from analysis.site.publish import drop_outside_links, publish
 from pagecage.bundle.unpack import unpack
 from pagecage.errors import PagecageError
+from pagecage.model.published_figures import read_rows
 from tests.fixtures.runs import build_run
 from tests.tree import ROOT
 
@@ -42,8 +44,7 @@ class BrowserLog:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     run = build_run(folder / "runs" / "20260101T000000Z-constrained-random-vm")
-    (folder / "runs" / "latest-constrained-random").symlink_to(run.name)
-    publish(ROOT, folder / "runs", [], folder / "site")
+    publish(ROOT, [load_run(run)], [], folder / "site")
     return folder / "site"
 
 
@@ -205,10 +206,47 @@ def test_without_scripts_the_tables_are_there(site: Path, browser: Browser) -> N
     context.close()
 
 
+def test_the_verdicts_are_visible_on_a_notebooks_screen(
+    site: Path, browser: Browser, log: BrowserLog
+) -> None:
+    page = open_page(browser, log, viewport={"width": 1280, "height": 900})
+    page.goto((site / "scorecard.html").as_uri())
+    table = page.locator("table.sortable")
+    box = table.locator("tbody tr td:nth-child(6)").first.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 1280
+    assert table.evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
+
+
+def test_the_scorecard_has_totals_by_article_and_host(
+    site: Path, browser: Browser, log: BrowserLog
+) -> None:
+    page = open_page(browser, log)
+    page.goto((site / "scorecard.html").as_uri())
+    hosts = page.locator(".totals").nth(1).locator("tbody td:first-child").all_inner_texts()
+    assert hosts == ["real CPU", "emulated guest", "without a run"]
+    totals = page.locator(".totals").first.locator("tbody td:last-child").all_inner_texts()
+    assert sum(map(int, totals)) == len(read_rows(ROOT / "experiments"))
+    measured = page.locator("[id='003-178'] td:nth-child(5)").inner_text().splitlines()
+    assert measured[1:] == ["emulated guest", "20260101T000000Z-constrained-random-vm"]
+
+
+def test_a_card_shows_a_thumbnail_of_its_own_size(
+    site: Path, browser: Browser, log: BrowserLog
+) -> None:
+    page = open_page(browser, log)
+    page.goto((site / "index.html").as_uri(), wait_until="networkidle")
+    picture = page.locator(".thumbnail img").first
+    assert picture.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [480, 270]
+    shown = picture.bounding_box()
+    assert shown is not None
+    assert shown["width"] >= 290
+
+
 def test_a_folder_with_other_files_is_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(PagecageError, match="not a pagecage site"):
-        publish(ROOT, tmp_path, [], tmp_path)
+        publish(ROOT, [], [], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
@@ -217,7 +255,7 @@ def test_a_failed_build_leaves_the_old_site(tmp_path: Path, site: Path) -> None:
     run = build_run(tmp_path / "runs" / "20260101T000000Z-constrained-random-vm")
     (run / "records.jsonl").write_text('{"record_version": 1, "trial_id"')
     with pytest.raises(PagecageError):
-        publish(ROOT, tmp_path / "runs", [run], old)
+        publish(ROOT, [], [run], old)
     assert (old / "index.html").read_bytes() == (site / "index.html").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "site"]
 
@@ -239,10 +277,16 @@ def tables_of(page: str) -> list[str]:
 
 def test_publishing_no_run_is_an_error_message(tmp_path: Path) -> None:
     with pytest.raises(PagecageError, match="no run to publish"):
-        publish(ROOT, tmp_path, [], tmp_path / "site")
+        publish(ROOT, [], [], tmp_path / "site")
 
 
 def test_a_link_out_of_the_site_becomes_text_and_one_within_it_stays() -> None:
     text = "[a](FORMAT.md#keys) [b](../Makefile) [c](https://example.org) [d](#here) ![e](x.png)"
     kept = "[a](FORMAT.md#keys) b [c](https://example.org) [d](#here) ![e](x.png)"
     assert drop_outside_links(text, "docs/A.md", {"docs/FORMAT.md"}) == kept
+
+
+def test_a_link_to_a_generated_document_leads_to_the_sites_page() -> None:
+    text = "[s](SCORECARD.md) [a](../answers.md)"
+    assert drop_outside_links(text, "docs/decisions/x.md", set()) == "s [a](../../answers.md)"
+    assert drop_outside_links(text, "docs/A.md", set()) == "[s](../scorecard.md) a"

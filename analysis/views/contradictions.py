@@ -1,0 +1,48 @@
+"""Notice at the top of a report that a run contradicts its article."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+from analysis.claims.contradictions import contradiction_sentences
+from analysis.claims.evaluate import ClaimResult, evaluate_claims
+from analysis.data.load import Run
+
+_CLAIM_CELL = re.compile(r"<td>(\d{3}-\d+)</td>")
+
+
+def contradicted(run: Run) -> list[ClaimResult]:
+    """Return the claims that do not hold."""
+    return [claim for claim in evaluate_claims(run) if claim.verdict == "not_held"]
+
+
+def contradiction_sentence(run: Run) -> str:
+    """Return how many published figures the run contradicts, and their ids; empty if none."""
+    found = contradicted(run)
+    if not found:
+        return ""
+    ids = f"{_count(run, found)}: {', '.join(claim.id for claim in found)}."
+    return " ".join([ids, *contradiction_sentences(found)])
+
+
+def contradiction_html(run: Run) -> str:
+    """Return the notice as a box whose ids link to the rows of the claims; empty if none."""
+    found = contradicted(run)
+    if not found:
+        return ""
+    links = ", ".join(f'<a href="#claim-{escape(one.id)}">{escape(one.id)}</a>' for one in found)
+    conclusions = "".join(f"<br>{escape(one)}" for one in contradiction_sentences(found))
+    head = f"<strong>{_count(run, found)}</strong>: {links}."
+    return f'<div class="notice warn">{head}{conclusions}</div>'
+
+
+def _count(run: Run, found: list[ClaimResult]) -> str:
+    compared = sum(claim.verdict in ("held", "not_held") for claim in evaluate_claims(run))
+    noun = "figure" if compared == 1 else "figures"
+    return f"This run contradicts its article in {len(found)} of {compared} {noun} compared"
+
+
+def with_anchors(table: str) -> str:
+    """Return the HTML of a table of claims with an anchor at each id."""
+    return _CLAIM_CELL.sub(r'<td id="claim-\1">\1</td>', table)

@@ -1,0 +1,80 @@
+"""The pages that are generated from the bundles in docs/runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from analysis.__main__ import main
+from pagecage.bundle.layout import SUFFIX
+from pagecage.model.published_figures import read_rows, read_titles
+from tests.tree import ROOT
+
+BUNDLES = ROOT / "docs/runs"
+ROWS = read_rows(ROOT / "experiments")
+ARTICLES = len(read_titles(ROOT / "experiments"))
+QUESTIONS = (ROOT / "experiments/questions.csv").read_text().count("\n") - 1
+PAGES = {"claims": "docs/SCORECARD.md", "answers": "docs/answers.md"}
+MOST_BYTES = 400_000
+"""Largest bundle in the repository; `tests.fixtures.small_runs` leaves large traces out."""
+
+
+def page(verb: str, bundles: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main([verb, "--bundles", str(bundles), "--markdown"]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", PAGES)
+def test_a_page_is_that_of_the_stored_bundles(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`pagecage VERB --bundles docs/runs --markdown > PAGE` generates it again."""
+    generated = page(verb, BUNDLES, capsys).splitlines()
+    stored = (ROOT / PAGES[verb]).read_text().splitlines()
+    changed = [pair for pair in zip(stored, generated, strict=False) if pair[0] != pair[1]]
+    assert stored == generated, changed[:3]
+
+
+def test_stored_bundles_are_small_and_named_after_their_runs() -> None:
+    bundles = sorted(BUNDLES.glob(f"*{SUFFIX}"))
+    assert sorted(BUNDLES.iterdir()) == bundles
+    assert {
+        path.name: path.stat().st_size for path in bundles if path.stat().st_size > MOST_BYTES
+    } == {}
+    assert [path.name for path in bundles if not path.name[:8].isdigit()] == []
+
+
+def test_a_page_of_no_bundle_has_every_row_and_no_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = page("claims", tmp_path, capsys)
+    assert f"0 of {len(ROWS)} rows have a measured figure, from 0 runs." in text
+    assert "There is no bundle of a run yet." in text
+    assert sum(line.startswith("| 00") for line in text.splitlines()) == len(ROWS) + ARTICLES
+    assert (
+        page("answers", tmp_path, capsys).count("Open: no run here has answered it.") == QUESTIONS
+    )
+
+
+def test_one_bundle_is_read_without_being_unpacked_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [bundle] = BUNDLES.glob(f"*-residency-map-vm{SUFFIX}")
+    shutil.copy(bundle, tmp_path)
+    text = page("claims", tmp_path, capsys)
+    name = bundle.name.removesuffix(SUFFIX)
+    assert "from 1 run." in text
+    assert f"| emulated guest | {name} |" in text
+    assert [path.name for path in tmp_path.iterdir()] == [bundle.name]
+
+
+def test_a_damaged_bundle_is_refused_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / f"bad{SUFFIX}").write_bytes(b"PK")
+    assert main(["claims", "--bundles", str(tmp_path)]) != 0
+    error = capsys.readouterr().err
+    assert f"bad{SUFFIX}" in error
+    assert "fix:" in error

@@ -1,0 +1,99 @@
+"""Tests of the scorecard over real CPUs and emulated guests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analysis.claims.hosts import (
+    EMULATED_GUEST,
+    REAL_CPU,
+    WITHOUT_RUN,
+    hosted_as_json,
+    hosted_scorecard,
+    run_by_experiment,
+    runs_by_class,
+)
+from analysis.data.bundles import bundled_runs
+from analysis.data.load import Run, load_run
+from pagecage.errors import PagecageError
+from pagecage.model.published_figures import read_rows
+from tests.fixtures.runs import build_run
+from tests.tree import ROOT
+
+EXPERIMENTS = ROOT / "experiments"
+
+
+def on_real_cpu(record: dict[str, object]) -> None:
+    record["emulated"] = False
+
+
+def built(folder: Path, hour: int, *, emulated: bool, size: str = "emulated") -> Run:
+    name = f"20261121T{hour:02}0000Z-constrained-random-{'vm' if emulated else 'local'}"
+    change = {} if emulated else {"change": on_real_cpu}
+    return load_run(build_run(folder / name, size=size, **change))
+
+
+@pytest.fixture
+def guest(tmp_path: Path) -> Run:
+    return built(tmp_path, 12, emulated=True)
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Run:
+    return built(tmp_path, 10, emulated=False)
+
+
+def test_each_class_has_its_newest_run_above_smoke_size(tmp_path: Path, guest: Run) -> None:
+    smoke = built(tmp_path, 13, emulated=True, size="smoke")
+    older = built(tmp_path, 11, emulated=True)
+    found = runs_by_class([smoke, guest, older])
+    assert found == {REAL_CPU: {}, EMULATED_GUEST: {"constrained-random": guest}}
+    assert runs_by_class([smoke])[EMULATED_GUEST] == {"constrained-random": smoke}
+
+
+def test_a_report_is_of_the_real_cpu_unless_only_the_guest_has_more_than_smoke(
+    tmp_path: Path, guest: Run, real: Run
+) -> None:
+    assert run_by_experiment([guest, real]) == {"constrained-random": real}
+    smoke = built(tmp_path, 9, emulated=False, size="smoke")
+    assert run_by_experiment([guest, smoke]) == {"constrained-random": guest}
+
+
+def test_a_real_cpu_is_preferred_and_each_row_names_its_host(guest: Run, real: Run) -> None:
+    scored = hosted_scorecard(EXPERIMENTS, [guest, real])
+    rows = {row.id: row for row in scored.card.rows}
+    measured = rows["003-178"]
+    assert (measured.run, scored.host_class(measured)) == (real.plan["run_id"], REAL_CPU)
+    assert scored.host_class(rows["000-13"]) == WITHOUT_RUN
+    assert len(scored.card.rows) == len(read_rows(EXPERIMENTS))
+    lines = {line["id"]: line["host_class"] for line in hosted_as_json(scored)["rows"]}
+    assert (lines["003-178"], lines["000-13"]) == (REAL_CPU, None)
+
+
+def test_a_decided_guest_is_preferred_to_an_undecided_real_cpu(guest: Run, real: Run) -> None:
+    without_answer = replace(real, trials=())
+    scored = hosted_scorecard(EXPERIMENTS, [guest, without_answer])
+    decided = [row for row in scored.card.rows if row.run and row.verdict in ("held", "not_held")]
+    assert decided
+    assert {scored.host_class(row) for row in decided} == {EMULATED_GUEST}
+
+
+def test_the_verdict_of_the_other_class_is_in_the_reason(tmp_path: Path, real: Run) -> None:
+    def read_twice(record: dict[str, dict[str, float]]) -> None:
+        if record["response"].get("amplification"):
+            record["response"]["amplification"] *= 100
+
+    folder = tmp_path / "20261121T120000Z-constrained-random-vm"
+    other = load_run(build_run(folder, change=read_twice))
+    rows = hosted_scorecard(EXPERIMENTS, [other, real]).card.rows
+    told = [row for row in rows if "emulated guest: not held (20261121T12" in row.reason]
+    assert told
+    assert {row.run for row in told} == {real.plan["run_id"]}
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PagecageError, match="is not a folder"), bundled_runs(tmp_path / "gone"):
+        pass

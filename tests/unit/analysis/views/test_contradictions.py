@@ -1,0 +1,61 @@
+"""Tests of the notice that a run contradicts its article."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.data.load import Run, load_run
+from analysis.views.contradictions import contradiction_html, contradiction_sentence, with_anchors
+from analysis.views.narrative import story_html
+from analysis.views.notebook import Results
+from analysis.views.run import run_report
+from pagecage.report.export import to_markdown
+from tests.fixtures.runs import build_run
+from tests.fixtures.small_runs import unpacked
+
+
+@pytest.fixture(scope="module")
+def contradicting(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run in which three of the traced flags differ from the published ones."""
+    return load_run(unpacked("fault-trace", tmp_path_factory.mktemp("runs") / "fault-trace"))
+
+
+def test_the_first_lines_state_how_many_figures_are_contradicted(contradicting: Run) -> None:
+    lines = to_markdown(run_report(contradicting)).split("\n\n")
+    assert lines[2].startswith(
+        "This run contradicts its article in 3 of 24 figures compared: 003-289, 003-292, 003-298."
+    )
+
+
+def test_the_notice_in_html_comes_before_the_story_and_links_to_rows(contradicting: Run) -> None:
+    story, notice = story_html(contradicting), contradiction_html(contradicting)
+    assert story.index(notice) < story.index("<p>", story.index(notice))
+    claims = Results(contradicting.path).claims
+    assert claims is not None
+    for name in ("003-289", "003-292", "003-298"):
+        assert f'<a href="#claim-{name}">{name}</a>' in notice
+        assert claims.text.count(f'id="claim-{name}"') == 1
+
+
+def test_a_run_that_contradicts_nothing_says_nothing(tmp_path: Path) -> None:
+    def as_published(record: dict[str, Any]) -> None:
+        record["outcome"] = "timed_out"
+
+    run = load_run(build_run(tmp_path / "20260101T000000Z-constrained-random-vm", as_published))
+    assert [claim for claim in run.definition["claims"] if claim["rule"] == "outcome"]
+    assert "contradicts its article in 2 of" in contradiction_sentence(run)
+    run = load_run(build_run(tmp_path / "20260102T000000Z-constrained-random-vm", _without_any))
+    assert (contradiction_sentence(run), contradiction_html(run)) == ("", "")
+
+
+def _without_any(record: dict[str, Any]) -> None:
+    record["outcome"] = "not_prepared"
+
+
+def test_only_cells_that_are_an_id_get_an_anchor() -> None:
+    assert (
+        with_anchors("<td>003-1</td><td>3-1</td>") == '<td id="claim-003-1">003-1</td><td>3-1</td>'
+    )
