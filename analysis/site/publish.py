@@ -21,10 +21,8 @@ import nbformat
 from analysis.claims.answers import open_questions
 from analysis.claims.hosts import hosted_scorecard, run_by_experiment
 from analysis.data.load import Run, load_run
-from analysis.figures.thumbnail import thumbnail_svg
 from analysis.site import pages
 from analysis.site.notebook import site_page
-from analysis.site.scorecard import scorecard_page
 from analysis.views.answers import answers_report
 from analysis.views.notebook_file import read
 from analysis.views.render import HERE as ANALYSIS
@@ -102,6 +100,8 @@ def _ensure_report(run: Run) -> None:
 
 def _lay_out(site: Site, source: Path) -> None:
     """Write the folder that Sphinx reads."""
+    from analysis.site.scorecard import scorecard_page  # late: it imports matplotlib
+
     for name in ("_static", "_extra", "reports", "docs"):
         (source / name).mkdir(parents=True)
     shutil.copy(_THEME / "conf.py", source)
@@ -121,6 +121,8 @@ def _lay_out(site: Site, source: Path) -> None:
 
 def _lay_out_report(source: Path, name: str, run: Run) -> None:
     """Write a report's page and downloads from the run's bundle, which is redacted."""
+    from analysis.figures.thumbnail import thumbnail_svg  # late: it imports matplotlib
+
     given = source / "_extra" / "runs" / name
     given.mkdir(parents=True)
     archive, notebook = given / f"{run.plan['run_id']}{SUFFIX}", given / "report.ipynb"
