@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import sys
@@ -47,7 +48,8 @@ class LocalHost:
         return is_emulated(self.facts())
 
     def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
-        """Raise HostError if the data directory's disk cannot be measured, or memory is short."""
+        """Raise HostError if the disk cannot be measured, memory is short, or a run is going on."""
+        _require_idle(Path(self.spool_dir))
         facts = self.facts()
         if missed := check_disk(facts):
             raise HostError(f"this machine cannot be the host: {missed[0].reason}", missed[0].hint)
@@ -125,6 +127,20 @@ class LocalHost:
 
     def stop(self) -> None:
         """Do nothing."""
+
+
+def _require_idle(spool: Path) -> None:
+    """Raise HostError if another agent has locked this machine.
+
+    The agent locks it again, so that two runs that start at once are still kept apart.
+    """
+    try:
+        with (spool / "lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise HostError("another run is using this machine", "wait for it") from None
+    except OSError:  # there is no spool yet
+        return
 
 
 def _make_private(path: Path) -> None:

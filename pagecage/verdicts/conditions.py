@@ -114,12 +114,15 @@ def _stolen_time(record: Record, seconds: float) -> Finding | None:
 
 
 def _cpu_wait(record: Record, seconds: float) -> Finding | None:
-    """Check the slice's waits for a CPU, unless CPUQuota or its own threads cause them."""
+    """Check the slice's waits for a CPU, unless CPUQuota or its own threads cause them.
+
+    Without a cgroup they are the machine's, and `_other_processes` judges who kept the CPUs busy.
+    """
     waited = stalled_seconds(record, "cpu")
     used = cpu_seconds(record)
     has_quota = "CPUQuota" in (record.cage.requested or {})
     has_many_threads = used is not None and used > ONE_THREAD * seconds
-    if waited is None or has_quota or has_many_threads:
+    if waited is None or has_quota or has_many_threads or not has_cgroup(record):
         return None
     is_noise = waited > CPU_PRESSURE_SHARE * seconds and waited > LEAST_LOST_SECONDS
     return (

@@ -4,6 +4,7 @@ write.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from dataclasses import replace
@@ -61,6 +62,20 @@ def test_a_machine_that_holds_no_limits_can_be_prepared(
     monkeypatch.setattr(host, "facts", lambda: known)
     host.prepare(NEED, lambda _: None)
     assert [missed.hint for missed in host.missed_for_limits()] == ["use HOST=vm"]
+
+
+def test_a_run_beside_another_is_refused_before_it_is_planned(
+    host: LocalHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "facts", lambda: FIT)
+    lock = Path(host.spool_dir) / "lock"
+    lock.parent.mkdir()
+    with lock.open("w") as file:
+        host.prepare(NEED, lambda _: None)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(HostError, match="another run is using this machine"):
+            host.prepare(NEED, lambda _: None)
+    host.prepare(NEED, lambda _: None)
 
 
 def test_resident_data_must_fit_into_memory(
