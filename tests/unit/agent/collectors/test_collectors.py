@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.agent.collectors.bpftrace import FAULT_FLAGS, VM_FLAGS, decode
+from pagecage.agent.collectors import sampler
 from pagecage.agent.collectors.collector import Collector, CollectorContext
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
@@ -102,6 +103,24 @@ def test_resident_pages_are_those_of_all_files_or_not_known(around: CollectorCon
     assert together is None if alone is None else together == alone + 8
     missing = replace(around, datasets=(first, first.with_name("none.bin")))
     assert rows(collect(Sampler(missing)).files[0])[-1]["resident_pages"] is None
+
+
+def test_slow_queries_of_residency_are_rare(
+    around: CollectorContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query of 50 ms in each sample would take half of a CPU from the workload."""
+    queries = []
+
+    def slow(_descriptor: int) -> int:
+        queries.append(time.monotonic())
+        time.sleep(0.05)
+        return 1
+
+    monkeypatch.setattr(sampler, "cachestat_pages", slow)
+    samples = rows(collect(Sampler(around), 1.0).files[0])
+    assert len(samples) >= 8
+    assert len(queries) == 2, "the first sample and the last"
+    assert [row["resident_pages"] for row in (*samples[:2], samples[-1])] == [1, None, 1]
 
 
 def test_the_bars_of_several_files_are_one() -> None:
