@@ -23,6 +23,8 @@ from pagecage.model.trial import SetupStep
 from pagecage.process import Completed
 from pagecage.process import run as run_process
 
+_LOAD_PASSES = 5
+
 
 def reach_cache_state(run: TrialRun, files: tuple[Path, ...]) -> None:
     """Evict or load the files and measure the result.
@@ -36,13 +38,26 @@ def reach_cache_state(run: TrialRun, files: tuple[Path, ...]) -> None:
         return
     found = [measure_residency(path) if state == "any" else evict(path) for path in files]
     if state == "resident" and fills_itself:
-        for path in files:
-            load(path)
-        found = [measure_residency(path) for path in files]
+        found = _load_all(files)
         run.keep("cache", charged_to=str(cgroupfs.own_cgroup()))
     _keep_residency(run, found)
     if state != "resident" or fills_itself:
         _require(run, found)
+
+
+def _load_all(files: tuple[Path, ...]) -> list[Residency]:
+    """Load the files until all are resident, in a few passes at most.
+
+    Proactive reclaim may take pages of a large file before its end is read
+    (Documentation/admin-guide/mm/damon/reclaim.rst).
+    """
+    for _ in range(_LOAD_PASSES):
+        for path in files:
+            load(path)
+        found = [measure_residency(path) for path in files]
+        if all(residency.is_full for residency in found):
+            break
+    return found
 
 
 def _keep_residency(run: TrialRun, found: list[Residency]) -> None:
