@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pagecage.agent import host_settings, storage
+from pagecage.agent import cache_state, host_settings, storage
 from pagecage.agent.host_session import sweep
-from pagecage.agent.system import facts
+from pagecage.agent.system import facts, page_cache
 from pagecage.agent.system.memory_reservation import MemoryReservation
-from pagecage.agent.system.page_cache import measure_residency
+from pagecage.agent.system.page_cache import Residency, measure_residency
 from pagecage.agent.system.settings import DirtyLimits
 from pagecage.agent.system.systemd import Systemd
 from pagecage.agent.system.trial_storage import TrialStorage
@@ -54,6 +55,26 @@ def test_every_file_is_resident(machine: Machine, two: Trial) -> None:
     record = carry_out(machine, replace(two, cache="resident"))
     assert record.cache.resident_bytes_before == 2 * DATASET.size_bytes
     assert record.outcome == "ok"
+
+
+def test_a_file_that_is_thinned_out_while_it_is_loaded_is_loaded_again(
+    machine: Machine, two: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = []
+
+    def load_and_lose(path: Path) -> Residency:
+        found = page_cache.load(path)
+        if path.name not in passes:
+            passes.append(path.name)
+            with path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 4096, os.POSIX_FADV_DONTNEED)
+        return found
+
+    monkeypatch.setattr(cache_state, "load", load_and_lose)
+    record = carry_out(machine, replace(two, cache="resident"))
+    assert len(passes) == 2
+    assert record.outcome == "ok"
+    assert record.cache.resident_bytes_before == 2 * DATASET.size_bytes
 
 
 def test_a_missing_file_is_reported(machine: Machine, two: Trial) -> None:
