@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.hosts.host import ResourceNeeds
-from pagecage.hosts.vm.image import GuestImage
+from pagecage.hosts.vm.image.guest_image import GuestImage
 from pagecage.units import GIB, MIB
 
 CPUS = 2
