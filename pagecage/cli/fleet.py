@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from pagecage.checkout import RUNS, TOP
 from pagecage.cli.analyse import report
-from pagecage.cli.execution import refuse_plan_options, require_same_definition, sets_queue_settings
 from pagecage.cli.output import Notify, OutputFormat
 from pagecage.cli.progress import FleetProgress, expected_seconds
+from pagecage.cli.queue_settings import sets_queue_settings
+from pagecage.cli.resume import refuse_plan_options, require_same_definition
 from pagecage.cli.run_options import HOSTS, FleetOptions, RunOptions, definitions
 from pagecage.cli.run_plan import build_plan, with_cage
 from pagecage.errors import (
