@@ -76,9 +76,9 @@ def plan(
     """
     check_options(options, fleet_options)
     if is_group(options.host):
-        from pagecage.cli import fleet
+        from pagecage.cli import fleet_plan
 
-        return fleet.show_plan(name, options, fleet_options, typed_command(), as_json, notify)
+        return fleet_plan.show_plan(name, options, fleet_options, typed_command(), as_json, notify)
     new_plan, host = plan_for(name, options, typed_command(), notify)
     host.stop()
     if as_json:
