@@ -25,7 +25,8 @@ from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
 from pagecage.model.experiment import Experiment
 from pagecage.planning.plan import Plan
-from pagecage.runner.campaign import Campaign, check_memory_floor, prepare
+from pagecage.runner.campaign import Campaign, prepare
+from pagecage.runner.resource_needs import check_memory_floor
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import format_seconds
 

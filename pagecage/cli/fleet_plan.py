@@ -19,7 +19,7 @@ from pagecage.fleet.playbook import FleetPlaybook, make_fleet_playbook
 from pagecage.fleet.preflight import ReadyHost, differences
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.planning.plan import Plan, plan_to_json
-from pagecage.runner.campaign import check_memory_floor
+from pagecage.runner.resource_needs import check_memory_floor
 from pagecage.units import format_seconds
 
 

@@ -21,7 +21,7 @@ from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting, 
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Dataset, Trial
 from pagecage.planning.plan import Plan
-from pagecage.runner.campaign import resource_needs
+from pagecage.runner.resource_needs import resource_needs
 from tests.fake_host.machine import LIGHT, Machine, frames_of, make_session, make_trial
 from tests.record_schema import breaches
 
