@@ -26,7 +26,7 @@ from analysis.summaries.diagnoses import diagnosis_by_treatment
 from analysis.summaries.differences import flatten_facts
 from pagecage.model.published_figures import PublishedFigure
 from pagecage.units import format_bytes, format_rate, format_seconds
-from pagecage.verdicts.limits import amount
+from pagecage.verdicts.limit_use import amount
 
 
 def claims_table(run: Run) -> pd.DataFrame:
