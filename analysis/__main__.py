@@ -16,18 +16,14 @@ from rich.console import Console
 
 from analysis.claims.answers import as_json as answers_json
 from analysis.claims.answers import open_questions
-from analysis.claims.hosts import (
-    HostedScorecard,
-    chosen_runs,
-    hosted_as_json,
-    hosted_scorecard,
-)
+from analysis.claims.hosts import HostedScorecard, chosen_runs, hosted_as_json, hosted_scorecard
 from analysis.claims.scorecard import newest_runs
 from analysis.data.bundles import bundled_runs
 from analysis.data.include import include_by_name
 from analysis.data.load import Run, load_run
 from analysis.stats.gates import parse_gate
-from analysis.summaries.comparison import Comparison, compare, load_runs
+from analysis.summaries.compared_runs import load_runs
+from analysis.summaries.comparison import Comparison, compare
 from analysis.summaries.fleet import Fleet, is_fleet, load_fleet
 from analysis.views import comparison, fleet, run
 from analysis.views.answers import answers_report

@@ -72,6 +72,7 @@ def arrange() -> None:
     import pagecage.cli.analyse
     import pagecage.cli.cage
     import pagecage.cli.fleet
+    import pagecage.cli.fleet_hosts
     import pagecage.cli.host
     import pagecage.cli.probe
     import pagecage.cli.run
@@ -92,7 +93,7 @@ def arrange() -> None:
         (pagecage.hosts.vm.vm_host, "ensure_image", refuse),
         (pagecage.hosts.vm.guest, "ensure_image", refuse),
         (pagecage.fleet.inventory, "inventory_of", lambda *_: INVENTORY),
-        (pagecage.cli.fleet, "check_hosts", refuse),
+        (pagecage.cli.fleet_hosts, "check_hosts", refuse),
         (pagecage.fleet.provisioning, "run_to_end", refuse),
         (pagecage.cli.probe, "spawn", refuse),
         (pagecage.cli.analyse, "run", analysed),

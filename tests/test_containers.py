@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pagecage.hosts.vm.image_recipe import read_versions
+from pagecage.hosts.vm.image.recipe import read_versions
 from pagecage.process import run
 from tests.tree import ROOT
 

@@ -10,7 +10,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from analysis.figures.charts import WIDTH
 from analysis.figures.curves import draw_legend
 from analysis.figures.style import COLOURS, GREY, MARKERS
-from analysis.summaries.comparison import Comparison, ComparisonRow, run_letter, varying_label
+from analysis.summaries.compared_runs import run_letter
+from analysis.summaries.comparison import Comparison, ComparisonRow, varying_label
 
 _HEIGHT_SHARE = 0.9
 """Share of a treatment's height that its runs occupy."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import string
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from analysis.data.include import excluded_ids_named
-from analysis.data.load import Run, Treatment, excluded_trials, load_run, with_included
+from analysis.data.load import Run, Treatment
 from analysis.formatting import treatment_label
 from analysis.stats.bootstrap import Interval
 from analysis.stats.gates import MIN_TRIALS_PER_RUN, Gate, evaluate_gate
@@ -22,6 +19,7 @@ from analysis.summaries.cells import (
     treatments,
     trials_of,
 )
+from analysis.summaries.compared_runs import run_letter
 from analysis.summaries.differences import (
     Difference,
     Incompatibility,
@@ -30,8 +28,6 @@ from analysis.summaries.differences import (
 )
 from analysis.summaries.noise import NoiseFloor, noise_floor
 from pagecage.errors import PagecageError
-
-LETTERS = string.ascii_uppercase
 
 
 @dataclass(frozen=True)
@@ -103,37 +99,40 @@ def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = F
         raise PagecageError(
             f"these runs are not comparable: {reasons}", "--anyway compares them and reports this"
         )
-    common = [t for t in treatments(runs[0]) if all(_is_in_plan(run, t) for run in runs[1:])]
-    if not common:
-        raise PagecageError(
-            "these runs have no treatment in common", "compare runs of one experiment and size"
-        )
+    common = _common_treatments(runs)
     responses = _responses(runs, gates)
     rows = tuple(
         comparison_row(runs, treatment, response) for response in responses for treatment in common
     )
     _check_figures(runs, rows)
-    overall = {response: _overall(runs, common, response) for response in responses}
-    results = tuple(
-        result
-        for gate in gates
-        for row in rows
-        if row.response == gate.response
-        for result in _gate_results(gate, row)
-    )
-    lacking = tuple(
-        tuple(treatment_label(t) for t in treatments(run) if t not in common) for run in runs
-    )
     return Comparison(
         tuple(runs),
         responses,
         rows,
-        overall,
+        {response: _overall(runs, common, response) for response in responses},
         tuple(find_differences(runs)),
         tuple(found),
-        lacking,
-        results,
+        lacking=tuple(
+            tuple(treatment_label(t) for t in treatments(run) if t not in common) for run in runs
+        ),
+        gate_results=tuple(
+            result
+            for gate in gates
+            for row in rows
+            if row.response == gate.response
+            for result in _gate_results(gate, row)
+        ),
     )
+
+
+def _common_treatments(runs: Sequence[Run]) -> list[Treatment]:
+    """Return the treatments of the first run that all runs have. Raises PagecageError for none."""
+    common = [t for t in treatments(runs[0]) if all(_is_in_plan(run, t) for run in runs[1:])]
+    if not common:
+        raise PagecageError(
+            "these runs have no treatment in common", "compare runs of one experiment and size"
+        )
+    return common
 
 
 def _is_in_plan(run: Run, treatment: Treatment) -> bool:
@@ -207,12 +206,6 @@ def _state(cell: TreatmentCell) -> str:
     return "wrong answer" if cell.wrong else "no figure"
 
 
-def run_letter(index: int) -> str:
-    """Return A, B, C for the first, second and third run; AA follows Z."""
-    before, index = divmod(index, len(LETTERS))
-    return (run_letter(before - 1) if before else "") + LETTERS[index]
-
-
 def _check_figures(runs: Sequence[Run], rows: Sequence[ComparisonRow]) -> None:
     for index in range(1, len(runs)):
         if any(row.changes[index - 1].ratio for row in rows):
@@ -257,46 +250,6 @@ def _gate_results(gate: Gate, row: ComparisonRow) -> list[GateResult]:
             GateResult(gate, index, row.treatment, verdict, reason if change.ratio else change.word)
         )
     return results
-
-
-def load_runs(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
-    """Load the runs in the given order, with the excluded trials that `include` names.
-
-    A name is a trial or a verdict: `r1_x` or `host_quiet` in every run, `B:r1_x` in one. Raises
-    PagecageError if a run is given twice, or if a name selects no excluded trial.
-    """
-    if len(paths) > len(LETTERS):
-        raise PagecageError(
-            f"{len(paths)} runs are too many for one table", f"compare {len(LETTERS)} at most"
-        )
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise PagecageError("a run cannot be compared with itself", "name another run")
-    runs = [load_run(path) for path in paths]
-    selections = [_selection(name, runs) for name in include]
-    names_by_run = [
-        [name for name, indices in selections if index in indices] for index in range(len(runs))
-    ]
-    return [
-        with_included(run, excluded_ids_named(run, names))
-        for run, names in zip(runs, names_by_run, strict=True)
-    ]
-
-
-def _selection(name: str, runs: Sequence[Run]) -> tuple[str, set[int]]:
-    """Return a trial or verdict, and the indices of the runs in which it selects a trial."""
-    letter, _, selector = name.rpartition(":")
-    candidates = [index for index in range(len(runs)) if letter in ("", run_letter(index))]
-    indices = {index for index in candidates if excluded_ids_named(runs[index], [selector])}
-    if not indices:
-        excluded = {
-            run_letter(index): [t.record.trial_id for t in excluded_trials(runs[index])]
-            for index in candidates
-        }
-        names = "; ".join(f"{run}: {', '.join(ids)}" for run, ids in excluded.items() if ids)
-        raise PagecageError(
-            f"--include: {name} is not an excluded trial", f"excluded are {names or 'none'}"
-        )
-    return selector, indices
 
 
 def varying_label(comparison: Comparison, treatment: Treatment) -> str:

@@ -12,13 +12,8 @@ from analysis.data.load import Run
 from analysis.formatting import format_quantity, format_range, format_summary, response_title
 from analysis.stats.intervals import MedianSummary
 from analysis.summaries.cells import TreatmentCell
-from analysis.summaries.comparison import (
-    Change,
-    Comparison,
-    ComparisonRow,
-    run_letter,
-    varying_label,
-)
+from analysis.summaries.compared_runs import run_letter
+from analysis.summaries.comparison import Change, Comparison, ComparisonRow, varying_label
 from pagecage.report.export import csv_text
 from pagecage.report.model import (
     Block,

@@ -81,11 +81,15 @@ def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) 
     for unit in units:
         stop_slice(systemd, unit)
     (children or ToolProcesses(spool)).sweep()
-    for journal in (QueueSettingsJournal(spool), MemoryReservation(spool), DirtyLimits(spool)):
+    for journal in _journals(spool):
         units += journal.restore()
     units += remove_storage(spool)
     shutil.rmtree(spool / "trials", ignore_errors=True)
     return units
+
+
+def _journals(spool: Path) -> tuple[QueueSettingsJournal, MemoryReservation, DirtyLimits]:
+    return QueueSettingsJournal(spool), MemoryReservation(spool), DirtyLimits(spool)
 
 
 @contextmanager
@@ -105,16 +109,10 @@ def open_session(
     data_dir.mkdir(parents=True, exist_ok=True)
     spool = request.spool
     disk, systemd = resolve_disk(data_dir), find_systemd(request.user)
-    calibrator, engines = (
-        Calibrator(systemd, disk, data_dir, interruption),
-        ContainerEngines(systemd, spool),
-    )
-    wanted = {name for trial in request.trials for name in trial.collectors}
+    calibrator = Calibrator(systemd, disk, data_dir, interruption)
+    engines = ContainerEngines(systemd, spool)
     try:
-        tracers.keep_only(wanted)
-        for tracer in tracers.missing(wanted):
-            stream.event("step", text="attaching bpftrace")
-            tracer.begin()
+        _attach(tracers, request, stream)
         yield HostSession(
             request,
             facts,
@@ -122,9 +120,7 @@ def open_session(
             systemd,
             calibrator,
             *tracers.all,
-            QueueSettingsJournal(spool),
-            MemoryReservation(spool),
-            DirtyLimits(spool),
+            *_journals(spool),
             tracers.children,
             engines,
             interruption,
@@ -136,3 +132,12 @@ def open_session(
             tracers.stop()
             engines.stop()
             remove_scratch(data_dir)
+
+
+def _attach(tracers: Tracers, request: RunRequest, stream: FrameStream) -> None:
+    """Start the tracers that the request's trials need, and stop the others."""
+    wanted = {name for trial in request.trials for name in trial.collectors}
+    tracers.keep_only(wanted)
+    for tracer in tracers.missing(wanted):
+        stream.event("step", text="attaching bpftrace")
+        tracer.begin()

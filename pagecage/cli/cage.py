@@ -87,10 +87,7 @@ def show(
     """
     defined, providers = definitions(), read_offers(CAGES / "catalogue")
     if name in defined.cage_names():
-        if volume != VolumeOptions() or save is not None:
-            raise PagecageError(
-                f"{name} is a cage: its limits are fixed", f"pagecage cage show {name}"
-            )
+        _refuse_changes(name, volume, save)
         profile = cage_list.cage_profile(defined, name)
         description = describe_volume(profile.volume)
     else:
@@ -105,3 +102,9 @@ def show(
     else:
         cage_page.show(profile, description)
     return EXIT_OK
+
+
+def _refuse_changes(name: str, volume: VolumeOptions, save: str | None) -> None:
+    """Raise PagecageError for options that apply only to a volume of the catalogue."""
+    if volume != VolumeOptions() or save is not None:
+        raise PagecageError(f"{name} is a cage: its limits are fixed", f"pagecage cage show {name}")

@@ -100,7 +100,7 @@ def prepare(
         Cage that replaces the experiment's cages
     """
     from pagecage.cli import execution
-    from pagecage.runner.campaign import resource_needs
+    from pagecage.runner.resource_needs import resource_needs
 
     if guest.status().running:
         notify("the guest is already running")

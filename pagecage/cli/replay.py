@@ -9,15 +9,10 @@ from cyclopts import App, Parameter
 
 from pagecage.cli.analyse import report, show_run
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import (
-    PreparedRun,
-    all_requirements_missed,
-    create_run,
-    execute,
-    exit_code,
-    show_plan,
-)
+from pagecage.cli.execution import PreparedRun, create_run, execute
+from pagecage.cli.exit_status import all_requirements_missed, exit_code
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
+from pagecage.cli.plan_listing import show_plan
 from pagecage.cli.replay_plan import ReplayOptions, plan_for
 from pagecage.errors import EXIT_OK
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from pagecage.cli import execution
 from pagecage.cli.analyse import report
+from pagecage.cli.execution import execute, new_run, plan_for
+from pagecage.cli.exit_status import exit_code
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
+from pagecage.cli.plan_listing import show_plan
+from pagecage.cli.progress import expected_trial_seconds
+from pagecage.cli.resume import resume_run
 from pagecage.cli.run_options import FleetOptions, RunOptions, definitions, is_group
 from pagecage.cli.run_plan import check_options
 from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.model.experiment import Experiment
 from pagecage.planning.plan import plan_to_json
+from pagecage.planning.treatments import selected
+from pagecage.units import format_seconds
 
 
 def list_experiments(*, as_json: Json = False) -> int:
     """List the experiments with their questions and treatments."""
     defined = definitions()
-    rows = [execution.summary_row(defined.experiment(name)) for name in defined.experiment_names()]
+    rows = [_summary_row(defined.experiment(name)) for name in defined.experiment_names()]
     if as_json:
         print(json.dumps(rows))
         return EXIT_OK
@@ -27,6 +35,26 @@ def list_experiments(*, as_json: Json = False) -> int:
             f" {row['question']}"
         )
     return EXIT_OK
+
+
+def _summary_row(experiment: Experiment) -> dict[str, Any]:
+    """Return an experiment's row for `pagecage list`.
+
+    The duration is an estimate for an emulated host.
+    """
+    count = len(selected(experiment, "emulated"))
+    size = experiment.sizes["emulated"]
+    seconds = (
+        count * (size.repeats or experiment.repeats) * expected_trial_seconds(size.max_seconds)
+    )
+    return {
+        "name": experiment.name,
+        "question": experiment.question,
+        "treatments": count,
+        "factors": {name: list(levels) for name, levels in experiment.factors.items()},
+        "about": f"about {format_seconds(seconds)}",
+        "expected_seconds": seconds,
+    }
 
 
 def plan(
@@ -48,15 +76,15 @@ def plan(
     """
     check_options(options, fleet_options)
     if is_group(options.host):
-        from pagecage.cli import fleet
+        from pagecage.cli import fleet_plan
 
-        return fleet.show_plan(name, options, fleet_options, typed_command(), as_json, notify)
-    new_plan, host = execution.plan_for(name, options, typed_command(), notify)
+        return fleet_plan.show_plan(name, options, fleet_options, typed_command(), as_json, notify)
+    new_plan, host = plan_for(name, options, typed_command(), notify)
     host.stop()
     if as_json:
         print(json.dumps(plan_to_json(new_plan)))
     else:
-        execution.show_plan(new_plan, host)
+        show_plan(new_plan, host)
     return EXIT_OK
 
 
@@ -91,20 +119,33 @@ def run(
     if dry_run:
         return plan(name, options, fleet_options, as_json=as_json)
     check_options(options, fleet_options)
+    output_format = OutputFormat(as_json=as_json)
     if is_group(options.host):
-        from pagecage.cli import fleet
+        return _run_on_group(name, options, fleet_options, resume, yes, output_format)
+    return _run_on_host(name, options, resume, yes, output_format)
 
-        resume_options, output_format = (
-            fleet.ResumeOptions(resume, yes),
-            OutputFormat(as_json=as_json),
-        )
-        return fleet.run(
-            name, options, fleet_options, typed_command(), resume_options, output_format, notify
-        )
+
+def _run_on_group(
+    name: str,
+    options: RunOptions,
+    fleet_options: FleetOptions,
+    resume: bool,
+    yes: bool,
+    output_format: OutputFormat,
+) -> int:
+    from pagecage.cli import fleet
+
+    resume_options, command = fleet.ResumeOptions(resume, yes), typed_command()
+    return fleet.run(name, options, fleet_options, command, resume_options, output_format, notify)
+
+
+def _run_on_host(
+    name: str, options: RunOptions, resume: bool, yes: bool, output_format: OutputFormat
+) -> int:
     if resume:
-        prepared = execution.resume_run(name, options, yes, notify)
+        prepared = resume_run(name, options, yes, notify)
     else:
-        prepared = execution.new_run(name, options, typed_command(), yes, notify)
-    status = execution.execute(prepared, notify)
-    report(prepared.folder.path, OutputFormat(as_json=as_json).options(), notify)
-    return execution.exit_code(prepared, status, notify)
+        prepared = new_run(name, options, typed_command(), yes, notify)
+    status = execute(prepared, notify)
+    report(prepared.folder.path, output_format.options(), notify)
+    return exit_code(prepared, status, notify)

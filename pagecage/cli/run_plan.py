@@ -127,17 +127,11 @@ def build_plan(
             name: definitions().cage(name, dataset_bytes)
             for name in experiment.cage_names() | {UNCAGED}
         }
-    fresh = options.fresh or experiment.fresh
-    if host.name != "vm" and fresh != "never":
-        raise PagecageError(
-            f'fresh = "{fresh}" needs a saved machine state; host {host.name} has none',
-            "use --host vm",
-        )
     plan_options = PlanOptions(
         size=size,
         size_reason=reason,
         host=host.name,
-        fresh=fresh,
+        fresh=_choose_fresh(options, experiment, host),
         repeats=choose_repeats(options, experiment, size),
         until_ci=until_ci(options),
         seed=options.seed if options.seed is not None else random.SystemRandom().randrange(2**32),
@@ -147,6 +141,20 @@ def build_plan(
     return make_plan(
         new_run_id(experiment.name, host.name), experiment, cages, plan_options, command, harness()
     )
+
+
+def _choose_fresh(options: RunOptions, experiment: Experiment, host: SizedHost) -> str:
+    """Return when the machine state is restored.
+
+    Raises PagecageError for a host without a saved state.
+    """
+    fresh = options.fresh or experiment.fresh
+    if host.name != "vm" and fresh != "never":
+        raise PagecageError(
+            f'fresh = "{fresh}" needs a saved machine state; host {host.name} has none',
+            "use --host vm",
+        )
+    return fresh
 
 
 def parse_treatment(words: Sequence[str]) -> dict[str, str]:

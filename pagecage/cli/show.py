@@ -55,14 +55,16 @@ def compare(
         Write a page with the tables and a figure of the ratios
     """
     folders = [find_run(RUNS, name).path for name in (first, second, *more)]
-    options = [f"--fail-if={gate}" for gate in fail_if or ()] + [
-        f"--include={name}" for name in include or ()
-    ]
+    options = [*_repeated("--fail-if", fail_if), *_repeated("--include", include)]
     options += ["--anyway"] if anyway else []
     options += [f"--html={html.resolve()}"] if html else []
     done = analyse("compare", *folders, *options, *output_format.options(), accepted=_GATE_STATUSES)
     print(done.stdout, end="")
     return done.status
+
+
+def _repeated(option: str, values: list[str] | None) -> list[str]:
+    return [f"{option}={value}" for value in values or ()]
 
 
 def show(

@@ -10,8 +10,10 @@ from cyclopts import App, Parameter
 from pagecage.checkout import TOP
 from pagecage.cli.analyse import report
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import PreparedRun, create_run, execute, exit_code, plan_lines
+from pagecage.cli.execution import PreparedRun, create_run, execute
+from pagecage.cli.exit_status import exit_code
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
+from pagecage.cli.plan_listing import plan_lines
 from pagecage.cli.replay_plan import ReplayOptions
 from pagecage.cli.sweep_plan import (
     ExperimentOptions,

@@ -24,7 +24,7 @@ from pagecage.planning.sweep import (
     parse_vary,
     sweep_experiment,
 )
-from pagecage.runner.campaign import check_memory_floor
+from pagecage.runner.resource_needs import check_memory_floor
 
 
 @Parameter(name="*")

@@ -93,12 +93,7 @@ def profile_of(
     if not all(vars(limits).values()):
         message = f"the limits of {kind.name} depend on the instance, and none is given"
         raise PagecageError(message, f"--instance {example_instance(provider, kind)}")
-    memory_bytes, memory_by = (
-        options.memory_bytes,
-        "--memory" if options.memory_bytes is not None else "",
-    )
-    if instance and memory_bytes is None:
-        memory_bytes, memory_by = instance.memory_bytes, instance.name
+    memory_bytes, memory_by = _memory(options, instance)
     offers = [(kind.name, kind.sources, kind.remark)]
     offers += [(instance.name, instance.sources, instance.remark)] if instance else []
     return LimitProfile(
@@ -117,6 +112,13 @@ def profile_of(
         ),
         remarks=tuple(f"{name}: {remark}" for name, _, remark in offers if remark),
     )
+
+
+def _memory(options: CageOptions, instance: InstanceType | None) -> tuple[int | None, str]:
+    """Return the memory and what sets it: the option, or else the instance."""
+    if options.memory_bytes is not None:
+        return options.memory_bytes, "--memory"
+    return (instance.memory_bytes, instance.name) if instance else (None, "")
 
 
 def profile_of_cage(cage: Cage, memory_share: float | None) -> LimitProfile:

@@ -1,4 +1,4 @@
-"""The tables of experiments/*.toml."""
+"""The file of an experiment, experiments/*.toml, and the checks across its tables."""
 
 from __future__ import annotations
 
@@ -6,192 +6,20 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from pagecage.definitions.cage_file import DatasetFraction
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable
-from pagecage.definitions.fields import Citation, SizeBytes, StrictTable
-from pagecage.model.trial import DriverName
-from pagecage.verdicts.median_interval import MOST_REPEATS
-
-
-def _regular_expression(value: object) -> object:
-    """Return the pattern unchanged. Raises ValueError if Python's `re` rejects it."""
-    try:
-        re.compile(str(value))
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"{value!r} is not a regular expression: {error}") from None
-    return value
-
-
-Repeats = Annotated[int, Field(gt=0, le=MOST_REPEATS)]
-RegularExpression = Annotated[str, BeforeValidator(_regular_expression, json_schema_input_type=str)]
-PLACEHOLDERS = ("file", "files", "sidecar", "data_dir", "max_seconds")
-CacheState = Literal["cold", "resident", "any"]
-Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem"]
-Storage = Literal["data", "null_blk", "dm_delay", "container_layer"]
-# Options that the agent writes into every job file (pagecage/agent/programs/fio.py).
-_AGENT_JOB_OPTIONS = (
-    "filename",
-    "directory",
-    "readonly",
-    "invalidate",
-    "group_reporting",
-    "name",
-    "new_group",
-    "output",
-    "stonewall",
-    "write_bw_log",
-    "write_lat_log",
-    "write_iops_log",
-    "log_avg_msec",
+from pagecage.definitions.fields import Citation, StrictTable
+from pagecage.definitions.trial_tables import (
+    PLACEHOLDERS,
+    LevelTable,
+    Repeats,
+    SizeTable,
+    WorkloadTable,
 )
-_READS_ONLY = ("read", "randread")
+from pagecage.model.trial import DriverName
 
-
-def wrong_job_option(option: str) -> str | None:
-    """Return the reason why this is not an acceptable option of a fio job; None if it is."""
-    name, _, value = option.partition("=")
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or "\n" in option:
-        return f'{option!r} is not a fio job option, as "rw=randread" is'
-    if name in _AGENT_JOB_OPTIONS:
-        return f"{name} is an option that pagecage writes into the job file itself"
-    if name in ("rw", "readwrite") and value not in _READS_ONLY:
-        return f"rw={value} would write to the dataset; allowed: {', '.join(_READS_ONLY)}"
-    return None
-
-
-class WorkloadTable(StrictTable):
-    """The program that a trial measures, of one of three kinds.
-
-    `handshake` is a program of workloads/. `fio` is fio with job options as arguments. `command` is
-    any program; the keys after `min_memory_bytes` apply only to it.
-    """
-
-    program: str
-    kind: Literal["handshake", "command", "fio"] = "handshake"
-    arguments: list[str] = []
-    min_memory_bytes: SizeBytes | None = None
-    data_paths: list[str] = Field(
-        [], description="files and directories whose cache state is set and checked"
-    )
-    ready_when: RegularExpression | None = Field(
-        None, description="the measured part ends when a line of output matches"
-    )
-    ready_port: Annotated[int, Field(gt=0, lt=65536)] | None = Field(
-        None, description="the measured part ends when the program listens on this TCP port"
-    )
-    timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-
-    @model_validator(mode="after")
-    def _is_command(self) -> WorkloadTable:
-        own = ("data_paths", "ready_when", "ready_port", "timeout_seconds")
-        if self.kind != "command" and (given := [key for key in own if getattr(self, key)]):
-            raise ValueError(f'{given[0]} applies only to kind "command", not to {self.kind!r}')
-        if self.ready_when is not None and self.ready_port is not None:
-            raise ValueError(
-                "ready_when and ready_port both end the measured part; remove one of them"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _is_fio(self) -> WorkloadTable:
-        if self.kind == "fio" and self.program != "fio":
-            raise ValueError('program must be "fio" if kind is "fio"')
-        for option in self.arguments if self.kind == "fio" else []:
-            if reason := wrong_job_option(option):
-                raise ValueError(f"arguments: {reason}")
-        return self
-
-
-class SizeTable(StrictTable):
-    """The data and duration of a run of one size.
-
-    The dataset has `files` files of `dataset` bytes each. `max_seconds` limits one measured part.
-    `treatments` is `all`, or `covering` for few treatments that contain every level. The default is
-    `covering` for the size smoke, and `all` for the others.
-    """
-
-    dataset: SizeBytes | None = None
-    files: Annotated[int, Field(gt=0, le=4096)] = 1
-    max_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    repeats: Repeats | None = None
-    treatments: Literal["all", "covering"] | None = None
-    places: dict[Annotated[str, Field(pattern=r"^[a-z][a-z_]*$")], int | str] = Field(
-        {},
-        description=(
-            "values of the definition's own {placeholders}, in arguments and names of cages, at"
-            " this size"
-        ),
-    )
-    writes: SizeBytes | None = Field(
-        None, description="space that the workload needs for its own writes"
-    )
-
-    @model_validator(mode="after")
-    def _check_placeholders(self) -> SizeTable:
-        if taken := set(self.places) & set(PLACEHOLDERS):
-            raise ValueError(
-                f"places.{min(taken)} has the name of a placeholder that the agent fills in"
-            )
-        return self
-
-
-class SetupStepTable(StrictTable):
-    """A program that runs to its end before the counters start.
-
-    It runs in the trial's slice (`same`), or in a sibling slice with the same limits (`other`).
-    """
-
-    program: str
-    arguments: list[str] = []
-    slice: Literal["same", "other"] = "same"
-
-
-class LevelTable(StrictTable):
-    """The changes that one level makes to a trial.
-
-    A `workload` replaces the experiment's. The `arguments` of all levels follow those of the
-    workload.
-    """
-
-    arguments: list[str] = []
-    cache: CacheState | None = None
-    read_ahead_kb: Annotated[int, Field(ge=0)] | None = None
-    cage: str | None = None
-    workload: WorkloadTable | None = None
-    before: SetupStepTable | None = None
-    storage: Storage | None = Field(
-        None,
-        description="`data` is the disk of the data directory; the others are made for the trial",
-    )
-    storage_latency_us: Annotated[int, Field(gt=0)] | None = None
-    machine_memory_bytes: SizeBytes | DatasetFraction | None = Field(
-        None, description="memory that the machine keeps for the trial; pagecage reserves the rest"
-    )
-    dirty_bytes: SizeBytes | None = Field(
-        None, description="vm.dirty_bytes for the trial: from this amount on, writers wait"
-    )
-    dirty_background_bytes: SizeBytes | None = Field(
-        None,
-        description=(
-            "vm.dirty_background_bytes for the trial: from this amount on, the kernel writes back"
-        ),
-    )
-    driver: DriverName | None = Field(
-        None, description="the driver that runs the workload in its cage (docs/CONTAINERS.md)"
-    )
-
-    @model_validator(mode="after")
-    def _latency(self) -> LevelTable:
-        is_made = self.storage in ("null_blk", "dm_delay")
-        if is_made != (self.storage_latency_us is not None):
-            raise ValueError(
-                "storage null_blk or dm_delay needs storage_latency_us, and no other storage has it"
-            )
-        if self.storage == "dm_delay" and (self.storage_latency_us or 0) % 1000:
-            raise ValueError("storage_latency_us: dm-delay supports only whole milliseconds")
-        return self
+Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem"]
 
 
 class ExperimentFile(StrictTable):

@@ -19,13 +19,9 @@ from pagecage.definitions.claim_tables import (
     check_config_key,
     complete_claim,
 )
-from pagecage.definitions.experiment_file import (
-    ExperimentFile,
-    LevelTable,
-    SizeTable,
-    WorkloadTable,
-)
+from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.fields import Citation
+from pagecage.definitions.trial_tables import LevelTable, SizeTable, WorkloadTable
 from pagecage.errors import PagecageError, nearest, why_unreadable
 from pagecage.model.cage import Cage
 from pagecage.model.experiment import Experiment, Level, Size

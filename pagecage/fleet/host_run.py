@@ -16,7 +16,8 @@ from pagecage.fleet.playbook import RoundRequest
 from pagecage.hosts.host import MachineState
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
-from pagecage.runner.campaign import ATTEMPTS, request_for
+from pagecage.runner.agent_process import request_for
+from pagecage.runner.campaign import ATTEMPTS
 from pagecage.runner.frame_receiver import FrameReader, FrameReceiver
 from pagecage.runner.run_folder import RunFolder
 

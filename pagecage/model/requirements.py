@@ -179,17 +179,7 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
             f" {facts['kernel']} (before 6.1)"
         )
         missed.append(MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm"))
-    if trial.driver in OWN_LIMITS and trial.cage.burst:
-        reason = (
-            f"burst credits need the limits on the trial's slice, and {trial.driver} sets them"
-            " elsewhere"
-        )
-        missed.append(
-            MissedRequirement(Requirement.DRIVER, reason, "use --driver docker or systemd-scope")
-        )
-    if trial.storage == "container_layer" and not trial.driver.startswith("docker"):
-        reason = f"{trial.driver} does not make a container with a layer for the data"
-        missed.append(MissedRequirement(Requirement.DRIVER, reason, "use --driver docker"))
+    missed += _unsupported_by_driver(trial)
     if facts["uid"] != 0:
         missed += _needs_root(trial)
     limit = trial.cage.properties.get("MemoryMax")
@@ -201,6 +191,23 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
         missed.append(
             MissedRequirement(Requirement.WORKLOAD_MEMORY, reason, "choose a larger SIZE or cage")
         )
+    return missed
+
+
+def _unsupported_by_driver(trial: Trial) -> list[MissedRequirement]:
+    """Return the requirements of a trial that its driver cannot meet."""
+    missed = []
+    if trial.driver in OWN_LIMITS and trial.cage.burst:
+        reason = (
+            f"burst credits need the limits on the trial's slice, and {trial.driver} sets them"
+            " elsewhere"
+        )
+        missed.append(
+            MissedRequirement(Requirement.DRIVER, reason, "use --driver docker or systemd-scope")
+        )
+    if trial.storage == "container_layer" and not trial.driver.startswith("docker"):
+        reason = f"{trial.driver} does not make a container with a layer for the data"
+        missed.append(MissedRequirement(Requirement.DRIVER, reason, "use --driver docker"))
     return missed
 
 

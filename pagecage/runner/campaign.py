@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.agent.protocol.request import RunRequest, request_to_json
-from pagecage.errors import HostDied, HostError, PagecageError
+from pagecage.errors import HostDied, HostError
 from pagecage.hosts.agent_package import AgentPackage
-from pagecage.hosts.host import AgentHost, Host, MachineState, Progress, ResourceNeeds
-from pagecage.model.trial import TRACERS, Trial
+from pagecage.hosts.host import Host, MachineState, Progress
+from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan, blocks
-from pagecage.process import PIPE, Process, TimeoutExpired, run, spawn
+from pagecage.process import PIPE, run, spawn
+from pagecage.runner.agent_process import close_input, request_for, send_request, wait_for_agent
 from pagecage.runner.frame_receiver import FrameReader, FrameReceiver
+from pagecage.runner.resource_needs import check_memory_floor, resource_needs, uploads_of
 from pagecage.runner.run_folder import RunFolder
-from pagecage.runner.uploads import UploadedFile, upload, uploads_from_json
-from pagecage.units import GIB, MIB
+from pagecage.runner.uploads import upload
 from pagecage.verdicts.median_interval import FEWEST
 
 Listener = Callable[[Mapping[str, Any]], None]
 """Called with every event, {"event": "step" | "trial" | "phase" | "record" | ..., ...}."""
 
-_MIN_MEMORY_BYTES = 2 * GIB
-_MEMORY_BESIDE_DATASET_BYTES = 3 * GIB // 2
-_SPARE_DATA_BYTES = 512 * MIB
-_AGENT_EXIT_SECONDS = 60.0
 ATTEMPTS = 3
 """Attempts per host start, or per trial, before giving up."""
 _STDERR_CHARACTERS = 2000
@@ -41,53 +35,6 @@ class RunSummary:
 
     finished: int
     unfinished: int
-
-
-def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceNeeds:
-    """Return the memory and the disk space that a plan needs on a host.
-
-    The disk holds every distinct file. Memory holds the files of the largest trial, twice if they
-    lie on a null_blk device.
-    """
-    sizes = {d.file_name: d.size_bytes for t in plan.trials for d in t.datasets}
-    uploaded = sum(file.size_bytes for file in _uploads(plan))
-    largest = uploaded + max(map(_memory_bytes, plan.trials), default=0)
-    written = max((t.writes_bytes for t in plan.trials), default=0)
-    memory = max(
-        _MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB
-    )
-    tracers = tuple(
-        name for name in TRACERS if any(name in trial.collectors for trial in plan.trials)
-    )
-    return ResourceNeeds(
-        memory_bytes=memory,
-        data_bytes=sum(sizes.values()) + uploaded + written + _SPARE_DATA_BYTES,
-        resident_bytes=max(map(_resident_bytes, plan.trials), default=0),
-        package=package,
-        tracers=tracers,
-    )
-
-
-def _resident_bytes(trial: Trial) -> int:
-    """Return the bytes of a trial's data that must be in memory at the same time."""
-    in_memory = trial.dataset_bytes + trial.writes_bytes if _has_disk_in_memory(trial) else 0
-    return in_memory + (trial.dataset_bytes if trial.cache == "resident" else 0)
-
-
-def _memory_bytes(trial: Trial) -> int:
-    """Return the memory for a trial's data: its files in the page cache, and a disk in memory."""
-    in_memory = trial.dataset_bytes + trial.writes_bytes if _has_disk_in_memory(trial) else 0
-    return trial.dataset_bytes + in_memory
-
-
-def _uploads(plan: Plan) -> tuple[UploadedFile, ...]:
-    """Return the files that a replay copies to the host; none for an experiment."""
-    return uploads_from_json((plan.document.get("replay") or {}).get("carried", ()))
-
-
-def _has_disk_in_memory(trial: Trial) -> bool:
-    """Return whether a trial's files lie on a disk in memory, also used to imitate a latency."""
-    return trial.storage in ("null_blk", "dm_delay") or trial.cage.latency is not None
 
 
 def prepare(host: Host, plan: Plan, package: AgentPackage, progress: Progress) -> None:
@@ -204,7 +151,7 @@ class Campaign:
 
         The data disk outlives machine states.
         """
-        uploads = _uploads(self._plan)
+        uploads = uploads_of(self._plan)
         if uploads and not self._has_uploaded:
             upload(self._host, uploads, self._plan.document["replay"]["directory"], self._step)
             self._has_uploaded = True
@@ -234,7 +181,7 @@ class Campaign:
                 frames, process.stdin, self._folder, self._host, state, self._listener
             )
             try:
-                _send(
+                send_request(
                     process,
                     request_for(
                         self._plan,
@@ -248,11 +195,11 @@ class Campaign:
                 receiver.receive_all()
             except KeyboardInterrupt:
                 self._step("stopping the current trial")
-                _close_input(process)
+                close_input(process)
                 receiver.receive_all()
                 raise
             finally:
-                status = _wait(process)
+                status = wait_for_agent(process)
                 self._attempts.update(receiver.attempted)
             stderr.seek(0)
             self._check_end(
@@ -272,68 +219,3 @@ class Campaign:
             f" {status}){': ' + stderr.splitlines()[-1] if stderr else ''}"
         )
         receiver.record_interrupted(self._plan, reason)
-
-
-def request_for(
-    plan: Plan,
-    folder: RunFolder,
-    host: AgentHost,
-    state: MachineState,
-    trials: tuple[Trial, ...],
-    agent_sha256: str,
-) -> RunRequest:
-    """Return an agent's request for these trials, each with the number of its next attempt."""
-    harness = {key: plan.document["harness"][key] for key in ("version", "git_revision")}
-    return RunRequest(
-        run_id=plan.run_id,
-        plan_sha256=plan.sha256,
-        host=host.name,
-        data_dir=host.data_dir,
-        spool_dir=host.spool_dir,
-        records_path=f"{host.spool_dir}/{plan.run_id}.jsonl",
-        programs_dir=f"{host.spool_dir}/bin",
-        user=host.user,
-        machine=vars(state),
-        harness={**harness, "agent_sha256": agent_sha256},
-        trials=trials,
-        attempts=folder.next_attempts(),
-    )
-
-
-def _send(process: Process[bytes], request: RunRequest) -> None:
-    assert process.stdin is not None
-    with suppress(
-        BrokenPipeError
-    ):  # the agent has ended already; its standard error has the reason
-        process.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
-
-
-def _close_input(process: Process[bytes]) -> None:
-    with suppress(BrokenPipeError):
-        if process.stdin is not None:
-            process.stdin.close()
-
-
-def _wait(process: Process[bytes]) -> int:
-    """Wait for the agent to end and return its status. It is killed after a minute.
-
-    The host's next start cleans up after a killed agent.
-    """
-    _close_input(process)
-    try:
-        return process.wait(_AGENT_EXIT_SECONDS)
-    except TimeoutExpired:
-        process.kill()
-        return process.wait()
-
-
-def check_memory_floor(plan: Plan) -> None:
-    """Raise PagecageError for a cage with less memory than its workload needs."""
-    for trial in plan.trials:
-        limit = trial.cage.properties.get("MemoryMax")
-        if limit is not None and limit < trial.workload.min_memory_bytes:
-            raise PagecageError(
-                f"cgroups/{trial.cage.name}.toml: MemoryMax is {limit} bytes at this size, and "
-                f"{trial.workload.program} needs {trial.workload.min_memory_bytes}",
-                "choose a larger SIZE or another CAGE",
-            )

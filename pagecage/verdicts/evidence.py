@@ -18,6 +18,11 @@ def format_percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
+def format_iops(ios_per_second: float) -> str:
+    """Return a rate of I/Os in whole IOPS (`3,000 IOPS`)."""
+    return f"{ios_per_second:,.0f} IOPS"
+
+
 @dataclass(frozen=True)
 class Evidence:
     """The material for the sentences of a diagnosis.

@@ -8,14 +8,16 @@ from typing import Any
 from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY, MEMORY_FILE, Cage, expected_read_back
 from pagecage.model.rate_limits import HORIZON_SECONDS
 from pagecage.model.record import Record
-from pagecage.units import format_bytes, format_rate, format_seconds
-from pagecage.verdicts.caps import cap_change_count, credits_error, measured_caps, shared_limits
-from pagecage.verdicts.counters import (
-    cpu_seconds,
-    difference,
-    final_counter,
-    io_and_seconds,
-    measured_seconds,
+from pagecage.units import format_bytes, format_seconds
+from pagecage.verdicts.caps import cap_change_count, credits_error, shared_limits
+from pagecage.verdicts.counters import difference, final_counter, io_and_seconds, measured_seconds
+from pagecage.verdicts.limit_use import (
+    amount,
+    calibration_of,
+    cap_in_force,
+    format_cap,
+    format_use,
+    observed_use,
 )
 from pagecage.verdicts.verdict import LimitVerdict
 
@@ -55,7 +57,7 @@ def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
         return LimitVerdict(
             "not_applicable", "The trial ended before the slice's limits were read back.", name, cap
         )
-    observed, calibrated = _observed(record, name), _calibration(record, name).get("observed")
+    observed, calibrated = observed_use(record, name), calibration_of(record, name).get("observed")
     leaks = (
         _wrong_read_back(record, name, cap),
         _credits_failure(record, name),
@@ -68,19 +70,6 @@ def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
             return LimitVerdict("leaky", leak, name, cap, observed, calibrated)
     word, reason = _proof(record, name, cap)
     return LimitVerdict(word, reason, name, cap, observed, calibrated)
-
-
-def amount(name: str, value: float) -> str:
-    """Format a property's value in its own unit."""
-    if name in MEMORY_FILE:
-        return format_bytes(value)
-    if name == "CPUQuota":
-        return f"{value:.0f} % of one CPU"
-    return format_rate(value) if "Bandwidth" in name else f"{value:.0f} I/Os per second"
-
-
-def _calibration(record: Record, name: str) -> Mapping[str, Any]:
-    return (record.cage.calibration or {}).get(name) or {}
 
 
 def _wrong_read_back(record: Record, name: str, cap: int) -> str | None:
@@ -104,11 +93,6 @@ def _credits_failure(record: Record, name: str) -> str | None:
     """Return a sentence if io.max stopped following the burst credits while the trial ran."""
     error = credits_error(record, name)
     return f"The cap did not follow its credits: {error}." if error else None
-
-
-def _in_force(record: Record, name: str, cap: float) -> float:
-    """Return the cap's average over the measured part; burst credits may change it."""
-    return measured_caps(record).get(name, cap)
 
 
 def _limit_value(name: str, text: str | None) -> float | None:
@@ -145,13 +129,13 @@ def _unrequested(record: Record, requested: set[str]) -> Iterator[LimitVerdict]:
     """
     for name in _FILE.keys() - requested:
         for cgroup, value in _ancestor_limits(record, name):
-            observed, hits = _observed(record, name), _hits(record, name, cgroup)
+            observed, hits = observed_use(record, name), _hits(record, name, cgroup)
             is_near = bool(hits) or (0 < (observed or 0) >= UNREQUESTED_NEAR * value)
             limit = (
                 f"The ancestor {cgroup} imposes {amount(name, value)}, which the cage does not"
                 " request"
             )
-            use = _format_use(name, observed) if hits is None else f"it was met {hits} times"
+            use = format_use(name, observed) if hits is None else f"it was met {hits} times"
             word = "leaky" if is_near else "not_applicable"
             yield LimitVerdict(word, f"{limit}; {use}.", name, None, observed)
 
@@ -165,31 +149,6 @@ def _hits(record: Record, name: str, cgroup: str) -> int | None:
     return int(after) - int(before)
 
 
-def _format_use(name: str, observed: float | None) -> str:
-    return (
-        "the trial's use is not known"
-        if observed is None
-        else f"the trial reached {amount(name, observed)}"
-    )
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
-
-
-def _observed(record: Record, name: str) -> float | None:
-    """Return the trial's use of a property, in its unit."""
-    if name == "MemorySwapMax":
-        return _number(final_counter(record, "memory.swap.current"))
-    if name == "MemoryMax":
-        return _number(final_counter(record, "memory.peak"))
-    if name == "CPUQuota":
-        used, seconds = cpu_seconds(record), measured_seconds(record)
-        return None if used is None or not seconds else 100 * used / seconds
-    moved = io_and_seconds(record, IO_STAT_KEY[name])
-    return None if moved is None else moved[0] / moved[1]
-
-
 def _allowed(record: Record, name: str, cap: float) -> float:
     """Return the most that may be observed under a limit that is kept.
 
@@ -200,18 +159,18 @@ def _allowed(record: Record, name: str, cap: float) -> float:
     key = IO_STAT_KEY.get(name)
     seconds = (io_and_seconds(record, key) or (0, None))[1] if key else measured_seconds(record)
     slices = (1 + cap_change_count(record, name)) * FIRST_SLICE_SECONDS / (seconds or 1)
-    return _in_force(record, name, cap) * (1 + slices) * GRACE
+    return cap_in_force(record, name, cap) * (1 + slices) * GRACE
 
 
 def _overrun(record: Record, name: str, cap: float) -> str | None:
     """Return a sentence if the trial or the calibration exceeded the cap."""
-    observed, allowed = _observed(record, name), _allowed(record, name, cap)
+    observed, allowed = observed_use(record, name), _allowed(record, name, cap)
     if observed is not None and observed > allowed:
         return (
             f"The trial reached {amount(name, observed)}, above the limit of"
-            f" {_format_cap(record, name, cap)}."
+            f" {format_cap(record, name, cap)}."
         )
-    calibration = _calibration(record, name)
+    calibration = calibration_of(record, name)
     driven, held = calibration.get("observed"), calibration.get("held")
     if held is False and driven is not None and driven > (calibration.get("allowed") or cap):
         return (
@@ -250,7 +209,7 @@ def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
             "enforced",
             "Swap is off: memory.swap.max reads back 0, which needs no further proof.",
         )
-    calibration = _calibration(record, name)
+    calibration = calibration_of(record, name)
     driven = calibration.get("observed")
     if calibration.get("held") and driven is not None and driven >= CALIBRATION_REACHED * cap:
         held = f"was held to {amount(name, driven)}; the limit is {amount(name, cap)}"
@@ -265,7 +224,7 @@ def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
 
 
 def _missing_proof(record: Record, name: str, calibration: Mapping[str, Any]) -> str:
-    use = _format_use(name, _observed(record, name))
+    use = format_use(name, observed_use(record, name))
     reason = calibration.get("error") or (
         "it stayed below the cap" if calibration else "there was none"
     )
@@ -274,7 +233,7 @@ def _missing_proof(record: Record, name: str, calibration: Mapping[str, Any]) ->
 
 def _reached(record: Record, name: str, cap: float) -> str | None:
     """Return a sentence if the trial itself reached the limit."""
-    observed = _observed(record, name)
+    observed = observed_use(record, name)
     if name == "MemoryMax":
         kills = final_counter(record, "memory.events", "oom_kill") or 0
         hits = final_counter(record, "memory.events", "max") or 0
@@ -292,15 +251,6 @@ def _reached(record: Record, name: str, cap: float) -> str | None:
     if name == "CPUQuota":
         throttled = difference(record, "cgroup", "cpu.stat", "throttled_usec") or 0
         return f"The trial was throttled for {throttled / 1e6:.2f} s." if throttled else None
-    if observed is not None and cap and observed >= REACHED * _in_force(record, name, cap):
-        return f"The trial reached {amount(name, observed)} of {_format_cap(record, name, cap)}."
+    if observed is not None and cap and observed >= REACHED * cap_in_force(record, name, cap):
+        return f"The trial reached {amount(name, observed)} of {format_cap(record, name, cap)}."
     return None
-
-
-def _format_cap(record: Record, name: str, cap: float) -> str:
-    """Return the cap, and its average if credits or the other direction changed it."""
-    in_force = _in_force(record, name, cap)
-    if in_force == cap:
-        return amount(name, cap)
-    cause = "with burst credits" if in_force > cap else "because reads and writes share it"
-    return f"{amount(name, cap)} (on average {amount(name, in_force)} {cause})"

@@ -15,7 +15,7 @@ from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import Host
 from pagecage.planning.plan import Plan
 from pagecage.process import Completed, run
-from pagecage.runner.campaign import resource_needs
+from pagecage.runner.resource_needs import resource_needs
 from pagecage.verdicts.median_interval import ranks_left_out
 from tests.bench.say import say
 

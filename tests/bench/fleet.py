@@ -14,7 +14,7 @@ from dataclasses import asdict
 from statistics import median
 
 from pagecage.checkout import TOP
-from pagecage.cli import fleet
+from pagecage.cli.fleet_hosts import hosts_of
 from pagecage.cli.progress import FleetProgress
 from pagecage.cli.run_plan import harness
 from pagecage.errors import PagecageError
@@ -116,7 +116,7 @@ def main(group: str) -> int:
     """Measure with one host and with all, with few trials and with many; write
     build/bench-fleet.json.
     """
-    hosts = fleet.hosts_of(group)
+    hosts = hosts_of(group)
     controller_seconds(hosts, 1, "w")  # brings the package, which a host has from then on
     one_few = controller_seconds(hosts[:1], FEW, "a")
     one_many = controller_seconds(hosts[:1], MANY, "b")

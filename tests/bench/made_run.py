@@ -95,13 +95,7 @@ def _record(folder: Path, trial: Mapping[str, Any], rows: int) -> dict[str, Any]
         "outcome": "ok",
         "phase": "record",
         "emulated": False,
-        "response": {
-            "read_seconds": seconds,
-            "covered_fraction": 1.0,
-            "device_read_bytes": moved,
-            "device_reads": moved // 131072,
-            "amplification": moved / DATASET_BYTES,
-        },
+        "response": _response(seconds, moved),
         "measured": {
             "start_wall_seconds": start,
             "start_monotonic_seconds": CLOCK,
@@ -118,6 +112,16 @@ def _record(folder: Path, trial: Mapping[str, Any], rows: int) -> dict[str, Any]
         "collectors": {
             name: {"status": "ok", "reason": None, "lost_events": None} for name in traces
         },
+    }
+
+
+def _response(seconds: float, moved: int) -> dict[str, float]:
+    return {
+        "read_seconds": seconds,
+        "covered_fraction": 1.0,
+        "device_read_bytes": moved,
+        "device_reads": moved // 131072,
+        "amplification": moved / DATASET_BYTES,
     }
 
 

@@ -15,7 +15,16 @@ def mismatches(
 
     A rule needs a row, and a row needs either a rule or a reason why it is untestable.
     """
-    rules, known = rules_of(definitions), {row.id: row for row in rows}
+    rules = rules_of(definitions)
+    return [
+        *_wrong_rules(rules, {row.id: row for row in rows}),
+        *_rows_with_both_or_neither(rows, rules),
+        *_missing_experiments(rows, definitions),
+    ]
+
+
+def _wrong_rules(rules: Mapping[str, Any], known: Mapping[str, PublishedFigure]) -> list[str]:
+    """Return the rules without a row, and those of an experiment that the row does not name."""
     unknown = [
         f"{name}: no article has {id_}"
         for id_, by in rules.items()
@@ -28,6 +37,11 @@ def mismatches(
         for name in by
         if id_ in known and name not in known[id_].experiments
     ]
+    return [*unknown, *foreign]
+
+
+def _rows_with_both_or_neither(rows: list[PublishedFigure], rules: Mapping[str, Any]) -> list[str]:
+    """Return the rows with a rule and a reason why they are untestable, and those without both."""
     both = [
         f"{row.id}: a rule and a reason why it is untestable"
         for row in rows
@@ -38,6 +52,12 @@ def mismatches(
         for row in rows
         if not row.untestable and row.id not in rules
     ]
+    return [*both, *neither]
+
+
+def _missing_experiments(
+    rows: list[PublishedFigure], definitions: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
     missing = {
         name
         for row in rows
@@ -45,10 +65,4 @@ def mismatches(
         for name in row.experiments
         if name not in definitions
     }
-    return [
-        *unknown,
-        *foreign,
-        *both,
-        *neither,
-        *(f"there is no experiment {name}" for name in sorted(missing)),
-    ]
+    return [f"there is no experiment {name}" for name in sorted(missing)]

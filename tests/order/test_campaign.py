@@ -16,7 +16,8 @@ from pagecage.cli import execution
 from pagecage.cli.progress import RunProgress
 from pagecage.errors import HostError, PagecageError
 from pagecage.model.trial import Dataset
-from pagecage.runner.campaign import RunSummary, check_memory_floor, resource_needs
+from pagecage.runner.campaign import RunSummary
+from pagecage.runner.resource_needs import check_memory_floor, resource_needs
 from tests.builders.campaigns import KIT, THREE, Run
 from tests.builders.plans import CHOICES, plan_of
 from tests.record_schema import breaches_under

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli import analyse, fleet
+from pagecage.cli import analyse, fleet, fleet_hosts, fleet_plan
 from pagecage.cli.output import OutputFormat
 from pagecage.cli.run_options import FleetOptions, RunOptions
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK, HostError, PagecageError
@@ -42,10 +42,11 @@ def rack(tmp_path: Path) -> Iterator[Rack]:
 @pytest.fixture
 def printed(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return standard error; the group `rack` means the test's hosts."""
-    monkeypatch.setattr(fleet, "hosts_of", lambda _: rack.hosts())
-    monkeypatch.setattr(fleet, "make_fleet_playbook", lambda *_: rack.stage())
-    monkeypatch.setattr(fleet, "make_agent_package", lambda _: rack.package())
-    monkeypatch.setattr(fleet, "RUNS", rack.top / "runs")
+    for module in (fleet, fleet_plan):
+        monkeypatch.setattr(module, "hosts_of", lambda _: rack.hosts())
+        monkeypatch.setattr(module, "make_fleet_playbook", lambda *_: rack.stage())
+        monkeypatch.setattr(module, "make_agent_package", lambda _: rack.package())
+        monkeypatch.setattr(module, "RUNS", rack.top / "runs")
     # Results of a scripted agent cannot be judged; other tests cover reports of real records.
     monkeypatch.setattr(analyse, "analyse", reported)
     return []
@@ -60,7 +61,7 @@ def reported(verb: str, folder: Path, *options: str) -> Completed:
 @pytest.fixture
 def looked_at(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result of a check of the two hosts; test_fleet_preflight.py tests the check itself."""
-    monkeypatch.setattr(fleet, "check_hosts", lambda *_: Preflight(rack.seen()[:2], {}, {}))
+    monkeypatch.setattr(fleet_hosts, "check_hosts", lambda *_: Preflight(rack.seen()[:2], {}, {}))
 
 
 def go(
@@ -121,11 +122,11 @@ def test_a_dry_run_shows_hosts_and_counts_and_starts_nothing(
     rack: Rack, printed: list[str], looked_at: None, capsys: pytest.CaptureFixture
 ) -> None:
     spread = FleetOptions(fleet="spread")
-    fleet.show_plan("smoke", replace(SMOKE, repeats=3), spread, "", False, printed.append)
+    fleet_plan.show_plan("smoke", replace(SMOKE, repeats=3), spread, "", False, printed.append)
     reported = capsys.readouterr().out
     assert "left     8 trials, 2 repeats" in reported
     assert "right    4 trials, 1 repeats" in reported
-    fleet.show_plan("smoke", SMOKE, REPLICATE, "", True, printed.append)
+    fleet_plan.show_plan("smoke", SMOKE, REPLICATE, "", True, printed.append)
     assert list(json.loads(capsys.readouterr().out)) == ["left", "right"]
     assert rack.agent_calls("left") == []
     assert not (rack.top / "runs").exists()
@@ -163,7 +164,7 @@ def test_bad_wishes_are_refused_before_anything_starts(
 
 
 def test_an_unknown_group_is_told_what_is_known() -> None:
-    error = refusal(lambda: fleet.hosts_of("gests"))
+    error = refusal(lambda: fleet_hosts.hosts_of("gests"))
     assert (error.message, error.hint[:29]) == (
         "there is no host 'gests', and no inventory has a group 'gests'",
         "auto, local, vm, or a group: ",
@@ -175,5 +176,5 @@ def test_a_host_that_is_nearly_one_of_ours_is_named(monkeypatch: pytest.MonkeyPa
     def unknown(name: str) -> tuple[FleetHost, ...]:
         raise PagecageError(f"no inventory has a group {name!r}", "")
 
-    monkeypatch.setattr(fleet, "find_group", unknown)
-    assert refusal(lambda: fleet.hosts_of("vn")).hint == 'did you mean "vm"?'
+    monkeypatch.setattr(fleet_hosts, "find_group", unknown)
+    assert refusal(lambda: fleet_hosts.hosts_of("vn")).hint == 'did you mean "vm"?'

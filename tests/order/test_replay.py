@@ -19,7 +19,8 @@ from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Dataset
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, ReplaySpec, make_experiment
-from pagecage.runner.campaign import ATTEMPTS, Campaign, RunSummary, resource_needs
+from pagecage.runner.campaign import ATTEMPTS, Campaign, RunSummary
+from pagecage.runner.resource_needs import resource_needs
 from pagecage.runner.run_folder import RunFolder
 from pagecage.runner.uploads import find_uploads, translate_command, uploads_to_json
 from pagecage.units import MIB

@@ -15,7 +15,7 @@ from pathlib import Path
 from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.vm.cache import GuestCache
-from pagecage.hosts.vm.image import GuestImage
+from pagecage.hosts.vm.image.guest_image import GuestImage
 from pagecage.hosts.vm.machine import Acceleration, escape, qemu_program
 from pagecage.process import run, spawn
 

@@ -19,8 +19,10 @@ from pagecage.hosts.vm.acceleration import known_acceleration
 from pagecage.hosts.vm.cache import CacheLock, GuestCache, in_use, is_held, read_holder
 from pagecage.hosts.vm.data_disk import drop_if_broken
 from pagecage.hosts.vm.guest_client import release
-from pagecage.hosts.vm.image import PACKED_DISK, GuestImage, ensure_image, pack
-from pagecage.hosts.vm.image_recipe import read_recipe
+from pagecage.hosts.vm.image.build import ensure_image
+from pagecage.hosts.vm.image.guest_image import GuestImage
+from pagecage.hosts.vm.image.packed import PACKED_DISK, pack
+from pagecage.hosts.vm.image.recipe import read_recipe
 from pagecage.hosts.vm.machine import SSH_SOCKET
 from pagecage.hosts.vm.qemu import Qemu, sockets_dir
 from pagecage.hosts.vm.running_guest import RunningGuest, read_guest, remove_leftovers

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.hosts.host import ResourceNeeds
-from pagecage.hosts.vm.image import GuestImage
+from pagecage.hosts.vm.image.guest_image import GuestImage
 from pagecage.units import GIB, MIB
 
 CPUS = 2
@@ -88,6 +88,14 @@ def _boot_arguments(image: GuestImage, arch: str) -> list[str]:
     return ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", line]
 
 
+_NETWORK = (
+    "-netdev",
+    "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22",
+    "-device",
+    "virtio-net-pci,netdev=net,romfile=",
+)
+
+
 def qemu_argv(
     machine: GuestMachine, image: GuestImage, disk: Path, sockets: Path, console: Path
 ) -> list[str]:
@@ -116,10 +124,7 @@ def qemu_argv(
         *_devices(),
         "-drive",
         f"file={escape(disk)},format=qcow2,if=virtio,cache=writeback,discard=unmap",
-        "-netdev",
-        "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22",
-        "-device",
-        "virtio-net-pci,netdev=net,romfile=",
+        *_NETWORK,
         "-chardev",
         f"socket,id=guest-daemon,path={escape(sockets / GUEST_DAEMON_SOCKET)},server=on,wait=off",
         "-device",

@@ -16,7 +16,7 @@ from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.hosts.vm.acceleration import find_acceleration
 from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.guest_host import GuestHost
-from pagecage.hosts.vm.image import GuestImage
+from pagecage.hosts.vm.image.guest_image import GuestImage
 from pagecage.hosts.vm.machine import Acceleration
 from pagecage.hosts.vm.qemu import Qemu, sockets_dir
 from pagecage.hosts.vm.running_guest import RunningGuest, read_guest

@@ -12,7 +12,7 @@ from pagecage.ansible import HostResult, Playbook, run_to_end
 from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.ssh import SshTarget, ssh_settings
-from pagecage.hosts.vm.image import GuestImage
+from pagecage.hosts.vm.image.guest_image import GuestImage
 
 GUEST = "guest"
 """The guest's name in inventories."""

@@ -19,7 +19,7 @@ from pagecage.hosts.prerequisites import require_free_space
 from pagecage.hosts.ssh import SshTarget, ssh_argv
 from pagecage.hosts.vm.cache import GuestCache, keep_newest
 from pagecage.hosts.vm.guest_client import SCRIPT, start_argv
-from pagecage.hosts.vm.image import HOST_KEY_ALIAS, GuestImage
+from pagecage.hosts.vm.image.guest_image import HOST_KEY_ALIAS, GuestImage
 from pagecage.hosts.vm.machine import GuestMachine, qemu_argv
 from pagecage.hosts.vm.qemu import Qemu, console_tail, make_sockets_dir
 from pagecage.process import run

@@ -20,8 +20,9 @@ from pagecage.hosts.vm.cache import GuestCache, in_use
 from pagecage.hosts.vm.data_disk import DataDiskError, ensure_data_disk, plug
 from pagecage.hosts.vm.guest_client import WakeReply, release, wake
 from pagecage.hosts.vm.guest_host import GuestHost
-from pagecage.hosts.vm.image import GuestImage, ensure_image
-from pagecage.hosts.vm.image_recipe import read_recipe
+from pagecage.hosts.vm.image.build import ensure_image
+from pagecage.hosts.vm.image.guest_image import GuestImage
+from pagecage.hosts.vm.image.recipe import read_recipe
 from pagecage.hosts.vm.machine import CPUS, Acceleration, machine_for
 from pagecage.hosts.vm.provision import (
     is_provisioned,

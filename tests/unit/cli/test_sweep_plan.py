@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pagecage.cli.execution import require_same_definition
 from pagecage.cli.replay_plan import ReplayOptions
+from pagecage.cli.resume import require_same_definition
 from pagecage.cli.sweep_plan import (
     ExperimentOptions,
     SweepOptions,

@@ -15,7 +15,7 @@ from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.trial import SetupStep, Workload
 from pagecage.planning.plan import PlanOptions, blocks, make_trials, plan_from_json, plan_to_json
 from pagecage.planning.treatments import covering, selected, treatments
-from pagecage.runner.campaign import resource_needs
+from pagecage.runner.resource_needs import resource_needs
 from tests.builders.plans import BASE, CAGES, CHOICES, SIZES, plan_of
 
 level_names = st.text(min_size=1, max_size=12)

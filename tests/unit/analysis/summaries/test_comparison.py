@@ -14,7 +14,8 @@ from analysis.__main__ import main
 from analysis.data.load import load_run
 from analysis.stats.gates import evaluate_gate, parse_gate
 from analysis.stats.intervals import MedianSummary
-from analysis.summaries.comparison import change_word, compare, load_runs
+from analysis.summaries.compared_runs import load_runs
+from analysis.summaries.comparison import change_word, compare
 from analysis.summaries.noise import NoiseFloor, identical_treatments, noise_floor
 from pagecage.errors import PagecageError
 from tests.builders.pages import loads_of

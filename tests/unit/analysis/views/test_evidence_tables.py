@@ -9,7 +9,7 @@ import pytest
 from analysis.data import frames
 from analysis.data.load import load_run
 from analysis.summaries.cells import make_cell, treatments
-from analysis.views import cell_tables, evidence_tables
+from analysis.views import cell_tables, claim_tables, evidence_tables
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import read_definitions
 from tests.fixtures.runs import DEFINITION, PAGES, build_run
@@ -140,7 +140,7 @@ def test_any_experiment_has_a_table(tmp_path):
     loaded = load_run(build_run(tmp_path / "b", fewer, definition=definition, trials=trials))
     assert len(list(treatments(loaded))) == 2
     assert cell_tables.cell_table(loaded).shape == (2, 3)
-    assert evidence_tables.claims_table(loaded).empty
+    assert claim_tables.claims_table(loaded).empty
 
 
 def test_the_limits_table_has_cap_calibration_and_use(run):

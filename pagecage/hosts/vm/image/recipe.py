@@ -10,7 +10,7 @@ from pathlib import Path
 from pagecage.errors import HostError
 
 IMAGE_VERSION = 1
-"""Increased when image.py makes a different image from the same inputs."""
+"""Increased when the build makes a different image from the same inputs."""
 ROOT_DISK_BYTES = 4 * 1024**3
 _DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 

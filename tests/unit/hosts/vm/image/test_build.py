@@ -6,8 +6,10 @@ import pytest
 from pagecage.errors import HostError
 from pagecage.hosts.prerequisites import require_free_space, require_tools
 from pagecage.hosts.vm.cache import GuestCache, keep_newest
-from pagecage.hosts.vm.image import GuestImage, bootstrap_argv, ensure_image, pack, shared_folder
-from pagecage.hosts.vm.image_recipe import ImageRecipe
+from pagecage.hosts.vm.image.build import ensure_image
+from pagecage.hosts.vm.image.guest_image import GuestImage
+from pagecage.hosts.vm.image.packed import pack
+from pagecage.hosts.vm.image.recipe import ImageRecipe
 from pagecage.units import MIB
 
 RECIPE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
@@ -84,45 +86,12 @@ def test_a_packed_image_is_unpacked_instead_of_made(
     assert all(path.stat().st_mode & 0o444 == 0o444 for path in packed.iterdir()), (
         "any user may unpack it"
     )
-    monkeypatch.setattr("pagecage.hosts.vm.image.TOP", tmp_path / "checkout")
+    monkeypatch.setattr("pagecage.hosts.vm.image.packed.TOP", tmp_path / "checkout")
     image = ensure_image(cache, RECIPE, lambda _: None)
     assert image.disk.read_bytes() == made.disk.read_bytes()
     assert image.identity.stat().st_mode & 0o777 == 0o600, "ssh takes no other"
     assert image.kernel.read_text() == "vmlinuz"
     assert not list(cache.images.glob("*.part"))
-
-
-def test_root_and_others_build_by_the_same_command() -> None:
-    """Root makes a folder, to which the roles are applied; others a tar, which keeps owners."""
-    roots, users = (
-        bootstrap_argv(Path("/images/x.part"), RECIPE, as_root) for as_root in (True, False)
-    )
-    assert [word for word in roots if word not in users] == [
-        "--mode=root",
-        "--format=directory",
-        "/images/x.part/root",
-    ]
-    assert [word for word in users if word not in roots] == ["--mode=unshare", "--format=tar", "-"]
-
-
-@pytest.mark.parametrize(("noexec", "expected"), [((), "/tmp"), (("/tmp",), "/var/tmp")])
-def test_an_ordinary_user_builds_where_programs_may_be_started(
-    noexec: tuple[str, ...], expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TMPDIR", raising=False)
-    real = os.statvfs("/")
-    flags = {
-        folder: os.ST_NOEXEC if folder in noexec else 0 for folder in ("/tmp", "/var/tmp", "/other")
-    }
-    fields = [*real]
-    monkeypatch.setattr(
-        os, "statvfs", lambda folder: os.statvfs_result([*fields[:8], flags[folder], *fields[9:]])
-    )
-    assert shared_folder() == expected
-    flags["/var/tmp"] = os.ST_NOEXEC
-    if noexec:
-        with pytest.raises(HostError, match="mounted noexec"):
-            shared_folder()
 
 
 def test_the_last_used_images_stay(tmp_path: Path) -> None:

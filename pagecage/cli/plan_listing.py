@@ -1,0 +1,52 @@
+"""A plan as text, for `pagecage plan` and --dry-run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pagecage.hosts.host import Host
+from pagecage.planning.plan import Plan
+from pagecage.units import format_bytes
+
+
+def show_plan(plan: Plan, host: Host) -> None:
+    """Print a plan and the commands of each trial."""
+    from pagecage.agent.preview import trial_commands  # imported late: it loads most of the agent
+
+    print("\n".join(plan_lines(plan)))
+    for trial in plan.trials:
+        print(f"\n# {trial.trial_id}\n" + "\n".join(trial_commands(trial, host.user)))
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """Yield a summary of the plan, then one line per trial, in order."""
+    document = plan.document
+    datasets = {(t.files, t.dataset.size_bytes) for t in plan.trials if t.dataset}
+    sizes = (
+        f"{files} × {format_bytes(size)}" if files > 1 else format_bytes(size)
+        for files, size in sorted(datasets)
+    )
+    count, repeats = len(plan.trials), document["repeats"]
+    yield (
+        f"{document['experiment']} on {document['host']}: {count} trials, {repeats} repeats of each"
+        " treatment"
+    )
+    if document.get("until_ci"):
+        yield (
+            f"stops earlier if every interval is within {100 * document['until_ci']:.3g} % of its"
+            " median"
+        )
+    yield (
+        f"size {document['size']} ({document['size_reason']}), dataset {', '.join(sizes) or 'none'}"
+    )
+    yield f"seed {document['seed']}, fresh: {document['fresh']}"
+    yield ""
+    for trial in plan.trials:
+        limits = (
+            " ".join(f"{name}={value}" for name, value in trial.cage.properties.items())
+            or "no limits"
+        )
+        yield (
+            f"{trial.position + 1:>4}  block {trial.block}  {trial.trial_id:<32} cache"
+            f" {trial.cache:<9} {limits}"
+        )

@@ -1,0 +1,117 @@
+"""The guest's root file system, made from Debian packages with mmdebstrap(1)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pagecage.errors import HostError, PagecageError
+from pagecage.hosts.vm.image.guest_image import GuestImage
+from pagecage.hosts.vm.image.recipe import ImageRecipe
+from pagecage.process import TimeoutExpired, search_path, spawn
+
+_BUILD_SECONDS = 1800
+_EXCLUDED = ("man", "locale", "doc")
+_EXCLUDE = (
+    'mkdir -p "$1/etc/dpkg/dpkg.cfg.d" && '
+    + f"printf 'path-exclude=/usr/share/%s/*\\n' {' '.join(_EXCLUDED)} > "
+    + '"$1/etc/dpkg/dpkg.cfg.d/90-pagecage"'
+)
+_REMOVE_EXCLUDED = " && ".join(
+    f'find "$1/usr/share/{name}" -mindepth 1 -delete' for name in _EXCLUDED
+)
+
+
+def bootstrap_argv(directory: Path, recipe: ImageRecipe, as_root: bool) -> list[str]:
+    """Return the mmdebstrap(1) command that makes the root file system.
+
+    For root it makes a directory, else a tar archive. Files are left out by dpkg's own settings:
+    with mmdebstrap's option, each of the first packages would pass through a filter in Python,
+    which takes longer than unpacking. The Java package links a manual page and needs its directory.
+    `upload` hooks read files outside the user namespace, where a private directory is readable.
+    """
+    uploads = {
+        "id_ed25519.pub": "authorized_keys",
+        "host_key": "host_key",
+        "host_key.pub": "host_key.pub",
+        "customize.sh": "customize.sh",
+    }
+    hooks = ['mkdir -m 0700 "$1/pagecage-build"']
+    hooks += [
+        f"upload {directory / source} /pagecage-build/{target}"
+        for source, target in uploads.items()
+    ]
+    hooks += ['chroot "$1" sh /pagecage-build/customize.sh', _REMOVE_EXCLUDED]
+    return [
+        "mmdebstrap",
+        *(["--mode=root", "--format=directory"] if as_root else ["--mode=unshare", "--format=tar"]),
+        "--variant=minbase",
+        f"--architectures={recipe.arch}",
+        "--include=" + ",".join(recipe.packages),
+        '--aptopt=Apt::Install-Recommends "false"',
+        f"--setup-hook={_EXCLUDE}",
+        '--essential-hook=mkdir -p "$1/usr/share/man/man1"',
+        *(f"--customize-hook={hook}" for hook in hooks),
+        recipe.suite,
+        str(directory / "root") if as_root else "-",
+    ]
+
+
+def bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:
+    """Run mmdebstrap, which writes `target`."""
+    (image.directory / "customize.sh").write_text(recipe.customize)
+    log = image.directory / "bootstrap.log"
+    as_root = os.geteuid() == 0
+    argv = bootstrap_argv(image.directory, recipe, as_root)
+    with (Path(os.devnull) if as_root else target).open("wb") as out, log.open("wb") as err:
+        process = spawn(
+            ["setpriv", "--pdeathsig", "TERM", *argv], stdout=out, stderr=err, env=_build_env(image)
+        )
+    try:
+        status = process.wait(_BUILD_SECONDS)
+    except TimeoutExpired:
+        raise HostError(
+            f"the guest's root file system was not made within {_BUILD_SECONDS} s", f"read {log}"
+        ) from None
+    finally:
+        process.terminate()
+        process.wait()
+    if status != 0:
+        raise _bootstrap_failure(log.read_text(errors="replace"))
+
+
+def _build_env(image: GuestImage) -> dict[str, str]:
+    """Return mmdebstrap's environment.
+
+    As root the tree is inside the .part directory, so that a killed build leaves nothing elsewhere.
+    Root of a user namespace cannot access a user's private directory; there mmdebstrap uses a
+    shared directory that allows execution.
+    """
+    path = {"PATH": search_path()}
+    return {**path, "TMPDIR": str(image.directory) if os.geteuid() == 0 else shared_folder()}
+
+
+def shared_folder() -> str:
+    """Return a directory for temporary files that is open to all users and not mounted `noexec`."""
+    named = os.environ.get("TMPDIR")
+    for folder in (*([named] if named else []), "/tmp", "/var/tmp"):
+        if Path(folder).is_dir() and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            return folder
+    raise HostError(
+        "/tmp and /var/tmp are mounted noexec", "set TMPDIR to a directory that allows execution"
+    )
+
+
+def _bootstrap_failure(log: str) -> PagecageError:
+    """Return the error of a failed mmdebstrap, from the first error in its log."""
+    errors = (
+        [line for line in log.splitlines() if line.startswith("E:")]
+        or log.splitlines()[-1:]
+        or ["no output"]
+    )
+    if "newuidmap" in log or "subuid" in log:
+        return HostError(
+            "this user has no subordinate user ids (subuid(5))",
+            "make setup, or: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER",
+        )
+    return HostError(f"the guest's root file system could not be made: {errors[0]}", "make setup")

@@ -1,0 +1,74 @@
+"""The memory and the disk space that a plan needs on a host, and the memory of its cages."""
+
+from __future__ import annotations
+
+from pagecage.errors import PagecageError
+from pagecage.hosts.agent_package import AgentPackage
+from pagecage.hosts.host import ResourceNeeds
+from pagecage.model.trial import TRACERS, Trial
+from pagecage.planning.plan import Plan
+from pagecage.runner.uploads import UploadedFile, uploads_from_json
+from pagecage.units import GIB, MIB
+
+_MIN_MEMORY_BYTES = 2 * GIB
+_MEMORY_BESIDE_DATASET_BYTES = 3 * GIB // 2
+_SPARE_DATA_BYTES = 512 * MIB
+
+
+def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceNeeds:
+    """Return the memory and the disk space that a plan needs on a host.
+
+    The disk holds every distinct file. Memory holds the files of the largest trial, twice if they
+    lie on a null_blk device.
+    """
+    sizes = {d.file_name: d.size_bytes for t in plan.trials for d in t.datasets}
+    uploaded = sum(file.size_bytes for file in uploads_of(plan))
+    largest = uploaded + max(map(_memory_bytes, plan.trials), default=0)
+    written = max((t.writes_bytes for t in plan.trials), default=0)
+    memory = max(
+        _MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB
+    )
+    tracers = tuple(
+        name for name in TRACERS if any(name in trial.collectors for trial in plan.trials)
+    )
+    return ResourceNeeds(
+        memory_bytes=memory,
+        data_bytes=sum(sizes.values()) + uploaded + written + _SPARE_DATA_BYTES,
+        resident_bytes=max(map(_resident_bytes, plan.trials), default=0),
+        package=package,
+        tracers=tracers,
+    )
+
+
+def _resident_bytes(trial: Trial) -> int:
+    """Return the bytes of a trial's data that must be in memory at the same time."""
+    in_memory = trial.dataset_bytes + trial.writes_bytes if _has_disk_in_memory(trial) else 0
+    return in_memory + (trial.dataset_bytes if trial.cache == "resident" else 0)
+
+
+def _memory_bytes(trial: Trial) -> int:
+    """Return the memory for a trial's data: its files in the page cache, and a disk in memory."""
+    in_memory = trial.dataset_bytes + trial.writes_bytes if _has_disk_in_memory(trial) else 0
+    return trial.dataset_bytes + in_memory
+
+
+def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:
+    """Return the files that a replay copies to the host; none for an experiment."""
+    return uploads_from_json((plan.document.get("replay") or {}).get("carried", ()))
+
+
+def _has_disk_in_memory(trial: Trial) -> bool:
+    """Return whether a trial's files lie on a disk in memory, also used to imitate a latency."""
+    return trial.storage in ("null_blk", "dm_delay") or trial.cage.latency is not None
+
+
+def check_memory_floor(plan: Plan) -> None:
+    """Raise PagecageError for a cage with less memory than its workload needs."""
+    for trial in plan.trials:
+        limit = trial.cage.properties.get("MemoryMax")
+        if limit is not None and limit < trial.workload.min_memory_bytes:
+            raise PagecageError(
+                f"cgroups/{trial.cage.name}.toml: MemoryMax is {limit} bytes at this size, and "
+                f"{trial.workload.program} needs {trial.workload.min_memory_bytes}",
+                "choose a larger SIZE or another CAGE",
+            )
