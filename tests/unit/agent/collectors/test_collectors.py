@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.collectors.bpftrace import FAULT_FLAGS, VM_FLAGS, decode
 from pagecage.agent.collectors import sampler
+from pagecage.agent.collectors.bpftrace import FAULT_FLAGS, VM_FLAGS, decode
 from pagecage.agent.collectors.collector import Collector, CollectorContext
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
