@@ -12,7 +12,8 @@ from pathlib import Path
 
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.procfs import PROC, read_device
-from pagecage.errors import HostError
+from pagecage.errors import HostError, PagecageError
+from pagecage.process import run
 
 SYS = Path("/sys")
 # File systems that are not on one local disk: systemd would set no limit, and report it only in the
@@ -92,9 +93,25 @@ def find_mount(directory: Path, mounts: list[Mount]) -> Mount:
         if path == m.mount_point or path.startswith(m.mount_point.rstrip("/") + "/")
     ]
     if not above:
-        raise HostError(f"{directory} is on no known mount", "name a directory on a local disk")
+        return _mount_outside_root(Path(path))
     longest = max(len(m.mount_point) for m in above)
     return [m for m in above if len(m.mount_point) == longest][-1]
+
+
+def _mount_outside_root(directory: Path) -> Mount:
+    """Return the mount of a directory whose mount point is above a chroot's root.
+
+    /proc/self/mountinfo lists only mounts within the root (proc_pid_mountinfo(5)). The device number
+    of a file system on one disk is the disk's.
+    """
+    try:
+        device = directory.stat().st_dev
+        done = run(["stat", "--file-system", "--format=%T", directory], timeout_seconds=10)
+    except (OSError, PagecageError):
+        raise HostError(
+            f"{directory} is on no known mount", "name a directory on a local disk"
+        ) from None
+    return Mount(f"{os.major(device)}:{os.minor(device)}", "/", done.stdout.strip(), "")
 
 
 def _refuse(mount: Mount, directory: Path) -> None:

@@ -276,3 +276,21 @@ def test_a_disk_that_diskstats_lacks_has_no_counters(sys: Path, proc: Path) -> N
     disk(sys, "vdb", "254:16")
     disk(sys, "dm-0", "253:0", slaves=("vdb",))
     assert read_lower_device(resolve(sys, "253:0"), sys, proc) is None
+
+
+def test_in_a_chroot_the_device_number_tells_the_disk(tmp_path: Path) -> None:
+    """A chroot's mountinfo has no line for its root."""
+    within = "30 29 0:5 / /proc rw - proc proc rw\n"
+
+    def found(mountinfo: str | None) -> str | None:
+        try:
+            return resolve_disk(tmp_path, mountinfo=mountinfo).maj_min
+        except HostError:  # the temporary directory is in memory here
+            return None
+
+    assert found(within) == found(None)
+
+
+def test_a_missing_directory_in_a_chroot_is_on_no_known_mount(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="is on no known mount"):
+        resolve_disk(tmp_path / "none", mountinfo="")
