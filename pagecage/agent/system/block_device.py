@@ -101,8 +101,8 @@ def find_mount(directory: Path, mounts: list[Mount]) -> Mount:
 def _mount_outside_root(directory: Path) -> Mount:
     """Return the mount of a directory whose mount point is above a chroot's root.
 
-    /proc/self/mountinfo lists only mounts within the root (proc_pid_mountinfo(5)). The device number
-    of a file system on one disk is the disk's.
+    /proc/self/mountinfo lists only mounts within the root (proc_pid_mountinfo(5)). The device
+    number of a file system on one disk is the disk's.
     """
     try:
         device = directory.stat().st_dev
