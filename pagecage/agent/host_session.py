@@ -81,15 +81,11 @@ def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) 
     for unit in units:
         stop_slice(systemd, unit)
     (children or ToolProcesses(spool)).sweep()
-    for journal in _journals(spool):
+    for journal in (QueueSettingsJournal(spool), MemoryReservation(spool), DirtyLimits(spool)):
         units += journal.restore()
     units += remove_storage(spool)
     shutil.rmtree(spool / "trials", ignore_errors=True)
     return units
-
-
-def _journals(spool: Path) -> tuple[QueueSettingsJournal, MemoryReservation, DirtyLimits]:
-    return QueueSettingsJournal(spool), MemoryReservation(spool), DirtyLimits(spool)
 
 
 @contextmanager
@@ -101,10 +97,7 @@ def open_session(
     inbox: AnswerQueue,
     tracers: Tracers,
 ) -> Iterator[HostSession]:
-    """Open a session on the data directory's disk, with the tracers that its trials need.
-
-    Close them afterwards.
-    """
+    """Open a session on the data directory's disk with the tracers of its trials, then close it."""
     data_dir = Path(request.data_dir)
     data_dir.mkdir(parents=True, exist_ok=True)
     spool = request.spool
@@ -120,7 +113,9 @@ def open_session(
             systemd,
             calibrator,
             *tracers.all,
-            *_journals(spool),
+            QueueSettingsJournal(spool),
+            MemoryReservation(spool),
+            DirtyLimits(spool),
             tracers.children,
             engines,
             interruption,
