@@ -22,15 +22,14 @@ belongs to it.
 class TreatmentMinimum:
     """The least figure of a treatment's included trials, and their number.
 
-    `published` has the published minima by the id of their claims, in `unit`.
+    `published` has the published minima with their units, by the id of their claims.
     """
 
     treatment: Treatment
     response: str
     minimum: float
     n: int
-    published: dict[str, float]
-    unit: str
+    published: dict[str, tuple[float, str]]
 
     @property
     def label(self) -> str:
@@ -70,7 +69,5 @@ def _treatment_minimum(
     values = included_values(run, treatment, response)
     if not values:
         return None
-    published = {claim["id"]: claim["published"] for claim in own}
-    return TreatmentMinimum(
-        treatment, response, min(values), len(values), published, own[0]["unit"]
-    )
+    published = {claim["id"]: (claim["published"], claim["unit"]) for claim in own}
+    return TreatmentMinimum(treatment, response, min(values), len(values), published)

@@ -23,8 +23,8 @@ def minima_section(run: Run) -> Iterator[Block]:
             format_quantity(one.response, one.minimum),
             str(one.n),
             ", ".join(
-                f"{format_published(value, one.unit)} ({id_})"
-                for id_, value in one.published.items()
+                f"{format_published(value, unit)} ({id_})"
+                for id_, (value, unit) in one.published.items()
             ),
         ]
         for one in found

@@ -35,6 +35,7 @@ from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views.comparison import csv_summary
 from analysis.views.contradictions import contradiction_sentence
 from analysis.views.minima import minima_section
+from analysis.views.narrative import real_cpu_sentence
 from analysis.views.scorecard import TONES
 from pagecage.report.export import csv_text
 from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone, make_table
@@ -71,6 +72,8 @@ def _limitations(run: Run) -> Iterator[Paragraph]:
         yield Paragraph(stopping_rule_status(run), tone="soft")
     if sentence := included_by_name_sentence(run):
         yield Paragraph(sentence, tone="warning")
+    if machine := real_cpu_sentence(run):
+        yield Paragraph(f"{machine}.", tone="soft")
     if run.is_emulated:
         yield Paragraph(_EMULATED, tone="warning")
 
