@@ -9,6 +9,7 @@ from typing import Any
 
 from analysis.claims.scorecard import Scorecard, ScoredClaim, as_json, scorecard
 from analysis.data.load import Run
+from pagecage.units import format_bytes
 
 REAL_CPU, EMULATED_GUEST, WITHOUT_RUN = "real CPU", "emulated guest", "without a run"
 HOST_CLASSES = (REAL_CPU, EMULATED_GUEST)
@@ -35,6 +36,18 @@ class HostedScorecard:
 def host_class(run: Run) -> str:
     """Return the class of a run's host; a guest that KVM runs has a real CPU."""
     return EMULATED_GUEST if run.is_emulated else REAL_CPU
+
+
+def real_cpu_sentence(run: Run) -> str | None:
+    """Return the machine of a run on a real CPU, which decides its times; None for other runs."""
+    facts = next((facts for facts in run.facts if facts.get("cpu_model")), None)
+    if facts is None or host_class(run) != REAL_CPU:
+        return None
+    memory = format_bytes(facts["memory_bytes"]) if facts.get("memory_bytes") else "unknown"
+    return (
+        f"Measured on a real CPU: {facts['cpu_model']}, {facts['cpus']} processors, {memory} of"
+        f" memory, kernel {facts['kernel']}"
+    )
 
 
 def runs_by_class(runs: Iterable[Run]) -> dict[str, dict[str, Run]]:

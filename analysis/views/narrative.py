@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from html import escape
 
 from analysis.claims.findings import Finding, evaluate_findings
-from analysis.claims.hosts import REAL_CPU, host_class
+from analysis.claims.hosts import real_cpu_sentence
 from analysis.claims.published_ratios import published_ratios
 from analysis.data.include import included_by_name_sentence
 from analysis.data.load import Run
@@ -15,7 +15,6 @@ from analysis.formatting import treatment_label
 from analysis.summaries.diagnoses import stopping_rule_status
 from analysis.views.contradictions import contradiction_html
 from analysis.views.html import definition_text_html
-from pagecage.units import format_bytes
 
 _EMULATED = (
     "<strong>Emulated.</strong> The guest's CPU was emulated (TCG). Times that depend on the CPU"
@@ -106,18 +105,6 @@ def _failed_collectors(run: Run) -> Counter[tuple[str, str]]:
     )
 
 
-def real_cpu_sentence(run: Run) -> str | None:
-    """Return the machine of a run on a real CPU, which decides its times; None for other runs."""
-    facts = next((facts for facts in run.facts if facts.get("cpu_model")), None)
-    if facts is None or host_class(run) != REAL_CPU:
-        return None
-    memory = format_bytes(facts["memory_bytes"]) if facts.get("memory_bytes") else "unknown"
-    return (
-        f"Measured on a real CPU: {facts['cpu_model']}, {facts['cpus']} processors, {memory} of"
-        f" memory, kernel {facts['kernel']}"
-    )
-
-
 def _notices(run: Run) -> Iterator[tuple[str, str]]:
     if run.is_emulated:
         yield "warn", _EMULATED
@@ -128,13 +115,8 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
     planned, answered = len(run.plan["trials"]), sum(t.verdicts.is_data_point for t in run.trials)
     unable = sum(t.record.outcome == "requirement_missed" for t in run.trials)
     if unable:
-        yield (
-            "warn",
-            (
-                f"<strong>This host could not run {unable} of {planned}"
-                f" trials</strong>:<ul>{unable_html(run)}</ul>"
-            ),
-        )
+        head = f"<strong>This host could not run {unable} of {planned} trials</strong>"
+        yield "warn", f"{head}:<ul>{unable_html(run)}</ul>"
     wrong = sum(t.record.outcome == "wrong_answer" for t in run.trials)
     if wrong:
         yield (

@@ -12,6 +12,7 @@ from typing import Any
 
 from analysis.claims.evaluate import ClaimResult, evaluate_claims
 from analysis.claims.findings import Finding, evaluate_findings
+from analysis.claims.hosts import real_cpu_sentence
 from analysis.claims.published_ratios import published_ratios
 from analysis.data.include import included_by_name, included_by_name_sentence
 from analysis.data.load import JudgedTrial, Run
@@ -35,7 +36,6 @@ from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views.comparison import csv_summary
 from analysis.views.contradictions import contradiction_sentence
 from analysis.views.minima import minima_section
-from analysis.views.narrative import real_cpu_sentence
 from analysis.views.scorecard import TONES
 from pagecage.report.export import csv_text
 from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone, make_table

@@ -24,8 +24,8 @@ UNPACKAGED = {
     "debian": set(),
     "redhat": set(),
     "archlinux": {"mmdebstrap"},
-    "alpine": {"mmdebstrap"},
-    "suse": {"mmdebstrap", "debian-keyring", "libfuzzer", "rustfmt", "clippy"},
+    "alpine": {"mmdebstrap", "vmtouch"},
+    "suse": {"mmdebstrap", "vmtouch", "debian-keyring", "libfuzzer", "rustfmt", "clippy"},
     "unknown": {*ALL},
 }
 TOOLS = ("sh", "id", "uname", "grep", "sort", "head", "cut", "cat")

@@ -136,6 +136,8 @@ def test_responses_are_computed_from_the_slice_and_the_end_line(machine: Machine
         "full_pass_seconds": 1.0,
         "bytes_per_second": 2097152.0,
         "device_read_bytes": 1048576.0,
+        "lower_device_read_bytes": None,
+        "lower_device_reads": None,
         "device_reads": 8.0,
         "device_read_bytes_per_second": 2097152.0,
         "device_reads_per_second": 16.0,
