@@ -111,6 +111,7 @@ def open_session(
     disk, systemd = resolve_disk(data_dir), find_systemd(request.user)
     calibrator = Calibrator(systemd, disk, data_dir, interruption)
     engines = ContainerEngines(systemd, spool)
+    settings, memory, dirty_limits = _journals(spool)
     try:
         _attach(tracers, request, stream)
         yield HostSession(
@@ -120,7 +121,9 @@ def open_session(
             systemd,
             calibrator,
             *tracers.all,
-            *_journals(spool),
+            settings,
+            memory,
+            dirty_limits,
             tracers.children,
             engines,
             interruption,
@@ -129,9 +132,7 @@ def open_session(
         )
     finally:
         with interruption.held():
-            tracers.stop()
-            engines.stop()
-            remove_scratch(data_dir)
+            _close(tracers, engines, data_dir)
 
 
 def _attach(tracers: Tracers, request: RunRequest, stream: FrameStream) -> None:
@@ -141,3 +142,9 @@ def _attach(tracers: Tracers, request: RunRequest, stream: FrameStream) -> None:
     for tracer in tracers.missing(wanted):
         stream.event("step", text="attaching bpftrace")
         tracer.begin()
+
+
+def _close(tracers: Tracers, engines: ContainerEngines, data_dir: Path) -> None:
+    tracers.stop()
+    engines.stop()
+    remove_scratch(data_dir)
