@@ -77,7 +77,7 @@ class Driver(Protocol):
 
     name: str
     has_slice: bool
-    """False if the trial runs outside of any cgroup of ours, so that it cannot have limits."""
+    """False if the trial has no cgroup of its own, so that it cannot have limits."""
 
     def prepare(self) -> dict[str, Any]:
         """Provide everything that a start needs, before anything is measured.

@@ -14,7 +14,7 @@ from pagecage.agent.system.cgroupfs import CGROUP_ROOT, own_cgroup, read_limits
 from pagecage.agent.system.kernel_text import parse_flat_keyed, read_text
 
 HITS = "memory.hits"
-"""How often the memory limit was met: `max` of memory.events, or memory.failcnt."""
+"""Key of the number of times that the memory limit was met (memory.events, memory.failcnt)."""
 _UNLIMITED_BYTES = 1 << 62  # version 1 shows "no limit" as the largest multiple of the page size
 _THROTTLE = {
     "io.max.rbps": "read_bps",
