@@ -87,15 +87,14 @@ def test_steps_at_once_share_a_line_of_the_terminal(tmp_path: Path) -> None:
     reported = shown(tmp_path, both, TERM="xterm")
     lines = [re.sub(r" \d s\r?", "", line) for line in reported.split("\033[K")]
     assert {"the first | the second", "the second | the first"} & {*lines}, reported
-    assert "\r\033[Kthe second ... 2 s\r\n" in reported
-    assert "\r\033[Kthe first ... 3 s\r\n" in reported
+    for name in ("the first", "the second"):
+        assert re.search(rf"\r\033\[K{name} \.\.\. \d s\r\n", reported), reported
     assert list((tmp_path / "build/log").glob("*.running")) == []
 
 
 def test_a_dumb_terminal_is_shown_lines_alone(tmp_path: Path) -> None:
-    assert (
-        shown(tmp_path, f'"{STEP}" a "the first" sleep 2', TERM="dumb") == "the first ... 2 s\r\n"
-    )
+    reported = shown(tmp_path, f'"{STEP}" a "the first" sleep 2', TERM="dumb")
+    assert re.fullmatch(r"the first \.\.\. \d s\r\n", reported)
 
 
 @pytest.fixture

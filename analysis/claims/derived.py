@@ -7,8 +7,9 @@ from functools import partial
 
 from analysis.data.load import JudgedTrial, Run
 from analysis.data.traces import read_lines
+from pagecage.model.trial_counters import SECTOR_BYTES
 from pagecage.units import KIB
-from pagecage.verdicts.counters import SECTOR_BYTES, counter, difference, measured_seconds
+from pagecage.verdicts.counters import counter, difference, measured_seconds
 
 Derived = Callable[[JudgedTrial], float | None]
 _FREE_COLUMNS: Mapping[str, Mapping[str, int]] = {

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 
+from analysis.claims.evaluate import evaluate_claims
 from analysis.claims.findings import Finding, evaluate_findings
 from analysis.claims.published_ratios import published_ratios
 from analysis.claims.scorecard import VERDICTS, Scorecard, count_verdicts
@@ -57,7 +58,7 @@ def _card(name: str, run: Run) -> str:
 
 
 def _contradicted(run: Run) -> str:
-    sentence = contradiction_sentence(run).partition(":")[0]
+    sentence = contradiction_sentence(evaluate_claims(run)).partition(":")[0]
     return f'<span class="contradicts">{escape(sentence)}</span>' if sentence else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html import escape
 
 from analysis.claims.contradictions import contradiction_sentences
@@ -12,33 +13,33 @@ from analysis.data.load import Run
 _CLAIM_CELL = re.compile(r"<td>(\d{3}-\d+)</td>")
 
 
-def contradicted(run: Run) -> list[ClaimResult]:
-    """Return the claims that do not hold."""
-    return [claim for claim in evaluate_claims(run) if claim.verdict == "not_held"]
-
-
-def contradiction_sentence(run: Run) -> str:
-    """Return how many published figures the run contradicts, and their ids; empty if none."""
-    found = contradicted(run)
+def contradiction_sentence(results: Sequence[ClaimResult]) -> str:
+    """Return how many published figures a run contradicts, and their ids; empty if none."""
+    found = _not_held(results)
     if not found:
         return ""
-    ids = f"{_count(run, found)}: {', '.join(claim.id for claim in found)}."
+    ids = f"{_count(results, found)}: {', '.join(claim.id for claim in found)}."
     return " ".join([ids, *contradiction_sentences(found)])
 
 
 def contradiction_html(run: Run) -> str:
     """Return the notice as a box whose ids link to the rows of the claims; empty if none."""
-    found = contradicted(run)
+    results = evaluate_claims(run)
+    found = _not_held(results)
     if not found:
         return ""
     links = ", ".join(f'<a href="#claim-{escape(one.id)}">{escape(one.id)}</a>' for one in found)
     conclusions = "".join(f"<br>{escape(one)}" for one in contradiction_sentences(found))
-    head = f"<strong>{_count(run, found)}</strong>: {links}."
+    head = f"<strong>{_count(results, found)}</strong>: {links}."
     return f'<div class="notice warn">{head}{conclusions}</div>'
 
 
-def _count(run: Run, found: list[ClaimResult]) -> str:
-    compared = sum(claim.verdict in ("held", "not_held") for claim in evaluate_claims(run))
+def _not_held(results: Sequence[ClaimResult]) -> list[ClaimResult]:
+    return [claim for claim in results if claim.verdict == "not_held"]
+
+
+def _count(results: Sequence[ClaimResult], found: list[ClaimResult]) -> str:
+    compared = sum(claim.verdict in ("held", "not_held") for claim in results)
     noun = "figure" if compared == 1 else "figures"
     return f"This run contradicts its article in {len(found)} of {compared} {noun} compared"
 

@@ -50,17 +50,18 @@ _EMULATED = (
 def run_report(run: Run) -> Report:
     """Return the report: question, findings, table, verdicts, diagnoses and claims."""
     blocks: list[Block] = [Paragraph(run.definition["question"], tone="strong")]
-    blocks += _contradictions(run)
+    results = evaluate_claims(run)
+    blocks += _contradictions(results)
     blocks += _limitations(run)
     blocks += map(_finding, evaluate_findings(run), published_ratios(run))
     blocks += [Heading(response_title(run.response)), _response_table(run)]
-    blocks += [*_sweep(run), *_verdicts(run), *_diagnoses(run), *_claims(evaluate_claims(run))]
+    blocks += [*_sweep(run), *_verdicts(run), *_diagnoses(run), *_claims(results)]
     blocks += minima_section(run)
     return Report(run.plan["experiment"], tuple(blocks))
 
 
-def _contradictions(run: Run) -> Iterator[Block]:
-    if sentence := contradiction_sentence(run):
+def _contradictions(results: Sequence[ClaimResult]) -> Iterator[Block]:
+    if sentence := contradiction_sentence(results):
         yield Paragraph(sentence, "see Published and measured", tone="bad")
 
 

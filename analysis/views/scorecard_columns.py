@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 
 from analysis.claims.hosts import WITHOUT_RUN, HostedScorecard
 from analysis.claims.scorecard import ScoredClaim
@@ -21,8 +21,6 @@ MEANINGS = {
     "not_run": "no run of its experiment is at hand, or the rule is newer than the run",
 }
 """Meanings of the verdicts."""
-_OPTIONAL = ("origin", "rule_changed")
-"""Fields that have a column if rows have them."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +42,11 @@ def columns(scored: HostedScorecard) -> tuple[Column, ...]:
         Column("verdict", lambda row: format_verdict(row.verdict)),
         Column("host", lambda row: _or_dash(scored.host_class(row))),
         Column("run", lambda row: row.run or "–"),
-        *(_optional(field.name) for field in fields(ScoredClaim) if field.name in _OPTIONAL),
+        Column("origin", lambda row: row.origin or "–"),
+        Column("rule changed", lambda row: row.rule_changed or "–"),
         Column("reason", lambda row: row.reason),
     )
 
 
 def _or_dash(host_class: str) -> str:
     return "–" if host_class == WITHOUT_RUN else host_class
-
-
-def _optional(name: str) -> Column:
-    return Column(name.replace("_", " "), lambda row: str(asdict(row)[name] or "–"))

@@ -65,9 +65,9 @@ def make_cage(
     unit = unit_name(run.trial.trial_id, run.attempt)
     make = _make_slice if driver.has_slice else _make_supervised
     processes = make(run, driver, files, unit)
+    context = _context(run, unit, processes, storage, files)
     context = replace(
-        _context(run, unit, processes, storage, files, inherits_all=inherits_environment),
-        is_gated=is_gated,
+        context, environment=_variables(inherits_all=inherits_environment), is_gated=is_gated
     )
     run.cleanup.callback(driver.clear, context)
     _apply_external_limits(run, driver, context)
@@ -119,8 +119,6 @@ def _context(
     processes: TrialProcesses,
     storage: Storage,
     files: ProgramFiles,
-    *,
-    inherits_all: bool,
 ) -> LaunchContext:
     trial, request = run.trial, run.session.request
     command, in_layer = trial.workload.command, trial.storage == "container_layer"
@@ -137,10 +135,11 @@ def _context(
         directory=Path(command.directory) if command and command.directory else None,
         paths=() if in_layer else files.paths,
         files=(*files.paths, *sidecars) if in_layer else (),
-        environment=tuple(
-            name for name in sorted(os.environ) if inherits_all or name in _INHERITED
-        ),
     )
+
+
+def _variables(*, inherits_all: bool) -> tuple[str, ...]:
+    return tuple(name for name in sorted(os.environ) if inherits_all or name in _INHERITED)
 
 
 def _apply_external_limits(run: TrialRun, driver: Driver, context: LaunchContext) -> None:

@@ -24,6 +24,7 @@ from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.facts import find_systemd
 from pagecage.agent.system.interruption import Interruption
 from pagecage.agent.system.memory_reservation import MemoryReservation
+from pagecage.agent.system.process_tree import kill_marked
 from pagecage.agent.system.settings import DirtyLimits, QueueSettingsJournal
 from pagecage.agent.system.systemd import Systemd, left_over_units, stop_slice
 from pagecage.agent.system.trial_storage import remove_storage
@@ -73,7 +74,7 @@ def alone(spool: Path) -> Iterator[None]:
 
 
 def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) -> list[str]:
-    """Undo what a killed agent left: slices, tools, drop-ins, settings, memory, disks, traces.
+    """Undo what a killed agent left: slices, processes, drop-ins, settings, memory, disks, traces.
 
     Return what was undone. Processes that `children` started are kept.
     """
@@ -81,6 +82,8 @@ def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) 
     for unit in units:
         stop_slice(systemd, unit)
     (children or ToolProcesses(spool)).sweep()
+    if kill_marked(f"{spool}:"):
+        units.append("processes of a trial without a slice")
     for journal in (QueueSettingsJournal(spool), MemoryReservation(spool), DirtyLimits(spool)):
         units += journal.restore()
     units += remove_storage(spool)

@@ -11,15 +11,11 @@ from pagecage.agent.trial_run import Measured
 from pagecage.model.cage import IO_STAT_KEY, Cage
 from pagecage.model.record_sections import MeasuredInterval
 from pagecage.model.trial import Trial
-from pagecage.model.trial_counters import io_count, stall_usec
+from pagecage.model.trial_counters import SECTOR_BYTES, io_count, stall_usec
 
 Row = Mapping[str, Any]
-_SECTOR_BYTES = 512
-"""The unit of /proc/diskstats on every disk (Documentation/block/stat.rst)."""
-
 # sar -B's columns as /proc/vmstat counts them (sar(1)); several keys are added. pgpgin and pgpgout
 # count KiB.
-SECTOR_BYTES = 512  # of /proc/diskstats, for every disk (Documentation/block/stat.rst)
 _VMSTAT_RATES = {
     "pgpgin_kib_per_second": ("pgpgin",),
     "pgpgout_kib_per_second": ("pgpgout",),
@@ -141,7 +137,7 @@ def _of_the_disk(
         "device_reads_per_second": _ratio(reads, seconds),
         "device_write_bytes": written,
         "device_write_bytes_per_second": _ratio(written, seconds),
-        "lower_device_read_bytes": _lower_device_delta(measured, "sectors_read", _SECTOR_BYTES),
+        "lower_device_read_bytes": _lower_device_delta(measured, "sectors_read", SECTOR_BYTES),
         "lower_device_reads": _lower_device_delta(measured, "reads"),
         "amplification": _ratio(bytes_read, end.get("distinct_bytes")),
         "io_stalled_seconds": _stalled_seconds(measured),

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import partial
 
 from pagecage.checkout import RUNS, TOP
-from pagecage.cli.host_choice import needs_no_limits, plan_on_host, refuse_limits
+from pagecage.cli.host_choice import plan_on_host, plan_without_limits, refuse_limits
 from pagecage.cli.output import Notify
 from pagecage.cli.progress import RunProgress, expected_seconds
 from pagecage.cli.queue_settings import ask_before_queue_settings
 from pagecage.cli.run_options import RunOptions, definitions
 from pagecage.cli.run_plan import (
     build_plan,
+    check_levels,
     parse_treatment,
     with_cage,
     with_driver,
-    with_treatment,
 )
 from pagecage.cli.stdio import StdioRelay
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
@@ -66,7 +66,7 @@ def _make_plan(
     experiment: Experiment, options: RunOptions, command: str, notify: Notify, host: Host
 ) -> Plan:
     chosen = with_driver(with_cage(experiment, options.cage), options.driver)
-    with_treatment(chosen, parse_treatment(options.treatment))
+    check_levels(chosen, parse_treatment(options.treatment))
     plan = build_plan(options, chosen, host, command, notify)
     check_memory_floor(plan)
     return plan
@@ -75,7 +75,7 @@ def _make_plan(
 def runs_here(name: str, options: RunOptions) -> bool:
     """Return whether a run on host auto needs no limits, so that this machine serves it."""
     make = partial(_make_plan, definitions().experiment(name), options, "", lambda _: None)
-    return needs_no_limits(LocalHost(options.data_dir), make)
+    return plan_without_limits(LocalHost(options.data_dir), make) is not None
 
 
 def new_run(name: str, options: RunOptions, command: str, yes: bool, notify: Notify) -> PreparedRun:

@@ -15,7 +15,6 @@ from pagecage.hosts.local import LocalHost
 from pagecage.model.requirements import (
     MissedRequirement,
     check_host,
-    check_limits,
     check_trial,
 )
 from pagecage.model.trial import Trial
@@ -27,10 +26,7 @@ _MOST_NAMED = 4
 
 
 def choose_host(name: str, data_dir: Path | None, notify: Notify) -> Host:
-    """Return the host of this name, which must be able to hold limits.
-
-    `auto` is local if this machine meets all requirements, else the vm.
-    """
+    """Return the host of this name; `auto` is local if it can hold limits, else vm."""
     local = _local(name, data_dir)
     if local is None:
         return _guest(notify)
@@ -51,7 +47,7 @@ def plan_on_host(
     With `auto`, a plan that needs no limits runs on this machine even if it cannot hold any.
     """
     if name == "auto":
-        plan = _plan_without_limits(LocalHost(data_dir), make)
+        plan = plan_without_limits(LocalHost(data_dir), make)
         if plan is not None:
             notify("host: local (no treatment has limits, so this machine's own CPU is measured)")
             return plan, LocalHost(data_dir)
@@ -63,12 +59,7 @@ def plan_on_host(
         raise
 
 
-def needs_no_limits(local: LocalHost, make: MakePlan) -> bool:
-    """Return whether `auto` chooses this machine although it cannot hold limits."""
-    return _plan_without_limits(local, make) is not None
-
-
-def _plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
+def plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
     """Return the plan on this machine if it can hold no limits and none is needed, else None."""
     if not local.missed_for_limits():
         return None
@@ -82,14 +73,13 @@ def _plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
 
 def refuse_limits(trials: Iterable[Trial], local: LocalHost) -> None:
     """Raise HostError naming the treatments whose limits this machine cannot hold."""
-    facts, refused = local.facts(), {}
-    for trial in trials:
-        if check_limits(facts) and trial.cage.properties:
-            refused[tuple(trial.treatment.values())] = trial
-    if not refused:
+    limited = dict.fromkeys(
+        tuple(trial.treatment.values()) for trial in trials if trial.cage.properties
+    )
+    if not limited or not (found := local.missed_for_limits()):
         return
-    missed = check_limits(facts)[0]
-    names = ", ".join(" ".join(levels) or "the trial" for levels in list(refused)[:_MOST_NAMED])
+    missed, refused = found[0], list(limited)
+    names = ", ".join(" ".join(levels) or "the trial" for levels in refused[:_MOST_NAMED])
     more = f" and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
     raise HostError(
         f"this machine cannot hold the limits of {names}{more}: {missed.reason}", _hint(missed)

@@ -17,6 +17,7 @@ from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.experiment import SIZES, Experiment, Level
 from pagecage.model.trial import WITHOUT_LIMITS
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
+from pagecage.planning.treatments import treatments, with_levels
 from pagecage.process import find_tool, run
 from pagecage.runner.run_folder import new_run_id
 from pagecage.version import VERSION
@@ -91,8 +92,8 @@ def with_driver(experiment: Experiment, driver: str | None) -> Experiment:
     return replace(experiment, driver=driver)
 
 
-def with_treatment(experiment: Experiment, treatment: Mapping[str, str]) -> Experiment:
-    """Return the experiment if it has treatments with all of these levels, else raise."""
+def check_levels(experiment: Experiment, treatment: Mapping[str, str]) -> None:
+    """Raise PagecageError unless the experiment has a treatment with all of these levels."""
     for factor, level in treatment.items():
         if level not in experiment.factors.get(factor, ()):
             known = [
@@ -102,7 +103,12 @@ def with_treatment(experiment: Experiment, treatment: Mapping[str, str]) -> Expe
                 f"--treatment: {experiment.name} has no {factor}={level}",
                 nearest(f"{factor}={level}", known),
             )
-    return experiment
+    if not with_levels(list(treatments(experiment)), treatment):
+        levels = " and ".join(f"{factor}={level}" for factor, level in treatment.items())
+        raise PagecageError(
+            f"--treatment: {experiment.name} excludes {levels}",
+            f"see its treatments: pagecage run {experiment.name} --dry-run",
+        )
 
 
 def build_plan(

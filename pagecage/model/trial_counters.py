@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 Moment = Mapping[str, Any]
+SECTOR_BYTES = 512
+"""Unit of the sectors in /proc/diskstats, for every disk (Documentation/block/stat.rst)."""
 _OF_DISK = {"rios": "reads", "wios": "writes"}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.trial import DRIVERS, Dataset, Trial, Workload, trial_from_json, trial_to_json
-from pagecage.planning.treatments import Treatment, selected, treatments, with_levels
+from pagecage.planning.treatments import Treatment, selected, treatments
 from pagecage.units import page_floor_bytes
 
 PLAN_VERSION = 1
@@ -75,7 +75,7 @@ def make_trials(
     names = _names(list(treatments(experiment)))
     trials: list[Trial] = []
     for repeat in range(1, options.repeats + 1):
-        block = with_levels(selected(experiment, options.size), options.treatment)
+        block = selected(experiment, options.size, options.treatment)
         shuffle.shuffle(block)
         for treatment in block:
             trial_id = _trial_id(repeat, names[tuple(treatment.values())])

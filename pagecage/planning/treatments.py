@@ -39,9 +39,14 @@ def with_levels(every: list[Treatment], levels: Mapping[str, str]) -> list[Treat
     return [treatment for treatment in every if levels.items() <= treatment.items()]
 
 
-def selected(experiment: Experiment, size: str) -> list[Treatment]:
-    """Return the treatments of a run of this size, in the definition's order."""
-    every = list(treatments(experiment))
+def selected(
+    experiment: Experiment, size: str, levels: Mapping[str, str] | None = None
+) -> list[Treatment]:
+    """Return the treatments of a run of this size, in the definition's order.
+
+    With `levels` by factor, only treatments with all of them.
+    """
+    every = with_levels(list(treatments(experiment)), levels or {})
     if experiment.sizes[size].treatments == "all":
         return every
     chosen = covering(every)

@@ -11,17 +11,16 @@ from pagecage.model.record import Record
 from pagecage.model.record_sections import CacheEvidence
 from pagecage.units import MIB, PAGE_BYTES, format_bytes
 from pagecage.verdicts.counters import (
-    USER_HZ,
     counter,
     cpu_seconds,
     difference,
     disk_bytes,
     has_cgroup,
+    host_cpu_seconds,
     io_at,
     io_difference,
     measured_seconds,
     stalled_seconds,
-    steal_seconds,
 )
 from pagecage.verdicts.verdict import Verdict
 
@@ -50,7 +49,7 @@ LEAST_LOST_SECONDS = 0.05
 """Less lost time than this is a handful of ticks and never counts as noise."""
 ONE_THREAD = 1.2
 """A slice that used more CPUs than this caused its own CPU pressure."""
-_BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
+_BUSY = ("user", "nice", "system", "irq", "softirq")
 
 # A finding is (state, sentence); state is True for quiet, False for not quiet, None for not known.
 Finding = tuple[bool | None, str]
@@ -101,7 +100,7 @@ def _disk_traffic(record: Record) -> Finding:
 
 
 def _stolen_time(record: Record, seconds: float) -> Finding | None:
-    stolen = steal_seconds(record)
+    stolen = host_cpu_seconds(record, "steal")
     if stolen is None:
         return None
     if seconds < SHORTEST_SECONDS:
@@ -133,7 +132,7 @@ def _cpu_wait(record: Record, seconds: float) -> Finding | None:
 
 def _other_processes(record: Record, seconds: float) -> Finding | None:
     """Check the CPU time of other processes, where the trial's waits cannot be told from theirs."""
-    own, busy = cpu_seconds(record), _busy_seconds(record)
+    own, busy = cpu_seconds(record), host_cpu_seconds(record, *_BUSY)
     if has_cgroup(record) or own is None or busy is None:
         return None
     if seconds < SHORTEST_SECONDS:
@@ -141,13 +140,6 @@ def _other_processes(record: Record, seconds: float) -> Finding | None:
     other = max(0.0, busy - own)
     is_noise = other > OTHER_CPUS * seconds and other > LEAST_LOST_SECONDS
     return not is_noise, f"other processes kept {other / seconds:.2f} CPUs busy"
-
-
-def _busy_seconds(record: Record) -> float | None:
-    """Return the CPU time that all processes of the machine used (proc_stat(5))."""
-    hz = counter(record, "after", "host", "stat", "ticks_per_second") or USER_HZ
-    ticks = [difference(record, "host", "stat", key) for key in _BUSY if key != "steal"]
-    return None if None in ticks else sum(filter(None, ticks)) / hz
 
 
 def _foreign_cpu_limit(record: Record) -> Finding | None:
@@ -190,7 +182,7 @@ def _foreign_cpu_seconds(before: Mapping[str, Any], after: Mapping[str, Any]) ->
     first, last = before.get("cpu_seconds"), after.get("cpu_seconds")
     if guest is None or not first or not last:
         return None
-    return max(0.0, sum(_growth(first, last, key) or 0.0 for key in _BUSY) - guest)
+    return max(0.0, sum(_growth(first, last, key) or 0.0 for key in (*_BUSY, "steal")) - guest)
 
 
 COARSE_BYTES, COARSE_SHARE = 4 * MIB, 0.10

@@ -5,14 +5,12 @@ None means not known. No function here turns None into 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pagecage.model.record import Record
-from pagecage.model.trial_counters import cpu_usec, io_count, stall_usec
+from pagecage.model.trial_counters import SECTOR_BYTES, Moment, cpu_usec, io_count, stall_usec
 
-SECTOR_BYTES = 512
-"""Unit of the sectors in /proc/diskstats, for every disk (Documentation/block/stat.rst)."""
 USER_HZ = 100
 """Ticks per second of /proc/stat if the record has no value (100 on every common architecture)."""
 
@@ -77,16 +75,20 @@ def final_counter(record: Record, *path: str) -> Any:
 
 def stalled_seconds(record: Record, resource: str, kind: str = "some") -> float | None:
     """Return the time in which some (or `full`: all) tasks of the trial waited."""
-    moments = (record.counters.before or {}, record.counters.after or {})
-    before, after = (stall_usec(moment, resource, kind) for moment in moments)
-    return None if before is None or after is None else (after - before) / 1e6
+    waited = _growth(record, lambda moment: stall_usec(moment, resource, kind))
+    return None if waited is None else waited / 1e6
 
 
 def cpu_seconds(record: Record) -> float | None:
     """Return the CPU time of the trial in the measured part."""
-    moments = (record.counters.before or {}, record.counters.after or {})
-    before, after = (cpu_usec(moment) for moment in moments)
-    return None if before is None or after is None else (after - before) * 1e-6
+    used = _growth(record, cpu_usec)
+    return None if used is None else used * 1e-6
+
+
+def _growth(record: Record, figure: Callable[[Moment], float | None]) -> float | None:
+    """Return the growth of a figure from `before` to `after`."""
+    before, after = figure(record.counters.before or {}), figure(record.counters.after or {})
+    return None if before is None or after is None else after - before
 
 
 def has_cgroup(record: Record) -> bool:
@@ -100,11 +102,11 @@ def disk_bytes(record: Record, direction: str) -> float | None:
     return None if sectors is None else sectors * SECTOR_BYTES
 
 
-def steal_seconds(record: Record) -> float | None:
-    """Return the time that a hypervisor took from this machine's CPUs, summed over all CPUs.
+def host_cpu_seconds(record: Record, *states: str) -> float | None:
+    """Return the time that this machine's CPUs spent in these states, summed over all CPUs.
 
-    Source: proc_stat(5).
+    Source: proc_stat(5). `steal` is the time that a hypervisor took.
     """
-    ticks = difference(record, "host", "stat", "steal")
+    ticks = [difference(record, "host", "stat", state) for state in states]
     hz = counter(record, "after", "host", "stat", "ticks_per_second") or USER_HZ
-    return None if ticks is None else ticks / hz
+    return None if None in ticks else sum(filter(None, ticks)) / hz

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pagecage.model.trial_counters import SECTOR_BYTES
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.caps import SharedLimit, shared_limits
-from pagecage.verdicts.counters import SECTOR_BYTES, difference, io_difference
+from pagecage.verdicts.counters import difference, io_difference
 from pagecage.verdicts.evidence import Evidence, format_iops, format_percent
 
 WORTH_NAMING = 0.15

@@ -15,7 +15,7 @@ from tests.newcomer.machine import Machine, machine, printed
 
 pytestmark = FOR_ROOT
 SMALL = """mkdir -p "$root/small"
-mount -t tmpfs -o size=3g small "$root/small"
+mount -t tmpfs -o size=2900m small "$root/small"
 cp -a "$root/home/new/pagecage" "$root/small/pagecage"
 chown 1000:1000 "$root/small"
 """

@@ -37,8 +37,8 @@ def pick(counters: Mapping[str, int], keys: tuple[str, ...]) -> dict[str, int]:
     return {key: counters[key] for key in keys if key in counters}
 
 
-def _totals(text: str) -> dict[str, float]:
-    return {kind: row["total"] for kind, row in parse_pressure(text).items() if "total" in row}
+def _totals(rows: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    return {kind: row["total"] for kind, row in rows.items() if "total" in row}
 
 
 class CgroupSource:
@@ -56,7 +56,9 @@ class CgroupSource:
             "memory_stat": pick(parse_flat_keyed(text["memory.stat"]), _MEMORY_KEYS),
             "memory_events": pick(parse_flat_keyed(text["memory.events"]), _EVENT_KEYS),
             "cpu": pick(parse_flat_keyed(text["cpu.stat"]), _CPU_KEYS),
-            "pressure": {kind: _totals(text[f"{kind}.pressure"]) for kind in _PRESSURES},
+            "pressure": {
+                kind: _totals(parse_pressure(text[f"{kind}.pressure"])) for kind in _PRESSURES
+            },
         }
 
     def close(self) -> None:
@@ -75,7 +77,6 @@ class TreeSource:
 
     def __init__(self, processes: TrialProcesses) -> None:
         self._processes = processes
-        self._files = {kind: open_text(Path("/proc/pressure") / kind) for kind in _PRESSURES}
 
     def row(self, _maj_min: str, disk: Mapping[str, int]) -> dict[str, Any]:
         """Return one sample; without memory figures, which only a cgroup has."""
@@ -87,11 +88,8 @@ class TreeSource:
             "memory_stat": {},
             "memory_events": {},
             "cpu": own["cpu"],
-            "pressure": {kind: _totals(pread_text(file)) for kind, file in self._files.items()},
+            "pressure": {kind: _totals(rows) for kind, rows in (own.get("pressure") or {}).items()},
         }
 
     def close(self) -> None:
-        """Close the files."""
-        for descriptor in self._files.values():
-            if descriptor is not None:
-                os.close(descriptor)
+        """Do nothing: no file is kept open."""

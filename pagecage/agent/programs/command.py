@@ -18,7 +18,7 @@ from pagecage.agent.programs.arguments import fill_all, places
 from pagecage.agent.programs.gated_process import GatedProcess, gated
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.storage import Storage
-from pagecage.agent.system.cgroupfs import ProcessInfo
+from pagecage.agent.system.process_tree import ProcessInfo
 from pagecage.agent.system.procfs import listens
 from pagecage.agent.system.trial_processes import TrialProcesses
 from pagecage.agent.trial_run import Ending, Measured, TrialRun

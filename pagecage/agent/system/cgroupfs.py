@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system import cgroupfs
 from pagecage.agent.system.kernel_text import (
     parse_flat_keyed,
     parse_limits,
@@ -16,6 +14,7 @@ from pagecage.agent.system.kernel_text import (
     parse_pressure,
     read_text,
 )
+from pagecage.agent.system.process_tree import ProcessInfo, is_running, name_of, tree
 from pagecage.model.cage import IO_MAX_KEY
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
@@ -84,22 +83,6 @@ def cgroup_of(pid: int | str, root: Path = CGROUP_ROOT, proc: Path = Path("/proc
     return None
 
 
-PROC = Path("/proc")
-
-
-@dataclass(frozen=True)
-class ProcessInfo:
-    """A process: its id, the name of its command, and its cgroup."""
-
-    pid: int
-    name: str
-    cgroup: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the process as records keep it."""
-        return asdict(self)
-
-
 def members(cgroup: Path) -> list[ProcessInfo]:
     """Return the live processes in a cgroup and its descendants."""
     pids = {int(word) for file in _procs(cgroup) for word in (read_text(file) or "").split()}
@@ -116,8 +99,8 @@ def _procs(cgroup: Path) -> Iterator[Path]:
 def outside(pid: int, cgroup: Path) -> list[ProcessInfo]:
     """Return the process and descendants of it that are in another cgroup."""
     found = []
-    for one in _family(pid):
-        place = cgroupfs.cgroup_of(one)
+    for one in tree(pid):
+        place = cgroup_of(one)
         if (
             place is not None
             and place != cgroup
@@ -126,32 +109,3 @@ def outside(pid: int, cgroup: Path) -> list[ProcessInfo]:
         ):
             found.append(ProcessInfo(one, name_of(one), str(place)))
     return found
-
-
-def _family(pid: int) -> Iterator[int]:
-    """Return the process and its descendants.
-
-    If the kernel lists no children, return only the process (proc_pid_task(5)).
-    """
-    yield pid
-    for task in _tasks(pid):
-        for child in (read_text(task / "children") or "").split():
-            yield from _family(int(child))
-
-
-def _tasks(pid: int) -> list[Path]:
-    try:
-        return list((PROC / str(pid) / "task").iterdir())
-    except OSError:  # the process is gone
-        return []
-
-
-def name_of(pid: int) -> str:
-    """Return the name of a process's command; `?` if it is gone."""
-    return (read_text(PROC / str(pid) / "comm") or "?").strip()
-
-
-def is_running(pid: int) -> bool:
-    """Return True if the process exists and is not a zombie (proc_pid_stat(5))."""
-    state = (read_text(PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
-    return bool(state) and state[0] not in "ZX"

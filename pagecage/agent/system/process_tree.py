@@ -11,9 +11,9 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,19 @@ _KILL_SECONDS, _POLL_SECONDS = 10.0, 0.01
 _PARENT, _MINFLT, _CMINFLT, _MAJFLT, _CMAJFLT = 4 - 3, 10 - 3, 11 - 3, 12 - 3, 13 - 3
 _USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM = 14 - 3, 15 - 3, 16 - 3, 17 - 3
 _KINDS = ("cpu", "io", "memory")
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """A process: its id, the name of its command, and its cgroup."""
+
+    pid: int
+    name: str
+    cgroup: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the process as records keep it."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -60,10 +73,20 @@ def _values(counters: TreeCounters) -> tuple[Any, ...]:
     return tuple(vars(counters).values())
 
 
+def name_of(pid: int) -> str:
+    """Return the name of a process's command; `?` if it is gone."""
+    return (read_text(PROC / str(pid) / "comm") or "?").strip()
+
+
+def is_running(pid: int) -> bool:
+    """Return True if the process exists and is not a zombie (proc_pid_stat(5))."""
+    state = (read_text(PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
+    return bool(state) and state[0] not in "ZX"
+
+
 def children(pid: int, proc: Path = PROC) -> list[int]:
     """Return the children of a process, from /proc/PID/task/TID/children or from every parent."""
-    tasks = [] if not (proc / str(pid) / "task").is_dir() else (proc / str(pid) / "task").iterdir()
-    texts = [read_text(task / "children") for task in tasks]
+    texts = [read_text(task / "children") for task in _tasks(pid, proc)]
     if None not in texts:
         return [int(word) for text in texts for word in (text or "").split()]
     return [
@@ -73,6 +96,13 @@ def children(pid: int, proc: Path = PROC) -> list[int]:
         and (fields := stat_fields(int(entry.name), proc))
         and int(fields[_PARENT]) == pid
     ]
+
+
+def _tasks(pid: int, proc: Path) -> list[Path]:
+    try:
+        return list((proc / str(pid) / "task").iterdir())
+    except OSError:  # the process is gone
+        return []
 
 
 def tree(pid: int, proc: Path = PROC) -> Iterator[int]:
@@ -130,7 +160,7 @@ def read_report(path: Path) -> TreeCounters | None:
     return TreeCounters(io["read_bytes"], io["write_bytes"], **report)
 
 
-def read_waits(pids: list[int], proc: Path = PROC) -> dict[str, Any]:
+def read_waits(pids: Iterable[int], proc: Path = PROC) -> dict[str, Any]:
     """Return the waits: the machine's pressure (psi.rst), else the processes' run delay.
 
     The run delay is the second field of /proc/PID/task/TID/schedstat (sched-stats.rst), and covers
@@ -144,8 +174,7 @@ def read_waits(pids: list[int], proc: Path = PROC) -> dict[str, Any]:
 
 
 def _run_delays_ns(pid: int, proc: Path) -> Iterator[int]:
-    folder = proc / str(pid) / "task"
-    for task in folder.iterdir() if folder.is_dir() else ():
+    for task in _tasks(pid, proc):
         if text := read_text(task / "schedstat"):
             yield int(text.split()[1])
 

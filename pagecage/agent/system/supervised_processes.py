@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system.cgroupfs import ProcessInfo, is_running, name_of
 from pagecage.agent.system.process_tree import (
+    ProcessInfo,
     TreeCounters,
+    is_running,
     kill_marked,
+    name_of,
     read_report,
     read_tree,
     read_waits,
@@ -59,7 +63,7 @@ class SupervisedProcesses:
     def signal(self, name: str) -> None:
         """Send a signal to every descendant; KILL also ends the supervisor, after them."""
         number = signal.Signals[f"SIG{name}"]
-        for pid in self._pids():
+        for pid in list(self._pids()):
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
         if number == signal.SIGKILL and self.supervisor is not None:
@@ -74,8 +78,8 @@ class SupervisedProcesses:
         self.signal("KILL")
         kill_marked(self.mark)
 
-    def _pids(self) -> list[int]:
-        return [] if self.supervisor is None else list(tree(self.supervisor))[1:]
+    def _pids(self) -> Iterator[int]:
+        return islice(() if self.supervisor is None else tree(self.supervisor), 1, None)
 
     def _used(self) -> TreeCounters | None:
         if self.supervisor is None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pagecage.agent.system import cgroupfs
-from pagecage.agent.system.cgroupfs import ProcessInfo
 from pagecage.agent.system.kernel_text import parse_nested_keyed, read_text
+from pagecage.agent.system.process_tree import ProcessInfo
 from pagecage.agent.system.systemd import Systemd
 from pagecage.process import run
 

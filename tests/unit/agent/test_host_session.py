@@ -11,6 +11,7 @@ import pytest
 from pagecage.agent.host_session import alone, sweep
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.kernel_text import read_text
+from pagecage.agent.system.process_tree import MARKER
 from pagecage.agent.system.systemd import Systemd, scope_command, start_slice
 from pagecage.errors import HostError
 from pagecage.process import Process, spawn
@@ -36,6 +37,13 @@ def test_all_leftovers_are_removed(machine: Machine) -> None:
     assert "pagecage-r1.1.slice" in sweep(SYSTEM, machine.spool)
     assert machine.left() == []
     assert (wait_until_gone(workload), wait_until_gone(tool)) == (-9, -9)
+
+
+def test_processes_of_a_trial_without_a_slice_are_found_by_their_mark(machine: Machine) -> None:
+    mark = f"{machine.spool}:pagecage-r1.1.slice"
+    orphan = spawn(["sleep", "60"], env={**os.environ, MARKER: mark})
+    assert sweep(SYSTEM, machine.spool) == ["processes of a trial without a slice"]
+    assert wait_until_gone(orphan) == -9
 
 
 def wait_for_scope(machine: Machine) -> None:

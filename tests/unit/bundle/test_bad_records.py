@@ -1,6 +1,4 @@
-"""Folders that are no run, or only half of one: a sentence and exit status 2, and what was there
-stays as it was.
-"""
+"""Folders that are no run or an incomplete one: a sentence and exit status 2; nothing changes."""
 
 from __future__ import annotations
 

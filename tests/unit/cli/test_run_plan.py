@@ -9,7 +9,7 @@ import pytest
 
 from pagecage.cli import run_plan
 from pagecage.cli.host_choice import choose_host
-from pagecage.cli.run_plan import choose_size, with_cage, with_driver
+from pagecage.cli.run_plan import check_levels, choose_size, with_cage, with_driver
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.experiment import Level
@@ -136,3 +136,14 @@ def test_a_driver_is_chosen_for_all_or_by_the_experiment_itself() -> None:
     )
     with pytest.raises(PagecageError, match="set its drivers"):
         with_driver(own, "podman")
+
+
+def test_levels_without_a_treatment_are_refused() -> None:
+    experiment = replace(
+        BASE, factors={"a": ("1", "2"), "b": ("x", "y")}, exclude=({"a": "2", "b": "x"},)
+    )
+    check_levels(experiment, {"a": "2", "b": "y"})
+    with pytest.raises(PagecageError, match="has no a=3"):
+        check_levels(experiment, {"a": "3"})
+    with pytest.raises(PagecageError, match="excludes a=2 and b=x"):
+        check_levels(experiment, {"a": "2", "b": "x"})

@@ -210,6 +210,10 @@ def test_a_size_decides_whether_all_treatments_run() -> None:
     experiment = replace(BASE, factors={"a": ("1", "2"), "b": ("x", "y")}, sizes=sizes)
     assert selected(experiment, "smoke") == [{"a": "1", "b": "x"}, {"a": "2", "b": "y"}]
     assert len(selected(experiment, "full")) == 4
+    assert selected(experiment, "smoke", {"a": "2"}) == [
+        {"a": "2", "b": "x"},
+        {"a": "2", "b": "y"},
+    ]
     plan = plan_of(experiment)
     assert len(plan.trials) == 2 * CHOICES.repeats
     assert plan.document["treatments"] == "covering"

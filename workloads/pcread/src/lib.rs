@@ -1,7 +1,7 @@
 //! Reads a working set in blocks and reports what it cost.
 //!
-//! One loop does the measured work for every source. Treatments differ only in where the bytes lie,
-//! how they are read, and in which order they are visited.
+//! One loop does the measured work for every source. Treatments differ only in the source of the
+//! bytes, the way of reading and the order of visits.
 
 mod advice;
 mod aligned_buffer;

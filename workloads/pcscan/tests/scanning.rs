@@ -52,8 +52,9 @@ impl Dataset {
         (output.status.code(), lines, String::from_utf8(output.stderr).unwrap())
     }
 
-    /// Return the closing line of a run that must succeed; None if this kernel does not support it,
-    /// which must be reported in one sentence.
+    /// Return the closing line of a run that must succeed; None if this kernel does not support it.
+    ///
+    /// The lack of support must be reported in one sentence.
     fn end(&self, arguments: &str) -> Option<Value> {
         let (code, lines, stderr) = self.scan(arguments);
         if code == Some(77) {

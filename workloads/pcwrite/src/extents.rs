@@ -43,9 +43,10 @@ struct Request {
     extents: [Extent; EXTENTS as usize],
 }
 
-/// Call `seen` with the number and the bytes of every page of the file that is on the disk; return
-/// how many there were. None if the disk cannot be read: without permission, or if the file system
-/// does not lie on a single disk.
+/// Call `seen` with the number and the bytes of every page of the file that is on the disk.
+///
+/// Return the number of such pages. None if the disk cannot be read: without permission, or if the
+/// file system spans several disks.
 pub fn each_page(file: &File, mut seen: impl FnMut(u64, &[u8])) -> Option<u64> {
     let disk = disk_under(file).ok()?;
     let mut buffer = MmapMut::map_anon(BUFFER_BYTES).ok()?; // aligned, as direct reads require

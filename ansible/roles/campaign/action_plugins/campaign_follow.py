@@ -97,8 +97,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _ask(self, offset: int) -> Answer:
         args = self._task.args
         words = ["sh", "-s", args["directory"], args["unit"], offset, WAIT_SECONDS]
-        # The script goes to standard input. Without input, Ansible's ssh requests a terminal,
-        # which alters the output.
+        # Without standard input, Ansible's ssh requests a terminal, which alters the output.
         done = self._low_level_execute_command(
             shlex.join(map(str, words)), in_data=SCRIPT.read_bytes()
         )

@@ -11,6 +11,7 @@ from pagecage.hosts.vm.image.recipe import ImageRecipe
 from pagecage.process import TimeoutExpired, search_path, spawn
 
 _BUILD_SECONDS = 1800
+KEYRINGS = Path("/usr/share/keyrings")
 _EXCLUDED = ("man", "locale", "doc")
 _EXCLUDE = (
     'mkdir -p "$1/etc/dpkg/dpkg.cfg.d" && '
@@ -48,6 +49,7 @@ def bootstrap_argv(directory: Path, recipe: ImageRecipe, as_root: bool) -> list[
         "--variant=minbase",
         f"--architectures={recipe.arch}",
         "--include=" + ",".join(recipe.packages),
+        f"--keyring={debian_keyring()}",
         '--aptopt=Apt::Install-Recommends "false"',
         f"--setup-hook={_EXCLUDE}",
         '--essential-hook=mkdir -p "$1/usr/share/man/man1"',
@@ -55,6 +57,18 @@ def bootstrap_argv(directory: Path, recipe: ImageRecipe, as_root: bool) -> list[
         recipe.suite,
         str(directory / "root") if as_root else "-",
     ]
+
+
+def debian_keyring(folder: Path = KEYRINGS) -> Path:
+    """Return the keyring of Debian's archive.
+
+    mmdebstrap finds it by itself only with gpg, which Ubuntu does not install. Raises HostError if
+    there is none.
+    """
+    for suffix in (".gpg", ".pgp"):
+        if (keyring := folder / f"debian-archive-keyring{suffix}").is_file():
+            return keyring
+    raise HostError(f"the keyring of Debian's archive is not in {folder}", "make setup")
 
 
 def bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from analysis.claims.evaluate import evaluate_claims
 from analysis.data.load import Run, load_run
 from analysis.views.contradictions import contradiction_html, contradiction_sentence, with_anchors
 from analysis.views.narrative import story_html
@@ -46,9 +47,9 @@ def test_a_run_that_contradicts_nothing_says_nothing(tmp_path: Path) -> None:
 
     run = load_run(build_run(tmp_path / "20260101T000000Z-constrained-random-vm", as_published))
     assert [claim for claim in run.definition["claims"] if claim["rule"] == "outcome"]
-    assert "contradicts its article in 2 of" in contradiction_sentence(run)
+    assert "contradicts its article in 2 of" in contradiction_sentence(evaluate_claims(run))
     run = load_run(build_run(tmp_path / "20260102T000000Z-constrained-random-vm", _without_any))
-    assert (contradiction_sentence(run), contradiction_html(run)) == ("", "")
+    assert (contradiction_sentence(evaluate_claims(run)), contradiction_html(run)) == ("", "")
 
 
 def _without_any(record: dict[str, Any]) -> None:

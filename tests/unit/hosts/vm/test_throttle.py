@@ -1,4 +1,4 @@
-"""QEMU's drive throttling, asked of a real QEMU that runs nothing: it repeats what it is told."""
+"""QEMU's drive throttling, as a real QEMU without a guest reports it."""
 
 from __future__ import annotations
 

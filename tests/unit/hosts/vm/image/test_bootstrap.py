@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.vm.image.bootstrap import bootstrap_argv, shared_folder
+from pagecage.hosts.vm.image.bootstrap import bootstrap_argv, debian_keyring, shared_folder
 from pagecage.hosts.vm.image.recipe import ImageRecipe
 
 RECIPE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
@@ -41,3 +41,14 @@ def test_an_ordinary_user_builds_where_programs_may_be_started(
     if noexec:
         with pytest.raises(HostError, match="mounted noexec"):
             shared_folder()
+
+
+def test_debians_keyring_is_named_because_mmdebstrap_finds_it_only_with_gpg(tmp_path):
+    with pytest.raises(HostError, match="keyring of Debian's archive is not in"):
+        debian_keyring(tmp_path)
+    newest = tmp_path / "debian-archive-keyring.pgp"
+    newest.touch()
+    assert debian_keyring(tmp_path) == newest
+    (tmp_path / "debian-archive-keyring.gpg").touch()
+    assert debian_keyring(tmp_path).suffix == ".gpg"
+    assert f"--keyring={debian_keyring()}" in bootstrap_argv(Path("/images/x.part"), RECIPE, True)
