@@ -18,6 +18,7 @@ from pagecage.definitions.trial_tables import (
     WorkloadTable,
 )
 from pagecage.model.trial import DriverName
+from pagecage.units import PAGE_BYTES
 
 Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem"]
 
@@ -70,6 +71,7 @@ class ExperimentFile(StrictTable):
         self._check_selections()
         self._check_identical()
         self._check_all_placeholders()
+        self._check_files()
         if missing := {"full", "default", "emulated", "smoke"} - set(self.sizes):
             raise ValueError(f"sizes.{min(missing)} is missing")
         return self
@@ -120,6 +122,18 @@ class ExperimentFile(StrictTable):
                     if unknown := _unknown_level({factor: level}, self.factors):
                         raise ValueError(
                             f"identical[{number}]: {unknown} is not a level of this experiment"
+                        )
+
+    def _check_files(self) -> None:
+        """Check that every size can be divided among the files of every level."""
+        for factor, levels in self.levels.items():
+            for name, level in levels.items():
+                for size_name, size in self.sizes.items():
+                    total = (size.dataset or 0) * size.files
+                    if level.files and (not total or total % (level.files * PAGE_BYTES)):
+                        raise ValueError(
+                            f"levels.{factor}.{name}.files: the data of sizes.{size_name} cannot be"
+                            f" divided among {level.files} files of whole pages"
                         )
 
     def _check_all_placeholders(self) -> None:
