@@ -16,6 +16,7 @@ from rich.console import Console
 
 from analysis.claims.answers import as_json as answers_json
 from analysis.claims.answers import open_questions
+from analysis.claims.deviations import read_deviations
 from analysis.claims.hosts import HostedScorecard, chosen_runs, hosted_as_json, hosted_scorecard
 from analysis.claims.scorecard import newest_runs
 from analysis.data.bundles import bundled_runs
@@ -112,8 +113,11 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _claims(arguments: argparse.Namespace) -> None:
+    deviations = read_deviations(arguments.bundles) if arguments.bundles else ()
     report_of: Callable[[HostedScorecard], Report] = (
-        scorecard_page if arguments.markdown else lambda scored: scorecard_report(scored.card)
+        partial(scorecard_page, deviations=deviations)
+        if arguments.markdown
+        else lambda scored: scorecard_report(scored.card)
     )
     with _stored_runs(arguments) as runs:
         scored = hosted_scorecard(TOP / "experiments", runs, arguments.experiment)

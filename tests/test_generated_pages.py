@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main
+from analysis.claims.deviations import FILE, read_deviations, unexplained
+from analysis.claims.hosts import hosted_scorecard
+from analysis.data.bundles import bundled_runs
 from pagecage.bundle.layout import SUFFIX
 from pagecage.model.published_figures import read_rows, read_titles
 from tests.tree import ROOT
@@ -39,11 +42,24 @@ def test_a_page_is_that_of_the_stored_bundles(
 
 def test_stored_bundles_are_small_and_named_after_their_runs() -> None:
     bundles = sorted(BUNDLES.glob(f"*{SUFFIX}"))
-    assert sorted(BUNDLES.iterdir()) == bundles
+    assert sorted(BUNDLES.iterdir()) == [*bundles, BUNDLES / FILE]
     assert {
         path.name: path.stat().st_size for path in bundles if path.stat().st_size > MOST_BYTES
     } == {}
     assert [path.name for path in bundles if not path.name[:8].isdigit()] == []
+
+
+def test_every_row_that_does_not_hold_is_explained_and_no_other() -> None:
+    deviations = read_deviations(BUNDLES)
+    with bundled_runs(BUNDLES) as runs:
+        rows = hosted_scorecard(ROOT / "experiments", runs).card.rows
+    assert unexplained(rows, deviations) == []
+    verdicts = {row.id: row.verdict for row in rows}
+    explained = [id_ for deviation in deviations for id_ in deviation.claims]
+    assert {id_ for id_ in explained if verdicts[id_] != "not_held"} == set()
+    experiments = {path.stem for path in (ROOT / "experiments").glob("*.toml")}
+    sources = [source for deviation in deviations for source in deviation.evidence]
+    assert {one for one in sources if "://" not in one} <= experiments
 
 
 def test_a_page_of_no_bundle_has_every_row_and_no_run(

@@ -23,6 +23,7 @@ from analysis.views.html import (
 )
 from analysis.views.minima import minima_section
 from analysis.views.narrative import ABOUT_CLAIMS, answer_html, notices_html, story_html
+from analysis.views.ratio_tables import ratio_sections
 from pagecage.checkout import TOP
 from pagecage.model.published_figures import PublishedFigure, read_rows
 
@@ -69,7 +70,8 @@ class Results(RunFrames):
             for table in self.run.definition.get("tables", [])
             if (part := self._further_table(table))
         ]
-        return Html("".join(parts)) if parts else None
+        parts.append(blocks_html(ratio_sections(self.run)))
+        return Html("".join(parts)) if any(parts) else None
 
     def _further_table(self, table: Mapping[str, Any]) -> str | None:
         made = table_html(cell_tables.response_table(self.run, table), "cells further")

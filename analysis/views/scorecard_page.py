@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from analysis.claims.deviations import Deviation, unexplained, with_figures
 from analysis.claims.hosts import HOST_CLASSES, WITHOUT_RUN, HostedScorecard, host_class
 from analysis.claims.scorecard import VERDICTS, ScoredClaim, count_verdicts
 from analysis.data.load import Run
-from analysis.views.scorecard import verdict_words
+from analysis.views.scorecard import format_scored_measurement, verdict_words
 from analysis.views.scorecard_columns import MEANINGS, columns
 from pagecage.report.model import Block, Heading, Paragraph, Report, Table, make_table
 
@@ -23,14 +24,15 @@ _ORIGIN = (
 )
 
 
-def scorecard_page(scored: HostedScorecard) -> Report:
-    """Return the document: totals by verdict, article and host, the runs, then all rows."""
+def scorecard_page(scored: HostedScorecard, deviations: Sequence[Deviation] = ()) -> Report:
+    """Return the document: totals, the runs, explanations of what does not hold, then all rows."""
     rows = scored.card.rows
     blocks: list[Block] = [Paragraph(_INTRODUCTION), Paragraph(_ORIGIN), coverage(scored)]
     blocks += [Heading("Totals"), verdict_table(rows)]
     blocks += [Heading("By article"), article_table(scored)]
     blocks += [Heading("By host"), host_table(scored)]
     blocks += [Heading("Runs"), *_runs(scored)]
+    blocks += _deviations(rows, deviations)
     for article in _articles(rows):
         blocks += _article(scored, article)
     return Report("Scorecard of the published figures", tuple(blocks))
@@ -111,6 +113,27 @@ def _runs(scored: HostedScorecard) -> Iterator[Block]:
         yield make_table([*RUN_COLUMNS, "rows with a figure"], rows)
     else:
         yield Paragraph("There is no bundle of a run yet.")
+
+
+def _deviations(rows: Sequence[ScoredClaim], deviations: Sequence[Deviation]) -> Iterator[Block]:
+    if not deviations:
+        return
+    figures = {row.id: format_scored_measurement(row) for row in rows if row.measured is not None}
+    yield Heading("Deviations")
+    yield Paragraph("Explanations of the rows that do not hold on these runs.")
+    yield make_table(
+        ["figures", "cause", "evidence"],
+        [
+            [
+                ", ".join(one.claims),
+                with_figures(one.cause, figures),
+                ", ".join(source if "://" in source else f"`{source}`" for source in one.evidence),
+            ]
+            for one in deviations
+        ],
+    )
+    if left := unexplained(rows, deviations):
+        yield Paragraph(f"Without an explanation so far: {', '.join(left)}.")
 
 
 RUN_COLUMNS = ("experiment", "run", "size", "host", "kernel")

@@ -19,6 +19,7 @@ from pagecage.model.trial import WITHOUT_LIMITS
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.treatments import treatments, with_levels
 from pagecage.process import find_tool, run
+from pagecage.runner.resource_needs import disk_bytes
 from pagecage.runner.run_folder import new_run_id
 from pagecage.version import VERSION
 
@@ -125,9 +126,6 @@ def build_plan(
     """
     size, reason = choose_size(options.size, host, notify)
     dataset_bytes = experiment.sizes[size].total_bytes
-    needed_bytes = (dataset_bytes or 0) + experiment.sizes[size].writes_bytes
-    if needed_bytes and isinstance(host, LocalHost):
-        host.require_free_space(needed_bytes)
     if cages is None:
         cages = {
             name: definitions().cage(name, dataset_bytes)
@@ -144,9 +142,11 @@ def build_plan(
         driver_without_limits=driver_without_limits(host),
         treatment=parse_treatment(options.treatment),
     )
-    return make_plan(
-        new_run_id(experiment.name, host.name), experiment, cages, plan_options, command, harness()
-    )
+    run_id = new_run_id(experiment.name, host.name)
+    plan = make_plan(run_id, experiment, cages, plan_options, command, harness())
+    if isinstance(host, LocalHost) and (needed_bytes := disk_bytes(plan.trials)):
+        host.require_free_space(needed_bytes)
+    return plan
 
 
 def _choose_fresh(options: RunOptions, experiment: Experiment, host: SizedHost) -> str:

@@ -162,6 +162,24 @@ class ReportTable(StrictTable):
     columns: Annotated[dict[str, str], Field(min_length=1)]
 
 
+class RatioTable(StrictTable):
+    """A table of ratios in the report: `of` over `over`, for the levels of two other factors.
+
+    Ratios within `tolerance_factor` of `published` are marked.
+    """
+
+    title: str
+    about: str = ""
+    rows: str
+    columns: str
+    of: Annotated[dict[str, str], Field(min_length=1)]
+    over: Annotated[dict[str, str], Field(min_length=1)]
+    where: dict[str, str] = {}
+    response: str | None = None
+    published: Annotated[float, Field(gt=0)] | None = None
+    tolerance_factor: Annotated[float, Field(gt=1)] = 1.5
+
+
 def wrong_published(rule: str, published: Any) -> str | None:
     """Return the kind of figure that the rule needs if `published` is not one; else None."""
     if rule in ("absolute", "ratio", "at_most", "at_least", "knee", "source_lines"):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable
+from pagecage.definitions.claim_tables import ClaimTable, FindingTable, RatioTable, ReportTable
 from pagecage.definitions.fields import Citation, StrictTable
 from pagecage.definitions.trial_tables import (
     PLACEHOLDERS,
@@ -18,6 +18,7 @@ from pagecage.definitions.trial_tables import (
     WorkloadTable,
 )
 from pagecage.model.trial import DriverName
+from pagecage.units import PAGE_BYTES
 
 Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem"]
 
@@ -52,6 +53,7 @@ class ExperimentFile(StrictTable):
     claims: list[ClaimTable] = []
     findings: list[FindingTable] = []
     tables: list[ReportTable] = []
+    ratio_tables: list[RatioTable] = []
 
     @model_validator(mode="after")
     def _consistent(self) -> ExperimentFile:
@@ -68,8 +70,10 @@ class ExperimentFile(StrictTable):
                     raise ValueError(f"levels.{factor}.{level} is not a level of factors.{factor}")
         self._check_treatments()
         self._check_selections()
+        self._check_ratio_tables()
         self._check_identical()
         self._check_all_placeholders()
+        self._check_files()
         if missing := {"full", "default", "emulated", "smoke"} - set(self.sizes):
             raise ValueError(f"sizes.{min(missing)} is missing")
         return self
@@ -97,8 +101,9 @@ class ExperimentFile(StrictTable):
         ]
         tables += [(f"findings[{number}]", finding) for number, finding in enumerate(self.findings)]
         tables += [(f"tables[{number}]", table) for number, table in enumerate(self.tables)]
+        tables += [(f"ratio_tables[{n}]", table) for n, table in enumerate(self.ratio_tables)]
         for name, table in tables:
-            for key in ("where", "over", "than", "than_over"):
+            for key in ("where", "of", "over", "than", "than_over"):
                 where = getattr(table, key, None) or {}
                 if unknown := _unknown_level(where, self.factors):
                     raise ValueError(f"{name}.{key}: {unknown} is not a level of this experiment")
@@ -110,6 +115,13 @@ class ExperimentFile(StrictTable):
             if finding.claim and finding.claim not in ids:
                 raise ValueError(f"findings[{number}].claim: there is no claim {finding.claim!r}")
 
+    def _check_ratio_tables(self) -> None:
+        """Check that rows and columns are factors."""
+        for number, table in enumerate(self.ratio_tables):
+            for key, factor in (("rows", table.rows), ("columns", table.columns)):
+                if factor not in self.factors:
+                    raise ValueError(f"ratio_tables[{number}].{key}: there is no factor {factor!r}")
+
     def _check_identical(self) -> None:
         """Check that each table of identical levels names one factor and two of its levels."""
         for number, table in enumerate(self.identical):
@@ -120,6 +132,18 @@ class ExperimentFile(StrictTable):
                     if unknown := _unknown_level({factor: level}, self.factors):
                         raise ValueError(
                             f"identical[{number}]: {unknown} is not a level of this experiment"
+                        )
+
+    def _check_files(self) -> None:
+        """Check that every size can be divided among the files of every level."""
+        for factor, levels in self.levels.items():
+            for name, level in levels.items():
+                for size_name, size in self.sizes.items():
+                    total = (size.dataset or 0) * size.files
+                    if level.files and (not total or total % (level.files * PAGE_BYTES)):
+                        raise ValueError(
+                            f"levels.{factor}.{name}.files: the data of sizes.{size_name} cannot be"
+                            f" divided among {level.files} files of whole pages"
                         )
 
     def _check_all_placeholders(self) -> None:

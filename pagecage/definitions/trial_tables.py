@@ -178,6 +178,9 @@ class LevelTable(StrictTable):
     driver: DriverName | None = Field(
         None, description="the driver that runs the workload in its cage (docs/CONTAINERS.md)"
     )
+    files: Annotated[int, Field(gt=0)] | None = Field(
+        None, description="number of files among which the data of the size are divided"
+    )
 
     @model_validator(mode="after")
     def _latency(self) -> LevelTable:

@@ -15,7 +15,8 @@ SIZES = ("full", "default", "emulated", "smoke")
 class Level:
     """The changes that one level of a factor makes. None means no change.
 
-    `machine_memory_fraction` is a fraction of the size of all files together.
+    `machine_memory_fraction` is a fraction of the size of all files together. `files` divides the
+    same size among another number of files.
     """
 
     arguments: tuple[str, ...] = ()
@@ -31,6 +32,7 @@ class Level:
     dirty_bytes: int | None = None
     dirty_background_bytes: int | None = None
     driver: str | None = None
+    files: int | None = None
 
 
 @dataclass(frozen=True)

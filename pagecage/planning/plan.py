@@ -102,6 +102,7 @@ def _make_trial(
     levels = [_level(experiment, factor, level, size) for factor, level in treatment.items()]
     read_ahead_kb, workload = _last(levels, "read_ahead_kb"), _workload(experiment, levels, size)
     storage = [level for level in levels if level.storage]
+    files = _last(levels, "files") or size.files
     return Trial(
         trial_id=trial_id,
         experiment=experiment.name,
@@ -112,12 +113,12 @@ def _make_trial(
         workload=workload,
         cage=cages[_last(levels, "cage") or UNCAGED],
         cache=_last(levels, "cache") or "any",
-        dataset=Dataset(size.dataset_bytes, fill=experiment.fill) if size.dataset_bytes else None,
+        dataset=_first_file(experiment, size, files),
         read_ahead_kb=experiment.read_ahead_kb if read_ahead_kb is None else read_ahead_kb,
         collectors=experiment.collectors,
         max_seconds=size.max_seconds,
         timeout_seconds=_timeout_seconds(workload, size),
-        files=size.files,
+        files=files,
         before=_last(levels, "before"),
         storage=(storage[-1].storage if storage else None) or "data",
         storage_latency_us=storage[-1].storage_latency_us if storage else None,
@@ -126,6 +127,11 @@ def _make_trial(
         writes_bytes=size.writes_bytes,
         driver=_last(levels, "driver") or experiment.driver or DRIVERS[0],
     )
+
+
+def _first_file(experiment: Experiment, size: Size, files: int) -> Dataset | None:
+    total_bytes = size.total_bytes
+    return Dataset(total_bytes // files, fill=experiment.fill) if total_bytes else None
 
 
 def _last(levels: list[Level], key: str) -> Any:

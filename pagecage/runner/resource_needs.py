@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.hosts.host import ResourceNeeds
@@ -21,10 +23,8 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
     The disk holds every distinct file. Memory holds the files of the largest trial, twice if they
     lie on a null_blk device.
     """
-    sizes = {d.file_name: d.size_bytes for t in plan.trials for d in t.datasets}
     uploaded = sum(file.size_bytes for file in uploads_of(plan))
     largest = uploaded + max(map(_memory_bytes, plan.trials), default=0)
-    written = max((t.writes_bytes for t in plan.trials), default=0)
     memory = max(
         _MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB
     )
@@ -33,11 +33,17 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
     )
     return ResourceNeeds(
         memory_bytes=memory,
-        data_bytes=sum(sizes.values()) + uploaded + written + _SPARE_DATA_BYTES,
+        data_bytes=disk_bytes(plan.trials) + uploaded + _SPARE_DATA_BYTES,
         resident_bytes=max(map(_resident_bytes, plan.trials), default=0),
         package=package,
         tracers=tracers,
     )
+
+
+def disk_bytes(trials: Sequence[Trial]) -> int:
+    """Return the disk space of every distinct file and of the most that one trial writes."""
+    sizes = {data.file_name: data.size_bytes for trial in trials for data in trial.datasets}
+    return sum(sizes.values()) + max((trial.writes_bytes for trial in trials), default=0)
 
 
 def _resident_bytes(trial: Trial) -> int:

@@ -78,6 +78,7 @@ def test_files_make_the_dataset_larger_and_a_smoke_run_covers(top: Path) -> None
             "levels.pattern.random",
             "whole milliseconds",
         ),
+        ("files = 3", "levels.pattern.random.files: the data of sizes.", "among 3 files"),
         ('storage = "floppy"', "levels.pattern.random.storage", "null_blk"),
         (
             'workload = { program = "fio", kind = "fio", arguments = ["rw=write"] }',

@@ -15,7 +15,7 @@ from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.trial import SetupStep, Workload
 from pagecage.planning.plan import PlanOptions, blocks, make_trials, plan_from_json, plan_to_json
 from pagecage.planning.treatments import covering, selected, treatments
-from pagecage.runner.resource_needs import resource_needs
+from pagecage.runner.resource_needs import disk_bytes, resource_needs
 from tests.builders.plans import BASE, CAGES, CHOICES, SIZES, plan_of
 
 level_names = st.text(min_size=1, max_size=12)
@@ -252,6 +252,19 @@ def test_a_level_sets_a_step_a_storage_and_the_machines_memory() -> None:
     assert trial.machine_memory_bytes == 3 * 2**20 * 3 // 2
     assert [d.file_name for d in trial.datasets] == [f"index-1048576-{n}.bin" for n in (1, 2, 3)]
     assert trial.dataset_bytes == 3 * 2**20
+
+
+def test_a_level_divides_the_data_of_a_size_among_its_files() -> None:
+    levels = {"a": {"many": Level(files=6), "one": Level(files=1)}}
+    sizes = {**SIZES, "smoke": Size(2**20, 5.0, files=3)}
+    experiment = replace(BASE, factors={"a": ("many", "one")}, levels=levels, sizes=sizes)
+    trials = {t.treatment["a"]: t for t in make_trials(experiment, CAGES, CHOICES)}
+    assert {len(t.datasets): t.datasets[-1].size_bytes for t in trials.values()} == {
+        6: 2**19,
+        1: 3 * 2**20,
+    }
+    assert {t.dataset_bytes for t in trials.values()} == {3 * 2**20}
+    assert disk_bytes(list(trials.values())) == 6 * 2**20
 
 
 def test_placeholders_of_a_size_are_filled_in_and_writes_are_kept() -> None:
