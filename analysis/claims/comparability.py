@@ -86,7 +86,8 @@ def _surroundings(run: Run, sides: Sides) -> Iterator[str]:
     trials = [trial for side in sides for trial in side]
     for name in dict.fromkeys(str(t.record.device.name) for t in trials if t.record.device.name):
         yield f"disk {name}"
-    if run.plan["size"] != PUBLISHED_SIZE:
-        yield f"{describe_dataset(run)} instead of {describe_dataset(run, PUBLISHED_SIZE)}"
+    own, published = describe_dataset(run), describe_dataset(run, PUBLISHED_SIZE)
+    if own != published:
+        yield f"{own} instead of {published}"
     if any(trial.record.emulated for trial in trials):
         yield "emulated"
