@@ -106,6 +106,11 @@ _EXAMPLES = {
         pagecage cage import pod.yaml --pick db
         docker inspect orders-db | pagecage cage import -
         """,
+    "floor": """
+        pagecage floor customer --bytes 28GB --reads 220000
+        pagecage floor aws-gp3 --size 500GiB --instance m7i.large --bytes 28GB --reads 220000
+        pagecage floor customer --reads 7000000 --json
+        """,
     "host": """
         pagecage host status
         pagecage host up

@@ -78,6 +78,7 @@ _VERBS = {
         "doctor": "doctor:doctor",
         "host": "host:app",
         "cage": "cage:app",
+        "floor": "floor:floor",
         "probe": "probe:probe",
         "schema": "schema:schema",
     },

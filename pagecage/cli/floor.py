@@ -1,0 +1,98 @@
+"""`pagecage floor`: the least time that limits allow, before anything runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.markup import escape
+
+from pagecage.cli import cage_list
+from pagecage.cli.cage import CAGES
+from pagecage.cli.cage_options import VolumeOptions, describe_volume, profile_for
+from pagecage.cli.cage_page import console, plain_table, print_table
+from pagecage.cli.numbers import Positive
+from pagecage.cli.output import Json
+from pagecage.cli.run_options import definitions
+from pagecage.cloud.catalogue import read_offers
+from pagecage.cloud.profile import LimitProfile
+from pagecage.cloud.time_floor import IoAmount, TimeFloor, time_floors
+from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.units import format_bytes, format_seconds, parse_size_bytes
+
+Amount = Annotated[str | None, Parameter(metavar="SIZE")]
+
+
+def floor(
+    name: str,
+    volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
+    *,
+    read_bytes: Annotated[str | None, Parameter(name="--bytes", metavar="SIZE")] = None,
+    reads: Positive | None = None,
+    written_bytes: Amount = None,
+    writes: Positive | None = None,
+    depth: Positive | None = None,
+    as_json: Json = False,
+) -> int:
+    """Compute the least time that the limits of a volume or a cage allow.
+
+    No program is faster than the longest of these times. Each limit of the volume and of the
+    instance has its own.
+
+    Parameters
+    ----------
+    name
+        Volume type (aws-gp3), named size (azure-p10), or cage (see `pagecage cage list`)
+    read_bytes
+        Bytes that the program reads, for example 28GB
+    reads
+        Number of read requests
+    written_bytes
+        Bytes that the program writes
+    writes
+        Number of write requests
+    depth
+        Requests in flight; with it, the least latency counts too
+    """
+    io = IoAmount(
+        0 if read_bytes is None else parse_size_bytes(read_bytes, "--bytes"),
+        reads or 0,
+        0 if written_bytes is None else parse_size_bytes(written_bytes, "--written-bytes"),
+        writes or 0,
+        depth,
+    )
+    if not (io.read_bytes or io.reads or io.written_bytes or io.writes):
+        raise PagecageError("there is no amount of I/O", "--bytes 28GB --reads 220000")
+    profile = _profile(name, volume)
+    floors = time_floors(profile, io)
+    if as_json:
+        print(json.dumps({"name": profile.name, "floors": [asdict(one) for one in floors]}))
+    else:
+        _show(profile, floors)
+    return EXIT_OK
+
+
+def _profile(name: str, volume: VolumeOptions) -> LimitProfile:
+    defined, providers = definitions(), read_offers(CAGES / "catalogue")
+    if name not in defined.cage_names():
+        return profile_for(providers, name, volume, defined.cage_names())[0]
+    if volume != VolumeOptions():
+        raise PagecageError(f"{name} is a cage: its limits are fixed", f"pagecage cage show {name}")
+    return cage_list.cage_profile(defined, name)
+
+
+def _show(profile: LimitProfile, floors: list[TimeFloor]) -> None:
+    out, description = console(), describe_volume(profile.volume)
+    out.print(f"[bold]{escape(profile.name)}[/]{f'  {escape(description)}' if description else ''}")
+    if not floors:
+        out.print("No limit applies to this amount.")
+        return
+    out.print(f"at least {format_seconds(floors[0].seconds)}, because of {floors[0].limit}")
+    out.print()
+    table = plain_table("limit", "set by", "amount", "at least")
+    for one in floors:
+        amount = format_bytes(one.amount) if "bandwidth" in one.limit else f"{one.amount:,}"
+        table.add_row(*map(escape, (one.limit, one.by, amount, format_seconds(one.seconds))))
+    print_table(out, table)
