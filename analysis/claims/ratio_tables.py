@@ -13,8 +13,8 @@ from analysis.summaries.cells import claim_trials
 
 
 @dataclass(frozen=True)
-class RatioTable:
-    """A table of ratios, by the level of its rows and of its columns.
+class RatioGrid:
+    """A grid of ratios, by the level of its rows and of its columns.
 
     `ratios` lacks the combinations that have no included trial on both sides.
     """
@@ -37,13 +37,13 @@ class RatioTable:
         return self.published / factor <= ratio.middle <= self.published * factor
 
 
-def ratio_tables(run: Run) -> list[RatioTable]:
+def ratio_tables(run: Run) -> list[RatioGrid]:
     """Return the tables of the run's definition that have at least one ratio."""
     tables = [_ratio_table(run, table) for table in run.definition.get("ratio_tables", [])]
     return [table for table in tables if table.ratios]
 
 
-def _ratio_table(run: Run, table: Mapping[str, Any]) -> RatioTable:
+def _ratio_table(run: Run, table: Mapping[str, Any]) -> RatioGrid:
     rows, columns = run.factors[table["rows"]], run.factors[table["columns"]]
     ratios = {
         (row, column): ratio
@@ -51,7 +51,7 @@ def _ratio_table(run: Run, table: Mapping[str, Any]) -> RatioTable:
         for column in columns
         if (ratio := _ratio(run, table, {table["rows"]: row, table["columns"]: column}))
     }
-    return RatioTable(
+    return RatioGrid(
         table["title"],
         table.get("about", ""),
         tuple(row for row in rows if any(key[0] == row for key in ratios)),

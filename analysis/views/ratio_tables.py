@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analysis.claims.ratio_tables import RatioTable, ratio_tables
+from analysis.claims.ratio_tables import RatioGrid, ratio_tables
 from analysis.data.load import Run
 from analysis.formatting import format_quantity, format_summary
 from pagecage.report.model import Block, Cell, Heading, Paragraph, make_table
@@ -22,7 +22,7 @@ def ratio_sections(run: Run) -> Iterator[Block]:
         )
 
 
-def _about(table: RatioTable) -> str:
+def _about(table: RatioGrid) -> str:
     if table.published is None:
         return table.about
     near = sum(map(table.is_as_published, table.ratios.values()))
@@ -34,7 +34,7 @@ def _about(table: RatioTable) -> str:
     return f"{table.about} {sentence}".strip()
 
 
-def _cell(table: RatioTable, row: str, column: str) -> Cell:
+def _cell(table: RatioGrid, row: str, column: str) -> Cell:
     ratio = table.ratios.get((row, column))
     if ratio is None:
         return Cell("", tone="soft")

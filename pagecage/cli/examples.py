@@ -108,7 +108,7 @@ _EXAMPLES = {
         """,
     "floor": """
         pagecage floor customer --bytes 28GB --reads 220000
-        pagecage floor aws-gp3 --size 500GiB --instance m7i.large --bytes 28GB --reads 220000
+        pagecage floor aws-gp3 --size 500GiB --bytes 28GB --reads 220000
         pagecage floor customer --reads 7000000 --json
         """,
     "host": """

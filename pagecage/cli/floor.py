@@ -18,7 +18,7 @@ from pagecage.cli.output import Json
 from pagecage.cli.run_options import definitions
 from pagecage.cloud.catalogue import read_offers
 from pagecage.cloud.profile import LimitProfile
-from pagecage.cloud.time_floor import IoAmount, TimeFloor, time_floors
+from pagecage.cloud.time_floor import IoAmount, LimitFloor, time_floors
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.units import format_bytes, format_seconds, parse_size_bytes
 
@@ -56,22 +56,17 @@ def floor(
     depth
         Requests in flight; with it, the least latency counts too
     """
-    io = IoAmount(
-        0 if read_bytes is None else parse_size_bytes(read_bytes, "--bytes"),
-        reads or 0,
-        0 if written_bytes is None else parse_size_bytes(written_bytes, "--written-bytes"),
-        writes or 0,
-        depth,
-    )
-    if not (io.read_bytes or io.reads or io.written_bytes or io.writes):
+    if not any((read_bytes, reads, written_bytes, writes)):
         raise PagecageError("there is no amount of I/O", "--bytes 28GB --reads 220000")
     profile = _profile(name, volume)
-    floors = time_floors(profile, io)
-    if as_json:
-        print(json.dumps({"name": profile.name, "floors": [asdict(one) for one in floors]}))
-    else:
-        _show(profile, floors)
+    sizes = _size(read_bytes, "--bytes"), _size(written_bytes, "--written-bytes")
+    floors = time_floors(profile, IoAmount(sizes[0], reads or 0, sizes[1], writes or 0, depth))
+    (_print_json if as_json else _show)(profile, floors)
     return EXIT_OK
+
+
+def _size(text: str | None, option: str) -> int:
+    return 0 if text is None else parse_size_bytes(text, option)
 
 
 def _profile(name: str, volume: VolumeOptions) -> LimitProfile:
@@ -83,7 +78,11 @@ def _profile(name: str, volume: VolumeOptions) -> LimitProfile:
     return cage_list.cage_profile(defined, name)
 
 
-def _show(profile: LimitProfile, floors: list[TimeFloor]) -> None:
+def _print_json(profile: LimitProfile, floors: list[LimitFloor]) -> None:
+    print(json.dumps({"name": profile.name, "floors": [asdict(one) for one in floors]}))
+
+
+def _show(profile: LimitProfile, floors: list[LimitFloor]) -> None:
     out, description = console(), describe_volume(profile.volume)
     out.print(f"[bold]{escape(profile.name)}[/]{f'  {escape(description)}' if description else ''}")
     if not floors:

@@ -28,7 +28,7 @@ class IoAmount:
 
 
 @dataclass(frozen=True)
-class TimeFloor:
+class LimitFloor:
     """The least time that one limit allows.
 
     `limit` is the quantity that it limits, `by` the layer that sets it. `amount` is in bytes or
@@ -41,7 +41,7 @@ class TimeFloor:
     seconds: float
 
 
-def time_floors(profile: LimitProfile, io: IoAmount) -> list[TimeFloor]:
+def time_floors(profile: LimitProfile, io: IoAmount) -> list[LimitFloor]:
     """Return the least time by each limit of each layer, the longest first.
 
     The first of them is the least time of the whole, because all limits hold at the same time.
@@ -63,7 +63,7 @@ def seconds_for(amount: int, periods: Sequence[RatePeriod]) -> float:
     return float(seconds)
 
 
-def _rate_floors(profile: LimitProfile, io: IoAmount) -> Iterator[TimeFloor]:
+def _rate_floors(profile: LimitProfile, io: IoAmount) -> Iterator[LimitFloor]:
     limits, is_combined = profile.limits, bool(profile.accounting and profile.accounting.combined)
     reads = _operations(profile, io.reads, io.read_bytes)
     writes = _operations(profile, io.writes, io.written_bytes)
@@ -84,8 +84,8 @@ def _rate_floors(profile: LimitProfile, io: IoAmount) -> Iterator[TimeFloor]:
             yield _layer_floor(name, layer, amount, profile.start)
 
 
-def _layer_floor(name: str, layer: LimitLayer, amount: int, start: str) -> TimeFloor:
-    return TimeFloor(name, layer.by, amount, seconds_for(amount, rate_periods((layer,), start)))
+def _layer_floor(name: str, layer: LimitLayer, amount: int, start: str) -> LimitFloor:
+    return LimitFloor(name, layer.by, amount, seconds_for(amount, rate_periods((layer,), start)))
 
 
 def _operations(profile: LimitProfile, requests: int, size_bytes: int) -> int:
@@ -101,7 +101,7 @@ def _operations(profile: LimitProfile, requests: int, size_bytes: int) -> int:
     return by_size if accounting.merged and size_bytes else max(requests, by_size)
 
 
-def _latency_floors(profile: LimitProfile, io: IoAmount) -> Iterator[TimeFloor]:
+def _latency_floors(profile: LimitProfile, io: IoAmount) -> Iterator[LimitFloor]:
     if io.depth is None or profile.latency is None:
         return
     for name, requests, latency_us in (
@@ -110,4 +110,4 @@ def _latency_floors(profile: LimitProfile, io: IoAmount) -> Iterator[TimeFloor]:
     ):
         if requests and latency_us:
             seconds = requests * latency_us / 1e6 / io.depth
-            yield TimeFloor(f"{name}, {io.depth} in flight", profile.name, requests, seconds)
+            yield LimitFloor(f"{name}, {io.depth} in flight", profile.name, requests, seconds)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.cloud.profile import LimitProfile
-from pagecage.cloud.time_floor import IoAmount, TimeFloor, seconds_for, time_floors
+from pagecage.cloud.time_floor import IoAmount, LimitFloor, seconds_for, time_floors
 from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits, rate_periods
 from pagecage.model.cage import IoAccounting, LatencyFloor
 
@@ -37,8 +37,8 @@ def test_every_layer_has_a_floor_of_its_own() -> None:
     both = (*layer(3000), *layer(1000, "m7i.large"))
     profile = LimitProfile("gp3", "", VolumeLimits(read_iops=both))
     assert time_floors(profile, IoAmount(reads=6000)) == [
-        TimeFloor("read IOPS", "m7i.large", 6000, 6.0),
-        TimeFloor("read IOPS", "volume", 6000, 2.0),
+        LimitFloor("read IOPS", "m7i.large", 6000, 6.0),
+        LimitFloor("read IOPS", "volume", 6000, 2.0),
     ]
 
 
