@@ -46,9 +46,10 @@ class Results(RunFrames):
 
     @property
     def answer(self) -> Html | None:
-        """The findings, in sentences."""
-        items = answer_html(self.run)
-        return Html(f'<h2>Answer</h2><ul class="answer">{items}</ul>') if items else None
+        """The findings in sentences, and ratios over two factors."""
+        items, ratios = answer_html(self.run), blocks_html(ratio_sections(self.run))
+        answer = f'<h2>Answer</h2><ul class="answer">{items}</ul>' if items else ""
+        return Html(answer + ratios) if answer or ratios else None
 
     @property
     def cells(self) -> Html:
@@ -70,8 +71,7 @@ class Results(RunFrames):
             for table in self.run.definition.get("tables", [])
             if (part := self._further_table(table))
         ]
-        parts.append(blocks_html(ratio_sections(self.run)))
-        return Html("".join(parts)) if any(parts) else None
+        return Html("".join(parts)) if parts else None
 
     def _further_table(self, table: Mapping[str, Any]) -> str | None:
         made = table_html(cell_tables.response_table(self.run, table), "cells further")
