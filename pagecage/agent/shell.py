@@ -148,10 +148,17 @@ def _in_force(read_back: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _wait(shell: Process[bytes], interruption: Interruption) -> int:
-    """Wait for the shell; take the terminal back, which a killed shell keeps (tcsetpgrp(3))."""
+    """Wait for the shell; take the terminal back, which a killed shell keeps (tcsetpgrp(3)).
+
+    An interruption ends the shell before its slice is removed: it may be about to make its scope,
+    and would make the slice again.
+    """
     try:
         status = shell.wait()
     except Interrupted:
+        with interruption.held():
+            shell.kill()
+            shell.wait()
         return EXIT_INTERRUPTED
     finally:
         with interruption.held():

@@ -5,6 +5,7 @@ committed state.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import tempfile
@@ -12,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 from pagecage.process import Completed, run
 from tests.ansible.hosts import MEMORY
@@ -21,6 +24,11 @@ ENTER = ROOT / "tests/newcomer/enter"
 BASES = ROOT / "tests/newcomer/bases"
 KEPT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagecage-tests"
 """Root file systems and downloads, for all cases and sessions."""
+CAN_PIVOT = pytest.mark.skipif(
+    os.geteuid() != 0
+    or not re.search(r"(?m)^(\S+ ){4}/ ", Path("/proc/self/mountinfo").read_text()),
+    reason="pivot_root(2) is root's, and the root of a chroot is no mount point",
+)
 USER, UID = "new", 1000
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
 """Debian's default PATH of an ordinary user."""

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.ansible.hosts import FOR_ROOT
 from tests.newcomer.index import package_index
-from tests.newcomer.machine import PATH, Machine, machine, printed
+from tests.newcomer.machine import CAN_PIVOT, PATH, Machine, machine, printed
 
-pytestmark = [FOR_ROOT, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [CAN_PIVOT, pytest.mark.long, pytest.mark.timeout(1800)]
 SET_UP = "make setup HOST=local NAME=smoke && .venv/bin/pagecage list | grep constrained-random"
 BUNDLE = "tests/fixtures/20261121T134017Z-smoke-vm.pagecage.zip"
 SHIMS = """mkdir -p /opt/shims

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.ansible.hosts import FOR_ROOT
-from tests.newcomer.machine import Machine, machine, printed
+from tests.newcomer.machine import CAN_PIVOT, Machine, machine, printed
 from tests.tree import ROOT
 
-pytestmark = [FOR_ROOT, pytest.mark.long]
+pytestmark = [CAN_PIVOT, pytest.mark.long]
 PREPARE = ".venv-ansible/bin/python -I tools/prepare-controller"
 LESS = (
     "rm -f /usr/bin/gcc /usr/bin/qemu-img /usr/bin/mmdebstrap /usr/bin/apt* /usr/bin/dpkg*"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ansible.hosts import FOR_ROOT
-from tests.newcomer.machine import Machine, machine, printed
+from tests.newcomer.machine import CAN_PIVOT, Machine, machine, printed
 
-pytestmark = [FOR_ROOT, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = [CAN_PIVOT, pytest.mark.long, pytest.mark.timeout(3600)]
 NOEXEC = 'mount -t tmpfs -o noexec,mode=1777 tmp "$root/tmp"'
 THERE = (
     "printf '#!/bin/sh\\n' >/tmp/program && chmod 755 /tmp/program && ! /tmp/program 2>/dev/null"

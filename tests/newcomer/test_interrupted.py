@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from pagecage.process import Process, spawn
-from tests.ansible.hosts import FOR_ROOT
-from tests.newcomer.machine import Machine, machine, printed
+from tests.newcomer.machine import CAN_PIVOT, Machine, machine, printed
 
-pytestmark = [FOR_ROOT, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = [CAN_PIVOT, pytest.mark.long, pytest.mark.timeout(3600)]
 COMMAND = "make setup NAME=smoke HOST=vm"
 CTRL_C = b"\x03"
 STEPS = {

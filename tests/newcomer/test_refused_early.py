@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.ansible.hosts import FOR_ROOT
-from tests.newcomer.machine import Machine, machine, printed
+from tests.newcomer.machine import CAN_PIVOT, Machine, machine, printed
 
-pytestmark = FOR_ROOT
+pytestmark = CAN_PIVOT
 SMALL = """mkdir -p "$root/small"
 mount -t tmpfs -o size=2900m small "$root/small"
 cp -a "$root/home/new/pagecage" "$root/small/pagecage"

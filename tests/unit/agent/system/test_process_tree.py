@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ WRITE = (
 def parent(tmp_path: Path) -> Iterator[Process[bytes]]:
     """A process with one reaped child and one that lives; each wrote 1 MiB."""
     words = [sys.executable, "-c", WRITE, str(tmp_path / "a"), str(tmp_path / "b")]
-    process = spawn(words, stdin=PIPE, stdout=PIPE, env={MARKER: "of-test"})
+    process = spawn(words, stdin=PIPE, stdout=PIPE, env={MARKER: f"{os.getpid()}-test"})
     assert process.stdout is not None
     assert process.stdout.readline() == b"written\n"
     yield process
@@ -71,10 +72,10 @@ def test_a_process_that_is_gone_has_no_counters() -> None:
 
 def test_marked_processes_are_killed(parent: Process[bytes]) -> None:
     pids = list(process_tree.tree(parent.pid))
-    assert process_tree.kill_marked("of-tes") >= 2
+    assert process_tree.kill_marked(f"{os.getpid()}-tes") >= 2
     assert parent.wait(5) == -9
     assert all(identify(pid) is None for pid in pids)
-    assert process_tree.kill_marked("of-tes") == 0
+    assert process_tree.kill_marked(f"{os.getpid()}-tes") == 0
 
 
 def test_waits_are_the_machines_pressure_or_the_run_delay(tmp_path: Path) -> None:
