@@ -1,4 +1,4 @@
-"""Folders that are no run or an incomplete one: a sentence and exit status 2; nothing changes."""
+"""Folders with no run or an incomplete one: a sentence and exit status 2; nothing changes."""
 
 from __future__ import annotations
 
