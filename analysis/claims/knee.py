@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from analysis.claims.rules import RuleResult
+from analysis.claims.rules import RuleResult, is_within_factor
 from analysis.claims.sides import trial_value
 from analysis.data.load import JudgedTrial, Run
 from analysis.stats.intervals import MedianSummary
@@ -40,7 +40,7 @@ def evaluate_knee(
             f" {knee.value:,.0f}",
         )
     published, factor = float(claim["published"]), float(claim["tolerance_factor"])
-    held = published / factor <= knee.value <= published * factor
+    held = is_within_factor(knee.value, published, factor)
     word = "within" if held else "outside"
     n = len(trials)
     return (

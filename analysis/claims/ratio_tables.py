@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from analysis.claims.rules import is_within_factor
 from analysis.claims.sides import sides_of, summarise_sides
 from analysis.data.load import Run
 from analysis.stats.intervals import MedianSummary
@@ -31,10 +32,9 @@ class RatioGrid:
 
     def is_as_published(self, ratio: MedianSummary) -> bool:
         """Return whether a ratio is the published one within the tolerance."""
-        if self.published is None:
-            return False
-        factor = self.tolerance_factor
-        return self.published / factor <= ratio.middle <= self.published * factor
+        return self.published is not None and is_within_factor(
+            ratio.middle, self.published, self.tolerance_factor
+        )
 
 
 def ratio_tables(run: Run) -> list[RatioGrid]:

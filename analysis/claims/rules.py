@@ -23,6 +23,11 @@ def evaluate_figure(claim: Mapping[str, Any], measured: MedianSummary) -> RuleRe
     return _RULES[claim["rule"]](claim, measured)
 
 
+def is_within_factor(measured: float, published: float, factor: float) -> bool:
+    """Return whether a figure is the published one within a factor."""
+    return published / factor <= measured <= published * factor
+
+
 def _factor(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
     published, factor = float(claim["published"]), float(claim["tolerance_factor"])
     if not published:

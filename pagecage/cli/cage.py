@@ -17,7 +17,8 @@ from pagecage.cli.examples import examples
 from pagecage.cli.numbers import Positive
 from pagecage.cli.output import Json
 from pagecage.cli.run_options import definitions
-from pagecage.cloud.catalogue import read_offers
+from pagecage.cloud.catalogue import Provider, read_offers
+from pagecage.cloud.profile import LimitProfile
 from pagecage.errors import EXIT_OK, PagecageError, nearest
 
 CAGES = TOP / "cgroups"
@@ -85,13 +86,10 @@ def show(
     force
         Overwrite an existing cage
     """
-    defined, providers = definitions(), read_offers(CAGES / "catalogue")
-    if name in defined.cage_names():
-        _refuse_changes(name, volume, save)
-        profile = cage_list.cage_profile(defined, name)
-        description = describe_volume(profile.volume)
-    else:
-        profile, description = profile_for(providers, name, volume, defined.cage_names())
+    providers = read_offers(CAGES / "catalogue")
+    if save is not None and name in definitions().cage_names():
+        raise _fixed_limits(name)
+    profile, description = named_profile(providers, name, volume)
     if save is not None:
         path = save_profile(
             profile, description, check_new_name(save, CAGES, providers, force=force), CAGES
@@ -104,7 +102,21 @@ def show(
     return EXIT_OK
 
 
-def _refuse_changes(name: str, volume: VolumeOptions, save: str | None) -> None:
-    """Raise PagecageError for options that apply only to a volume of the catalogue."""
-    if volume != VolumeOptions() or save is not None:
-        raise PagecageError(f"{name} is a cage: its limits are fixed", f"pagecage cage show {name}")
+def named_profile(
+    providers: tuple[Provider, ...], name: str, volume: VolumeOptions
+) -> tuple[LimitProfile, str]:
+    """Return the limits of a cage or of a volume of the catalogue, and the volume in one line.
+
+    Raises PagecageError for an unknown name, and for options of a volume beside a cage.
+    """
+    defined = definitions()
+    if name not in defined.cage_names():
+        return profile_for(providers, name, volume, defined.cage_names())
+    if volume != VolumeOptions():
+        raise _fixed_limits(name)
+    profile = cage_list.cage_profile(defined, name)
+    return profile, describe_volume(profile.volume)
+
+
+def _fixed_limits(name: str) -> PagecageError:
+    return PagecageError(f"{name} is a cage: its limits are fixed", f"pagecage cage show {name}")

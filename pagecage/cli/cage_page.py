@@ -38,7 +38,7 @@ def plain_table(*heads: str) -> Table:
 def show(profile: LimitProfile, description: str) -> None:
     """Print the page."""
     out = console()
-    out.print(f"[bold]{escape(profile.name)}[/]{f'  {escape(description)}' if description else ''}")
+    print_heading(out, profile.name, description)
     out.print(f"[dim]{escape(profile.about)}[/]")
     out.print()
     table = plain_table("limit", "rate", "set by", "lasts")
@@ -50,6 +50,11 @@ def show(profile: LimitProfile, description: str) -> None:
         source = cited.source
         line = f"{cited.of}: {source.title}, {source.date or 'undated'}  {source.url}"
         out.print(f"[dim]{escape(line.rstrip())}[/]", soft_wrap=True)
+
+
+def print_heading(out: Console, name: str, description: str) -> None:
+    """Print the name of a profile, and its volume in one line if there is one."""
+    out.print(f"[bold]{escape(name)}[/]{f'  {escape(description)}' if description else ''}")
 
 
 def print_table(out: Console, table: Table) -> None:

@@ -9,13 +9,11 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.markup import escape
 
-from pagecage.cli import cage_list
-from pagecage.cli.cage import CAGES
-from pagecage.cli.cage_options import VolumeOptions, describe_volume, profile_for
-from pagecage.cli.cage_page import console, plain_table, print_table
+from pagecage.cli.cage import CAGES, named_profile
+from pagecage.cli.cage_options import VolumeOptions, describe_volume
+from pagecage.cli.cage_page import console, plain_table, print_heading, print_table
 from pagecage.cli.numbers import Positive
 from pagecage.cli.output import Json
-from pagecage.cli.run_options import definitions
 from pagecage.cloud.catalogue import read_offers
 from pagecage.cloud.profile import LimitProfile
 from pagecage.cloud.time_floor import IoAmount, LimitFloor, time_floors
@@ -58,7 +56,7 @@ def floor(
     """
     if not any((read_bytes, reads, written_bytes, writes)):
         raise PagecageError("there is no amount of I/O", "--bytes 28GB --reads 220000")
-    profile = _profile(name, volume)
+    profile, _ = named_profile(read_offers(CAGES / "catalogue"), name, volume)
     sizes = _size(read_bytes, "--bytes"), _size(written_bytes, "--written-bytes")
     floors = time_floors(profile, IoAmount(sizes[0], reads or 0, sizes[1], writes or 0, depth))
     (_print_json if as_json else _show)(profile, floors)
@@ -69,22 +67,13 @@ def _size(text: str | None, option: str) -> int:
     return 0 if text is None else parse_size_bytes(text, option)
 
 
-def _profile(name: str, volume: VolumeOptions) -> LimitProfile:
-    defined, providers = definitions(), read_offers(CAGES / "catalogue")
-    if name not in defined.cage_names():
-        return profile_for(providers, name, volume, defined.cage_names())[0]
-    if volume != VolumeOptions():
-        raise PagecageError(f"{name} is a cage: its limits are fixed", f"pagecage cage show {name}")
-    return cage_list.cage_profile(defined, name)
-
-
 def _print_json(profile: LimitProfile, floors: list[LimitFloor]) -> None:
     print(json.dumps({"name": profile.name, "floors": [asdict(one) for one in floors]}))
 
 
 def _show(profile: LimitProfile, floors: list[LimitFloor]) -> None:
-    out, description = console(), describe_volume(profile.volume)
-    out.print(f"[bold]{escape(profile.name)}[/]{f'  {escape(description)}' if description else ''}")
+    out = console()
+    print_heading(out, profile.name, describe_volume(profile.volume))
     if not floors:
         out.print("No limit applies to this amount.")
         return

@@ -19,7 +19,7 @@ from pagecage.model.trial import WITHOUT_LIMITS
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.treatments import treatments, with_levels
 from pagecage.process import find_tool, run
-from pagecage.runner.resource_needs import disk_bytes
+from pagecage.runner.resource_needs import needed_disk_bytes
 from pagecage.runner.run_folder import new_run_id
 from pagecage.version import VERSION
 
@@ -144,7 +144,7 @@ def build_plan(
     )
     run_id = new_run_id(experiment.name, host.name)
     plan = make_plan(run_id, experiment, cages, plan_options, command, harness())
-    if isinstance(host, LocalHost) and (needed_bytes := disk_bytes(plan.trials)):
+    if isinstance(host, LocalHost) and (needed_bytes := needed_disk_bytes(plan.trials)):
         host.require_free_space(needed_bytes)
     return plan
 

@@ -33,14 +33,14 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
     )
     return ResourceNeeds(
         memory_bytes=memory,
-        data_bytes=disk_bytes(plan.trials) + uploaded + _SPARE_DATA_BYTES,
+        data_bytes=needed_disk_bytes(plan.trials) + uploaded + _SPARE_DATA_BYTES,
         resident_bytes=max(map(_resident_bytes, plan.trials), default=0),
         package=package,
         tracers=tracers,
     )
 
 
-def disk_bytes(trials: Sequence[Trial]) -> int:
+def needed_disk_bytes(trials: Sequence[Trial]) -> int:
     """Return the disk space of every distinct file and of the most that one trial writes."""
     sizes = {data.file_name: data.size_bytes for trial in trials for data in trial.datasets}
     return sum(sizes.values()) + max((trial.writes_bytes for trial in trials), default=0)

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.system.kernel_text import parse_pressure, read_text
-from pagecage.process import stat_fields
+from pagecage.process import PROC, stat_fields
 
-PROC = Path("/proc")
 MARKER = "PAGECAGE_TRIAL"
 """Environment variable of a trial's processes, by which leftovers are found."""
 _ATTEMPTS = 5
@@ -80,8 +79,8 @@ def name_of(pid: int) -> str:
 
 def is_running(pid: int) -> bool:
     """Return True if the process exists and is not a zombie (proc_pid_stat(5))."""
-    state = (read_text(PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
-    return bool(state) and state[0] not in "ZX"
+    fields = stat_fields(pid)
+    return fields is not None and fields[0] not in "ZX"
 
 
 def children(pid: int, proc: Path = PROC) -> list[int]:

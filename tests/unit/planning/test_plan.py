@@ -15,7 +15,7 @@ from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.trial import SetupStep, Workload
 from pagecage.planning.plan import PlanOptions, blocks, make_trials, plan_from_json, plan_to_json
 from pagecage.planning.treatments import covering, selected, treatments
-from pagecage.runner.resource_needs import disk_bytes, resource_needs
+from pagecage.runner.resource_needs import needed_disk_bytes, resource_needs
 from tests.builders.plans import BASE, CAGES, CHOICES, SIZES, plan_of
 
 level_names = st.text(min_size=1, max_size=12)
@@ -264,7 +264,7 @@ def test_a_level_divides_the_data_of_a_size_among_its_files() -> None:
         1: 3 * 2**20,
     }
     assert {t.dataset_bytes for t in trials.values()} == {3 * 2**20}
-    assert disk_bytes(list(trials.values())) == 6 * 2**20
+    assert needed_disk_bytes(list(trials.values())) == 6 * 2**20
 
 
 def test_placeholders_of_a_size_are_filled_in_and_writes_are_kept() -> None:
