@@ -8,20 +8,28 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from pagecage.definitions.fields import Citation, SizeBytes, StrictTable
+from pagecage.definitions.fields import (
+    BandwidthBucket,
+    Citation,
+    Count,
+    IopsBucket,
+    SizeBytes,
+    StrictTable,
+)
+from pagecage.definitions.simulation_tables import LayerLimitTable, RestoreTable, SimulationTable
 from pagecage.errors import PagecageError
 from pagecage.model.cage import (
+    ENFORCERS,
     UNCAGED,
     BurstCredits,
     Cage,
     CloudVolume,
     CreditBucket,
+    Enforcer,
     IoAccounting,
     LatencyFloor,
 )
 from pagecage.units import format_bytes, page_floor_bytes
-
-Count = Annotated[int, Field(gt=0, lt=2**63)]
 
 
 class DatasetFraction(StrictTable):
@@ -40,26 +48,6 @@ class VolumeTable(StrictTable):
     throughput: SizeBytes | None = Field(None, description="bytes per second, as provisioned")
     instance: str | None = None
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-
-
-class IopsBucket(StrictTable):
-    """A token bucket of I/Os.
-
-    It allows `rate` per second while its `credits` last and refills at the base rate.
-    """
-
-    rate: Count
-    credits: Count
-
-
-class BandwidthBucket(StrictTable):
-    """A token bucket of bytes.
-
-    It allows `rate` per second while its `credits` last and refills at the base rate.
-    """
-
-    rate: SizeBytes
-    credits: SizeBytes
 
 
 class BurstTable(StrictTable):
@@ -114,6 +102,26 @@ class CageFile(StrictTable):
     burst: BurstTable | None = None
     accounting: AccountingTable | None = None
     latency: LatencyTable | None = None
+    simulation: SimulationTable | None = None
+    enforced_by: Enforcer | None = Field(
+        None,
+        description=(
+            "enforcer of the I/O limits: cgroup (io.max), or volume (a simulated volume), which is"
+            " the default if [simulation] has latencies, a restore or events"
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _check_enforcer(self) -> CageFile:
+        """Refuse events and restores that a cgroup would ignore."""
+        simulation = self.simulation
+        if (
+            self.enforced_by == "cgroup"
+            and simulation
+            and (simulation.restore or simulation.events)
+        ):
+            raise ValueError('simulation: restores and events need enforced_by = "volume"')
+        return self
 
     @model_validator(mode="after")
     def _check_bursts(self) -> CageFile:
@@ -144,6 +152,9 @@ TABLES: dict[str, type[BaseModel]] = {
     "burst.bandwidth": BandwidthBucket,
     "accounting": AccountingTable,
     "latency": LatencyTable,
+    "simulation": SimulationTable,
+    "simulation.limits": LayerLimitTable,
+    "simulation.restore": RestoreTable,
     "MemoryMax": DatasetFraction,
 }
 
@@ -184,7 +195,14 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
         burst=_burst(table.burst) if table.burst else None,
         accounting=_accounting(table.accounting) if table.accounting else None,
         latency=LatencyFloor(latency.read_us, latency.write_us) if latency else None,
+        simulation=table.simulation.to_model() if table.simulation else None,
+        enforced_by=_enforcer(table),
     )
+
+
+def _enforcer(table: CageFile) -> str:
+    needs_volume = table.simulation is not None and table.simulation.needs_volume
+    return table.enforced_by or ("volume" if needs_volume else ENFORCERS[0])
 
 
 def cage_of_tables(name: str, tables: Mapping[str, Any]) -> Cage:

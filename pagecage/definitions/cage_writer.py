@@ -14,6 +14,7 @@ from pagecage.model.cage import (
     IoAccounting,
     LatencyFloor,
 )
+from pagecage.model.simulation import LatencyQuantiles, LayerLimit, VolumeSimulation
 from pagecage.units import exact_size
 
 _COUNTS = {"IOReadIOPSMax", "IOWriteIOPSMax", "CPUQuota"}
@@ -28,6 +29,8 @@ def cage_to_toml(cage: Cage, comments: Sequence[str] = ()) -> str:
     about = str(cage.provenance.get("about", cage.name))
     lines = ["#:schema ../docs/schema/cage.schema.json", *(f"# {comment}" for comment in comments)]
     lines += [*_assignments({"about": about}), *_limits(cage.properties)]
+    if cage.is_volume or cage.simulation:
+        lines += _assignments({"enforced_by": cage.enforced_by})
     for name, table in _tables(cage).items():
         lines += [f"[{name}]", *_assignments(table)]
     return "\n".join(lines) + "\n"
@@ -51,6 +54,7 @@ def _tables(cage: Cage) -> dict[str, dict[str, Any]]:
         "burst": _burst(cage.burst) if cage.burst else None,
         "accounting": _accounting(cage.accounting) if cage.accounting else None,
         "latency": _latency(cage.latency) if cage.latency else None,
+        "simulation": _simulation(cage.simulation) if cage.simulation else None,
     }
     return {name: table for name, table in tables.items() if table is not None}
 
@@ -89,18 +93,64 @@ def _latency(latency: LatencyFloor) -> dict[str, Any]:
     return {"read_us": latency.read_us, "write_us": latency.write_us}
 
 
+def _simulation(simulation: VolumeSimulation) -> dict[str, Any]:
+    restore = simulation.restore
+    return {
+        "limits": [_layer_limit(limit) for limit in simulation.limits] or None,
+        "read_latency": [_quantiles(one) for one in simulation.read_latency] or None,
+        "write_latency": [_quantiles(one) for one in simulation.write_latency] or None,
+        "restore": {
+            "rate": exact_size(round(restore.bytes_per_second)),
+            "block": exact_size(restore.block_bytes),
+        }
+        if restore
+        else None,
+        "events": [vars(event) for event in simulation.events] or None,
+    }
+
+
+def _layer_limit(limit: LayerLimit) -> dict[str, Any]:
+    table: dict[str, Any] = {"layer": limit.layer, "of": limit.of}
+    rate, burst, credits_ = (
+        None if value is None else round(value)
+        for value in (limit.per_second, limit.burst_per_second, limit.credits)
+    )
+    assert rate is not None  # per_second is a number
+    if limit.unit == "bytes":
+        table["bandwidth"] = exact_size(rate)
+        if burst is not None and credits_ is not None:
+            table["bandwidth_burst"] = _bytes_bucket(CreditBucket(burst, credits_))
+    else:
+        table["iops"] = rate
+        if burst is not None and credits_ is not None:
+            table["iops_burst"] = {"rate": burst, "credits": credits_}
+    return table
+
+
+def _quantiles(latency: LatencyQuantiles) -> dict[str, Any]:
+    percentiles = {f"{round(100 * p, 6):g}": us for p, us in latency.quantiles}
+    return {"size": exact_size(latency.size_bytes), "percentiles_us": percentiles}
+
+
 def _size(count: int | None) -> str | None:
     return None if count is None else exact_size(count)
 
 
 def _assignments(table: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a table, without keys whose value is None.
+    """Yield the lines of a table, without keys whose value is None."""
+    for key, value in table.items():
+        if value is not None:
+            name = key if key.replace("_", "").isalpha() else json.dumps(key)
+            yield f"{name} = {_value(value)}"
+
+
+def _value(value: Any) -> str:
+    """Return a value in TOML.
 
     Strings, numbers and booleans are written alike in JSON and TOML; objects are not.
     """
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            inner = ", ".join(_assignments(value))
-            yield f"{key} = {{ {inner} }}"
-        elif value is not None:
-            yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(_assignments(value))} }}"
+    if isinstance(value, list):
+        return "[\n" + "".join(f"  {_value(item)},\n" for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False)

@@ -27,12 +27,33 @@ SizeBytes = Annotated[
     ),
     Field(gt=0),
 ]
+Count = Annotated[int, Field(gt=0, lt=2**63)]
 
 
 class StrictTable(BaseModel):
     """A table that refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class IopsBucket(StrictTable):
+    """A token bucket of I/Os.
+
+    It allows `rate` per second while its `credits` last and refills at the base rate.
+    """
+
+    rate: Count
+    credits: Count
+
+
+class BandwidthBucket(StrictTable):
+    """A token bucket of bytes.
+
+    It allows `rate` per second while its `credits` last and refills at the base rate.
+    """
+
+    rate: SizeBytes
+    credits: SizeBytes
 
 
 class Citation(StrictTable):

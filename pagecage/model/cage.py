@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
+from pagecage.model import json_codec
+from pagecage.model.simulation import VolumeSimulation
 from pagecage.units import page_floor_bytes
 
 # systemd property -> key in io.max (systemd.resource-control(5); kernel cgroup-v2.rst, "IO
@@ -32,6 +34,9 @@ SHARED_PROPERTIES = {
 MEMORY_FILE = {"MemoryMax": "memory.max", "MemorySwapMax": "memory.swap.max"}
 PROPERTIES = (*MEMORY_FILE, *IO_MAX_KEY, "CPUQuota")
 UNCAGED = "uncaged"
+Enforcer = Literal["cgroup", "volume"]
+ENFORCERS: tuple[str, ...] = get_args(Enforcer)
+"""Enforcers of a cage's I/O limits: io.max, or a simulated volume. The first is the default."""
 
 IOPS_GRAIN = 10
 """blk-throttle admits whole I/Os per slice of 100 ms and drops the fraction (throtl_trim_slice)."""
@@ -111,8 +116,9 @@ class Cage:
     """Limits as numbers: bytes, bytes per second, I/Os per second, and percent of one CPU.
 
     An absent property means no limit. `provenance` has a description and the source of the figures
-    (about, source). `volume`, `burst`, `accounting` and `latency` describe a cloud volume; each may
-    be None.
+    (about, source). `volume`, `burst`, `accounting`, `latency` and `simulation` describe a cloud
+    volume; each may be None. `enforced_by` names what enforces the I/O limits. Rates are already
+    divided, and latencies multiplied, by `dilation`.
     """
 
     name: str
@@ -122,11 +128,19 @@ class Cage:
     burst: BurstCredits | None = None
     accounting: IoAccounting | None = None
     latency: LatencyFloor | None = None
+    simulation: VolumeSimulation | None = None
+    enforced_by: str = ENFORCERS[0]
+    dilation: float = 1.0
 
     @property
     def limits_io(self) -> bool:
-        """True if any I/O property is set, which needs the `io` controller."""
+        """True if any I/O property is set."""
         return any(name in self.properties for name in IO_MAX_KEY)
+
+    @property
+    def is_volume(self) -> bool:
+        """True if a simulated volume enforces the I/O limits, and not the cgroup."""
+        return self.enforced_by == "volume"
 
 
 def property_arguments(cage: Cage, device_node: str) -> list[str]:
@@ -204,44 +218,22 @@ def _share(limit: str) -> float:
 
 def cage_to_json(cage: Cage) -> dict[str, Any]:
     """Return the cage as JSON data for plans and hosts. Missing parts are null."""
-    return {
-        "name": cage.name,
-        "properties": dict(cage.properties),
-        "provenance": dict(cage.provenance),
-        **{key: asdict(value) if value else None for key, value in _cloud(cage).items()},
-    }
+    return dict(json_codec.to_json(cage))
 
 
 def cage_from_json(data: Mapping[str, Any]) -> Cage:
-    """Return the cage of JSON data. Plans of older versions lack the cloud's keys."""
-    burst, kinds = (
-        data.get("burst"),
-        {"volume": CloudVolume, "accounting": IoAccounting, "latency": LatencyFloor},
-    )
-    return Cage(
-        data["name"],
-        dict(data["properties"]),
-        dict(data.get("provenance", {})),
-        burst=BurstCredits(burst["start"], _bucket(burst["iops"]), _bucket(burst["bandwidth"]))
-        if burst
-        else None,
-        **{key: kind(**data[key]) for key, kind in kinds.items() if data.get(key)},
-    )
+    """Return the cage of JSON data. Plans of older versions lack some keys.
+
+    Raises PagecageError for an unknown key.
+    """
+    cage: Cage = json_codec.from_json(Cage, data, "cage")
+    return cage
 
 
 def cloud_to_json(cage: Cage) -> dict[str, Any]:
     """Return the cloud's parts of the cage for the record, without those that are None."""
-    return {key: asdict(value) for key, value in _cloud(cage).items() if value}
+    parts = {name: getattr(cage, name) for name in _CLOUD}
+    return {name: json_codec.to_json(part) for name, part in parts.items() if part}
 
 
-def _cloud(cage: Cage) -> dict[str, Any]:
-    return {
-        "volume": cage.volume,
-        "burst": cage.burst,
-        "accounting": cage.accounting,
-        "latency": cage.latency,
-    }
-
-
-def _bucket(data: Mapping[str, int] | None) -> CreditBucket | None:
-    return CreditBucket(**data) if data else None
+_CLOUD = ("volume", "burst", "accounting", "latency", "simulation")

@@ -1,0 +1,169 @@
+"""The parameters of a simulated volume, as the plugin pcvolume reads them (volume/src/spec.rs)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pagecage.model.cage import (
+    IO_MAX_KEY,
+    SHARED_PROPERTIES,
+    BurstCredits,
+    Cage,
+    CreditBucket,
+    LatencyFloor,
+)
+from pagecage.model.rate_limits import FILL
+from pagecage.model.simulation import (
+    LatencyQuantiles,
+    LayerLimit,
+    SnapshotRestore,
+    VolumeEvent,
+    VolumeSimulation,
+)
+
+FLOOR_BYTES = 4096
+"""The size of the requests to which a latency floor is ascribed; it then holds for every size."""
+
+
+def volume_model(cage: Cage, seed: int) -> dict[str, Any]:
+    """Return the model of a cage's volume. Equal seeds give equal latencies and random events."""
+    simulation = cage.simulation or VolumeSimulation()
+    start = FILL[cage.burst.start] if cage.burst else FILL["full"]
+    accounting, floor = cage.accounting, cage.latency or LatencyFloor()
+    restore = simulation.restore
+    return {
+        "limits": [_limit(limit, start) for limit in volume_limits(cage)],
+        "accounting": {
+            "io_size_bytes": accounting.io_size_bytes if accounting else None,
+            "merged": bool(accounting and accounting.merged),
+        },
+        "read_latency": _latencies(simulation.read_latency, floor.read_us),
+        "write_latency": _latencies(simulation.write_latency, floor.write_us),
+        "restore": vars(restore) if restore else None,
+        "events": [_without_none(vars(event)) for event in simulation.events],
+        "seed": seed,
+    }
+
+
+def volume_limits(cage: Cage) -> tuple[LayerLimit, ...]:
+    """Return the limits of a cage's volume by layer: those of its simulation, or its properties."""
+    if cage.simulation and cage.simulation.limits:
+        return cage.simulation.limits
+    return tuple(_limits_of_properties(cage))
+
+
+def _limits_of_properties(cage: Cage) -> Iterator[LayerLimit]:
+    """Yield the I/O properties as limits of the volume; one of both directions if combined."""
+    burst = cage.burst or BurstCredits("full")
+    for kind, both in SHARED_PROPERTIES.items():
+        unit = "operations" if kind == "iops" else "bytes"
+        bucket = burst.iops if kind == "iops" else burst.bandwidth
+        rates = [cage.properties.get(name) for name in both]
+        if cage.accounting and cage.accounting.combined and rates[0] and rates[0] == rates[1]:
+            yield _layer_limit("both", unit, rates[0], bucket)
+            continue
+        for direction, rate in zip(("read", "write"), rates, strict=True):
+            if rate is not None:
+                yield _layer_limit(direction, unit, rate, bucket)
+
+
+def _layer_limit(of: str, unit: str, rate: float, bucket: CreditBucket | None) -> LayerLimit:
+    if bucket is None:
+        return LayerLimit("volume", of, unit, rate)
+    return LayerLimit("volume", of, unit, rate, bucket.rate, bucket.credits)
+
+
+def _limit(limit: LayerLimit, start: float) -> dict[str, Any]:
+    credits_ = None
+    if limit.burst_per_second is not None and limit.credits is not None:
+        credits_ = {
+            "burst_per_second": limit.burst_per_second,
+            "capacity": limit.credits,
+            "start": start * limit.credits,
+        }
+    named = {"layer": limit.layer, "scope": limit.of, "unit": limit.unit}
+    return {**named, "per_second": limit.per_second, "credits": credits_}
+
+
+def _latencies(given: Sequence[LatencyQuantiles], floor_us: int | None) -> list[dict[str, Any]]:
+    """Return the quantiles that are given, or those of a constant latency at the floor."""
+    if floor_us and not given:
+        given = (LatencyQuantiles(FLOOR_BYTES, ((0.0, float(floor_us)),)),)
+    return [
+        {"size_bytes": one.size_bytes, "quantiles": [list(pair) for pair in one.quantiles]}
+        for one in given
+    ]
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def dilated(cage: Cage, factor: float) -> Cage:
+    """Return the cage with the time of its volume stretched.
+
+    Rates are divided by the factor, and latencies and the times of events multiplied. Credits stay,
+    so that they last the factor times longer. Limits of memory and CPU stay.
+    """
+    return replace(
+        cage,
+        properties={
+            name: max(1, round(value / factor)) if name in IO_MAX_KEY else value
+            for name, value in cage.properties.items()
+        },
+        burst=_dilated_burst(cage.burst, factor) if cage.burst else None,
+        latency=_dilated_floor(cage.latency, factor) if cage.latency else None,
+        simulation=_dilated_simulation(cage.simulation, factor) if cage.simulation else None,
+        dilation=cage.dilation * factor,
+    )
+
+
+def _dilated_burst(burst: BurstCredits, factor: float) -> BurstCredits:
+    def slower(bucket: CreditBucket | None) -> CreditBucket | None:
+        return bucket and replace(bucket, rate=max(1, round(bucket.rate / factor)))
+
+    return replace(burst, iops=slower(burst.iops), bandwidth=slower(burst.bandwidth))
+
+
+def _dilated_floor(floor: LatencyFloor, factor: float) -> LatencyFloor:
+    read_us, write_us = (us and round(us * factor) for us in (floor.read_us, floor.write_us))
+    return LatencyFloor(read_us, write_us)
+
+
+def _dilated_simulation(simulation: VolumeSimulation, factor: float) -> VolumeSimulation:
+    return VolumeSimulation(
+        tuple(_slower(limit, factor) for limit in simulation.limits),
+        tuple(_longer(one, factor) for one in simulation.read_latency),
+        tuple(_longer(one, factor) for one in simulation.write_latency),
+        _slower_restore(simulation.restore, factor),
+        tuple(_later(event, factor) for event in simulation.events),
+    )
+
+
+def _slower(limit: LayerLimit, factor: float) -> LayerLimit:
+    burst = limit.burst_per_second
+    return replace(
+        limit,
+        per_second=limit.per_second / factor,
+        burst_per_second=None if burst is None else burst / factor,
+    )
+
+
+def _longer(latency: LatencyQuantiles, factor: float) -> LatencyQuantiles:
+    return replace(latency, quantiles=tuple((p, us * factor) for p, us in latency.quantiles))
+
+
+def _slower_restore(restore: SnapshotRestore | None, factor: float) -> SnapshotRestore | None:
+    return restore and replace(restore, bytes_per_second=restore.bytes_per_second / factor)
+
+
+def _later(event: VolumeEvent, factor: float) -> VolumeEvent:
+    until, latency_us = event.until_seconds, event.latency_us
+    return replace(
+        event,
+        from_seconds=event.from_seconds * factor,
+        until_seconds=None if until is None else until * factor,
+        latency_us=None if latency_us is None else latency_us * factor,
+    )
