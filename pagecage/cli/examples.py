@@ -50,6 +50,31 @@ _EXAMPLES = {
         pagecage schema
         pagecage schema build/schema
         """,
+    "volume": """
+        pagecage volume account --json
+        pagecage volume pause 5
+        pagecage volume delay 10000 --share 0.05 --for 60
+        pagecage volume degrade 0.5 --for 120
+        """,
+    "volume account": """
+        pagecage volume account
+        pagecage volume account --json
+        """,
+    "volume pause": """
+        pagecage volume pause 5
+        """,
+    "volume degrade": """
+        pagecage volume degrade 0.5 --for 120
+        """,
+    "volume delay": """
+        pagecage volume delay 10000 --share 0.05 --for 60
+        """,
+    "volume fail": """
+        pagecage volume fail --share 0.01 --for 10
+        """,
+    "volume detach": """
+        pagecage volume detach
+        """,
     "compare": """
         pagecage compare RUN OTHER
         pagecage compare RUN OTHER --fail-if 'read_seconds > +10%'

@@ -79,6 +79,7 @@ _VERBS = {
         "host": "host:app",
         "cage": "cage:app",
         "floor": "floor:floor",
+        "volume": "volume:app",
         "probe": "probe:probe",
         "schema": "schema:schema",
     },
