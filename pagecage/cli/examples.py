@@ -60,6 +60,10 @@ _EXAMPLES = {
         pagecage volume account
         pagecage volume account --json
         """,
+    "volume check": """
+        pagecage volume check aws-gp3 --size 500GiB
+        pagecage volume check customer --seconds 30 --json
+        """,
     "volume pause": """
         pagecage volume pause 5
         """,

@@ -13,6 +13,7 @@ from pagecage.agent.system.volume_server import CONTROL_SOCKET, send_command
 from pagecage.cli.examples import examples
 from pagecage.cli.numbers import Seconds
 from pagecage.cli.output import Json
+from pagecage.cli.volume_check import check
 from pagecage.errors import EXIT_OK, HostError
 from pagecage.hosts.local import LocalHost
 from pagecage.hosts.vm.cache import GuestCache
@@ -21,9 +22,13 @@ from pagecage.units import format_bytes, format_seconds
 
 app = App(
     name="volume",
-    help="Change the simulated volume of the trial that is running, or show its account.",
+    help=(
+        "Change the simulated volume of the trial that is running, show its account, or check a"
+        " volume against its model."
+    ),
     help_epilogue=examples("volume"),
 )
+app.command(check, help_epilogue=examples("volume check"))
 Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1), metavar="SHARE")]
 For = Annotated[Seconds | None, Parameter(name="--for", metavar="SECONDS")]
 Microseconds = Annotated[float, Parameter(validator=Number(gt=0), metavar="US")]
