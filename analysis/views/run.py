@@ -38,6 +38,7 @@ from analysis.views.contradictions import contradiction_sentence
 from analysis.views.minima import minima_section
 from analysis.views.ratio_tables import ratio_sections
 from analysis.views.scorecard import TONES
+from analysis.views.volumes import volume_section
 from pagecage.report.export import csv_text
 from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone, make_table
 from pagecage.verdicts.evaluate import verdicts_to_json
@@ -57,6 +58,7 @@ def run_report(run: Run) -> Report:
     blocks += map(_finding, evaluate_findings(run), published_ratios(run))
     blocks += ratio_sections(run)
     blocks += [Heading(response_title(run.response)), _response_table(run)]
+    blocks += volume_section(run)
     blocks += [*_sweep(run), *_verdicts(run), *_diagnoses(run), *_claims(results)]
     blocks += minima_section(run)
     return Report(run.plan["experiment"], tuple(blocks))
