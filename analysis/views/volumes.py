@@ -10,8 +10,8 @@ from analysis.summaries.volumes import VolumeSummary, volume_summaries
 from pagecage.report.model import Block, Heading, Paragraph, make_table
 
 _DILATED = (
-    "The volume was slowed down by the factor in the table: its rates were divided and its latencies"
-    " multiplied. Times at full speed are the measured ones divided by it."
+    "The volume was slowed down by the factor in the table: its rates were divided and its"
+    " latencies multiplied. Times at full speed are the measured ones divided by it."
 )
 
 
