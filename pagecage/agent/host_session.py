@@ -42,7 +42,6 @@ class HostSession:
     disk: Disk
     systemd: Systemd
     calibrator: Calibrator
-    volume_calibrator: VolumeCalibrator
     tracer: FaultTracer
     block_tracer: BlockLatencyTracer
     settings: QueueSettingsJournal
@@ -53,6 +52,7 @@ class HostSession:
     interruption: Interruption
     stream: FrameStream
     inbox: AnswerQueue = field(default_factory=AnswerQueue)
+    volume_calibrator: VolumeCalibrator = field(default_factory=VolumeCalibrator)
 
 
 @contextmanager
@@ -118,7 +118,6 @@ def open_session(
             disk,
             systemd,
             calibrator,
-            VolumeCalibrator(),
             *tracers.all,
             QueueSettingsJournal(spool),
             MemoryReservation(spool),

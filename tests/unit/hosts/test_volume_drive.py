@@ -1,0 +1,80 @@
+"""The rate that a model allows under a load, and the mean of a latency by quantiles."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.hosts.volume_drive import Load, expected_rate
+from pagecage.model.cage import Cage, IoAccounting, LatencyFloor
+from pagecage.model.latency_quantiles import mean_latency_us, quantile_us
+from pagecage.model.volume_model import volume_model
+
+KIB = 1024
+GP3 = Cage(
+    "gp3",
+    {
+        "IOReadIOPSMax": 3000,
+        "IOWriteIOPSMax": 3000,
+        "IOReadBandwidthMax": 131_072_000,
+        "IOWriteBandwidthMax": 131_072_000,
+    },
+    accounting=IoAccounting(256 * KIB, merged=True, combined=True),
+)
+
+
+@pytest.mark.parametrize(
+    ("load", "rate", "limit"),
+    [
+        (Load("randread", 4 * KIB, 16), 3000, "volume operations"),
+        (Load("randrw", 4 * KIB, 16), 3000, "volume operations"),
+        (Load("randread", 256 * KIB, 16), 500, "volume bytes"),
+        (Load("read", 4 * KIB, 16), 32_000, "volume bytes"),
+        (Load("randread", 1024 * KIB, 16), 125, "volume bytes"),
+    ],
+)
+def test_a_combined_limit(load: Load, rate: float, limit: str) -> None:
+    assert expected_rate(volume_model(GP3, 1), load) == (rate, limit)
+
+
+def test_limits_apart_let_both_directions_through() -> None:
+    cage = Cage("c", {"IOReadIOPSMax": 500, "IOWriteIOPSMax": 400})
+    model = volume_model(cage, 1)
+    assert expected_rate(model, Load("randrw", 4096, 16))[0] == 800
+    assert expected_rate(model, Load("randwrite", 4096, 16))[0] == 400
+
+
+def test_few_requests_in_flight_are_held_by_latency() -> None:
+    cage = Cage("c", {"IOReadIOPSMax": 3000}, latency=LatencyFloor(1000, None))
+    model = volume_model(cage, 1)
+    rate, limit = expected_rate(model, Load("randread", 4096, 1))
+    assert (round(rate or 0), limit) == (1000, None)
+    assert expected_rate(model, Load("randread", 4096, 4)) == (3000, "volume operations")
+
+
+def test_nothing_limits_an_open_volume() -> None:
+    assert expected_rate(volume_model(Cage("", {}), 1), Load("read", 4096, 1)) == (None, None)
+
+
+POINTS = [{"size_bytes": 4096, "quantiles": [[0.5, 100.0], [0.99, 1000.0]]}]
+
+
+def test_quantiles_between_two_are_log_linear() -> None:
+    assert quantile_us(POINTS, 4096, 0.5) == 100
+    assert quantile_us(POINTS, 4096, 0.745) == pytest.approx(100 * 10**0.5)
+    assert quantile_us(POINTS, 4096, 0.1) == 100, "the lowest quantile is the floor"
+    assert quantile_us(POINTS, 4096, 0.999) == 1000
+
+
+@given(st.integers(512, 2**22), st.floats(0, 1), st.floats(0, 1))
+def test_quantiles_never_fall(size: int, p: float, q: float) -> None:
+    low, high = sorted((p, q))
+    assert quantile_us(POINTS, size, low) <= quantile_us(POINTS, size, high)
+
+
+def test_the_mean_lies_between_the_quantiles() -> None:
+    mean = mean_latency_us(POINTS, 4096)
+    # half at 100, then log-linear to 1000: (1000 - 100) / ln 10 over the rest
+    assert mean == pytest.approx(0.5 * 100 + 0.49 * 900 / 2.302585 + 0.01 * 1000, rel=1e-3)
+    assert mean_latency_us([], 4096) is None
