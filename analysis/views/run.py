@@ -35,10 +35,9 @@ from analysis.summaries.per_unit import per_unit, per_unit_heading
 from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views.comparison import csv_summary
 from analysis.views.contradictions import contradiction_sentence
-from analysis.views.minima import minima_section
+from analysis.views.rare_sections import minima_section, volume_section
 from analysis.views.ratio_tables import ratio_sections
 from analysis.views.scorecard import TONES
-from analysis.views.volumes import volume_section
 from pagecage.report.export import csv_text
 from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone, make_table
 from pagecage.verdicts.evaluate import verdicts_to_json

@@ -128,11 +128,7 @@ def plan_for(
     in these instead of those of cgroups/, and without a control. All errors in the input are found
     here, before anything starts.
     """
-    if cages:
-        names, known = tuple(cages), dict(cages)
-    else:
-        names = cage_names(cage, options.others, has_control=not options.no_control)
-        known = replay_cages(names, volume, options.cold or options.copy)
+    names, known = _cages(cage, options, cages, volume)
     _check(argv, options)
     copies = find_uploads(options.copy)
     program, start = program_uploads(argv[0]) if options.copy_program else ((), (argv[0],))
@@ -182,6 +178,16 @@ def _plan(
     return make_plan(
         run_id, make_experiment(replay), cages, plan_options, command, harness(), about
     )
+
+
+def _cages(
+    cage: str, options: ReplayOptions, cages: _Cages | None, volume: VolumeOptions
+) -> tuple[tuple[str, ...], _Cages]:
+    """Return the names of the cages to run in, and all cages by name."""
+    if cages:
+        return tuple(cages), cages
+    names = cage_names(cage, options.others, has_control=not options.no_control)
+    return names, replay_cages(names, volume, options.cold or options.copy)
 
 
 def _check(argv: tuple[str, ...], options: ReplayOptions) -> None:

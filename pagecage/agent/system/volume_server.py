@@ -7,7 +7,6 @@ command and each answer is a line of JSON.
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import time
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import HostDied, HostError
-from pagecage.process import Process, replay, spawn
+from pagecage.process import Process, find_tool, replay, spawn
 
 PLUGIN = "libpcvolume.so"
 DATA_SOCKET, CONTROL_SOCKET = "volume", "volume-control"
@@ -112,7 +111,7 @@ def server_argv(plugin: Path, file: Path, sockets: Path) -> list[str]:
 
 def require_nbdkit() -> None:
     """Raise HostError if nbdkit is not installed."""
-    if shutil.which("nbdkit") is None:
+    if find_tool("nbdkit") is None:
         raise HostError("a simulated volume needs nbdkit", "apt-get install nbdkit")
 
 

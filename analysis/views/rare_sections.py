@@ -1,11 +1,12 @@
-"""Section of a run's report: simulated volumes, by their own account."""
+"""Sections of a report that few runs have: published minima, and simulated volumes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from analysis.data.load import Run
-from analysis.formatting import format_quantity, treatment_label
+from analysis.formatting import format_published, format_quantity, treatment_label
+from analysis.summaries.minima import minima
 from analysis.summaries.volumes import VolumeSummary, volume_summaries
 from pagecage.report.model import Block, Heading, Paragraph, make_table
 
@@ -13,6 +14,28 @@ _DILATED = (
     "The volume was slowed down by the factor in the table: its rates were divided and its"
     " latencies multiplied. Times at full speed are the measured ones divided by it."
 )
+
+
+def minima_section(run: Run) -> Iterator[Block]:
+    """Yield a table of the least figure per treatment; nothing without a published minimum."""
+    found = minima(run)
+    if not found:
+        return
+    yield Heading("Minima")
+    yield Paragraph("The article publishes the minimum of its trials, so that minima are compared.")
+    rows = [
+        [
+            one.label,
+            format_quantity(one.response, one.minimum),
+            str(one.n),
+            ", ".join(
+                f"{format_published(value, unit)} ({id_})"
+                for id_, (value, unit) in one.published.items()
+            ),
+        ]
+        for one in found
+    ]
+    yield make_table(["treatment", "minimum", "trials", "published"], rows)
 
 
 def volume_section(run: Run) -> Iterator[Block]:
