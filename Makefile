@@ -138,7 +138,7 @@ experiment: $(if $(known),ready,.venv/.stamp-plan)
 workloads := $(if $(filter pcgen,$(PAGECAGE_WORKLOADS)),$(if $(wildcard build/.stamp-workloads),build/.stamp-workloads,build/.stamp-pcgen),$(if $(and $(known),$(if $(wildcard build/.stamp-workloads),,1)),build/.stamp-workloads-$(NAME),build/.stamp-workloads))
 # A simulated volume is served by nbdkit. Experiments that name none do without.
 with_volume := $(if $(known),$(shell grep -lsE 'enforced_by|-volume"' "$(known)"),yes)
-volume := $(if $(with_volume),build/.stamp-volume-programs)
+volume := $(if $(with_volume),$(plugin) build/.stamp-volume-programs)
 there := $(and $(wildcard .venv/bin/python),$(wildcard .venv/.stamp-plan),$(if $(wildcard .venv/.filling),,whole))
 which = $(filter local vm,$(HOST))
 plan_for = $(if $(known),--for "$$NAME" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") $(only))
@@ -191,11 +191,7 @@ endif
 # only one experiment has a workload in Java: it is installed for that experiment and for the tests.
 # Only the long tests need clang.
 role := ansible/controller.yml $(shell find ansible/roles/controller -type f 2>/dev/null)
-<<<<<<< HEAD
 purposes := compilers:build guest-programs:guest recorders:record volume-programs:volume jdk:jdk fuzzing:fuzzing browser:browser lint-programs:lint
-=======
-purposes := compilers:build guest-programs:guest recorders:record jdk:jdk fuzzing:fuzzing browser:browser lint-programs:lint volume-programs:volume
->>>>>>> pcvolume-rust
 define controller # stamp, purpose
 build/.stamp-$(1): .venv-ansible/.stamp-ansible $$(role)
 	@tools/bootstrap controller $(2)
@@ -227,9 +223,5 @@ build/.stamp-guest: | .venv/.stamp-plan build/.stamp-guest-programs
 
 build/.stamp-lint: .venv/.stamp-dev .venv-ansible/.stamp-ansible build/.stamp-compilers build/.stamp-lint-programs
 	@touch $@
-<<<<<<< HEAD
-build/.stamp-test: build/.stamp-lint build/.stamp-workloads build/.stamp-guest build/.stamp-browser build/.stamp-volume-programs
-=======
 build/.stamp-test: build/.stamp-lint build/.stamp-workloads $(plugin) build/.stamp-volume-programs build/.stamp-guest build/.stamp-browser
->>>>>>> pcvolume-rust
 	@touch $@

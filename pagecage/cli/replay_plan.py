@@ -150,8 +150,7 @@ def plan_for(
             options.driver,
         )
         about = {"carried": uploads_to_json(uploads), "directory": directory}
-        used = enforced(known, options.enforced_by, options.dilate, host, notify)
-        return _plan(replay, options, host, command, about, used)
+        return _plan(replay, options, host, command, about, known, notify)
 
     return plan_on_host(options.host, options.data_dir, make, notify)
 
@@ -163,7 +162,9 @@ def _plan(
     command: str,
     about: dict[str, Any],
     cages: _Cages,
+    notify: Notify,
 ) -> Plan:
+    cages = enforced(cages, options.enforced_by, options.dilate, host, notify)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     plan_options = PlanOptions(
         SIZE,
