@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -20,7 +20,7 @@ from pagecage.cli.numbers import whole
 from pagecage.cli.output import Json, notify
 from pagecage.cli.replay_cages import cage_names, replay_cages
 from pagecage.errors import EXIT_OK
-from pagecage.hosts.volume_drive import PERCENTILES, DriveResult, Load, drive, served_volume
+from pagecage.hosts.volume_drive import DriveResult, Load, drive, served_volume
 from pagecage.model.cage import Cage
 from pagecage.model.volume_model import dilated, volume_model
 from pagecage.units import KIB, MIB, format_bytes, format_seconds
@@ -33,6 +33,8 @@ _LOADS = (
     ("write", MIB, 16),
     ("randrw", 16 * KIB, 16),
 )
+_WIDTH = 100
+"""A narrower terminal wraps the lines of the table, but not its cells."""
 Seconds = Annotated[float, Parameter(validator=Number(gte=1, lte=600), metavar="SECONDS")]
 
 
@@ -69,7 +71,7 @@ def check(
     if as_json:
         print(json.dumps([to_json(result) for result in results]))
     else:
-        Console().print(table(results))
+        Console(width=max(_WIDTH, Console().width)).print(table(results))
     return EXIT_OK
 
 
@@ -98,8 +100,8 @@ def _drained(cage: Cage) -> Cage:
 
 
 def describe(load: Load) -> str:
-    """Return a load in words: pattern, block size and depth."""
-    return f"{load.pattern} {format_bytes(load.block_bytes)}, {load.depth} in flight"
+    """Return a load in short: pattern, block size and requests in flight."""
+    return f"{load.pattern} {format_bytes(load.block_bytes)} x {load.depth}"
 
 
 def to_json(result: DriveResult) -> dict[str, Any]:
@@ -111,12 +113,11 @@ def to_json(result: DriveResult) -> dict[str, Any]:
 
 
 def table(results: Sequence[DriveResult]) -> Table:
-    """Return the results as a table."""
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("load", "limit", "expected/s", "measured/s", "error", "mean"):
-        shown.add_column(title, justify="left" if title in ("load", "limit") else "right")
-    for percentile in PERCENTILES:
-        shown.add_column(f"p{percentile:g}", justify="right")
+    """Return the results as a table; a latency that was set stands in brackets."""
+    shown = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("load", "limit", "model/s", "found/s", "error", "p50", "p99"):
+        side: Literal["left", "right"] = "left" if title in ("load", "limit") else "right"
+        shown.add_column(title, justify=side, no_wrap=True)
     for result in results:
         shown.add_row(*_cells(result))
     return shown
@@ -130,8 +131,7 @@ def _cells(result: DriveResult) -> list[str]:
         "-" if expected is None else f"{expected:,.0f}",
         f"{result.per_second:,.0f}",
         "-" if error is None else f"{100 * error:+.1f} %",
-        format_us(result.mean_us),
-        *(_percentile(result, percentile) for percentile in PERCENTILES),
+        *(_percentile(result, percentile) for percentile in (50.0, 99.0)),
     ]
 
 

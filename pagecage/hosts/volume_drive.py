@@ -155,7 +155,7 @@ def expected_rate(model: Mapping[str, Any], load: Load) -> tuple[float | None, s
         share = _share(limit["scope"], load)
         cost = _cost(limit, model["accounting"], load)
         if share:
-            name = f"{limit['layer']} {limit['unit']}"
+            name = f"{limit['layer']} {'IOPS' if limit['unit'] == 'operations' else 'bytes'}"
             found.append((limit["per_second"] / cost / share, name))
     means = [
         mean_latency_us(model[f"{name}_latency"], load.block_bytes) for name in load.directions

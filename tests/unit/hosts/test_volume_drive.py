@@ -27,8 +27,8 @@ GP3 = Cage(
 @pytest.mark.parametrize(
     ("load", "rate", "limit"),
     [
-        (Load("randread", 4 * KIB, 16), 3000, "volume operations"),
-        (Load("randrw", 4 * KIB, 16), 3000, "volume operations"),
+        (Load("randread", 4 * KIB, 16), 3000, "volume IOPS"),
+        (Load("randrw", 4 * KIB, 16), 3000, "volume IOPS"),
         (Load("randread", 256 * KIB, 16), 500, "volume bytes"),
         (Load("read", 4 * KIB, 16), 32_000, "volume bytes"),
         (Load("randread", 1024 * KIB, 16), 125, "volume bytes"),
@@ -50,7 +50,7 @@ def test_few_requests_in_flight_are_held_by_latency() -> None:
     model = volume_model(cage, 1)
     rate, limit = expected_rate(model, Load("randread", 4096, 1))
     assert (round(rate or 0), limit) == (1000, None)
-    assert expected_rate(model, Load("randread", 4096, 4)) == (3000, "volume operations")
+    assert expected_rate(model, Load("randread", 4096, 4)) == (3000, "volume IOPS")
 
 
 def test_nothing_limits_an_open_volume() -> None:
