@@ -22,6 +22,7 @@ VERBS = (
         "show",
         "claims",
         "answers",
+        "fidelity",
         "doctor",
         "schema",
         "host",

@@ -42,6 +42,10 @@ _EXAMPLES = {
         pagecage answers
         pagecage answers --bundles docs/runs --markdown > answers.md
         """,
+    "fidelity": """
+        pagecage fidelity
+        pagecage fidelity --markdown > docs/FIDELITY.md
+        """,
     "doctor": """
         pagecage doctor
         pagecage doctor --data-dir /data --json

@@ -70,6 +70,7 @@ _VERBS = {
         "compare": "show:compare",
         "claims": "show:claims",
         "answers": "show:answers",
+        "fidelity": "show:fidelity",
         "publish": "show:publish",
         "bundle": "bundle:bundle",
         "render": "bundle:render",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
@@ -13,15 +13,22 @@ from cyclopts.validators import Number
 from rich.console import Console
 from rich.table import Table
 
-from pagecage.agent.system.volume_server import PLUGIN
+from pagecage.agent.system.volume_server import PLUGIN, VolumeServer
 from pagecage.checkout import TOP
 from pagecage.cli.cage_options import VolumeOptions
 from pagecage.cli.numbers import whole
 from pagecage.cli.output import Json, notify
 from pagecage.cli.replay_cages import cage_names, replay_cages
 from pagecage.errors import EXIT_OK
-from pagecage.hosts.volume_drive import DriveResult, Load, drive, served_volume
-from pagecage.model.cage import Cage
+from pagecage.hosts.volume_drive import (
+    CreditsResult,
+    DriveResult,
+    Load,
+    drive,
+    drive_credits,
+    served_volume,
+)
+from pagecage.model.cage import Cage, cage_to_json
 from pagecage.model.volume_model import dilated, volume_model
 from pagecage.units import KIB, MIB, format_bytes, format_seconds
 
@@ -33,6 +40,7 @@ _LOADS = (
     ("write", MIB, 16),
     ("randrw", 16 * KIB, 16),
 )
+_DRAIN_SECONDS = 5.0
 _WIDTH = 100
 """A narrower terminal wraps the lines of the table, but not its cells."""
 Seconds = Annotated[float, Parameter(validator=Number(gte=1, lte=600), metavar="SECONDS")]
@@ -67,26 +75,31 @@ def check(
     cage_names(name, (), has_control=False)
     cage = replay_cages((name,), volume, ())[name]
     cage = replace(dilated(cage, dilate), enforced_by="volume")
-    results = _results(cage, seconds, repeats)
+    notify(
+        f"driving {len(_LOADS) * repeats} loads, about {format_seconds(total(seconds, repeats))}"
+    )
+    with served_volume(TOP / "build/host/lib" / PLUGIN) as server:
+        results = list(_results(server, cage, seconds, repeats))
+        credits_ = list(drive_credits(server, volume_model(cage, 1), _DRAIN_SECONDS))
     if as_json:
-        print(json.dumps([to_json(result) for result in results]))
-    else:
-        Console(width=max(_WIDTH, Console().width)).print(table(results))
+        print(json.dumps(to_json(cage, results, credits_)))
+        return EXIT_OK
+    console = Console(width=max(_WIDTH, Console().width))
+    console.print(table(results))
+    for one in credits_:
+        console.print(describe_credits(one), soft_wrap=True)
     return EXIT_OK
 
 
-def _results(cage: Cage, seconds: float, repeats: int) -> list[DriveResult]:
-    loads = [Load(*load) for load in _LOADS]
-    notify(f"driving {len(loads) * repeats} loads, about {format_seconds(total(seconds, repeats))}")
-    results = []
-    with served_volume(TOP / "build/host/lib" / PLUGIN) as server:
-        for repeat in range(1, repeats + 1):
-            model = volume_model(_drained(cage), repeat)
-            for number, load in enumerate(loads, start=1):
-                if sys.stderr.isatty():
-                    notify(f"  {number}/{len(loads)} {describe(load)}")
-                results.append(drive(server, model, load, seconds))
-    return results
+def _results(
+    server: VolumeServer, cage: Cage, seconds: float, repeats: int
+) -> Iterator[DriveResult]:
+    for repeat in range(1, repeats + 1):
+        model = volume_model(_drained(cage), repeat)
+        for number, load in enumerate(_LOADS, start=1):
+            if sys.stderr.isatty():
+                notify(f"  {number}/{len(_LOADS)} {describe(Load(*load))}")
+            yield drive(server, model, Load(*load), seconds)
 
 
 def total(seconds: float, repeats: int) -> float:
@@ -104,11 +117,29 @@ def describe(load: Load) -> str:
     return f"{load.pattern} {format_bytes(load.block_bytes)} x {load.depth}"
 
 
-def to_json(result: DriveResult) -> dict[str, Any]:
-    """Return a result as plain data, with its errors."""
-    return asdict(result) | {
-        "rate_error": result.rate_error,
-        "littles_error": result.littles_error,
+def describe_credits(one: CreditsResult) -> str:
+    """Return the drain and the refill of a bucket in a sentence."""
+    if one.drain_seconds is None or one.refill_per_second is None:
+        return f"credits of {one.limit}: not drained, because the burst rate was not reached"
+    return (
+        f"credits of {one.limit}: drained after {one.drain_seconds:.2f} s (formula"
+        f" {one.expected_drain_seconds:.2f} s), refilled at {one.refill_per_second:,.0f}/s (base"
+        f" rate {one.base_per_second:,.0f}/s)"
+    )
+
+
+def to_json(
+    cage: Cage, results: Sequence[DriveResult], credits_: Sequence[CreditsResult]
+) -> dict[str, Any]:
+    """Return a check as plain data (docs/FORMAT.md)."""
+    loads = [
+        asdict(result) | {"rate_error": result.rate_error, "littles_error": result.littles_error}
+        for result in results
+    ]
+    return {
+        "cage": cage_to_json(cage),
+        "loads": loads,
+        "credits": [asdict(one) for one in credits_],
     }
 
 

@@ -7,6 +7,7 @@ flight. The expected rate follows from the limits and the mean latency alone.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from typing import Any
 
 from pagecage.agent.system.volume_server import VolumeServer, require_nbdkit
 from pagecage.errors import HostError
+from pagecage.model.cage import Cage
 from pagecage.model.latency_quantiles import mean_latency_us, quantile_us
+from pagecage.model.volume_model import volume_model
 from pagecage.process import find_tool, run
-from pagecage.units import GIB
+from pagecage.units import GIB, KIB, MIB
 
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 FILE_BYTES = 4 * GIB
@@ -72,6 +75,22 @@ class DriveResult:
         return self.per_second * self.mean_us / 1e6 / self.load.depth - 1
 
 
+@dataclass(frozen=True)
+class CreditsResult:
+    """The drain and the refill of one bucket, beside the formula credits / (burst - base).
+
+    The bucket was made smaller, so that it drains in `expected_drain_seconds`; rates are unchanged.
+    `refill_per_second` is the growth of its level while nothing is requested.
+    """
+
+    limit: str
+    burst_per_second: float
+    base_per_second: float
+    expected_drain_seconds: float
+    drain_seconds: float | None
+    refill_per_second: float | None
+
+
 @contextmanager
 def served_volume(plugin: Path) -> Iterator[VolumeServer]:
     """Serve an empty volume for the block. Raises HostError without nbdkit, fio or the plugin."""
@@ -119,6 +138,38 @@ def drive(
     )
 
 
+def drive_credits(
+    server: VolumeServer, model: Mapping[str, Any], seconds: float
+) -> Iterator[CreditsResult]:
+    """Drain each bucket of a model in about `seconds`, alone, and let it refill for a second."""
+    for limit in model["limits"]:
+        if limit["credits"]:
+            yield _drain(server, limit, seconds)
+
+
+def _drain(server: VolumeServer, limit: Mapping[str, Any], seconds: float) -> CreditsResult:
+    burst, base = limit["credits"]["burst_per_second"], limit["per_second"]
+    capacity = (burst - base) * seconds
+    credits_ = {"burst_per_second": burst, "capacity": capacity, "start": capacity}
+    alone = volume_model(Cage("", {}), 1) | {"limits": [{**limit, "credits": credits_}]}
+    is_bytes, name = limit["unit"] == "bytes", f"{limit['layer']} {_UNITS[limit['unit']]}"
+    pattern = "randwrite" if limit["scope"] == "write" else "randread"
+    load = Load(pattern, MIB if is_bytes else 4 * KIB, 32)
+    server.command({"configure": alone})
+    run(_fio_argv(server.data_socket, load, 1.5 * seconds), timeout_seconds=seconds + 120)
+    first = server.command({"account": True})["pcvolume"]
+    time.sleep(1.0)
+    second = server.command({"account": True})["pcvolume"]
+    [before], [after] = first["limits"], second["limits"]
+    changes = before["changes"]
+    refilled = (after["level"] - before["level"]) / (second["seconds"] - first["seconds"])
+    drained = changes[0]["seconds"] if changes else None
+    return CreditsResult(name, burst, base, seconds, drained, refilled)
+
+
+_UNITS = {"operations": "IOPS", "bytes": "bytes"}
+
+
 def _fio_argv(socket: Path, load: Load, seconds: float) -> list[str]:
     return [
         "fio",
@@ -155,7 +206,7 @@ def expected_rate(model: Mapping[str, Any], load: Load) -> tuple[float | None, s
         share = _share(limit["scope"], load)
         cost = _cost(limit, model["accounting"], load)
         if share:
-            name = f"{limit['layer']} {'IOPS' if limit['unit'] == 'operations' else 'bytes'}"
+            name = f"{limit['layer']} {_UNITS[limit['unit']]}"
             found.append((limit["per_second"] / cost / share, name))
     means = [
         mean_latency_us(model[f"{name}_latency"], load.block_bytes) for name in load.directions
