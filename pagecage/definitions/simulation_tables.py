@@ -24,6 +24,8 @@ _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Share = Annotated[float, Field(gt=0, le=1)]
 _PERCENT = r"^(100|[0-9]{1,2}(\.[0-9]+)?)$"
 _Percent = Annotated[str, WithJsonSchema({"type": "string", "pattern": _PERCENT})]
+Percentiles = Annotated[dict[_Percent, _Positive], Field(min_length=1)]
+"""Microseconds by percentage."""
 
 
 class ExactIopsBucket(StrictTable):
@@ -75,34 +77,40 @@ class LayerLimitTable(StrictTable):
         return LayerLimit(self.layer, self.of, unit, rate, *bucket)
 
 
+def quantiles_of(percentiles_us: Mapping[str, float]) -> tuple[tuple[float, float], ...]:
+    """Return pairs of a probability and microseconds, ascending; percentile 99.9 is 0.999 exactly.
+
+    Raises ValueError for a key that is not a percentage, and if the percentiles fall.
+    """
+    for text in percentiles_us:
+        if not re.fullmatch(_PERCENT, text):
+            raise ValueError(f'percentiles_us: "{text}" is not a percentage from 0 to 100')
+    found = sorted((Decimal(percent), us) for percent, us in percentiles_us.items())
+    for (low, low_us), (high, high_us) in itertools.pairwise(found):
+        if low == high:
+            raise ValueError(f"percentiles_us: percentile {low} is given twice")
+        if high_us < low_us:
+            raise ValueError(
+                f"percentiles_us: percentile {high} ({high_us:g} us) is below percentile {low}"
+                f" ({low_us:g} us)"
+            )
+    return tuple((float(percent / 100), us) for percent, us in found)
+
+
 class LatencyQuantilesTable(StrictTable):
     """The latency of requests of one size, by percentile; they may not fall."""
 
     size: SizeBytes = 4096
-    percentiles_us: Annotated[dict[_Percent, _Positive], Field(min_length=1)]
+    percentiles_us: Percentiles
 
     @model_validator(mode="after")
     def _check(self) -> LatencyQuantilesTable:
-        for text in self.percentiles_us:
-            if not re.fullmatch(_PERCENT, text):
-                raise ValueError(f'percentiles_us: "{text}" is not a percentage from 0 to 100')
-        for (low, low_us), (high, high_us) in itertools.pairwise(self._sorted()):
-            if low == high:
-                raise ValueError(f"percentiles_us: percentile {low} is given twice")
-            if high_us < low_us:
-                raise ValueError(
-                    f"percentiles_us: percentile {high} ({high_us:g} us) is below percentile {low}"
-                    f" ({low_us:g} us)"
-                )
+        quantiles_of(self.percentiles_us)
         return self
 
-    def _sorted(self) -> list[tuple[Decimal, float]]:
-        return sorted((Decimal(percent), us) for percent, us in self.percentiles_us.items())
-
     def to_model(self) -> LatencyQuantiles:
-        """Return the distribution; percentile 99.9 is exactly the probability 0.999."""
-        quantiles = ((float(percent / 100), us) for percent, us in self._sorted())
-        return LatencyQuantiles(self.size, tuple(quantiles))
+        """Return the distribution."""
+        return LatencyQuantiles(self.size, quantiles_of(self.percentiles_us))
 
 
 class RestoreTable(StrictTable):
