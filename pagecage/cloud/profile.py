@@ -104,16 +104,15 @@ def profile_of(
     Raises PagecageError if the provider does not sell the volume, or if its limits depend on the
     instance and none is given.
     """
-    limits = volume_limits(kind, request)
-    limits = attached(limits, instance) if instance else limits
+    own = volume_limits(kind, request)
+    limits = attached(own, instance) if instance else own
     if not all(vars(limits).values()):
         message = f"the limits of {kind.name} depend on the instance, and none is given"
         raise PagecageError(message, f"--instance {example_instance(provider, kind)}")
     memory_bytes, memory_by = _memory(options, instance)
     limits = limits.scaled(options.scale)
     measured = kind.measured if options.latency_us is None else ()
-    offers = [(kind.name, kind.sources, kind.remark)]
-    offers += [(instance.name, instance.sources, instance.remark)] if instance else []
+    offers = (kind, instance) if instance else (kind,)
     return LimitProfile(
         kind.name,
         kind.about,
@@ -126,10 +125,8 @@ def profile_of(
         latency=_latency_floor(kind.latency, options.latency_us),
         published=kind.latency,
         measured=measured,
-        sources=tuple(
-            LabelledSource(name, source) for name, sources, _ in offers for source in sources
-        ),
-        remarks=tuple(f"{name}: {remark}" for name, _, remark in offers if remark),
+        sources=tuple(LabelledSource(one.name, source) for one in offers for source in one.sources),
+        remarks=tuple(f"{one.name}: {one.remark}" for one in offers if one.remark),
         is_offer=True,
         simulation=_simulation(kind, limits, measured),
     )
@@ -203,7 +200,10 @@ def cage_of(profile: LimitProfile, name: str, about: str) -> Cage:
     ]
     source = profile.sources[0].source if profile.sources else None
     provenance = (
-        {"about": about, "source": {**source.model_dump(), "author": ""}}
+        {
+            "about": about,
+            "source": {**source.model_dump(), "author": "", "date": source.date or ""},
+        }
         if source
         else {"about": about}
     )
