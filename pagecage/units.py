@@ -123,6 +123,12 @@ def _four_digits(number: float) -> str:
     return f"{number:.4g}" if number < 9999.5 else f"{number:.0f}"
 
 
+def percent_text(probability: float) -> str:
+    """Return a probability as a percentage in decimal digits, exactly: 0.999 is "99.9"."""
+    text = f"{Decimal(repr(probability)) * 100:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def page_floor_bytes(count: int) -> int:
     """Return `count` rounded down to a page, as the kernel stores memory.max.
 

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from pagecage.cloud.profile import LabelledSource, LimitProfile
-from pagecage.definitions.cage_writer import percent_text
+from pagecage.model.latency_quantiles import latency_at
 from pagecage.model.simulation import LatencyQuantiles
-from pagecage.units import exact_size, format_microseconds
+from pagecage.units import exact_size, format_microseconds, percent_text
 
 _SHOWN = ("50", "90", "95", "99", "99.9", "99.99")
 
@@ -50,13 +50,26 @@ def _origin(profile: LimitProfile, direction: str, drawn: LatencyQuantiles) -> t
 def percentiles_text(latency: LatencyQuantiles) -> str:
     """Return the usual percentiles in one line, with the highest below the maximum.
 
-    "p50 440 us, p95 720 us"; all of them if none is usual.
+    "p50 440 us, p95 720 us". If none of them is given, they are interpolated between the others.
     """
-    texts = {percent_text(p): format_microseconds(us) for p, us in latency.quantiles}
-    usual = [name for name in _SHOWN if name in texts]
-    highest = [name for name in texts if name != "100"][-1:] if usual else list(texts)
-    shown = [name for name in texts if name in (*usual, *highest)]
-    return ", ".join(f"p{name} {texts[name]}" for name in shown)
+    given = {percent_text(p): us for p, us in latency.quantiles}
+    names = [name for name in given if name in _SHOWN]
+    if names:
+        names += [name for name in given if name != "100"][-1:]
+        shown = {name: us for name, us in given.items() if name in names}
+    else:
+        shown = _interpolated(latency) or given
+    return ", ".join(f"p{name} {format_microseconds(us)}" for name, us in shown.items())
+
+
+def _interpolated(latency: LatencyQuantiles) -> dict[str, float]:
+    lowest, highest = latency.quantiles[0][0], latency.quantiles[-1][0]
+    probabilities = {name: float(name) / 100 for name in _SHOWN}
+    return {
+        name: latency_at(latency.quantiles, p)
+        for name, p in probabilities.items()
+        if lowest <= p <= highest
+    }
 
 
 def latency_sources(profile: LimitProfile) -> list[LabelledSource]:

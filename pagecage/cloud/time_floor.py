@@ -10,7 +10,7 @@ from fractions import Fraction
 from pagecage.cloud.profile import LimitProfile
 from pagecage.cloud.volume_limits import LimitLayer, RatePeriod, rate_periods
 from pagecage.model.cage import LatencyFloor
-from pagecage.model.latency_mean import mean_us_at_size
+from pagecage.model.latency_quantiles import mean_us_at_size
 from pagecage.units import PAGE_BYTES
 
 _BOTH = "reads and writes"

@@ -16,7 +16,7 @@ from pagecage.model.cage import (
     LatencyFloor,
 )
 from pagecage.model.simulation import LatencyQuantiles, LayerLimit, VolumeSimulation
-from pagecage.units import exact_size
+from pagecage.units import exact_size, percent_text
 
 _COUNTS = {"IOReadIOPSMax", "IOWriteIOPSMax", "CPUQuota"}
 
@@ -126,12 +126,6 @@ def _layer_limit(limit: LayerLimit) -> dict[str, Any]:
 def _quantiles(latency: LatencyQuantiles) -> dict[str, Any]:
     percentiles = {percent_text(p): _number(us) for p, us in latency.quantiles}
     return {"size": exact_size(latency.size_bytes), "percentiles_us": percentiles}
-
-
-def percent_text(probability: float) -> str:
-    """Return a probability as a percentage in decimal digits, exactly: 0.999 is "99.9"."""
-    text = f"{Decimal(repr(probability)) * 100:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _number(value: Any) -> Any:

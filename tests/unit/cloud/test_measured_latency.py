@@ -9,9 +9,9 @@ import pytest
 
 from pagecage.cloud.catalogue import VolumeType, read_offers
 from pagecage.cloud.measured_latency import MeasuredLatency
-from pagecage.definitions.cage_writer import percent_text
 from pagecage.definitions.reader import Definitions
-from pagecage.model.latency_mean import mean_us
+from pagecage.model.latency_quantiles import mean_us
+from pagecage.units import percent_text
 from tests.tree import ROOT
 
 KINDS = {

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.definitions.cage_writer import percent_text
 from pagecage.definitions.simulation_tables import LatencyQuantilesTable
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage
@@ -19,6 +18,7 @@ from pagecage.model.simulation import (
     VolumeEvent,
     VolumeSimulation,
 )
+from pagecage.units import percent_text
 from tests.builders.definitions import definitions, top
 
 __all__ = ["top"]  # a fixture

@@ -1,27 +1,16 @@
-"""The mean of quantiles, beside the mean of many draws."""
+"""Latencies between quantiles, and their mean beside that of many draws."""
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.model.latency_mean import mean_us, mean_us_at_size
+from pagecage.model.latency_quantiles import latency_at, mean_us, mean_us_at_size
 from pagecage.model.simulation import LatencyQuantiles
 from tests.builders.strategies import latency_quantiles
-
-
-def drawn(quantiles: tuple[tuple[float, ...], ...], p: float) -> float:
-    """Return the latency at a probability, as volume/src/latency.rs draws it."""
-    if p <= quantiles[0][0]:
-        return quantiles[0][1]
-    for (low_p, low_us), (high_p, high_us) in itertools.pairwise(quantiles):
-        if p <= high_p:
-            return low_us * (high_us / low_us) ** ((p - low_p) / (high_p - low_p))
-    return quantiles[-1][1]
 
 
 @pytest.mark.parametrize(
@@ -35,8 +24,15 @@ def drawn(quantiles: tuple[tuple[float, ...], ...], p: float) -> float:
 )
 def test_the_mean_is_that_of_many_draws(quantiles: tuple[tuple[float, ...], ...]) -> None:
     count = 20_000
-    mean = math.fsum(drawn(quantiles, (n + 0.5) / count) for n in range(count)) / count
+    mean = math.fsum(latency_at(quantiles, (n + 0.5) / count) for n in range(count)) / count
     assert mean_us(quantiles) == pytest.approx(mean, rel=1e-3)
+
+
+def test_between_two_quantiles_the_logarithm_is_linear() -> None:
+    """The values of volume/src/latency.rs for the same quantiles."""
+    quantiles = ((0.25, 100.0), (0.75, 10_000.0))
+    found = [latency_at(quantiles, p) for p in (0, 0.25, 0.5, 0.625, 0.75, 1)]
+    assert found == pytest.approx([100, 100, 1000, 3162.28, 10_000, 10_000])
 
 
 @given(latency_quantiles)

@@ -1,4 +1,9 @@
-"""The mean of a latency distribution that is given by quantiles."""
+"""Latencies and means of distributions that are given by quantiles.
+
+Between two quantiles the logarithm of the latency is linear in the probability. Below the lowest
+and above the highest quantile the latency is constant. The simulated volume draws in this way
+(volume/src/latency.rs).
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,19 @@ from pagecage.model.simulation import LatencyQuantiles
 Quantiles = Sequence[tuple[float, ...]]
 
 
-def mean_us(quantiles: Quantiles) -> float:
-    """Return the mean in microseconds of a distribution as the simulated volume draws from it.
+def latency_at(quantiles: Quantiles, probability: float) -> float:
+    """Return the latency at a probability in microseconds."""
+    if probability <= quantiles[0][0]:
+        return quantiles[0][1]
+    for (low_p, low_us), (high_p, high_us) in itertools.pairwise(quantiles):
+        if probability <= high_p:
+            share = (probability - low_p) / (high_p - low_p)
+            return float(low_us * (high_us / low_us) ** share)
+    return quantiles[-1][1]
 
-    Between two quantiles the logarithm of the latency is linear in the probability. Below the
-    lowest and above the highest quantile the latency is constant.
-    """
+
+def mean_us(quantiles: Quantiles) -> float:
+    """Return the mean of a distribution in microseconds."""
     (first_p, first_us), (last_p, last_us) = quantiles[0], quantiles[-1]
     total = first_p * first_us + (1 - last_p) * last_us
     for (low_p, low_us), (high_p, high_us) in itertools.pairwise(quantiles):
