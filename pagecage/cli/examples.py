@@ -138,6 +138,7 @@ _EXAMPLES = {
         pagecage cage import probe.json --save acme
         pagecage cage import pod.yaml --pick db
         docker inspect orders-db | pagecage cage import -
+        pagecage cage import before.json after.json --seconds 60
         """,
     "floor": """
         pagecage floor customer --bytes 28GB --reads 220000

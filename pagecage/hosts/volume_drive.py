@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,8 @@ from typing import Any
 from pagecage.agent.system.volume_server import VolumeServer, require_nbdkit
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage
-from pagecage.model.latency_quantiles import mean_latency_us, quantile_us
+from pagecage.model.latency_quantiles import latency_at_size, mean_us_at_size
+from pagecage.model.simulation import LatencyQuantiles
 from pagecage.model.volume_model import volume_model
 from pagecage.process import find_tool, run
 from pagecage.units import GIB, KIB, MIB
@@ -130,9 +131,7 @@ def drive(
         expected,
         sum(part["lat_ns"]["mean"] * part["total_ios"] for part in parts) / operations / 1000,
         _percentiles(parts[0]),
-        {p: quantile_us(_latency(model, load), load.block_bytes, p / 100) for p in PERCENTILES}
-        if is_latency
-        else None,
+        _set_percentiles(model, load) if is_latency else None,
         limit,
         account["late_ops"] / operations,
     )
@@ -208,11 +207,10 @@ def expected_rate(model: Mapping[str, Any], load: Load) -> tuple[float | None, s
         if share:
             name = f"{limit['layer']} {_UNITS[limit['unit']]}"
             found.append((limit["per_second"] / cost / share, name))
-    means = [
-        mean_latency_us(model[f"{name}_latency"], load.block_bytes) for name in load.directions
-    ]
+    sizes = [_latencies(model, name) for name in load.directions]
+    means = [mean_us_at_size(one, load.block_bytes) for one in sizes]
     if all(means):
-        mean_us = sum(filter(None, means)) / len(means)
+        mean_us = sum(means) / len(means)
         found.append((load.depth * 1e6 / mean_us, None))
     return min(found, key=lambda pair: pair[0]) if found else (None, None)
 
@@ -238,6 +236,10 @@ def _cost(limit: Mapping[str, Any], accounting: Mapping[str, Any], load: Load) -
     return float(-(-load.block_bytes // size))
 
 
-def _latency(model: Mapping[str, Any], load: Load) -> Sequence[Mapping[str, Any]]:
-    found: Sequence[Mapping[str, Any]] = model[f"{load.directions[0]}_latency"]
-    return found
+def _set_percentiles(model: Mapping[str, Any], load: Load) -> dict[float, float]:
+    sizes = _latencies(model, load.directions[0])
+    return {p: latency_at_size(sizes, load.block_bytes, p / 100) for p in PERCENTILES}
+
+
+def _latencies(model: Mapping[str, Any], direction: str) -> list[LatencyQuantiles]:
+    return [LatencyQuantiles(**one) for one in model[f"{direction}_latency"]]

@@ -1,53 +1,71 @@
-"""Quantiles and the mean of a latency that is given by quantiles, as the plugin draws it."""
+"""Latencies and means of distributions that are given by quantiles.
+
+Between two quantiles the logarithm of the latency is linear in the probability. Below the lowest
+and above the highest quantile the latency is constant. The simulated volume draws in this way
+(volume/src/latency.rs).
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-_STEPS = 20_000
+from pagecage.model.simulation import LatencyQuantiles
+
+Quantiles = Sequence[tuple[float, ...]]
+_STEPS = 2000
+"""Steps of the integral over a distribution between two sizes."""
 
 
-def quantile_us(distributions: Sequence[Mapping[str, Any]], size_bytes: int, p: float) -> float:
-    """Return the latency in microseconds at a probability, for requests of a size; 0 without any.
+def latency_at(quantiles: Quantiles, probability: float) -> float:
+    """Return the latency at a probability in microseconds."""
+    if probability <= quantiles[0][0]:
+        return quantiles[0][1]
+    for (low_p, low_us), (high_p, high_us) in itertools.pairwise(quantiles):
+        if probability <= high_p:
+            share = (probability - low_p) / (high_p - low_p)
+            return float(low_us * (high_us / low_us) ** share)
+    return quantiles[-1][1]
 
-    Between two quantiles, and between two sizes, logarithms are interpolated linearly
-    (volume/src/latency.rs).
+
+def mean_us(quantiles: Quantiles) -> float:
+    """Return the mean of a distribution in microseconds."""
+    (first_p, first_us), (last_p, last_us) = quantiles[0], quantiles[-1]
+    total = first_p * first_us + (1 - last_p) * last_us
+    for (low_p, low_us), (high_p, high_us) in itertools.pairwise(quantiles):
+        total += (high_p - low_p) * _logarithmic_mean(low_us, high_us)
+    return total
+
+
+def latency_at_size(
+    sizes: Sequence[LatencyQuantiles], size_bytes: float, probability: float
+) -> float:
+    """Return the latency of requests of a size at a probability; 0 without distributions.
+
+    Between two sizes, the logarithm of the latency is linear in that of the size.
     """
-    sizes = sorted(distributions, key=lambda one: float(one["size_bytes"]))
-    if not sizes:
-        return 0.0
-    above = bisect_left([one["size_bytes"] for one in sizes], size_bytes)
-    if above == 0 or above == len(sizes):
-        return _at(sizes[min(above, len(sizes) - 1)]["quantiles"], p)
-    low, high = sizes[above - 1], sizes[above]
-    share = math.log(size_bytes / low["size_bytes"]) / math.log(
-        high["size_bytes"] / low["size_bytes"]
-    )
-    return _between(_at(low["quantiles"], p), _at(high["quantiles"], p), share)
+    ordered = sorted(sizes, key=lambda one: one.size_bytes)
+    near = [one for one in ordered if one.size_bytes <= size_bytes][-1:]
+    near += [one for one in ordered if one.size_bytes > size_bytes][:1]
+    found = [latency_at(one.quantiles, probability) for one in near]
+    if len(near) < 2 or near[0].size_bytes == size_bytes:
+        return found[0] if found else 0.0
+    low, high = near[0].size_bytes, near[1].size_bytes
+    share = math.log(size_bytes / low) / math.log(high / low)
+    return float(found[0] * (found[1] / found[0]) ** share)
 
 
-def mean_latency_us(distributions: Sequence[Mapping[str, Any]], size_bytes: int) -> float | None:
-    """Return the mean latency of requests of a size; None without a distribution."""
-    if not distributions:
-        return None
-    total = sum(
-        quantile_us(distributions, size_bytes, (step + 0.5) / _STEPS) for step in range(_STEPS)
-    )
-    return total / _STEPS
+def mean_us_at_size(sizes: Sequence[LatencyQuantiles], size_bytes: float) -> float:
+    """Return the mean for requests of a size; 0 without distributions."""
+    for one in sizes:
+        if one.size_bytes == size_bytes or len(sizes) == 1:
+            return mean_us(one.quantiles)
+    middles = ((step + 0.5) / _STEPS for step in range(_STEPS))
+    return sum(latency_at_size(sizes, size_bytes, middle) for middle in middles) / _STEPS
 
 
-def _at(points: Sequence[Sequence[float]], p: float) -> float:
-    above = bisect_left([point[0] for point in points], p)
-    if above == 0:
-        return float(points[0][1])
-    if above == len(points):
-        return float(points[-1][1])
-    (low_p, low_us), (high_p, high_us) = points[above - 1], points[above]
-    return _between(low_us, high_us, (p - low_p) / (high_p - low_p))
-
-
-def _between(low: float, high: float, share: float) -> float:
-    return float(low * (high / low) ** share)
+def _logarithmic_mean(low: float, high: float) -> float:
+    """Return the mean of an exponential curve between two values."""
+    ratio = high / low
+    return low if ratio - 1 < 1e-9 else (high - low) / math.log(ratio)

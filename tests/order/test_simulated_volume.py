@@ -16,8 +16,8 @@ from pagecage.model.cage import Cage, IoAccounting, LatencyFloor
 from pagecage.model.json_codec import to_json
 from pagecage.model.volume_model import volume_model
 from pagecage.verdicts.volume_account import volume_account
+from tests.builders.served_volumes import PLUGIN_FILE, served
 from tests.builders.trial_runs import carry_out
-from tests.builders.volumes import PLUGIN_FILE, served
 from tests.fake_host.machine import LIGHT, Machine, make_trial
 from tests.record_schema import breaches
 

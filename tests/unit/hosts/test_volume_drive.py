@@ -1,14 +1,11 @@
-"""The rate that a model allows under a load, and the mean of a latency by quantiles."""
+"""The rate that a model allows under a load."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pagecage.hosts.volume_drive import Load, expected_rate
 from pagecage.model.cage import Cage, IoAccounting, LatencyFloor
-from pagecage.model.latency_quantiles import mean_latency_us, quantile_us
 from pagecage.model.volume_model import volume_model
 
 KIB = 1024
@@ -55,26 +52,3 @@ def test_few_requests_in_flight_are_held_by_latency() -> None:
 
 def test_nothing_limits_an_open_volume() -> None:
     assert expected_rate(volume_model(Cage("", {}), 1), Load("read", 4096, 1)) == (None, None)
-
-
-POINTS = [{"size_bytes": 4096, "quantiles": [[0.5, 100.0], [0.99, 1000.0]]}]
-
-
-def test_quantiles_between_two_are_log_linear() -> None:
-    assert quantile_us(POINTS, 4096, 0.5) == 100
-    assert quantile_us(POINTS, 4096, 0.745) == pytest.approx(100 * 10**0.5)
-    assert quantile_us(POINTS, 4096, 0.1) == 100, "the lowest quantile is the floor"
-    assert quantile_us(POINTS, 4096, 0.999) == 1000
-
-
-@given(st.integers(512, 2**22), st.floats(0, 1), st.floats(0, 1))
-def test_quantiles_never_fall(size: int, p: float, q: float) -> None:
-    low, high = sorted((p, q))
-    assert quantile_us(POINTS, size, low) <= quantile_us(POINTS, size, high)
-
-
-def test_the_mean_lies_between_the_quantiles() -> None:
-    mean = mean_latency_us(POINTS, 4096)
-    # half at 100, then log-linear to 1000: (1000 - 100) / ln 10 over the rest
-    assert mean == pytest.approx(0.5 * 100 + 0.49 * 900 / 2.302585 + 0.01 * 1000, rel=1e-3)
-    assert mean_latency_us([], 4096) is None
