@@ -1,0 +1,118 @@
+"""The I/O and the own time of one trial, window by window: the basis of its predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pagecage.model.cage import IO_STAT_KEY, enforced_limit
+from pagecage.model.record import Record
+from pagecage.verdicts.binding import WAITING, binding_limit
+from pagecage.verdicts.caps import cap_change_count, is_io_cap
+from pagecage.verdicts.windows import Window, windows_and_remainder
+
+
+@dataclass(frozen=True)
+class DemandWindow:
+    """One window of a trial: the I/O that it needs under any limits, and its time without them.
+
+    `own_seconds` is the time in which no task waited for the disk, `disk_seconds` that in which
+    tasks waited for the disk itself and not at a limit, `hidden_seconds` that in which the disk
+    worked beside the program. `requests` are those of the disk after merging, `queued_seconds` the
+    sum of their times there; both are None if unknown.
+    """
+
+    moved: Mapping[str, float]
+    is_capped: bool
+    own_seconds: float
+    disk_seconds: float
+    hidden_seconds: float
+    requests: float | None = None
+    queued_seconds: float | None = None
+
+    @property
+    def free_seconds(self) -> float:
+        """The time of the window without limits."""
+        return self.own_seconds + self.disk_seconds
+
+
+@dataclass(frozen=True)
+class IoDemand:
+    """The windows of a trial.
+
+    `used_share` is the share of a cap that the program used while one held it back; 1 if none did.
+    `covered_share` is the share of the whole pass that the trial covered.
+    """
+
+    windows: tuple[DemandWindow, ...]
+    used_share: float
+    covered_share: float
+
+    @property
+    def free_seconds(self) -> float:
+        """The time of the whole pass without limits."""
+        return sum(window.free_seconds for window in self.windows) / self.covered_share
+
+
+def io_demand(record: Record, series: Sequence[Mapping[str, Any]]) -> IoDemand | str:
+    """Return the demand of a trial, or the reason why nothing can be predicted from it."""
+    windows = windows_and_remainder(record, series)
+    if not windows:
+        return "the measured part did not end"
+    if _caps_varied(record):
+        return "burst credits or a shared limit changed the cap while the trial ran"
+    requested = record.cage.requested or {}
+    judged = [(window, binding_limit(window, requested).property is not None) for window in windows]
+    return IoDemand(
+        tuple(_demand_window(window, is_capped) for window, is_capped in judged),
+        _used_share([window for window, is_capped in judged if is_capped]),
+        record.response.get("covered_fraction") or 1.0,
+    )
+
+
+def seconds_under_io_max(moved: Mapping[str, float], caps: Mapping[str, float]) -> float:
+    """Return the least time in which the kernel lets this I/O through under caps by property."""
+    kernel_caps = {name: enforced_limit(name, cap) for name, cap in caps.items() if is_io_cap(name)}
+    return max((moved[IO_STAT_KEY[name]] / cap for name, cap in kernel_caps.items()), default=0.0)
+
+
+def _caps_varied(record: Record) -> bool:
+    """Return whether credits could raise a cap, or a cap changed while the trial ran."""
+    buckets = (record.cage.credits or {}).get("buckets") or ()
+    return any(bucket["rate"] > bucket["base"] for bucket in buckets) or any(
+        cap_change_count(record, name) for name in IO_STAT_KEY
+    )
+
+
+def _used_share(capped: Sequence[Window]) -> float:
+    seconds = sum(window.seconds for window in capped)
+    least = sum(seconds_under_io_max(window.moved, window.caps) for window in capped)
+    return min(1.0, least / seconds) if seconds else 1.0
+
+
+def _demand_window(window: Window, is_capped: bool) -> DemandWindow:
+    own, disk = _own_and_disk_seconds(window, is_capped)
+    return DemandWindow(
+        window.moved,
+        is_capped,
+        own,
+        disk,
+        max(0.0, (window.disk_busy or 0.0) - disk),
+        window.disk_requests,
+        window.disk_queued,
+    )
+
+
+def _own_and_disk_seconds(window: Window, is_capped: bool) -> tuple[float, float]:
+    """Return the window's own time and its waits for the disk; together its time without caps.
+
+    A window that no cap held keeps its whole length.
+    """
+    busy, waited = window.disk_busy or 0.0, min(window.waited_io or 0.0, window.seconds)
+    if is_capped and waited < WAITING * window.seconds:
+        # The program awaits its reads asynchronously, and pressure does not count that.
+        own = min(window.seconds, window.cpu or 0.0)
+        return own, min(window.seconds - own, busy)
+    disk = min(busy, waited)
+    return window.seconds - (waited if is_capped else disk), disk
