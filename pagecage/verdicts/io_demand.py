@@ -63,10 +63,13 @@ def io_demand(record: Record, series: Sequence[Mapping[str, Any]]) -> IoDemand |
     if _caps_varied(record):
         return "burst credits or a shared limit changed the cap while the trial ran"
     requested = record.cage.requested or {}
-    judged = [(window, binding_limit(window, requested).property is not None) for window in windows]
+    needs = [
+        _demand_window(window, binding_limit(window, requested).property is not None)
+        for window in windows
+    ]
     return IoDemand(
-        tuple(_demand_window(window, is_capped) for window, is_capped in judged),
-        _used_share([window for window, is_capped in judged if is_capped]),
+        tuple(needs),
+        _used_share([pair for pair in zip(windows, needs, strict=True) if pair[1].is_capped]),
         record.response.get("covered_fraction") or 1.0,
     )
 
@@ -85,9 +88,17 @@ def _caps_varied(record: Record) -> bool:
     )
 
 
-def _used_share(capped: Sequence[Window]) -> float:
-    seconds = sum(window.seconds for window in capped)
-    least = sum(seconds_under_io_max(window.moved, window.caps) for window in capped)
+def _used_share(capped: Sequence[tuple[Window, DemandWindow]]) -> float:
+    """Return the least time under the caps as a share of the time taken.
+
+    A window whose time without caps is longer than that least time is left out: a slow disk near a
+    cap explains it, and not the cap.
+    """
+    seconds, least = 0.0, 0.0
+    for window, demand in capped:
+        needed = seconds_under_io_max(window.moved, window.caps)
+        if needed > demand.free_seconds:
+            seconds, least = seconds + window.seconds, least + needed
     return min(1.0, least / seconds) if seconds else 1.0
 
 
