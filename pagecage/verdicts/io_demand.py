@@ -8,6 +8,7 @@ from typing import Any
 
 from pagecage.model.cage import IO_STAT_KEY, enforced_limit
 from pagecage.model.record import Record
+from pagecage.units import KIB
 from pagecage.verdicts.binding import WAITING, binding_limit
 from pagecage.verdicts.caps import cap_change_count, is_io_cap
 from pagecage.verdicts.windows import Window, windows_and_remainder
@@ -17,13 +18,14 @@ from pagecage.verdicts.windows import Window, windows_and_remainder
 class DemandWindow:
     """One window of a trial: the I/O that it needs under any limits, and its time without them.
 
-    `own_seconds` is the time in which no task waited for the disk, `disk_seconds` that in which
-    tasks waited for the disk itself and not at a limit, `hidden_seconds` that in which the disk
-    worked beside the program. `requests` are those of the disk after merging, `queued_seconds` the
-    sum of their times there; both are None if unknown.
+    `seconds` is its measured length. `own_seconds` is the time in which no task waited for the
+    disk, `disk_seconds` that in which tasks waited for the disk itself and not at a limit,
+    `hidden_seconds` that in which the disk worked beside the program. `requests` are those of the
+    disk after merging, `queued_seconds` the sum of their times there; both are None if unknown.
     """
 
     moved: Mapping[str, float]
+    seconds: float
     is_capped: bool
     own_seconds: float
     disk_seconds: float
@@ -42,17 +44,50 @@ class IoDemand:
     """The windows of a trial.
 
     `used_share` is the share of a cap that the program used while one held it back; 1 if none did.
-    `covered_share` is the share of the whole pass that the trial covered.
+    `covered_share` is the share of the whole pass that the trial covered. `largest_request_bytes`
+    is the disk's bound on one request; None if unknown.
     """
 
     windows: tuple[DemandWindow, ...]
-    used_share: float
-    covered_share: float
+    used_share: float = 1.0
+    covered_share: float = 1.0
+    largest_request_bytes: int | None = None
 
     @property
     def free_seconds(self) -> float:
         """The time of the whole pass without limits."""
         return sum(window.free_seconds for window in self.windows) / self.covered_share
+
+    def total(self, key: str) -> float:
+        """Return the bytes or I/Os of the whole pass, by key of io.stat."""
+        return sum(window.moved[key] for window in self.windows) / self.covered_share
+
+    @property
+    def capped_share(self) -> float:
+        """The share of the trial's time in windows that a cap held back."""
+        seconds = sum(window.seconds for window in self.windows)
+        return sum(window.seconds for window in self.windows if window.is_capped) / seconds
+
+    @property
+    def latency_seconds(self) -> float | None:
+        """The average time of a request at the disk; None if unknown."""
+        known = [window for window in self.windows if window.requests and window.queued_seconds]
+        requests = sum(window.requests or 0.0 for window in known)
+        return sum(window.queued_seconds or 0.0 for window in known) / requests if known else None
+
+    @property
+    def depth(self) -> float | None:
+        """The average number of requests at the disk while it was busy; None if unknown."""
+        busy = sum(window.disk_seconds + window.hidden_seconds for window in self.windows)
+        queued = sum(window.queued_seconds or 0.0 for window in self.windows)
+        return max(1.0, queued / busy) if busy and queued else None
+
+    @property
+    def unmerged_share(self) -> float:
+        """Requests at the disk per I/O of the trial, at most 1: the kernel merges neighbours."""
+        ios = sum(window.moved["rios"] + window.moved["wios"] for window in self.windows)
+        known = [window.requests for window in self.windows if window.requests is not None]
+        return min(1.0, sum(known) / ios) if ios and len(known) == len(self.windows) else 1.0
 
 
 def io_demand(record: Record, series: Sequence[Mapping[str, Any]]) -> IoDemand | str:
@@ -71,6 +106,7 @@ def io_demand(record: Record, series: Sequence[Mapping[str, Any]]) -> IoDemand |
         tuple(needs),
         _used_share([pair for pair in zip(windows, needs, strict=True) if pair[1].is_capped]),
         record.response.get("covered_fraction") or 1.0,
+        _largest_request_bytes(record),
     )
 
 
@@ -78,6 +114,11 @@ def seconds_under_io_max(moved: Mapping[str, float], caps: Mapping[str, float]) 
     """Return the least time in which the kernel lets this I/O through under caps by property."""
     kernel_caps = {name: enforced_limit(name, cap) for name, cap in caps.items() if is_io_cap(name)}
     return max((moved[IO_STAT_KEY[name]] / cap for name, cap in kernel_caps.items()), default=0.0)
+
+
+def _largest_request_bytes(record: Record) -> int | None:
+    largest_kb = (record.device.queue_settings or {}).get("max_sectors_kb")
+    return int(largest_kb) * KIB if largest_kb else None
 
 
 def _caps_varied(record: Record) -> bool:
@@ -106,6 +147,7 @@ def _demand_window(window: Window, is_capped: bool) -> DemandWindow:
     own, disk = _own_and_disk_seconds(window, is_capped)
     return DemandWindow(
         window.moved,
+        window.seconds,
         is_capped,
         own,
         disk,
