@@ -23,6 +23,7 @@ from pagecage.cloud.catalogue import read_offers
 from pagecage.cloud.comparison import ANSWERS, VolumeQuestion, compare_volumes
 from pagecage.cloud.instance_comparison import compare_instances
 from pagecage.cloud.profile import CageOptions
+from pagecage.cloud.run_prediction import greatest_published_us
 from pagecage.cloud.volume_request import parse_throughput
 from pagecage.errors import (
     EXIT_GATE_FAILED,
@@ -61,7 +62,7 @@ class PredictOptions:
     """
 
     provider: Annotated[str | None, Parameter(metavar="NAME")] = None
-    type: Annotated[str, Parameter(metavar="TEXT")] = ""
+    type: Annotated[str | None, Parameter(metavar="TEXT")] = None
     instance: Annotated[str | None, Parameter(metavar="TYPE")] = None
     size: Annotated[str | None, Parameter(metavar="SIZE")] = None
     iops: Positive | None = None
@@ -106,13 +107,15 @@ def predict(
 
 
 def _question(options: PredictOptions, under_seconds: float | None) -> VolumeQuestion:
-    providers = offered_providers(read_offers(CAGES / "catalogue"), options.provider)
+    catalogue = read_offers(CAGES / "catalogue")
+    providers = offered_providers(catalogue, options.provider)
     if options.throughput is not None:
         parse_throughput(options.throughput, providers[0].types[0])
     return VolumeQuestion(
         providers,
         CageOptions(options.start, Fraction(str(options.scale)), latency_us=options.latency_us),
-        options.type,
+        greatest_published_us(catalogue),
+        options.type or "",
         options.instance,
         None if options.size is None else parse_size_bytes(options.size, "--size"),
         None if options.iops is None else Fraction(options.iops),

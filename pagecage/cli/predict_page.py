@@ -14,6 +14,7 @@ from pagecage.cli.cage_page import console, plain_table, print_paragraphs, print
 from pagecage.cli.predict_run import SourceTrial, TreatmentSource
 from pagecage.cloud.comparison import ANSWERS, LeftOut, VolumeQuestion, VolumeRow
 from pagecage.cloud.demand_walk import LATENCY, PROGRAM
+from pagecage.cloud.enough import AS_FAST
 from pagecage.cloud.instance_comparison import InstanceRow
 from pagecage.cloud.prediction_notes import drained_notes, prediction_notes
 from pagecage.cloud.run_prediction import VolumePrediction
@@ -168,13 +169,17 @@ def _conclusion(rows: Sequence[VolumeRow], target: float) -> str:
     """Return the volume with the lowest rates that reaches the target, or the nearest one."""
     goal = f"under {format_hours(target)}"
     best = min(rows, key=lambda row: ANSWERS.index(row.answer or "no"))
-    if best.answer == "no":
-        best = min(rows, key=lambda row: row.prediction.seconds)
+    if best.answer in ("unlikely", "no"):
+        fastest = min(row.prediction.seconds for row in rows)
+        best = next(row for row in rows if row.prediction.seconds <= AS_FAST * fastest)
     found = best.prediction
     named = f"{best.kind.name} ({_description(best)})"
     if best.answer == "yes":
         return f"Enough with the lowest rates: {named}."
     times = f"{format_hours(found.seconds)}, {_range(found)}"
-    if best.answer == "no":
-        return f"No volume is {goal}. The nearest is {named}: {times}."
-    return f"No volume is certain to be {goal}. The first is {best.answer}: {named}: {times}."
+    if best.answer == "likely":
+        return (
+            f"No volume is certain to be {goal}. Likely, with the lowest rates: {named}, {times}."
+        )
+    certain = "No volume is" if best.answer == "no" else "No volume is likely to be"
+    return f"{certain} {goal}. The nearest is {named}: {times}."

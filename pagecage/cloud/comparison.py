@@ -14,7 +14,6 @@ from pagecage.cloud.run_prediction import (
     LatencyBounds,
     VolumeOutlook,
     VolumePrediction,
-    greatest_published_us,
     latency_bounds,
 )
 from pagecage.cloud.volume_request import VolumeRequest, parse_throughput
@@ -30,11 +29,12 @@ class VolumeQuestion:
     """The volumes to compare, and the target.
 
     None means free. A free size is at least `least_bytes`. `throughput` is as `parse_throughput`
-    reads it.
+    reads it. `greatest_us` is the latency of a volume about which nothing is published.
     """
 
     providers: tuple[Provider, ...]
     options: CageOptions
+    greatest_us: int
     type_text: str = ""
     instance: str | None = None
     size_bytes: int | None = None
@@ -73,9 +73,8 @@ def compare_volumes(
     instance of the question.
     """
     rows, left_out = list[VolumeRow](), list[LeftOut]()
-    greatest_us = greatest_published_us(question.providers)
     for provider, kind in offered_types(question):
-        latency = latency_bounds(kind.latency, question.options.latency_us, greatest_us)
+        latency = latency_bounds(kind.latency, question.options.latency_us, question.greatest_us)
         try:
             rows.append(_row(demand, question, _offer(provider, kind, question), latency))
         except PagecageError as error:
