@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 from pagecage.bundle.unpack import unpack
 from pagecage.errors import UNREADABLE, PagecageError, nearest, why_unreadable
 from pagecage.model.record import Record
+from pagecage.model.run_files import check_records, read_plan
 from pagecage.model.traces import read_lines
 from pagecage.runner.run_folder import RunFolder, find_run, path_exists
 from pagecage.verdicts.counters import whole_seconds
@@ -76,21 +76,24 @@ def stored_treatments(runs: Path, name: str, wanted: Mapping[str, str]) -> Store
 
 @contextmanager
 def _folder(runs: Path, name: str) -> Iterator[RunFolder]:
-    path = Path(name)
-    if not path_exists(path) or not path.is_file():
+    """Find a run, or unpack a bundle; an error then names the bundle, not the temporary folder."""
+    if not path_exists(Path(name)) or not Path(name).is_file():
         yield find_run(runs, name)
         return
     with tempfile.TemporaryDirectory(prefix="pagecage-predict-") as scratch:
-        unpack(path, Path(scratch) / "run")
-        yield RunFolder(Path(scratch) / "run")
+        folder = Path(scratch) / "run"
+        try:
+            unpack(Path(name), folder)
+            yield RunFolder(folder)
+        except PagecageError as error:
+            message = error.message.replace(str(folder), name)
+            raise PagecageError(message, error.hint.replace(str(folder), name)) from None
 
 
 def _treatments(folder: RunFolder, wanted: Mapping[str, str]) -> StoredTreatments:
-    plan = json.loads((folder.path / "plan.json").read_text())
+    plan = read_plan(folder.path)
+    check_records(folder.path, plan, folder.records())
     groups = _by_treatment(folder, plan["definition"]["factors"])
-    if not groups:
-        hint = f"pagecage run {plan['experiment']} --resume"
-        raise PagecageError(f"no trial of {plan['run_id']} has ended", hint)
     chosen = [levels for levels in groups if wanted.items() <= dict(levels).items()]
     if not chosen:
         raise _no_treatment(groups, wanted, plan["run_id"])
@@ -104,18 +107,13 @@ def _by_treatment(
     """Return the last record of every trial by treatment, in the order of the definition."""
     groups: dict[Levels, list[Record]] = {}
     for record in folder.last_records().values():
-        levels = tuple(
-            (factor, record.treatment[factor]) for factor in factors if factor in record.treatment
-        )
+        levels = tuple((factor, record.treatment[factor]) for factor in factors)
         groups.setdefault(levels, []).append(record)
-    return dict(sorted(groups.items(), key=lambda group: _position(group[0], factors)))
 
+    def position(levels: Levels) -> list[int]:
+        return [factors[factor].index(level) for factor, level in levels]
 
-def _position(levels: Levels, factors: Mapping[str, list[str]]) -> list[int]:
-    return [
-        factors[factor].index(level) if level in factors[factor] else len(factors[factor])
-        for factor, level in levels
-    ]
+    return {levels: groups[levels] for levels in sorted(groups, key=position)}
 
 
 def _no_treatment(

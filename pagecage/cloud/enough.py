@@ -58,9 +58,14 @@ class VolumeOffer:
         number = _least_number(len(sizes), lambda n: self._is_sold(self._sized(sizes[n])))
         return self._sized(sizes[number])
 
-    def fastest(self) -> VolumeRequest:
-        """Return the fastest volume."""
-        return self._fastest_of(self._sizes()[-1])
+    def fastest(self, seconds: Callable[[LimitProfile], float]) -> VolumeRequest:
+        """Return the fastest volume: the largest, or of tiers, which may lose a burst, the best.
+
+        Raises PagecageError if none is sold.
+        """
+        sizes = self._sizes()
+        requests = [self._fastest_of(size) for size in (sizes if self.kind.tiers else sizes[-1:])]
+        return min(requests, key=lambda request: seconds(self.profile(request)))
 
     def smallest(self, is_enough: Callable[[LimitProfile], bool]) -> VolumeRequest:
         """Return the smallest volume that is enough: by size, then IOPS, then throughput.
@@ -71,9 +76,7 @@ class VolumeOffer:
         def suits(request: VolumeRequest) -> bool:
             return self._is_sold(request) and is_enough(self.profile(request))
 
-        sizes = self._sizes()
-        number = _least_number(len(sizes), lambda n: suits(self._fastest_of(sizes[n])))
-        fastest = self._fastest_of(sizes[number])
+        fastest = self._fastest_of(self._least_size(suits))
         choices = [
             self._with_throughput(self._sized(fastest.size_bytes, iops))
             for iops in self._iops_steps(fastest)
@@ -91,6 +94,12 @@ class VolumeOffer:
         tiers = [tier.size_bytes for tier in self.kind.tiers.values() if tier.size_bytes >= least]
         step = bounds.step_bytes
         return tiers or range(-(-least // step) * step, bounds.most_bytes + 1, step)
+
+    def _least_size(self, suits: Callable[[VolumeRequest], bool]) -> int | None:
+        sizes = self._sizes()
+        if self.kind.tiers:
+            return next(size for size in sizes if suits(self._fastest_of(size)))
+        return sizes[_least_number(len(sizes), lambda n: suits(self._fastest_of(sizes[n])))]
 
     def _is_sold(self, request: VolumeRequest) -> bool:
         try:
@@ -160,11 +169,11 @@ def choose(
     The upper end of the range counts. Where that is out of reach, the expected time counts, and
     where that is out of reach too, the volume is as fast as the fastest. Without a time it is the
     smallest volume with its included rates; of a type that includes none, it is as fast as the
-    fastest. Raises PagecageError if no volume with the fixed values is sold.
+    fastest. The volume may not be sold if the fixed values exclude each other.
     """
     if under_seconds is None and offer.includes_rates:
         return offer.plain()
-    fastest = offer.profile(offer.fastest())
+    fastest = offer.profile(offer.fastest(outlook.seconds))
     least = outlook.seconds(fastest)
     if under_seconds is not None and outlook.high(fastest) <= under_seconds:
         return offer.smallest(lambda profile: outlook.high(profile) <= under_seconds)
