@@ -23,14 +23,17 @@ _EMPTY = 1e-9
 class ErrorFactors:
     """Factors on the parts of a predicted time.
 
-    `held` is for time under a limit, `disk` for waits for the disk, `free` for the program's own
-    time in windows without a cap, and `capped` for its own time in windows that a cap held.
+    `held` is for time under a limit. `free` is for the program's own time and `disk` for its waits
+    for the disk, both in windows that no cap held; `capped` is for both in the other windows. Waits
+    at a latency that is given take `disk`. `serial` is the share of the program's own time that may
+    not overlap with time under a limit, in windows that no cap held: they do not show it.
     """
 
     held: float = 1.0
     disk: float = 1.0
     free: float = 1.0
     capped: float = 1.0
+    serial: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,14 @@ class Cause:
 
 @dataclass(frozen=True)
 class WindowNeed:
-    """The needs of one window: its time without limits, and the I/O that the meters count."""
+    """The needs of one window: its time without limits, and the I/O that the meters count.
+
+    `serial_seconds` are added to time under a limit, as far as that is longer.
+    """
 
     own_seconds: float
     disk_seconds: float
+    serial_seconds: float
     amounts: Mapping[tuple[str, Scope], float]
 
 
@@ -99,7 +106,9 @@ def _need(
         for scope in scopes(combined=given.combined)
     }
     own = window.own_seconds * whole * (errors.capped if window.is_capped else errors.free)
-    return WindowNeed(own, _disk_seconds(window, given) * whole * errors.disk, amounts)
+    disk = _disk_seconds(window, given) * whole
+    serial = 0.0 if window.is_capped else errors.serial * own
+    return WindowNeed(own, disk, serial, amounts)
 
 
 def _disk_seconds(window: DemandWindow, given: Assumptions) -> float:
@@ -107,16 +116,16 @@ def _disk_seconds(window: DemandWindow, given: Assumptions) -> float:
 
     The number of requests in flight stays, and so does the work that the disk did unnoticed.
     """
-    busy = window.disk_seconds + window.hidden_seconds
+    errors, busy = given.errors, window.disk_seconds + window.hidden_seconds
     if given.latency is None or not window.requests or not window.queued_seconds or not busy:
-        return window.disk_seconds
+        return window.disk_seconds * (errors.capped if window.is_capped else errors.disk)
     depth = max(1.0, window.queued_seconds / busy)
     if given.is_shallow and window.is_capped:
         depth = 1.0
     ios = window.moved["rios"] + window.moved["wios"]
     writes = window.moved["wios"] / ios if ios else 0.0
     latency = given.latency[0] * (1 - writes) + given.latency[1] * writes
-    return max(0.0, window.requests * latency / depth - window.hidden_seconds)
+    return errors.disk * max(0.0, window.requests * latency / depth - window.hidden_seconds)
 
 
 def walk(needs: Sequence[WindowNeed], meters: Sequence[IoMeter], volume: str) -> WalkedTime:
@@ -127,7 +136,8 @@ def walk(needs: Sequence[WindowNeed], meters: Sequence[IoMeter], volume: str) ->
         seconds = need.own_seconds + need.disk_seconds
         cause = Cause(LATENCY, volume) if need.disk_seconds > need.own_seconds else Cause(PROGRAM)
         for meter, bucket in zip(meters, buckets, strict=True):
-            needed = bucket.least_seconds(need.amounts[meter.limit, meter.scope])
+            amount = need.amounts[meter.limit, meter.scope]
+            needed = bucket.least_seconds(amount) + min(need.serial_seconds, amount / bucket.rate)
             if needed > seconds:
                 seconds, cause = needed, Cause(meter.limit, meter.by)
         for number, meter in enumerate(meters):

@@ -25,11 +25,11 @@ from pagecage.cloud.profile import LimitProfile
 from pagecage.model.cage import IoAccounting
 from pagecage.verdicts.io_demand import IoDemand
 
-LOWEST = ErrorFactors(held=0.90, disk=0.80, free=0.75, capped=0.50)
-HIGHEST = ErrorFactors(held=1.10, disk=1.20, free=1.30, capped=1.25)
-"""Errors of the parts of a prediction; together they cover COVERED of the stored trials.
+LOWEST = ErrorFactors(held=0.90, disk=0.80, free=0.75, capped=0.25)
+HIGHEST = ErrorFactors(held=1.10, disk=1.20, free=1.30, capped=1.25, serial=0.5)
+"""Errors of the parts of a prediction, which cover COVERED of the stored trials.
 
-The program's own time is too long in windows that a cap held: a reader that is woken for each
+The time without limits is too long in windows that a cap held: a reader that is woken for each
 request computes longer.
 """
 COVERED = 0.95

@@ -47,10 +47,13 @@ def predicted(
     return VolumeOutlook(of, rules, latency).predict(volume(iops))
 
 
-def test_under_a_limit_the_range_is_that_of_the_measured_errors() -> None:
-    found = predicted(demand(window(reads=1000, own=0.1)), 100)
+@pytest.mark.parametrize("is_capped", [False, True])
+def test_under_a_limit_the_range_is_that_of_the_measured_errors(is_capped: bool) -> None:
+    """A trial without a limit does not show how much the program computes beside one."""
+    found = predicted(demand(window(reads=1000, own=1.0, capped=is_capped)), 100)
+    beside = 0.0 if is_capped else HIGHEST.serial * HIGHEST.free
     assert (found.low, found.seconds, found.high) == pytest.approx(
-        (10 * LOWEST.held, 10.0, 10 * HIGHEST.held)
+        (10 * LOWEST.held, 10.0, 10 * HIGHEST.held + beside)
     )
     assert (found.cause, found.share, found.held_share) == (Cause("IOPS", "v"), 1.0, 1.0)
 
