@@ -112,7 +112,7 @@ def test_an_instance_is_combined_with_its_providers_volumes(top: Path) -> None:
     [one] = document(top, LAZY, *PAGES, "--instance", "t3.nano", "--scale", "0.1")["treatments"]
     assert {row["name"].partition("-")[0] for row in one["volumes"]} == {"aws"}
     assert {row["volume"]["instance"] for row in one["volumes"]} == {"t3.nano"}
-    assert one["instances"] == []
+    assert (one["instances"], one["left_out"]) == ([], [])
     machine = document(top, LAZY, *PAGES, "--instance", "n2-standard-8")["treatments"][0]
     assert {row["name"] for row in machine["volumes"]} == {
         "gcp-pd-standard",
@@ -176,7 +176,10 @@ def test_every_treatment_has_its_table_or_its_reason(top: Path) -> None:
 
 def test_excluded_trials_are_told_as_such(top: Path) -> None:
     sweep = str(FOLDER / "sweep-customer-replay.pagecage.zip")
-    page = predicted(top, sweep, "--type", "gp3", "--treatment", "IOReadIOPSMax=500").stdout
+    words = (sweep, "--type", "gp3", "--treatment", "IOReadIOPSMax=500")
+    [one] = document(top, *words)["treatments"]
+    assert one["source"]["seconds"] == pytest.approx(5.84, abs=0.01)
+    page = predicted(top, *words).stdout
     assert "the median of 2 trials; excluded, `pagecage show` has the reason" in page
 
 

@@ -14,7 +14,7 @@ from pagecage.cloud.io_meters import io_meters
 from pagecage.cloud.profile import LimitProfile
 from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits
 from pagecage.model.cage import IoAccounting
-from pagecage.verdicts.io_demand import IoDemand
+from pagecage.verdicts.io_demand import DemandWindow, IoDemand
 from tests.builders.demands import demand, window
 
 KIB256 = 256 * 1024
@@ -123,6 +123,14 @@ def test_operations_are_counted_within_bounds(
     assert found == pytest.approx(list(operations))
 
 
+def test_an_average_of_exactly_one_unit_is_one_operation() -> None:
+    """Bytes and merged requests are products of fractions, which are rounded."""
+    moved = {"rios": 3000.0, "rbytes": 3000 * 0.1 * KIB256, "wios": 0.0, "wbytes": 0.0}
+    third = DemandWindow(moved, 1.0, False, 0.1, 0.0, 0.0, requests=300, queued_seconds=0.1)
+    rules = IoAccounting(KIB256, merged=False)
+    assert walked(demand(third), volume(iops=1), rules).seconds == pytest.approx(300)
+
+
 def test_a_bound_on_the_size_of_requests_bounds_their_parts() -> None:
     """No request of at most 128 KiB counts as two, whatever the average is."""
     one = demand(window(reads=100, kib=100), largest_request_bytes=128 * 1024)
@@ -133,7 +141,7 @@ def test_a_bound_on_the_size_of_requests_bounds_their_parts() -> None:
 def test_neighbours_that_the_kernel_merged_count_once() -> None:
     """Of 100 reads, 25 reached the disk."""
     moved = window(reads=100, own=0.1).moved
-    merged = demand(type(window())(moved, 1.0, False, 0.1, 0.0, 0.0, 25, 0.1))
+    merged = demand(DemandWindow(moved, 1.0, False, 0.1, 0.0, 0.0, 25, 0.1))
     assert walked(merged, volume(iops=1)).seconds == pytest.approx(25)
     assert walked(merged, volume(iops=1), count="most").seconds == pytest.approx(100)
 
@@ -154,22 +162,25 @@ def test_reads_and_writes_have_a_latency_each() -> None:
 
 def test_requests_in_flight_and_the_disk_beside_the_program_hide_latency() -> None:
     """Four in flight for a second, half of it beside the program, which goes on computing."""
-    of_disk = type(window())(
+    of_disk = DemandWindow(
         window(reads=400).moved, 3.0, False, 2.5, 0.5, 0.5, requests=400, queued_seconds=4.0
     )
     found = walked(demand(of_disk), volume(), latency=(0.02, 0.02))
     assert found.seconds == pytest.approx(2.5 + 400 * 0.02 / 4 - 0.5)
 
 
-def test_a_window_that_a_cap_held_may_have_had_one_request_in_flight() -> None:
-    held = type(window())(
-        window(reads=100).moved, 3.0, True, 1.0, 0.1, 0.0, requests=100, queued_seconds=5.0
+@pytest.mark.parametrize(("is_capped", "worst"), [(True, 1.0), (False, 100 * 0.01 / 50)])
+def test_only_a_window_that_a_cap_held_may_have_had_one_request_in_flight(
+    is_capped: bool, worst: float
+) -> None:
+    held = DemandWindow(
+        window(reads=100).moved, 3.0, is_capped, 1.0, 0.1, 0.0, requests=100, queued_seconds=5.0
     )
     seconds = [
         walked(demand(held), volume(), latency=(0.01, 0.01), is_shallow=shallow).seconds
         for shallow in (False, True)
     ]
-    assert seconds == pytest.approx([1.0 + 100 * 0.01 / 50, 1.0 + 1.0])
+    assert seconds == pytest.approx([1.0 + 100 * 0.01 / 50, 1.0 + worst])
 
 
 windows = st.builds(
