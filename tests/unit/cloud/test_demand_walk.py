@@ -124,11 +124,11 @@ def test_operations_are_counted_within_bounds(
 
 
 def test_an_average_of_exactly_one_unit_is_one_operation() -> None:
-    """Bytes and merged requests are products of fractions, which are rounded."""
-    moved = {"rios": 3000.0, "rbytes": 3000 * 0.1 * KIB256, "wios": 0.0, "wbytes": 0.0}
-    third = DemandWindow(moved, 1.0, False, 0.1, 0.0, 0.0, requests=300, queued_seconds=0.1)
+    """22 * (15 / 22) is less than 15 by rounding."""
+    moved = {"rios": 22.0, "rbytes": 15 * KIB256, "wios": 0.0, "wbytes": 0.0}
+    exact = DemandWindow(moved, 1.0, False, 0.1, 0.0, 0.0, requests=15, queued_seconds=0.1)
     rules = IoAccounting(KIB256, merged=False)
-    assert walked(demand(third), volume(iops=1), rules).seconds == pytest.approx(300)
+    assert walked(demand(exact), volume(iops=1), rules).seconds == pytest.approx(15)
 
 
 def test_a_bound_on_the_size_of_requests_bounds_their_parts() -> None:
