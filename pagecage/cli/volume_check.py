@@ -83,12 +83,16 @@ def check(
         credits_ = list(drive_credits(server, volume_model(cage, 1), _DRAIN_SECONDS))
     if as_json:
         print(json.dumps(to_json(cage, results, credits_)))
-        return EXIT_OK
+    else:
+        _show(results, credits_)
+    return EXIT_OK
+
+
+def _show(results: Sequence[DriveResult], credits_: Sequence[CreditsResult]) -> None:
     console = Console(width=max(_WIDTH, Console().width))
     console.print(table(results))
     for one in credits_:
         console.print(describe_credits(one), soft_wrap=True)
-    return EXIT_OK
 
 
 def _results(
