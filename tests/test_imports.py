@@ -18,7 +18,7 @@ ORDER = (
     "model",
     "planning verdicts agent",
     "definitions importers bundle",
-    "cloud hosts",
+    "cloud hosts verify",
     "runner",
     "fleet",
     "cli",

@@ -68,6 +68,12 @@ _EXAMPLES = {
         pagecage probe /data --out probe.json
         pagecage probe /data --size 256MiB --seconds 20 --yes
         """,
+    "verify": """
+        pagecage verify --unit postgresql.service
+        pagecage verify --container orders-db --seconds 60
+        pagecage verify --pid 4711 --json
+        pagecage verify --print-path
+        """,
     "replay": """
         pagecage replay customer --cold data -- grep -r needle data
         pagecage replay customer --cage tenth --cold big.db -- sqlite3 big.db .dump

@@ -80,6 +80,7 @@ _VERBS = {
         "cage": "cage:app",
         "floor": "floor:floor",
         "probe": "probe:probe",
+        "verify": "verify:verify",
         "schema": "schema:schema",
     },
 }

@@ -1,0 +1,191 @@
+"""The verification of a running program: limits in force, limits that were lost, limits that bound.
+
+Nothing is driven and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.errors import PagecageError
+from pagecage.process import identify
+from pagecage.verify.comparison import Comparison, compare
+from pagecage.verify.disks import disk_name, open_disks, used_disks
+from pagecage.verify.engines import InspectedContainer, container_id, inspect
+from pagecage.verify.in_force import LimitInForce, all_limits, tightest
+from pagecage.verify.kernel import KernelTrees, lineage, notes, pids_of, require_cgroup2
+from pagecage.verify.requested import (
+    RequestedLimit,
+    requested_of_container,
+    requested_of_unit,
+)
+from pagecage.verify.target import Subject, Target, find_target
+from pagecage.verify.units import manager_uid, requested_properties, unit_of
+from pagecage.verify.watch import LimitUse, Watched, watch
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The result for one target.
+
+    `limits` has every limit of the cgroup and its ancestors, nearest first, `effective` the
+    tightest of each kind and disk. `used_bytes` is the I/O so far, by disk.
+    """
+
+    target: Target
+    kernel: KernelTrees
+    limits: tuple[LimitInForce, ...]
+    effective: tuple[LimitInForce, ...]
+    comparisons: tuple[Comparison, ...]
+    used_bytes: dict[str, int]
+    processes: int
+    watched: Watched
+    notes: tuple[str, ...]
+    unix_seconds: float
+
+    @property
+    def failed(self) -> bool:
+        """True if a limit is not in force as it was asked for."""
+        return any(one.is_failure for one in self.comparisons)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verification as documented in docs/FORMAT.md."""
+        return {
+            "type": "verification",
+            "verification_version": VERSION,
+            "unix_seconds": round(self.unix_seconds, 3),
+            "kernel": os.uname().release,
+            "target": self.target.description,
+            "cgroup": str(self.target.cgroup),
+            "processes": self.processes,
+            "limits": [self._limit_to_json(limit) for limit in self.limits],
+            "requested": [one.to_json(self.kernel) for one in self.comparisons],
+            "io_bytes": self.used_bytes,
+            "seconds": round(self.watched.seconds, 3),
+            "bound": [self._use_to_json(use) for use in self.watched.uses],
+            "waited": self.watched.waited,
+            "oom_kills": self.watched.oom_kills,
+            "notes": list(self.notes),
+        }
+
+    def _limit_to_json(self, limit: LimitInForce) -> dict[str, Any]:
+        disk = limit.maj_min and disk_name(limit.maj_min, self.kernel)
+        return {
+            "name": limit.name,
+            "disk": disk,
+            "maj_min": limit.maj_min,
+            "value": limit.value,
+            "file": str(limit.file),
+            "effective": limit in self.effective,
+        }
+
+    def _use_to_json(self, use: LimitUse) -> dict[str, Any]:
+        return {
+            "name": use.limit.name,
+            "maj_min": use.limit.maj_min,
+            "file": str(use.limit.file),
+            "bound_seconds": round(use.bound_seconds, 3),
+            "used_share": use.used_share,
+            "per_second": use.per_second,
+            "hits": use.hits,
+            "periods": use.periods,
+        }
+
+
+def verify(
+    subject: Subject, seconds: float = 10.0, kernel: KernelTrees | None = None
+) -> Verification:
+    """Verify a running unit, container or process, and watch its limits for some seconds.
+
+    Raises PagecageError if the target does not exist or is not running, HostError if this machine
+    cannot tell.
+    """
+    kernel = KernelTrees() if kernel is None else kernel
+    subject.check()
+    require_cgroup2(kernel)
+    target = find_target(subject, kernel)
+    unix_seconds = time.time()
+    cgroups = lineage(target.cgroup, kernel)
+    limits = all_limits(cgroups)
+    effective, pids = tightest(limits), pids_of(target.cgroup)
+    told = list(notes(target.cgroup, kernel))
+    requested = _requested(target, cgroups, told)
+    has_devices = any(one.device for one in requested)
+    on_disks, complete = open_disks(pids, kernel) if has_devices else (set[str](), True)
+    if not complete:
+        told.append("The open files of another user's processes were not read; root may read them.")
+    compared = compare(requested, target.cgroup, kernel, on_disks)
+    used = dict(used_disks(target.cgroup))
+    watched = watch(target.cgroup, effective, seconds, lambda: _is_alive(target, kernel))
+    return Verification(
+        target,
+        kernel,
+        tuple(limits),
+        tuple(effective),
+        tuple(compared),
+        used,
+        len(pids),
+        watched,
+        (*told, *_ended(target, watched)),
+        unix_seconds,
+    )
+
+
+def _is_alive(target: Target, kernel: KernelTrees) -> bool:
+    return target.pid is None or identify(target.pid, kernel.proc) is not None
+
+
+def _ended(target: Target, watched: Watched) -> Iterator[str]:
+    if watched.ended:
+        yield f"The {target.description} ended while it was watched, after {watched.seconds:.1f} s."
+
+
+def _requested(target: Target, cgroups: tuple[Path, ...], told: list[str]) -> list[RequestedLimit]:
+    """Return all requested limits; add a sentence to `told` for each source that cannot be read."""
+    by_container = _of_containers(target, cgroups, told)
+    found = [limit for limits in by_container.values() for limit in limits]
+    found += _of_units([one for one in cgroups if one not in by_container], told)
+    return found
+
+
+def _of_containers(
+    target: Target, cgroups: tuple[Path, ...], told: list[str]
+) -> dict[Path, tuple[RequestedLimit, ...]]:
+    """Return the limits of the containers among the cgroups, by the container's cgroup."""
+    found: dict[Path, tuple[RequestedLimit, ...]] = {}
+    for cgroup in cgroups:
+        identity = container_id(cgroup)
+        if identity is not None:
+            try:
+                container = _of_id(target.container, identity)
+                found[cgroup] = requested_of_container(container, cgroup)
+            except PagecageError as error:
+                told.append(
+                    f"What the container {identity[:12]} was given is unknown: {error.message}."
+                )
+    if target.container and not found:
+        found[target.cgroup] = requested_of_container(target.container, target.cgroup)
+    return found
+
+
+def _of_id(known: InspectedContainer | None, identity: str) -> InspectedContainer:
+    return known if known is not None else inspect(identity)
+
+
+def _of_units(cgroups: list[Path], told: list[str]) -> Iterator[RequestedLimit]:
+    for uid in sorted({uid for cgroup in cgroups if (uid := manager_uid(cgroup)) is not None}):
+        if uid != os.getuid():
+            told.append(f"The units of user {uid}'s own systemd were not asked; that user may ask.")
+    units = [cgroup for cgroup in cgroups if unit_of(cgroup)]
+    try:
+        for cgroup, properties in requested_properties(units).items():
+            yield from requested_of_unit(properties, cgroup)
+    except PagecageError as error:
+        told.append(f"What systemd was asked for is unknown: {error.message}.")
