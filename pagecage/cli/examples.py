@@ -70,7 +70,7 @@ _EXAMPLES = {
         """,
     "verify": """
         pagecage verify --unit postgresql.service
-        pagecage verify --container orders-db --seconds 60
+        pagecage verify --container orders-db --expect 'IOReadIOPSMax=/dev/vdb 500'
         pagecage verify --pid 4711 --json
         pagecage verify --print-path
         """,

@@ -25,6 +25,7 @@ def verify(
     container: Annotated[str | None, Parameter(metavar="NAME")] = None,
     pid: Annotated[int | None, whole(1, 2**22)] = None,
     user: bool = False,
+    expect: Annotated[tuple[str, ...], Parameter(negative=(), metavar="LIMIT")] = (),
     seconds: Annotated[int, whole(0, MOST_SECONDS)] = DEFAULT_SECONDS,
     print_path: bool = False,
     as_json: Json = False,
@@ -47,6 +48,8 @@ def verify(
         Process
     user
         The unit belongs to this user's own systemd
+    expect
+        Limit that should be in force, as a unit file has it: 'IOReadIOPSMax=/dev/vdb 500'
     seconds
         Time to watch the counters; 0 shows the limits alone
     print_path
@@ -56,6 +59,6 @@ def verify(
         with writing(_FOLDER):
             print(write_verify_package(_FOLDER))
         return EXIT_OK
-    found = verify_target(Subject(unit, container, pid, user), seconds)
+    found = verify_target(Subject(unit, container, pid, user), seconds, expected=expect)
     print(text_of(found, as_json), end="")
     return EXIT_FAILED if found.failed else EXIT_OK

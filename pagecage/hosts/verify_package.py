@@ -10,15 +10,18 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from pagecage.errors import EXIT_HOST
 from pagecage.hosts.agent_package import PACKAGE_DIR, zipapp_bytes
 
 FILE_NAME = "pagecage-verify.pyz"
 OLDEST_PYTHON = (3, 9)
 _FIRST_LINE = b"#!/usr/bin/env python3\n"
 _ENTRY = "pagecage.verify.main"
+_OLDEST = ".".join(map(str, OLDEST_PYTHON))
 _MAIN = f"""import sys
 if sys.version_info < {OLDEST_PYTHON}:
-    sys.exit("pagecage-verify: Python {".".join(map(str, OLDEST_PYTHON))} or newer is needed")
+    sys.stderr.write("pagecage-verify: Python {_OLDEST} or newer is needed\\n")
+    sys.exit({EXIT_HOST})
 from {_ENTRY} import main
 sys.exit(main(sys.argv[1:]))
 """.encode()

@@ -11,6 +11,7 @@ from typing import Any
 from pagecage.model.cage import IO_MAX_KEY
 from pagecage.units import KIB, format_bytes
 from pagecage.verify.disks import IDLE_BYTES, WrittenDevice, disk_name, used_disks, written_device
+from pagecage.verify.engines import container_id
 from pagecage.verify.in_force import (
     MEMORY_FILES,
     LimitInForce,
@@ -23,6 +24,8 @@ from pagecage.verify.requested import RequestedLimit
 
 STATES = ("in_force", "tighter", "weaker", "elsewhere", "lost")
 FAILURES = ("weaker", "elsewhere", "lost")
+MUCH_MORE = 10
+"""Least ratio of the I/O on two disks that makes the busier one the disk with the data."""
 _ROUNDED_BYTES = 64 * KIB  # the kernel rounds memory limits down to a page, of 64 KiB at most
 _ROUNDED_PERCENT = 1.0  # a quota is compared in whole percent of one CPU
 
@@ -77,12 +80,12 @@ def compare(
     requested: Sequence[RequestedLimit],
     cgroup: Path,
     kernel: KernelTrees,
-    on_disks: AbstractSet[str],
+    on_disks: AbstractSet[str] | None,
 ) -> list[Comparison]:
     """Compare each requested limit with the limits of its cgroup and of the ancestors.
 
     `cgroup` is that of the program, whose I/O shows on which disks its data are. `on_disks` are
-    the disks of its open files.
+    the disks of its open files; None if they are not known.
     """
     used = used_disks(cgroup)
     return [_compare_one(one, used, kernel, on_disks) for one in requested]
@@ -92,7 +95,7 @@ def _compare_one(
     asked: RequestedLimit,
     used: Mapping[str, int],
     kernel: KernelTrees,
-    on_disks: AbstractSet[str],
+    on_disks: AbstractSet[str] | None,
 ) -> Comparison:
     device = WrittenDevice() if asked.device is None else written_device(asked.device, kernel)
     limits = all_limits(lineage(asked.cgroup, kernel))
@@ -103,7 +106,12 @@ def _compare_one(
     if not _is_equal(asked, best):
         if best.value < asked.value:
             return Comparison(asked, best, "tighter")
-        return Comparison(asked, best, "weaker", f"{best.file} was changed, or set by another")
+        return Comparison(
+            asked,
+            best,
+            "weaker",
+            f"{best.file.name} of {best.cgroup.name} was changed, or set by another",
+        )
     elsewhere = _data_elsewhere(asked, device, used, kernel, limits, on_disks)
     return Comparison(asked, best, "elsewhere" if elsewhere else "in_force", elsewhere)
 
@@ -123,10 +131,11 @@ def _is_equal(asked: RequestedLimit, found: LimitInForce) -> bool:
 
 def _loss_reason(asked: RequestedLimit) -> str:
     file = "io.max" if asked.name in IO_MAX_KEY else MEMORY_FILES.get(asked.name, "cpu.max")
-    path = asked.cgroup / file
-    if path.exists():
-        return f"{path} has no such limit"
-    return f"{path} is missing: the controller is not enabled there"
+    where = asked.cgroup.name
+    short = f"the container's {file}" if container_id(asked.cgroup) else f"{file} of {where}"
+    if (asked.cgroup / file).exists():
+        return f"{short} has no such limit"
+    return f"{short} is missing: the controller is not enabled there"
 
 
 def _data_elsewhere(
@@ -135,26 +144,30 @@ def _data_elsewhere(
     used: Mapping[str, int],
     kernel: KernelTrees,
     limits: Sequence[LimitInForce],
-    on_disks: AbstractSet[str],
+    on_disks: AbstractSet[str] | None,
 ) -> str:
     """Return why the limited disk is not the one with the data; empty if it may be.
 
-    The program must never have used the limited disk, nor have a file open there, while it used
-    another disk that has no such limit.
+    The program must have no file open on the limited disk, and must have used it little beside a
+    disk without such a limit: programs and libraries are read from somewhere.
     """
-    if asked.device is None or any(used.get(maj_min) for maj_min in device.disks):
+    if asked.device is None or on_disks is None or not on_disks.isdisjoint(device.disks):
         return ""
-    others = _without_limit(asked.name, used, limits)
-    if not others or not on_disks.isdisjoint(device.disks):
+    there = max((used.get(maj_min, 0) for maj_min in device.disks), default=0)
+    others = _without_limit(asked.name, used, limits, max(IDLE_BYTES, MUCH_MORE * there))
+    if not others:
         return ""
     names = ", ".join(disk_name(maj_min, kernel) for maj_min in others)
     moved = format_bytes(max(used[maj_min] for maj_min in others))
     return f"its I/O, {moved} so far, is on {names}, which has no such limit"
 
 
-def _without_limit(name: str, used: Mapping[str, int], limits: Sequence[LimitInForce]) -> list[str]:
+def _without_limit(
+    name: str, used: Mapping[str, int], limits: Sequence[LimitInForce], least_bytes: int
+) -> list[str]:
+    """Return the disks with that much I/O and no limit of this name."""
     limited = {limit.maj_min for limit in limits if limit.name == name}
-    return [disk for disk, count in used.items() if count >= IDLE_BYTES and disk not in limited]
+    return [disk for disk, count in used.items() if count >= least_bytes and disk not in limited]
 
 
 def failures(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:

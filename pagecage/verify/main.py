@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     subject = Subject(options.unit, options.container, options.pid, options.user)
     try:
-        found = verify(subject, options.seconds)
+        found = verify(subject, options.seconds, expected=options.expect)
     except PagecageError as error:
         sys.stderr.write(f"pagecage-verify: {error}\n")
         return error.exit_code
@@ -52,6 +52,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--container", help="name or id of a container of Docker or podman")
     parser.add_argument("--pid", type=_whole(1, 2**22), help="process")
     parser.add_argument("--user", action="store_true", help="the unit is of this user's systemd")
+    parser.add_argument(
+        "--expect",
+        action="append",
+        default=[],
+        metavar="LIMIT",
+        help="limit that should be in force, as in --expect 'IOReadIOPSMax=/dev/vdb 500'",
+    )
     parser.add_argument(
         "--seconds",
         type=_whole(0, MOST_SECONDS),

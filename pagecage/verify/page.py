@@ -35,8 +35,8 @@ def conclusion(found: Verification) -> str:
         verb = "is" if len(lost) == 1 else "are"
         return f"{', '.join(dict.fromkeys(lost))} {verb} not in force as asked for."
     if not found.comparisons:
-        return "No limit was asked for."
-    return "Every limit that was asked for is in force."
+        return "No limit is known to have been asked for."
+    return "Every limit that is known to have been asked for is in force."
 
 
 def _section(title: str, rows: Sequence[str]) -> Iterator[str]:
@@ -51,12 +51,17 @@ def _table(found: Verification) -> Iterator[str]:
     rows = [("limit", "disk", "in force", "from")]
     for limit in found.effective:
         disk = disk_name(limit.maj_min, found.kernel) if limit.maj_min else "-"
-        rows.append((limit.name, disk, shown_value(limit.name, limit.value), str(limit.file)))
+        rows.append((limit.name, disk, shown_value(limit.name, limit.value), _place(limit, found)))
     widths = [max(len(row[n]) for row in rows) for n in range(3)]
     if found.effective:
         for name, disk, value, file in rows:
             yield f"{name:<{widths[0]}}  {disk:<{widths[1]}}  {value:>{widths[2]}}  {file}"
     yield from _without_limit(found)
+
+
+def _place(limit: LimitInForce, found: Verification) -> str:
+    """Return the limit's file: by its name in the target's own cgroup, by its path above it."""
+    return limit.file.name if limit.cgroup == found.target.cgroup else str(limit.file)
 
 
 def _without_limit(found: Verification) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,10 @@ from pagecage.importers.systemd import UnitProperties, single_limits
 from pagecage.importers.systemd import block_limits as systemd_blocks
 from pagecage.units import parse_size_bytes
 from pagecage.verify.engines import ENGINES, InspectedContainer
+from pagecage.verify.in_force import NAMES
 
+EXPECT = "--expect"
+EXPECT_EXAMPLE = f"{EXPECT} 'IOReadIOPSMax=/dev/vdb 500', or {EXPECT} MemoryMax=2G"
 _NO_LIMIT = "infinity"
 _MEMORY_BASE = 1024
 
@@ -38,20 +41,28 @@ class RequestedLimit:
 
 
 def requested_of_container(
-    container: InspectedContainer, cgroup: Path
+    container: InspectedContainer, cgroup: Path, typed: Sequence[BlockLimit] = ()
 ) -> tuple[RequestedLimit, ...]:
-    """Return the limits of a container.
+    """Return the limits of a container; `typed` are those on a client's command line.
 
     Raises PagecageError if the engine's answer has values of another kind.
     """
     by, config = ENGINES[container.engine], container.host_config
     try:
         singles = [*memory_limits(config), *cpu_limits(config), *_no_swap(config)]
-        blocks = [limit for limit in docker_blocks(config) if limit.rate > 0]
+        blocks = _io_limits([*docker_blocks(config), *typed])
         return tuple(_requested(by, cgroup, singles, blocks))
     except (PagecageError, *UNREADABLE):
         message = f"the limits of {container.name} in `{container.engine} inspect` cannot be read"
         raise PagecageError(message, f"{container.engine} inspect {container.name}") from None
+
+
+def _io_limits(limits: Iterable[BlockLimit]) -> list[BlockLimit]:
+    """Return the first limit of each kind and device; a rate of 0 is none."""
+    first: dict[tuple[str, str], BlockLimit] = {}
+    for limit in limits:
+        first.setdefault((limit.key, limit.device), limit)
+    return [limit for limit in first.values() if limit.rate > 0]
 
 
 def _no_swap(config: dict[str, Any]) -> Iterator[ImportedLimit]:
@@ -61,8 +72,10 @@ def _no_swap(config: dict[str, Any]) -> Iterator[ImportedLimit]:
         yield ImportedLimit("MemorySwapMax", "0B", f"HostConfig.MemorySwap = {total}")
 
 
-def requested_of_unit(properties: UnitProperties, cgroup: Path) -> tuple[RequestedLimit, ...]:
-    """Return the limits of a unit.
+def requested_of_unit(
+    properties: UnitProperties, cgroup: Path, by: str = ""
+) -> tuple[RequestedLimit, ...]:
+    """Return the limits of a unit; `by` replaces its name.
 
     Raises PagecageError if a value cannot be read.
     """
@@ -70,8 +83,28 @@ def requested_of_unit(properties: UnitProperties, cgroup: Path) -> tuple[Request
     singles += _memory_high(properties)
     if properties.single.get("MemorySwapMax") == "0":
         singles.append(ImportedLimit("MemorySwapMax", "0B", "MemorySwapMax=0"))
-    blocks = [limit for limit in systemd_blocks(properties) if limit.rate > 0]
-    return tuple(_requested(cgroup.name, cgroup, singles, blocks))
+    blocks = _io_limits(systemd_blocks(properties))
+    return tuple(_requested(by or cgroup.name, cgroup, singles, blocks))
+
+
+def expected_limits(texts: Iterable[str], cgroup: Path) -> tuple[RequestedLimit, ...]:
+    """Return the limits that the user expects, written as in a unit file.
+
+    Raises PagecageError for a text that is not a limit.
+    """
+    found: list[RequestedLimit] = []
+    for text in texts:
+        name, _, value = (part.strip() for part in text.partition("="))
+        properties = UnitProperties()
+        try:
+            properties.assign(name, value)
+            limits = requested_of_unit(properties, cgroup, EXPECT) if name in NAMES else ()
+        except PagecageError:
+            limits = ()
+        if not limits:
+            raise PagecageError(f"{EXPECT}: {text!r} is not a limit", EXPECT_EXAMPLE)
+        found += limits
+    return tuple(found)
 
 
 def _memory_high(properties: UnitProperties) -> Iterator[ImportedLimit]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pagecage.agent.system.cgroupfs import cgroup_of
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.errors import HostError, PagecageError
-from pagecage.process import identify
+from pagecage.process import ProcessId, identify
 from pagecage.verify.engines import ENGINES, InspectedContainer, inspect
 from pagecage.verify.kernel import KernelTrees
 from pagecage.verify.units import control_group
@@ -52,7 +52,7 @@ class Target:
     description: str
     cgroup: Path
     container: InspectedContainer | None = None
-    pid: int | None = None
+    process: ProcessId | None = None
 
 
 def find_target(subject: Subject, kernel: KernelTrees) -> Target:
@@ -72,7 +72,9 @@ def find_target(subject: Subject, kernel: KernelTrees) -> Target:
     assert subject.pid is not None
     name = (read_text(kernel.proc / str(subject.pid) / "comm") or "?").strip()
     cgroup = _cgroup_of(subject.pid, kernel)
-    return Target(f"process {subject.pid} ({name})", cgroup, pid=subject.pid)
+    return Target(
+        f"process {subject.pid} ({name})", cgroup, process=identify(subject.pid, kernel.proc)
+    )
 
 
 def _existing(cgroup: Path, unit: str) -> Path:

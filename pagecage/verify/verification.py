@@ -7,25 +7,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from pagecage.errors import PagecageError
-from pagecage.process import identify
+from pagecage.process import is_alive
 from pagecage.verify.comparison import Comparison, compare
 from pagecage.verify.disks import disk_name, open_disks, used_disks
-from pagecage.verify.engines import InspectedContainer, container_id, inspect
 from pagecage.verify.in_force import LimitInForce, all_limits, tightest
 from pagecage.verify.kernel import KernelTrees, lineage, notes, pids_of, require_cgroup2
-from pagecage.verify.requested import (
-    RequestedLimit,
-    requested_of_container,
-    requested_of_unit,
-)
+from pagecage.verify.requested import expected_limits
+from pagecage.verify.sources import requested_limits
 from pagecage.verify.target import Subject, Target, find_target
-from pagecage.verify.units import manager_uid, requested_properties, unit_of
 from pagecage.verify.watch import LimitUse, Watched, watch
 
 VERSION = 1
@@ -100,9 +93,14 @@ class Verification:
 
 
 def verify(
-    subject: Subject, seconds: float = 10.0, kernel: KernelTrees | None = None
+    subject: Subject,
+    seconds: float = 10.0,
+    kernel: KernelTrees | None = None,
+    expected: Sequence[str] = (),
 ) -> Verification:
     """Verify a running unit, container or process, and watch its limits for some seconds.
+
+    `expected` are limits that should be in force, written as in a unit file.
 
     Raises PagecageError if the target does not exist or is not running, HostError if this machine
     cannot tell.
@@ -111,19 +109,21 @@ def verify(
     subject.check()
     require_cgroup2(kernel)
     target = find_target(subject, kernel)
+    asked_here = expected_limits(expected, target.cgroup)
     unix_seconds = time.time()
     cgroups = lineage(target.cgroup, kernel)
     limits = all_limits(cgroups)
     effective, pids = tightest(limits), pids_of(target.cgroup)
     told = list(notes(target.cgroup, kernel))
-    requested = _requested(target, cgroups, told)
+    requested, unknown = requested_limits(target, cgroups, kernel, asked_here)
+    told += unknown
     has_devices = any(one.device for one in requested)
     on_disks, complete = open_disks(pids, kernel) if has_devices else (set[str](), True)
     if not complete:
         told.append("The open files of another user's processes were not read; root may read them.")
-    compared = compare(requested, target.cgroup, kernel, on_disks)
+    compared = compare(requested, target.cgroup, kernel, on_disks if complete else None)
     used = dict(used_disks(target.cgroup))
-    watched = watch(target.cgroup, effective, seconds, lambda: _is_alive(target, kernel))
+    watched = watch(target.cgroup, effective, seconds, lambda: _is_there(target, kernel))
     return Verification(
         target,
         kernel,
@@ -138,54 +138,10 @@ def verify(
     )
 
 
-def _is_alive(target: Target, kernel: KernelTrees) -> bool:
-    return target.pid is None or identify(target.pid, kernel.proc) is not None
+def _is_there(target: Target, kernel: KernelTrees) -> bool:
+    return target.process is None or is_alive(target.process, kernel.proc)
 
 
 def _ended(target: Target, watched: Watched) -> Iterator[str]:
     if watched.ended:
         yield f"The {target.description} ended while it was watched, after {watched.seconds:.1f} s."
-
-
-def _requested(target: Target, cgroups: tuple[Path, ...], told: list[str]) -> list[RequestedLimit]:
-    """Return all requested limits; add a sentence to `told` for each source that cannot be read."""
-    by_container = _of_containers(target, cgroups, told)
-    found = [limit for limits in by_container.values() for limit in limits]
-    found += _of_units([one for one in cgroups if one not in by_container], told)
-    return found
-
-
-def _of_containers(
-    target: Target, cgroups: tuple[Path, ...], told: list[str]
-) -> dict[Path, tuple[RequestedLimit, ...]]:
-    """Return the limits of the containers among the cgroups, by the container's cgroup."""
-    found: dict[Path, tuple[RequestedLimit, ...]] = {}
-    for cgroup in cgroups:
-        identity = container_id(cgroup)
-        if identity is not None:
-            try:
-                container = _of_id(target.container, identity)
-                found[cgroup] = requested_of_container(container, cgroup)
-            except PagecageError as error:
-                told.append(
-                    f"What the container {identity[:12]} was given is unknown: {error.message}."
-                )
-    if target.container and not found:
-        found[target.cgroup] = requested_of_container(target.container, target.cgroup)
-    return found
-
-
-def _of_id(known: InspectedContainer | None, identity: str) -> InspectedContainer:
-    return known if known is not None else inspect(identity)
-
-
-def _of_units(cgroups: list[Path], told: list[str]) -> Iterator[RequestedLimit]:
-    for uid in sorted({uid for cgroup in cgroups if (uid := manager_uid(cgroup)) is not None}):
-        if uid != os.getuid():
-            told.append(f"The units of user {uid}'s own systemd were not asked; that user may ask.")
-    units = [cgroup for cgroup in cgroups if unit_of(cgroup)]
-    try:
-        for cgroup, properties in requested_properties(units).items():
-            yield from requested_of_unit(properties, cgroup)
-    except PagecageError as error:
-        told.append(f"What systemd was asked for is unknown: {error.message}.")

@@ -124,7 +124,7 @@ def _use(cgroup: Path, limit: LimitInForce, taken: Sequence[Snapshot]) -> LimitU
     first, last = taken[0], taken[-1]
     if key := IO_STAT_KEY.get(limit.name):
         per_second = sum(w.moved[key] for w in windows) / (last.at_seconds - first.at_seconds)
-        return LimitUse(limit, bound, per_second / limit.value, per_second)
+        return LimitUse(limit, bound, per_second / max(1.0, limit.value), per_second)
     if limit.name == "CPUQuota":
         throttled, periods = (
             int(_growth(first, last, limit.cgroup, "cpu.stat", name) or 0)
