@@ -110,7 +110,7 @@ def _compare_one(
             asked,
             best,
             "weaker",
-            f"{best.file.name} of {best.cgroup.name} was changed, or set by another",
+            f"{_shown_file(best.file)} was changed, or set by another",
         )
     elsewhere = _data_elsewhere(asked, device, used, kernel, limits, on_disks)
     return Comparison(asked, best, "elsewhere" if elsewhere else "in_force", elsewhere)
@@ -131,11 +131,18 @@ def _is_equal(asked: RequestedLimit, found: LimitInForce) -> bool:
 
 def _loss_reason(asked: RequestedLimit) -> str:
     file = "io.max" if asked.name in IO_MAX_KEY else MEMORY_FILES.get(asked.name, "cpu.max")
-    where = asked.cgroup.name
-    short = f"the container's {file}" if container_id(asked.cgroup) else f"{file} of {where}"
-    if (asked.cgroup / file).exists():
-        return f"{short} has no such limit"
-    return f"{short} is missing: the controller is not enabled there"
+    path = asked.cgroup / file
+    if path.exists():
+        return f"{_shown_file(path)} has no such limit"
+    return f"{_shown_file(path)} is missing: the controller is not enabled there"
+
+
+def _shown_file(file: Path) -> str:
+    """Return a cgroup's file in words; the name of a container's cgroup is long."""
+    cgroup = file.parent
+    return (
+        f"the container's {file.name}" if container_id(cgroup) else f"{file.name} of {cgroup.name}"
+    )
 
 
 def _data_elsewhere(
