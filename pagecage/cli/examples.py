@@ -68,6 +68,12 @@ _EXAMPLES = {
         pagecage probe /data --out probe.json
         pagecage probe /data --size 256MiB --seconds 20 --yes
         """,
+    "cold": """
+        pagecage cold data index.db
+        pagecage cold data --certificate cold.json -- grep -r needle data
+        pagecage cold data --each-query 'psql -f q1.sql' --each-query 'psql -f q2.sql'
+        pagecage cold index.db --json
+        """,
     "verify": """
         pagecage verify --unit postgresql.service
         pagecage verify --container orders-db --expect 'IOReadIOPSMax=/dev/vdb 500'

@@ -64,6 +64,7 @@ _VERBS = {
         "replay": "replay:app",
         "sweep": "sweep:app",
         "shell": "shell:app",
+        "cold": "cold:app",
     },
     "Results": {
         "show": "show:show",
