@@ -55,13 +55,7 @@ def cold(
     certificate
         Write the certificate as JSON to this file
     """
-    paths, command = _split(words, sys.argv)
-    if command and each_query:
-        raise PagecageError("a command and --each-query are mutually exclusive", "give one of them")
-    queries = [[*SHELL, query] for query in each_query]
-    commands = [command] if command else queries
-    for one in commands:
-        require_program(one)
+    paths, commands = _split(words, sys.argv, each_query)
     made: list[ColdCertificate] = []
     try:
         _make_all(paths, commands, allow_pages, made, as_json)
@@ -70,19 +64,26 @@ def cold(
         _show_stayed(error.certificate)
         raise
     finally:
-        _write(made, bool(queries), certificate, as_json)
+        _write(made, bool(each_query), certificate, as_json)
     return exit_status(made[-1])
 
 
-def _split(words: Sequence[str], argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the files, and the command that was typed after `--`."""
+def _split(
+    words: Sequence[str], argv: Sequence[str], queries: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    """Return the files, and the commands: the one that was typed after `--`, or the queries."""
     typed = list(argv[argv.index(_END_OF_FILES) + 1 :]) if _END_OF_FILES in argv else []
     count = len(words) - len(typed)
     if not count:
         raise PagecageError("no file was given", "pagecage cold FILES... [-- COMMAND...]")
     if _END_OF_FILES in argv and not typed:
         raise PagecageError("there is no command after --", "name a program, or leave out --")
-    return list(words[:count]), typed
+    if typed and queries:
+        raise PagecageError("a command and --each-query are mutually exclusive", "give one of them")
+    commands = [typed] if typed else [[*SHELL, query] for query in queries]
+    for command in commands:
+        require_program(command)
+    return list(words[:count]), commands
 
 
 def _make_all(

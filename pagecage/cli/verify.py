@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -19,12 +20,36 @@ from pagecage.verify.verification import verify as verify_target
 _FOLDER = TOP / "build/host"
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TargetOptions:
+    """Options that select the running program.
+
+    Parameters
+    ----------
+    unit
+        Unit of systemd, for example postgresql.service
+    container
+        Name or id of a container of Docker or podman
+    pid
+        Process
+    user
+        The unit belongs to this user's own systemd
+    """
+
+    unit: Annotated[str | None, Parameter(metavar="NAME")] = None
+    container: Annotated[str | None, Parameter(metavar="NAME")] = None
+    pid: Annotated[int | None, whole(1, 2**22)] = None
+    user: bool = False
+
+    def subject(self) -> Subject:
+        """Return the options as verify takes them."""
+        return Subject(self.unit, self.container, self.pid, self.user)
+
+
 def verify(
     *,
-    unit: Annotated[str | None, Parameter(metavar="NAME")] = None,
-    container: Annotated[str | None, Parameter(metavar="NAME")] = None,
-    pid: Annotated[int | None, whole(1, 2**22)] = None,
-    user: bool = False,
+    target: TargetOptions = TargetOptions(),
     expect: Annotated[tuple[str, ...], Parameter(negative=(), metavar="LIMIT")] = (),
     seconds: Annotated[int, whole(0, MOST_SECONDS)] = DEFAULT_SECONDS,
     print_path: bool = False,
@@ -40,14 +65,6 @@ def verify(
 
     Parameters
     ----------
-    unit
-        Unit of systemd, for example postgresql.service
-    container
-        Name or id of a container of Docker or podman
-    pid
-        Process
-    user
-        The unit belongs to this user's own systemd
     expect
         Limit that should be in force, as a unit file has it: 'IOReadIOPSMax=/dev/vdb 500'
     seconds
@@ -59,6 +76,6 @@ def verify(
         with writing(_FOLDER):
             print(write_verify_package(_FOLDER))
         return EXIT_OK
-    found = verify_target(Subject(unit, container, pid, user), seconds, expected=expect)
+    found = verify_target(target.subject(), seconds, expected=expect)
     print(text_of(found, as_json), end="")
     return EXIT_FAILED if found.failed else EXIT_OK

@@ -31,7 +31,7 @@ _ROUNDED_PERCENT = 1.0  # a quota is compared in whole percent of one CPU
 
 
 @dataclass(frozen=True)
-class Comparison:
+class LimitComparison:
     """A requested limit, the tightest one in force at its place, and a word of STATES.
 
     `reason` is a clause for a failure.
@@ -81,7 +81,7 @@ def compare(
     cgroup: Path,
     kernel: KernelTrees,
     on_disks: AbstractSet[str] | None,
-) -> list[Comparison]:
+) -> list[LimitComparison]:
     """Compare each requested limit with the limits of its cgroup and of the ancestors.
 
     `cgroup` is that of the program, whose I/O shows on which disks its data are. `on_disks` are
@@ -96,24 +96,24 @@ def _compare_one(
     used: Mapping[str, int],
     kernel: KernelTrees,
     on_disks: AbstractSet[str] | None,
-) -> Comparison:
+) -> LimitComparison:
     device = WrittenDevice() if asked.device is None else written_device(asked.device, kernel)
     limits = all_limits(lineage(asked.cgroup, kernel))
     found = [one for one in tightest(limits) if _is_meant(one, asked, device)]
     best = min(found, key=lambda limit: limit.value, default=None)
     if best is None:
-        return Comparison(asked, None, "lost", device.problem or _loss_reason(asked))
+        return LimitComparison(asked, None, "lost", device.problem or _loss_reason(asked))
     if not _is_equal(asked, best):
         if best.value < asked.value:
-            return Comparison(asked, best, "tighter")
-        return Comparison(
+            return LimitComparison(asked, best, "tighter")
+        return LimitComparison(
             asked,
             best,
             "weaker",
             f"{_shown_file(best.file)} was changed, or set by another",
         )
     elsewhere = _data_elsewhere(asked, device, used, kernel, limits, on_disks)
-    return Comparison(asked, best, "elsewhere" if elsewhere else "in_force", elsewhere)
+    return LimitComparison(asked, best, "elsewhere" if elsewhere else "in_force", elsewhere)
 
 
 def _is_meant(limit: LimitInForce, asked: RequestedLimit, device: WrittenDevice) -> bool:
@@ -177,6 +177,6 @@ def _without_limit(
     return [disk for disk, count in used.items() if count >= least_bytes and disk not in limited]
 
 
-def failures(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
+def failures(comparisons: Sequence[LimitComparison]) -> Iterator[LimitComparison]:
     """Yield the comparisons whose limit is not in force as it was asked for."""
     return (one for one in comparisons if one.is_failure)

@@ -47,7 +47,7 @@ def _is_name(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Target:
-    """What is verified: its description, its cgroup, and its container or process if it has one."""
+    """A running program: its description, its cgroup, and its container or process, if any."""
 
     description: str
     cgroup: Path

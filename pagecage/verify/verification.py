@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagecage.process import is_alive
-from pagecage.verify.comparison import Comparison, compare
+from pagecage.verify.comparison import LimitComparison, compare
 from pagecage.verify.disks import disk_name, open_disks, used_disks
 from pagecage.verify.in_force import LimitInForce, all_limits, tightest
 from pagecage.verify.kernel import KernelTrees, lineage, notes, pids_of, require_cgroup2
-from pagecage.verify.requested import expected_limits
+from pagecage.verify.requested import RequestedLimit, expected_limits
 from pagecage.verify.sources import requested_limits
 from pagecage.verify.target import Subject, Target, find_target
 from pagecage.verify.watch import LimitUse, Watched, watch
@@ -36,7 +36,7 @@ class Verification:
     kernel: KernelTrees
     limits: tuple[LimitInForce, ...]
     effective: tuple[LimitInForce, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[LimitComparison, ...]
     used_bytes: dict[str, int]
     processes: int
     watched: Watched
@@ -111,17 +111,9 @@ def verify(
     target = find_target(subject, kernel)
     asked_here = expected_limits(expected, target.cgroup)
     unix_seconds = time.time()
-    cgroups = lineage(target.cgroup, kernel)
-    limits = all_limits(cgroups)
+    limits = all_limits(lineage(target.cgroup, kernel))
     effective, pids = tightest(limits), pids_of(target.cgroup)
-    told = list(notes(target.cgroup, kernel))
-    requested, unknown = requested_limits(target, cgroups, kernel, asked_here)
-    told += unknown
-    has_devices = any(one.device for one in requested)
-    on_disks, complete = open_disks(pids, kernel) if has_devices else (set[str](), True)
-    if not complete:
-        told.append("The open files of another user's processes were not read; root may read them.")
-    compared = compare(requested, target.cgroup, kernel, on_disks if complete else None)
+    compared, told = _compared(target, asked_here, pids, kernel)
     used = dict(used_disks(target.cgroup))
     watched = watch(target.cgroup, effective, seconds, lambda: _is_there(target, kernel))
     return Verification(
@@ -133,9 +125,22 @@ def verify(
         used,
         len(pids),
         watched,
-        (*told, *_ended(target, watched)),
+        (*notes(target.cgroup, kernel), *told, *_ended(target, watched)),
         unix_seconds,
     )
+
+
+def _compared(
+    target: Target, expected: Sequence[RequestedLimit], pids: Sequence[int], kernel: KernelTrees
+) -> tuple[list[LimitComparison], list[str]]:
+    """Return the comparisons, and a sentence for each kind of evidence that cannot be read."""
+    cgroups = lineage(target.cgroup, kernel)
+    requested, told = requested_limits(target, cgroups, kernel, expected)
+    has_devices = any(one.device for one in requested)
+    on_disks, complete = open_disks(pids, kernel) if has_devices else (set[str](), True)
+    if not complete:
+        told.append("The open files of another user's processes were not read; root may read them.")
+    return compare(requested, target.cgroup, kernel, on_disks if complete else None), told
 
 
 def _is_there(target: Target, kernel: KernelTrees) -> bool:
