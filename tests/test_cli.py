@@ -29,7 +29,7 @@ VERBS = (
         "bundle",
         "render",
     ),
-    *("cage", "floor", "probe", "replay", "sweep", "shell", "publish"),
+    *("cage", "floor", "probe", "replay", "sweep", "shell", "publish", "cold", "verify"),
 )
 ASKED = (ROOT / "experiments/smoke.toml").read_text()
 

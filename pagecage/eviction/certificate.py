@@ -129,9 +129,9 @@ class NotCold(PagecageError):
     """Pages of the files stay in the page cache. `certificate` has their number and the reasons."""
 
     def __init__(self, certificate: ColdCertificate) -> None:
-        left = [file for file in certificate.files if file.pages_after]
-        first = certificate.stayed()[0]
-        more = f"; so do pages of {len(left) - 1:,} other files" if len(left) > 1 else ""
+        first, *others = certificate.stayed()
+        plural = "s" * (len(others) > 1)
+        more = f"; so do pages of {len(others):,} other file{plural}" if others else ""
         hint = f"end what holds them, or allow them: --allow-pages {certificate.pages_after}"
         super().__init__(f"{first}{more}", hint, EXIT_FAILED)
         self.certificate = certificate

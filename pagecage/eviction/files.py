@@ -49,10 +49,10 @@ def find_files(paths: Iterable[str]) -> list[EvictedFile]:
     found: dict[tuple[int, int], EvictedFile] = {}
     kinds: dict[int, str] = {}
     for path in paths:
-        files = dict(_identified(_checked(path, kinds)))
+        files = list(_identified(_checked(path, kinds)))
         if not files:
             raise PagecageError(f"{path} contains no regular file", f"ls -la {shlex.quote(path)}")
-        for (device, inode), file in files.items():
+        for (device, inode), file in files:
             if device not in kinds:
                 kinds[device] = _filesystem(file)
             found.setdefault((device, inode), EvictedFile(file, device, inode, kinds[device]))

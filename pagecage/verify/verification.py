@@ -107,6 +107,7 @@ def verify(
     """
     kernel = KernelTrees() if kernel is None else kernel
     subject.check()
+    expected_limits(expected, kernel.cgroup)
     require_cgroup2(kernel)
     target = find_target(subject, kernel)
     asked_here = expected_limits(expected, target.cgroup)
