@@ -10,7 +10,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.cli.cold_command import SHELL, exit_status, require_program, run_cold
+from pagecage.cli.cold_command import ColdCommand, exit_status, program, query, run_cold
 from pagecage.cli.examples import examples
 from pagecage.cli.failures import printable
 from pagecage.cli.numbers import whole
@@ -70,7 +70,7 @@ def cold(
 
 def _split(
     words: Sequence[str], argv: Sequence[str], queries: Sequence[str]
-) -> tuple[list[str], list[list[str]]]:
+) -> tuple[list[str], list[ColdCommand]]:
     """Return the files, and the commands: the one that was typed after `--`, or the queries."""
     typed = list(argv[argv.index(_END_OF_FILES) + 1 :]) if _END_OF_FILES in argv else []
     count = len(words) - len(typed)
@@ -80,15 +80,12 @@ def _split(
         raise PagecageError("there is no command after --", "name a program, or leave out --")
     if typed and queries:
         raise PagecageError("a command and --each-query are mutually exclusive", "give one of them")
-    commands = [typed] if typed else [[*SHELL, query] for query in queries]
-    for command in commands:
-        require_program(command)
-    return list(words[:count]), commands
+    return list(words[:count]), [program(typed)] if typed else list(map(query, queries))
 
 
 def _make_all(
     paths: Sequence[str],
-    commands: Sequence[Sequence[str]],
+    commands: Sequence[ColdCommand],
     allow_pages: int,
     made: list[ColdCertificate],
     as_json: bool,

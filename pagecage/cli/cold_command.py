@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pagecage.cli.exit_status import shell_status
 from pagecage.cold import ColdCertificate, cold, resident_pages
@@ -16,19 +16,35 @@ from pagecage.errors import EXIT_FAILED, PagecageError
 from pagecage.eviction.certificate import CommandRun
 from pagecage.process import Process, spawn
 
-SHELL = ["sh", "-c"]
-"""The first words of a command that is a query, which the user typed as one word."""
 _TRIES = 3
 
 
-def require_program(command: Sequence[str]) -> None:
-    """Raise PagecageError if there is no such program."""
-    if not command[0] or "\0" in "".join(command) or shutil.which(command[0]) is None:
-        raise PagecageError(f"there is no program {command[0]!r}", "check its name and PATH")
+@dataclass(frozen=True)
+class ColdCommand:
+    """A command, and its text as the user typed it."""
+
+    argv: tuple[str, ...]
+    typed: str
+
+
+def program(argv: Sequence[str]) -> ColdCommand:
+    """Return a program with its arguments. Raises PagecageError if there is no such program."""
+    if not argv[0] or "\0" in "".join(argv) or shutil.which(argv[0]) is None:
+        raise PagecageError(f"there is no program {argv[0]!r}", "check its name and PATH")
+    return ColdCommand(tuple(argv), shlex.join(argv))
+
+
+def query(text: str) -> ColdCommand:
+    """Return a command for the shell. Raises PagecageError for an empty one."""
+    if not text.strip() or "\0" in text:
+        raise PagecageError(
+            f"--each-query: {text!r} is not a command", "--each-query 'psql -f a.sql'"
+        )
+    return ColdCommand(("sh", "-c", text), text)
 
 
 def run_cold(
-    paths: Sequence[str], command: Sequence[str], allow_pages: int, stdout: int | None
+    paths: Sequence[str], command: ColdCommand, allow_pages: int, stdout: int | None
 ) -> ColdCertificate:
     """Make files cold, run a command, and return the certificate with the command's run.
 
@@ -47,11 +63,9 @@ def run_cold(
             EXIT_FAILED,
         )
     begin = time.monotonic()
-    status = _wait(spawn(list(command), stdin=None, stdout=stdout, stderr=None))
+    status = _wait(spawn(list(command.argv), stdin=None, stdout=stdout, stderr=None))
     seconds = time.monotonic() - begin
-    is_query = list(command[:2]) == SHELL
-    typed = command[2] if is_query else shlex.join(command)
-    run = CommandRun(typed, at_start, resident_pages(paths), round(seconds, 6), status)
+    run = CommandRun(command.typed, at_start, resident_pages(paths), round(seconds, 6), status)
     return replace(certificate, run=run)
 
 

@@ -71,7 +71,7 @@ _EXAMPLES = {
     "cold": """
         pagecage cold data index.db
         pagecage cold data --certificate cold.json -- grep -r needle data
-        pagecage cold data --each-query 'psql -f q1.sql' --each-query 'psql -f q2.sql'
+        pagecage cold data --each-query 'psql -f a.sql' --each-query 'psql -f b.sql'
         pagecage cold index.db --json
         """,
     "verify": """
