@@ -46,17 +46,24 @@ def limits_of(cgroup: Path) -> Iterator[LimitInForce]:
     """
     for name, file_name in MEMORY_FILES.items():
         file = cgroup / file_name
-        text = (read_text(file) or "").strip()
-        if text.isdigit():
-            yield LimitInForce(name, int(text), cgroup, file)
+        value = _number((read_text(file) or "").strip())
+        if value is not None:
+            yield LimitInForce(name, value, cgroup, file)
     quota, _, period = (read_text(cgroup / "cpu.max") or "").strip().partition(" ")
-    if quota.isdigit() and period.isdigit() and int(period):
-        percent = 100 * int(quota) / int(period)
+    numbers = _number(quota), _number(period)
+    if numbers[0] is not None and numbers[1]:
+        percent = 100 * numbers[0] / numbers[1]
         yield LimitInForce("CPUQuota", percent, cgroup, cgroup / "cpu.max")
     for maj_min, limits in parse_limits(read_text(cgroup / "io.max") or "").items():
         for name, key in IO_MAX_KEY.items():
-            if limits.get(key, "max").isdigit():
-                yield LimitInForce(name, int(limits[key]), cgroup, cgroup / "io.max", maj_min)
+            value = _number(limits.get(key, "max"))
+            if value is not None:
+                yield LimitInForce(name, value, cgroup, cgroup / "io.max", maj_min)
+
+
+def _number(text: str) -> int | None:
+    """Return a number of the kernel's; None for `max` and anything else."""
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def all_limits(cgroups: Iterable[Path]) -> list[LimitInForce]:

@@ -81,6 +81,15 @@ def test_a_cgroup_namespace_is_a_note(machine: VerifiedMachine) -> None:
     assert note.startswith("This process is in a cgroup namespace: limits of the cgroups above")
 
 
+def test_a_containers_own_limits_are_those_of_its_mount_point(machine: VerifiedMachine) -> None:
+    machine.cgroup("", memory__max=str(GIB))
+    machine.cgroup("init.scope", (PID,))
+    found = verify(Subject(pid=PID), 0, machine.kernel)
+    assert [(one.name, one.cgroup) for one in found.effective] == [
+        ("MemoryMax", machine.kernel.cgroup)
+    ]
+
+
 def test_a_kernel_without_pressure_is_a_note(machine: VerifiedMachine) -> None:
     (machine.cgroup(UNIT, (PID,)) / "io.pressure").unlink()
     machine.unit(UNIT)

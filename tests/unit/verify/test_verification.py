@@ -122,6 +122,12 @@ def test_systemd_limits_the_whole_disk_of_a_partition_and_of_a_path(
     assert [one.state for one in verify_unit(machine).comparisons] == ["in_force", "in_force"]
 
 
+def test_a_limit_on_one_disk_is_none_on_another(machine: VerifiedMachine) -> None:
+    machine.cgroup(UNIT, (PID,), io__max=f"{VDA} rbps=max wbps=max riops=500 wiops=max")
+    machine.unit(UNIT, IOReadIOPSMax="/dev/vdb 500")
+    assert states(verify_unit(machine)) == {"IOReadIOPSMax": "lost"}
+
+
 def test_a_controller_that_is_off_is_the_reason(machine: VerifiedMachine) -> None:
     cgroup = machine.cgroup(UNIT, (PID,))
     (cgroup / "io.max").unlink()
