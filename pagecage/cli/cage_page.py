@@ -17,7 +17,7 @@ from pagecage.cloud.notes import notes
 from pagecage.cloud.profile import LimitProfile, cage_of
 from pagecage.cloud.volume_limits import LimitLayer, RatePeriod, rate_periods
 from pagecage.errors import PagecageError
-from pagecage.model.cage import cage_to_json
+from pagecage.model.cage_json import cage_to_json
 from pagecage.units import format_both_rates, format_bytes, format_hours
 
 _NAMES = {"iops": "IOPS", "bandwidth": "bandwidth"}

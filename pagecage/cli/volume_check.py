@@ -28,7 +28,8 @@ from pagecage.hosts.volume_drive import (
     drive_credits,
     served_volume,
 )
-from pagecage.model.cage import Cage, cage_to_json
+from pagecage.model.cage import Cage
+from pagecage.model.cage_json import cage_to_json
 from pagecage.model.volume_model import dilated, volume_model
 from pagecage.units import KIB, MIB, format_bytes, format_seconds
 
