@@ -73,7 +73,7 @@ pub struct LimitUse {
     pub unit: Unit,
     /// Its rate; with credits, the base rate.
     pub per_second: f64,
-    /// The operations or bytes that it admitted.
+    /// The operations or bytes that it let through.
     pub used: f64,
     /// The time in which it held requests back, in nanoseconds.
     pub exceeded_ns: f64,

@@ -7,7 +7,7 @@
 //! ```text
 //! spec -> latency, event -> pace -> limit, restore, io_count -> account, model
 //!                                                                 ^
-//!                                                    served -> control, plugin (nbdkit)
+//!                                         sleeper -> served -> control, plugin (nbdkit)
 //! ```
 
 pub mod account;
@@ -24,4 +24,5 @@ pub mod request;
 pub mod restore;
 pub mod scoped_limit;
 mod served;
+mod sleeper;
 pub mod spec;

@@ -131,9 +131,8 @@ impl Limit {
             return Some(self.refilled(&credits, now_ns));
         }
         // The limit is busy until `free_ns`, so the level falls from now until then.
-        let lowest_ns = if credits.level > 0.0 { self.free_ns } else { self.drained_ns };
         let drain = credits.burst_per_second - self.per_second;
-        let above = (lowest_ns - now_ns).max(0.0) / NS_PER_SECOND * drain;
+        let above = (self.lowest_ns() - now_ns).max(0.0) / NS_PER_SECOND * drain;
         Some((credits.level + above).min(credits.capacity))
     }
 
@@ -150,10 +149,26 @@ impl Limit {
         self.credits.map(|credits| Credits { level, ..credits })
     }
 
-    /// Return the units that requests have used.
+    /// Return the units that have been served by a time, without those of requests that queue.
     #[must_use]
-    pub fn used(&self) -> f64 {
-        self.used
+    pub fn used(&self, now_ns: f64) -> f64 {
+        let ahead_ns = (self.free_ns - now_ns).max(0.0);
+        let at_burst_ns = (self.lowest_ns() - now_ns).clamp(0.0, ahead_ns);
+        let queued = match &self.credits {
+            Some(credits) => {
+                at_burst_ns * credits.burst_per_second + (ahead_ns - at_burst_ns) * self.per_second
+            }
+            None => ahead_ns * self.per_second,
+        };
+        (self.used - queued / NS_PER_SECOND).max(0.0)
+    }
+
+    /// Return the time until which the level falls if the limit stays busy until `free_ns`.
+    fn lowest_ns(&self) -> f64 {
+        match self.credits {
+            Some(credits) if credits.level > 0.0 => self.free_ns,
+            _ => self.drained_ns,
+        }
     }
 
     /// Return the changes between burst and base rate, the first at time zero; none without

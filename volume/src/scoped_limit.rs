@@ -115,7 +115,7 @@ impl ScopedLimit {
             scope: self.scope,
             unit: self.unit,
             per_second: self.limit.per_second(),
-            used: self.limit.used(),
+            used: self.limit.used(pace.limit_ns(now_ns)),
             exceeded_ns: (self.exceeded_ns - ahead_ns).max(0.0),
             level: self.limit.level(pace.limit_ns(now_ns)),
             changes: changes.map(|&(at_ns, rate)| (pace.real_ns(at_ns), rate)).collect(),

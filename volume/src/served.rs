@@ -8,16 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
-use rustix::thread::{clock_nanosleep_absolute, ClockId};
-use rustix::time::{clock_gettime, Timespec};
 
 use crate::account::Upkeep;
 use crate::event::{Event, EventError};
 use crate::model::{Statement, Volume};
 use crate::request::{Decision, Request, NEVER_NS};
+use crate::sleeper::{monotonic_ns, Sleeper, NS_PER_SECOND};
 use crate::spec::{ModelSpec, SpecError};
-
-const NS_PER_SECOND: u64 = 1_000_000_000;
 
 /// The longest sleep that a disconnection or the end of the server does not interrupt.
 const SHORT_NS: u64 = 100_000_000;
@@ -50,6 +47,7 @@ pub(crate) struct Served {
     file: File,
     bytes: u64,
     live: Mutex<Live>,
+    sleeper: Sleeper,
 }
 
 impl Served {
@@ -68,7 +66,7 @@ impl Served {
         }
         let volume = Volume::new(model, bytes).map_err(|error| error.to_string())?;
         let live = Mutex::new(Live { volume, began_ns: monotonic_ns(), generation: 0 });
-        Ok(Self { file, bytes, live })
+        Ok(Self { file, bytes, live, sleeper: Sleeper::default() })
     }
 
     /// Return the length of the volume.
@@ -187,7 +185,7 @@ impl Served {
             if left_ns > SHORT_NS {
                 sleep_interruptibly((left_ns - SHORT_NS / 2).min(CHECK_NS))?;
             } else {
-                sleep_until(due_ns);
+                self.sleeper.sleep_until(due_ns);
             }
         }
     }
@@ -204,20 +202,6 @@ impl Live {
     fn now_ns(&self) -> u64 {
         monotonic_ns().saturating_sub(self.began_ns)
     }
-}
-
-#[allow(clippy::cast_sign_loss)] // it counts up from zero
-fn monotonic_ns() -> u64 {
-    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Monotonic);
-    tv_sec as u64 * NS_PER_SECOND + tv_nsec as u64
-}
-
-#[allow(clippy::cast_possible_wrap)] // 64 bits of nanoseconds are few seconds
-fn sleep_until(due_ns: u64) {
-    let (seconds, nanoseconds) = (due_ns / NS_PER_SECOND, due_ns % NS_PER_SECOND);
-    let due = Timespec { tv_sec: seconds as i64, tv_nsec: nanoseconds as i64 };
-    // If a signal interrupts it, the caller sleeps again.
-    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &due);
 }
 
 fn sleep_interruptibly(duration_ns: u64) -> Result<()> {

@@ -58,7 +58,7 @@ fn large_requests_count_as_several_and_adjacent_ones_as_few() {
         volume.arrive(&read(page * 4096, 4096), 0);
     }
     volume.arrive(&read(1 << 30, 1 << 20), 0);
-    let account = volume.account(0).to_json();
+    let account = volume.account(SECOND_NS).to_json();
     assert_eq!(account["pcvolume"]["charged_read_ops"], 1 + 4);
     assert_eq!(account["pcvolume"]["limits"][0]["used"], 5.0);
     assert_eq!(account["volume_queue_length"], 65);

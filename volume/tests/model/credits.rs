@@ -107,6 +107,24 @@ proptest! {
     }
 
     #[test]
+    fn what_was_let_through_is_never_more_than_the_formula_allows(
+        (base, credits) in buckets(),
+        costs in prop::collection::vec(0.1..1e5f64, 1..50),
+        share in 0.0..1.0f64,
+    ) {
+        let mut limit = Limit::new(base, Some(credits));
+        for cost in &costs {
+            limit.admit(0.0, *cost);
+        }
+        let now_ns = share * limit.free_ns();
+        let burst_ns = (credits.level / (credits.burst_per_second - base) * 1e9).min(now_ns);
+        let allowed = (burst_ns * credits.burst_per_second + (now_ns - burst_ns) * base) / 1e9;
+        let total: f64 = costs.iter().sum();
+        prop_assert!((limit.used(now_ns) - allowed).abs() <= 1e-6 * total, "{} {allowed}", limit.used(now_ns));
+        prop_assert!((limit.used(limit.free_ns()) - total).abs() <= 1e-9 * total);
+    }
+
+    #[test]
     fn the_level_stays_within_the_bucket(
         (base, credits) in buckets(),
         requests in prop::collection::vec((0.0..1e10f64, 0.1..1e5f64), 1..100),
