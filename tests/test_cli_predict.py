@@ -71,15 +71,17 @@ def test_a_target_names_the_smallest_volumes(top: Path) -> None:
 def test_out_of_reach_the_nearest_is_named_and_the_gate_fails(top: Path) -> None:
     page = predicted(top, LAZY, *PAGES, "--under", "10ms", status=5).stdout
     assert "No volume is under 0.01 s. The nearest is " in page
-    assert "likely" not in page
+    assert "expected\n" not in page
 
 
 def test_what_cannot_be_told_is_undecided(top: Path) -> None:
     """Amazon states no more than that gp3 answers within 10 ms."""
     words = (LAZY, *PAGES, "--type", "aws-gp3", "--under", "2.5s")
     page = predicted(top, *words, status=6).stdout
-    assert cells(page, "aws-gp3")[-1] == "likely"
-    assert "No volume is certain to be under 2.5 s. Likely, with the lowest rates: aws-gp3" in page
+    assert cells(page, "aws-gp3")[-1] == "expected"
+    assert (
+        "No volume is certain to be under 2.5 s. Expected, with the lowest rates: aws-gp3" in page
+    )
     assert predicted(top, *words, "--latency-us", "300").status == 0
 
 
