@@ -108,6 +108,14 @@ def format_rate(bytes_per_second: float) -> str:
     return f"{bytes_per_second:.0f} B/s"
 
 
+def format_microseconds(microseconds: float) -> str:
+    """Return a latency ("440 us", "4.1 ms", "338 ms", "1.2 s")."""
+    for unit, scale in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= scale:
+            return f"{_three_digits(microseconds / scale)} {unit}"
+    return f"{_three_digits(microseconds)} us"
+
+
 def format_seconds(seconds: float) -> str:
     """Return a duration ("0.36 s", "14.9 s", "3 min 05 s")."""
     if seconds < 100:
@@ -132,6 +140,12 @@ def format_both_rates(bytes_per_second: float) -> str:
 
 def _four_digits(number: float) -> str:
     return f"{number:.4g}" if number < 9999.5 else f"{number:.0f}"
+
+
+def percent_text(probability: float) -> str:
+    """Return a probability as a percentage in decimal digits, exactly: 0.999 is "99.9"."""
+    text = f"{Decimal(repr(probability)) * 100:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def page_floor_bytes(count: int) -> int:

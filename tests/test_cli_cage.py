@@ -114,6 +114,51 @@ def test_a_saved_cage_shows_the_same_limits(top: Path) -> None:
     assert row(show(top, "customer-disk"), "IOPS")[:2] == ["IOPS", "6000"]
 
 
+def test_a_latency_has_its_percentiles_and_its_source(top: Path) -> None:
+    page = show(top, *GP3)
+    assert row(page, "read")[:4] == [
+        "read",
+        "512 B",
+        "p50 440 us, p95 720 us",
+        "ScyllaDB diskplorer: latency maps of cloud disks",
+    ]
+    assert row(page, "write") == ["write", "not published"]
+    assert "With --enforced-by volume, a simulated volume imposes the latencies." in page
+    assert "read latency: ScyllaDB diskplorer: latency maps of cloud disks, 2022" in page
+    gp2 = row(show(top, "aws-gp2", "--size", "1TiB"), "read")
+    assert gp2[2] == (
+        "p50 410 us, p90 1.43 ms, p95 2.13 ms, p99 3.31 ms, p99.9 5.22 ms, p99.99 9.66 ms"
+    )
+    none = show(top, "aws-st1", "--size", "1TiB")
+    assert "Latency: not published." in none
+    assert "percentiles" not in none
+    asked = show(top, *GP3, "--latency-us", "900")
+    assert "a least latency of 900 us for a read" in asked
+    assert "percentiles" not in asked
+
+
+def test_a_saved_cage_keeps_layers_and_latencies(top: Path) -> None:
+    pagecage(top, "cage", "show", *GP3, "--save", "customer-disk")
+    from_type, from_file = shown_json(top, *GP3), shown_json(top, "customer-disk")
+    assert from_file["cage"]["simulation"] == from_type["cage"]["simulation"]
+    assert from_file["cage"]["enforced_by"] == from_type["cage"]["enforced_by"] == "cgroup"
+    assert row(show(top, "customer-disk"), "read")[:3] == [
+        "read",
+        "512 B",
+        "p50 440 us, p95 720 us",
+    ]
+    uses = [one["use"] for one in from_type["measured_latency"]]
+    assert (uses.count("distribution"), uses.count("at_cap"), uses.count("context")) == (1, 3, 1)
+
+
+def test_the_customers_volume_imposes_the_latency_that_its_figures_imply(top: Path) -> None:
+    page = show(top, "customer-volume")
+    assert row(page, "read")[:3] == ["read", "128 KiB", "p50 4.1 ms"]
+    assert "A simulated volume imposes the latencies." in page
+    floor = ("floor", "customer-volume", "--bytes", "28GB", "--reads", "213624", "--depth", "1")
+    assert "at least 14 min 36 s, because of mean read latency" in pagecage(top, *floor).stdout
+
+
 def test_nothing_is_written_over_unasked(top: Path) -> None:
     kept = (top / "cgroups/customer.toml").read_text()
     done = pagecage(top, "cage", "show", *GP3, "--save", "customer")

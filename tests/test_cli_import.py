@@ -82,6 +82,7 @@ def test_the_same_as_data(files: Path) -> None:
         "not_carried_over",
         "ignored",
         "volume",
+        "observed",
         "saved",
     }
 
@@ -135,6 +136,60 @@ def test_a_volume_is_saved_with_what_the_catalogue_says_of_it(files: Path) -> No
     assert shown["name"] == "acme"
 
 
+STATS = ("nvme-amzn-stats-before.json", "nvme-amzn-stats.json", "--seconds", "60")
+GP3 = ("aws-gp3", "--size", "500GiB", "--instance", "m7i.large")
+
+
+def test_a_volumes_counters_become_its_latency(files: Path) -> None:
+    done = pagecage(files, "cage", "import", *STATS, "--save", "acme")
+    assert done.ok, done.stderr
+    for line in (
+        "p50 642 us, p95 985 us, p99 1.02 ms, p99.9 2.24 ms",
+        "the demand exceeded the volume's throughput for 2.22 s, 3.7 % of 60 s",
+        "the limits of the volume: this file has no rates",
+    ):
+        assert line in done.stdout
+    cage = json.loads(pagecage(files, "cage", "show", "acme", "--json").stdout)["cage"]
+    assert cage["properties"] == {"MemorySwapMax": 0}
+    assert cage["enforced_by"] == "volume"
+    assert cage["simulation"]["read_latency"][0]["quantiles"][0] == [0.0, 256.0]
+
+
+def test_limits_of_a_type_and_latencies_of_the_counters_are_one_cage(files: Path) -> None:
+    """Every limit is that of the type; only the latencies and what enforces them differ."""
+    done = pagecage(files, "cage", "import", *STATS, "--volume", *GP3, "--save", "acme")
+    assert done.ok, done.stderr
+    assert "this file has no rates" not in done.stdout
+    assert pagecage(files, "cage", "show", *GP3, "--save", "other").ok
+    acme, other = (
+        json.loads(pagecage(files, "cage", "show", name, "--json").stdout)["cage"]
+        for name in ("acme", "other")
+    )
+    assert (acme["enforced_by"], other["enforced_by"]) == ("volume", "cgroup")
+    assert acme["simulation"]["limits"] == other["simulation"]["limits"]
+    assert acme["simulation"]["write_latency"] != other["simulation"]["write_latency"] == []
+    assert acme["properties"] == other["properties"]
+    text = (files / "cgroups/acme.toml").read_text()
+    assert "# latency: nvme amzn stats of the customer's volume\n" in text
+    assert "diskplorer" not in text
+    assert "diskplorer" in (files / "cgroups/other.toml").read_text()
+
+
+def test_the_volume_of_the_counters_may_be_described_by_a_file_or_a_cage(files: Path) -> None:
+    described = ("describe-volumes.json", "--pick", "vol-0000000000000001a")
+    done = pagecage(files, "cage", "import", STATS[1], *described, "--save", "acme")
+    assert done.ok, done.stderr
+    assert "aws-gp3, 500 GiB, 6000 IOPS" in done.stdout
+    done = pagecage(files, "cage", "import", STATS[1], "--volume", "customer", "--save", "slow")
+    assert done.ok, done.stderr
+    cages = [
+        json.loads(pagecage(files, "cage", "show", name, "--json").stdout)["cage"]
+        for name in ("acme", "slow")
+    ]
+    assert [cage["properties"]["IOReadIOPSMax"] for cage in cages] == [6000, 5000]
+    assert all(cage["simulation"]["read_latency"] for cage in cages)
+
+
 def test_standard_input_is_read(files: Path) -> None:
     argv = [sys.executable, "-m", "pagecage.cli.main", "cage", "import", "-"]
     text = (FIXTURES / "pod.yaml").read_text()
@@ -153,6 +208,14 @@ def test_standard_input_is_read(files: Path) -> None:
         (("probe.json", "--save", "aws-gp3"), "is a volume type of the catalogue"),
         (("compose.yaml", "--pick", "worker", "--save", "x"), "no limit to save"),
         (("probe.json", "--save", "../x"), "is not a valid name for a cage"),
+        ((STATS[1], STATS[0]), "nvme-amzn-stats-before.json was read before nvme-amzn-stats.json"),
+        ((STATS[1], "--volume", "aws-gp3"), "the limits of aws-gp3 depend on its size"),
+        ((STATS[1], "--volume", "aws-gp9"), "there is no volume type and no cage 'aws-gp9'"),
+        ((STATS[1], "--volume", "customer", "--iops", "5"), "is a cage: its limits are fixed"),
+        ((STATS[1], "--volume", "tenth"), "has a memory limit that depends on the dataset"),
+        ((STATS[1], "--instance", "m7i.large"), "applies only to a cloud volume"),
+        ((STATS[1], "describe-volumes.json"), "the file has 2 volumes"),
+        ((*STATS[:2], "--seconds", "1"), "--seconds 1 is shorter than the 2.22 s above a limit"),
     ],
 )
 def test_bad_input_is_a_sentence_with_its_mend(

@@ -11,20 +11,15 @@ from rich.console import Console
 from pagecage.checkout import TOP
 from pagecage.cli import cage_list, cage_page
 from pagecage.cli.cage_import import import_cage
-from pagecage.cli.cage_options import (
-    VolumeOptions,
-    describe_volume,
-    offered_providers,
-    profile_for,
-)
+from pagecage.cli.cage_options import VolumeOptions, offered_providers
 from pagecage.cli.cage_save import check_new_name, save_profile
 from pagecage.cli.examples import examples
+from pagecage.cli.named_profile import fixed_limits, named_profile
 from pagecage.cli.numbers import Positive
 from pagecage.cli.output import Json
 from pagecage.cli.run_options import definitions
-from pagecage.cloud.catalogue import Provider, read_offers
-from pagecage.cloud.profile import LimitProfile
-from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.cloud.catalogue import read_offers
+from pagecage.errors import EXIT_OK
 
 CAGES = TOP / "cgroups"
 _HELP = "List, show and import cages: sets of limits, also those of cloud volumes."
@@ -89,7 +84,7 @@ def show(
     """
     providers = read_offers(CAGES / "catalogue")
     if save is not None and name in definitions().cage_names():
-        raise _fixed_limits(name)
+        raise fixed_limits(name)
     profile, description = named_profile(providers, name, volume)
     if save is not None:
         path = save_profile(
@@ -101,23 +96,3 @@ def show(
     else:
         cage_page.show(profile, description)
     return EXIT_OK
-
-
-def named_profile(
-    providers: tuple[Provider, ...], name: str, volume: VolumeOptions
-) -> tuple[LimitProfile, str]:
-    """Return the limits of a cage or of a volume of the catalogue, and the volume in one line.
-
-    Raises PagecageError for an unknown name, and for options of a volume beside a cage.
-    """
-    defined = definitions()
-    if name not in defined.cage_names():
-        return profile_for(providers, name, volume, defined.cage_names())
-    if volume != VolumeOptions():
-        raise _fixed_limits(name)
-    profile = cage_list.cage_profile(defined, name)
-    return profile, describe_volume(profile.volume)
-
-
-def _fixed_limits(name: str) -> PagecageError:
-    return PagecageError(f"{name} is a cage: its limits are fixed", f"pagecage cage show {name}")

@@ -13,14 +13,15 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pagecage.checkout import TOP
-from pagecage.cli.cage_options import VolumeOptions, profile_for
-from pagecage.cli.cage_save import check_new_name, save, save_profile
-from pagecage.cli.numbers import whole
+from pagecage.cli.cage_options import VolumeOptions
+from pagecage.cli.cage_save import check_new_name, save
+from pagecage.cli.imported_volume import KnownVolume, comments, known_volume, volume_cage
+from pagecage.cli.numbers import Positive, Seconds, whole
 from pagecage.cli.output import Json
 from pagecage.cloud.catalogue import read_offers
 from pagecage.definitions.cage_file import cage_of_tables
 from pagecage.errors import EXIT_OK, PagecageError
-from pagecage.importers.formats import import_text
+from pagecage.importers.formats import NamedText, import_files
 from pagecage.importers.probe import DIGITS, Rounding
 from pagecage.importers.result import DescribedVolume, ImportResult, Selection
 from pagecage.units import exact_size
@@ -42,6 +43,16 @@ class ImportOptions:
         Instance type that a volume is attached to, for example m7i.large; adds its limits
     digits
         Significant digits to which a probe's figures are rounded
+    seconds
+        Time between two files of nvme amzn stats, or since the volume was attached
+    volume
+        Volume type or cage with the limits of the volume of nvme amzn stats
+    size
+        Size of that volume, for example 500GiB
+    iops
+        Provisioned IOPS of that volume
+    throughput
+        Provisioned throughput of that volume, as in `pagecage cage show`
     save
         Write the limits to the cage file cgroups/NAME.toml
     force
@@ -51,45 +62,76 @@ class ImportOptions:
     pick: Annotated[tuple[str, ...], Parameter(negative=(), metavar="NAME")] = ()
     instance: Annotated[str | None, Parameter(metavar="TYPE")] = None
     digits: Annotated[int, whole(1, 9)] = DIGITS
+    seconds: Seconds | None = None
+    volume: Annotated[str | None, Parameter(metavar="NAME")] = None
+    size: Annotated[str | None, Parameter(metavar="SIZE")] = None
+    iops: Positive | None = None
+    throughput: Annotated[str | None, Parameter(metavar="RATE")] = None
     save: Annotated[str | None, Parameter(metavar="NAME")] = None
     force: Annotated[bool, Parameter(negative=())] = False
 
 
 def import_cage(
     file: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    *more: str,
     options: ImportOptions = ImportOptions(),
-    *,
     as_json: Json = False,
 ) -> int:
     """Read a customer's limits from a file and report those that cannot be imported.
 
     Supported: kubectl get pod (YAML or JSON), docker inspect, docker compose files, systemctl show,
-    systemctl cat, unit files, aws ec2 describe-volumes, gcloud compute disks describe, az disk
-    show, and the JSON of a probe.
+    systemctl cat, unit files, aws ec2 describe-volumes, nvme amzn stats, gcloud compute disks
+    describe, az disk show, and the JSON of a probe.
 
     Parameters
     ----------
     file
         File to read, or - for standard input; the format is recognised by its content
+    more
+        A later file of nvme amzn stats, whose counters are then subtracted, and the description of
+        the volume by aws ec2 describe-volumes
     """
-    name = Path(file).name if file != "-" else "standard input"
-    imported = import_text(
-        _read_text(file), name, Selection(options.pick), Rounding(options.digits)
+    _check_volume_options(options)
+    imported = _import(
+        [NamedText(_name(path), _read_text(path)) for path in (file, *more)], options
     )
-    if options.instance is not None and not imported.volume:
+    if options.instance is not None and not (imported.volume or options.volume):
         raise PagecageError(
             "--instance applies only to a cloud volume, and the file has none", "remove --instance"
         )
-    path = (
-        _save(imported, options.instance, options.save, options.force)
-        if options.save is not None
-        else None
-    )
+    is_needed = options.save is not None or options.volume is not None
+    known = _known_volume(imported, options) if is_needed else None
+    path = None
+    if options.save is not None:
+        path = _save(imported, known, options.save, force=options.force)
     if as_json:
         print(json.dumps(_to_json(imported, options.instance, path)))
     else:
         print("\n".join(_lines(imported, options.instance, path)))
     return EXIT_OK
+
+
+def _import(files: list[NamedText], options: ImportOptions) -> ImportResult:
+    return import_files(
+        files,
+        Selection(options.pick),
+        Rounding(options.digits),
+        options.seconds,
+        is_described=options.volume is not None,
+    )
+
+
+def _check_volume_options(options: ImportOptions) -> None:
+    for name in ("size", "iops", "throughput"):
+        if getattr(options, name) is not None and options.volume is None:
+            raise PagecageError(
+                f"--{name} describes the volume of nvme amzn stats, and --volume names none",
+                "--volume aws-gp3",
+            )
+
+
+def _name(file: str) -> str:
+    return Path(file).name if file != "-" else "standard input"
 
 
 def _read_text(file: str) -> str:
@@ -109,15 +151,11 @@ def _read_text(file: str) -> str:
         raise PagecageError(f"{file!r} is not a valid path", "ls") from None
 
 
-def _save(imported: ImportResult, instance: str | None, name: str, force: bool) -> Path:
+def _save(imported: ImportResult, known: KnownVolume | None, name: str, *, force: bool) -> Path:
     """Write the cage file and return its path. A volume's limits come from the catalogue."""
-    providers = read_offers(CAGES / "catalogue")
-    name = check_new_name(name, CAGES, providers, force=force)
-    if imported.volume:
-        profile, description = profile_for(
-            providers, imported.volume.name, _volume_options(imported.volume, instance), []
-        )
-        return save_profile(profile, description, name, CAGES)
+    name = check_new_name(name, CAGES, read_offers(CAGES / "catalogue"), force=force)
+    if known is not None:
+        return save(volume_cage(known, imported, name), CAGES, comments(known, imported))
     if not imported.limits:
         raise PagecageError(
             "the file has no limit to save", "run the command without --save to see its contents"
@@ -125,10 +163,25 @@ def _save(imported: ImportResult, instance: str | None, name: str, force: bool) 
     return save(cage_of_tables(name, imported.cage()), CAGES)
 
 
-def _volume_options(volume: DescribedVolume, instance: str | None) -> VolumeOptions:
+def _known_volume(imported: ImportResult, options: ImportOptions) -> KnownVolume | None:
+    """Return the volume that the options or a file describe; None without one."""
+    volume = imported.volume
+    if options.volume is not None:
+        choice = VolumeOptions(
+            size=options.size,
+            iops=options.iops,
+            throughput=options.throughput,
+            instance=options.instance,
+        )
+        return known_volume(options.volume, choice)
+    if volume is None:
+        return None
     throughput = str(volume.throughput) if volume.throughput is not None else None
     size = exact_size(volume.size_bytes)
-    return VolumeOptions(size=size, iops=volume.iops, throughput=throughput, instance=instance)
+    choice = VolumeOptions(
+        size=size, iops=volume.iops, throughput=throughput, instance=options.instance
+    )
+    return known_volume(volume.name, choice)
 
 
 def _show_command(volume: DescribedVolume, instance: str | None) -> str:
@@ -150,17 +203,20 @@ def _to_json(imported: ImportResult, instance: str | None, path: Path | None) ->
         "not_carried_over": [asdict(item) for item in imported.unsupported],
         "ignored": list(imported.ignored),
         "volume": volume_json,
+        "observed": [asdict(item) for item in imported.observed],
         "saved": str(path) if path else None,
     }
 
 
 def _lines(imported: ImportResult, instance: str | None, path: Path | None) -> Iterator[str]:
-    """Yield three lists; an empty one is shown as "nothing"."""
+    """Yield the lists; an empty one is shown as "nothing"."""
     yield imported.origin
     yield from _section("imported", _imported_lines(imported))
     yield from _section(
         "not imported", [f"{item.what}: {item.reason}" for item in imported.unsupported]
     )
+    if imported.observed:
+        yield from _section("observed", [item.text for item in imported.observed])
     yield from _section("ignored, not limits", _ignored_lines(imported.ignored))
     if path:
         yield f"\nsaved: {path.relative_to(TOP)}; show it: pagecage cage show {path.stem}"
@@ -171,7 +227,7 @@ def _lines(imported: ImportResult, instance: str | None, path: Path | None) -> I
 def _imported_lines(imported: ImportResult) -> list[str]:
     width = max((len(item.key) for item in imported.limits), default=0)
     values = [
-        item.value if isinstance(item.value, str) else json.dumps(item.value)
+        item.shown or (item.value if isinstance(item.value, str) else json.dumps(item.value))
         for item in imported.limits
     ]
     value_width = max(map(len, values), default=0)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from pagecage.cli.latency_table import latency_rows, latency_sources, measured_json
 from pagecage.cloud.notes import notes
 from pagecage.cloud.profile import LimitProfile, cage_of
 from pagecage.cloud.volume_limits import LimitLayer, RatePeriod, rate_periods
@@ -45,12 +46,24 @@ def show(profile: LimitProfile, description: str) -> None:
     for row in _rows(profile):
         table.add_row(*(escape(cell) for cell in row))
     print_table(out, table)
+    _show_latencies(out, profile)
     print_paragraphs(out, [*notes(profile), *profile.remarks])
     out.print()
-    for cited in profile.sources:
+    for cited in (*profile.sources, *latency_sources(profile)):
         source = cited.source
         line = f"{cited.of}: {source.title}, {source.date or 'undated'}  {source.url}"
         out.print(f"[dim]{escape(line.rstrip())}[/]", soft_wrap=True)
+
+
+def _show_latencies(out: Console, profile: LimitProfile) -> None:
+    rows = latency_rows(profile)
+    if not rows:
+        return
+    table = plain_table("latency", "size", "percentiles", "measured by", "load")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    out.print()
+    print_table(out, table)
 
 
 def print_heading(out: Console, name: str, description: str) -> None:
@@ -130,6 +143,7 @@ def to_json(profile: LimitProfile) -> dict[str, Any]:
         "memory_bytes": profile.memory_bytes,
         "memory_dataset_fraction": profile.memory_share,
         "published_latency": profile.published.model_dump() if profile.published else None,
+        "measured_latency": measured_json(profile),
         "notes": list(notes(profile)),
         "remarks": list(profile.remarks),
         "sources": [{"of": cited.of, **cited.source.model_dump()} for cited in profile.sources],
@@ -138,6 +152,8 @@ def to_json(profile: LimitProfile) -> dict[str, Any]:
 
 
 def _cage(profile: LimitProfile) -> dict[str, Any] | None:
+    if profile.cage:
+        return cage_to_json(profile.cage)
     try:
         return cage_to_json(cage_of(profile, profile.name, profile.about))
     except PagecageError:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pagecage.cli.cage_options import catalogue_names
+from pagecage.cli.latency_table import latency_sources
 from pagecage.cloud.catalogue import Provider
 from pagecage.cloud.profile import LimitProfile, cage_of
 from pagecage.definitions.cage_writer import cage_to_toml
@@ -49,12 +51,19 @@ def save_profile(profile: LimitProfile, description: str, name: str, folder: Pat
 
     `description` is the volume in one line.
     """
-    comments = [
+    return save(profile_cage(profile, description, name), folder, source_comments(profile))
+
+
+def profile_cage(profile: LimitProfile, description: str, name: str) -> Cage:
+    """Return a volume of the catalogue, or an existing cage, as a cage with another name."""
+    if profile.cage:
+        return replace(profile.cage, name=name)
+    return cage_of(profile, name, f"{profile.name} ({description}): {profile.about}.")
+
+
+def source_comments(profile: LimitProfile) -> list[str]:
+    """Return a line per source of the limits and the latencies."""
+    return [
         f"{cited.of}: {cited.source.title}, {cited.source.date or 'undated'}"
-        for cited in profile.sources
+        for cited in (*profile.sources, *latency_sources(profile))
     ]
-    return save(
-        cage_of(profile, name, f"{profile.name} ({description}): {profile.about}."),
-        folder,
-        comments,
-    )

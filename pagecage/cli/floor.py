@@ -9,9 +9,10 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.markup import escape
 
-from pagecage.cli.cage import CAGES, named_profile
+from pagecage.cli.cage import CAGES
 from pagecage.cli.cage_options import VolumeOptions, describe_volume
 from pagecage.cli.cage_page import console, plain_table, print_heading, print_table
+from pagecage.cli.named_profile import named_profile
 from pagecage.cli.numbers import Positive
 from pagecage.cli.output import Json
 from pagecage.cloud.catalogue import read_offers

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from pagecage.cloud.formulas import Bytes, ExactTable, Formula, FormulaTable, Number, StepsFormula
 from pagecage.cloud.instance_tables import InstancesTable, InstanceType, MachineFamily
+from pagecage.cloud.measured_latency import MeasuredLatency, MeasuredLatencyTable
 from pagecage.cloud.sources import OfferTable, Seconds, SourceTable
 from pagecage.definitions.fields import SizeBytes, StrictTable
 from pagecage.errors import PagecageError
@@ -113,6 +115,16 @@ class VolumeType(OfferTable):
     )
     counting: CountingTable = Field(CountingTable(), alias="accounting")
     latency: PublishedLatencyTable | None = None
+    measured_tables: list[MeasuredLatencyTable] = Field([], alias="measured_latency")
+    _measured: tuple[MeasuredLatency, ...] = PrivateAttr(())
+
+    @model_validator(mode="after")
+    def _check_latencies(self) -> VolumeType:
+        """Refuse two distributions for requests of one size."""
+        used = [(t.direction, t.size) for t in self.measured_tables if t.use == "distribution"]
+        if len(set(used)) < len(used):
+            raise ValueError("measured_latency: two distributions have the same size")
+        return self
 
     @model_validator(mode="after")
     def _check_figures(self) -> VolumeType:
@@ -134,6 +146,16 @@ class VolumeType(OfferTable):
         if sizes != sorted(set(sizes)):
             raise ValueError("tiers must go from the smallest to the largest")
         return self
+
+    def connect(self, provider: str, known: Mapping[str, SourceTable]) -> None:
+        """Set the provider, and look up the sources. Raises ValueError if a source is missing."""
+        super().connect(provider, known)
+        self._measured = tuple(table.with_source(known) for table in self.measured_tables)
+
+    @property
+    def measured(self) -> tuple[MeasuredLatency, ...]:
+        """Latencies that users measured."""
+        return self._measured
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from pagecage.cloud.profile import LimitProfile
 from pagecage.cloud.volume_limits import LimitLayer, rate_periods, reachable
-from pagecage.model.cage import enforced_limit
+from pagecage.model.cage import LatencyFloor, enforced_limit
 from pagecage.units import KIB, format_both_rates, format_bytes, format_hours
 
 _READ_AHEAD_BYTES = 128 * KIB
@@ -18,7 +18,8 @@ WORTH_A_NOTE = 0.97
 
 def notes(profile: LimitProfile) -> tuple[str, ...]:
     """Return sentences about one thing each, the most important first."""
-    parts = (_layers, _second_bucket, _combined, _counting, _whole_ios, _latency)
+    by_kernel = (_second_bucket, _combined, _counting, _whole_ios)
+    parts = (_layers, *(() if profile.is_volume else by_kernel), _latency)
     return tuple(sentence for part in parts for sentence in part(profile))
 
 
@@ -132,15 +133,42 @@ def _whole_ios(profile: LimitProfile) -> Iterator[str]:
 
 
 def _latency(profile: LimitProfile) -> Iterator[str]:
-    floor, published = profile.latency, profile.published
+    simulation, published = profile.simulation, profile.published
+    drawn = (*simulation.read_latency, *simulation.write_latency) if simulation else ()
     if published:
-        yield f"Latency at the provider: {published.says}."
-    if floor is None:
-        yield "The cage imposes no latency: within its limits, an I/O is as fast as the disk below."
-    else:
+        only = "" if drawn or profile.latency else "; no distribution is published"
+        yield f"Latency at the provider: {published.says}{only}."
+    elif profile.is_offer and not drawn and not profile.latency:
+        yield "Latency: not published."
+    yield from _imposed(profile.latency, is_drawn=bool(drawn), is_volume=profile.is_volume)
+    if simulation and any(
+        len(sizes) == 1 for sizes in (simulation.read_latency, simulation.write_latency)
+    ):
+        yield (
+            "Requests of every size take the latency of the one size that is known. It is constant"
+            " below the lowest percentile and above the highest."
+        )
+    for one in profile.measured:
+        if one.use == "distribution" and one.remark:
+            yield f"Latency of {one.direction}s: {one.remark}"
+
+
+def _imposed(floor: LatencyFloor | None, *, is_drawn: bool, is_volume: bool) -> Iterator[str]:
+    """Yield what imposes a latency: the cage's floor, or a simulated volume."""
+    if floor is not None:
         times = [
             f"{us} us for a {name}"
             for name, us in (("read", floor.read_us), ("write", floor.write_us))
             if us
         ]
         yield f"The cage imposes a least latency of {' and '.join(times)}."
+    elif is_volume:
+        yield (
+            "A simulated volume imposes the latencies."
+            if is_drawn
+            else ("The simulated volume has no latency within its limits.")
+        )
+    else:
+        yield "The cage imposes no latency: within its limits, an I/O is as fast as the disk below."
+        if is_drawn:
+            yield "With --enforced-by volume, a simulated volume imposes the latencies."

@@ -8,11 +8,14 @@ from fractions import Fraction
 from pagecage.cloud.catalogue import Provider, PublishedLatencyTable, VolumeType
 from pagecage.cloud.instance_tables import InstanceType
 from pagecage.cloud.instances import attached, example_instance
+from pagecage.cloud.measured_latency import MeasuredLatency, distributions
+from pagecage.cloud.simulated import limits_of, simulation_of
 from pagecage.cloud.sources import SourceTable
 from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits, rate_periods
 from pagecage.cloud.volume_request import VolumeRequest, volume_limits
 from pagecage.errors import PagecageError
 from pagecage.model.cage import (
+    ENFORCERS,
     BurstCredits,
     Cage,
     CloudVolume,
@@ -20,6 +23,7 @@ from pagecage.model.cage import (
     IoAccounting,
     LatencyFloor,
 )
+from pagecage.model.simulation import VolumeSimulation
 
 # Limits of a profile and the systemd properties of a cage.
 PROPERTY = {
@@ -43,8 +47,9 @@ class LimitProfile:
     """The known properties of one volume on its instance, or of one cage.
 
     `memory_share` is set if MemoryMax is a share of the dataset. `latency` is the least latency
-    that the cage imposes, `published` the provider's statement. `remarks` are those of the
-    catalogue.
+    that the cage imposes, `published` the provider's statement, `measured` those of users.
+    `remarks` are those of the catalogue. `is_offer` is true for a volume of the catalogue.
+    `simulation` and `enforced_by` are those of the cage, and `cage` is set if it exists already.
     """
 
     name: str
@@ -58,8 +63,18 @@ class LimitProfile:
     accounting: IoAccounting | None = None
     latency: LatencyFloor | None = None
     published: PublishedLatencyTable | None = None
+    measured: tuple[MeasuredLatency, ...] = ()
     sources: tuple[LabelledSource, ...] = ()
     remarks: tuple[str, ...] = ()
+    is_offer: bool = False
+    simulation: VolumeSimulation | None = None
+    enforced_by: str = ENFORCERS[0]
+    cage: Cage | None = None
+
+    @property
+    def is_volume(self) -> bool:
+        """True if a simulated volume enforces the I/O limits."""
+        return self.enforced_by == "volume"
 
 
 @dataclass(frozen=True)
@@ -67,7 +82,8 @@ class CageOptions:
     """Options of a cage besides the volume.
 
     `start` is how full the buckets are at first, `scale` a factor for all rates. `memory_bytes`
-    replaces the instance's memory. `latency_us` is the least latency to impose.
+    replaces the instance's memory. `latency_us` is the least latency to impose, and replaces
+    measured ones.
     """
 
     start: str = "full"
@@ -88,18 +104,19 @@ def profile_of(
     Raises PagecageError if the provider does not sell the volume, or if its limits depend on the
     instance and none is given.
     """
-    limits = volume_limits(kind, request)
-    limits = attached(limits, instance) if instance else limits
+    own = volume_limits(kind, request)
+    limits = attached(own, instance) if instance else own
     if not all(vars(limits).values()):
         message = f"the limits of {kind.name} depend on the instance, and none is given"
         raise PagecageError(message, f"--instance {example_instance(provider, kind)}")
     memory_bytes, memory_by = _memory(options, instance)
-    offers = [(kind.name, kind.sources, kind.remark)]
-    offers += [(instance.name, instance.sources, instance.remark)] if instance else []
+    limits = limits.scaled(options.scale)
+    measured = kind.measured if options.latency_us is None else ()
+    offers = (kind, instance) if instance else (kind,)
     return LimitProfile(
         kind.name,
         kind.about,
-        limits.scaled(options.scale),
+        limits,
         options.start,
         volume=_volume(kind, request, instance, options),
         memory_bytes=memory_bytes,
@@ -107,11 +124,19 @@ def profile_of(
         accounting=kind.accounting if kind.accounting != IoAccounting() else None,
         latency=_latency_floor(kind.latency, options.latency_us),
         published=kind.latency,
-        sources=tuple(
-            LabelledSource(name, source) for name, sources, _ in offers for source in sources
-        ),
-        remarks=tuple(f"{name}: {remark}" for name, _, remark in offers if remark),
+        measured=measured,
+        sources=tuple(LabelledSource(one.name, source) for one in offers for source in one.sources),
+        remarks=tuple(f"{one.name}: {one.remark}" for one in offers if one.remark),
+        is_offer=True,
+        simulation=_simulation(kind, limits, measured),
     )
+
+
+def _simulation(
+    kind: VolumeType, limits: VolumeLimits, measured: tuple[MeasuredLatency, ...]
+) -> VolumeSimulation:
+    latencies = (distributions(measured, direction) for direction in ("read", "write"))
+    return simulation_of(limits, kind.name, bool(kind.accounting.combined), *latencies)
 
 
 def _memory(options: CageOptions, instance: InstanceType | None) -> tuple[int | None, str]:
@@ -122,12 +147,17 @@ def _memory(options: CageOptions, instance: InstanceType | None) -> tuple[int | 
 
 
 def profile_of_cage(cage: Cage, memory_share: float | None) -> LimitProfile:
-    """Return the profile of a cage. Each limit is one layer, named after the cage."""
+    """Return the profile of a cage. Each limit is one layer, named after the cage.
+
+    If a simulated volume enforces limits by layer, these are the limits.
+    """
     burst = cage.burst or BurstCredits("full")
     layers = {
         quantity: _cage_layer(cage, name, burst.iops if "iops" in quantity else burst.bandwidth)
         for quantity, name in PROPERTY.items()
     }
+    simulation = cage.simulation
+    by_layer = simulation if cage.is_volume and simulation and simulation.limits else None
     cited = dict(cage.provenance.get("source") or {})
     source = SourceTable(
         title=cited.get("title", ""), url=cited.get("url", ""), date=cited.get("date") or None
@@ -135,7 +165,7 @@ def profile_of_cage(cage: Cage, memory_share: float | None) -> LimitProfile:
     return LimitProfile(
         cage.name,
         str(cage.provenance.get("about", "")),
-        VolumeLimits(**layers),
+        limits_of(by_layer) if by_layer else VolumeLimits(**layers),
         burst.start,
         volume=cage.volume,
         memory_bytes=cage.properties.get("MemoryMax"),
@@ -144,6 +174,9 @@ def profile_of_cage(cage: Cage, memory_share: float | None) -> LimitProfile:
         accounting=cage.accounting,
         latency=cage.latency,
         sources=(LabelledSource(cage.name, source),) if cited else (),
+        simulation=simulation,
+        enforced_by=cage.enforced_by,
+        cage=cage,
     )
 
 
@@ -167,7 +200,10 @@ def cage_of(profile: LimitProfile, name: str, about: str) -> Cage:
     ]
     source = profile.sources[0].source if profile.sources else None
     provenance = (
-        {"about": about, "source": {**source.model_dump(), "author": ""}}
+        {
+            "about": about,
+            "source": {**source.model_dump(), "author": "", "date": source.date or ""},
+        }
         if source
         else {"about": about}
     )
@@ -179,6 +215,8 @@ def cage_of(profile: LimitProfile, name: str, about: str) -> Cage:
         BurstCredits(profile.start, *buckets) if any(buckets) else None,
         profile.accounting,
         profile.latency,
+        profile.simulation,
+        profile.enforced_by,
     )
 
 

@@ -9,6 +9,9 @@ from fractions import Fraction
 
 from pagecage.cloud.profile import LimitProfile
 from pagecage.cloud.volume_limits import LimitLayer, RatePeriod, rate_periods
+from pagecage.model.cage import LatencyFloor
+from pagecage.model.latency_quantiles import mean_us_at_size
+from pagecage.units import PAGE_BYTES
 
 _BOTH = "reads and writes"
 
@@ -102,12 +105,25 @@ def _operations(profile: LimitProfile, requests: int, size_bytes: int) -> int:
 
 
 def _latency_floors(profile: LimitProfile, io: IoAmount) -> Iterator[LimitFloor]:
-    if io.depth is None or profile.latency is None:
-        return
-    for name, requests, latency_us in (
-        ("read latency", io.reads, profile.latency.read_us),
-        ("write latency", io.writes, profile.latency.write_us),
+    """Yield the time of requests one after the other, `depth` of them in flight.
+
+    Requests that draw from a distribution take its mean, which is that of many requests.
+    """
+    for direction, requests, size_bytes in (
+        ("read", io.reads, io.read_bytes),
+        ("write", io.writes, io.written_bytes),
     ):
-        if requests and latency_us:
+        kind, latency_us = _latency(profile, direction, size_bytes / max(requests, 1))
+        if requests and latency_us and io.depth:
             seconds = requests * latency_us / 1e6 / io.depth
-            yield LimitFloor(f"{name}, {io.depth} in flight", profile.name, requests, seconds)
+            yield LimitFloor(f"{kind}, {io.depth} in flight", profile.name, requests, seconds)
+
+
+def _latency(profile: LimitProfile, direction: str, size_bytes: float) -> tuple[str, float]:
+    """Return the name and the microseconds of the latency that is imposed; 0 without one."""
+    simulation, floor = profile.simulation, profile.latency or LatencyFloor()
+    if profile.is_volume and simulation:
+        sizes = simulation.read_latency if direction == "read" else simulation.write_latency
+        if sizes:
+            return f"mean {direction} latency", mean_us_at_size(sizes, size_bytes or PAGE_BYTES)
+    return f"{direction} latency", getattr(floor, f"{direction}_us") or 0

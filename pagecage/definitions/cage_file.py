@@ -16,7 +16,8 @@ from pagecage.definitions.fields import (
     SizeBytes,
     StrictTable,
 )
-from pagecage.definitions.simulation_tables import LayerLimitTable, RestoreTable, SimulationTable
+from pagecage.definitions.simulation_tables import TABLES as SIMULATION_TABLES
+from pagecage.definitions.simulation_tables import SimulationTable
 from pagecage.errors import PagecageError
 from pagecage.model.cage import (
     ENFORCERS,
@@ -152,10 +153,8 @@ TABLES: dict[str, type[BaseModel]] = {
     "burst.bandwidth": BandwidthBucket,
     "accounting": AccountingTable,
     "latency": LatencyTable,
-    "simulation": SimulationTable,
-    "simulation.limits": LayerLimitTable,
-    "simulation.restore": RestoreTable,
     "MemoryMax": DatasetFraction,
+    **SIMULATION_TABLES,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from pagecage.model.cage import (
@@ -15,7 +16,7 @@ from pagecage.model.cage import (
     LatencyFloor,
 )
 from pagecage.model.simulation import LatencyQuantiles, LayerLimit, VolumeSimulation
-from pagecage.units import exact_size
+from pagecage.units import exact_size, percent_text
 
 _COUNTS = {"IOReadIOPSMax", "IOWriteIOPSMax", "CPUQuota"}
 
@@ -100,36 +101,41 @@ def _simulation(simulation: VolumeSimulation) -> dict[str, Any]:
         "read_latency": [_quantiles(one) for one in simulation.read_latency] or None,
         "write_latency": [_quantiles(one) for one in simulation.write_latency] or None,
         "restore": {
-            "rate": exact_size(round(restore.bytes_per_second)),
+            "rate": _bytes(restore.bytes_per_second),
             "block": exact_size(restore.block_bytes),
         }
         if restore
         else None,
-        "events": [vars(event) for event in simulation.events] or None,
+        "events": [
+            {key: _number(value) for key, value in vars(event).items()}
+            for event in simulation.events
+        ]
+        or None,
     }
 
 
 def _layer_limit(limit: LayerLimit) -> dict[str, Any]:
-    table: dict[str, Any] = {"layer": limit.layer, "of": limit.of}
-    rate, burst, credits_ = (
-        None if value is None else round(value)
-        for value in (limit.per_second, limit.burst_per_second, limit.credits)
-    )
-    assert rate is not None  # per_second is a number
-    if limit.unit == "bytes":
-        table["bandwidth"] = exact_size(rate)
-        if burst is not None and credits_ is not None:
-            table["bandwidth_burst"] = _bytes_bucket(CreditBucket(burst, credits_))
-    else:
-        table["iops"] = rate
-        if burst is not None and credits_ is not None:
-            table["iops_burst"] = {"rate": burst, "credits": credits_}
+    name, written = ("bandwidth", _bytes) if limit.unit == "bytes" else ("iops", _number)
+    table: dict[str, Any] = {"layer": limit.layer, "of": limit.of, name: written(limit.per_second)}
+    if limit.burst_per_second is not None and limit.credits is not None:
+        bucket = {"rate": written(limit.burst_per_second), "credits": written(limit.credits)}
+        table[f"{name}_burst"] = bucket
     return table
 
 
 def _quantiles(latency: LatencyQuantiles) -> dict[str, Any]:
-    percentiles = {f"{round(100 * p, 6):g}": us for p, us in latency.quantiles}
+    percentiles = {percent_text(p): _number(us) for p, us in latency.quantiles}
     return {"size": exact_size(latency.size_bytes), "percentiles_us": percentiles}
+
+
+def _number(value: Any) -> Any:
+    """Return a whole float as an int, because a person would write it so."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _bytes(count: float) -> str:
+    """Return a size that reads back as the same float."""
+    return exact_size(int(count)) if count.is_integer() else f"{Decimal(repr(count)):f}B"
 
 
 def _size(count: int | None) -> str | None:

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from pagecage.errors import PagecageError
-from pagecage.units import parse_size_bytes
+from pagecage.units import parse_exact_bytes, parse_size_bytes
 
 
-def _size_bytes(value: object) -> object:
+def _parsed(value: object, parse: Callable[[str], int | float]) -> int | float:
     if isinstance(value, str):
         try:
-            return parse_size_bytes(value)
+            return parse(value)
         except PagecageError as error:
             raise ValueError(f"{error.message.removeprefix('size: ')}; {error.hint}") from None
     raise ValueError('a size is a string with a unit, as in "200MB" or "1GiB"')
 
 
+def _size_bytes(value: object) -> int | float:
+    return _parsed(value, parse_size_bytes)
+
+
+def _exact_bytes(value: object) -> int | float:
+    return _parsed(value, lambda text: float(parse_exact_bytes(text)))
+
+
 SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *([kKMGT]B|[KMGT]iB|B)$"
+_SizeText = Annotated[str, Field(pattern=SIZE_PATTERN)]
 SizeBytes = Annotated[
-    int,
-    BeforeValidator(
-        _size_bytes, json_schema_input_type=Annotated[str, Field(pattern=SIZE_PATTERN)]
-    ),
-    Field(gt=0),
+    int, BeforeValidator(_size_bytes, json_schema_input_type=_SizeText), Field(gt=0)
 ]
+ExactBytes = Annotated[
+    float, BeforeValidator(_exact_bytes, json_schema_input_type=_SizeText), Field(gt=0, lt=2**63)
+]
+"""A rate or an amount that need not be a whole number of bytes: "0.12MiB"."""
 Count = Annotated[int, Field(gt=0, lt=2**63)]
+ExactCount = Annotated[float, Field(gt=0, lt=2**63, allow_inf_nan=False)]
+"""A rate or an amount that need not be whole: a tenth of 384 I/Os per second."""
 
 
 class StrictTable(BaseModel):

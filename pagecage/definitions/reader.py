@@ -88,10 +88,12 @@ def _keys_hint(path: Path, key: str) -> str:
         "source": Citation,
         **CAGE_TABLES,
     }
-    head, _, rest = key.partition(".")
+    *parents, last = key.split(".")
     whole: type[BaseModel] = CageFile if path.parent.name == "cgroups" else ExperimentFile
-    model = tables.get(key.rpartition(".")[0], tables.get(head, whole)) if rest else whole
-    return nearest(key.split(".")[-1], list(model.model_fields))
+    model = tables.get(parents[0], whole) if parents else whole
+    # "simulation.limits.0.iops" is a key of the first table of [[simulation.limits]].
+    model = tables.get(".".join(name for name in parents if not name.isdigit()), model)
+    return nearest(last, list(model.model_fields))
 
 
 def _cage_file(path: Path) -> CageFile:
@@ -248,6 +250,7 @@ def _level(table: LevelTable) -> Level:
         dirty_bytes=table.dirty_bytes,
         dirty_background_bytes=table.dirty_background_bytes,
         driver=table.driver,
+        enforced_by=table.enforced_by,
         files=table.files,
     )
 

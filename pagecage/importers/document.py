@@ -16,8 +16,8 @@ _PROPERTY = re.compile(r"^[A-Z][A-Za-z0-9]*=")
 _MOST_BYTES = 64 << 20
 KNOWN = (
     "kubectl get pod -o yaml (or json), docker inspect, a docker compose file, systemctl show,"
-    " systemctl cat or a unit file, aws ec2 describe-volumes, gcloud compute disks describe, az"
-    " disk show, and pcprobe's JSON"
+    " systemctl cat or a unit file, aws ec2 describe-volumes, nvme amzn stats -o json, gcloud"
+    " compute disks describe, az disk show, and pcprobe's JSON"
 )
 _EXPORT_AGAIN = f"export it again; pagecage can read the output of {KNOWN}"
 

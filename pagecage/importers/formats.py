@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from pagecage.errors import PagecageError, why_unreadable
-from pagecage.importers import cloud_disks, compose, docker, kubernetes, probe, systemd
+from pagecage.importers import (
+    cloud_disks,
+    compose,
+    docker,
+    kubernetes,
+    nvme_latency,
+    nvme_stats,
+    probe,
+    systemd,
+)
 from pagecage.importers.document import KNOWN, Document, read_document
 from pagecage.importers.result import ImportResult, Selection
 
+Found = TypeVar("Found")
 Recognise = Callable[[Document], bool]
 Read = Callable[[Document, Selection], ImportResult]
 FORMATS: tuple[tuple[Recognise, Read], ...] = (
@@ -24,15 +36,103 @@ FORMATS: tuple[tuple[Recognise, Read], ...] = (
 )
 
 
+@dataclass(frozen=True)
+class NamedText:
+    """The text of a file, and the file's name for errors."""
+
+    name: str
+    text: str
+
+
+def import_files(
+    files: Sequence[NamedText],
+    selection: Selection,
+    rounding: probe.Rounding,
+    seconds: float | None = None,
+    *,
+    is_described: bool = False,
+) -> ImportResult:
+    """Read the limits in a file of any known format.
+
+    With one or two files of `nvme amzn stats`, another file may describe the volume. `seconds` is
+    the time that they cover. `is_described` is true if the volume is known from elsewhere. Raises
+    PagecageError if no format matches, if a file is broken, or if it has several containers, units,
+    volumes or devices and none is picked.
+    """
+    for file in files:
+        nvme_stats.refuse_text(file.text, file.name)
+    documents = [(read_document(file.text, file.name), file.name) for file in files]
+    stats = [one for one in documents if nvme_stats.recognise(one[0])]
+    others = [one for one in documents if one not in stats]
+    if not stats and len(others) == 1:
+        _refuse_options(seconds, is_described=is_described)
+        return _import(*others[0], selection, rounding)
+    if not stats or len(others) > 1 or len(stats) > 2:
+        raise PagecageError(
+            f"{len(files)} such files cannot be imported at once",
+            "give one file, or one or two of nvme amzn stats and one of aws ec2 describe-volumes",
+        )
+    described = _described(*others[0], selection, rounding) if others else None
+    if described and is_described:
+        raise PagecageError(f"{others[0][1]} describes the volume too", "remove --volume")
+    found = _of_stats(stats, seconds, described=is_described or described is not None)
+    return _merged(found, described) if described else found
+
+
+def _refuse_options(seconds: float | None, *, is_described: bool) -> None:
+    for option, is_given in (("--seconds", seconds is not None), ("--volume", is_described)):
+        if is_given:
+            raise PagecageError(f"{option} applies only to nvme amzn stats", f"remove {option}")
+
+
+def _of_stats(
+    stats: list[tuple[Document, str]], seconds: float | None, *, described: bool
+) -> ImportResult:
+    names = [name for _, name in stats]
+    counters = [
+        _fitting(name, partial(nvme_stats.read_counters, document, name))
+        for document, name in stats
+    ]
+    used = counters[-1]
+    if len(counters) == 2:
+        used = nvme_stats.difference(counters[0], counters[1], (names[0], names[1]))
+    return _fitting(
+        names[-1], lambda: nvme_latency.latency_result(used, seconds, described=described)
+    )
+
+
+def _described(
+    document: Document, name: str, selection: Selection, rounding: probe.Rounding
+) -> ImportResult:
+    """Return the description of a volume. Raises PagecageError if the file describes none."""
+    found = _import(document, name, selection, rounding)
+    if found.volume is None:
+        raise PagecageError(
+            f"{name} does not describe a volume of Amazon EBS", "aws ec2 describe-volumes"
+        )
+    return found
+
+
+def _merged(found: ImportResult, described: ImportResult) -> ImportResult:
+    return replace(
+        found,
+        origin=f"{found.origin} and {described.origin}",
+        unsupported=(*described.unsupported, *found.unsupported),
+        ignored=described.ignored,
+        volume=described.volume,
+    )
+
+
 def import_text(
     text: str, name: str, selection: Selection, rounding: probe.Rounding
 ) -> ImportResult:
-    """Read the limits in a file of any known format; `name` is the file's name for errors.
+    """Read the limits in one file, as `import_files` does."""
+    return import_files([NamedText(name, text)], selection, rounding)
 
-    Raises PagecageError if no format matches, if the file is broken, or if it has several
-    containers, units, volumes or devices and none is picked.
-    """
-    document = read_document(text, name)
+
+def _import(
+    document: Document, name: str, selection: Selection, rounding: probe.Rounding
+) -> ImportResult:
     probe_format: tuple[Recognise, Read] = (probe.recognise, partial(probe.read, rounding=rounding))
     for recognise, read in (probe_format, *FORMATS):
         if recognise(document):
@@ -42,11 +142,20 @@ def import_text(
 
 def _read(read: Read, document: Document, name: str, selection: Selection) -> ImportResult:
     """Read a recognised file. A value that does not fit the format is an error in the file."""
-    try:
+
+    def checked() -> ImportResult:
         found = read(document, selection)
         if found.volume and found.volume.size_bytes <= 0:
             raise ValueError(f"a size of {found.volume.size_bytes} bytes")
         return found
+
+    return _fitting(name, checked)
+
+
+def _fitting(name: str, read: Callable[[], Found]) -> Found:
+    """Return what `read` returns. Raises PagecageError for a value that does not fit the format."""
+    try:
+        return read()
     except (
         TypeError,
         ValueError,

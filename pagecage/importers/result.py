@@ -22,12 +22,14 @@ SOFT_LIMIT = "it slows a program down below its limit, and a cage has only the l
 class ImportedLimit:
     """One key of the cage (`MemoryMax`, `burst.iops.rate`) with its value as a cage file has it.
 
-    `basis` is the text in the source that states the limit.
+    `basis` is the text in the source that states the limit. `shown` is a short text for a long
+    value.
     """
 
     key: str
     value: Any
     basis: str
+    shown: str = ""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,15 @@ class UnsupportedLimit:
 
     what: str
     reason: str
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A figure of the customer's machine that is no limit, and a sentence about it."""
+
+    key: str
+    value: float
+    text: str
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,8 @@ class ImportResult:
     """The limits found in a customer's file.
 
     `origin` names the format. `volume` is set if the file describes a cloud volume, whose limits
-    follow from its type. `ignored` holds the names of keys that are not limits.
+    follow from its type. `ignored` holds the names of keys that are not limits. `observed` are
+    figures of the use of a volume.
     """
 
     origin: str
@@ -73,6 +85,7 @@ class ImportResult:
     unsupported: tuple[UnsupportedLimit, ...] = ()
     ignored: tuple[str, ...] = ()
     volume: DescribedVolume | None = None
+    observed: tuple[Observation, ...] = ()
 
     def cage(self) -> dict[str, Any]:
         """Return the tables of a cage file: `burst.iops` is the key `iops` of the table `burst`."""

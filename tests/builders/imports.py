@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pagecage.importers.formats import import_text
+from pagecage.importers.formats import NamedText, import_files, import_text
 from pagecage.importers.probe import Rounding
 from pagecage.importers.result import ImportResult, Selection
 
@@ -17,3 +17,11 @@ def read(text: str, *picks: str, digits: int = 2) -> ImportResult:
 
 def fixture(name: str, *picks: str) -> ImportResult:
     return read((FOLDER / name).read_text(), *picks)
+
+
+def read_files(
+    *texts: str, seconds: float | None = None, is_described: bool = False
+) -> ImportResult:
+    """Read several files, named a, b and so on."""
+    files = [NamedText(name, text) for name, text in zip("abcdef", texts, strict=False)]
+    return import_files(files, Selection(), Rounding(), seconds, is_described=is_described)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from pagecage.model.cage import (
+    ENFORCERS,
     PROPERTIES,
     BurstCredits,
     Cage,
@@ -12,6 +13,13 @@ from pagecage.model.cage import (
     CreditBucket,
     IoAccounting,
     LatencyFloor,
+)
+from pagecage.model.simulation import (
+    LatencyQuantiles,
+    LayerLimit,
+    SnapshotRestore,
+    VolumeEvent,
+    VolumeSimulation,
 )
 from pagecage.model.trial import (
     CACHE_STATES,
@@ -33,6 +41,83 @@ counts = st.integers(1, 2**50)
 buckets = st.none() | st.builds(CreditBucket, counts, counts)
 flags = st.none() | st.booleans()
 
+_rates = st.floats(0.5, 2**50)
+_bursts = st.none() | st.tuples(st.floats(1.01, 1000), st.floats(0.5, 2**50))
+
+
+def _layer_limit(
+    layer: str, of: str, unit: str, base: float, burst: tuple[float, float] | None
+) -> LayerLimit:
+    bucket = (base * burst[0], burst[1]) if burst else (None, None)
+    return LayerLimit(layer, of, unit, base, *bucket)
+
+
+layer_limits = st.builds(
+    _layer_limit,
+    st.sampled_from(["volume", "instance"]),
+    st.sampled_from(["both", "read", "write"]),
+    st.sampled_from(["operations", "bytes"]),
+    _rates,
+    _bursts,
+)
+_points = st.lists(
+    st.tuples(st.floats(0, 1), st.floats(1e-3, 1e9)),
+    min_size=1,
+    max_size=8,
+    unique_by=lambda x: x[0],
+)
+latency_quantiles = st.builds(
+    lambda size, points: LatencyQuantiles(
+        size,
+        tuple(
+            zip(
+                sorted(probability for probability, _ in points),
+                sorted(us for _, us in points),
+                strict=True,
+            )
+        ),
+    ),
+    st.integers(1, 2**31),
+    _points,
+)
+_by_size = st.lists(latency_quantiles, max_size=3, unique_by=lambda one: one.size_bytes).map(tuple)
+_seconds, _shares = st.floats(0, 1e6), st.floats(0.001, 1)
+
+
+def _lasting(begin: float, length: float | None) -> tuple[float, float | None]:
+    return begin, None if length is None else begin + length
+
+
+_periods = st.builds(_lasting, _seconds, st.none() | st.floats(1, 1e6))
+_events = st.one_of(
+    st.builds(lambda when, share: VolumeEvent("degrade", *when, share), _periods, _shares),
+    st.builds(
+        lambda when, share, us: VolumeEvent("delay", *when, share, us),
+        _periods,
+        _shares,
+        st.floats(1e-3, 1e9),
+    ),
+    st.builds(lambda begin, length: VolumeEvent("pause", begin, begin + length), _seconds, _rates),
+    st.builds(
+        lambda when, share, first, length: VolumeEvent(
+            "fail", *when, share, None, first, None if length is None else (first or 0) + length
+        ),
+        _periods,
+        _shares,
+        st.none() | st.integers(0, 2**50),
+        st.none() | st.integers(1, 2**50),
+    ),
+    st.builds(lambda begin: VolumeEvent("detach", begin), _seconds),
+)
+simulations = st.builds(
+    VolumeSimulation,
+    st.lists(layer_limits, max_size=4).map(tuple),
+    _by_size,
+    _by_size,
+    st.none() | st.builds(SnapshotRestore, _rates, st.integers(1, 2**40)),
+    st.lists(_events, max_size=3).map(tuple),
+)
+
 cages = st.builds(
     Cage,
     name=st.text(min_size=1, max_size=20),
@@ -44,6 +129,9 @@ cages = st.builds(
     | st.builds(BurstCredits, st.sampled_from(["full", "half", "drained"]), buckets, buckets),
     accounting=st.none() | st.builds(IoAccounting, st.none() | counts, flags, flags),
     latency=st.none() | st.builds(LatencyFloor, st.none() | counts, st.none() | counts),
+    simulation=st.none() | simulations,
+    enforced_by=st.sampled_from(ENFORCERS),
+    dilation=st.sampled_from([1.0, 10.0]),
 )
 trials = st.builds(
     Trial,

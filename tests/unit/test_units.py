@@ -18,6 +18,7 @@ from pagecage.units import (
     format_both_rates,
     format_bytes,
     format_hours,
+    format_microseconds,
     format_rate,
     format_seconds,
     page_floor_bytes,
@@ -198,3 +199,18 @@ def test_a_rate_in_both_bases(rate: float, text: str) -> None:
 )
 def test_long_durations_for_people(seconds: float, text: str) -> None:
     assert format_hours(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (0.5, "0.5 us"),
+        (440, "440 us"),
+        (999.6, "1000 us"),
+        (4100, "4.1 ms"),
+        (405e3, "405 ms"),
+        (2.5e6, "2.5 s"),
+    ],
+)
+def test_latencies_have_three_digits(us: float, text: str) -> None:
+    assert format_microseconds(us) == text

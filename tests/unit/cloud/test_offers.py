@@ -34,6 +34,12 @@ iops.linear = { per_gib = 0.75, least = 100, most = 500 }
 throughput.steps = [{ up_to = "170GiB", value = "128MiB" }, { value = "250MiB" }]
 burst.iops.fixed = 3000
 burst.iops_credits.fixed = 5400000
+[[types.measured_latency]]
+direction = "read"
+size = "4KiB"
+percentiles_us = { 50 = 400, "99.9" = 5000 }
+load = "one read at a time"
+by = "page"
 [[types]]
 type = "sized"
 about = "a disk in sizes"
@@ -66,6 +72,16 @@ write_iops = 20
 read_throughput = "2MiB"
 write_throughput = "2MiB"
 """
+
+
+MEASURED_TWICE = """
+[[types.measured_latency]]
+direction = "read"
+size = "4096B"
+percentiles_us.50 = 500
+load = "two reads at a time"
+by = "page"
+[[types.measured_latency]]"""
 
 
 def read(folder: Path, text: str = PROVIDER) -> None:
@@ -127,6 +143,17 @@ def test_figures_are_exact(tmp_path: Path) -> None:
         (('step = "1GiB"', 'stepp = "1GiB"'), "types.0.size.step"),
         (('unit = "MB"', 'unit = "Mbit"'), "types.1.throughput_unit"),
         (("[[machines]]", "[[machines]"), "(at line"),
+        (('by = "page"', 'by = "pgae"'), "sources.pgae is missing"),
+        (("50 = 400", "50 = 6000"), "measured_latency.0: percentiles_us: percentile 99.9 (5000"),
+        (("50 = 400", "500 = 400"), '"500" is not a percentage from 0 to 100'),
+        (("50 = 400", "50 = 0"), "percentiles_us.50: Input should be greater than 0"),
+        (('size = "4KiB"', ""), "a distribution needs size"),
+        (('direction = "read"', 'direction = "both"'), "'read' or 'write'"),
+        (('direction = "read"', 'direction = "read"\nuse = "cap"'), "'at_cap' or 'context'"),
+        (
+            ("[[types.measured_latency]]", MEASURED_TWICE),
+            "measured_latency: two distributions have the same size",
+        ),
     ],
 )
 def test_an_error_names_its_key(tmp_path: Path, change: tuple[str, str], message: str) -> None:
@@ -156,7 +183,10 @@ def test_every_source_is_used_and_has_an_address(path: Path) -> None:
         name
         for part in ("types", "instances", "machines")
         for table in data.get(part, [])
-        for name in table["sources"]
+        for name in (
+            *table["sources"],
+            *(measured["by"] for measured in table.get("measured_latency", [])),
+        )
     }
     assert used == set(data["sources"])
     assert all(

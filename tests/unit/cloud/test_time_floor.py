@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -12,6 +13,7 @@ from pagecage.cloud.profile import LimitProfile
 from pagecage.cloud.time_floor import IoAmount, LimitFloor, seconds_for, time_floors
 from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits, rate_periods
 from pagecage.model.cage import IoAccounting, LatencyFloor
+from pagecage.model.simulation import LatencyQuantiles, VolumeSimulation
 
 
 def layer(rate: int, by: str = "volume", **burst: Fraction) -> tuple[LimitLayer, ...]:
@@ -85,6 +87,21 @@ def test_latency_counts_only_with_a_known_depth() -> None:
     assert time_floors(profile, IoAmount(reads=1000)) == []
     [one] = time_floors(profile, IoAmount(reads=1000, depth=4))
     assert (one.limit, one.seconds) == ("read latency, 4 in flight", 0.125)
+
+
+def test_a_simulated_volume_takes_its_mean_latency() -> None:
+    """The latency of 128 KiB that the article's customer implies takes the published 15 minutes."""
+    reads = (LatencyQuantiles(131_072, ((0.5, 4100.0),)), LatencyQuantiles(512, ((0.5, 1000.0),)))
+    simulation = VolumeSimulation((), reads)
+    profile = replace(CUSTOMER, simulation=simulation, enforced_by="volume")
+    io = IoAmount(read_bytes=28_000_000_000, reads=213_624, writes=5, depth=1)
+    first = time_floors(profile, io)[0]
+    assert first.limit == "mean read latency, 1 in flight"
+    assert first.seconds == pytest.approx(875.9, rel=1e-3)
+    by_cgroup = time_floors(replace(profile, enforced_by="cgroup"), io)
+    assert [floor.limit for floor in by_cgroup] == ["read bandwidth", "read IOPS", "write IOPS"]
+    pages = time_floors(profile, IoAmount(reads=1000, depth=2))
+    assert pages[0].seconds == pytest.approx(0.5 * 1.0 * (4.1 ** (3 / 8)), rel=1e-3)
 
 
 @given(st.integers(1, 10**12), st.integers(1, 10**6), st.integers(1, 10**6))

@@ -8,53 +8,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cloud.catalogue import VolumeType, read_offers
-from pagecage.cloud.formulas import FormulaInput, ProvisionedFormula
+from pagecage.cloud.catalogue import VolumeType
 from pagecage.cloud.instances import attached, find_instance, instance_names
 from pagecage.cloud.notes import notes
-from pagecage.cloud.profile import CageOptions, LimitProfile, cage_of, profile_of
+from pagecage.cloud.profile import (
+    CageOptions,
+    cage_of,
+)
 from pagecage.cloud.volume_limits import FULLNESS, LimitLayer, VolumeLimits, rate_periods, reachable
 from pagecage.cloud.volume_request import VolumeRequest, volume_limits
 from pagecage.errors import PagecageError
 from pagecage.model.cage import CreditBucket
 from pagecage.units import GIB, MIB
-from tests.tree import ROOT
+from tests.builders.volumes import (
+    KINDS,
+    PROVIDERS,
+    any_profile,
+    fractions,
+    kinds,
+    profile,
+    request_at,
+    size_at,
+    sized,
+)
 
-PROVIDERS = {provider.name: provider for provider in read_offers(ROOT / "cgroups/catalogue")}
-KINDS = {kind.name: kind for provider in PROVIDERS.values() for kind in provider.types}
-kinds = st.sampled_from(list(KINDS.values()))
-sized = st.sampled_from([kind for kind in KINDS.values() if kind.size])
-fractions = st.fractions(Fraction(0), Fraction(1), max_denominator=1000)
-PLAIN = CageOptions()
 positive = st.fractions(Fraction(1), Fraction(10**6), max_denominator=100)
-
-
-def profile(
-    kind: str, request: VolumeRequest, instance: str = "", options: CageOptions = PLAIN
-) -> LimitProfile:
-    provider = PROVIDERS[kind.partition("-")[0]]
-    found = find_instance(provider, KINDS[kind], instance) if instance else None
-    return profile_of(provider, KINDS[kind], request, found, options)
-
-
-def size_at(kind: VolumeType, share: Fraction) -> int:
-    """Return a size that is sold, this share of the way from the least to the greatest."""
-    if kind.size is None:
-        return GIB
-    steps = (kind.size.most_bytes - kind.size.least_bytes) // kind.size.step_bytes
-    return kind.size.least_bytes + int(steps * share) * kind.size.step_bytes
-
-
-def request_at(kind: VolumeType, size_bytes: int, share: Fraction) -> VolumeRequest:
-    """Return a request at this size, this share of the way from the least to the greatest."""
-    iops = throughput = None
-    if isinstance(kind.read_iops, ProvisionedFormula):
-        least, most = kind.read_iops.bounds(FormulaInput(size_bytes))
-        iops = least + (most - least) * share
-    if isinstance(kind.read_throughput, ProvisionedFormula):
-        least, most = kind.read_throughput.bounds(FormulaInput(size_bytes, None, iops))
-        throughput = least + (most - least) * share
-    return VolumeRequest(size_bytes, iops, throughput)
 
 
 @given(kinds, fractions, fractions)
@@ -250,14 +228,7 @@ def test_a_scaled_cage_bursts_as_long() -> None:
 def test_every_volume_makes_a_cage_that_is_no_faster(
     kind: VolumeType, at: Fraction, share: Fraction, start: str
 ) -> None:
-    provider = PROVIDERS[kind.provider]
-    instance = None
-    if kind.read_throughput is None:
-        instance = find_instance(
-            provider, kind, "n2-standard-64" if kind.provider == "gcp" else "standard-droplet"
-        )
-    request = request_at(kind, size_at(kind, at), share)
-    made = profile_of(provider, kind, request, instance, CageOptions(start=start))
+    made = any_profile(kind, request_at(kind, size_at(kind, at), share), start)
     cage = cage_of(made, "x", "about")
     for name, found in (
         ("IOReadIOPSMax", made.limits.read_iops),
@@ -291,9 +262,11 @@ def test_only_a_stated_least_latency_is_imposed() -> None:
     ).latency
     assert slow is not None
     assert (slow.read_us, slow.write_us) == (10_000, None)
-    asked = profile("aws-gp3", VolumeRequest(GIB), "", CageOptions(latency_us=800)).latency
-    assert asked is not None
-    assert (asked.read_us, asked.write_us) == (800, 800)
+    asked = profile("aws-gp3", VolumeRequest(GIB), "", CageOptions(latency_us=800))
+    assert asked.latency is not None
+    assert (asked.latency.read_us, asked.latency.write_us) == (800, 800)
+    assert asked.simulation is not None
+    assert asked.simulation.read_latency == (), "what was asked for replaces what was measured"
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_record_has_the_cloud_parts_of_the_cage(cage: Cage) -> None:
     cloud = cloud_to_json(cage)
     assert set(cloud) == {
         key
-        for key in ("volume", "burst", "accounting", "latency")
+        for key in ("volume", "burst", "accounting", "latency", "simulation")
         if getattr(cage, key) is not None
     }
     line = json.loads(json.dumps(as_line(cage={"name": cage.name, **cloud})))
