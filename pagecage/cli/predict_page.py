@@ -71,7 +71,9 @@ def _facts(source: SourceTrial) -> Iterator[tuple[str, str]]:
     record, demand = source.record, source.demand
     of_trials = f", the median of {source.count} trials" if source.count > 1 else ""
     excluded = "" if source.is_counted else "; excluded, `pagecage show` has the reason"
-    yield "measured", f"{format_hours(source.seconds)}{of_trials}{excluded}"
+    dilation = record.cage.dilation or 1.0
+    slower = f" on a volume {dilation:g} times slower" if dilation != 1 else ""
+    yield "measured", f"{format_hours(source.seconds)}{slower}{of_trials}{excluded}"
     for name, ios, size in (("reads", "rios", "rbytes"), ("writes", "wios", "wbytes")):
         yield name, _amount(demand.total(ios), demand.total(size))
     if demand.latency_seconds is not None:

@@ -77,7 +77,9 @@ def compare_volumes(
     """
     rows, left_out = list[VolumeRow](), list[LeftOut]()
     for provider, kind in offered_types(question):
-        latency = latency_bounds(kind.latency, question.options.latency_us, question.greatest_us)
+        latency = latency_bounds(
+            kind, question.options.latency_us, question.greatest_us, demand.request_bytes
+        )
         try:
             rows.append(_row(demand, question, _offer(provider, kind, question), latency))
         except PagecageError as error:
