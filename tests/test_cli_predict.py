@@ -136,6 +136,22 @@ def test_the_fill_of_the_buckets_counts(top: Path) -> None:
     assert full < drained / 3
 
 
+def test_an_instance_with_less_memory_than_the_run_used_is_told(top: Path) -> None:
+    run = str(FOLDER / "constrained-sequential.pagecage.zip")
+    words = (run, "--type", "gp3", "--treatment", "cage=uncaged")
+    assert "of memory, and the run used" not in predicted(top, *words).stdout
+    altered_run = altered(top, "large", {})
+    folder = top / "runs" / altered_run
+    lines = (folder / "records.jsonl").read_text()
+    (folder / "records.jsonl").write_text(
+        re.sub(r'"memory\.peak": ?[0-9]+', f'"memory.peak": {3 * 1024**3}', lines)
+    )
+    page = predicted(top, altered_run, "--type", "gp3", "--instance", "t3.small").stdout
+    assert "t3.small has 2 GiB of memory, and the run used 3 GiB with its page cache" in page
+    page = predicted(top, altered_run, "--type", "gp3", "--instance", "t3.medium").stdout
+    assert "of memory, and the run used" not in page
+
+
 def test_credits_that_end_within_the_run_are_told(top: Path) -> None:
     """At a tiny scale, the bucket of an HDD is empty before the run ends."""
     words = (LAZY, *PAGES, "--instance", "t3.nano", "--scale", "0.0001", "--type", "aws-st1")

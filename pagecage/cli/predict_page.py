@@ -20,7 +20,7 @@ from pagecage.cloud.prediction_notes import drained_notes, prediction_notes
 from pagecage.cloud.run_prediction import VolumePrediction
 from pagecage.units import format_bytes, format_hours
 from pagecage.verdicts.binding import WAITING
-from pagecage.verdicts.counters import cpu_seconds
+from pagecage.verdicts.counters import cpu_seconds, final_counter
 
 _HELD = 0.01
 """Instances whose limits set less than this share of the time are listed without a row."""
@@ -53,6 +53,8 @@ def show(run_id: str, predictions: Sequence[TreatmentPrediction], question: Volu
             continue
         _show_trial(out, one.treatment.source)
         _show_volumes(out, one, question.under_seconds)
+        if memory := _too_little_memory(one.treatment.source, one.rows):
+            out.print(escape(memory), soft_wrap=True)
         _show_instances(out, one.instances, question.under_seconds)
     rows = next(one.rows for one in predictions if one.rows)
     demands = [one.treatment.source.demand for one in predictions if one.treatment.source]
@@ -114,6 +116,18 @@ def _show_volumes(out: Console, one: TreatmentPrediction, target: float | None) 
         )
     if target is not None:
         out.print(escape(_conclusion(one.rows, target)), soft_wrap=True)
+
+
+def _too_little_memory(source: SourceTrial, rows: Sequence[VolumeRow]) -> str | None:
+    """Return a sentence if the instance has less memory than the trial used."""
+    peak = final_counter(source.record, "memory.peak")
+    profile = rows[0].profile if rows else None
+    if profile is None or profile.memory_bytes is None or not peak or peak <= profile.memory_bytes:
+        return None
+    return (
+        f"{profile.memory_by} has {format_bytes(profile.memory_bytes)} of memory, and the run used"
+        f" {format_bytes(peak)} with its page cache: pages that are read again are not predicted."
+    )
 
 
 def _show_instances(out: Console, rows: Sequence[InstanceRow], target: float | None) -> None:
