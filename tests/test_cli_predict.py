@@ -71,15 +71,17 @@ def test_a_target_names_the_smallest_volumes(top: Path) -> None:
 def test_out_of_reach_the_nearest_is_named_and_the_gate_fails(top: Path) -> None:
     page = predicted(top, LAZY, *PAGES, "--under", "10ms", status=5).stdout
     assert "No volume is under 0.01 s. The nearest is " in page
-    assert "likely" not in page
+    assert "expected\n" not in page
 
 
 def test_what_cannot_be_told_is_undecided(top: Path) -> None:
     """Amazon states no more than that gp3 answers within 10 ms."""
     words = (LAZY, *PAGES, "--type", "aws-gp3", "--under", "2.5s")
     page = predicted(top, *words, status=6).stdout
-    assert cells(page, "aws-gp3")[-1] == "likely"
-    assert "No volume is certain to be under 2.5 s. Likely, with the lowest rates: aws-gp3" in page
+    assert cells(page, "aws-gp3")[-1] == "expected"
+    assert (
+        "No volume is certain to be under 2.5 s. Expected, with the lowest rates: aws-gp3" in page
+    )
     assert predicted(top, *words, "--latency-us", "300").status == 0
 
 
@@ -98,7 +100,8 @@ def test_the_json_has_what_the_page_rests_on(top: Path) -> None:
         assert 0 < row["low"] <= row["seconds"] <= row["high"]
         assert row["answer"] == "yes"
     assert rows["aws-gp3"]["volume"]["iops"] == 3000
-    assert rows["aws-gp3"]["latency_seconds"]["greatest"] == [0.01, 0.01]
+    assert rows["aws-gp3"]["latency_seconds"]["greatest"] == [0.00072, 0.01]
+    assert rows["aws-gp3"]["latency_seconds"]["measured"][1] is None
     assert {row["provider"] for row in one["instances"]} == {
         "aws",
         "azure",
@@ -131,6 +134,22 @@ def test_the_fill_of_the_buckets_counts(top: Path) -> None:
     )
     assert 11 < drained < 12.6
     assert full < drained / 3
+
+
+def test_an_instance_with_less_memory_than_the_run_used_is_told(top: Path) -> None:
+    run = str(FOLDER / "constrained-sequential.pagecage.zip")
+    words = (run, "--type", "gp3", "--treatment", "cage=uncaged")
+    assert "of memory, and the run used" not in predicted(top, *words).stdout
+    altered_run = altered(top, "large", {})
+    folder = top / "runs" / altered_run
+    lines = (folder / "records.jsonl").read_text()
+    (folder / "records.jsonl").write_text(
+        re.sub(r'"memory\.peak": ?[0-9]+', f'"memory.peak": {3 * 1024**3}', lines)
+    )
+    page = predicted(top, altered_run, "--type", "gp3", "--instance", "t3.small").stdout
+    assert "t3.small has 2 GiB of memory, and the run used 3 GiB with its page cache" in page
+    page = predicted(top, altered_run, "--type", "gp3", "--instance", "t3.medium").stdout
+    assert "of memory, and the run used" not in page
 
 
 def test_credits_that_end_within_the_run_are_told(top: Path) -> None:

@@ -19,7 +19,7 @@ from pagecage.cloud.instance_comparison import InstanceRow
 from pagecage.cloud.prediction_notes import drained_notes, prediction_notes
 from pagecage.cloud.run_prediction import VolumePrediction
 from pagecage.units import format_bytes, format_hours
-from pagecage.verdicts.counters import cpu_seconds
+from pagecage.verdicts.counters import cpu_seconds, final_counter
 from pagecage.verdicts.window_limit import WAITING
 
 _HELD = 0.01
@@ -29,7 +29,7 @@ _SINGLE = 1.5
 
 Read-ahead raises it: 1.0 to 1.3 were seen where pages fault one after the other.
 """
-_COLOURS = {"yes": "green", "likely": "green", "unlikely": "yellow", "no": "red"}
+_COLOURS = {"yes": "green", "expected": "green", "not expected": "yellow", "no": "red"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ def show(run_id: str, predictions: Sequence[TreatmentPrediction], question: Volu
             continue
         _show_trial(out, one.treatment.source)
         _show_volumes(out, one, question.under_seconds)
+        if memory := _too_little_memory(one.treatment.source, one.rows):
+            out.print(escape(memory), soft_wrap=True)
         _show_instances(out, one.instances, question.under_seconds)
     rows = next(one.rows for one in predictions if one.rows)
     demands = [one.treatment.source.demand for one in predictions if one.treatment.source]
@@ -71,7 +73,9 @@ def _facts(source: SourceTrial) -> Iterator[tuple[str, str]]:
     record, demand = source.record, source.demand
     of_trials = f", the median of {source.count} trials" if source.count > 1 else ""
     excluded = "" if source.is_counted else "; excluded, `pagecage show` has the reason"
-    yield "measured", f"{format_hours(source.seconds)}{of_trials}{excluded}"
+    dilation = record.cage.dilation or 1.0
+    slower = f" on a volume {dilation:g} times slower" if dilation != 1 else ""
+    yield "measured", f"{format_hours(source.seconds)}{slower}{of_trials}{excluded}"
     for name, ios, size in (("reads", "rios", "rbytes"), ("writes", "wios", "wbytes")):
         yield name, _amount(demand.total(ios), demand.total(size))
     if demand.latency_seconds is not None:
@@ -90,11 +94,14 @@ def _facts(source: SourceTrial) -> Iterator[tuple[str, str]]:
 def _amount(ios: float, size_bytes: float) -> str:
     if not ios:
         return "none"
+    if not size_bytes:
+        return f"{ios:,.0f}"
     return f"{ios:,.0f} of {format_bytes(size_bytes / ios)}, {format_bytes(size_bytes)} in all"
 
 
 def _show_volumes(out: Console, one: TreatmentPrediction, target: float | None) -> None:
     table = _table("volume", "size and rates", target=target)
+    table.columns[0].no_wrap = True
     for row in one.rows:
         name, layer = row.kind.name, row.profile.name
         table.add_row(f"[bold]{escape(name)}[/]", escape(_description(row)), *_cells(row, layer))
@@ -111,14 +118,29 @@ def _show_volumes(out: Console, one: TreatmentPrediction, target: float | None) 
         out.print(escape(_conclusion(one.rows, target)), soft_wrap=True)
 
 
+def _too_little_memory(source: SourceTrial, rows: Sequence[VolumeRow]) -> str | None:
+    """Return a sentence if the instance has less memory than the trial used."""
+    peak = final_counter(source.record, "memory.peak")
+    profile = rows[0].profile if rows else None
+    if profile is None or profile.memory_bytes is None or not peak or peak <= profile.memory_bytes:
+        return None
+    return (
+        f"{profile.memory_by} has {format_bytes(profile.memory_bytes)} of memory, and the run used"
+        f" {format_bytes(peak)} with its page cache: pages that are read again are not predicted."
+    )
+
+
 def _show_instances(out: Console, rows: Sequence[InstanceRow], target: float | None) -> None:
-    """Print the instances that hold the run back."""
+    """Print the instances that hold the run back, those with equal times in one row."""
     holding = [row for row in rows if row.prediction.held_share >= _HELD]
     if holding:
         out.print()
         table = _table("instance, with any volume", target=target)
+        alike: dict[tuple[str, ...], list[str]] = {}
         for row in holding:
-            table.add_row(escape(_names(row)), *_cells(row, ""))
+            alike.setdefault(tuple(_cells(row, "")), []).append(_names(row))
+        for cells, names in alike.items():
+            table.add_row(escape(" ".join(names)), *cells)
         print_table(out, table)
     if rows:
         others = "The other instances" if holding else "The instances"
@@ -132,7 +154,10 @@ def _names(row: InstanceRow) -> str:
 
 def _table(*heads: str, target: float | None) -> Table:
     under = [] if target is None else [f"under {format_hours(target)}"]
-    return plain_table(*heads, "time", "range", "bound by", *under)
+    table = plain_table(*heads, "time", "range", "bound by", *under)
+    for column in table.columns[len(heads) :]:
+        column.no_wrap = True
+    return table
 
 
 def _cells(row: VolumeRow | InstanceRow, volume: str) -> Iterator[str]:
@@ -169,7 +194,7 @@ def _conclusion(rows: Sequence[VolumeRow], target: float) -> str:
     """Return the volume with the lowest rates that reaches the target, or the nearest one."""
     goal = f"under {format_hours(target)}"
     best = min(rows, key=lambda row: ANSWERS.index(row.answer or "no"))
-    if best.answer in ("unlikely", "no"):
+    if best.answer in ("not expected", "no"):
         fastest = min(row.prediction.seconds for row in rows)
         best = next(row for row in rows if row.prediction.seconds <= AS_FAST * fastest)
     found = best.prediction
@@ -177,9 +202,9 @@ def _conclusion(rows: Sequence[VolumeRow], target: float) -> str:
     if best.answer == "yes":
         return f"Enough with the lowest rates: {named}."
     times = f"{format_hours(found.seconds)}, {_range(found)}"
-    if best.answer == "likely":
+    if best.answer == "expected":
         return (
-            f"No volume is certain to be {goal}. Likely, with the lowest rates: {named}, {times}."
+            f"No volume is certain to be {goal}. Expected, with the lowest rates: {named}, {times}."
         )
-    certain = "No volume is" if best.answer == "no" else "No volume is likely to be"
+    certain = "No volume is" if best.answer == "no" else "No volume is expected to be"
     return f"{certain} {goal}. The nearest is {named}: {times}."

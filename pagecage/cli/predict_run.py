@@ -17,7 +17,7 @@ from pagecage.model.traces import read_lines
 from pagecage.runner.run_folder import RunFolder, find_run, path_exists
 from pagecage.verdicts.counters import whole_seconds
 from pagecage.verdicts.evaluate import evaluate
-from pagecage.verdicts.io_demand import IoDemand, io_demand
+from pagecage.verdicts.io_demand import IoDemand, io_demand, undilated
 
 Levels = tuple[tuple[str, str], ...]
 
@@ -26,8 +26,9 @@ Levels = tuple[tuple[str, str], ...]
 class SourceTrial:
     """The trial from which a treatment's time is predicted: the median of its trials by time.
 
-    `seconds` is its time for the whole pass, `count` the number of trials with a time. Without
-    `is_counted` all of them are excluded.
+    `seconds` is its time for the whole pass, with the dilation of a simulated volume; `demand` is
+    without it. `count` is the number of trials with a time. Without `is_counted` all of them are
+    excluded.
     """
 
     record: Record
@@ -139,5 +140,6 @@ def _source(path: Path, levels: Mapping[str, str], records: Sequence[Record]) ->
     demand = io_demand(record, read_lines(path, record, "sampler"))
     if isinstance(demand, str):
         return TreatmentSource(levels, None, demand)
+    demand = undilated(demand, record.cage.dilation or 1.0)
     trial = SourceTrial(record, demand, seconds, len(ordered), bool(counted))
     return TreatmentSource(levels, trial)

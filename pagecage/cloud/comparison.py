@@ -20,8 +20,11 @@ from pagecage.cloud.volume_request import VolumeRequest, parse_throughput
 from pagecage.errors import PagecageError, nearest
 from pagecage.verdicts.io_demand import IoDemand
 
-ANSWERS = ("yes", "likely", "unlikely", "no")
-"""Answers to "is it under the target?": the whole range is, the expected time, a part, nothing."""
+ANSWERS = ("yes", "expected", "not expected", "no")
+"""Answers to "is it under the target?".
+
+The whole range is, or the expected time, or only the low end, or nothing.
+"""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,9 @@ def compare_volumes(
     """
     rows, left_out = list[VolumeRow](), list[LeftOut]()
     for provider, kind in offered_types(question):
-        latency = latency_bounds(kind.latency, question.options.latency_us, question.greatest_us)
+        latency = latency_bounds(
+            kind, question.options.latency_us, question.greatest_us, demand.request_bytes
+        )
         try:
             rows.append(_row(demand, question, _offer(provider, kind, question), latency))
         except PagecageError as error:

@@ -13,7 +13,7 @@ from pagecage.model.rate_limits import TokenBucket
 from pagecage.verdicts.io_demand import DemandWindow, IoDemand
 
 Count = Literal["fewest", "expected", "most"]
-"""Bounds of what the provider may count for the same requests, and the likely number."""
+"""Bounds of what the provider may count for the same requests, and the expected number."""
 _DIRECTIONS = {"read": ("rios", "rbytes"), "write": ("wios", "wbytes")}
 LIMITS = {"IOPS": "iops", "bandwidth": "bandwidth"}
 """Limits by name, with the quantities of a profile."""

@@ -40,22 +40,29 @@ def _latency_notes(rows: Sequence[VolumeRow], demands: Sequence[IoDemand]) -> It
     if all(demand.latency_seconds is None for demand in demands):
         yield "The run does not show how long a request took, so latency is that of its disk."
         return
-    groups: dict[tuple[float, float, bool], list[str]] = {}
+    groups: dict[tuple[float, float, str], list[str]] = {}
     for row in rows:
-        bounds = (row.latency.least[0], row.latency.greatest[0], row.kind.latency is None)
+        bounds = (row.latency.least[0], row.latency.greatest[0], _origin(row))
         groups.setdefault(bounds, []).append(row.kind.name)
     if all(least == greatest for least, greatest, _ in groups):
         yield f"A request takes {next(iter(groups))[0] * 1e6:.0f} us, as --latency-us says."
         return
     parts = [
-        f"{least * 1e3:g} to {greatest * 1e3:g} ms"
-        f"{' where the provider states nothing' if is_unknown else ''} ({', '.join(names)})"
-        for (least, greatest, is_unknown), names in sorted(groups.items())
+        f"{least * 1e3:.2g} to {greatest * 1e3:.2g} ms {origin} ({', '.join(names)})"
+        for (least, greatest, origin), names in sorted(groups.items())
     ]
+    yield f"A read takes {'; '.join(parts)}."
     yield (
-        f"A request takes {'; '.join(parts)}. Within that, the expected time takes the run's own."
-        " --latency-us replaces it."
+        "The expected time takes the measured mean, or else the latency of the run as far as it is"
+        " within these bounds. --latency-us replaces them."
     )
+
+
+def _origin(row: VolumeRow) -> str:
+    """Return what the bounds of the latency of reads rest on."""
+    if row.latency.measured[0] is not None:
+        return "as users measured"
+    return "where the provider states nothing" if row.kind.latency is None else "as stated"
 
 
 def _counting_notes(rows: Sequence[VolumeRow], demands: Sequence[IoDemand]) -> Iterator[str]:
@@ -67,7 +74,7 @@ def _counting_notes(rows: Sequence[VolumeRow], demands: Sequence[IoDemand]) -> I
             " that all are neighbours, the expected time that none are."
         )
     unstated = [kind.name for kind in kinds if kind.accounting.io_size_bytes is None]
-    if unstated and any(_average_bytes(demand) > _SMALL_BYTES for demand in demands):
+    if unstated and any(demand.request_bytes > _SMALL_BYTES for demand in demands):
         yield f"It is not stated how a large request counts; it counts once: {', '.join(unstated)}."
     unknown = [kind.name for kind in kinds if kind.accounting.combined is None]
     if unknown and any(demand.total("rios") and demand.total("wios") for demand in demands):
@@ -75,9 +82,3 @@ def _counting_notes(rows: Sequence[VolumeRow], demands: Sequence[IoDemand]) -> I
             "It is not stated whether reads and writes share a limit; only the low ends assume"
             f" that they do not: {', '.join(unknown)}."
         )
-
-
-def _average_bytes(demand: IoDemand) -> float:
-    """Return the average size of a request."""
-    ios = demand.total("rios") + demand.total("wios")
-    return (demand.total("rbytes") + demand.total("wbytes")) / ios if ios else 0.0

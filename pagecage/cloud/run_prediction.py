@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pagecage.cloud.catalogue import Provider, PublishedLatencyTable
+from pagecage.cloud.catalogue import Provider, VolumeType
 from pagecage.cloud.demand_walk import (
     Assumptions,
     Cause,
@@ -21,8 +21,10 @@ from pagecage.cloud.demand_walk import (
     window_needs,
 )
 from pagecage.cloud.io_meters import LIMITS, io_meters
+from pagecage.cloud.measured_latency import distributions
 from pagecage.cloud.profile import LimitProfile
 from pagecage.model.cage import IoAccounting
+from pagecage.model.latency_quantiles import latency_at_size, mean_us_at_size
 from pagecage.verdicts.io_demand import IoDemand
 
 LOWEST = ErrorFactors(held=0.90, disk=0.80, free=0.75, capped=0.25)
@@ -33,14 +35,20 @@ The time without limits is too long in windows that a cap held: a reader that is
 request computes longer.
 """
 COVERED = 0.95
+_HIGH_SHARE = 0.95
+"""The percentile that bounds a measured latency: the average of a run is not in the tail."""
 
 
 @dataclass(frozen=True)
 class LatencyBounds:
-    """The least and the greatest time of a read and of a write at a volume, in seconds."""
+    """The least and the greatest time of a read and of a write at a volume, in seconds.
+
+    `measured` are the means that users measured; None where there is none.
+    """
 
     least: tuple[float, float]
     greatest: tuple[float, float]
+    measured: tuple[float | None, float | None] = (None, None)
 
 
 @dataclass(frozen=True)
@@ -88,10 +96,10 @@ class VolumeOutlook:
 
         least = latency.least if latency else None
         greatest = latency.greatest if latency else None
-        likely = _likely_latency(demand, latency)
+        usual = _expected_latency(demand, latency)
         shared = known.combined is not False
         self._low = outlook(Assumptions("fewest", known.combined is True, least, errors=LOWEST))
-        self._expected = outlook(Assumptions("expected", shared, likely))
+        self._expected = outlook(Assumptions("expected", shared, usual))
         self._high = outlook(Assumptions("most", shared, greatest, True, HIGHEST))
 
     def seconds(self, profile: LimitProfile) -> float:
@@ -120,22 +128,34 @@ class VolumeOutlook:
 
 
 def latency_bounds(
-    published: PublishedLatencyTable | None, asked_us: int | None, greatest_us: int
+    kind: VolumeType, asked_us: int | None, greatest_us: int, request_bytes: float
 ) -> LatencyBounds:
-    """Return the bounds of a volume's latency: the one asked for, or those that are published.
+    """Return the bounds of a volume's latency for requests of a size.
 
-    Without a published least it is zero. Without a published greatest it is `greatest_us`.
+    They are the latency asked for; or the least that users measured, and their 95th percentile; or
+    what the provider states. Without a stated least it is zero, without a stated greatest
+    `greatest_us`.
     """
     if asked_us is not None:
         return LatencyBounds((asked_us / 1e6,) * 2, (asked_us / 1e6,) * 2)
-    least, greatest = (
-        [
-            (getattr(published, f"{direction}_{bound}_us") if published else None) or otherwise
-            for direction in ("read", "write")
-        ]
-        for bound, otherwise in (("from", 0), ("below", greatest_us))
+    read, write = (
+        _direction_bounds(kind, direction, greatest_us, request_bytes)
+        for direction in ("read", "write")
     )
-    return LatencyBounds((least[0] / 1e6, least[1] / 1e6), (greatest[0] / 1e6, greatest[1] / 1e6))
+    return LatencyBounds((read[0], write[0]), (read[1], write[1]), (read[2], write[2]))
+
+
+def _direction_bounds(
+    kind: VolumeType, direction: str, greatest_us: int, request_bytes: float
+) -> tuple[float, float, float | None]:
+    """Return the least, the greatest and the measured mean latency of one direction in seconds."""
+    if known := distributions(kind.measured, direction):
+        least, greatest = (latency_at_size(known, request_bytes, p) for p in (0.0, _HIGH_SHARE))
+        return least / 1e6, greatest / 1e6, mean_us_at_size(known, request_bytes) / 1e6
+    least_us, below_us = (
+        getattr(kind.latency, f"{direction}_{bound}_us", None) for bound in ("from", "below")
+    )
+    return (least_us or 0) / 1e6, (below_us or greatest_us) / 1e6, None
 
 
 def greatest_published_us(providers: Sequence[Provider]) -> int:
@@ -146,13 +166,19 @@ def greatest_published_us(providers: Sequence[Provider]) -> int:
     )
 
 
-def _likely_latency(demand: IoDemand, latency: LatencyBounds | None) -> tuple[float, float] | None:
-    """Return the latency of a read and a write nearest to the run's; None if that is in bounds."""
+def _expected_latency(
+    demand: IoDemand, latency: LatencyBounds | None
+) -> tuple[float, float] | None:
+    """Return the latency of a read and of a write; None if it is that of the run.
+
+    It is the measured mean, or else the run's own as far as it is within the bounds.
+    """
     own = demand.latency_seconds
     if own is None or latency is None:
         return None
+    bounds = zip(latency.least, latency.greatest, latency.measured, strict=True)
     read, write = (
-        min(max(own, least), greatest)
-        for least, greatest in zip(latency.least, latency.greatest, strict=True)
+        min(max(own, least), greatest) if measured is None else measured
+        for least, greatest, measured in bounds
     )
     return None if read == write == own else (read, write)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pagecage.model.cage import IO_STAT_KEY, enforced_limit
@@ -63,6 +63,12 @@ class IoDemand:
         return sum(window.moved[key] for window in self.windows) / self.covered_share
 
     @property
+    def request_bytes(self) -> float:
+        """The average size of an I/O; 0 without any."""
+        ios = self.total("rios") + self.total("wios")
+        return (self.total("rbytes") + self.total("wbytes")) / ios if ios else 0.0
+
+    @property
     def capped_share(self) -> float:
         """The share of the trial's time in windows that a cap held back."""
         seconds = sum(window.seconds for window in self.windows)
@@ -99,7 +105,7 @@ def io_demand(record: Record, series: Sequence[Mapping[str, Any]]) -> IoDemand |
         return "burst credits or a shared limit changed the cap while the trial ran"
     requested = record.cage.requested or {}
     needs = [
-        _demand_window(window, binding_limit(window, requested).property is not None)
+        _demand_window(record, window, binding_limit(window, requested).property is not None)
         for window in windows
     ]
     return IoDemand(
@@ -108,6 +114,21 @@ def io_demand(record: Record, series: Sequence[Mapping[str, Any]]) -> IoDemand |
         record.response.get("covered_fraction") or 1.0,
         _largest_request_bytes(record),
     )
+
+
+def undilated(demand: IoDemand, dilation: float) -> IoDemand:
+    """Return the demand on a disk that is as many times faster as the trial's was dilated."""
+
+    def faster(window: DemandWindow) -> DemandWindow:
+        queued = window.queued_seconds
+        return replace(
+            window,
+            disk_seconds=window.disk_seconds / dilation,
+            hidden_seconds=window.hidden_seconds / dilation,
+            queued_seconds=None if queued is None else queued / dilation,
+        )
+
+    return replace(demand, windows=tuple(map(faster, demand.windows)))
 
 
 def seconds_under_io_max(moved: Mapping[str, float], caps: Mapping[str, float]) -> float:
@@ -143,7 +164,9 @@ def _used_share(capped: Sequence[tuple[Window, DemandWindow]]) -> float:
     return min(1.0, least / seconds) if seconds else 1.0
 
 
-def _demand_window(window: Window, is_capped: bool) -> DemandWindow:
+def _demand_window(record: Record, window: Window, is_capped: bool) -> DemandWindow:
+    if is_capped and _limits_at_disk(record):
+        window = _without_waits_at_limit(record, window)
     own, disk = _own_and_disk_seconds(window, is_capped)
     return DemandWindow(
         window.moved,
@@ -154,6 +177,22 @@ def _demand_window(window: Window, is_capped: bool) -> DemandWindow:
         max(0.0, (window.disk_busy or 0.0) - disk),
         window.disk_requests,
         window.disk_queued,
+    )
+
+
+def _limits_at_disk(record: Record) -> bool:
+    """Return whether the disk itself holds requests back, so that they wait in its queue."""
+    driver = (record.cage.driver or {}).get("name")
+    return record.cage.enforced_by == "volume" or driver == "qemu-throttle"
+
+
+def _without_waits_at_limit(record: Record, window: Window) -> Window:
+    """Return the window with the disk's work alone, at the latency of a single read."""
+    alone = (window.disk_requests or 0.0) * (record.device.read_latency_us or 0.0) / 1e6
+    return replace(
+        window,
+        disk_busy=min(window.disk_busy or 0.0, alone),
+        disk_queued=min(window.disk_queued or 0.0, alone),
     )
 
 

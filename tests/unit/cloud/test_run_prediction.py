@@ -109,19 +109,33 @@ def test_a_run_outside_the_published_latency_takes_the_nearest(
     assert found.seconds == pytest.approx(seconds)
 
 
+def test_a_measured_mean_comes_before_the_latency_of_the_run() -> None:
+    one = demand(window(reads=1000, own=1.0, disk=0.5))
+    bounds = LatencyBounds((0.0, 0.0), (0.01, 0.01), (0.0007, None))
+    assert predicted(one, 10**6, latency=bounds).seconds == pytest.approx(1.7)
+
+
+def bounds_of(name: str, asked_us: int | None = None) -> LatencyBounds:
+    return latency_bounds(KINDS[name], asked_us, greatest_published_us(PROVIDERS), 4096)
+
+
 def test_published_bounds_of_latency() -> None:
-    greatest = greatest_published_us(PROVIDERS)
-    assert greatest == 30_000
-    throughput = latency_bounds(KINDS["gcp-hyperdisk-throughput"].latency, None, greatest)
-    assert throughput.least == (0.01, 0.0)
-    assert throughput.greatest == (0.03, 0.03)
-    assert latency_bounds(KINDS["aws-gp3"].latency, None, greatest) == LatencyBounds(
-        (0.0, 0.0), (0.01, 0.01)
-    )
-    assert latency_bounds(None, None, greatest) == LatencyBounds((0.0, 0.0), (0.03, 0.03))
-    assert latency_bounds(KINDS["aws-gp3"].latency, 500, greatest) == LatencyBounds(
-        (0.0005, 0.0005), (0.0005, 0.0005)
-    )
+    assert greatest_published_us(PROVIDERS) == 30_000
+    throughput = bounds_of("gcp-hyperdisk-throughput")
+    assert (throughput.least, throughput.greatest) == ((0.01, 0.0), (0.03, 0.03))
+    assert bounds_of("azure-ultra") == LatencyBounds((0.0, 0.0), (0.001, 0.001))
+    assert bounds_of("aws-io1") == LatencyBounds((0.0, 0.0), (0.03, 0.03))
+    assert bounds_of("aws-io1", 500) == LatencyBounds((0.0005,) * 2, (0.0005,) * 2)
+
+
+def test_what_users_measured_comes_before_a_statement() -> None:
+    gp3 = bounds_of("aws-gp3")
+    assert gp3.least == pytest.approx((0.00044, 0.0))
+    assert gp3.greatest == pytest.approx((0.00072, 0.01))
+    assert gp3.measured[0] == pytest.approx(0.0005, rel=0.1)
+    assert gp3.measured[1] is None
+    gp2 = bounds_of("aws-gp2")
+    assert gp2.least[0] < (gp2.measured[0] or 0) < gp2.greatest[0] == pytest.approx(0.002128)
 
 
 windows = st.builds(
