@@ -51,7 +51,10 @@ class HostDied(HostError):
     """
 
 
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+UNREADABLE = (
+    *(OSError, ValueError, OverflowError),
+    *(KeyError, TypeError, AttributeError, RecursionError),
+)
 """Exceptions raised while an untrusted or damaged file is read and parsed."""
 _NO_NUMBER = re.compile(r"(?:invalid literal for int\(\)[^:]*|could not convert string to float): ")
 
@@ -73,6 +76,7 @@ def why_unreadable(error: Exception) -> str:
         )
     in_words: dict[type[Exception], str] = {
         RecursionError: "it is nested too deeply",
+        OverflowError: "a number is too large",
         UnicodeDecodeError: "it is not text",
     }
     return in_words.get(type(error), "a value has the wrong type")
