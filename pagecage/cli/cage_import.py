@@ -92,18 +92,7 @@ def import_cage(
         the volume by aws ec2 describe-volumes
     """
     _check_volume_options(options)
-    files = [NamedText(_name(path), _read_text(path)) for path in (file, *more)]
-    imported = import_files(
-        files,
-        Selection(options.pick),
-        Rounding(options.digits),
-        options.seconds,
-        is_described=options.volume is not None,
-    )
-    if options.instance is not None and not (imported.volume or options.volume):
-        raise PagecageError(
-            "--instance applies only to a cloud volume, and the file has none", "remove --instance"
-        )
+    imported = _import((file, *more), options)
     is_needed = options.save is not None or options.volume is not None
     known = _known_volume(imported, options) if is_needed else None
     path = None
@@ -114,6 +103,21 @@ def import_cage(
     else:
         print("\n".join(_lines(imported, options.instance, path)))
     return EXIT_OK
+
+
+def _import(paths: tuple[str, ...], options: ImportOptions) -> ImportResult:
+    imported = import_files(
+        [NamedText(_name(path), _read_text(path)) for path in paths],
+        Selection(options.pick),
+        Rounding(options.digits),
+        options.seconds,
+        is_described=options.volume is not None,
+    )
+    if options.instance is not None and not (imported.volume or options.volume):
+        raise PagecageError(
+            "--instance applies only to a cloud volume, and the file has none", "remove --instance"
+        )
+    return imported
 
 
 def _check_volume_options(options: ImportOptions) -> None:

@@ -21,7 +21,6 @@ from pagecage.importers.latency_histogram import (
 )
 
 EXPORT = "nvme amzn stats /dev/nvme1n1 -o json"
-DIRECTIONS = ("read", "write")
 LIMITS = {
     "ebs_volume_performance_exceeded_iops": ("volume_iops", "the volume's IOPS"),
     "ebs_volume_performance_exceeded_tp": ("volume_throughput", "the volume's throughput"),
@@ -98,7 +97,8 @@ def read_counters(document: Document, name: str) -> VolumeCounters:
     if "read_io_latency_histogram" not in tree:
         raise PagecageError(f"{name} has no latency histogram", EXPORT)
     return VolumeCounters(
-        *(_direction(tree, side) for side in DIRECTIONS),
+        _direction(tree, "read"),
+        _direction(tree, "write"),
         {key: _natural(tree, key) for key in LIMITS},
         _natural(tree, "volume_queue_length"),
     )
@@ -106,7 +106,9 @@ def read_counters(document: Document, name: str) -> VolumeCounters:
 
 def _direction(tree: dict[str, Any], side: str) -> DirectionCounters:
     return DirectionCounters(
-        *(_natural(tree, f"total_{side}_{what}") for what in ("ops", "bytes", "time")),
+        _natural(tree, f"total_{side}_ops"),
+        _natural(tree, f"total_{side}_bytes"),
+        _natural(tree, f"total_{side}_time"),
         read_bins(tree[f"{side}_io_latency_histogram"]),
     )
 
@@ -138,11 +140,12 @@ def difference(
             " volume was attached again in between",
             f"give one file, or two readings of one attachment ({EXPORT})",
         )
-    sides = (
-        _between(one, other, changes, side)
-        for (side, one), (_, other) in zip(before.sides(), after.sides(), strict=True)
+    return VolumeCounters(
+        _between(before.reads, after.reads, changes, "read"),
+        _between(before.writes, after.writes, changes, "write"),
+        {key: changes[key] for key in LIMITS},
+        after.queue_length,
     )
-    return VolumeCounters(*sides, {key: changes[key] for key in LIMITS}, after.queue_length)
 
 
 def _between(
