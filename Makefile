@@ -33,6 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 python := env -u PYTHONHOME -u PYTHONPATH .venv/bin/python
 pagecage := .venv/bin/pagecage
 target := $(shell uname -m)-unknown-linux-gnu
+plugin := build/host/lib/libpcvolume.so
 device = $(if $(DEVICE),--device "$$DEVICE")
 only = $(foreach level,$(ONLY),--treatment $(level))
 ask = $(if $(ASK),--ask-password)
@@ -88,7 +89,7 @@ bench: ready-test ## Measure the overhead of the harness and the accuracy of cap
 
 ##@ Build and clean
 setup: ready ## Set up everything that `make experiment` needs (NAME=... for one experiment, HOST=...)
-build: build/.stamp-workloads ## Compile the workloads into build/host/bin
+build: build/.stamp-workloads $(plugin) ## Compile the workloads into build/host/bin, and the simulated volume into build/host/lib
 images: .venv/.stamp-run build/.stamp-workloads ## Build container images with Docker or buildah (IMAGES="base workloads notebook harness")
 	@tools/build-images $(IMAGES)
 sbom: ## List the contents of the built images, as CycloneDX (build/images/*.cdx.json)
@@ -135,6 +136,9 @@ experiment: $(if $(known),ready,.venv/.stamp-plan)
 # Only the workloads of NAME's experiment are compiled. Once all have been compiled, all are kept up
 # to date. A replay and a shell run no workload; their calibration needs a file made by pcgen.
 workloads := $(if $(filter pcgen,$(PAGECAGE_WORKLOADS)),$(if $(wildcard build/.stamp-workloads),build/.stamp-workloads,build/.stamp-pcgen),$(if $(and $(known),$(if $(wildcard build/.stamp-workloads),,1)),build/.stamp-workloads-$(NAME),build/.stamp-workloads))
+# A simulated volume is served by nbdkit. Experiments that name none do without.
+with_volume := $(if $(known),$(shell grep -lsE 'enforced_by|-volume"' "$(known)"),yes)
+volume := $(if $(with_volume),$(plugin) build/.stamp-volume-programs)
 there := $(and $(wildcard .venv/bin/python),$(wildcard .venv/.stamp-plan),$(if $(wildcard .venv/.filling),,whole))
 which = $(filter local vm,$(HOST))
 plan_for = $(if $(known),--for "$$NAME" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") $(only))
@@ -145,9 +149,9 @@ ready:
 	@tools/preflight $(parts)
 	@$(if $(there),:,$(MAKE) -j .venv/.stamp-plan .venv-ansible/.stamp-ansible)
 	@host=$(or $(which),$$($(pagecage) host which "$$HOST" $(plan_for))) && $(MAKE) -j "ready-$$host"
-ready-local: .venv/.stamp-run $(workloads) build/.stamp-recorders
+ready-local: .venv/.stamp-run $(workloads) build/.stamp-recorders $(volume)
 ready-group: .venv/.stamp-run $(workloads)
-ready-vm: .venv/.stamp-run $(workloads) build/.stamp-guest
+ready-vm: .venv/.stamp-run $(workloads) build/.stamp-guest $(volume)
 ready-local ready-group ready-vm:
 	@:
 ready-test:
@@ -187,7 +191,7 @@ endif
 # only one experiment has a workload in Java: it is installed for that experiment and for the tests.
 # Only the long tests need clang.
 role := ansible/controller.yml $(shell find ansible/roles/controller -type f 2>/dev/null)
-purposes := compilers:build guest-programs:guest recorders:record jdk:jdk fuzzing:fuzzing browser:browser lint-programs:lint
+purposes := compilers:build guest-programs:guest recorders:record volume-programs:volume jdk:jdk fuzzing:fuzzing browser:browser lint-programs:lint
 define controller # stamp, purpose
 build/.stamp-$(1): .venv-ansible/.stamp-ansible $$(role)
 	@tools/bootstrap controller $(2)
@@ -208,6 +212,9 @@ build/.stamp-workloads-%: build/.stamp-compilers experiments/%.toml $(sources)
 	@tools/build-workloads $(target) "$*"
 	@touch "$@"
 
+$(plugin): build/.stamp-compilers Cargo.toml Cargo.lock tools/build-volume $(shell find volume/Cargo.toml volume/src -type f 2>/dev/null)
+	@tools/build-volume $(target)
+
 # A run makes a missing or outdated guest itself. Here it is made in parallel with the other steps.
 build/.stamp-guest: | .venv/.stamp-plan build/.stamp-guest-programs
 	@mkdir -p build
@@ -216,5 +223,5 @@ build/.stamp-guest: | .venv/.stamp-plan build/.stamp-guest-programs
 
 build/.stamp-lint: .venv/.stamp-dev .venv-ansible/.stamp-ansible build/.stamp-compilers build/.stamp-lint-programs
 	@touch $@
-build/.stamp-test: build/.stamp-lint build/.stamp-workloads build/.stamp-guest build/.stamp-browser
+build/.stamp-test: build/.stamp-lint build/.stamp-workloads $(plugin) build/.stamp-volume-programs build/.stamp-guest build/.stamp-browser
 	@touch $@

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -22,14 +22,16 @@ from analysis.claims.scorecard import newest_runs
 from analysis.data.bundles import bundled_runs
 from analysis.data.include import include_by_name
 from analysis.data.load import Run, load_run
+from analysis.data.volume_checks import read_checks
+from analysis.pages.answers import answers_report
+from analysis.pages.fidelity import fidelity_page
+from analysis.pages.scorecard import scorecard_page
 from analysis.stats.gates import parse_gate
 from analysis.summaries.compared_runs import load_runs
 from analysis.summaries.comparison import Comparison, compare
 from analysis.summaries.fleet import Fleet, is_fleet, load_fleet
 from analysis.views import comparison, fleet, run
-from analysis.views.answers import answers_report
 from analysis.views.scorecard import scorecard_report
-from analysis.views.scorecard_page import scorecard_page
 from pagecage.checkout import TOP
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
 from pagecage.report.export import to_markdown
@@ -124,6 +126,12 @@ def _claims(arguments: argparse.Namespace) -> None:
         _print_result(arguments, scored, Formats(hosted_as_json, None, report_of))
 
 
+def _fidelity(arguments: argparse.Namespace) -> None:
+    with bundled_runs(arguments.folder) as runs:
+        page = fidelity_page(read_checks(arguments.folder), runs)
+        _print_result(arguments, page, Formats(asdict, None, lambda report: report))
+
+
 def _answers(arguments: argparse.Namespace) -> None:
     report_of = partial(answers_report, with_unproven=not arguments.markdown)
     with _stored_runs(arguments) as runs:
@@ -181,6 +189,7 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int | None]] = {
     "show": _show,
     "claims": _claims,
     "answers": _answers,
+    "fidelity": _fidelity,
     "compare": _compare,
     "publish": _publish,
 }
@@ -198,7 +207,15 @@ def _parser() -> argparse.ArgumentParser:
     answers = commands.add_parser(
         "answers", help="print the articles' open questions with the findings of the newest runs"
     )
-    for command, page in ((claims, "docs/SCORECARD.md"), (answers, "docs/answers.md")):
+    fidelity = commands.add_parser(
+        "fidelity", help="print the fidelity of simulated volumes, from stored checks and bundles"
+    )
+    fidelity.add_argument("folder", type=Path, help="the folder of checks and bundles")
+    for command, page in (
+        (claims, "docs/SCORECARD.md"),
+        (answers, "docs/answers.md"),
+        (fidelity, "docs/FIDELITY.md"),
+    ):
         command.add_argument("--markdown", action="store_true", help=f"print the page {page}")
         command.add_argument("--json", action="store_true", help=JSON_HELP)
     site = commands.add_parser("publish", help="build a static site of runs")

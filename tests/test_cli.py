@@ -22,6 +22,7 @@ VERBS = (
         "show",
         "claims",
         "answers",
+        "fidelity",
         "doctor",
         "schema",
         "host",
@@ -29,7 +30,7 @@ VERBS = (
         "bundle",
         "render",
     ),
-    *("cage", "floor", "probe", "replay", "sweep", "shell", "publish"),
+    *("cage", "floor", "volume", "probe", "replay", "sweep", "shell", "publish"),
 )
 ASKED = (ROOT / "experiments/smoke.toml").read_text()
 

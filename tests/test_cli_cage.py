@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pagecage.definitions.reader import Definitions
-from pagecage.model.volume_model import dilated
 from tests.checkout import pagecage
 from tests.tree import ROOT
 
@@ -159,13 +157,6 @@ def test_the_customers_volume_imposes_the_latency_that_its_figures_imply(top: Pa
     assert "A simulated volume imposes the latencies." in page
     floor = ("floor", "customer-volume", "--bytes", "28GB", "--reads", "213624", "--depth", "1")
     assert "at least 14 min 36 s, because of mean read latency" in pagecage(top, *floor).stdout
-
-
-def test_the_customers_volume_at_a_tenth_is_the_volume_slowed_down() -> None:
-    defined = Definitions(ROOT, [])
-    volume, tenth = (defined.cage(f"customer-volume{end}", None) for end in ("", "-tenth"))
-    slow = dilated(volume, 10)
-    assert replace(slow, name=tenth.name, provenance=tenth.provenance, dilation=1.0) == tenth
 
 
 def test_nothing_is_written_over_unasked(top: Path) -> None:

@@ -45,6 +45,7 @@ ANALYSIS_ORDER = (
     "summaries",
     "claims figures",
     "views",
+    "pages",
     "site notebooks",
     "__main__",
 )

@@ -18,8 +18,10 @@ from tests.tree import ROOT, files
 
 FEW_CASES = {"PROPTEST_CASES": "32"}
 """Number of cases per property; proptest's default is 256."""
-SOURCES = tuple(files(ROOT / "workloads", ".rs"))
-CRATES = sorted(path.parent for path in (ROOT / "workloads").glob("*/Cargo.toml"))
+SOURCES = (*files(ROOT / "workloads", ".rs"), *files(ROOT / "volume", ".rs"))
+CRATES = sorted(
+    path.parent for path in (ROOT / "volume/Cargo.toml", *(ROOT / "workloads").glob("*/Cargo.toml"))
+)
 USED = re.compile(r"\bcrate::(?:(\w+)|\{([^}]*)\})")
 FIRST_NAMES = re.compile(r"(?:^|,)\s*(\w+)")
 

@@ -21,9 +21,9 @@ import nbformat
 from analysis.claims.answers import open_questions
 from analysis.claims.hosts import hosted_scorecard, run_by_experiment
 from analysis.data.load import Run, load_run
+from analysis.pages.answers import answers_report
 from analysis.site import pages
 from analysis.site.notebook import site_page
-from analysis.views.answers import answers_report
 from analysis.views.notebook_file import read
 from analysis.views.render import HERE as ANALYSIS
 from analysis.views.render import export, render

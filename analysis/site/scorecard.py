@@ -8,10 +8,10 @@ from html import escape
 from analysis.claims.hosts import HostedScorecard
 from analysis.claims.scorecard import VERDICTS, ScoredClaim, count_verdicts
 from analysis.formatting import format_verdict
+from analysis.pages.scorecard import article_table, coverage, host_table
 from analysis.views.html import blocks_html
 from analysis.views.scorecard import verdict_words
 from analysis.views.scorecard_columns import MEANINGS, Column, columns
-from analysis.views.scorecard_page import article_table, coverage, host_table
 from pagecage.report.model import Table
 
 _BELOW = {

@@ -21,8 +21,8 @@ from analysis.views.html import (
     folded_table,
     table_html,
 )
-from analysis.views.minima import minima_section
 from analysis.views.narrative import ABOUT_CLAIMS, answer_html, notices_html, story_html
+from analysis.views.rare_sections import minima_section
 from analysis.views.ratio_tables import ratio_sections
 from pagecage.checkout import TOP
 from pagecage.model.published_figures import PublishedFigure, read_rows

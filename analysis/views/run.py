@@ -35,7 +35,7 @@ from analysis.summaries.per_unit import per_unit, per_unit_heading
 from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views.comparison import csv_summary
 from analysis.views.contradictions import contradiction_sentence
-from analysis.views.minima import minima_section
+from analysis.views.rare_sections import minima_section, volume_section
 from analysis.views.ratio_tables import ratio_sections
 from analysis.views.scorecard import TONES
 from pagecage.report.export import csv_text
@@ -57,6 +57,7 @@ def run_report(run: Run) -> Report:
     blocks += map(_finding, evaluate_findings(run), published_ratios(run))
     blocks += ratio_sections(run)
     blocks += [Heading(response_title(run.response)), _response_table(run)]
+    blocks += volume_section(run)
     blocks += [*_sweep(run), *_verdicts(run), *_diagnoses(run), *_claims(results)]
     blocks += minima_section(run)
     return Report(run.plan["experiment"], tuple(blocks))

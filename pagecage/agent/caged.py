@@ -8,6 +8,7 @@ from pathlib import Path
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.limits.io_max_controller import IoMaxController
+from pagecage.agent.limits.simulated_volume import SimulatedVolume
 from pagecage.agent.system.block_device import Disk
 
 
@@ -29,6 +30,7 @@ class Caged:
     data_dir: Path
     sampler: Sampler
     controller: IoMaxController | None = None
+    volume: SimulatedVolume | None = None
 
     @property
     def disk(self) -> Disk:

@@ -12,8 +12,9 @@ from typing import Any
 
 from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.data_files import sidecar_of
-from pagecage.agent.drivers.driver import Driver, LaunchContext
+from pagecage.agent.drivers.driver import Driver, ExternalLimits, LaunchContext
 from pagecage.agent.drivers.registry import make_driver
+from pagecage.agent.limits.simulated_volume import SimulatedVolume
 from pagecage.agent.protocol.rpc import ask
 from pagecage.agent.storage import Storage
 from pagecage.agent.system import cgroupfs
@@ -70,13 +71,15 @@ def make_cage(
         context, environment=_variables(inherits_all=inherits_environment), is_gated=is_gated
     )
     run.cleanup.callback(driver.clear, context)
-    _apply_external_limits(run, driver, context)
+    _apply_external_limits(run, partial(driver.apply_external, context))
+    if storage.volume:
+        _apply_external_limits(run, partial(enforce_by_volume, run, storage.volume))
     return context
 
 
 def _make_slice(run: TrialRun, driver: Driver, files: ProgramFiles, unit: str) -> TrialProcesses:
     trial, systemd = run.trial, run.session.systemd
-    slice_cage = driver.slice_cage(trial.cage)
+    slice_cage = driver.slice_cage(trial.cage.cgroup_part)
     run.cleanup.callback(stop_slice, systemd, unit)
     cgroup = start_slice(systemd, unit, slice_cage, files.disk.node)
     run.keep(
@@ -87,6 +90,8 @@ def _make_slice(run: TrialRun, driver: Driver, files: ProgramFiles, unit: str) -
         expected=expected_read_back(slice_cage),
         **_read_back(cgroup, files.disk.maj_min),
         **cloud_to_json(trial.cage),
+        enforced_by=trial.cage.enforced_by,
+        dilation=trial.cage.dilation,
     )
     cage = run.sections["cage"]
     # systemd starts a unit even when it could not apply a limit, and logs one line at most: ask the
@@ -127,7 +132,7 @@ def _context(
         systemd=run.session.systemd,
         unit=unit,
         processes=processes,
-        cage=trial.cage,
+        cage=trial.cage.cgroup_part,
         disk=files.disk,
         programs_dir=Path(request.programs_dir),
         spool=request.spool,
@@ -142,9 +147,18 @@ def _variables(*, inherits_all: bool) -> tuple[str, ...]:
     return tuple(name for name in sorted(os.environ) if inherits_all or name in _INHERITED)
 
 
-def _apply_external_limits(run: TrialRun, driver: Driver, context: LaunchContext) -> None:
+def enforce_by_volume(run: TrialRun, volume: SimulatedVolume) -> ExternalLimits:
+    """Put the I/O limits in force by the volume, with fresh credits and an empty account.
+
+    Latencies are seeded by the repeat, so that equal trials of a run have different ones and a
+    repeated run has the same.
+    """
+    return volume.enforce(run.trial.cage, run.trial.repeat)
+
+
+def _apply_external_limits(run: TrialRun, apply: Callable[[], ExternalLimits | None]) -> None:
     try:
-        external = driver.apply_external(context)
+        external = apply()
     except PagecageError as error:
         raise RequirementMissed.of(Requirement.LIMITS, error.message, error.hint) from None
     if external is not None:
@@ -180,7 +194,7 @@ def confirm_limits(
     sets one limit after the other, so wait up to `patience_seconds` for a workload that does not
     wait for `go`.
     """
-    cage, asked = run.sections["cage"], expected_read_back(run.trial.cage)
+    cage, asked = run.sections["cage"], expected_read_back(run.trial.cage.cgroup_part)
     external = expected_read_back(Cage("", cage.get("external", {}).get("read_back", {})))
     own = {
         key: value

@@ -16,6 +16,7 @@ from pagecage.agent.collectors.bpftrace import FaultTracer
 from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.limits.calibrate import Calibrator, remove_scratch
+from pagecage.agent.limits.volume_calibration import VolumeCalibrator
 from pagecage.agent.protocol.request import RunRequest
 from pagecage.agent.protocol.rpc import AnswerQueue
 from pagecage.agent.protocol.stream import FrameStream
@@ -28,6 +29,7 @@ from pagecage.agent.system.process_tree import kill_marked
 from pagecage.agent.system.settings import DirtyLimits, QueueSettingsJournal
 from pagecage.agent.system.systemd import Systemd, left_over_units, stop_slice
 from pagecage.agent.system.trial_storage import remove_storage
+from pagecage.agent.system.volume_storage import unmount_volume
 from pagecage.errors import HostError
 
 
@@ -50,6 +52,7 @@ class HostSession:
     interruption: Interruption
     stream: FrameStream
     inbox: AnswerQueue = field(default_factory=AnswerQueue)
+    volume_calibrator: VolumeCalibrator = field(default_factory=VolumeCalibrator)
 
 
 @contextmanager
@@ -86,7 +89,7 @@ def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) 
         units.append("processes of a trial without a slice")
     for journal in (QueueSettingsJournal(spool), MemoryReservation(spool), DirtyLimits(spool)):
         units += journal.restore()
-    units += remove_storage(spool)
+    units += remove_storage(spool) + unmount_volume(spool)
     shutil.rmtree(spool / "trials", ignore_errors=True)
     return units
 

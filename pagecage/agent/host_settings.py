@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pagecage.agent.caged import ProgramFiles
-from pagecage.agent.limits.calibrate import Calibrator
+from pagecage.agent.limits.calibrate import SCRATCH, Calibrator
 from pagecage.agent.limits.fidelity import Fidelity, count_as_provider, latency, not_shared_reason
+from pagecage.agent.limits.simulated_volume import fidelity as volume_fidelity
 from pagecage.agent.storage import Storage
 from pagecage.agent.system.block_device import Disk, layers_with_queue
 from pagecage.agent.system.facts import describe_disk
@@ -32,7 +33,7 @@ def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> 
         run.cleanup.callback(_restore, run, journal)
         for layer in layers_with_queue(files.disk):
             journal.set(layer, "read_ahead_kb", str(wanted_kb))
-    fidelity = _count_as_provider(run, files.disk)
+    fidelity = volume_fidelity(run.trial.cage) if storage.volume else _as_provider(run, files.disk)
     found_us = read_latency_us(files.paths[0]) if files.paths else None
     run.keep(
         "device",
@@ -41,7 +42,7 @@ def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> 
         storage_latency_us=storage.latency_us,
         read_latency_us=found_us,
     )
-    if run.trial.cage.latency:
+    if run.trial.cage.latency and not storage.volume:
         fidelity.append(
             latency(run.trial.cage.latency, storage.latency_us, found_us, storage.no_floor_reason)
         )
@@ -49,7 +50,7 @@ def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> 
         run.keep("cage", fidelity=[one.to_json() for one in fidelity])
 
 
-def _count_as_provider(run: TrialRun, disk: Disk) -> list[Fidelity]:
+def _as_provider(run: TrialRun, disk: Disk) -> list[Fidelity]:
     cage, journal = run.trial.cage, run.session.settings
     if cage.accounting is None:
         return []
@@ -73,14 +74,20 @@ def _restore(
 def calibrate(
     run: TrialRun, storage: Storage, disk: Disk, slice_cage: Cage, read_from: Path | None
 ) -> None:
-    """Over-drive the slice's limits, once per machine state and cage, while the host is idle."""
+    """Over-drive the limits, once per machine state and cage, while the host is idle."""
     session = run.session
     for tracer in (session.tracer, session.block_tracer):
         tracer.wait_until_attached()
     calibrator = session.calibrator.on(disk)
     if storage.is_own:
         calibrator = Calibrator(session.systemd, disk, storage.data_dir, session.interruption)
-    run.keep("cage", calibration=dict(calibrator.calibrate(slice_cage, read_from)))
+    found = dict(calibrator.calibrate(slice_cage, read_from))
+    if storage.volume:
+        scratch = storage.data_dir / SCRATCH
+        found |= session.volume_calibrator.calibrate(
+            storage.volume, run.trial.cage, read_from, scratch
+        )
+    run.keep("cage", calibration=found)
 
 
 def reserve_memory(run: TrialRun) -> None:

@@ -94,14 +94,10 @@ def prepare(run: TrialRun) -> Prepared:
     with run.announced("queue_settings"):
         set_queue_settings(run, storage, files)
     with run.announced("calibrate"):
-        slice_cage = driver.slice_cage(run.trial.cage)
-        calibrate(
-            run,
-            storage,
-            files.disk,
-            slice_cage,
-            program.calibration_file(run, storage, files, slice_cage),
-        )
+        slice_cage = driver.slice_cage(run.trial.cage.cgroup_part)
+        driven = run.trial.cage if storage.volume else slice_cage
+        read_from = program.calibration_file(run, storage, files, driven)
+        calibrate(run, storage, files.disk, slice_cage, read_from)
     with run.announced("memory"):
         reserve_memory(run)
     with run.announced("dirty"):
@@ -143,7 +139,10 @@ def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors]:
         collectors = TrialCollectors(run, context, files.paths)
         collectors.start()
     sampler, controller = collectors.sampler, collectors.controller
-    return Caged(driver, context, files.paths, storage.data_dir, sampler, controller), collectors
+    caged = Caged(
+        driver, context, files.paths, storage.data_dir, sampler, controller, storage.volume
+    )
+    return caged, collectors
 
 
 def measure(run: TrialRun, program: Program, caged: Caged) -> None:

@@ -29,7 +29,7 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
     if not driver.has_slice:
         yield from map(replay, driver.preview_commands(context, argv))
         return
-    for command in slice_commands(systemd, unit, driver.slice_cage(trial.cage), "DISK"):
+    for command in slice_commands(systemd, unit, driver.slice_cage(trial.cage.cgroup_part), "DISK"):
         yield replay(command)
     yield from map(replay, driver.preview_commands(context, argv))
     yield replay(systemd.systemctl("stop", unit))
@@ -51,7 +51,7 @@ def _preview_context(trial: Trial, systemd: Systemd, unit: str, driver: Driver) 
         systemd,
         unit,
         processes,
-        trial.cage,
+        trial.cage.cgroup_part,
         disk,
         Path("SPOOL/bin"),
         Path("SPOOL"),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pagecage.agent.limits.fidelity import latency_floor_us, no_floor_reason
+from pagecage.agent.limits.simulated_volume import SimulatedVolume
+from pagecage.agent.protocol.rpc import ask
 from pagecage.agent.system.block_device import Disk, resolve_disk
 from pagecage.agent.system.memory_reservation import OF_OURS
 from pagecage.agent.system.trial_storage import make_storage, remove_storage
+from pagecage.agent.system.volume_storage import mount_volume, unmount_volume
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.requirements import Requirement
@@ -20,7 +25,7 @@ class Storage:
 
     `is_own` is False for the data directory's disk, which all trials of the session share.
     `no_floor_reason` is why the cage's latency floor is not provided; empty if it is, or if the
-    cage has none.
+    cage has none. `volume` enforces the cage's I/O limits; None if the cgroup does.
     """
 
     kind: str
@@ -29,6 +34,7 @@ class Storage:
     latency_us: int | None = None
     is_own: bool = False
     no_floor_reason: str = ""
+    volume: SimulatedVolume | None = None
 
 
 def prepare_storage(run: TrialRun) -> Storage:
@@ -37,6 +43,8 @@ def prepare_storage(run: TrialRun) -> Storage:
     Raises RequirementMissed if this host cannot make the disk that the trial names.
     """
     kind = run.trial.storage
+    if run.trial.cage.is_volume:
+        return _on_volume(run)
     if kind == "container_layer":
         return _beside_layers(run)
     if kind == "data":
@@ -67,6 +75,41 @@ def _with_latency_floor(run: TrialRun) -> Storage:
         OSError,
     ) as error:  # the record says so, and the trial runs without the floor
         return _shared(run, getattr(error, "message", None) or str(error))
+
+
+def _on_volume(run: TrialRun) -> Storage:
+    """Return the data disk of our guest, which its controller serves, or a volume served here."""
+    try:
+        return _outer_volume(run) if OF_OURS.exists() else _own_volume(run)
+    except (PagecageError, OSError) as error:
+        reason = f"no simulated volume here: {getattr(error, 'message', None) or error}"
+        hint = getattr(error, "hint", "")
+        raise RequirementMissed.of(Requirement.VOLUME, reason, hint) from None
+
+
+def _outer_volume(run: TrialRun) -> Storage:
+    session = run.session
+
+    def command(command: Mapping[str, Any]) -> dict[str, Any]:
+        details = {"command": dict(command)}
+        return dict(ask(session.stream, session.inbox, "volume_wanted", details)["answer"])
+
+    volume = SimulatedVolume(command)
+    volume.free()
+    run.cleanup.callback(volume.free)
+    return replace(_shared(run), kind="volume", volume=volume)
+
+
+def _own_volume(run: TrialRun) -> Storage:
+    trial, spool = run.trial, run.session.request.spool
+    mounted = mount_volume(
+        trial.dataset_bytes + trial.writes_bytes, Path(run.session.request.data_dir), spool
+    )
+    run.cleanup.callback(mounted.server.end)
+    run.cleanup.callback(unmount_volume, spool)
+    storage = mounted.storage
+    volume = SimulatedVolume(mounted.server.command)
+    return Storage("volume", storage.disk, storage.mount_point, is_own=True, volume=volume)
 
 
 def _made(run: TrialRun, kind: str, latency_us: int) -> Storage:

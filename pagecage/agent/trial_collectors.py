@@ -46,9 +46,9 @@ class TrialCollectors:
             *(_COLLECTORS[name](collector_context) for name in names),
         ]
         if rewrites_io_max(
-            run.trial.cage, run.session.facts
+            run.trial.cage.cgroup_part, run.session.facts
         ):  # last, so that it begins when the others record
-            self.controller = IoMaxController(collector_context, run.trial.cage)
+            self.controller = IoMaxController(collector_context, run.trial.cage.cgroup_part)
             self._running.append(self.controller)
 
     def start(self) -> None:

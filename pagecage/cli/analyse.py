@@ -80,6 +80,11 @@ def show_answers(stored: Sequence[str], formats: OutputFormat) -> str:
     return analyse("answers", *stored, *formats.options()).stdout
 
 
+def show_fidelity(folder: Path, formats: OutputFormat) -> str:
+    """Return the fidelity of simulated volumes, from a folder of checks and bundles."""
+    return analyse("fidelity", folder.resolve(), *formats.options()).stdout
+
+
 def show_run(run_folder: Path, formats: Sequence[str] = (), include: Sequence[str] = ()) -> str:
     """Return the run's tables, for a terminal or in the format of an option of OutputFormat."""
     return analyse("show", run_folder, *formats, *(f"--include={name}" for name in include)).stdout

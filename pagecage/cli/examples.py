@@ -42,6 +42,10 @@ _EXAMPLES = {
         pagecage answers
         pagecage answers --bundles docs/runs --markdown > answers.md
         """,
+    "fidelity": """
+        pagecage fidelity
+        pagecage fidelity --markdown > docs/FIDELITY.md
+        """,
     "doctor": """
         pagecage doctor
         pagecage doctor --data-dir /data --json
@@ -49,6 +53,35 @@ _EXAMPLES = {
     "schema": """
         pagecage schema
         pagecage schema build/schema
+        """,
+    "volume": """
+        pagecage volume account --json
+        pagecage volume pause 5
+        pagecage volume delay 10000 --share 0.05 --for 60
+        pagecage volume degrade 0.5 --for 120
+        """,
+    "volume account": """
+        pagecage volume account
+        pagecage volume account --json
+        """,
+    "volume check": """
+        pagecage volume check aws-gp3 --size 500GiB
+        pagecage volume check customer --seconds 30 --json
+        """,
+    "volume pause": """
+        pagecage volume pause 5
+        """,
+    "volume degrade": """
+        pagecage volume degrade 0.5 --for 120
+        """,
+    "volume delay": """
+        pagecage volume delay 10000 --share 0.05 --for 60
+        """,
+    "volume fail": """
+        pagecage volume fail --share 0.01 --for 10
+        """,
+    "volume detach": """
+        pagecage volume detach
         """,
     "compare": """
         pagecage compare RUN OTHER

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from pagecage.cli.analyse import report, show_run
+from pagecage.cli.cage_options import VolumeOptions
 from pagecage.cli.examples import examples
 from pagecage.cli.execution import PreparedRun, create_run, execute
 from pagecage.cli.exit_status import all_requirements_missed, exit_code
@@ -28,6 +29,7 @@ def replay(
     /,
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
     options: ReplayOptions = ReplayOptions(),  # noqa: B008 - frozen
+    volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     dry_run: bool = False,
     as_json: Json = False,
 ) -> int:
@@ -40,14 +42,15 @@ def replay(
     Parameters
     ----------
     cage
-        Cage of cgroups/ (see `pagecage cage list`)
+        Cage of cgroups/, or volume type (aws-gp3) or named size (azure-p10) of the catalogue;
+        see `pagecage cage list`
     command
         Program and its arguments
     dry_run
         Show the plan and its commands; start nothing
     """
     typed = typed_command()
-    plan, host = plan_for(cage, command, options, typed, notify)
+    plan, host = plan_for(cage, command, options, typed, notify, volume=volume)
     if dry_run:
         host.stop()
         show_plan(plan, host)

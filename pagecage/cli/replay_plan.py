@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import shutil
@@ -13,17 +12,20 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from pagecage.cli.cage_options import VolumeOptions
+from pagecage.cli.enforcement import enforced
 from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.numbers import Port, Repeats, Seconds, Seed
 from pagecage.cli.output import Notify
 from pagecage.cli.paths import Folder
+from pagecage.cli.replay_cages import cage_names, replay_cages
 from pagecage.cli.replay_data import check_cold, implied_copies
-from pagecage.cli.run_options import Driver, HostName, definitions
+from pagecage.cli.run_options import Dilate, Driver, EnforcedBy, HostName
 from pagecage.cli.run_plan import driver_without_limits, harness
 from pagecage.cli.stdio import input_is_file
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.host import Host
-from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.cage import Cage
 from pagecage.model.trial import COLLECTORS, CommandSpec
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, SIZE_REASON, ReplaySpec, make_experiment
@@ -34,7 +36,6 @@ from pagecage.runner.uploads import (
     UploadedFile,
     find_uploads,
     path_on_host,
-    size_of,
     translate_command,
     uploads_to_json,
 )
@@ -86,6 +87,11 @@ class ReplayOptions:
         Seed of the order of trials; by default chosen at random and recorded
     driver
         Program that applies the cage; see docs/CONTAINERS.md
+    enforced_by
+        Enforcer of the cage's I/O limits: cgroup (io.max), or volume, a simulated cloud volume
+        with latencies and smooth limits; see docs/CLOUD.md
+    dilate
+        Factor by which a simulated volume is slowed down; auto fits it to an emulated guest
     """
 
     others: Annotated[tuple[str, ...], Parameter(name="--cage", metavar="CAGE")] = ()
@@ -103,6 +109,8 @@ class ReplayOptions:
     data_dir: Folder | None = None
     seed: Seed | None = None
     driver: Driver | None = None
+    enforced_by: EnforcedBy | None = None
+    dilate: Dilate = None
 
 
 def plan_for(
@@ -112,6 +120,7 @@ def plan_for(
     command: str,
     notify: Notify,
     cages: _Cages | None = None,
+    volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
 ) -> tuple[Plan, Host]:
     """Return the plan of a replay and its host.
 
@@ -119,7 +128,7 @@ def plan_for(
     in these instead of those of cgroups/, and without a control. All errors in the input are found
     here, before anything starts.
     """
-    names = tuple(cages) if cages else _cage_names(cage, options)
+    names, known = _cages(cage, options, cages, volume)
     _check(argv, options)
     copies = find_uploads(options.copy)
     program, start = program_uploads(argv[0]) if options.copy_program else ((), (argv[0],))
@@ -141,7 +150,7 @@ def plan_for(
             options.driver,
         )
         about = {"carried": uploads_to_json(uploads), "directory": directory}
-        return _plan(replay, options, host, command, about, cages)
+        return _plan(replay, options, host, command, about, known, notify)
 
     return plan_on_host(options.host, options.data_dir, make, notify)
 
@@ -152,12 +161,10 @@ def _plan(
     host: Host,
     command: str,
     about: dict[str, Any],
-    cages: _Cages | None,
+    cages: _Cages,
+    notify: Notify,
 ) -> Plan:
-    if cages is None:
-        cages = {
-            name: definitions().cage(name, data_bytes(options)) for name in {*replay.cages, UNCAGED}
-        }
+    cages = enforced(cages, options.enforced_by, options.dilate, host, notify)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     plan_options = PlanOptions(
         SIZE,
@@ -174,14 +181,14 @@ def _plan(
     )
 
 
-def _cage_names(cage: str, options: ReplayOptions) -> tuple[str, ...]:
-    """Return each cage once, the control first."""
-    defined = definitions().cage_names()
-    for name in (cage, *options.others):
-        if name not in defined:
-            raise PagecageError(f"there is no cage {name!r}", nearest(name, defined))
-    control = () if options.no_control else (UNCAGED,)
-    return tuple(dict.fromkeys((*control, cage, *options.others)))
+def _cages(
+    cage: str, options: ReplayOptions, cages: _Cages | None, volume: VolumeOptions
+) -> tuple[tuple[str, ...], _Cages]:
+    """Return the names of the cages to run in, and all cages by name."""
+    if cages:
+        return tuple(cages), cages
+    names = cage_names(cage, options.others, has_control=not options.no_control)
+    return names, replay_cages(names, volume, options.cold or options.copy)
 
 
 def _check(argv: tuple[str, ...], options: ReplayOptions) -> None:
@@ -248,13 +255,3 @@ def _collectors(text: str) -> tuple[str, ...]:
                 nearest(name, [*COLLECTORS, "none"]),
             )
     return names
-
-
-def data_bytes(options: ReplayOptions) -> int | None:
-    """Return the size of the data, for cages that limit memory to a share of it.
-
-    None if no data is named or some of it is not on this machine.
-    """
-    paths = [Path(path) for path in options.cold or options.copy]
-    existing = [path for path in paths if os.path.lexists(path)]
-    return sum(map(size_of, existing)) if existing and len(existing) == len(paths) else None

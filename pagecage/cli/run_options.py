@@ -11,6 +11,7 @@ from pagecage.checkout import TOP
 from pagecage.cli.numbers import Bound, Repeats, Seed
 from pagecage.cli.paths import Folder
 from pagecage.definitions.reader import known_programs
+from pagecage.model.cage import Enforcer
 from pagecage.model.trial import DriverName
 
 if TYPE_CHECKING:  # importing pydantic takes longer than most verbs
@@ -22,6 +23,8 @@ HostName = Annotated[str, Parameter(metavar="HOST")]
 SizeName = Annotated[str, Parameter(metavar="SIZE")]
 Fresh = Annotated[Literal["never", "run", "block", "trial"], Parameter(metavar="WHEN")]
 Driver = Annotated[DriverName, Parameter(metavar="DRIVER")]
+EnforcedBy = Annotated[Enforcer, Parameter(metavar="ENFORCER")]
+Dilate = Annotated[str | None, Parameter(metavar="FACTOR")]
 
 
 @Parameter(name="*")
@@ -56,6 +59,11 @@ class RunOptions:
         Directory on the disk to measure (host local)
     driver
         Program that applies the cage; see docs/CONTAINERS.md
+    enforced_by
+        Enforcer of the cage's I/O limits: cgroup (io.max), or volume, a simulated cloud volume
+        with latencies and smooth limits; see docs/CLOUD.md
+    dilate
+        Factor by which a simulated volume is slowed down; auto fits it to an emulated guest
     """
 
     host: HostName = "auto"
@@ -69,6 +77,8 @@ class RunOptions:
     fresh: Fresh | None = None
     data_dir: Folder | None = None
     driver: Driver | None = None
+    enforced_by: EnforcedBy | None = None
+    dilate: Dilate = None
 
 
 @Parameter(name="*")

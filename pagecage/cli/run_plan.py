@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pagecage.checkout import TOP
+from pagecage.cli.enforcement import enforced
 from pagecage.cli.output import Notify
 from pagecage.cli.run_options import FleetOptions, RunOptions, definitions, is_group
 from pagecage.errors import PagecageError, nearest
@@ -131,6 +132,7 @@ def build_plan(
             name: definitions().cage(name, dataset_bytes)
             for name in experiment.cage_names() | {UNCAGED}
         }
+    cages = enforced(cages, options.enforced_by, options.dilate, host, notify)
     plan_options = PlanOptions(
         size=size,
         size_reason=reason,

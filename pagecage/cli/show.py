@@ -9,7 +9,15 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pagecage.checkout import RUNS, TOP
-from pagecage.cli.analyse import analyse, publish_site, render, show_answers, show_claims, show_run
+from pagecage.cli.analyse import (
+    analyse,
+    publish_site,
+    render,
+    show_answers,
+    show_claims,
+    show_fidelity,
+    show_run,
+)
 from pagecage.cli.output import Json, OutputFormat, notify
 from pagecage.cli.paths import ExistingFolder, Folder, NewFile
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
@@ -163,6 +171,25 @@ def answers(
     """
     formats = OutputFormat(markdown=markdown, as_json=as_json)
     print(show_answers(stored.options(), formats), end="")
+    return EXIT_OK
+
+
+def fidelity(
+    folder: ExistingFolder = TOP / "docs/fidelity",
+    *,
+    markdown: bool = False,
+    as_json: Json = False,
+) -> int:
+    """Show how closely simulated volumes follow their model, io.max and published figures.
+
+    Parameters
+    ----------
+    folder
+        Directory of checks (`pagecage volume check NAME --json > NAME.check.json`) and bundles
+    markdown
+        Print Markdown, as in docs/FIDELITY.md
+    """
+    print(show_fidelity(folder, OutputFormat(markdown=markdown, as_json=as_json)), end="")
     return EXIT_OK
 
 

@@ -10,7 +10,8 @@ from cyclopts import Parameter
 from pagecage.cli import replay_plan
 from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.output import Notify
-from pagecage.cli.replay_plan import ReplayOptions, data_bytes
+from pagecage.cli.replay_cages import data_bytes
+from pagecage.cli.replay_plan import ReplayOptions
 from pagecage.cli.run_options import Fresh, RunOptions, SizeName, definitions
 from pagecage.cli.run_plan import build_plan, choose_size, parse_treatment
 from pagecage.errors import PagecageError
@@ -95,7 +96,7 @@ def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> t
 def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
     """Return the plan of a replay of any program in one cage per value, and its host."""
     _check(options, of_command=True)
-    cage = definitions().cage(options.base, data_bytes(options.replay))
+    cage = definitions().cage(options.base, data_bytes(options.replay.cold or options.replay.copy))
     vary = parse_vary(options.vary, cage)
     cages = cages_of(cage, vary)
     plan, host = replay_plan.plan_for(

@@ -250,6 +250,7 @@ def _level(table: LevelTable) -> Level:
         dirty_bytes=table.dirty_bytes,
         dirty_background_bytes=table.dirty_background_bytes,
         driver=table.driver,
+        enforced_by=table.enforced_by,
         files=table.files,
     )
 

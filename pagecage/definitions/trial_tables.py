@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from pagecage.definitions.cage_file import DatasetFraction
 from pagecage.definitions.fields import SizeBytes, StrictTable
+from pagecage.model.cage import Enforcer
 from pagecage.model.trial import DriverName
 from pagecage.verdicts.median_interval import MOST_REPEATS
 
@@ -177,6 +178,9 @@ class LevelTable(StrictTable):
     )
     driver: DriverName | None = Field(
         None, description="the driver that runs the workload in its cage (docs/CONTAINERS.md)"
+    )
+    enforced_by: Enforcer | None = Field(
+        None, description="enforcer of the cage's I/O limits: cgroup or volume (docs/CLOUD.md)"
     )
     files: Annotated[int, Field(gt=0)] | None = Field(
         None, description="number of files among which the data of the size are divided"

@@ -46,6 +46,10 @@ class RemoteHost:
         """Raise HostError: the machine around a remote host is unknown."""
         raise HostError(f"the disk of {self.name} cannot be throttled from outside", "use HOST=vm")
 
+    def command_volume(self, _command: Mapping[str, Any]) -> dict[str, Any]:
+        """Raise HostError: the machine around a remote host is unknown."""
+        raise HostError(f"{self.name} is not a guest started here", "use HOST=vm")
+
 
 class HostRun:
     """A host with its plan and its run folder.

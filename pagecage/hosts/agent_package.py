@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from pagecage.agent.system.volume_server import PLUGIN
 from pagecage.errors import HostError
 from pagecage.model.trial import Trial
 
@@ -22,11 +23,15 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that equal sources give an eq
 
 @dataclass(frozen=True)
 class AgentPackage:
-    """The agent and the workloads. Every record contains `agent_sha256`."""
+    """The agent and the workloads. Every record contains `agent_sha256`.
+
+    `volume_plugin` is nbdkit's plugin of simulated volumes; None if it is not compiled.
+    """
 
     agent: Path
     programs: tuple[Path, ...]
     agent_sha256: str
+    volume_plugin: Path | None = None
 
     @property
     def sha256(self) -> str:
@@ -46,10 +51,12 @@ def require_workloads(package: AgentPackage) -> None:
         raise HostError("the workload binaries are not built", "make build")
 
 
-def require_programs(package: AgentPackage, trials: Iterable[Trial]) -> None:
+def require_programs(package: AgentPackage, trials: Collection[Trial]) -> None:
     """Raise HostError naming the workloads that these trials start and that are not compiled."""
     wanted = {name for trial in trials for name in _programs_of(trial)}
     missing = sorted(wanted - {path.name for path in package.programs})
+    if package.volume_plugin is None and any(trial.cage.is_volume for trial in trials):
+        missing.append(PLUGIN)
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise HostError(f"{', '.join(missing)} {verb} not built", "make build")
@@ -116,4 +123,10 @@ def make_agent_package(top: Path) -> AgentPackage:
     build.mkdir(parents=True, exist_ok=True)
     if not agent.exists() or agent.read_bytes() != content:
         agent.write_bytes(content)
-    return AgentPackage(agent, programs, hashlib.sha256(content).hexdigest())
+    plugin = build / "lib" / PLUGIN
+    return AgentPackage(
+        agent,
+        programs,
+        hashlib.sha256(content).hexdigest(),
+        plugin if plugin.exists() else None,
+    )

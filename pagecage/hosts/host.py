@@ -17,13 +17,15 @@ Progress = Callable[[str], None]
 class ResourceNeeds:
     """Memory and space on the data disk that a plan needs.
 
-    `resident_bytes` of the data must be in memory at the same time. A host may install `package`
-    and attach `tracers` (names of collectors) in advance.
+    `resident_bytes` of the data must be in memory at the same time. `has_volume` tells that a
+    simulated volume enforces limits of a trial. A host may install `package` and attach `tracers`
+    (names of collectors) in advance.
     """
 
     memory_bytes: int
     data_bytes: int
     resident_bytes: int = 0
+    has_volume: bool = False
     package: AgentPackage | None = None
     tracers: tuple[str, ...] = ()
 
@@ -72,6 +74,12 @@ class ObservedHost(Protocol):
 
         Without properties the limits are removed. Returns the limits in force as QEMU reports them.
         Raises HostError if the host is not a guest.
+        """
+
+    def command_volume(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer of the simulated volume that serves the measured disk from outside.
+
+        Raises HostError if there is none, and HostDied if it has ended.
         """
 
 

@@ -84,8 +84,10 @@ class LocalHost:
         return self.start()
 
     def install(self, package: AgentPackage) -> None:
-        """Copy the agent and the workloads to the spool."""
+        """Copy the agent, the workloads and the plugin of the simulated volume to the spool."""
         push_agent_package(self, package)
+        if package.volume_plugin is not None:
+            self.push([package.volume_plugin], f"{self.spool_dir}/bin")
 
     def agent_command(self) -> list[str]:
         """Return the command that runs the agent in the spool."""
@@ -124,6 +126,10 @@ class LocalHost:
     def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
         """Raise HostError: this machine is not a guest."""
         raise HostError("qemu-throttle works only in a guest started by pagecage", "use HOST=vm")
+
+    def command_volume(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Raise HostError: the agent serves volumes of this machine itself."""
+        raise HostError("this machine is not a guest started by pagecage", "use HOST=vm")
 
     def stop(self) -> None:
         """Do nothing."""

@@ -21,6 +21,7 @@ from pagecage.importers.latency_histogram import (
 )
 
 EXPORT = "nvme amzn stats /dev/nvme1n1 -o json"
+DIRECTIONS = ("read", "write")
 LIMITS = {
     "ebs_volume_performance_exceeded_iops": ("volume_iops", "the volume's IOPS"),
     "ebs_volume_performance_exceeded_tp": ("volume_throughput", "the volume's throughput"),
@@ -96,21 +97,21 @@ def read_counters(document: Document, name: str) -> VolumeCounters:
         raise PagecageError(f"{name} is another log of nvme, without latencies", EXPORT)
     if "read_io_latency_histogram" not in tree:
         raise PagecageError(f"{name} has no latency histogram", EXPORT)
+    reads, writes = (_direction(tree, side) for side in DIRECTIONS)
     return VolumeCounters(
-        _direction(tree, "read"),
-        _direction(tree, "write"),
+        reads,
+        writes,
         {key: _natural(tree, key) for key in LIMITS},
         _natural(tree, "volume_queue_length"),
     )
 
 
 def _direction(tree: dict[str, Any], side: str) -> DirectionCounters:
-    return DirectionCounters(
-        _natural(tree, f"total_{side}_ops"),
-        _natural(tree, f"total_{side}_bytes"),
-        _natural(tree, f"total_{side}_time"),
-        read_bins(tree[f"{side}_io_latency_histogram"]),
+    operations, size_bytes, time_us = (
+        _natural(tree, f"total_{side}_{what}") for what in ("ops", "bytes", "time")
     )
+    bins = read_bins(tree[f"{side}_io_latency_histogram"])
+    return DirectionCounters(operations, size_bytes, time_us, bins)
 
 
 def _natural(tree: dict[str, Any], key: str) -> int:
@@ -140,12 +141,11 @@ def difference(
             " volume was attached again in between",
             f"give one file, or two readings of one attachment ({EXPORT})",
         )
-    return VolumeCounters(
-        _between(before.reads, after.reads, changes, "read"),
-        _between(before.writes, after.writes, changes, "write"),
-        {key: changes[key] for key in LIMITS},
-        after.queue_length,
+    reads, writes = (
+        _between(one, other, changes, side)
+        for (side, one), (_, other) in zip(before.sides(), after.sides(), strict=True)
     )
+    return VolumeCounters(reads, writes, {key: changes[key] for key in LIMITS}, after.queue_length)
 
 
 def _between(

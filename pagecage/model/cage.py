@@ -142,6 +142,14 @@ class Cage:
         """True if a simulated volume enforces the I/O limits, and not the cgroup."""
         return self.enforced_by == "volume"
 
+    @property
+    def cgroup_part(self) -> Cage:
+        """The cage without everything that a simulated volume provides."""
+        if not self.is_volume:
+            return self
+        others = {name: n for name, n in self.properties.items() if name not in IO_MAX_KEY}
+        return Cage(self.name, others, self.provenance)
+
 
 def property_arguments(cage: Cage, device_node: str) -> list[str]:
     """Return the arguments of `systemctl set-property` for the cage's slice, with plain numbers.

@@ -32,6 +32,7 @@ class Level:
     dirty_bytes: int | None = None
     dirty_background_bytes: int | None = None
     driver: str | None = None
+    enforced_by: str | None = None
     files: int | None = None
 
 

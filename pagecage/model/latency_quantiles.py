@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pagecage.model.simulation import LatencyQuantiles
 
 Quantiles = Sequence[tuple[float, ...]]
+_STEPS = 2000
+"""Steps of the integral over a distribution between two sizes."""
 
 
 def latency_at(quantiles: Quantiles, probability: float) -> float:
@@ -36,20 +38,31 @@ def mean_us(quantiles: Quantiles) -> float:
     return total
 
 
-def mean_us_at_size(sizes: Sequence[LatencyQuantiles], size_bytes: float) -> float:
-    """Return the mean for requests of a size; 0 without distributions.
+def latency_at_size(
+    sizes: Sequence[LatencyQuantiles], size_bytes: float, probability: float
+) -> float:
+    """Return the latency of requests of a size at a probability; 0 without distributions.
 
-    Between two sizes, the logarithm of the mean is taken as linear in that of the size.
+    Between two sizes, the logarithm of the latency is linear in that of the size.
     """
     ordered = sorted(sizes, key=lambda one: one.size_bytes)
-    below = [one for one in ordered if one.size_bytes <= size_bytes][-1:]
-    above = [one for one in ordered if one.size_bytes >= size_bytes][:1]
-    means = [mean_us(one.quantiles) for one in (*below, *above)]
-    if len(means) < 2 or below == above:
-        return means[0] if means else 0.0
-    low, high = below[0].size_bytes, above[0].size_bytes
+    near = [one for one in ordered if one.size_bytes <= size_bytes][-1:]
+    near += [one for one in ordered if one.size_bytes > size_bytes][:1]
+    found = [latency_at(one.quantiles, probability) for one in near]
+    if len(near) < 2 or near[0].size_bytes == size_bytes:
+        return found[0] if found else 0.0
+    low, high = near[0].size_bytes, near[1].size_bytes
     share = math.log(size_bytes / low) / math.log(high / low)
-    return float(means[0] * (means[1] / means[0]) ** share)
+    return float(found[0] * (found[1] / found[0]) ** share)
+
+
+def mean_us_at_size(sizes: Sequence[LatencyQuantiles], size_bytes: float) -> float:
+    """Return the mean for requests of a size; 0 without distributions."""
+    for one in sizes:
+        if one.size_bytes == size_bytes or len(sizes) == 1:
+            return mean_us(one.quantiles)
+    middles = ((step + 0.5) / _STEPS for step in range(_STEPS))
+    return sum(latency_at_size(sizes, size_bytes, middle) for middle in middles) / _STEPS
 
 
 def _logarithmic_mean(low: float, high: float) -> float:

@@ -35,6 +35,9 @@ class CageEvidence(Section):
     latency: Row | None = None
     fidelity: tuple[Row, ...] | None = None
     credits: Row | None = None
+    simulation: Row | None = None
+    enforced_by: str | None = None
+    dilation: float | None = None
 
 
 @dataclass(frozen=True)

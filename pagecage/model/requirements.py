@@ -39,6 +39,7 @@ class Requirement(StrEnum):
     MACHINE_MEMORY = "machine_memory"
     DIRTY_LIMITS = "dirty_limits"
     DRIVER = "driver"
+    VOLUME = "volume"
 
 
 @dataclass(frozen=True)
@@ -173,13 +174,13 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
             f" /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
         )
         missed.append(MissedRequirement(Requirement.QUEUE_SETTINGS, reason, hint))
-    if trial.cage.burst and not may_rewrite_io_max(facts):
+    if trial.cage.cgroup_part.burst and not may_rewrite_io_max(facts):
         reason = (
             "burst credits rewrite io.max, which may hang throttled I/O on kernel"
             f" {facts['kernel']} (before 6.1)"
         )
         missed.append(MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm"))
-    missed += _unsupported_by_driver(trial)
+    missed += _unsupported_by_driver(trial) + _unsupported_by_volume(trial)
     if facts["uid"] != 0:
         missed += _needs_root(trial)
     limit = trial.cage.properties.get("MemoryMax")
@@ -197,7 +198,7 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
 def _unsupported_by_driver(trial: Trial) -> list[MissedRequirement]:
     """Return the requirements of a trial that its driver cannot meet."""
     missed = []
-    if trial.driver in OWN_LIMITS and trial.cage.burst:
+    if trial.driver in OWN_LIMITS and trial.cage.cgroup_part.burst:
         reason = (
             f"burst credits need the limits on the trial's slice, and {trial.driver} sets them"
             " elsewhere"
@@ -209,6 +210,16 @@ def _unsupported_by_driver(trial: Trial) -> list[MissedRequirement]:
         reason = f"{trial.driver} does not make a container with a layer for the data"
         missed.append(MissedRequirement(Requirement.DRIVER, reason, "use --driver docker"))
     return missed
+
+
+def _unsupported_by_volume(trial: Trial) -> list[MissedRequirement]:
+    """Return why a simulated volume cannot be the disk of a trial."""
+    if not trial.cage.is_volume or trial.storage == "data":
+        return []
+    reason = f"a simulated volume is a disk of its own, and the trial names a {trial.storage} disk"
+    return [
+        MissedRequirement(Requirement.VOLUME, reason, "use storage data or --enforced-by cgroup")
+    ]
 
 
 def _without_limits(trial: Trial) -> list[MissedRequirement]:

@@ -111,7 +111,7 @@ def _make_trial(
         block=repeat,
         position=position,
         workload=workload,
-        cage=cages[_last(levels, "cage") or UNCAGED],
+        cage=_cage(cages[_last(levels, "cage") or UNCAGED], _last(levels, "enforced_by")),
         cache=_last(levels, "cache") or "any",
         dataset=_first_file(experiment, size, files),
         read_ahead_kb=experiment.read_ahead_kb if read_ahead_kb is None else read_ahead_kb,
@@ -127,6 +127,11 @@ def _make_trial(
         writes_bytes=size.writes_bytes,
         driver=_last(levels, "driver") or experiment.driver or DRIVERS[0],
     )
+
+
+def _cage(cage: Cage, enforced_by: str | None) -> Cage:
+    """Return the cage with the enforcer that a level names, if the cage limits I/O."""
+    return replace(cage, enforced_by=enforced_by) if enforced_by and cage.limits_io else cage
 
 
 def _first_file(experiment: Experiment, size: Size, files: int) -> Dataset | None:

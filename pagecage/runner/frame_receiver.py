@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from pagecage.errors import HostError, PagecageError
+from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.hosts.host import MachineState, ObservedHost
 from pagecage.model.record import Record, record_from_json, with_outer_host
 from pagecage.planning.plan import Plan
@@ -96,6 +96,7 @@ class FrameReceiver:
         self._outer: dict[str, Any] = {}
         self._attempt = 1
         self._phase = "requirements"
+        self._has_volume_ended = False
         self.attempted: Counter[str] = Counter()
         self.open_trial: str | None = None
 
@@ -151,6 +152,7 @@ class FrameReceiver:
                 self._listener({"event": "output", "stream": frame["stream"], "piece": body})
             case "record":
                 self._append(record_from_json(frame["record"], "the agent's record"))
+                self._end_without_volume()
 
     def _receive_event(self, frame: dict[str, Any]) -> None:
         match frame["event"]:
@@ -169,6 +171,10 @@ class FrameReceiver:
                 self._answer(
                     frame["question"], json.dumps(self._throttle(frame["limits"])).encode()
                 )
+            case "volume_wanted":
+                self._answer(
+                    frame["question"], json.dumps(self._command_volume(frame["command"])).encode()
+                )
         self._listener(frame)
 
     def _throttle(self, limits: Mapping[str, int]) -> dict[str, Any]:
@@ -177,6 +183,20 @@ class FrameReceiver:
             return {"read_back": self._host.throttle(limits)}
         except PagecageError as error:
             return {"error": error.message, "hint": error.hint}
+
+    def _command_volume(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a command to the volume around the host; return its answer, or the error."""
+        try:
+            return {"answer": self._host.command_volume(command)}
+        except PagecageError as error:
+            self._has_volume_ended |= isinstance(error, HostDied)
+            return {"error": error.message, "hint": error.hint}
+
+    def _end_without_volume(self) -> None:
+        """Tell the agent to end if its disk has gone with the volume's server."""
+        if self._has_volume_ended and self._answers is not None:
+            with suppress(OSError):
+                self._answers.close()
 
     def _answer(self, question: str, piece: bytes) -> None:
         """Send an answer to the agent, from any thread.

@@ -35,6 +35,7 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
         memory_bytes=memory,
         data_bytes=needed_disk_bytes(plan.trials) + uploaded + _SPARE_DATA_BYTES,
         resident_bytes=max(map(_resident_bytes, plan.trials), default=0),
+        has_volume=any(trial.cage.is_volume for trial in plan.trials),
         package=package,
         tracers=tracers,
     )
@@ -65,7 +66,8 @@ def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:
 
 def _has_disk_in_memory(trial: Trial) -> bool:
     """Return whether a trial's files lie on a disk in memory, also used to imitate a latency."""
-    return trial.storage in ("null_blk", "dm_delay") or trial.cage.latency is not None
+    has_floor = trial.cage.cgroup_part.latency is not None
+    return trial.storage in ("null_blk", "dm_delay") or has_floor
 
 
 def check_memory_floor(plan: Plan) -> None:

@@ -10,6 +10,7 @@ from pagecage.model.cage import IO_STAT_KEY, SHARED_PROPERTIES
 from pagecage.model.rate_limits import TokenBucket
 from pagecage.model.record import Record
 from pagecage.verdicts.counters import io_difference, measured_seconds
+from pagecage.verdicts.volume_account import rate_changes
 
 CapChange = Mapping[str, Any]
 
@@ -27,11 +28,11 @@ def requested_caps(record: Record) -> dict[str, float]:
 
 
 def cap_changes(record: Record) -> Sequence[CapChange]:
-    """Return the changes of io.max while the trial ran, in order; empty without burst credits.
+    """Return the changes of the caps while the trial ran, in order; empty without burst credits.
 
     A change is {"t": CLOCK_MONOTONIC seconds, property: cap}.
     """
-    return (record.cage.credits or {}).get("changes") or ()
+    return (record.cage.credits or {}).get("changes") or rate_changes(record)
 
 
 def credits_error(record: Record, name: str) -> str | None:

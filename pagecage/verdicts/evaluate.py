@@ -19,6 +19,7 @@ from pagecage.verdicts.verdict import (
     TimeFloor,
     Verdict,
 )
+from pagecage.verdicts.volume_account import judge_witnesses
 from pagecage.verdicts.windows import windows_of
 
 DATA_POINTS = frozenset({"ok", "oom_killed", "timed_out"})
@@ -41,6 +42,7 @@ class Verdicts:
     amplification: Amplification
     floor: TimeFloor
     diagnosis: Diagnosis
+    witnesses: Verdict
     is_data_point: bool
     excluded: bool
     reasons: tuple[str, ...]
@@ -64,6 +66,7 @@ def evaluate(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdic
         amplification=amplification(record),
         floor=time_floor(record),
         diagnosis=diagnose(record, binding, windows),
+        witnesses=judge_witnesses(record, binding),
         is_data_point=record.outcome in DATA_POINTS,
         excluded=bool(reasons),
         reasons=reasons,

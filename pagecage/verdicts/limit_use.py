@@ -10,6 +10,7 @@ from pagecage.model.record import Record
 from pagecage.units import format_bytes, format_rate
 from pagecage.verdicts.caps import measured_caps
 from pagecage.verdicts.counters import cpu_seconds, final_counter, io_and_seconds, measured_seconds
+from pagecage.verdicts.volume_account import use_by_account
 
 
 def amount(name: str, value: float) -> str:
@@ -44,6 +45,9 @@ def observed_use(record: Record, name: str) -> float | None:
     if name == "CPUQuota":
         used, seconds = cpu_seconds(record), measured_seconds(record)
         return None if used is None or not seconds else 100 * used / seconds
+    by_account = use_by_account(record, name)
+    if by_account is not None:
+        return by_account
     moved = io_and_seconds(record, IO_STAT_KEY[name])
     return None if moved is None else moved[0] / moved[1]
 

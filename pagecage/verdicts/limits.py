@@ -20,6 +20,11 @@ from pagecage.verdicts.limit_use import (
     observed_use,
 )
 from pagecage.verdicts.verdict import LimitVerdict
+from pagecage.verdicts.volume_account import (
+    overrun_by_account,
+    reached_by_account,
+    volume_account,
+)
 
 FIRST_SLICE_SECONDS = 0.1
 """The first slice of blk-throttle has no limit (block/blk-throttle.c, DFL_THROTL_SLICE = HZ/10)."""
@@ -164,12 +169,22 @@ def _allowed(record: Record, name: str, cap: float) -> float:
 
 def _overrun(record: Record, name: str, cap: float) -> str | None:
     """Return a sentence if the trial or the calibration exceeded the cap."""
+    return _trial_overrun(record, name, cap) or _calibration_overrun(record, name, cap)
+
+
+def _trial_overrun(record: Record, name: str, cap: float) -> str | None:
+    if name in IO_MAX_KEY and volume_account(record) is not None:
+        return overrun_by_account(record, name)
     observed, allowed = observed_use(record, name), _allowed(record, name, cap)
     if observed is not None and observed > allowed:
         return (
             f"The trial reached {amount(name, observed)}, above the limit of"
             f" {format_cap(record, name, cap)}."
         )
+    return None
+
+
+def _calibration_overrun(record: Record, name: str, cap: float) -> str | None:
     calibration = calibration_of(record, name)
     driven, held = calibration.get("observed"), calibration.get("held")
     if held is False and driven is not None and driven > (calibration.get("allowed") or cap):
@@ -233,6 +248,8 @@ def _missing_proof(record: Record, name: str, calibration: Mapping[str, Any]) ->
 
 def _reached(record: Record, name: str, cap: float) -> str | None:
     """Return a sentence if the trial itself reached the limit."""
+    if name in IO_MAX_KEY and volume_account(record) is not None:
+        return reached_by_account(record, name)
     observed = observed_use(record, name)
     if name == "MemoryMax":
         kills = final_counter(record, "memory.events", "oom_kill") or 0

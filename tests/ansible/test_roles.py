@@ -16,6 +16,7 @@ VARS = ROOT / "ansible/roles/base/vars"
 IN_FEDORA = {
     "default-jre-headless": "java-latest-openjdk-headless",
     "dmsetup": "device-mapper",
+    "nbd-client": "nbd",
     "procps": "procps-ng",
     "python3.11": "python3",
 }

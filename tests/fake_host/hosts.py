@@ -84,6 +84,9 @@ class TestHost:
             raise HostError("nothing is around it", "use HOST=vm")
         return dict(limits)
 
+    def command_volume(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        raise HostError("nothing is around it", "use HOST=vm")
+
     def stop(self) -> None:
         self.calls.append("stop")
 

@@ -1,113 +1,200 @@
-//! Events in the life of a volume: restores, degradations, delays, pauses, errors and its end.
+//! Events in the life of a volume: degradations, delays, pauses, errors and its end.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::latency::uniform;
-use crate::limit::Limit;
+use crate::pace::{Pace, Span};
 use crate::request::Request;
 
-/// A period of the volume's clock.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Period {
-    /// Its begin, in seconds.
-    pub from_seconds: f64,
-    /// Its end, in seconds; without it, the event lasts.
-    #[serde(default = "forever")]
-    pub until_seconds: f64,
+/// The most events of a volume. Each is looked at for every request.
+pub const MOST_EVENTS: usize = 256;
+
+const NS_PER_SECOND: f64 = 1e9;
+
+/// An event that cannot be used.
+#[derive(Debug, Error, PartialEq)]
+pub enum EventError {
+    /// A number is out of its range.
+    #[error("{key} of an event `{kind}` must be {range}, and is {value}")]
+    Range {
+        /// The event.
+        kind: Kind,
+        /// The number.
+        key: &'static str,
+        /// Its range.
+        range: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// A number is missing.
+    #[error("an event `{0}` needs {1}")]
+    Missing(Kind, &'static str),
+    /// A number has no meaning for this event.
+    #[error("an event `{0}` has no {1}")]
+    Superfluous(Kind, &'static str),
+    /// There are too many.
+    #[error("a volume has at most {MOST_EVENTS} events")]
+    TooMany,
 }
 
-fn forever() -> f64 {
-    f64::INFINITY
+/// The kinds of events.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The limits of the volume, not those of the instance, deliver a share of their rates.
+    Degrade,
+    /// A share of the requests takes longer.
+    Delay,
+    /// No request starts.
+    Pause,
+    /// A share of the requests to a range fails with EIO.
+    Fail,
+    /// Every request fails with EIO.
+    Detach,
 }
 
-impl Period {
-    fn contains(&self, now_ns: f64) -> bool {
-        (self.from_seconds..self.until_seconds).contains(&(now_ns / 1e9))
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        self.serialize(formatter)
     }
 }
 
-/// An event, which applies to requests that arrive in its period.
+/// An event, which applies from `from_seconds` until before `until_seconds` of the volume's clock.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Event {
-    /// The volume delivers a share of its rates.
-    Degrade {
-        /// When.
-        period: Period,
-        /// The share, above 0 and at most 1.
-        share: f64,
-    },
-    /// A share of the requests takes longer.
-    Delay {
-        /// When.
-        period: Period,
-        /// The share of requests, 0 to 1.
-        share: f64,
-        /// The additional latency in microseconds.
-        microseconds: f64,
-    },
-    /// No request starts.
-    Pause {
-        /// When.
-        period: Period,
-    },
-    /// Requests fail with EIO.
-    Fail {
-        /// When.
-        period: Period,
-        /// The share of requests that fail, 0 to 1.
-        share: f64,
-        /// The first byte of the range in which they fail.
-        #[serde(default)]
-        first_byte: u64,
-        /// The byte after the range; without it, the range ends with the volume.
-        #[serde(default = "last_byte")]
-        end_byte: u64,
-    },
-    /// The volume is detached: every request fails from then on.
-    Detach {
-        /// When, in seconds.
-        at_seconds: f64,
-    },
+#[serde(deny_unknown_fields)]
+pub struct Event {
+    /// What happens.
+    pub kind: Kind,
+    /// Its begin.
+    #[serde(default)]
+    pub from_seconds: f64,
+    /// Its end; without it, the event lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_seconds: Option<f64>,
+    /// The share of the rates, or of the requests; all requests without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// The additional latency of a delay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<f64>,
+    /// The first byte that fails; without it, that of the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte: Option<u64>,
+    /// The byte after those that fail; without it, the end of the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_byte: Option<u64>,
 }
 
 impl Event {
     /// Return the same event this much later.
     #[must_use]
     pub fn later_by(mut self, seconds: f64) -> Self {
-        match &mut self {
-            Self::Degrade { period, .. }
-            | Self::Delay { period, .. }
-            | Self::Pause { period }
-            | Self::Fail { period, .. } => {
-                period.from_seconds += seconds;
-                period.until_seconds += seconds;
-            }
-            Self::Detach { at_seconds } => *at_seconds += seconds,
-        }
+        self.from_seconds += seconds;
+        self.until_seconds = self.until_seconds.map(|until| until + seconds);
         self
+    }
+
+    /// Check that the event has all numbers of its kind, and no others.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it does not, or if one is out of its range.
+    pub fn check(&self) -> Result<(), EventError> {
+        let Self { from_seconds, until_seconds, share, latency_us, .. } = *self;
+        self.range("from_seconds", "0 or more", from_seconds, from_seconds >= 0.0)?;
+        if let Some(until) = until_seconds {
+            self.range("until_seconds", "after from_seconds", until, until > from_seconds)?;
+        }
+        let (least, of_requests) =
+            (f64::MIN_POSITIVE, matches!(self.kind, Kind::Delay | Kind::Fail));
+        match (self.kind, share) {
+            (Kind::Degrade, None) => return Err(EventError::Missing(self.kind, "share")),
+            (Kind::Degrade, Some(share)) => {
+                self.range(
+                    "share",
+                    "above 0 and at most 1",
+                    share,
+                    (least..=1.0).contains(&share),
+                )?;
+            }
+            (_, Some(share)) if of_requests => {
+                self.range("share", "within 0 and 1", share, (0.0..=1.0).contains(&share))?;
+            }
+            (_, Some(_)) => return Err(EventError::Superfluous(self.kind, "share")),
+            (_, None) => {}
+        }
+        match (self.kind, latency_us) {
+            (Kind::Delay, None) => Err(EventError::Missing(self.kind, "latency_us")),
+            (Kind::Delay, Some(us)) => self.range("latency_us", "0 or more", us, us >= 0.0),
+            (_, Some(_)) => Err(EventError::Superfluous(self.kind, "latency_us")),
+            (_, None) => self.check_bytes(),
+        }
+    }
+
+    fn check_bytes(&self) -> Result<(), EventError> {
+        match (self.kind, self.first_byte, self.end_byte) {
+            (Kind::Fail, first, Some(end)) => {
+                self.range("end_byte", "above first_byte", end as f64, end > first.unwrap_or(0))
+            }
+            (Kind::Fail, ..) | (_, None, None) => Ok(()),
+            (_, Some(_), _) => Err(EventError::Superfluous(self.kind, "first_byte")),
+            _ => Err(EventError::Superfluous(self.kind, "end_byte")),
+        }
+    }
+
+    fn range(
+        &self,
+        key: &'static str,
+        range: &'static str,
+        value: f64,
+        is_inside: bool,
+    ) -> Result<(), EventError> {
+        if is_inside && value.is_finite() {
+            Ok(())
+        } else {
+            Err(EventError::Range { kind: self.kind, key, range, value })
+        }
+    }
+
+    fn span(&self) -> Span {
+        let until = self.until_seconds.unwrap_or(f64::INFINITY);
+        Span { from_ns: self.from_seconds * NS_PER_SECOND, until_ns: until * NS_PER_SECOND }
+    }
+
+    fn concerns(&self, request: &Request) -> bool {
+        request.offset < self.end_byte.unwrap_or(u64::MAX)
+            && self.first_byte.unwrap_or(0) < request.offset + request.length
     }
 }
 
-fn last_byte() -> u64 {
-    u64::MAX
+/// Return the paces of the instance's and of the volume's limits. Both stand still in a pause; only
+/// the volume can be degraded.
+#[must_use]
+pub fn paces_of(events: &[Event]) -> [Pace; 2] {
+    let spans = |kind: Kind| {
+        let of_kind = events.iter().filter(move |event| event.kind == kind);
+        of_kind.map(|event| (event.span(), event.share.unwrap_or(0.0)))
+    };
+    let pauses: Vec<_> = spans(Kind::Pause).collect();
+    let all: Vec<_> = pauses.iter().copied().chain(spans(Kind::Degrade)).collect();
+    [Pace::new(&pauses), Pace::new(&all)]
 }
 
-/// The effects of all events on one request.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The effects of all events on one request, apart from those on the pace of limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Effect {
-    /// The share of the rates that the volume delivers.
-    pub share: f64,
     /// The additional latency.
     pub delay_ns: f64,
-    /// The time before which the request does not start.
-    pub not_before_ns: f64,
     /// Whether it fails.
     pub fails: bool,
+    /// Whether the volume is detached.
+    pub detached: bool,
 }
 
-/// Return the effects on the `number`-th request.
+/// Return the effects on the `number`-th request, which arrives now.
 #[must_use]
 pub fn effect_of(
     events: &[Event],
@@ -116,65 +203,20 @@ pub fn effect_of(
     seed: u64,
     number: u64,
 ) -> Effect {
-    let mut effect = Effect { share: 1.0, delay_ns: 0.0, not_before_ns: now_ns, fails: false };
-    for (index, event) in (0u64..).zip(events) {
-        let is_chosen = |share: f64| uniform(seed ^ (index + 1) << 48, number) < share;
-        match *event {
-            Event::Degrade { period, share } if period.contains(now_ns) => effect.share *= share,
-            Event::Delay { period, share, microseconds }
-                if period.contains(now_ns) && is_chosen(share) =>
-            {
-                effect.delay_ns += 1000.0 * microseconds;
+    let mut effect = Effect::default();
+    for (index, event) in (1u64..).zip(events) {
+        if !event.span().contains(now_ns) {
+            continue;
+        }
+        let is_chosen = || uniform(seed ^ (index << 48), number) < event.share.unwrap_or(1.0);
+        match event.kind {
+            Kind::Delay if is_chosen() => {
+                effect.delay_ns += 1000.0 * event.latency_us.unwrap_or(0.0);
             }
-            Event::Pause { period } if period.contains(now_ns) => {
-                effect.not_before_ns = effect.not_before_ns.max(1e9 * period.until_seconds);
-            }
-            Event::Fail { period, share, first_byte, end_byte }
-                if period.contains(now_ns)
-                    && request.offset < end_byte
-                    && first_byte < request.offset + request.length
-                    && is_chosen(share) =>
-            {
-                effect.fails = true;
-            }
-            Event::Detach { at_seconds } if now_ns >= 1e9 * at_seconds => effect.fails = true,
+            Kind::Fail if event.concerns(request) && is_chosen() => effect.fails = true,
+            Kind::Detach => effect.detached = true,
             _ => {}
         }
     }
     effect
-}
-
-/// A volume that was created from a snapshot: the first touch of a block loads it.
-#[derive(Debug)]
-pub struct Restore {
-    block_bytes: u64,
-    loading: Limit,
-    is_loaded: Vec<u64>,
-}
-
-impl Restore {
-    /// Return the state of a volume of which nothing is loaded.
-    #[must_use]
-    pub fn new(volume_bytes: u64, block_bytes: u64, bytes_per_second: f64) -> Self {
-        let blocks = volume_bytes.div_ceil(block_bytes);
-        let words = usize::try_from(blocks.div_ceil(64)).expect("a volume fits in memory by bits");
-        Self { block_bytes, loading: Limit::new(bytes_per_second, None), is_loaded: vec![0; words] }
-    }
-
-    /// Return the time at which all blocks of a request that may start now are loaded.
-    pub fn loaded_ns(&mut self, request: &Request, start_ns: f64) -> f64 {
-        let mut ready_ns = start_ns;
-        let last = request.offset + request.length.max(1) - 1;
-        for block in request.offset / self.block_bytes..=last / self.block_bytes {
-            let (word, bit) = ((block / 64) as usize, 1u64 << (block % 64));
-            if self.is_loaded[word] & bit == 0 {
-                self.is_loaded[word] |= bit;
-                let cost = self.block_bytes as f64;
-                let begin_ns = self.loading.earliest_start_ns(start_ns, cost);
-                self.loading.admit(start_ns, begin_ns, cost, 1.0);
-                ready_ns = ready_ns.max(self.loading.earliest_start_ns(begin_ns, cost));
-            }
-        }
-        ready_ns
-    }
 }

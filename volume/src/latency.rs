@@ -18,14 +18,17 @@ pub enum LatencyError {
     #[error("the probabilities of a latency must rise within 0 to 1, and {0} does not")]
     Probability(f64),
     /// A latency is not positive, or less than the one before.
-    #[error("the quantiles of a latency must not fall, and {0} us does")]
+    #[error("the quantiles of a latency must be positive and not fall, and {0} us is or does")]
     Falling(f64),
+    /// A size is not positive, or not greater than the one before.
+    #[error("the sizes of a latency must be positive and rise, and {0} bytes is not or does not")]
+    Size(u64),
 }
 
 /// The quantiles of the latency of requests of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantiles {
-    size_bytes: f64,
+    size_bytes: u64,
     points: Vec<(f64, f64)>,
 }
 
@@ -34,14 +37,17 @@ impl Quantiles {
     ///
     /// # Errors
     ///
-    /// Fails if there is none, or if one is out of order.
+    /// Fails if there is none, or if one is out of order or not finite.
     pub fn new(size_bytes: u64, points: &[(f64, f64)]) -> Result<Self, LatencyError> {
+        if size_bytes == 0 {
+            return Err(LatencyError::Size(0));
+        }
         let (mut last_p, mut last_us) = (-1.0, 0.0);
         for &(p, us) in points {
             if !(0.0..=1.0).contains(&p) || p <= last_p {
                 return Err(LatencyError::Probability(p));
             }
-            if us <= 0.0 || us < last_us {
+            if us <= 0.0 || us < last_us || !us.is_finite() {
                 return Err(LatencyError::Falling(us));
             }
             (last_p, last_us) = (p, us);
@@ -49,7 +55,13 @@ impl Quantiles {
         if points.is_empty() {
             return Err(LatencyError::Empty);
         }
-        Ok(Self { size_bytes: size_bytes.max(1) as f64, points: points.to_vec() })
+        Ok(Self { size_bytes, points: points.to_vec() })
+    }
+
+    /// Return the size of the requests and the pairs of a probability and microseconds.
+    #[must_use]
+    pub fn parts(&self) -> (u64, &[(f64, f64)]) {
+        (self.size_bytes, &self.points)
     }
 
     /// Return the latency in microseconds at a probability.
@@ -75,13 +87,33 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Return latencies of reads and writes; a direction without distributions has none.
-    #[must_use]
-    pub fn new(mut reads: Vec<Quantiles>, mut writes: Vec<Quantiles>, seed: u64) -> Self {
-        for sizes in [&mut reads, &mut writes] {
-            sizes.sort_by(|a, b| a.size_bytes.total_cmp(&b.size_bytes));
+    /// Return latencies of reads and writes by ascending size. A direction without distributions has
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the sizes do not rise.
+    pub fn new(
+        reads: Vec<Quantiles>,
+        writes: Vec<Quantiles>,
+        seed: u64,
+    ) -> Result<Self, LatencyError> {
+        for sizes in [&reads, &writes] {
+            let falls = sizes.windows(2).find(|pair| pair[0].size_bytes >= pair[1].size_bytes);
+            if let Some(pair) = falls {
+                return Err(LatencyError::Size(pair[1].size_bytes));
+            }
         }
-        Self { reads, writes, seed, drawn: [0; 2] }
+        Ok(Self { reads, writes, seed, drawn: [0; 2] })
+    }
+
+    /// Return the distributions of a direction.
+    #[must_use]
+    pub fn of(&self, direction: Direction) -> &[Quantiles] {
+        match direction {
+            Direction::Read => &self.reads,
+            Direction::Write => &self.writes,
+        }
     }
 
     /// Return the latency of the next request of this direction and size, in nanoseconds.
@@ -95,18 +127,20 @@ impl Latency {
         let number = self.drawn[stream];
         self.drawn[stream] += 1;
         let p = uniform(self.seed ^ ((stream as u64) << 63), number);
-        1000.0 * at_size(sizes, p, length.max(1) as f64)
+        1000.0 * at_size(sizes, p, length)
     }
 }
 
 /// Return the latency in microseconds at a probability and a size; 0 without distributions.
-fn at_size(sizes: &[Quantiles], p: f64, bytes: f64) -> f64 {
+fn at_size(sizes: &[Quantiles], p: f64, bytes: u64) -> f64 {
     let above = sizes.partition_point(|quantiles| quantiles.size_bytes < bytes);
     match (above.checked_sub(1).map(|below| &sizes[below]), sizes.get(above)) {
         (None, None) => 0.0,
         (Some(one), None) | (None, Some(one)) => one.at(p),
         (Some(low), Some(high)) => {
-            let share = (bytes / low.size_bytes).ln() / (high.size_bytes / low.size_bytes).ln();
+            let ln = |bytes: u64| (bytes.max(1) as f64).ln();
+            let begin = ln(low.size_bytes);
+            let share = (ln(bytes) - begin) / (ln(high.size_bytes) - begin);
             between(low.at(p), high.at(p), share)
         }
     }

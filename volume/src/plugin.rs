@@ -1,97 +1,40 @@
-//! The plugin for nbdkit: moves the bytes, and replies when the model says.
+//! The plugin for nbdkit: its parameters, and the operations of the protocol.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use nbdkit::{plugin, Error, Flags, Result, Server, ThreadModel};
+use nbdkit::{plugin, Error, Flags, FuaFlags, Result, Server, ThreadModel};
+use rustix::fs::{fallocate, FallocateFlags};
 use rustix::io::Errno;
 
+use crate::account::Upkeep;
 use crate::control;
-use crate::model::Volume;
-use crate::request::{Direction, Outcome, Request};
-use crate::spec::VolumeSpec;
+use crate::request::{Direction, Request};
+use crate::served::{Served, UNSUPPORTED};
+use crate::spec::ModelSpec;
 
-static SPEC: OnceLock<VolumeSpec> = OnceLock::new();
 static SERVED: OnceLock<Served> = OnceLock::new();
+static SETUP: Mutex<Setup> =
+    Mutex::new(Setup { file: None, control: None, model: None, listener: None });
 
-/// The volume that this process serves.
-pub(crate) struct Served {
-    file: File,
-    bytes: u64,
-    began: Instant,
-    volume: Mutex<Volume>,
-    account_file: Option<PathBuf>,
-}
-
-impl Served {
-    fn open(spec: &VolumeSpec) -> std::result::Result<Self, String> {
-        let describe = |error: std::io::Error| format!("{}: {error}", spec.file.display());
-        let file = OpenOptions::new().read(true).write(true).open(&spec.file).map_err(describe)?;
-        let bytes = file.metadata().map_err(describe)?.len();
-        let volume = Volume::new(spec, bytes).map_err(|error| error.to_string())?;
-        Ok(Self {
-            file,
-            bytes,
-            began: Instant::now(),
-            volume: Mutex::new(volume),
-            account_file: spec.account_file.clone(),
-        })
-    }
-
-    /// Return the volume's clock in nanoseconds.
-    pub(crate) fn now_ns(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    /// Run a function on the model.
-    pub(crate) fn with_volume<T>(&self, run: impl FnOnce(&mut Volume, u64) -> T) -> T {
-        let mut volume = self.volume.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let now_ns = self.now_ns();
-        run(&mut volume, now_ns)
-    }
-
-    /// Let a request arrive, move its bytes, and return at the time of its reply.
-    fn serve(
-        &self,
-        request: &Request,
-        transfer: impl FnOnce(&File) -> std::io::Result<()>,
-    ) -> Result<()> {
-        let outcome = self.with_volume(|volume, now_ns| volume.arrive(request, now_ns));
-        let moved = match outcome {
-            Outcome::Completes { .. } => transfer(&self.file).map_err(|error| {
-                Error::new(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()), error)
-            }),
-            Outcome::Fails { .. } => {
-                Err(Error::new(Errno::IO.raw_os_error(), "the volume fails this request"))
-            }
-        };
-        let (Outcome::Completes { at_ns } | Outcome::Fails { at_ns }) = outcome;
-        self.sleep_until(at_ns);
-        moved
-    }
-
-    fn sleep_until(&self, at_ns: u64) {
-        let remaining = at_ns.saturating_sub(self.now_ns());
-        if remaining > 0 {
-            std::thread::sleep(Duration::from_nanos(remaining));
-        }
-    }
-
-    fn write_account(&self) {
-        if let Some(path) = &self.account_file {
-            let account = self.with_volume(|volume, now_ns| volume.account(now_ns));
-            if let Err(error) = std::fs::write(path, format!("{account}\n")) {
-                eprintln!("pcvolume: {}: {error}", path.display());
-            }
-        }
-    }
+/// The parameters, and the socket between its binding and nbdkit's fork.
+struct Setup {
+    file: Option<PathBuf>,
+    control: Option<PathBuf>,
+    model: Option<PathBuf>,
+    listener: Option<UnixListener>,
 }
 
 /// One connection; all share the volume.
 struct Connection;
+
+fn setup() -> MutexGuard<'static, Setup> {
+    SETUP.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn served() -> &'static Served {
     SERVED.get().expect("nbdkit calls get_ready before it opens a connection")
@@ -101,42 +44,114 @@ fn refuse(message: impl std::fmt::Display) -> Error {
     Error::new(Errno::INVAL.raw_os_error(), message.to_string())
 }
 
+fn failed(error: std::io::Error) -> Error {
+    Error::new(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()), error)
+}
+
+/// Write earlier data of the file to its disk if the client demands it of this operation.
+fn sync(file: &File, flags: Flags) -> std::io::Result<()> {
+    if flags.contains(Flags::FUA) {
+        file.sync_data()
+    } else {
+        Ok(())
+    }
+}
+
+fn punch_hole(file: &File, offset: u64, count: u32) -> std::io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(fallocate(file, flags, offset, count.into())?)
+}
+
+/// Zero a range without a hole, so that its space stays allocated; with one where the file system
+/// knows no other way.
+fn zero_range(file: &File, offset: u64, count: u32) -> std::io::Result<()> {
+    let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+    match fallocate(file, flags, offset, count.into()) {
+        Err(Errno::OPNOTSUPP) => punch_hole(file, offset, count),
+        done => Ok(done?),
+    }
+}
+
 impl Server for Connection {
     fn name() -> &'static str {
         "pcvolume"
     }
 
+    fn version() -> Option<&'static str> {
+        Some(env!("CARGO_PKG_VERSION"))
+    }
+
+    fn description() -> Option<&'static str> {
+        Some("A simulated cloud volume: limits, credits, latencies and events.")
+    }
+
+    fn config_help() -> Option<&'static str> {
+        Some(
+            "file=PATH       (required) The data. Its length is the volume's.\n\
+             control=SOCKET  A unix socket for commands.\n\
+             model=FILE      The model as JSON. Without it there are no limits and no latencies.",
+        )
+    }
+
+    fn magic_config_key() -> Option<&'static str> {
+        Some("file")
+    }
+
+    /// Keep a path in its absolute form, because nbdkit changes its directory later.
     fn config(key: &str, value: &str) -> Result<()> {
-        if key != "spec" {
-            return Err(refuse(format!("there is no parameter {key}; the only one is spec=FILE")));
+        let mut setup = setup();
+        let parameter = match key {
+            "file" => &mut setup.file,
+            "control" => &mut setup.control,
+            "model" => &mut setup.model,
+            _ => {
+                return Err(refuse(format!(
+                "there is no parameter {key}; there are file=PATH, control=SOCKET and model=FILE"
+            )))
+            }
+        };
+        let path = std::path::absolute(value).map_err(|error| refuse(format!("{key}: {error}")))?;
+        match parameter.replace(path) {
+            None => Ok(()),
+            Some(_) => Err(refuse(format!("{key} is given twice"))),
         }
-        let spec = VolumeSpec::read(Path::new(value)).map_err(refuse)?;
-        SPEC.set(spec).map_err(|_| refuse("spec is given twice"))
     }
 
     fn config_complete() -> Result<()> {
-        SPEC.get().map(drop).ok_or_else(|| refuse("spec=FILE is missing"))
+        setup().file.as_ref().map(drop).ok_or_else(|| refuse("file=PATH is missing"))
     }
 
-    /// Open the file after nbdkit has become a daemon: threads do not survive its fork.
-    fn after_fork() -> Result<()> {
-        let spec = SPEC.get().expect("nbdkit calls config_complete first");
-        let served = Served::open(spec).map_err(refuse)?;
-        SERVED.set(served).map_err(|_| refuse("the volume is served already"))?;
-        if let Some(path) = &spec.control_socket {
-            control::listen(path, self::served()).map_err(refuse)?;
+    /// Open the file and the socket before nbdkit becomes a daemon, so that the user sees errors.
+    fn get_ready() -> Result<()> {
+        let mut setup = setup();
+        let model =
+            setup.model.as_deref().map_or_else(|| Ok(ModelSpec::default()), ModelSpec::read);
+        let file = setup.file.as_deref().expect("nbdkit calls config_complete first");
+        let volume = Served::open(file, &model.map_err(refuse)?).map_err(refuse)?;
+        if let Some(path) = &setup.control {
+            let bound = control::bind(path);
+            let listener = bound.map_err(|error| refuse(format!("{}: {error}", path.display())))?;
+            setup.listener = Some(listener);
         }
-        Ok(())
+        SERVED.set(volume).map_err(|_| refuse("the volume is served already"))
+    }
+
+    /// Threads do not survive nbdkit's fork, so they start after it.
+    fn after_fork() -> Result<()> {
+        served().begin();
+        let listener = setup().listener.take();
+        listener.map_or(Ok(()), |listener| control::listen(listener, served()).map_err(failed))
     }
 
     fn open(_readonly: bool) -> Result<Box<dyn Server>> {
-        // The default slack of a sleep, 50 us, would be added to every latency (prctl(2)).
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        // The default slack of a sleep, 50 us, would be added to every latency (prctl(2)). The
+        // threads of the connection inherit the setting.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         Ok(Box::new(Self))
     }
 
     fn get_size(&self) -> Result<i64> {
-        i64::try_from(served().bytes).map_err(refuse)
+        i64::try_from(served().bytes()).map_err(refuse)
     }
 
     fn can_multi_conn(&self) -> Result<bool> {
@@ -151,44 +166,81 @@ impl Server for Connection {
         Ok(true)
     }
 
+    fn can_fua(&self) -> Result<FuaFlags> {
+        Ok(FuaFlags::Native)
+    }
+
+    fn can_trim(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn can_zero(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn can_fast_zero(&self) -> Result<bool> {
+        Ok(true)
+    }
+
     fn thread_model() -> Result<ThreadModel> {
         Ok(ThreadModel::Parallel)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
-        let request =
-            Request { direction: Direction::Read, offset, length: buffer.len() as u64 };
-        served().serve(&request, |file| file.read_exact_at(buffer, offset))
+        let request = Request { direction: Direction::Read, offset, length: buffer.len() as u64 };
+        served().request(&request, |file| file.read_exact_at(buffer, offset)).map_err(failed)
     }
 
-    fn write_at(&self, buffer: &[u8], offset: u64, _flags: Flags) -> Result<()> {
-        let request =
-            Request { direction: Direction::Write, offset, length: buffer.len() as u64 };
-        served().serve(&request, |file| file.write_all_at(buffer, offset))
+    fn write_at(&self, buffer: &[u8], offset: u64, flags: Flags) -> Result<()> {
+        let request = Request { direction: Direction::Write, offset, length: buffer.len() as u64 };
+        let write =
+            |file: &File| file.write_all_at(buffer, offset).and_then(|()| sync(file, flags));
+        served().request(&request, write).map_err(failed)
     }
 
     fn flush(&self) -> Result<()> {
-        served().file.sync_data().map_err(|error| {
-            Error::new(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()), error)
-        })
+        served().upkeep(Upkeep::Flush, File::sync_data).map_err(failed)
+    }
+
+    fn trim(&self, count: u32, offset: u64, flags: Flags) -> Result<()> {
+        let trim = |file: &File| match punch_hole(file, offset, count) {
+            // A discard is only a hint.
+            Err(error) if error.raw_os_error() == Some(UNSUPPORTED) => Ok(()),
+            done => done.and_then(|()| sync(file, flags)),
+        };
+        served().upkeep(Upkeep::Trim, trim).map_err(failed)
+    }
+
+    fn zero(&self, count: u32, offset: u64, flags: Flags) -> Result<()> {
+        let make_zero = if flags.contains(Flags::MAY_TRIM) { punch_hole } else { zero_range };
+        let zero = |file: &File| make_zero(file, offset, count).and_then(|()| sync(file, flags));
+        served().upkeep(Upkeep::Zero, zero).map_err(failed)
     }
 
     fn unload() {
-        if let Some(served) = SERVED.get() {
-            served.write_account();
+        if let (Some(path), Some(_)) = (&setup().control, SERVED.get()) {
+            let _ = std::fs::remove_file(path);
         }
     }
 }
 
 plugin!(Connection {
     after_fork,
+    can_fast_zero,
     can_flush,
+    can_fua,
     can_multi_conn,
+    can_trim,
     can_write,
+    can_zero,
     config,
     config_complete,
+    config_help,
     flush,
+    get_ready,
     thread_model,
+    trim,
     unload,
-    write_at
+    write_at,
+    zero
 });

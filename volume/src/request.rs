@@ -1,4 +1,4 @@
-//! Requests to the volume, and their outcome.
+//! Requests to the volume, and the decision about each.
 
 /// The direction of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,17 +20,17 @@ pub struct Request {
     pub length: u64,
 }
 
-/// The decision about a request.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Outcome {
-    /// It completes successfully at this time.
-    Completes {
-        /// Time of the reply, in nanoseconds of the volume's clock.
-        at_ns: u64,
-    },
-    /// It fails with EIO at this time.
-    Fails {
-        /// Time of the reply, in nanoseconds of the volume's clock.
-        at_ns: u64,
-    },
+/// The time of a reply that the volume never sends.
+pub const NEVER_NS: u64 = u64::MAX;
+
+/// The decision about a request, made when it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// When it arrived, in nanoseconds of the volume's clock.
+    pub arrived_ns: u64,
+    /// When the reply is due, in nanoseconds of the volume's clock; [`NEVER_NS`] in an endless
+    /// pause.
+    pub at_ns: u64,
+    /// Whether the reply is EIO.
+    pub fails: bool,
 }

@@ -1,12 +1,15 @@
-//! The description of a volume, as JSON.
+//! The description of a model, as JSON.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::event::Event;
+use crate::event::{Event, EventError, MOST_EVENTS};
 use crate::latency::{LatencyError, Quantiles};
+
+/// The smallest block of a restore. A volume of 16 TiB then has 512 MiB of state.
+const LEAST_BLOCK_BYTES: u64 = 4096;
 
 /// A description that cannot be used.
 #[derive(Debug, Error)]
@@ -23,24 +26,25 @@ pub enum SpecError {
     /// A latency is not a distribution.
     #[error(transparent)]
     Latency(#[from] LatencyError),
+    /// An event is not complete.
+    #[error(transparent)]
+    Event(#[from] EventError),
 }
 
-/// A volume: its file, limits, latencies and events.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+/// A model: limits, latencies and events. An empty one has no limits and no latencies.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct VolumeSpec {
-    /// The file that holds the data. Its length is the volume's.
-    pub file: PathBuf,
+pub struct ModelSpec {
     /// Limits of all layers, such as the volume and the instance.
     #[serde(default)]
     pub limits: Vec<LimitSpec>,
     /// The rules of counting I/Os.
     #[serde(default)]
     pub accounting: AccountingSpec,
-    /// Latencies of reads below all limits.
+    /// Latencies of reads below all limits, by ascending size.
     #[serde(default)]
     pub read_latency: Vec<QuantilesSpec>,
-    /// Latencies of writes below all limits.
+    /// Latencies of writes below all limits, by ascending size.
     #[serde(default)]
     pub write_latency: Vec<QuantilesSpec>,
     /// A restore from a snapshot, if the volume was created from one.
@@ -52,19 +56,6 @@ pub struct VolumeSpec {
     /// The seed of latencies and of random events.
     #[serde(default)]
     pub seed: u64,
-    /// The factor by which rates are divided and latencies multiplied.
-    #[serde(default = "one")]
-    pub dilation: f64,
-    /// The file to which the account is written when the volume ends.
-    #[serde(default)]
-    pub account_file: Option<PathBuf>,
-    /// The socket that takes commands while the volume is served.
-    #[serde(default)]
-    pub control_socket: Option<PathBuf>,
-}
-
-fn one() -> f64 {
-    1.0
 }
 
 /// The requests that share a limit.
@@ -160,74 +151,91 @@ pub struct RestoreSpec {
     pub block_bytes: u64,
 }
 
-impl VolumeSpec {
+impl ModelSpec {
     /// Read a description.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, is no description, or has a number out of its range.
+    /// Fails if the file cannot be read or is not a description.
     pub fn read(path: &Path) -> Result<Self, SpecError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| SpecError::Unreadable(path.to_path_buf(), error))?;
-        let spec: Self = serde_json::from_str(&text)
-            .map_err(|error| SpecError::Invalid(path.to_path_buf(), error))?;
-        spec.check()?;
-        Ok(spec)
+        serde_json::from_str(&text).map_err(|error| SpecError::Invalid(path.to_path_buf(), error))
     }
 
-    /// Return the latencies of reads and of writes, multiplied by the dilation.
+    /// Check all numbers except those of latencies.
     ///
     /// # Errors
     ///
-    /// Fails if one is not a distribution.
-    pub fn latencies(&self) -> Result<[Vec<Quantiles>; 2], SpecError> {
-        let quantiles = |specs: &[QuantilesSpec]| -> Result<Vec<Quantiles>, LatencyError> {
-            specs
-                .iter()
-                .map(|spec| {
-                    let points: Vec<_> =
-                        spec.quantiles.iter().map(|&(p, us)| (p, us * self.dilation)).collect();
-                    Quantiles::new(spec.size_bytes, &points)
-                })
-                .collect()
-        };
-        Ok([quantiles(&self.read_latency)?, quantiles(&self.write_latency)?])
-    }
-
-    fn check(&self) -> Result<(), SpecError> {
-        let positive = |name: &str, value: f64| {
-            if value > 0.0 && value.is_finite() {
-                Ok(())
-            } else {
-                Err(SpecError::Value(format!("{name} must be positive, and is {value}")))
-            }
-        };
-        positive("dilation", self.dilation)?;
-        for limit in &self.limits {
-            positive("per_second", limit.per_second)?;
-            if let Some(credits) = &limit.credits {
-                positive("capacity", credits.capacity)?;
-                if credits.burst_per_second <= limit.per_second {
-                    return Err(SpecError::Value(format!(
-                        "burst_per_second {} must be above per_second {}",
-                        credits.burst_per_second, limit.per_second
-                    )));
-                }
-                if !(0.0..=credits.capacity).contains(&credits.start) {
-                    return Err(SpecError::Value(format!(
-                        "start {} must lie within 0 and the capacity {}",
-                        credits.start, credits.capacity
-                    )));
-                }
-            }
-        }
+    /// Fails if one is out of its range.
+    pub fn check(&self) -> Result<(), SpecError> {
+        self.limits.iter().try_for_each(LimitSpec::check)?;
         if self.accounting.io_size_bytes == Some(0) {
             return Err(SpecError::Value("io_size_bytes must be positive, and is 0".into()));
         }
         if let Some(restore) = &self.restore {
             positive("bytes_per_second", restore.bytes_per_second)?;
-            positive("block_bytes", restore.block_bytes as f64)?;
+            if restore.block_bytes < LEAST_BLOCK_BYTES {
+                return Err(SpecError::Value(format!(
+                    "block_bytes must be {LEAST_BLOCK_BYTES} or more, and is {}",
+                    restore.block_bytes
+                )));
+            }
         }
-        self.latencies().map(drop)
+        if self.events.len() > MOST_EVENTS {
+            return Err(EventError::TooMany.into());
+        }
+        Ok(self.events.iter().try_for_each(Event::check)?)
+    }
+
+    /// Return the latencies of reads and of writes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one is not a distribution.
+    pub fn latencies(&self) -> Result<[Vec<Quantiles>; 2], LatencyError> {
+        let quantiles = |specs: &[QuantilesSpec]| -> Result<Vec<_>, _> {
+            specs.iter().map(|spec| Quantiles::new(spec.size_bytes, &spec.quantiles)).collect()
+        };
+        Ok([quantiles(&self.read_latency)?, quantiles(&self.write_latency)?])
+    }
+}
+
+impl LimitSpec {
+    fn check(&self) -> Result<(), SpecError> {
+        positive("per_second", self.per_second)?;
+        let Some(CreditsSpec { burst_per_second, capacity, start }) = self.credits else {
+            return Ok(());
+        };
+        positive("capacity", capacity)?;
+        if burst_per_second <= self.per_second || !burst_per_second.is_finite() {
+            let base = self.per_second;
+            return Err(SpecError::Value(format!(
+                "burst_per_second must be above per_second {base}, and is {burst_per_second}"
+            )));
+        }
+        if !(0.0..=capacity).contains(&start) {
+            return Err(SpecError::Value(format!(
+                "start must lie within 0 and the capacity {capacity}, and is {start}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl QuantilesSpec {
+    /// Return the description of a distribution.
+    #[must_use]
+    pub fn describe(quantiles: &Quantiles) -> Self {
+        let (size_bytes, points) = quantiles.parts();
+        Self { size_bytes, quantiles: points.to_vec() }
+    }
+}
+
+fn positive(name: &str, value: f64) -> Result<(), SpecError> {
+    if value > 0.0 && value.is_finite() {
+        Ok(())
+    } else {
+        Err(SpecError::Value(format!("{name} must be positive, and is {value}")))
     }
 }

@@ -59,14 +59,19 @@ class LaunchContext:
 
 @dataclass(frozen=True)
 class ExternalLimits:
-    """Limits enforced outside this host's cgroups by program `by`, with its values by property."""
+    """Limits enforced outside this host's cgroups by program `by`, with its values by property.
+
+    `model` is all that a simulated volume has in force; None for another program.
+    """
 
     by: str
     read_back: Mapping[str, int] = field(default_factory=dict)
+    model: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `external` of a record's cage."""
-        return {"by": self.by, "read_back": dict(self.read_back)}
+        model = {} if self.model is None else {"model": dict(self.model)}
+        return {"by": self.by, "read_back": dict(self.read_back), **model}
 
 
 class Driver(Protocol):

@@ -23,11 +23,14 @@ from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY, Cage
 from pagecage.process import Completed, find_tool, run
 from pagecage.units import MIB, page_floor_bytes
 
+SCRATCH = "calibration-scratch.bin"
+"""The file that calibration writes."""
 _SECONDS = 2.0
 # blk-throttle passes its first slice at device speed (block/blk-throttle.c, DFL_THROTL_SLICE)
 _FIRST_SLICE_SECONDS = 0.1
 _GRACE = 1.03
-_DRIVEN = 0.85  # below this share of the limit, the disk and not the limit was the bottleneck
+DRIVEN_SHARE = 0.85
+"""Below this share of the limit, the disk and not the limit was the bottleneck."""
 # property -> fio's pattern, block size and queue depth that exceed it.
 _LOADS = {
     "IOReadBandwidthMax": ("read", "256k", 16),
@@ -102,7 +105,7 @@ class Calibrator:
         self, name: str, read_from: Path | None
     ) -> Callable[[str, int], Calibration] | None:
         if name in IO_MAX_KEY:
-            scratch = self._data_dir / "calibration-scratch.bin" if self._data_dir else None
+            scratch = self._data_dir / SCRATCH if self._data_dir else None
             target = read_from if "Read" in name else scratch
             return (lambda prop, cap: self._drive_disk(prop, cap, target)) if target else None
         return {"MemoryMax": self._drive_memory, "CPUQuota": self._drive_cpu}.get(name)
@@ -128,26 +131,12 @@ class Calibrator:
                 stop_slice(self._systemd, unit)
 
     def _drive_disk(self, name: str, cap: int, target: Path) -> Calibration:
-        pattern, block, depth = _LOADS[name]
         allowed = cap * (1 + _FIRST_SLICE_SECONDS / _SECONDS) * _GRACE
-        method = f"fio direct {pattern} {block} qd{depth}"
+        method = fio_method(name)
         if not find_tool("fio"):
             return Calibration(method, None, allowed, None, None, "fio is not installed")
-        argv = [
-            "fio",
-            "--name=calibrate",
-            f"--filename={target}",
-            f"--rw={pattern}",
-            f"--bs={block}",
-            f"--iodepth={depth}",
-            "--ioengine=libaio",
-            "--direct=1",
-            "--time_based",
-            f"--runtime={_SECONDS:g}",
-            "--output-format=json",
-            *(["--readonly"] if "read" in pattern else ["--size=64M"]),
-        ]
-        if "write" in pattern:
+        argv = fio_argv(name, target)
+        if "Write" in name:
             run([*argv, "--create_only=1"], timeout_seconds=120)
         done, counters, _ = self._in_slice(name, cap, argv)
         return _disk_result(
@@ -174,10 +163,35 @@ class Calibrator:
     def _drive_cpu(self, name: str, cap: int) -> Calibration:
         _, counters, seconds = self._in_slice(name, cap, [sys.executable, "-I", "-c", _SPIN, "1.5"])
         used = (counters["cpu.stat"] or {}).get("usage_usec", 0) / 1e6 / seconds * 100
-        if used < _DRIVEN * cap:
+        if used < DRIVEN_SHARE * cap:
             error = f"the machine reached only {used / cap:.0%} of the quota"
             return Calibration("spin on every CPU", seconds, cap * 1.1, used, None, error)
         return Calibration("spin on every CPU", seconds, cap * 1.1, used, used <= cap * 1.1)
+
+
+def fio_method(name: str) -> str:
+    """Return the description of the load that exceeds the limit of a property."""
+    pattern, block, depth = _LOADS[name]
+    return f"fio direct {pattern} {block} qd{depth}"
+
+
+def fio_argv(name: str, target: Path) -> list[str]:
+    """Return the command of that load, on a file that exists (reads) or is made (writes)."""
+    pattern, block, depth = _LOADS[name]
+    return [
+        "fio",
+        "--name=calibrate",
+        f"--filename={target}",
+        f"--rw={pattern}",
+        f"--bs={block}",
+        f"--iodepth={depth}",
+        "--ioengine=libaio",
+        "--direct=1",
+        "--time_based",
+        f"--runtime={_SECONDS:g}",
+        "--output-format=json",
+        *(["--readonly"] if "read" in pattern else ["--size=64M"]),
+    ]
 
 
 def _disk_result(method: str, cap: int, done: Completed, counted: int | None) -> Calibration:
@@ -192,7 +206,7 @@ def _disk_result(method: str, cap: int, done: Completed, counted: int | None) ->
             method, seconds, cap, None, None, "the slice counted no I/O on the measured disk"
         )
     observed, allowed = counted / seconds, cap * (1 + _FIRST_SLICE_SECONDS / seconds) * _GRACE
-    if observed < _DRIVEN * cap:
+    if observed < DRIVEN_SHARE * cap:
         return Calibration(
             method,
             seconds,
@@ -207,7 +221,7 @@ def _disk_result(method: str, cap: int, done: Completed, counted: int | None) ->
 def remove_scratch(data_dir: Path) -> None:
     """Remove the file of write calibration. Raises PagecageError if that fails."""
     try:
-        (data_dir / "calibration-scratch.bin").unlink()
+        (data_dir / SCRATCH).unlink()
     except OSError as error:
         if not isinstance(error, FileNotFoundError):
             raise PagecageError(f"{error.filename} cannot be removed: {error.strerror}") from None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from pagecage.agent.cache_checks import CacheChecks
 from pagecage.agent.caged import Caged
-from pagecage.agent.caging import confirm_limits
+from pagecage.agent.caging import confirm_limits, enforce_by_volume
 from pagecage.agent.programs.program import read_counters
 from pagecage.agent.trial_run import TrialRun
 from pagecage.model.record_sections import MeasuredInterval
@@ -39,6 +39,7 @@ class MeasuredPart:
         self._checks.at_start()
         if self._is_whole_life:
             self._checks.go_is_start()
+            self._renew_volume()
             self._run.keep("counters", before=read_counters(self._caged.context))
         self._launched = self._begin = time.monotonic()
 
@@ -53,7 +54,13 @@ class MeasuredPart:
         self._checks.at_go(evicted_bytes)
         if self._caged.controller is not None:
             self._caged.controller.begin()  # burst credits begin with the measured part
+        self._renew_volume()
         self._run.keep("counters", before=read_counters(self._caged.context))
+
+    def _renew_volume(self) -> None:
+        """Start the simulated volume's clock, credits, events and account anew."""
+        if self._caged.volume is not None:
+            enforce_by_volume(self._run, self._caged.volume)
 
     def begin(self) -> None:
         """Note the start of the measured part, right before `go`.
@@ -74,6 +81,13 @@ class MeasuredPart:
         """Read the counters and check the cache at the end of the measured part (None: now)."""
         end = end_monotonic_seconds or time.monotonic()
         self._run.keep("counters", after=read_counters(self._caged.context))
+        self._keep_account()
         self._run.session.stream.event("end", trial_id=self._run.trial.trial_id)
         self._run.interval = MeasuredInterval(self._wall, self._begin, end - self._begin)
         self._checks.at_end(self._run.interval)
+
+    def _keep_account(self) -> None:
+        """Keep the volume's own account of the measured part."""
+        if self._caged.volume is not None:
+            external = self._run.sections["cage"]["external"]
+            external["account"] = self._caged.volume.account()

@@ -71,20 +71,32 @@ def drop_if_broken(path: Path, progress: Progress) -> None:
         path.unlink()
 
 
-def plug(monitor: QmpClient, path: Path) -> str:
+def plug(monitor: QmpClient, path: Path, volume_socket: Path | None = None) -> str:
     """Plug in the disk with `cache.direct=on`; return the aio with which QEMU reads it.
 
-    It is the fastest that works. Raises DataDiskError if the file cannot be opened with O_DIRECT
+    It is the fastest that works. With `volume_socket` the disk is what a simulated volume serves
+    there, and the answer is `nbd`. Raises DataDiskError if the file cannot be opened with O_DIRECT
     (on tmpfs, for example).
     """
-    aio = _add_block_node(monitor, path)
+    aio = _add_volume_node(monitor, volume_socket) if volume_socket else _add_node(monitor, path)
     monitor.execute(
         "device_add", driver="virtio-blk-pci", drive="data", id=DEVICE, bus=DATA_PORT, serial=SERIAL
     )
     return aio
 
 
-def _add_block_node(monitor: QmpClient, path: Path) -> str:
+def _add_volume_node(monitor: QmpClient, socket: Path) -> str:
+    """Add the block node of a simulated volume.
+
+    Without a delay for reconnecting, I/O fails at once when its server has ended.
+    """
+    server = {"type": "unix", "path": str(socket)}
+    file = {"driver": "nbd", "server": server, "reconnect-delay": 0}
+    monitor.execute("blockdev-add", driver="raw", node_name="data", file=file)
+    return "nbd"
+
+
+def _add_node(monitor: QmpClient, path: Path) -> str:
     refusal = HostError("QEMU has no aio for the data disk")
     for aio in AIO_BY_PREFERENCE:
         file = {"driver": "file", "filename": str(path), "aio": aio, "cache": {"direct": True}}

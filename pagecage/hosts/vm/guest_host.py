@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.errors import HostDied
+from pagecage.agent.system.volume_server import VolumeServer
+from pagecage.errors import HostDied, HostError
 from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_agent_package
 from pagecage.hosts.connection import SharedConnection
 from pagecage.hosts.ssh import SshTarget, push, ssh_argv
@@ -40,6 +41,7 @@ class GuestHost:
         self._lock = CacheLock(self._cache.lock_file)
         self._qemu: Qemu | None = None
         self._connection: SharedConnection | None = None
+        self._volume: VolumeServer | None = None
 
     @property
     def user(self) -> bool:
@@ -80,6 +82,15 @@ class GuestHost:
     def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
         """Limit the data disk by QEMU; return the limits in force."""
         return throttle(self._running().monitor, limits)
+
+    def command_volume(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a command to the simulated volume that is the data disk; return its answer.
+
+        Raises HostError if the data disk is none, and HostDied if its server has ended.
+        """
+        if self._volume is None:
+            raise HostError("the guest's data disk is not a simulated volume", "use HOST=vm")
+        return self._volume.command(command)
 
     @property
     def target(self) -> SshTarget:

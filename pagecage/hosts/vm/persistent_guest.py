@@ -23,7 +23,7 @@ from pagecage.hosts.vm.running_guest import RunningGuest, read_guest
 from pagecage.hosts.vm.saved_state import root_target
 from pagecage.units import format_bytes
 
-_STOP_HINT = "pagecage host down vm, then run it again: a larger guest is started"
+_STOP_HINT = "pagecage host down vm, then run it again: a guest that fits is started"
 
 
 def find_persistent_guest(cache: GuestCache | None = None) -> RunningGuest | None:
@@ -64,6 +64,8 @@ class PersistentGuest(GuestHost):
             self._guest.process_id, sockets_dir(self._cache), self._cache.scratch / "qemu.log"
         )
         self._qemu.connect()
+        if need.has_volume:
+            raise HostError("the running guest's data disk is not a simulated volume", _STOP_HINT)
         self._require("memory", self._memory_bytes(), need.memory_bytes)
         self._require("data disk", self._cache.data_disk.stat().st_size, need.data_bytes)
 

@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from pagecage.agent.system.volume_server import VolumeServer
 from pagecage.checkout import TOP
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage
@@ -60,6 +62,7 @@ class VmHost(GuestHost):
         self._progress: Progress = lambda _: None
         self._state: SavedState | None = None
         self._installed: AgentPackage | None = None
+        self._plugin: Path | None = None
 
     def is_emulated(self, progress: Progress) -> bool:
         """Return whether the guest's instructions are translated.
@@ -77,7 +80,8 @@ class VmHost(GuestHost):
 
         Raises PagecageError if another process uses the guest, or if a tool or space is missing.
         """
-        require_tools("setpriv", "ssh", "qemu-img", "mke2fs")
+        require_tools("setpriv", "ssh", "qemu-img", "mke2fs", *(["nbdkit"] * need.has_volume))
+        self._plugin = need.package.volume_plugin if need.package and need.has_volume else None
         image, acceleration = self._image_and_acceleration(progress)
         machine = machine_for(need, acceleration, self._options.cpus)
         ensure_data_disk(self._cache.data_disk, need.data_bytes, progress)
@@ -167,7 +171,7 @@ class VmHost(GuestHost):
         self._qemu = qemu = restore(self._cache, state, dies_with_parent=not self._is_persistent)
         target = root_target(state.image, qemu.monitor.forwarded_port())
         self._write_description(state, restore_seq, target.port)
-        aio = plug(qemu.monitor, self._cache.data_disk)
+        aio = plug(qemu.monitor, self._cache.data_disk, self._serve_volume(qemu.sockets))
         self._connection = SharedConnection(
             replace(target, user=self._user), qemu.sockets, qemu.check
         )
@@ -177,6 +181,14 @@ class VmHost(GuestHost):
         return MachineState(
             state.state_id, restore_seq, state.machine.acceleration.emulated, details
         )
+
+    def _serve_volume(self, sockets: Path) -> Path | None:
+        """Start the server of a simulated volume if the plan has one; return its socket."""
+        if self._plugin is None:
+            return None
+        log = self._cache.scratch / "nbdkit.log"
+        self._volume = VolumeServer.start(self._plugin, self._cache.data_disk, sockets, log)
+        return self._volume.data_socket
 
     def _write_description(self, state: SavedState, restore_seq: int, port: int) -> None:
         process = self._running().process_id
@@ -219,6 +231,9 @@ class VmHost(GuestHost):
             self._qemu.quit()
             self._qemu = None
             self._cache.guest_file.unlink(missing_ok=True)
+        if self._volume is not None:  # after QEMU has written out the disk
+            self._volume.end()
+            self._volume = None
 
     def _saved_state(self) -> SavedState:
         if self._state is None:

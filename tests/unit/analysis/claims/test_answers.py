@@ -12,7 +12,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.claims.answers import open_questions
 from analysis.claims.scorecard import newest_runs
-from analysis.views.answers import answers_report
+from analysis.pages.answers import answers_report
 from pagecage.model.published_figures import read_definitions
 from pagecage.report.export import to_markdown
 from tests.fixtures.runs import DEFINITION, Change, build_run

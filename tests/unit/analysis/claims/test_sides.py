@@ -11,7 +11,7 @@ from analysis.claims.evaluate import evaluate_claims
 from analysis.claims.findings import evaluate_findings
 from analysis.data.load import load_run
 from analysis.summaries.minima import minima
-from analysis.views.minima import minima_section
+from analysis.views.rare_sections import minima_section
 from tests.fixtures.runs import DEFINITION, build_run
 
 UNLOADED = {"cage": "uncaged", "source": "unloaded", "pattern": "sequential"}

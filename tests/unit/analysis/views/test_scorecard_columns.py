@@ -8,10 +8,10 @@ import pytest
 
 from analysis.claims.hosts import HostedScorecard
 from analysis.claims.scorecard import Scorecard, ScoredClaim
+from analysis.pages.scorecard import scorecard_page
 from analysis.views import scorecard_columns
 from analysis.views.scorecard import format_scored_measurement
 from analysis.views.scorecard_columns import columns
-from analysis.views.scorecard_page import scorecard_page
 from pagecage.report.export import to_markdown
 
 ROW = ScoredClaim("003-1", "a", "x;y", 2.0, "s", 1.5, 1.25, 1.75, 3, "held", "because", "", None)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from analysis.claims.answers import OpenQuestion, OpenQuestions, QuestionFinding
 from analysis.claims.hosts import host_class
-from analysis.views.scorecard_page import RUN_COLUMNS, run_row
+from analysis.pages.scorecard import RUN_COLUMNS, run_row
 from pagecage.report.model import Block, Heading, Paragraph, Report, make_table
 
 _INTRODUCTION = (

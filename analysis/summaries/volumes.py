@@ -1,0 +1,83 @@
+"""Simulated volumes in a run: what each treatment's volume counted, and its time undilated."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analysis.data.load import JudgedTrial, Run, Treatment
+from analysis.summaries.cells import included_values, treatments, trials_of
+from pagecage.verdicts.volume_account import VolumeAccount, volume_account
+
+
+@dataclass(frozen=True)
+class VolumeSummary:
+    """The volume of one treatment: medians over its trials with an account.
+
+    `undilated` is the response divided by the dilation, None for another response than a time.
+    `met` has the share of the time in which requests waited, by layer and unit of the limit.
+    `latencies_us` are the mean latencies of reads and writes by the volume's clock, None without
+    any. `late_share` is the share of replies later than the model decided. `disagreeing` counts the
+    trials whose witnesses disagree.
+    """
+
+    treatment: Treatment
+    dilation: float
+    undilated: float | None
+    met: dict[str, float]
+    latencies_us: tuple[float | None, float | None]
+    late_share: float
+    disagreeing: int
+    trials: int
+
+
+def volume_summaries(run: Run) -> list[VolumeSummary]:
+    """Return the volumes of a run's treatments; empty if a cgroup enforces all limits."""
+    found = (_summary(run, treatment) for treatment in treatments(run))
+    return [one for one in found if one is not None]
+
+
+def _summary(run: Run, treatment: Treatment) -> VolumeSummary | None:
+    trials = [t for t in trials_of(run.trials, treatment) if volume_account(t.record)]
+    accounts = [account for t in trials if (account := volume_account(t.record))]
+    if not accounts:
+        return None
+    dilation = trials[0].record.cage.dilation or 1.0
+    values = included_values(run, treatment, run.response)
+    is_time = run.response.endswith("_seconds")
+    return VolumeSummary(
+        treatment,
+        dilation,
+        statistics.median(values) / dilation if values and is_time else None,
+        _met(accounts),
+        (_mean_us(trials, "read"), _mean_us(trials, "write")),
+        statistics.median(a.late_operations / max(a.operations, 1) for a in accounts),
+        sum(trial.verdicts.witnesses.verdict == "disagree" for trial in trials),
+        len(trials),
+    )
+
+
+def _met(accounts: Sequence[VolumeAccount]) -> dict[str, float]:
+    """Return the share of the time in which requests waited for each limit that was met."""
+    names = dict.fromkeys(f"{limit.layer} {limit.unit}" for a in accounts for limit in a.limits)
+    shares = {
+        name: statistics.median(_share(account, name) for account in accounts) for name in names
+    }
+    return {name: share for name, share in shares.items() if share}
+
+
+def _share(account: VolumeAccount, name: str) -> float:
+    met = (one.exceeded_seconds for one in account.limits if f"{one.layer} {one.unit}" == name)
+    return max(met, default=0.0) / account.seconds if account.seconds else 0.0
+
+
+def _mean_us(trials: Sequence[JudgedTrial], direction: str) -> float | None:
+    """Return the median of the trials' mean latencies in microseconds."""
+    accounts = [(trial.record.cage.external or {})["account"] for trial in trials]
+    means = [
+        one[f"total_{direction}_time"] / one[f"total_{direction}_ops"]
+        for one in accounts
+        if one[f"total_{direction}_ops"]
+    ]
+    return statistics.median(means) if means else None

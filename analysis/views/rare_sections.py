@@ -1,0 +1,71 @@
+"""Sections of a report that few runs have: published minima, and simulated volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analysis.data.load import Run
+from analysis.formatting import format_published, format_quantity, treatment_label
+from analysis.summaries.minima import minima
+from analysis.summaries.volumes import VolumeSummary, volume_summaries
+from pagecage.report.model import Block, Heading, Paragraph, make_table
+
+_DILATED = (
+    "The volume was slowed down by the factor in the table: its rates were divided and its"
+    " latencies multiplied. Times at full speed are the measured ones divided by it."
+)
+
+
+def minima_section(run: Run) -> Iterator[Block]:
+    """Yield a table of the least figure per treatment; nothing without a published minimum."""
+    found = minima(run)
+    if not found:
+        return
+    yield Heading("Minima")
+    yield Paragraph("The article publishes the minimum of its trials, so that minima are compared.")
+    rows = [
+        [
+            one.label,
+            format_quantity(one.response, one.minimum),
+            str(one.n),
+            ", ".join(
+                f"{format_published(value, unit)} ({id_})"
+                for id_, (value, unit) in one.published.items()
+            ),
+        ]
+        for one in found
+    ]
+    yield make_table(["treatment", "minimum", "trials", "published"], rows)
+
+
+def volume_section(run: Run) -> Iterator[Block]:
+    """Yield a table of the simulated volumes; nothing if a cgroup enforces all limits."""
+    found = volume_summaries(run)
+    if not found:
+        return
+    is_dilated = any(one.dilation != 1 for one in found)
+    yield Heading("Simulated volumes")
+    if is_dilated:
+        yield Paragraph(_DILATED, tone="soft")
+    titles = ["treatment", *(["slowed down", "at full speed"] if is_dilated else [])]
+    titles += ["requests waited for", "mean read", "mean write", "late replies", "witnesses"]
+    yield make_table(titles, [_row(run, one, is_dilated=is_dilated) for one in found])
+
+
+def _row(run: Run, one: VolumeSummary, *, is_dilated: bool) -> list[str]:
+    speed = format_quantity(run.response, one.undilated) if one.undilated is not None else ""
+    dilation = [f"{one.dilation:g} times", speed] if is_dilated else []
+    met = ", ".join(f"{name} {share:.0%}" for name, share in one.met.items()) or "no limit"
+    agreeing = one.trials - one.disagreeing
+    return [
+        treatment_label(one.treatment),
+        *dilation,
+        met,
+        *(_latency(mean_us) for mean_us in one.latencies_us),
+        f"{one.late_share:.1%}",
+        f"agree in {agreeing} of {one.trials}",
+    ]
+
+
+def _latency(mean_us: float | None) -> str:
+    return "" if mean_us is None else f"{mean_us / 1000:.2f} ms"

@@ -1,0 +1,77 @@
+"""A simulated volume as a trial uses it: limits in force, a fresh start at `go`, its account."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pagecage.agent.drivers.driver import ExternalLimits, io_properties
+from pagecage.agent.limits.fidelity import Fidelity
+from pagecage.errors import HostError
+from pagecage.model.cage import Cage
+from pagecage.model.volume_model import volume_model
+
+ENFORCER = "volume"
+Command = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Sends a command to the server of the volume. Raises HostError if it is refused."""
+_NO_LIMIT = volume_model(Cage("", {}), 0)
+
+
+class SimulatedVolume:
+    """The volume of one trial. Every method raises HostError if the volume does not answer."""
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+
+    def free(self) -> None:
+        """Remove all limits and latencies, so that preparations take no longer than needed."""
+        self.configure(_NO_LIMIT)
+
+    def configure(self, model: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace the model, with fresh credits and an empty account; return it as in force."""
+        answer = self._command({"configure": model})
+        return dict(answer["in_force"])
+
+    def account(self) -> dict[str, Any]:
+        """Return the account since the last `configure`."""
+        return self._command({"account": True})
+
+    def enforce(self, cage: Cage, seed: int) -> ExternalLimits:
+        """Put a cage in force. The read-back has the cage's values only if the models agree.
+
+        Otherwise it names each limit that differs with the value in force.
+        """
+        model = volume_model(cage, seed)
+        in_force = self.configure(model)
+        wrong = [key for key, value in model.items() if in_force.get(key) != value]
+        if wrong:
+            found = ", ".join(f"{key} = {in_force.get(key)}" for key in wrong)
+            raise HostError(f"the simulated volume holds another model: {found}")
+        return ExternalLimits(ENFORCER, io_properties(cage), in_force)
+
+
+def fidelity(cage: Cage) -> list[Fidelity]:
+    """Return the fidelity of a simulated volume to the provider."""
+    accounting, found = cage.accounting, []
+    if accounting and accounting.io_size_bytes:
+        size_kib = accounting.io_size_bytes // 1024
+        found.append(
+            _exact(
+                "io_size",
+                f"the volume counts an I/O of more than {size_kib} KiB as"
+                " several, as the provider does",
+            )
+        )
+    if accounting and accounting.merged:
+        found.append(_exact("merged", "the volume merges adjacent I/Os before it counts them"))
+    if accounting and accounting.combined:
+        found.append(_exact("combined", "reads and writes share the volume's limits"))
+    if cage.latency or (
+        cage.simulation and (cage.simulation.read_latency or cage.simulation.write_latency)
+    ):
+        found.append(_exact("latency", "each I/O takes a latency from the cage's distribution"))
+    return found
+
+
+def _exact(aspect: str, reason: str) -> Fidelity:
+    return Fidelity(aspect, "exact", reason)

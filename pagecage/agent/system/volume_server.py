@@ -1,0 +1,134 @@
+"""The server of a simulated volume: nbdkit with the plugin pcvolume (volume/README.md).
+
+It serves one file as a block device over a unix socket, and takes commands over another. Each
+command and each answer is a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pagecage.errors import HostDied, HostError
+from pagecage.process import Process, find_tool, replay, spawn
+
+PLUGIN = "libpcvolume.so"
+DATA_SOCKET, CONTROL_SOCKET = "volume", "volume-control"
+THREADS = 64
+"""Requests that are served at the same time; each sleeps until the time of its reply."""
+_START_SECONDS = 10.0
+_ANSWER_SECONDS = 10.0
+
+
+class VolumeServer:
+    """A running nbdkit. Its sockets are in a directory of their own or of its caller."""
+
+    def __init__(self, process: Process[bytes], sockets: Path, log: Path) -> None:
+        self._process, self._sockets, self._log = process, sockets, log
+
+    @classmethod
+    def start(cls, plugin: Path, file: Path, sockets: Path, log: Path) -> VolumeServer:
+        """Serve a file, without a limit at first, and return when the volume can be used.
+
+        The kernel kills the server when the calling thread ends (PR_SET_PDEATHSIG in prctl(2), by
+        setpriv(1)). Raises HostError with nbdkit's message if it ends at once.
+        """
+        argv = ["setpriv", "--pdeathsig", "KILL", *server_argv(plugin, file, sockets)]
+        with log.open("wb") as output:
+            process = spawn(argv, stdout=output, stderr=output, new_session=True)
+        server = cls(process, sockets, log)
+        deadline = time.monotonic() + _START_SECONDS
+        while not (server.data_socket.exists() and server.control_socket.exists()):
+            if process.poll() is not None or time.monotonic() > deadline:
+                server.end()
+                reason = server.last_line()
+                raise HostError(
+                    f"nbdkit did not start: {reason}", f"run it by hand: {replay(argv)}"
+                )
+            time.sleep(0.01)
+        return server
+
+    @property
+    def data_socket(self) -> Path:
+        """The socket that serves the data (NBD)."""
+        return self._sockets / DATA_SOCKET
+
+    @property
+    def control_socket(self) -> Path:
+        """The socket that takes commands."""
+        return self._sockets / CONTROL_SOCKET
+
+    def alive(self) -> bool:
+        """Return whether the server is running."""
+        return self._process.poll() is None
+
+    def command(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a command.
+
+        Raises HostDied if the server has ended, and HostError if it refuses the command.
+        """
+        try:
+            return send_command(self.control_socket, command)
+        except HostError:
+            if not self.alive():
+                raise HostDied(
+                    f"the simulated volume ended: {self.last_line()}",
+                    "run it again; finished trials are kept",
+                ) from None
+            raise
+
+    def last_line(self) -> str:
+        """Return the last line that the server printed."""
+        text = self._log.read_text(errors="replace") if self._log.exists() else ""
+        return (text.strip().splitlines() or ["it printed no reason"])[-1]
+
+    def end(self) -> None:
+        """Kill and reap the server and remove its sockets. Safe at any time."""
+        self._process.kill()
+        self._process.wait()
+        for path in (self.data_socket, self.control_socket):
+            path.unlink(missing_ok=True)
+
+
+def server_argv(plugin: Path, file: Path, sockets: Path) -> list[str]:
+    """Return the command that serves a file (nbdkit(1))."""
+    return [
+        "nbdkit",
+        "--foreground",
+        "--unix",
+        str(sockets / DATA_SOCKET),
+        "--threads",
+        str(THREADS),
+        str(plugin),
+        f"file={file}",
+        f"control={sockets / CONTROL_SOCKET}",
+    ]
+
+
+def require_nbdkit() -> None:
+    """Raise HostError if nbdkit is not installed."""
+    if find_tool("nbdkit") is None:
+        raise HostError("a simulated volume needs nbdkit", "apt-get install nbdkit")
+
+
+def send_command(control: Path, command: Mapping[str, Any]) -> dict[str, Any]:
+    """Send one command to a control socket and return the answer.
+
+    Raises HostError if nobody answers within the time limit, or if the command is refused.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_ANSWER_SECONDS)
+            connection.connect(str(control))
+            connection.sendall(json.dumps(command).encode() + b"\n")
+            with connection.makefile("rb") as lines:
+                answer: dict[str, Any] = json.loads(lines.readline() or b"{}")
+    except (OSError, ValueError) as error:
+        raise HostError(f"the simulated volume does not answer: {error}") from None
+    if "error" in answer:
+        raise HostError(f"the simulated volume refused a command: {answer['error']}")
+    return answer

@@ -1,0 +1,98 @@
+"""The enforcer of each cage's I/O limits in a run, and the dilation of simulated volumes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pagecage.cli.output import Notify
+from pagecage.errors import PagecageError
+from pagecage.hosts.host import SizedHost
+from pagecage.model.cage import Cage
+from pagecage.model.volume_model import dilated, volume_limits
+from pagecage.units import MIB
+
+EMULATED_IOPS = 1000
+EMULATED_BYTES_PER_SECOND = 48 * MIB
+"""I/O that an emulated guest can drive beside its own work (docs/FIDELITY.md, part 1)."""
+MOST_DILATION = 1000.0
+
+
+def enforced(
+    cages: Mapping[str, Cage],
+    enforced_by: str | None,
+    dilate: str | None,
+    host: SizedHost,
+    notify: Notify,
+) -> dict[str, Cage]:
+    """Return the cages as the run enforces them.
+
+    `enforced_by` replaces each cage's own enforcer. `dilate` is a factor, `auto` or None for auto:
+    then volumes are dilated on an emulated host if they are too fast for it. Raises PagecageError
+    for a factor without a simulated volume, or for an enforcer that a cage excludes.
+    """
+    chosen = {name: _by(cage, enforced_by) for name, cage in cages.items()}
+    volumes = [cage for cage in chosen.values() if cage.is_volume]
+    if enforced_by == "volume" and not volumes:
+        raise PagecageError(
+            "--enforced-by volume: no cage has a limit on I/O", "name another cage with --cage"
+        )
+    factor = _factor(dilate, volumes, host, notify)
+    return {
+        name: dilated(cage, factor) if cage.is_volume and factor != 1 else cage
+        for name, cage in chosen.items()
+    }
+
+
+def _by(cage: Cage, enforced_by: str | None) -> Cage:
+    simulation = cage.simulation
+    if enforced_by is None or not (cage.limits_io or simulation or cage.latency):
+        return cage
+    if enforced_by == "cgroup" and simulation and (simulation.restore or simulation.events):
+        raise PagecageError(
+            f"{cage.name} has a restore or events, which a cgroup cannot enforce",
+            "use --enforced-by volume",
+        )
+    return replace(cage, enforced_by=enforced_by)
+
+
+def _factor(dilate: str | None, volumes: list[Cage], host: SizedHost, notify: Notify) -> float:
+    if dilate not in (None, "auto"):
+        factor = _parsed(str(dilate))
+        if not volumes:
+            raise PagecageError(
+                "--dilate applies only to simulated volumes", "add --enforced-by volume"
+            )
+        return factor
+    if not volumes or not host.is_emulated(notify):
+        return 1.0
+    factor = max(map(fitting_dilation, volumes))
+    if factor > 1:
+        notify(
+            f"dilation: {factor:g} (the emulated {host.name} host cannot drive the volume at its"
+            " full speed; its rates are divided and its latencies multiplied)"
+        )
+    return factor
+
+
+def fitting_dilation(cage: Cage) -> float:
+    """Return the least whole factor at which an emulated guest can reach each limit of a volume."""
+    factors = [
+        (limit.burst_per_second or limit.per_second)
+        / (EMULATED_IOPS if limit.unit == "operations" else EMULATED_BYTES_PER_SECOND)
+        for limit in volume_limits(cage)
+    ]
+    return float(max(1, math.ceil(max(factors, default=1.0))))
+
+
+def _parsed(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 1 <= factor <= MOST_DILATION:
+        raise PagecageError(
+            f"--dilate: {text!r} is not a factor from 1 to {MOST_DILATION:g}", "--dilate 10"
+        )
+    return factor

@@ -1,0 +1,245 @@
+"""A simulated volume driven directly by fio, without a guest: measured against its own model.
+
+fio speaks to the volume's socket (ioengine=nbd in fio(1)) and keeps a fixed number of requests in
+flight. The expected rate follows from the limits and the mean latency alone.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pagecage.agent.system.volume_server import VolumeServer, require_nbdkit
+from pagecage.errors import HostError
+from pagecage.model.cage import Cage
+from pagecage.model.latency_quantiles import latency_at_size, mean_us_at_size
+from pagecage.model.simulation import LatencyQuantiles
+from pagecage.model.volume_model import volume_model
+from pagecage.process import find_tool, run
+from pagecage.units import GIB, KIB, MIB
+
+PERCENTILES = (50.0, 95.0, 99.0, 99.9)
+FILE_BYTES = 4 * GIB
+_NS = 1e9
+
+
+@dataclass(frozen=True)
+class Load:
+    """A load: `pattern` of fio (randread, randwrite, randrw, read, write), block size, depth."""
+
+    pattern: str
+    block_bytes: int
+    depth: int
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """The directions of its requests."""
+        if "rw" in self.pattern:
+            return ("read", "write")
+        return ("write",) if "write" in self.pattern else ("read",)
+
+
+@dataclass(frozen=True)
+class DriveResult:
+    """A load's result beside the model's arithmetic.
+
+    Rates are requests per second. `mean_us` and `percentiles_us` are as fio saw them, and the
+    expected ones those of the model: below the limits the latencies that were set, at a limit the
+    mean by Little's law. `limit` is the limit that decides the rate, None if latency does.
+    """
+
+    load: Load
+    seconds: float
+    per_second: float
+    expected_per_second: float | None
+    mean_us: float
+    percentiles_us: Mapping[float, float]
+    expected_percentiles_us: Mapping[float, float] | None
+    limit: str | None
+    late_share: float
+
+    @property
+    def rate_error(self) -> float | None:
+        """The measured rate as a share above the expected one."""
+        expected = self.expected_per_second
+        return None if expected is None else self.per_second / expected - 1
+
+    @property
+    def littles_error(self) -> float:
+        """The mean number in flight, rate times latency, as a share above the depth."""
+        return self.per_second * self.mean_us / 1e6 / self.load.depth - 1
+
+
+@dataclass(frozen=True)
+class CreditsResult:
+    """The drain and the refill of one bucket, beside the formula credits / (burst - base).
+
+    The bucket was made smaller, so that it drains in `expected_drain_seconds`; rates are unchanged.
+    `refill_per_second` is the growth of its level while nothing is requested.
+    """
+
+    limit: str
+    burst_per_second: float
+    base_per_second: float
+    expected_drain_seconds: float
+    drain_seconds: float | None
+    refill_per_second: float | None
+
+
+@contextmanager
+def served_volume(plugin: Path) -> Iterator[VolumeServer]:
+    """Serve an empty volume for the block. Raises HostError without nbdkit, fio or the plugin."""
+    require_nbdkit()
+    if find_tool("fio") is None:
+        raise HostError("fio drives the volume, and is not installed", "apt-get install fio")
+    if not plugin.exists():
+        raise HostError(f"{plugin.name} is not built", "make build")
+    with TemporaryDirectory(prefix="pagecage-volume-") as folder:
+        file = Path(folder, "volume.raw")
+        with file.open("wb") as volume:
+            volume.truncate(FILE_BYTES)
+        server = VolumeServer.start(plugin, file, Path(folder), Path(folder, "nbdkit.log"))
+        try:
+            yield server
+        finally:
+            server.end()
+
+
+def drive(
+    server: VolumeServer, model: Mapping[str, Any], load: Load, seconds: float
+) -> DriveResult:
+    """Drive a volume of this model with a load, and compare the result with the model."""
+    server.command({"configure": model})
+    done = run(_fio_argv(server.data_socket, load, seconds), timeout_seconds=seconds + 120)
+    account = server.command({"account": True})["pcvolume"]
+    job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
+    parts = [job[name] for name in load.directions]
+    operations = sum(part["total_ios"] for part in parts)
+    took = max(part["runtime"] for part in parts) / 1000
+    expected, limit = expected_rate(model, load)
+    is_latency = limit is None and expected is not None and len(parts) == 1
+    return DriveResult(
+        load,
+        took,
+        operations / took,
+        expected,
+        sum(part["lat_ns"]["mean"] * part["total_ios"] for part in parts) / operations / 1000,
+        _percentiles(parts[0]),
+        _set_percentiles(model, load) if is_latency else None,
+        limit,
+        account["late_ops"] / operations,
+    )
+
+
+def drive_credits(
+    server: VolumeServer, model: Mapping[str, Any], seconds: float
+) -> Iterator[CreditsResult]:
+    """Drain each bucket of a model in about `seconds`, alone, and let it refill for a second."""
+    for limit in model["limits"]:
+        if limit["credits"]:
+            yield _drain(server, limit, seconds)
+
+
+def _drain(server: VolumeServer, limit: Mapping[str, Any], seconds: float) -> CreditsResult:
+    burst, base = limit["credits"]["burst_per_second"], limit["per_second"]
+    capacity = (burst - base) * seconds
+    credits_ = {"burst_per_second": burst, "capacity": capacity, "start": capacity}
+    alone = volume_model(Cage("", {}), 1) | {"limits": [{**limit, "credits": credits_}]}
+    is_bytes, name = limit["unit"] == "bytes", f"{limit['layer']} {_UNITS[limit['unit']]}"
+    pattern = "randwrite" if limit["scope"] == "write" else "randread"
+    load = Load(pattern, MIB if is_bytes else 4 * KIB, 32)
+    server.command({"configure": alone})
+    run(_fio_argv(server.data_socket, load, 1.5 * seconds), timeout_seconds=seconds + 120)
+    first = server.command({"account": True})["pcvolume"]
+    time.sleep(1.0)
+    second = server.command({"account": True})["pcvolume"]
+    [before], [after] = first["limits"], second["limits"]
+    changes = before["changes"]
+    refilled = (after["level"] - before["level"]) / (second["seconds"] - first["seconds"])
+    drained = changes[0]["seconds"] if changes else None
+    return CreditsResult(name, burst, base, seconds, drained, refilled)
+
+
+_UNITS = {"operations": "IOPS", "bytes": "bytes"}
+
+
+def _fio_argv(socket: Path, load: Load, seconds: float) -> list[str]:
+    return [
+        "fio",
+        "--name=volume",
+        "--ioengine=nbd",
+        f"--uri=nbd+unix:///?socket={socket}",
+        f"--rw={load.pattern}",
+        f"--bs={load.block_bytes}",
+        f"--iodepth={load.depth}",
+        f"--size={FILE_BYTES}",
+        "--time_based",
+        f"--runtime={seconds:g}",
+        "--randrepeat=1",
+        "--norandommap",
+        "--lat_percentiles=1",
+        f"--percentile_list={':'.join(f'{p:g}' for p in PERCENTILES)}",
+        "--output-format=json",
+    ]
+
+
+def _percentiles(part: Mapping[str, Any]) -> dict[float, float]:
+    found = part["lat_ns"]["percentile"]
+    return {float(name): value / 1000 for name, value in found.items()}
+
+
+def expected_rate(model: Mapping[str, Any], load: Load) -> tuple[float | None, str | None]:
+    """Return the requests per second that a model allows, and the limit that decides.
+
+    With reads and writes, half of the requests are reads. None if nothing limits the rate. Credits
+    are taken to be empty.
+    """
+    found: list[tuple[float, str | None]] = []
+    for limit in model["limits"]:
+        share = _share(limit["scope"], load)
+        cost = _cost(limit, model["accounting"], load)
+        if share:
+            name = f"{limit['layer']} {_UNITS[limit['unit']]}"
+            found.append((limit["per_second"] / cost / share, name))
+    sizes = [_latencies(model, name) for name in load.directions]
+    means = [mean_us_at_size(one, load.block_bytes) for one in sizes]
+    if all(means):
+        mean_us = sum(means) / len(means)
+        found.append((load.depth * 1e6 / mean_us, None))
+    return min(found, key=lambda pair: pair[0]) if found else (None, None)
+
+
+def _share(scope: str, load: Load) -> float:
+    if scope == "both":
+        return 1.0
+    return (scope in load.directions) / len(load.directions)
+
+
+def _cost(limit: Mapping[str, Any], accounting: Mapping[str, Any], load: Load) -> float:
+    """Return the units of a limit that one request costs.
+
+    Sequential requests of a provider that merges cost their share of an I/O of its size.
+    """
+    if limit["unit"] == "bytes":
+        return float(load.block_bytes)
+    size = accounting["io_size_bytes"]
+    if not size:
+        return 1.0
+    if accounting["merged"] and not load.pattern.startswith("rand"):
+        return load.block_bytes / float(size)
+    return float(-(-load.block_bytes // size))
+
+
+def _set_percentiles(model: Mapping[str, Any], load: Load) -> dict[float, float]:
+    sizes = _latencies(model, load.directions[0])
+    return {p: latency_at_size(sizes, load.block_bytes, p / 100) for p in PERCENTILES}
+
+
+def _latencies(model: Mapping[str, Any], direction: str) -> list[LatencyQuantiles]:
+    return [LatencyQuantiles(**one) for one in model[f"{direction}_latency"]]

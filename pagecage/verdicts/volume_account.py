@@ -1,0 +1,173 @@
+"""The account of a simulated volume: what each limit let through, and for how long it was met.
+
+The volume counts by the provider's rules, so its operations differ from the kernel's I/Os. The
+account is a second witness, independent of cgroups and pressure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pagecage.model.cage import IO_MAX_KEY
+from pagecage.model.rate_limits import TokenBucket
+from pagecage.model.record import Record
+from pagecage.units import format_seconds
+from pagecage.verdicts.verdict import BindingVerdict, Verdict
+
+GRACE = 1.01
+"""The volume decides in continuous time, so that only rounding can exceed a limit."""
+BOUND_SHARE = 0.5
+"""From this share of the time on, both witnesses must name the limit."""
+PART_SHARE = 0.1
+"""A limit met for less than this share of the time did not bind by the volume's account."""
+
+
+@dataclass(frozen=True)
+class AccountedLimit:
+    """A limit of the account.
+
+    `used` is in operations or bytes, and `exceeded_seconds` the time in which a request waited for
+    it. `changes` are the moments at which the rate changed between burst and base.
+    """
+
+    layer: str
+    scope: str
+    unit: str
+    bucket: TokenBucket
+    used: float
+    exceeded_seconds: float
+    changes: Sequence[Mapping[str, float]]
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """The systemd properties that limit the same I/O."""
+        kind = "IOPSMax" if self.unit == "operations" else "BandwidthMax"
+        directions = {"read": ("Read",), "write": ("Write",)}.get(self.scope, ("Read", "Write"))
+        return tuple(f"IO{direction}{kind}" for direction in directions)
+
+
+@dataclass(frozen=True)
+class VolumeAccount:
+    """The account of the measured part, in seconds of the volume's clock."""
+
+    seconds: float
+    limits: tuple[AccountedLimit, ...]
+    late_operations: int
+    operations: int
+
+    def covering(self, name: str) -> list[AccountedLimit]:
+        """Return the limits on the I/O that a property limits."""
+        return [limit for limit in self.limits if name in limit.properties]
+
+
+def volume_account(record: Record) -> VolumeAccount | None:
+    """Return the account of a trial; None if no simulated volume served its disk to the end."""
+    external = record.cage.external or {}
+    account = external.get("account")
+    if not account or external.get("by") != "volume":
+        return None
+    own = account["pcvolume"]
+    limits = zip(own["limits"], external["model"]["limits"], strict=True)
+    return VolumeAccount(
+        own["seconds"],
+        tuple(_limit(counted, asked) for counted, asked in limits),
+        own["late_ops"],
+        account["total_read_ops"] + account["total_write_ops"],
+    )
+
+
+def _limit(counted: Mapping[str, Any], asked: Mapping[str, Any]) -> AccountedLimit:
+    credits_ = asked["credits"] or {"burst_per_second": 0.0, "capacity": 0.0, "start": 0.0}
+    bucket = TokenBucket(
+        asked["per_second"], credits_["burst_per_second"], credits_["capacity"], credits_["start"]
+    )
+    return AccountedLimit(
+        counted["layer"],
+        counted["scope"],
+        counted["unit"],
+        bucket,
+        counted["used"],
+        counted["exceeded_us"] / 1e6,
+        counted["changes"],
+    )
+
+
+def use_by_account(record: Record, name: str) -> float | None:
+    """Return the rate that the volume let through under a property; None without an account."""
+    account = volume_account(record)
+    if account is None or name not in IO_MAX_KEY or not account.seconds:
+        return None
+    return max((limit.used / account.seconds for limit in account.covering(name)), default=None)
+
+
+def overrun_by_account(record: Record, name: str) -> str | None:
+    """Return a sentence if the volume let more through than a limit allows."""
+    account = volume_account(record)
+    if account is None:
+        return None
+    for limit in account.covering(name):
+        least = limit.bucket.least_seconds(limit.used)
+        if least > account.seconds * GRACE:
+            return (
+                f"By its account the volume let {format_seconds(least)} of this limit through in"
+                f" {format_seconds(account.seconds)}."
+            )
+    return None
+
+
+def reached_by_account(record: Record, name: str) -> str | None:
+    """Return a sentence if requests waited for a limit, by the volume's account."""
+    account = volume_account(record)
+    limits = account.covering(name) if account else []
+    met = max(limits, key=lambda limit: limit.exceeded_seconds, default=None)
+    if account is None or met is None or not met.exceeded_seconds:
+        return None
+    return (
+        f"By the volume's account, requests waited for this limit of the {met.layer} in"
+        f" {format_seconds(met.exceeded_seconds)} of {format_seconds(account.seconds)}."
+    )
+
+
+def rate_changes(record: Record) -> list[dict[str, float]]:
+    """Return the changes of rates by credits: `t` in CLOCK_MONOTONIC seconds, property to rate."""
+    account = volume_account(record)
+    if account is None or record.measured is None:
+        return []
+    start = record.measured.start_monotonic_seconds
+    return sorted(
+        (
+            {
+                "t": start + change["seconds"],
+                **dict.fromkeys(limit.properties, change["per_second"]),
+            }
+            for limit in account.limits
+            for change in limit.changes
+        ),
+        key=lambda change: change["t"],
+    )
+
+
+def judge_witnesses(record: Record, binding: BindingVerdict) -> Verdict:
+    """Hold the diagnosis, from cgroup and pressure, against the volume's account.
+
+    `agree`, `disagree` or `unknown`. They disagree if one names an I/O cap for at least half of the
+    time and the other for less than a tenth.
+    """
+    account = volume_account(record)
+    if account is None or not account.seconds or not binding.shares:
+        return Verdict("unknown", "There is no second witness: no simulated volume was used.")
+    for name, unit in (("iops", "operations"), ("bandwidth", "bytes")):
+        seen = binding.shares.get(name, 0.0)
+        counted = max(
+            (limit.exceeded_seconds for limit in account.limits if limit.unit == unit), default=0.0
+        )
+        share = counted / account.seconds
+        if min(seen, share) < PART_SHARE and max(seen, share) >= BOUND_SHARE:
+            return Verdict(
+                "disagree",
+                f"The cgroup's figures show the {name} cap for {seen:.0%} of the time, and the"
+                f" volume's account for {share:.0%}.",
+            )
+    return Verdict("agree", "The volume's account agrees with the cgroup's figures.")

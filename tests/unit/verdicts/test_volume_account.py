@@ -1,0 +1,112 @@
+"""Verdicts on trials whose disk was a simulated volume: its account is the witness."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting
+from pagecage.model.record import Record
+from pagecage.verdicts.binding import judge_binding_limit
+from pagecage.verdicts.caps import cap_changes
+from pagecage.verdicts.limits import judge_limits
+from pagecage.verdicts.verdict import BindingVerdict, LimitVerdict
+from pagecage.verdicts.volume_account import judge_witnesses, volume_account
+from tests.builders.accounts import account_of, external
+from tests.fixtures.records import START, after, caged, make_record
+
+LIMITS = {"IOReadIOPSMax": 500, "IOReadBandwidthMax": 20_000_000}
+CAGE = Cage("c", LIMITS, enforced_by="volume")
+
+
+def record_of(cage: Cage = CAGE, reads: int = 4000, **account: float) -> Record:
+    """Return a record of 10 s with an account; the kernel's counters do not read it back."""
+    outside = external(cage, account_of(cage, **account))
+    section = caged(cage.properties) | {"read_back": {}, "expected": {}, "external": outside}
+    return make_record(cage=section, counters=after(read_bytes=4096 * reads, reads=reads))
+
+
+def verdict(record: Record, name: str) -> LimitVerdict:
+    return next(limit for limit in judge_limits(record) if limit.property == name)
+
+
+def test_a_limit_that_requests_waited_for_is_enforced() -> None:
+    found = verdict(record_of(exceeded=9.0, operations=4990, bytes=1e6), "IOReadIOPSMax")
+    assert found.verdict == "enforced"
+    assert "waited for this limit of the volume in 9 s of 10 s" in found.reason
+    assert found.observed == 499
+
+
+def test_a_limit_that_nothing_met_is_not_proven() -> None:
+    found = verdict(record_of(operations=100, bytes=1e6), "IOReadIOPSMax")
+    assert found.verdict == "never_reached"
+
+
+def test_a_volume_that_lets_too_much_through_leaks() -> None:
+    found = verdict(record_of(exceeded=9.0, operations=5200, bytes=1e6), "IOReadIOPSMax")
+    assert found.verdict == "leaky"
+    assert "By its account the volume let 10.4 s of this limit through in 10 s." in found.reason
+
+
+def test_the_kernels_count_may_exceed_the_providers() -> None:
+    """A provider that merges counts fewer I/Os than the kernel."""
+    record = record_of(reads=9000, exceeded=9.0, operations=4990, bytes=1e6)
+    assert verdict(record, "IOReadIOPSMax").verdict == "enforced"
+
+
+def test_credits_let_more_through_at_first() -> None:
+    burst = BurstCredits("full", iops=CreditBucket(3000, 10_000))
+    cage = replace(CAGE, burst=burst)
+    allowed = record_of(cage, exceeded=5.0, operations=15_000, bytes=1e6)
+    assert verdict(allowed, "IOReadIOPSMax").verdict == "enforced"
+    too_much = record_of(cage, exceeded=5.0, operations=15_200, bytes=1e6)
+    assert verdict(too_much, "IOReadIOPSMax").verdict == "leaky"
+
+
+def test_changes_of_the_rate_are_changes_of_both_caps() -> None:
+    both = {"IOReadIOPSMax": 500, "IOWriteIOPSMax": 500}
+    cage = Cage("c", both, accounting=IoAccounting(combined=True), enforced_by="volume")
+    account = account_of(cage, operations=1000)
+    account["pcvolume"]["limits"][0]["changes"] = [{"seconds": 4.0, "per_second": 500.0}]
+    section = caged(both) | {"external": external(cage, account)}
+    record = make_record(cage=section)
+    assert cap_changes(record) == [
+        {"t": START + 4.0, "IOReadIOPSMax": 500.0, "IOWriteIOPSMax": 500.0}
+    ]
+
+
+def binding(name: str, share: float) -> BindingVerdict:
+    return BindingVerdict(name, "", {name: share})
+
+
+@pytest.mark.parametrize(
+    ("seen", "exceeded", "word"),
+    [
+        (binding("iops", 0.9), 9.0, "agree"),
+        (binding("iops", 0.9), 0.5, "disagree"),
+        (binding("device", 1.0), 9.0, "disagree"),
+        (binding("device", 1.0), 0.5, "agree"),
+        (binding("iops", 0.4), 4.5, "agree"),
+    ],
+)
+def test_two_witnesses(seen: BindingVerdict, exceeded: float, word: str) -> None:
+    cage = Cage("c", {"IOReadIOPSMax": 500}, enforced_by="volume")
+    record = record_of(cage, exceeded=exceeded, operations=4900)
+    assert judge_witnesses(record, seen).verdict == word
+
+
+def test_without_a_volume_there_is_one_witness() -> None:
+    record = make_record()
+    assert volume_account(record) is None
+    assert judge_witnesses(record, judge_binding_limit(record, [])).verdict == "unknown"
+
+
+@given(st.floats(0.1, 100.0), st.integers(0, 100_000))
+def test_what_the_rate_allows_is_never_a_leak(seconds: float, operations: int) -> None:
+    cage = Cage("c", {"IOReadIOPSMax": 500}, enforced_by="volume")
+    used = min(operations, 500 * seconds)
+    record = record_of(cage, seconds=seconds, operations=used)
+    assert verdict(record, "IOReadIOPSMax").verdict != "leaky"
