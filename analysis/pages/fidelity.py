@@ -49,7 +49,7 @@ _TAILS = (
     " published with two humps."
 )
 _TAIL_EXPERIMENT = "cap-latency"
-_CAPPED = {"volume IOPS", "volume bytes", "instance IOPS", "instance bytes"}
+_CAPPED = {"volume IOPS", "volume bandwidth", "instance IOPS", "instance bandwidth"}
 
 
 def fidelity_page(checks: Sequence[VolumeCheck], runs: Sequence[Run]) -> Report:

@@ -60,7 +60,7 @@ def _summary(run: Run, treatment: Treatment) -> VolumeSummary | None:
 
 def _met(accounts: Sequence[VolumeAccount]) -> dict[str, float]:
     """Return the share of the time in which requests waited for each limit that was met."""
-    names = dict.fromkeys(f"{limit.layer} {limit.unit}" for a in accounts for limit in a.limits)
+    names = dict.fromkeys(limit.title for a in accounts for limit in a.limits)
     shares = {
         name: statistics.median(_share(account, name) for account in accounts) for name in names
     }
@@ -68,7 +68,7 @@ def _met(accounts: Sequence[VolumeAccount]) -> dict[str, float]:
 
 
 def _share(account: VolumeAccount, name: str) -> float:
-    met = (one.exceeded_seconds for one in account.limits if f"{one.layer} {one.unit}" == name)
+    met = (one.exceeded_seconds for one in account.limits if one.title == name)
     return max(met, default=0.0) / account.seconds if account.seconds else 0.0
 
 

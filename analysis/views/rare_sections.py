@@ -10,6 +10,13 @@ from analysis.summaries.minima import minima
 from analysis.summaries.volumes import VolumeSummary, volume_summaries
 from pagecage.report.model import Block, Heading, Paragraph, make_table
 
+LEAST_SHARE = 0.005
+"""Limits that were met for less than this share of the time are left out."""
+_COLUMNS = (
+    "waited for: limits of the volume or its instance, with the share of the time in which requests"
+    " waited; read, write: mean latency by the volume's clock; late: replies later than the model"
+    " decided; witnesses: the diagnosis and the volume's account"
+)
 _DILATED = (
     "The volume was slowed down by the factor in the table: its rates were divided and its"
     " latencies multiplied. Times at full speed are the measured ones divided by it."
@@ -48,14 +55,16 @@ def volume_section(run: Run) -> Iterator[Block]:
     if is_dilated:
         yield Paragraph(_DILATED, tone="soft")
     titles = ["treatment", *(["slowed down", "at full speed"] if is_dilated else [])]
-    titles += ["requests waited for", "mean read", "mean write", "late replies", "witnesses"]
-    yield make_table(titles, [_row(run, one, is_dilated=is_dilated) for one in found])
+    titles += ["waited for", "read", "write", "late", "witnesses"]
+    rows = [_row(run, one, is_dilated=is_dilated) for one in found]
+    yield make_table(titles, rows, _COLUMNS)
 
 
 def _row(run: Run, one: VolumeSummary, *, is_dilated: bool) -> list[str]:
     speed = format_quantity(run.response, one.undilated) if one.undilated is not None else ""
-    dilation = [f"{one.dilation:g} times", speed] if is_dilated else []
-    met = ", ".join(f"{name} {share:.0%}" for name, share in one.met.items()) or "no limit"
+    dilation = [f"{one.dilation:g}x", speed] if is_dilated else []
+    shares = (f"{name} {share:.0%}" for name, share in one.met.items() if share >= LEAST_SHARE)
+    met = ", ".join(shares) or "no limit"
     agreeing = one.trials - one.disagreeing
     return [
         treatment_label(one.treatment),
@@ -63,7 +72,7 @@ def _row(run: Run, one: VolumeSummary, *, is_dilated: bool) -> list[str]:
         met,
         *(_latency(mean_us) for mean_us in one.latencies_us),
         f"{one.late_share:.1%}",
-        f"agree in {agreeing} of {one.trials}",
+        f"agree {agreeing}/{one.trials}",
     ]
 
 

@@ -92,7 +92,13 @@ def import_cage(
         the volume by aws ec2 describe-volumes
     """
     _check_volume_options(options)
-    imported = _import((file, *more), options)
+    imported = _import(
+        [NamedText(_name(path), _read_text(path)) for path in (file, *more)], options
+    )
+    if options.instance is not None and not (imported.volume or options.volume):
+        raise PagecageError(
+            "--instance applies only to a cloud volume, and the file has none", "remove --instance"
+        )
     is_needed = options.save is not None or options.volume is not None
     known = _known_volume(imported, options) if is_needed else None
     path = None
@@ -105,19 +111,14 @@ def import_cage(
     return EXIT_OK
 
 
-def _import(paths: tuple[str, ...], options: ImportOptions) -> ImportResult:
-    imported = import_files(
-        [NamedText(_name(path), _read_text(path)) for path in paths],
+def _import(files: list[NamedText], options: ImportOptions) -> ImportResult:
+    return import_files(
+        files,
         Selection(options.pick),
         Rounding(options.digits),
         options.seconds,
         is_described=options.volume is not None,
     )
-    if options.instance is not None and not (imported.volume or options.volume):
-        raise PagecageError(
-            "--instance applies only to a cloud volume, and the file has none", "remove --instance"
-        )
-    return imported
 
 
 def _check_volume_options(options: ImportOptions) -> None:

@@ -88,6 +88,12 @@ _EXAMPLES = {
         pagecage compare RUN OTHER --fail-if 'read_seconds > +10%'
         pagecage compare RUN OTHER --include host_quiet --html differ.html
         """,
+    "predict": """
+        pagecage predict customer-replay
+        pagecage predict customer-replay --provider aws --under 2min
+        pagecage predict RUN --type gp3 --instance m7i.large --latency-us 500
+        pagecage predict RUN --treatment load=lazy-random --start drained --json
+        """,
     "bundle": """
         pagecage bundle constrained-random
         pagecage bundle constrained-random --out run.pagecage.zip --no-redact

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pagecage.checkout import TOP
-from pagecage.cli.named_profile import named_profile
 from pagecage.cli.cage_options import VolumeOptions, catalogue_names
+from pagecage.cli.named_profile import named_profile
 from pagecage.cli.run_options import definitions
 from pagecage.cloud.catalogue import read_offers
 from pagecage.cloud.profile import cage_of

@@ -83,19 +83,23 @@ def check(
         credits_ = list(drive_credits(server, volume_model(cage, 1), _DRAIN_SECONDS))
     if as_json:
         print(json.dumps(to_json(cage, results, credits_)))
-        return EXIT_OK
+    else:
+        _show(results, credits_)
+    return EXIT_OK
+
+
+def _show(results: Sequence[DriveResult], credits_: Sequence[CreditsResult]) -> None:
     console = Console(width=max(_WIDTH, Console().width))
     console.print(table(results))
     for one in credits_:
         console.print(describe_credits(one), soft_wrap=True)
-    return EXIT_OK
 
 
 def _results(
     server: VolumeServer, cage: Cage, seconds: float, repeats: int
 ) -> Iterator[DriveResult]:
     for repeat in range(1, repeats + 1):
-        model = volume_model(_drained(cage), repeat)
+        model = without_credits(volume_model(cage, repeat))
         for number, load in enumerate(_LOADS, start=1):
             if sys.stderr.isatty():
                 notify(f"  {number}/{len(_LOADS)} {describe(Load(*load))}")
@@ -107,9 +111,12 @@ def total(seconds: float, repeats: int) -> float:
     return len(_LOADS) * repeats * (seconds + 1.0)
 
 
-def _drained(cage: Cage) -> Cage:
-    """Return the cage with empty credit buckets, so that its base rates are measured."""
-    return replace(cage, burst=replace(cage.burst, start="drained")) if cage.burst else cage
+def without_credits(model: dict[str, Any]) -> dict[str, Any]:
+    """Return the model with its base rates alone.
+
+    Even an empty bucket refills while fio starts, and would raise the rate.
+    """
+    return {**model, "limits": [{**limit, "credits": None} for limit in model["limits"]]}
 
 
 def describe(load: Load) -> str:

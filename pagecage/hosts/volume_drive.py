@@ -116,12 +116,9 @@ def drive(
 ) -> DriveResult:
     """Drive a volume of this model with a load, and compare the result with the model."""
     server.command({"configure": model})
-    done = run(_fio_argv(server.data_socket, load, seconds), timeout_seconds=seconds + 120)
+    took, parts = _run_fio(server, load, seconds)
     account = server.command({"account": True})["pcvolume"]
-    job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
-    parts = [job[name] for name in load.directions]
     operations = sum(part["total_ios"] for part in parts)
-    took = max(part["runtime"] for part in parts) / 1000
     expected, limit = expected_rate(model, load)
     is_latency = limit is None and expected is not None and len(parts) == 1
     return DriveResult(
@@ -155,18 +152,30 @@ def _drain(server: VolumeServer, limit: Mapping[str, Any], seconds: float) -> Cr
     pattern = "randwrite" if limit["scope"] == "write" else "randread"
     load = Load(pattern, MIB if is_bytes else 4 * KIB, 32)
     server.command({"configure": alone})
-    run(_fio_argv(server.data_socket, load, 1.5 * seconds), timeout_seconds=seconds + 120)
+    took, _ = _run_fio(server, load, 1.5 * seconds)
     first = server.command({"account": True})["pcvolume"]
     time.sleep(1.0)
     second = server.command({"account": True})["pcvolume"]
     [before], [after] = first["limits"], second["limits"]
-    changes = before["changes"]
+    is_drained = len(before["changes"]) > 1  # the first is the rate at the start
     refilled = (after["level"] - before["level"]) / (second["seconds"] - first["seconds"])
-    drained = changes[0]["seconds"] if changes else None
+    # The bucket was full until fio began, at a moment that the account does not show. But the use
+    # is burst * drain + base * (took - drain).
+    drained = (before["used"] - base * took) / (burst - base) if is_drained else None
     return CreditsResult(name, burst, base, seconds, drained, refilled)
 
 
-_UNITS = {"operations": "IOPS", "bytes": "bytes"}
+_UNITS = {"operations": "IOPS", "bytes": "bandwidth"}
+
+
+def _run_fio(
+    server: VolumeServer, load: Load, seconds: float
+) -> tuple[float, list[Mapping[str, Any]]]:
+    """Run fio and return its run time in seconds and its figures by direction."""
+    done = run(_fio_argv(server.data_socket, load, seconds), timeout_seconds=seconds + 120)
+    job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
+    parts = [job[name] for name in load.directions]
+    return max(part["runtime"] for part in parts) / 1000, parts
 
 
 def _fio_argv(socket: Path, load: Load, seconds: float) -> list[str]:

@@ -41,6 +41,11 @@ class AccountedLimit:
     changes: Sequence[Mapping[str, float]]
 
     @property
+    def title(self) -> str:
+        """The layer and the kind of the limit, as in `volume IOPS`."""
+        return f"{self.layer} {'IOPS' if self.unit == 'operations' else 'bandwidth'}"
+
+    @property
     def properties(self) -> tuple[str, ...]:
         """The systemd properties that limit the same I/O."""
         kind = "IOPSMax" if self.unit == "operations" else "BandwidthMax"

@@ -45,6 +45,10 @@ class Window:
     disk_busy: float | None
     cpu: float | None
     throttled: float | None
+    disk_requests: float | None = None
+    """Requests that the disk completed, after merging; those of other processes included."""
+    disk_queued: float | None = None
+    """Sum of the times that requests spent at the disk, which excludes waits at a limit."""
 
 
 def windows_of(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
@@ -75,6 +79,8 @@ _FIGURES = (
     "disk_busy",
     "cpu",
     "throttled",
+    "disk_requests",
+    "disk_queued",
 )
 
 
@@ -127,6 +133,10 @@ def _growth(first: Mapping[str, Any], last: Mapping[str, Any], *path: str) -> fl
     return None if first is None or last is None else float(last) - float(first)  # type: ignore[arg-type]
 
 
+def _sum(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first + second
+
+
 def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
@@ -150,6 +160,10 @@ def _from_rows(record: Record, first: Mapping[str, Any], last: Mapping[str, Any]
         disk_busy=_scaled(_growth(first, last, "disk", "io_ticks"), 1e-3),
         cpu=_scaled(_growth(first, last, "cpu", "usage_usec"), 1e-6),
         throttled=_scaled(_growth(first, last, "cpu", "throttled_usec"), 1e-6),
+        disk_requests=_sum(
+            _growth(first, last, "disk", "reads"), _growth(first, last, "disk", "writes")
+        ),
+        disk_queued=_scaled(_growth(first, last, "disk", "weighted_io_ticks"), 1e-3),
     )
 
 
@@ -170,4 +184,8 @@ def _whole(record: Record) -> Window | None:
         disk_busy=_scaled(difference(record, "device", "io_ticks"), 1e-3),
         cpu=cpu_seconds(record),
         throttled=_scaled(difference(record, "cgroup", "cpu.stat", "throttled_usec"), 1e-6),
+        disk_requests=_sum(
+            difference(record, "device", "reads"), difference(record, "device", "writes")
+        ),
+        disk_queued=_scaled(difference(record, "device", "weighted_io_ticks"), 1e-3),
     )

@@ -26,9 +26,9 @@ GP3 = Cage(
     [
         (Load("randread", 4 * KIB, 16), 3000, "volume IOPS"),
         (Load("randrw", 4 * KIB, 16), 3000, "volume IOPS"),
-        (Load("randread", 256 * KIB, 16), 500, "volume bytes"),
-        (Load("read", 4 * KIB, 16), 32_000, "volume bytes"),
-        (Load("randread", 1024 * KIB, 16), 125, "volume bytes"),
+        (Load("randread", 256 * KIB, 16), 500, "volume bandwidth"),
+        (Load("read", 4 * KIB, 16), 32_000, "volume bandwidth"),
+        (Load("randread", 1024 * KIB, 16), 125, "volume bandwidth"),
     ],
 )
 def test_a_combined_limit(load: Load, rate: float, limit: str) -> None:
