@@ -73,7 +73,7 @@ def test_every_simulation_of_a_file_is_held(
 
 
 def test_an_imported_account_has_the_latencies_that_were_set() -> None:
-    """What reads a real volume's counters reads ours: set, drawn, counted and imported again."""
+    """The account has the layout of a real volume's counters."""
     given = LatencyQuantiles(4096, ((0.0, 2000.0), (1.0, 8000.0)))
     cage = Cage("x", {}, simulation=VolumeSimulation((), (given,)))
     with served() as server:
