@@ -31,6 +31,7 @@ VERBS = (
         "render",
     ),
     *("cage", "floor", "predict", "volume", "probe", "replay", "sweep", "shell", "publish"),
+    *("cold", "verify"),
 )
 ASKED = (ROOT / "experiments/smoke.toml").read_text()
 

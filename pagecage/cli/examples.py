@@ -107,6 +107,18 @@ _EXAMPLES = {
         pagecage probe /data --out probe.json
         pagecage probe /data --size 256MiB --seconds 20 --yes
         """,
+    "cold": """
+        pagecage cold data index.db
+        pagecage cold data --certificate cold.json -- grep -r needle data
+        pagecage cold data --each-query 'psql -f a.sql' --each-query 'psql -f b.sql'
+        pagecage cold index.db --json
+        """,
+    "verify": """
+        pagecage verify --unit postgresql.service
+        pagecage verify --container orders-db --expect 'IOReadIOPSMax=/dev/vdb 500'
+        pagecage verify --pid 4711 --json
+        pagecage verify --print-path
+        """,
     "replay": """
         pagecage replay customer --cold data -- grep -r needle data
         pagecage replay customer --cage tenth --cold big.db -- sqlite3 big.db .dump

@@ -64,6 +64,7 @@ _VERBS = {
         "replay": "replay:app",
         "sweep": "sweep:app",
         "shell": "shell:app",
+        "cold": "cold:app",
     },
     "Results": {
         "show": "show:show",
@@ -83,6 +84,7 @@ _VERBS = {
         "floor": "floor:floor",
         "volume": "volume:app",
         "probe": "probe:probe",
+        "verify": "verify:verify",
         "schema": "schema:schema",
     },
 }

@@ -19,8 +19,8 @@ from pagecage.cloud.instance_comparison import InstanceRow
 from pagecage.cloud.prediction_notes import drained_notes, prediction_notes
 from pagecage.cloud.run_prediction import VolumePrediction
 from pagecage.units import format_bytes, format_hours
-from pagecage.verdicts.binding import WAITING
 from pagecage.verdicts.counters import cpu_seconds
+from pagecage.verdicts.window_limit import WAITING
 
 _HELD = 0.01
 """Instances whose limits set less than this share of the time are listed without a row."""

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pagecage.model.record import Record
 from pagecage.units import format_bytes, format_rate
 from pagecage.verdicts.amplification import amplification
-from pagecage.verdicts.binding import DISK_WAITING, WAITING
 from pagecage.verdicts.caps import requested_caps
 from pagecage.verdicts.counters import final_counter
 from pagecage.verdicts.evidence import Evidence, format_iops, format_percent
 from pagecage.verdicts.remarks import remarks, reread_sentence
 from pagecage.verdicts.traffic import total
 from pagecage.verdicts.volume_account import mean_latency_us
+from pagecage.verdicts.window_limit import DISK_WAITING, WAITING
 
 FULL = 0.9
 """From this share on, a cap is called full."""

@@ -9,9 +9,9 @@ from typing import Any
 from pagecage.model.cage import IO_STAT_KEY, enforced_limit
 from pagecage.model.record import Record
 from pagecage.units import KIB
-from pagecage.verdicts.binding import WAITING, binding_limit
 from pagecage.verdicts.caps import cap_change_count, is_io_cap
-from pagecage.verdicts.windows import Window, windows_and_remainder
+from pagecage.verdicts.window_limit import WAITING, Window, binding_limit
+from pagecage.verdicts.windows import windows_and_remainder
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pagecage.model.cage import IO_STAT_KEY
@@ -16,39 +16,11 @@ from pagecage.verdicts.counters import (
     measured_seconds,
     stalled_seconds,
 )
+from pagecage.verdicts.window_limit import Window
 
 WINDOW_SECONDS = 0.5
 """Five slices of blk-throttle: a throttled reader moves data once per slice of 100 ms."""
 SHORTEST_REMAINDER_SECONDS = 0.01
-
-
-@dataclass(frozen=True)
-class Window:
-    """The slice's activity in one stretch of the measured part.
-
-    Waits and CPU figures are in seconds. None means not known.
-    """
-
-    start_seconds: float
-    """Seconds since `go`."""
-    seconds: float
-    moved: Mapping[str, float]
-    """Bytes and I/Os by io.stat key: rbytes rios wbytes wios."""
-    caps: Mapping[str, float]
-    """I/O caps in force, by systemd property."""
-    waited_io: float | None
-    waited_memory: float | None
-    waited_cpu: float | None
-    refault_pages: float | None
-    limit_hits: float | None
-    """Times that memory.max was met (`max` of memory.events)."""
-    disk_busy: float | None
-    cpu: float | None
-    throttled: float | None
-    disk_requests: float | None = None
-    """Requests that the disk completed, after merging; those of other processes included."""
-    disk_queued: float | None = None
-    """Sum of the times that requests spent at the disk, which excludes waits at a limit."""
 
 
 def windows_of(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
