@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pagecage.errors import PagecageError, nearest
-from tests.bench import appends, caps, clone, memory, reading, render, replay, start, trials
+from tests.bench import appends, caps, clone, memory, reading, render, replay, start, trials, volume
 from tests.bench.bed import Figure, scratch
 from tests.bench.session import Session
 
@@ -56,6 +56,12 @@ PARTS = (
         "from the key press to trials and report, and the pause between trials",
         1.0,
         start.measure,
+    ),
+    Part(
+        "volume",
+        "the simulated volume against QEMU's file driver, on this machine",
+        2.0,
+        lambda _: volume.natively(scratch()),
     ),
     Part("report", "what a report of a thousand trials costs", 1.0, lambda _: render.measure()),
     Part(

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nbdkit::{plugin, Error, Flags, FuaFlags, Result, Server, ThreadModel};
-use rustix::fs::{fallocate, FallocateFlags};
+use rustix::fs::{fadvise, fallocate, Advice, FallocateFlags};
 use rustix::io::Errno;
 
 use crate::account::Upkeep;
@@ -16,6 +16,9 @@ use crate::control;
 use crate::request::{Direction, Request};
 use crate::served::{Served, UNSUPPORTED};
 use crate::spec::ModelSpec;
+
+/// Reads above this length are announced to the kernel.
+const LONG_BYTES: u64 = 256 << 10;
 
 static SERVED: OnceLock<Served> = OnceLock::new();
 static SETUP: Mutex<Setup> =
@@ -54,6 +57,16 @@ fn sync(file: &File, flags: Flags) -> std::io::Result<()> {
         file.sync_data()
     } else {
         Ok(())
+    }
+}
+
+/// Let the kernel read all of a long request at once. By itself it reads ahead 128 KiB at a time,
+/// and a cold MiB took twice as long.
+fn announce(file: &File, request: &Request) {
+    if request.length > LONG_BYTES {
+        let length = NonZeroU64::new(request.length);
+        // Only a hint: reading works without it.
+        let _ = fadvise(file, request.offset, length, Advice::WillNeed);
     }
 }
 
@@ -188,7 +201,11 @@ impl Server for Connection {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         let request = Request { direction: Direction::Read, offset, length: buffer.len() as u64 };
-        served().request(&request, |file| file.read_exact_at(buffer, offset)).map_err(failed)
+        let read = |file: &File| {
+            announce(file, &request);
+            file.read_exact_at(buffer, offset)
+        };
+        served().request(&request, read).map_err(failed)
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64, flags: Flags) -> Result<()> {

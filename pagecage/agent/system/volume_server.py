@@ -63,6 +63,11 @@ class VolumeServer:
         """The socket that takes commands."""
         return self._sockets / CONTROL_SOCKET
 
+    @property
+    def pid(self) -> int:
+        """The process of nbdkit, which setpriv(1) became."""
+        return self._process.pid
+
     def alive(self) -> bool:
         """Return whether the server is running."""
         return self._process.poll() is None

@@ -1,0 +1,16 @@
+"""A simulated volume that is served to clients: real nbdkit, real QEMU tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pagecage.agent.system.volume_server import VolumeServer
+from tests.builders.served_volumes import served
+
+
+@pytest.fixture
+def server() -> Iterator[VolumeServer]:
+    with served() as running:
+        yield running
