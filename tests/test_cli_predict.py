@@ -75,7 +75,7 @@ def test_out_of_reach_the_nearest_is_named_and_the_gate_fails(top: Path) -> None
 
 
 def test_what_cannot_be_told_is_undecided(top: Path) -> None:
-    """Amazon states no more than that gp3 answers within 10 ms."""
+    """Amazon states only that gp3 answers within 10 ms."""
     words = (LAZY, *PAGES, "--type", "aws-gp3", "--under", "2.5s")
     page = predicted(top, *words, status=6).stdout
     assert cells(page, "aws-gp3")[-1] == "expected"
