@@ -223,6 +223,37 @@ def test_a_limit_by_dockers_api_binds_until_it_is_overwritten(
     assert (status, states(found)) == (1, {"IOReadIOPSMax": "lost"})
 
 
+OWN = "runuser -u bench -- env XDG_RUNTIME_DIR=/run/user/1000"
+START_OWN = f"""
+    chmod 644 {DATA}
+    loginctl enable-linger bench
+    for _ in $(seq 60); do [ -S /run/user/1000/systemd/private ] && break; sleep 1; done
+    {OWN} systemd-run --user --quiet --unit=verified-own -p MemoryMax=64M \\
+        -p 'IOReadIOPSMax=/data {IOPS}' sh -c '{READ_DIRECT}'
+    sleep 2
+"""
+
+
+@pytest.fixture
+def own_unit(host: VmHost) -> Iterator[str]:
+    shell(host, START_OWN)
+    yield "verified-own.service"
+    shell(host, f"{OWN} systemctl --user stop verified-own.service; loginctl disable-linger bench")
+
+
+@pytest.mark.long
+def test_a_unit_of_a_users_own_systemd(host: VmHost, own_unit: str) -> None:
+    """Limits on I/O are in force where `io` is delegated to the user, as in this guest."""
+    program = f"python3 {host.spool_dir}/verify/pagecage-verify.pyz --seconds 0 --json"
+    done = shell(host, f"{OWN} {program} --unit {own_unit} --user")
+    assert states(json.loads(done.stdout)) == {"MemoryMax": "in_force", "IOReadIOPSMax": "in_force"}
+    pid = shell(host, f"{OWN} systemctl --user show -P MainPID {own_unit}").stdout.strip()
+    status, found = verified(host, "--pid", pid, seconds=0)
+    assert status == 0
+    assert found["notes"][0].startswith("The units of user 1000's own systemd were not asked")
+    assert "IOReadIOPSMax" in {limit["name"] for limit in found["limits"]}
+
+
 def test_refusals_on_a_real_machine(host: VmHost) -> None:
     def refused(*words: str) -> str:
         argv = ["python3", f"{host.spool_dir}/verify/pagecage-verify.pyz", *words]

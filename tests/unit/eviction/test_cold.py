@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pagecage.agent.system.page_cache import load, measure_residency
 from pagecage.cold import ColdCertificate, NotCold, cold, resident_pages
 from pagecage.errors import EXIT_FAILED, EXIT_USAGE, PagecageError
+from pagecage.eviction.files import find_files
 from pagecage.units import PAGE_BYTES
 from tests.builders.mapped import mapped
 
@@ -166,6 +167,17 @@ def test_files_that_come_and_go_meanwhile(on_disk: Path) -> None:
     finally:
         ended.set()
         thread.join()
+
+
+def test_a_file_that_is_gone_between_the_list_and_the_count(
+    file: Path, on_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = write(on_disk / "gone")
+    listed = find_files([str(file), str(gone)])
+    gone.unlink()
+    monkeypatch.setattr("pagecage.cold.find_files", lambda _: listed)
+    assert [one.path for one in cold([on_disk]).files] == [str(file)]
+    assert resident_pages([on_disk]) == 0
 
 
 @pytest.mark.parametrize(

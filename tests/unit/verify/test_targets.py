@@ -173,8 +173,17 @@ def test_cgroup_v1_is_one_sentence(machine: VerifiedMachine) -> None:
     assert "no cgroup v2, so it cannot be told which limits are in force" in found.message
 
 
+def test_a_zombie_has_ended(machine: VerifiedMachine) -> None:
+    machine.cgroup(UNIT, (PID,))
+    stat = machine.kernel.proc / f"{PID}/stat"
+    stat.write_text(stat.read_text().replace(") S ", ") Z "))
+    assert f"there is no process {PID}" in refusal(machine, Subject(pid=PID)).message
+
+
 def test_a_process_outside_of_the_namespace(machine: VerifiedMachine) -> None:
+    """A directory beside the mount point is not its cgroup."""
     machine.process(PID, "/../other")
+    (machine.root / "other").mkdir()
     assert "outside of this cgroup namespace" in refusal(machine, Subject(pid=PID)).message
 
 
