@@ -84,7 +84,7 @@ check: build/.stamp-lint build/.stamp-workloads ## Run linters, type checks and 
 	  tests/test_linters.py tests/test_imports.py tests/test_shape.py $(or $(TESTS),tests/unit)
 lint: build/.stamp-lint ## Run linters, type checks and the rules for imports and sizes
 	@$(python) -m pytest -q tests/test_linters.py tests/test_imports.py tests/test_shape.py
-bench: ready-test ## Measure the overhead of the harness and the accuracy of caps (15 minutes; ONLY="caps start" for some parts)
+bench: ready-test ## Measure the overhead of the harness and the accuracy of caps (17 minutes; ONLY="caps start" for some parts)
 	@$(python) -m tests.bench "$$HOST" $(ONLY)
 
 ##@ Build and clean

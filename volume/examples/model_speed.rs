@@ -17,9 +17,13 @@ const VOLUME_BYTES: u64 = 1 << 40;
 
 fn model() -> Value {
     let limit = |layer: &str, unit: &str, per_second: f64| {
-        let credits = json!({"burst_per_second": 2.0 * per_second, "capacity": per_second * 60.0, "start": 0.0});
-        let credits = if layer == "instance" { credits } else { Value::Null };
-        json!({"layer": layer, "scope": "both", "unit": unit, "per_second": per_second, "credits": credits})
+        let credits = (layer == "instance").then(|| {
+            json!({"burst_per_second": 2.0 * per_second, "capacity": 60.0 * per_second, "start": 0})
+        });
+        json!({
+            "layer": layer, "scope": "both", "unit": unit,
+            "per_second": per_second, "credits": credits,
+        })
     };
     let latency = json!([
         {"size_bytes": 4096, "quantiles": [[0.5, 440], [0.95, 720], [0.999, 5000]]},

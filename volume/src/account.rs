@@ -1,5 +1,5 @@
-//! The volume's own account of its requests: the counters of `nvme amzn stats --output-format=json`,
-//! and under `pcvolume` what a real volume does not report.
+//! The volume's own account of its requests: the counters of `nvme amzn stats --output-
+//! format=json`, and under `pcvolume` what a real volume does not report.
 
 use serde_json::{json, Value};
 
@@ -8,8 +8,8 @@ use crate::limit::RateChange;
 use crate::request::{Decision, Direction, Request};
 use crate::spec::{Layer, Scope, Unit};
 
-/// A reply is late if it is this much later than the model decided. Waking a thread takes up to half
-/// of it.
+/// A reply is late if it is this much later than the model decided. Waking a thread takes up to
+/// half of it.
 pub const LATE_NS: u64 = 100_000;
 
 /// Operations that the model does not limit.

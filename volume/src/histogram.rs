@@ -98,7 +98,8 @@ mod tests {
             prop_assert_eq!(&nvme["num_bins"], 64);
             let bins = nvme["bins"].as_array().unwrap();
             let filled: Vec<_> = bins.iter().filter(|bin| bin["count"] == 1).collect();
-            let edges = |bin: &Value| (bin["lower"].as_u64().unwrap(), bin["upper"].as_u64().unwrap());
+            let edge = |bin: &Value, key: &str| bin[key].as_u64().unwrap();
+            let edges = |bin: &Value| (edge(bin, "lower"), edge(bin, "upper"));
             prop_assert_eq!(filled.len(), 1);
             let (lower, upper) = edges(filled[0]);
             prop_assert!((lower..upper).contains(&latency_us));

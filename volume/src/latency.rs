@@ -87,8 +87,8 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Return latencies of reads and writes by ascending size. A direction without distributions has
-    /// none.
+    /// Return latencies of reads and writes by ascending size. A direction without distributions
+    /// has none.
     ///
     /// # Errors
     ///

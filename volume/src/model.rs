@@ -89,8 +89,8 @@ impl Volume {
         }
     }
 
-    /// Decide about a request that arrives at a time of the volume's clock, which must not be before
-    /// that of the last one.
+    /// Decide about a request that arrives at a time of the volume's clock, which must not be
+    /// before that of the last one.
     pub fn arrive(&mut self, request: &Request, now_ns: u64) -> Decision {
         let now = now_ns as f64;
         let effect = effect_of(&self.events, request, now, self.seed, self.arrived);

@@ -1,9 +1,9 @@
 //! The pace of a limit: how fast its time runs while the volume is degraded or paused.
 //!
 //! In a period with a share of one half, a limit needs two seconds for the work of one: its own
-//! clock runs at half the speed. In a pause it stands still. So a limit knows nothing of events, and
-//! a request that waits when a period begins or ends is delayed by exactly the part that it waits
-//! in the period.
+//! clock runs at half the speed. In a pause it stands still. So a limit knows nothing of events,
+//! and a request that waits when a period begins or ends is delayed by exactly the part that it
+//! waits in the period.
 
 /// A part of the volume's clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! The account.
 
 use pcvolume::account::Upkeep;
-use pcvolume::request::{Direction, Request};
+use pcvolume::request::{Decision, Direction, Request};
 use proptest::prelude::*;
 use serde_json::{json, Value};
 
@@ -147,11 +147,11 @@ proptest! {
         requests in prop::collection::vec((0u64..1000, 1u64..5000), 1..100),
     ) {
         let mut volume = volume(json!({}));
-        let mut steps: Vec<(u64, Option<pcvolume::request::Decision>)> = Vec::new();
+        let mut steps: Vec<(u64, Option<Decision>)> = Vec::new();
         let mut now_us = 0;
         for (gap_us, long_us) in &requests {
             now_us += gap_us;
-            let decision = pcvolume::request::Decision { arrived_ns: now_us * 1000, at_ns: 0, fails: false };
+            let decision = Decision { arrived_ns: now_us * 1000, at_ns: 0, fails: false };
             steps.push((now_us, None));
             steps.push((now_us + long_us, Some(decision)));
         }

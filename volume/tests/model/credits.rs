@@ -66,8 +66,12 @@ fn the_changes_of_rate_are_bounded() {
 }
 
 prop_compose! {
-    fn buckets()(base in 1.0..1e4f64, more in 1.01..20.0f64, capacity in 1.0..1e6f64, filled in 0.0..1.0f64)
-        -> (f64, Credits) {
+    fn buckets()(
+        base in 1.0..1e4f64,
+        more in 1.01..20.0f64,
+        capacity in 1.0..1e6f64,
+        filled in 0.0..1.0f64,
+    ) -> (f64, Credits) {
         (base, Credits { capacity, level: filled * capacity, burst_per_second: base * more })
     }
 }
@@ -98,7 +102,8 @@ proptest! {
         idle_seconds in 0.0..1e4f64,
     ) {
         let mut limit = Limit::new(base, Some(credits));
-        limit.admit(0.0, 2.0 * credits.burst_per_second * credits.capacity / (credits.burst_per_second - base));
+        let burst = credits.burst_per_second;
+        limit.admit(0.0, 2.0 * burst * credits.capacity / (burst - base));
         let drained_ns = limit.free_ns();
         prop_assert_eq!(limit.level(drained_ns), Some(0.0));
         let level = limit.level(drained_ns + idle_seconds * 1e9).unwrap();
@@ -120,7 +125,8 @@ proptest! {
         let burst_ns = (credits.level / (credits.burst_per_second - base) * 1e9).min(now_ns);
         let allowed = (burst_ns * credits.burst_per_second + (now_ns - burst_ns) * base) / 1e9;
         let total: f64 = costs.iter().sum();
-        prop_assert!((limit.used(now_ns) - allowed).abs() <= 1e-6 * total, "{} {allowed}", limit.used(now_ns));
+        let used = limit.used(now_ns);
+        prop_assert!((used - allowed).abs() <= 1e-6 * total, "{used} {allowed}");
         prop_assert!((limit.used(limit.free_ns()) - total).abs() <= 1e-9 * total);
     }
 

@@ -129,10 +129,14 @@ proptest! {
     ) {
         let mut events: Vec<_> = pauses
             .iter()
-            .map(|&(from, long)| json!({"kind": "pause", "from_seconds": from, "until_seconds": from + long}))
+            .map(|&(from, long)| (from, from + long))
+            .map(|(from, until)| {
+                json!({"kind": "pause", "from_seconds": from, "until_seconds": until})
+            })
             .collect();
-        events.push(json!({"kind": "degrade", "from_seconds": 3, "until_seconds": 6, "share": share}));
-        let mut volume = volume(json!({"limits": [limit("operations", per_second)], "events": events}));
+        events.push(json!({"kind": "degrade", "until_seconds": 6, "share": share}));
+        let limits = json!([limit("operations", per_second)]);
+        let mut volume = volume(json!({"limits": limits, "events": events}));
         let mut now_ns = 0;
         for gap in gaps {
             now_ns += gap;

@@ -125,43 +125,77 @@ fn a_used_model_describes_the_credits_that_are_left() {
 }
 
 prop_compose! {
-    fn models()(
-        rates in prop::collection::vec((1.0..1e9f64, prop::option::of((1.1..5.0f64, 1.0..1e9f64, 0.0..1.0f64))), 0..4),
-        io_size_bytes in prop::option::of(1u64..1 << 20),
-        merged in any::<bool>(),
-        quantiles in prop::collection::vec((1u64..1 << 20, 1.0..1e5f64, 1.0..10.0f64), 0..3),
-        block_bytes in prop::option::of(4096u64..1 << 22),
-        events in prop::collection::vec((0.0..100.0f64, prop::option::of(0.1..100.0f64), 0.1..1.0f64), 0..4),
-        seed in any::<u64>(),
+    fn limits()(
+        rates in prop::collection::vec((1.0..1e9f64, any::<bool>()), 0..4),
+        burst in 1.1..5.0f64,
+        capacity in 1.0..1e9f64,
+        filled in 0.0..1.0f64,
     ) -> Value {
-        let limits: Vec<_> = rates.iter().enumerate().map(|(index, (rate, credits))| json!({
+        let limits = rates.iter().enumerate().map(|(index, &(rate, bursts))| json!({
             "layer": (["volume", "instance"][index % 2]),
             "scope": (["both", "read", "write"][index % 3]),
             "unit": (["operations", "bytes"][index % 2]),
             "per_second": rate,
-            "credits": credits.map(|(burst, capacity, start)| json!({
-                "burst_per_second": burst * rate, "capacity": capacity, "start": start * capacity,
+            "credits": bursts.then(|| json!({
+                "burst_per_second": burst * rate,
+                "capacity": capacity,
+                "start": filled * capacity,
             })),
-        })).collect();
-        let mut sizes = quantiles;
-        sizes.sort_by_key(|(size_bytes, ..)| *size_bytes);
-        sizes.dedup_by_key(|(size_bytes, ..)| *size_bytes);
-        let latency: Vec<_> = sizes.iter().map(|(size_bytes, us, more)| json!({
-            "size_bytes": size_bytes, "quantiles": [[0.5, us], [0.99, us * more]],
-        })).collect();
-        let events: Vec<_> = events.iter().map(|(from, long, share)| {
+        }));
+        limits.collect()
+    }
+}
+
+prop_compose! {
+    fn latencies()(
+        sizes in prop::collection::btree_set(1u64..1 << 20, 0..3),
+        us in 1.0..1e5f64,
+        more in 1.0..10.0f64,
+    ) -> Value {
+        let sizes = sizes.iter().map(|size_bytes| json!({
+            "size_bytes": size_bytes,
+            "quantiles": [[0.5, us], [0.99, us * more]],
+        }));
+        sizes.collect()
+    }
+}
+
+prop_compose! {
+    fn events()(
+        begins in prop::collection::vec((0.0..100.0f64, any::<bool>()), 0..4),
+        share in 0.1..1.0f64,
+    ) -> Value {
+        let events = begins.iter().map(|&(from, ends)| {
             let mut event = json!({"kind": "degrade", "from_seconds": from, "share": share});
-            if let Some(long) = long {
-                event["until_seconds"] = json!(from + long);
+            if ends {
+                event["until_seconds"] = json!(from + 1.5);
             }
             event
-        }).collect();
+        });
+        events.collect()
+    }
+}
+
+prop_compose! {
+    fn models()(
+        limits in limits(),
+        io_size_bytes in prop::option::of(1u64..1 << 20),
+        merged in any::<bool>(),
+        read_latency in latencies(),
+        write_latency in latencies(),
+        block_bytes in prop::option::of(4096u64..1 << 22),
+        events in events(),
+        seed in any::<u64>(),
+    ) -> Value {
         json!({
             "limits": limits,
             "accounting": {"io_size_bytes": io_size_bytes, "merged": merged},
-            "read_latency": latency,
-            "write_latency": [],
-            "restore": block_bytes.map(|block_bytes| json!({"bytes_per_second": 2e6, "block_bytes": block_bytes})),
+            "read_latency": read_latency,
+            "write_latency": write_latency,
+            "restore": block_bytes.map(|bytes| json!({
+                "bytes_per_second": 2e6,
+                "block_bytes": bytes,
+            })),
             "events": events,
             "seed": seed,
         })
