@@ -223,12 +223,12 @@ def expected_rate(model: Mapping[str, Any], load: Load) -> tuple[float | None, s
     sizes = [_latencies(model, name) for name in load.directions]
     if not all(sizes):
         return min(found, key=lambda pair: pair[0]) if found else (None, None)
-    rate, name = min(found, key=lambda pair: pair[0], default=(math.inf, None))
+    rate, decisive = min(found, key=lambda pair: pair[0], default=(math.inf, None))
     if load.depth == 1 and found:
-        return 1e6 / _mean_interval_us(sizes, load.block_bytes, 1e6 / rate), name
+        return 1e6 / _mean_interval_us(sizes, load.block_bytes, 1e6 / rate), decisive
     means = [mean_us_at_size(one, load.block_bytes) for one in sizes]
     by_latency = load.depth * 1e6 * len(means) / sum(means)
-    return (by_latency, None) if by_latency < rate else (rate, name)
+    return (by_latency, None) if by_latency < rate else (rate, decisive)
 
 
 def _mean_interval_us(
