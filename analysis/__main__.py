@@ -127,8 +127,8 @@ def _claims(arguments: argparse.Namespace) -> None:
 
 
 def _fidelity(arguments: argparse.Namespace) -> None:
-    with bundled_runs(arguments.folder) as runs:
-        page = fidelity_page(read_checks(arguments.folder), runs)
+    with bundled_runs(arguments.folder) as own, bundled_runs(arguments.bundles) as others:
+        page = fidelity_page(read_checks(arguments.folder), [*others, *own])
         _print_result(arguments, page, Formats(asdict, None, lambda report: report))
 
 
@@ -211,6 +211,9 @@ def _parser() -> argparse.ArgumentParser:
         "fidelity", help="print the fidelity of simulated volumes, from stored checks and bundles"
     )
     fidelity.add_argument("folder", type=Path, help="the folder of checks and bundles")
+    fidelity.add_argument(
+        "--bundles", type=Path, default=TOP / "docs/runs", help="a folder of further bundles"
+    )
     for command, page in (
         (claims, "docs/SCORECARD.md"),
         (answers, "docs/answers.md"),

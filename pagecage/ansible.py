@@ -15,7 +15,17 @@ from pathlib import Path
 from typing import IO, Any
 
 from pagecage.errors import HostError
-from pagecage.process import DEVNULL, OWN_PYTHON, PIPE, Completed, find_tool, replay, run, spawn
+from pagecage.process import (
+    DEVNULL,
+    OWN_PYTHON,
+    PIPE,
+    Completed,
+    dying_with_parent,
+    find_tool,
+    replay,
+    run,
+    spawn,
+)
 
 FIX = ". Fix: "
 """Separates the sentence from the fix in messages of this project's roles."""
@@ -159,7 +169,8 @@ class PlaybookRun:
             **ansible_settings(playbook.project_dir),
             "ANSIBLE_HOME": str(playbook.scratch / "ansible"),
         }
-        argv = [*(["setpriv", "--pdeathsig", "TERM"] if detached else []), *playbook.argv()]
+        argv = playbook.argv()
+        argv = dying_with_parent(argv, "TERM") if detached else argv
         with self._errors.open("wb") as errors:
             self._process = spawn(
                 argv,

@@ -51,32 +51,35 @@ class HostDied(HostError):
     """
 
 
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+UNREADABLE = (
+    *(OSError, ValueError, OverflowError),
+    *(KeyError, TypeError, AttributeError, RecursionError),
+)
 """Exceptions raised while an untrusted or damaged file is read and parsed."""
 _NO_NUMBER = re.compile(r"(?:invalid literal for int\(\)[^:]*|could not convert string to float): ")
 
 
 def why_unreadable(error: Exception) -> str:
     """Return why a file could not be read, in words about the file instead of Python's code."""
-    match error:
-        case OSError():
-            return error.strerror or "it cannot be read"
-        case RecursionError():
-            return "it is nested too deeply"
-        case UnicodeDecodeError():
-            return "it is not text"
-        case json.JSONDecodeError():
-            return f"line {error.lineno}: {error.msg}"
-        case KeyError():
-            return f"it lacks {error.args[0]!r}"
-        case ValueError():
-            message = str(error).partition(";")[0]
-            return (
-                _NO_NUMBER.sub("", message) + " is not a number"
-                if _NO_NUMBER.search(message)
-                else message
-            )
-    return "a value has the wrong type"
+    if isinstance(error, OSError):
+        return error.strerror or "it cannot be read"
+    if isinstance(error, json.JSONDecodeError):
+        return f"line {error.lineno}: {error.msg}"
+    if isinstance(error, KeyError):
+        return f"it lacks {error.args[0]!r}"
+    if isinstance(error, ValueError) and not isinstance(error, UnicodeDecodeError):
+        message = str(error).partition(";")[0]
+        return (
+            _NO_NUMBER.sub("", message) + " is not a number"
+            if _NO_NUMBER.search(message)
+            else message
+        )
+    in_words: dict[type[Exception], str] = {
+        RecursionError: "it is nested too deeply",
+        OverflowError: "a number is too large",
+        UnicodeDecodeError: "it is not text",
+    }
+    return in_words.get(type(error), "a value has the wrong type")
 
 
 def nearest(name: str, names: list[str]) -> str:

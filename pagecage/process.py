@@ -172,6 +172,27 @@ def spawn(
         raise _not_started(argv, error) from None
 
 
+def dying_with_parent(argv: Sequence[str | Path], death_signal: str = "KILL") -> list[str]:
+    """Return the command that runs `argv` until the calling thread ends, even by SIGKILL.
+
+    The kernel then sends it the signal (PR_SET_PDEATHSIG in prctl(2), by setpriv(1)). If this
+    process has ended before that is set, the parent is another process already, and nothing runs.
+    """
+    checked = '[ "$PPID" = "$1" ] && shift && exec "$@"'
+    parent = str(os.getpid())
+    return [
+        "setpriv",
+        "--pdeathsig",
+        death_signal,
+        "sh",
+        "-c",
+        checked,
+        "sh",
+        parent,
+        *map(str, argv),
+    ]
+
+
 PROC = Path("/proc")
 
 

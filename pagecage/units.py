@@ -57,6 +57,25 @@ def parse_exact_bytes(text: str, where: str = "size") -> Fraction:
     return Fraction(number) * _SCALE[unit]
 
 
+_SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "min": Fraction(60), "h": Fraction(3600)}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|min|h)\s*")
+
+
+def parse_seconds(text: str, where: str) -> float:
+    """Return a duration with units in seconds ("90s", "2min", "1h 30min").
+
+    `where` is the option, for the error.
+    """
+    parts = _DURATION.findall(text)
+    if not parts or _DURATION.sub("", text).strip():
+        raise PagecageError(
+            f"{where}: {text!r} is not a time", 'write a number and a unit, as in "90s" or "2min"'
+        )
+    if not (seconds := sum(Fraction(number) * _SECONDS[unit] for number, unit in parts)):
+        raise PagecageError(f"{where}: {text!r} is no time at all", "write more than zero")
+    return float(seconds)
+
+
 def exact_size(count: int, space: str = "") -> str:
     """Return a size in the largest unit that is exact ("125MiB", "81.25MB", "17B").
 

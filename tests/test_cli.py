@@ -30,7 +30,8 @@ VERBS = (
         "bundle",
         "render",
     ),
-    *("cage", "floor", "volume", "probe", "replay", "sweep", "shell", "publish"),
+    *("cage", "floor", "predict", "volume", "probe", "replay", "sweep", "shell", "publish"),
+    *("cold", "verify"),
 )
 ASKED = (ROOT / "experiments/smoke.toml").read_text()
 

@@ -41,6 +41,7 @@ def rows() -> list[tuple[tuple[str, ...], str]]:
     for run in [*PLANS, *RECORDS]:
         found += [
             (("show", run), run),
+            (("predict", run), run),
             (("compare", GOOD, run), run),
             (("publish", run, "--out", "never"), run),
         ]

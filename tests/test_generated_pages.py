@@ -11,6 +11,7 @@ from analysis.__main__ import main
 from analysis.claims.deviations import FILE, read_deviations, unexplained
 from analysis.claims.hosts import hosted_scorecard
 from analysis.data.bundles import bundled_runs
+from analysis.data.volume_checks import read_checks
 from pagecage.bundle.layout import SUFFIX
 from pagecage.model.published_figures import read_rows, read_titles
 from tests.tree import ROOT
@@ -38,6 +39,30 @@ def test_a_page_is_that_of_the_stored_bundles(
     stored = (ROOT / PAGES[verb]).read_text().splitlines()
     changed = [pair for pair in zip(stored, generated, strict=False) if pair[0] != pair[1]]
     assert stored == generated, changed[:3]
+
+
+def test_the_fidelity_page_is_that_of_the_stored_checks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`pagecage fidelity --markdown > docs/FIDELITY.md` generates it again."""
+    assert main(["fidelity", str(ROOT / "docs/fidelity"), "--markdown"]) == 0
+    assert (ROOT / "docs/FIDELITY.md").read_text() == capsys.readouterr().out
+
+
+def test_rates_and_credits_keep_to_the_model() -> None:
+    """docs/FIDELITY.md promises 1 % where a limit decides, and for each drain and refill."""
+    checks = read_checks(ROOT / "docs/fidelity")
+    assert len(checks) >= 6
+    for check in checks:
+        for load in check.loads:
+            if load["limit"] and load["load"]["depth"] >= 16:
+                assert abs(load["rate_error"]) <= 0.01, (check.name, load["load"])
+        for one in check.credits:
+            if one["drain_seconds"] is not None:
+                assert one["drain_seconds"] == pytest.approx(
+                    one["expected_drain_seconds"], rel=0.01
+                )
+            assert one["refill_per_second"] == pytest.approx(one["base_per_second"], rel=0.01)
 
 
 def test_stored_bundles_are_small_and_named_after_their_runs() -> None:

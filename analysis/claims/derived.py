@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from analysis.data.load import JudgedTrial, Run
-from analysis.data.traces import read_lines
+from pagecage.model.traces import read_lines
 from pagecage.model.trial_counters import SECTOR_BYTES
 from pagecage.units import KIB
 from pagecage.verdicts.counters import counter, difference, measured_seconds

@@ -9,7 +9,7 @@ from typing import Any
 
 from analysis.data.event_counts import events_in_measured_part
 from analysis.data.load import JudgedTrial, Run
-from analysis.data.traces import read_lines
+from pagecage.model.traces import read_lines
 
 DECODED = ("vm_flags", "fault_flags", "ra_pages", "page_cache_ra_order")
 _PREFIXES = ("VM_", "FAULT_FLAG_")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from analysis.data.load import JudgedTrial, Run
-from analysis.data.traces import read_lines
+from pagecage.model.traces import read_lines
 
 
 def events_in_measured_part(

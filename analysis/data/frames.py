@@ -12,9 +12,9 @@ import pandas as pd
 from analysis.data.event_counts import events_in_measured_part
 from analysis.data.load import JudgedTrial, Run, Treatment
 from analysis.data.series import STALLS, Series
-from analysis.data.traces import read_lines, trace_path
 from analysis.formatting import treatment_label
 from pagecage.errors import PagecageError
+from pagecage.model.traces import read_lines, trace_path
 from pagecage.units import PAGE_BYTES
 from pagecage.verdicts.counters import measured_seconds
 

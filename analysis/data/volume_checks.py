@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import PagecageError
-from pagecage.model.cage import Cage, cage_from_json
+from pagecage.model.cage import Cage
+from pagecage.model.cage_json import cage_from_json
 
 SUFFIX = ".check.json"
 

@@ -16,8 +16,8 @@ from pagecage.report.model import Block, Heading, Paragraph, Report, make_table
 _INTRODUCTION = (
     'A simulated volume (`enforced_by = "volume"`) decides in continuous time when each request'
     " is answered. This page compares it with its own arithmetic, with the kernel's io.max, and"
-    " with published measurements. It is generated from the checks and bundles in `docs/fidelity`,"
-    " by `pagecage fidelity --markdown`."
+    " with published measurements. It is generated from the checks and bundles in `docs/fidelity`"
+    " and `docs/runs`, by `pagecage fidelity --markdown`."
 )
 _RATES = (
     "fio drives each volume over its socket on a real CPU, without a guest, with empty credit"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from analysis.data.load import Run, Treatment, load_run
-from analysis.data.validate import read_plan
 from analysis.stats.intervals import MedianSummary, pooled_median
 from analysis.summaries.cells import included_values, treatments
 from analysis.summaries.compared_runs import run_letter
@@ -17,6 +16,7 @@ from analysis.summaries.comparison import Comparison, comparison_row
 from analysis.summaries.differences import facts_of, find_differences, find_incompatibilities
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.record import read_records
+from pagecage.model.run_files import read_plan
 
 DOCUMENT = "fleet.json"
 FLEET_VERSION = 1

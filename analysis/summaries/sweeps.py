@@ -8,11 +8,11 @@ from statistics import median
 from typing import Any
 
 from analysis.data.load import JudgedTrial, Run
-from analysis.data.traces import read_lines
 from analysis.summaries.cells import trials_of
-from pagecage.model.record import Record
+from pagecage.model.traces import read_lines
 from pagecage.units import format_seconds
 from pagecage.verdicts.caps import is_io_cap, requested_caps
+from pagecage.verdicts.counters import whole_seconds
 from pagecage.verdicts.prediction import Knee, Prediction, find_knee, predict
 
 BINDS = 0.5
@@ -71,13 +71,6 @@ def sweep_of(run: Run) -> Sweep | None:
     return Sweep(
         varied["property"], _name(varied, source[0]) if source else None, points, find_knee(times)
     )
-
-
-def whole_seconds(record: Record) -> float | None:
-    """Return the time of the whole pass, scaled if only a part was covered."""
-    if not record.measured or record.outcome not in ("ok", "timed_out"):
-        return None
-    return record.measured.seconds / (record.response.get("covered_fraction") or 1.0)
 
 
 def _timed(trials: list[JudgedTrial]) -> tuple[list[tuple[float, JudgedTrial]], bool]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from analysis.data.load import JudgedTrial, Run, Treatment
 from analysis.summaries.cells import included_values, treatments, trials_of
-from pagecage.verdicts.volume_account import VolumeAccount, volume_account
+from pagecage.verdicts.volume_account import VolumeAccount, mean_latency_us, volume_account
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,5 @@ def _share(account: VolumeAccount, name: str) -> float:
 
 def _mean_us(trials: Sequence[JudgedTrial], direction: str) -> float | None:
     """Return the median of the trials' mean latencies in microseconds."""
-    accounts = [(trial.record.cage.external or {})["account"] for trial in trials]
-    means = [
-        one[f"total_{direction}_time"] / one[f"total_{direction}_ops"]
-        for one in accounts
-        if one[f"total_{direction}_ops"]
-    ]
+    means = [mean for t in trials if (mean := mean_latency_us(t.record, direction)) is not None]
     return statistics.median(means) if means else None

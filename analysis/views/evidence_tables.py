@@ -14,7 +14,7 @@ from analysis.summaries.cells import treatments
 from analysis.summaries.diagnoses import diagnosis_by_treatment
 from analysis.summaries.differences import flatten_facts
 from pagecage.units import format_bytes, format_rate, format_seconds
-from pagecage.verdicts.limit_use import amount
+from pagecage.verdicts.caps import amount
 
 
 def counts_table(run: Run) -> pd.DataFrame:

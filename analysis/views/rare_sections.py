@@ -13,7 +13,7 @@ from pagecage.report.model import Block, Heading, Paragraph, make_table
 LEAST_SHARE = 0.005
 """Limits that were met for less than this share of the time are left out."""
 _COLUMNS = (
-    "waited for: limits of the volume or its instance, with the share of the time in which a request"
+    "waited for: limits of the volume or its instance, with the share of the time in which requests"
     " waited; read, write: mean latency by the volume's clock; late: replies later than the model"
     " decided; witnesses: the diagnosis and the volume's account"
 )

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from analysis.data.load import Run
-from analysis.data.validate import check_records, read_plan
 from analysis.views import notebook_file
 from analysis.views.notebook_run import run_cells
 from pagecage.checkout import TOP
 from pagecage.errors import EXIT_FAILED, PagecageError
 from pagecage.model.record import read_records
+from pagecage.model.run_files import check_records, read_plan
 
 HERE = TOP / "analysis"
 SOURCE = HERE / "notebooks" / "experiment.py"

@@ -24,7 +24,8 @@ from pagecage.agent.system.systemd import start_slice, stop_slice, unit_name
 from pagecage.agent.system.trial_processes import SliceProcesses, TrialProcesses
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
-from pagecage.model.cage import Cage, cloud_to_json, expected_read_back, limits_not_in_force
+from pagecage.model.cage import Cage, expected_read_back, limits_not_in_force
+from pagecage.model.cage_json import cloud_to_json
 from pagecage.model.requirements import Requirement
 
 _START_SECONDS = 60.0

@@ -15,7 +15,7 @@ from pagecage.agent.system.memory_reservation import OF_OURS
 from pagecage.agent.system.trial_storage import make_storage, remove_storage
 from pagecage.agent.system.volume_storage import mount_volume, unmount_volume
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
-from pagecage.errors import PagecageError
+from pagecage.errors import HostError, PagecageError
 from pagecage.model.requirements import Requirement
 
 
@@ -78,16 +78,20 @@ def _with_latency_floor(run: TrialRun) -> Storage:
 
 
 def _on_volume(run: TrialRun) -> Storage:
-    """Return the data disk of our guest, which its controller serves, or a volume served here."""
+    """Return the data disk of our guest, which its controller serves, or a volume served here.
+
+    A guest in a fleet has no such controller, and serves the volume itself.
+    """
     try:
-        return _outer_volume(run) if OF_OURS.exists() else _own_volume(run)
+        return _outer_volume(run) or _own_volume(run)
     except (PagecageError, OSError) as error:
         reason = f"no simulated volume here: {getattr(error, 'message', None) or error}"
         hint = getattr(error, "hint", "")
         raise RequirementMissed.of(Requirement.VOLUME, reason, hint) from None
 
 
-def _outer_volume(run: TrialRun) -> Storage:
+def _outer_volume(run: TrialRun) -> Storage | None:
+    """Return the data disk if the controller serves it as a volume, else None."""
     session = run.session
 
     def command(command: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,7 +99,12 @@ def _outer_volume(run: TrialRun) -> Storage:
         return dict(ask(session.stream, session.inbox, "volume_wanted", details)["answer"])
 
     volume = SimulatedVolume(command)
-    volume.free()
+    if not OF_OURS.exists():
+        return None
+    try:
+        volume.free()
+    except HostError:
+        return None
     run.cleanup.callback(volume.free)
     return replace(_shared(run), kind="volume", volume=volume)
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from pagecage.checkout import TOP
 from pagecage.cli import cage_list, cage_page
 from pagecage.cli.cage_import import import_cage
-from pagecage.cli.cage_options import VolumeOptions
+from pagecage.cli.cage_options import VolumeOptions, offered_providers
 from pagecage.cli.cage_save import check_new_name, save_profile
 from pagecage.cli.examples import examples
 from pagecage.cli.named_profile import fixed_limits, named_profile
@@ -19,7 +19,7 @@ from pagecage.cli.numbers import Positive
 from pagecage.cli.output import Json
 from pagecage.cli.run_options import definitions
 from pagecage.cloud.catalogue import read_offers
-from pagecage.errors import EXIT_OK, PagecageError, nearest
+from pagecage.errors import EXIT_OK
 
 CAGES = TOP / "cgroups"
 _HELP = "List, show and import cages: sets of limits, also those of cloud volumes."
@@ -48,11 +48,7 @@ def list_(
         Only volumes and cages that allow at least so many reads a second
     """
     providers = read_offers(CAGES / "catalogue")
-    names = [each.name for each in providers]
-    if provider is not None and provider not in names:
-        raise PagecageError(
-            f"there is no provider {provider!r} in the catalogue", nearest(provider, names)
-        )
+    offered_providers(providers, provider)
     listing = cage_list.select(
         providers, definitions(), cage_list.CatalogueFilter(provider, type, min_iops)
     )

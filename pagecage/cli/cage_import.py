@@ -92,13 +92,8 @@ def import_cage(
         the volume by aws ec2 describe-volumes
     """
     _check_volume_options(options)
-    files = [NamedText(_name(path), _read_text(path)) for path in (file, *more)]
-    imported = import_files(
-        files,
-        Selection(options.pick),
-        Rounding(options.digits),
-        options.seconds,
-        is_described=options.volume is not None,
+    imported = _import(
+        [NamedText(_name(path), _read_text(path)) for path in (file, *more)], options
     )
     if options.instance is not None and not (imported.volume or options.volume):
         raise PagecageError(
@@ -114,6 +109,16 @@ def import_cage(
     else:
         print("\n".join(_lines(imported, options.instance, path)))
     return EXIT_OK
+
+
+def _import(files: list[NamedText], options: ImportOptions) -> ImportResult:
+    return import_files(
+        files,
+        Selection(options.pick),
+        Rounding(options.digits),
+        options.seconds,
+        is_described=options.volume is not None,
+    )
 
 
 def _check_volume_options(options: ImportOptions) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Literal
@@ -14,10 +13,10 @@ from pagecage.cli.numbers import Positive
 from pagecage.cloud.catalogue import Provider, VolumeType
 from pagecage.cloud.instances import find_instance
 from pagecage.cloud.profile import CageOptions, LimitProfile, profile_of
-from pagecage.cloud.volume_request import VolumeRequest
+from pagecage.cloud.volume_request import VolumeRequest, parse_throughput
 from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import CloudVolume
-from pagecage.units import exact_size, page_floor_bytes, parse_exact_bytes, parse_size_bytes
+from pagecage.units import exact_size, page_floor_bytes, parse_size_bytes
 
 
 @Parameter(name="*")
@@ -65,6 +64,20 @@ class CatalogueEntry:
     size_bytes: int | None
 
 
+def offered_providers(providers: tuple[Provider, ...], name: str | None) -> tuple[Provider, ...]:
+    """Return the provider of this name, or all of them.
+
+    Raises PagecageError with the nearest name if there is none.
+    """
+    offered = tuple(provider for provider in providers if name in (None, provider.name))
+    if not offered:
+        raise PagecageError(
+            f"there is no provider {name!r} in the catalogue",
+            nearest(name or "", [provider.name for provider in providers]),
+        )
+    return offered
+
+
 def catalogue_names(providers: tuple[Provider, ...]) -> dict[str, CatalogueEntry]:
     """Return every name of a volume type or a size in lower case.
 
@@ -104,7 +117,7 @@ def profile_for(
     request = VolumeRequest(
         entry.size_bytes if size is None else size,
         Fraction(volume.iops) if volume.iops else None,
-        _parse_throughput(volume.throughput, kind),
+        None if volume.throughput is None else parse_throughput(volume.throughput, kind),
     )
     instance = (
         None if volume.instance is None else find_instance(entry.provider, kind, volume.instance)
@@ -112,12 +125,13 @@ def profile_for(
     memory = None if volume.memory is None else _parse_memory(volume.memory)
     cage_options = CageOptions(volume.start, Fraction(str(volume.scale)), memory, volume.latency_us)
     profile = profile_of(entry.provider, kind, request, instance, cage_options)
-    tiers = [
-        tier_name
-        for tier_name, tier in kind.tiers.items()
-        if tier.size_bytes >= (request.size_bytes or 0)
-    ]
-    return profile, describe_volume(profile.volume, tiers[0] if tiers else "")
+    return profile, describe_volume(profile.volume, tier_name(kind, request.size_bytes))
+
+
+def tier_name(kind: VolumeType, size_bytes: int | None) -> str:
+    """Return the name of the smallest tier of this size; "" for a type without tiers."""
+    names = (name for name, tier in kind.tiers.items() if tier.size_bytes >= (size_bytes or 0))
+    return next(names, "")
 
 
 def _parse_memory(text: str) -> int:
@@ -141,12 +155,3 @@ def describe_volume(volume: CloudVolume | None, tier: str = "") -> str:
         f"at {volume.scale:g} of its speed" if volume.scale != 1 else "",
     ]
     return ", ".join(part for part in parts if part)
-
-
-def _parse_throughput(text: str | None, kind: VolumeType) -> Fraction | None:
-    """Return bytes per second; a number without a unit is in the provider's unit."""
-    if text is None:
-        return None
-    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
-        return Fraction(text) * kind.throughput_unit_bytes
-    return parse_exact_bytes(text, "--throughput")

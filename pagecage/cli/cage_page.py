@@ -17,7 +17,7 @@ from pagecage.cloud.notes import notes
 from pagecage.cloud.profile import LimitProfile, cage_of
 from pagecage.cloud.volume_limits import LimitLayer, RatePeriod, rate_periods
 from pagecage.errors import PagecageError
-from pagecage.model.cage import cage_to_json
+from pagecage.model.cage_json import cage_to_json
 from pagecage.units import format_both_rates, format_bytes, format_hours
 
 _NAMES = {"iops": "IOPS", "bandwidth": "bandwidth"}
@@ -47,7 +47,8 @@ def show(profile: LimitProfile, description: str) -> None:
         table.add_row(*(escape(cell) for cell in row))
     print_table(out, table)
     _show_latencies(out, profile)
-    _paragraphs(out, [*notes(profile), *profile.remarks])
+    print_paragraphs(out, [*notes(profile), *profile.remarks])
+    out.print()
     for cited in (*profile.sources, *latency_sources(profile)):
         source = cited.source
         line = f"{cited.of}: {source.title}, {source.date or 'undated'}  {source.url}"
@@ -78,14 +79,14 @@ def print_table(out: Console, table: Table) -> None:
         out.file.write(line.rstrip() + "\n")
 
 
-def _paragraphs(out: Console, texts: list[str]) -> None:
+def print_paragraphs(out: Console, texts: list[str]) -> None:
+    """Print a list of sentences below an empty line."""
     if texts:
         out.print()
     grid = Table.grid(padding=(0, 1, 0, 0))
     for text in texts:
         grid.add_row("·", escape(" ".join(text.split())))
     print_table(out, grid)
-    out.print()
 
 
 def _rows(profile: LimitProfile) -> Iterator[tuple[str, str, str, str]]:

@@ -88,6 +88,12 @@ _EXAMPLES = {
         pagecage compare RUN OTHER --fail-if 'read_seconds > +10%'
         pagecage compare RUN OTHER --include host_quiet --html differ.html
         """,
+    "predict": """
+        pagecage predict customer-replay
+        pagecage predict customer-replay --provider aws --under 2min
+        pagecage predict RUN --type gp3 --instance m7i.large --latency-us 500
+        pagecage predict RUN --treatment load=lazy-random --start drained --json
+        """,
     "bundle": """
         pagecage bundle constrained-random
         pagecage bundle constrained-random --out run.pagecage.zip --no-redact
@@ -100,6 +106,18 @@ _EXAMPLES = {
         pagecage probe --print-path
         pagecage probe /data --out probe.json
         pagecage probe /data --size 256MiB --seconds 20 --yes
+        """,
+    "cold": """
+        pagecage cold data index.db
+        pagecage cold data --certificate cold.json -- grep -r needle data
+        pagecage cold data --each-query 'psql -f a.sql' --each-query 'psql -f b.sql'
+        pagecage cold index.db --json
+        """,
+    "verify": """
+        pagecage verify --unit postgresql.service
+        pagecage verify --container orders-db --expect 'IOReadIOPSMax=/dev/vdb 500'
+        pagecage verify --pid 4711 --json
+        pagecage verify --print-path
         """,
     "replay": """
         pagecage replay customer --cold data -- grep -r needle data

@@ -36,8 +36,8 @@ Exit status:
   2    invalid command line, file or definition
   3    the host cannot run the trials
   4    some trials have no result
-  5    a --fail-if condition is met
-  6    a --fail-if condition cannot be decided
+  5    a --fail-if condition is met, or nothing reaches the target of --under
+  6    a --fail-if condition or a target cannot be decided
   130  interrupted
 
 `pagecage VERB --help` describes one verb."""
@@ -64,10 +64,12 @@ _VERBS = {
         "replay": "replay:app",
         "sweep": "sweep:app",
         "shell": "shell:app",
+        "cold": "cold:app",
     },
     "Results": {
         "show": "show:show",
         "compare": "show:compare",
+        "predict": "predict:predict",
         "claims": "show:claims",
         "answers": "show:answers",
         "fidelity": "show:fidelity",
@@ -82,6 +84,7 @@ _VERBS = {
         "floor": "floor:floor",
         "volume": "volume:app",
         "probe": "probe:probe",
+        "verify": "verify:verify",
         "schema": "schema:schema",
     },
 }

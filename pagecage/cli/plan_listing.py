@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pagecage.hosts.host import Host
+from pagecage.model.cage import Cage
 from pagecage.planning.plan import Plan
 from pagecage.units import format_bytes
 
@@ -42,11 +43,15 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield f"seed {document['seed']}, fresh: {document['fresh']}"
     yield ""
     for trial in plan.trials:
-        limits = (
-            " ".join(f"{name}={value}" for name, value in trial.cage.properties.items())
-            or "no limits"
-        )
         yield (
             f"{trial.position + 1:>4}  block {trial.block}  {trial.trial_id:<32} cache"
-            f" {trial.cache:<9} {limits}"
+            f" {trial.cache:<9} {_limits(trial.cage)}"
         )
+
+
+def _limits(cage: Cage) -> str:
+    limits = " ".join(f"{name}={value}" for name, value in cage.properties.items()) or "no limits"
+    if not cage.is_volume:
+        return limits
+    slower = f", {cage.dilation:g} times slower" if cage.dilation != 1 else ""
+    return f"{limits} (I/O by a simulated volume{slower})"

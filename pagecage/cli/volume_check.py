@@ -28,7 +28,8 @@ from pagecage.hosts.volume_drive import (
     drive_credits,
     served_volume,
 )
-from pagecage.model.cage import Cage, cage_to_json
+from pagecage.model.cage import Cage
+from pagecage.model.cage_json import cage_to_json
 from pagecage.model.volume_model import dilated, volume_model
 from pagecage.units import KIB, MIB, format_bytes, format_seconds
 
@@ -83,12 +84,16 @@ def check(
         credits_ = list(drive_credits(server, volume_model(cage, 1), _DRAIN_SECONDS))
     if as_json:
         print(json.dumps(to_json(cage, results, credits_)))
-        return EXIT_OK
+    else:
+        _show(results, credits_)
+    return EXIT_OK
+
+
+def _show(results: Sequence[DriveResult], credits_: Sequence[CreditsResult]) -> None:
     console = Console(width=max(_WIDTH, Console().width))
     console.print(table(results))
     for one in credits_:
         console.print(describe_credits(one), soft_wrap=True)
-    return EXIT_OK
 
 
 def _results(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from pagecage.cloud.catalogue import Provider, VolumeType
-from pagecage.cloud.instance_tables import InstanceCaps, InstanceType
+from pagecage.cloud.instance_tables import InstanceCaps, InstanceType, MachineFamily
 from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits
 from pagecage.errors import PagecageError, nearest
 
@@ -16,7 +16,7 @@ def find_instance(provider: Provider, kind: VolumeType, name: str) -> InstanceTy
     Raises PagecageError with the nearest name if there is none, or if the catalogue has no limits
     of it for this type of volume.
     """
-    plain = name.lower().removeprefix("standard_")
+    plain = _plain(name)
     for instance in provider.instances:
         if instance.name.lower() == plain:
             return instance
@@ -36,19 +36,35 @@ def find_instance(provider: Provider, kind: VolumeType, name: str) -> InstanceTy
     )
 
 
+def has_instance(provider: Provider, name: str) -> bool:
+    """Return whether the catalogue has limits of an instance for any type of volume."""
+    plain = _plain(name)
+    return any(instance.name.lower() == plain for instance in provider.instances) or any(
+        family.vcpus(plain) is not None for family in provider.machines
+    )
+
+
 def instance_names(provider: Provider) -> list[str]:
     """Return the names that --instance accepts, with one example per family (n2-standard-8)."""
-    families = [family.family for family in provider.machines]
-    examples = [family if "-" in family else f"{family}-standard-8" for family in families]
+    examples = [machine_name(family, 8) for family in provider.machines]
     return [*(instance.name for instance in provider.instances), *examples]
+
+
+def machine_name(family: MachineFamily, vcpus: int) -> str:
+    """Return the name of a machine of a family."""
+    return family.family if "-" in family.family else f"{family.family}-standard-{vcpus}"
 
 
 def example_instance(provider: Provider, kind: VolumeType) -> str:
     """Return an instance with caps for this type of volume; "" if the catalogue has none."""
     for family in provider.machines:
         if kind.type in family.caps:
-            return f"{family.family}-standard-{family.caps[kind.type][0].least_vcpus}"
+            return machine_name(family, family.caps[kind.type][0].least_vcpus)
     return next((instance.name for instance in provider.instances), "")
+
+
+def _plain(name: str) -> str:
+    return name.lower().removeprefix("standard_")
 
 
 def _hint(provider: Provider, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
+from pagecage.cloud.event_notes import event_notes
 from pagecage.cloud.profile import LimitProfile
 from pagecage.cloud.volume_limits import LimitLayer, rate_periods, reachable
 from pagecage.model.cage import LatencyFloor, enforced_limit
@@ -19,7 +20,7 @@ WORTH_A_NOTE = 0.97
 def notes(profile: LimitProfile) -> tuple[str, ...]:
     """Return sentences about one thing each, the most important first."""
     by_kernel = (_second_bucket, _combined, _counting, _whole_ios)
-    parts = (_layers, *(() if profile.is_volume else by_kernel), _latency)
+    parts = (_layers, *(() if profile.is_volume else by_kernel), _latency, _events)
     return tuple(sentence for part in parts for sentence in part(profile))
 
 
@@ -151,6 +152,11 @@ def _latency(profile: LimitProfile) -> Iterator[str]:
     for one in profile.measured:
         if one.use == "distribution" and one.remark:
             yield f"Latency of {one.direction}s: {one.remark}"
+
+
+def _events(profile: LimitProfile) -> Iterator[str]:
+    if profile.simulation:
+        yield from event_notes(profile.simulation)
 
 
 def _imposed(floor: LatencyFloor | None, *, is_drawn: bool, is_volume: bool) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,7 +11,7 @@ from pagecage.cloud.catalogue import BurstRule, VolumeType
 from pagecage.cloud.formulas import Formula, FormulaInput, PerThroughputFormula, ProvisionedFormula
 from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits
 from pagecage.errors import PagecageError
-from pagecage.units import GIB, MIB, exact_size
+from pagecage.units import GIB, MIB, exact_size, parse_exact_bytes
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,13 @@ def volume_limits(kind: VolumeType, request: VolumeRequest) -> VolumeLimits:
         _layers(kind, reads, size, "throughput"),
         _layers(kind, writes, size, "throughput"),
     )
+
+
+def parse_throughput(text: str, kind: VolumeType) -> Fraction:
+    """Return bytes per second; a number without a unit is in the provider's unit."""
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
+        return Fraction(text) * kind.throughput_unit_bytes
+    return parse_exact_bytes(text, "--throughput")
 
 
 def in_unit(bytes_per_second: Fraction, unit_bytes: int) -> str:

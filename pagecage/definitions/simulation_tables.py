@@ -117,7 +117,7 @@ class RestoreTable(StrictTable):
     """A volume created from a snapshot: the first touch of each block loads it at `rate`."""
 
     rate: ExactBytes = Field(description="bytes per second")
-    block: SizeBytes = 524288
+    block: Annotated[SizeBytes, Field(ge=4096)] = 524288
 
 
 _EVENT_NEEDS = {"degrade": {"share"}, "delay": {"share", "latency_us"}, "fail": {"share"}}
@@ -171,7 +171,7 @@ class SimulationTable(StrictTable):
     read_latency: list[LatencyQuantilesTable] = []
     write_latency: list[LatencyQuantilesTable] = []
     restore: RestoreTable | None = None
-    events: list[VolumeEventTable] = []
+    events: Annotated[list[VolumeEventTable], Field(max_length=256)] = []
 
     @model_validator(mode="after")
     def _check_sizes(self) -> SimulationTable:

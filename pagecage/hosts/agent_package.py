@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -99,13 +99,24 @@ def agent_argv(spool_dir: str) -> list[str]:
 def agent_bytes(package_dir: Path = PACKAGE_DIR) -> bytes:
     """Return the agent's zipapp, which needs only Python 3.11 or newer."""
     paths = [package_dir / part for part in _PARTS]
-    sources = sorted(
+    sources = (
         source for path in paths for source in (path.rglob("*.py") if path.is_dir() else [path])
     )
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
-        for source in sources:
+    return zipapp_bytes(_MAIN, sources, package_dir)
+
+
+def zipapp_bytes(
+    main: bytes, sources: Iterable[Path], package_dir: Path = PACKAGE_DIR, first_line: bytes = b""
+) -> bytes:
+    """Return a zipapp of some modules of pagecage (PEP 441); equal sources give equal bytes.
+
+    `main` is the text of __main__.py. `first_line`, if any, names the interpreter.
+    """
+    archive = io.BytesIO(first_line)
+    archive.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(archive, "a", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), main)
+        for source in sorted(sources):
             name = source.relative_to(package_dir.parent).as_posix()
             file.writestr(zipfile.ZipInfo(name, _EPOCH), source.read_bytes(), zipfile.ZIP_DEFLATED)
     return archive.getvalue()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.errors import HostDied
-from pagecage.process import PIPE, replay, spawn
+from pagecage.process import PIPE, dying_with_parent, replay, spawn
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ def ssh_argv(target: SshTarget, argv: Sequence[str], *, tty: bool = False) -> li
 def master_argv(target: SshTarget) -> list[str]:
     """Return the ssh that holds the shared connection open.
 
-    It dies with the process that started it (setpriv(1)).
+    It dies with the process that started it.
     """
     options = [*ssh_options(target), "-M", "-N", "-S", str(target.control_path)]
-    return ["setpriv", "--pdeathsig", "KILL", "ssh", *options, f"{target.user}@{target.address}"]
+    return dying_with_parent(["ssh", *options, f"{target.user}@{target.address}"])
 
 
 def push(target: SshTarget, sources: Sequence[Path], directory: str) -> None:

@@ -54,7 +54,7 @@ def read(document: Document, selection: Selection) -> ImportResult:
     """Read the limits of one container, which are plain numbers in HostConfig."""
     containers = {_name(row): table(row, "HostConfig") for row in rows(document.tree)}
     config = containers[selection.choose("container", list(containers))]
-    blocks, other_devices = limits_of_one_device(list(_block_limits(config)), selection)
+    blocks, other_devices = limits_of_one_device(list(block_limits(config)), selection)
     unsupported = tuple(
         UnsupportedLimit(f"HostConfig.{key} = {config[key]}", reason)
         for key, reason in _UNSUPPORTED.items()
@@ -68,7 +68,7 @@ def read(document: Document, selection: Selection) -> ImportResult:
     return ImportResult(
         "docker inspect",
         "The limits of a customer's container, from docker inspect.",
-        (*_memory(config), *_cpu(config), *blocks),
+        (*memory_limits(config), *cpu_limits(config), *blocks),
         (*unsupported, *other_devices),
         tuple(f"HostConfig.{key}" for key in ignored),
     )
@@ -82,7 +82,7 @@ def _is_set(value: Any) -> bool:
     return value not in (None, 0, -1, "", [], {}, False)
 
 
-def _memory(config: dict[str, Any]) -> Iterator[ImportedLimit]:
+def memory_limits(config: dict[str, Any]) -> Iterator[ImportedLimit]:
     """Read Memory and MemorySwap.
 
     The latter is memory and swap together, by default twice the memory.
@@ -101,7 +101,8 @@ def _memory(config: dict[str, Any]) -> Iterator[ImportedLimit]:
         yield ImportedLimit("MemorySwapMax", exact_size(swap), basis)
 
 
-def _cpu(config: dict[str, Any]) -> Iterator[ImportedLimit]:
+def cpu_limits(config: dict[str, Any]) -> Iterator[ImportedLimit]:
+    """Read NanoCpus, or CpuQuota and CpuPeriod."""
     nano, quota = int(config.get("NanoCpus") or 0), int(config.get("CpuQuota") or 0)
     period = int(config.get("CpuPeriod") or 0) or 100_000
     if nano > 0:
@@ -113,7 +114,8 @@ def _cpu(config: dict[str, Any]) -> Iterator[ImportedLimit]:
         yield ImportedLimit("CPUQuota", cpu_percent(Decimal(quota) / period), basis)
 
 
-def _block_limits(config: dict[str, Any]) -> Iterator[BlockLimit]:
+def block_limits(config: dict[str, Any]) -> Iterator[BlockLimit]:
+    """Read the limits of every block device."""
     for key, name in _BLOCK.items():
         for row in rows(config.get(key) or []):
             basis = f"HostConfig.{key} of {row.get('Path')} = {row.get('Rate')}"

@@ -7,8 +7,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from pagecage.errors import PagecageError, why_unreadable
 
 _SECTION = re.compile(r"^\[[A-Z][A-Za-z-]*\]\s*$", re.MULTILINE)
@@ -75,6 +73,8 @@ def _json(text: str, name: str) -> Any:
 
 def _yaml(text: str, name: str) -> Any:
     """Return the document, or a list of all documents if there are several."""
+    import yaml  # imported late: `pagecage verify` runs with Python's standard library alone
+
     try:
         trees = [tree for tree in yaml.safe_load_all(text) if tree is not None]
     except yaml.MarkedYAMLError as error:

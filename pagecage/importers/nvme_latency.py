@@ -24,7 +24,7 @@ _RATES = (
 _AT_LIMIT = "its demand exceeded a limit, so some requests waited; read two files in a calm time"
 _SHOWN = (0.5, 0.95, 0.99, 0.999)
 _NOTEWORTHY = 0.05
-"""A difference of the distribution's mean from the counters' is told from this share on."""
+"""Least difference of the distribution's mean from the counted one that is printed."""
 
 
 def latency_result(

@@ -175,11 +175,11 @@ def read_show(document: Document, selection: Selection) -> ImportResult:
     for number, block in enumerate(document.text.strip().replace("\r\n", "\n").split("\n\n"), 1):
         lines = [line.partition("=")[::2] for line in block.splitlines() if "=" in line]
         name = dict(lines).get("Id") or f"unit {number}"
-        units[name] = _shown_properties(lines)
+        units[name] = shown_properties(lines)
     return _result(units, "systemctl show", selection)
 
 
-def _shown_properties(lines: list[tuple[str, str]]) -> UnitProperties:
+def shown_properties(lines: list[tuple[str, str]]) -> UnitProperties:
     """Return the properties that are set. A deprecated name yields to the new one."""
     assignments = [
         (_SHOWN_NAMES.get(key, key), value) for key, value in lines if _is_set(key, value)
@@ -204,8 +204,8 @@ def _is_set(key: str, value: str) -> bool:
 
 def _result(units: dict[str, UnitProperties], origin: str, selection: Selection) -> ImportResult:
     properties = units[selection.choose("unit", list(units))]
-    blocks, other_devices = limits_of_one_device(list(_block_limits(properties)), selection)
-    limits, shares = _single_limits(properties.single)
+    blocks, other_devices = limits_of_one_device(list(block_limits(properties)), selection)
+    limits, shares = single_limits(properties.single)
     unsupported = [
         UnsupportedLimit(f"{key}={value}", _UNSUPPORTED[key])
         for key, value in properties.single.items()
@@ -220,7 +220,8 @@ def _result(units: dict[str, UnitProperties], origin: str, selection: Selection)
     )
 
 
-def _single_limits(single: dict[str, str]) -> tuple[list[ImportedLimit], list[UnsupportedLimit]]:
+def single_limits(single: dict[str, str]) -> tuple[list[ImportedLimit], list[UnsupportedLimit]]:
+    """Return the limits of memory and CPU, and those that are shares of an unknown size."""
     limits: list[ImportedLimit] = []
     unsupported: list[UnsupportedLimit] = []
     for key in ("MemoryMax", "MemorySwapMax"):
@@ -256,7 +257,8 @@ def _cpu(value: str) -> Iterator[ImportedLimit]:
         yield ImportedLimit("CPUQuota", cpu_percent(cpus), f"CPUQuota={value}")
 
 
-def _block_limits(properties: UnitProperties) -> Iterator[BlockLimit]:
+def block_limits(properties: UnitProperties) -> Iterator[BlockLimit]:
+    """Yield the limits of every block device."""
     for (key, device), written in properties.block.items():
         rate = systemd_bytes(written, _IO_BASE)
         if rate is not None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from pagecage.model import json_codec
 from pagecage.model.simulation import VolumeSimulation
 from pagecage.units import page_floor_bytes
 
@@ -222,26 +221,3 @@ def _is_tighter(above: str, own: str) -> bool:
 def _share(limit: str) -> float:
     quota, _, period = limit.partition(" ")
     return float(quota) / float(period or 1)
-
-
-def cage_to_json(cage: Cage) -> dict[str, Any]:
-    """Return the cage as JSON data for plans and hosts. Missing parts are null."""
-    return dict(json_codec.to_json(cage))
-
-
-def cage_from_json(data: Mapping[str, Any]) -> Cage:
-    """Return the cage of JSON data. Plans of older versions lack some keys.
-
-    Raises PagecageError for an unknown key.
-    """
-    cage: Cage = json_codec.from_json(Cage, data, "cage")
-    return cage
-
-
-def cloud_to_json(cage: Cage) -> dict[str, Any]:
-    """Return the cloud's parts of the cage for the record, without those that are None."""
-    parts = {name: getattr(cage, name) for name in _CLOUD}
-    return {name: json_codec.to_json(part) for name, part in parts.items() if part}
-
-
-_CLOUD = ("volume", "burst", "accounting", "latency", "simulation")

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from pagecage.model.cage import Cage, cage_from_json, cage_to_json
+from pagecage.model.cage import Cage
+from pagecage.model.cage_json import cage_from_json, cage_to_json
 
 CACHE_STATES = ("cold", "resident", "any")
 COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem")

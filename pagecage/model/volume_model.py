@@ -88,12 +88,12 @@ def _limit(limit: LayerLimit, start: float) -> dict[str, Any]:
 
 
 def _latencies(given: Sequence[LatencyQuantiles], floor_us: int | None) -> list[dict[str, Any]]:
-    """Return the quantiles that are given, or those of a constant latency at the floor."""
+    """Return the quantiles by ascending size, or those of a constant latency at the floor."""
     if floor_us and not given:
         given = (LatencyQuantiles(FLOOR_BYTES, ((0.0, float(floor_us)),)),)
     return [
         {"size_bytes": one.size_bytes, "quantiles": [list(pair) for pair in one.quantiles]}
-        for one in given
+        for one in sorted(given, key=lambda one: one.size_bytes)
     ]
 
 

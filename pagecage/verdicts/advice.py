@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pagecage.model.record import Record
 from pagecage.units import format_bytes, format_rate
 from pagecage.verdicts.amplification import amplification
-from pagecage.verdicts.binding import DISK_WAITING, WAITING
 from pagecage.verdicts.caps import requested_caps
 from pagecage.verdicts.counters import final_counter
 from pagecage.verdicts.evidence import Evidence, format_iops, format_percent
 from pagecage.verdicts.remarks import remarks, reread_sentence
 from pagecage.verdicts.traffic import total
+from pagecage.verdicts.volume_account import mean_latency_us
+from pagecage.verdicts.window_limit import DISK_WAITING, WAITING
 
 FULL = 0.9
 """From this share on, a cap is called full."""
@@ -130,6 +131,25 @@ def _memory(evidence: Evidence) -> str:
 
 
 def _device(evidence: Evidence) -> str:
+    latency_us = mean_latency_us(evidence.record, evidence.direction)
+    return _busy_disk(evidence) if latency_us is None else _slow_volume(evidence, latency_us)
+
+
+def _slow_volume(evidence: Evidence, latency_us: float) -> str:
+    """Return the sentence for a simulated volume, which is busy while a request takes its time."""
+    reads = f"{evidence.direction}s"
+    held = (
+        f"The latency of the volume held the program back for {format_percent(evidence.share)} of"
+        f" the time: {evidence.traffic.ios_per_second:,.0f} {reads} per second, each of"
+        f" {latency_us / 1000:.3g} ms, below every cap."
+    )
+    return (
+        f"{held} More {reads} at once, larger {reads} or a volume with a lower latency help. Higher"
+        " caps do not."
+    )
+
+
+def _busy_disk(evidence: Evidence) -> str:
     traffic, is_capped = evidence.traffic, bool(requested_caps(evidence.record))
     rates = (
         f"{format_rate(traffic.bytes_per_second)}, {traffic.ios_per_second:,.0f} I/Os per second"

@@ -1,4 +1,4 @@
-"""The I/O caps in force at each moment: the cage's own, or those that burst credits set."""
+"""The caps in force at each moment, and the use that a trial made of its limits."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.cage import IO_STAT_KEY, SHARED_PROPERTIES
+from pagecage.model.cage import IO_STAT_KEY, MEMORY_FILE, SHARED_PROPERTIES
 from pagecage.model.rate_limits import TokenBucket
 from pagecage.model.record import Record
-from pagecage.verdicts.counters import io_difference, measured_seconds
-from pagecage.verdicts.volume_account import rate_changes
+from pagecage.units import format_bytes, format_rate
+from pagecage.verdicts.counters import (
+    cpu_seconds,
+    final_counter,
+    io_and_seconds,
+    io_difference,
+    measured_seconds,
+)
+from pagecage.verdicts.volume_account import rate_changes, use_by_account
 
 CapChange = Mapping[str, Any]
 
@@ -167,3 +174,60 @@ def _shared_buckets(record: Record) -> Iterator[tuple[str, TokenBucket, tuple[st
         if kind not in known and all(prop in caps for prop in both):
             base = min(caps[prop] for prop in both)
             yield kind, TokenBucket(base, base, 0.0, 0.0), both, False
+
+
+def amount(name: str, value: float) -> str:
+    """Format a property's value in its own unit."""
+    if name in MEMORY_FILE:
+        return format_bytes(value)
+    if name == "CPUQuota":
+        return f"{value:.0f} % of one CPU"
+    return format_rate(value) if "Bandwidth" in name else f"{value:.0f} I/Os per second"
+
+
+def calibration_of(record: Record, name: str) -> Mapping[str, Any]:
+    """Return the calibration's result for a property; empty without one."""
+    return (record.cage.calibration or {}).get(name) or {}
+
+
+def cap_in_force(record: Record, name: str, cap: float) -> float:
+    """Return the cap's average over the measured part; burst credits may change it."""
+    return measured_caps(record).get(name, cap)
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def observed_use(record: Record, name: str) -> float | None:
+    """Return the trial's use of a property, in its unit."""
+    if name == "MemorySwapMax":
+        return _number(final_counter(record, "memory.swap.current"))
+    if name == "MemoryMax":
+        return _number(final_counter(record, "memory.peak"))
+    if name == "CPUQuota":
+        used, seconds = cpu_seconds(record), measured_seconds(record)
+        return None if used is None or not seconds else 100 * used / seconds
+    by_account = use_by_account(record, name)
+    if by_account is not None:
+        return by_account
+    moved = io_and_seconds(record, IO_STAT_KEY[name])
+    return None if moved is None else moved[0] / moved[1]
+
+
+def format_use(name: str, observed: float | None) -> str:
+    """Return the trial's use as a clause."""
+    return (
+        "the trial's use is not known"
+        if observed is None
+        else f"the trial reached {amount(name, observed)}"
+    )
+
+
+def format_cap(record: Record, name: str, cap: float) -> str:
+    """Return the cap, and its average if credits or the other direction changed it."""
+    in_force = cap_in_force(record, name, cap)
+    if in_force == cap:
+        return amount(name, cap)
+    cause = "with burst credits" if in_force > cap else "because reads and writes share it"
+    return f"{amount(name, cap)} (on average {amount(name, in_force)} {cause})"

@@ -20,6 +20,16 @@ def measured_seconds(record: Record) -> float | None:
     return record.measured.seconds if record.measured else None
 
 
+def whole_seconds(record: Record) -> float | None:
+    """Return the time of the whole pass, scaled if only a part was covered.
+
+    None unless the trial ran to its end or to its time limit.
+    """
+    if not record.measured or record.outcome not in ("ok", "timed_out"):
+        return None
+    return record.measured.seconds / (record.response.get("covered_fraction") or 1.0)
+
+
 def counter(record: Record, moment: str, *path: str) -> Any:
     """Return a counter at `before`, `after` or `totals`; None if a key of the path is missing."""
     value: Any = getattr(record.counters, moment)

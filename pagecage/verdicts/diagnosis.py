@@ -10,13 +10,12 @@ from pagecage.model.record import Record
 from pagecage.units import KIB
 from pagecage.verdicts.advice import oom_kill_sentence, sentence_of
 from pagecage.verdicts.amplification import least_seconds
-from pagecage.verdicts.binding import binding_limit
 from pagecage.verdicts.caps import drained_after_seconds, requested_caps
 from pagecage.verdicts.counters import measured_seconds
 from pagecage.verdicts.evidence import Evidence
 from pagecage.verdicts.traffic import Traffic, TrafficSecond, second_by_second, traffic
 from pagecage.verdicts.verdict import BindingVerdict
-from pagecage.verdicts.windows import Window
+from pagecage.verdicts.window_limit import Window, binding_limit
 
 MUCH_FASTER = 0.8
 """Sequential reading is mentioned if it would take less than this share of the trial's time."""

@@ -10,7 +10,7 @@ from pagecage.units import PAGE_BYTES
 from pagecage.verdicts.caps import requested_caps
 from pagecage.verdicts.traffic import Traffic, total, traffic
 from pagecage.verdicts.verdict import BindingVerdict
-from pagecage.verdicts.windows import Window
+from pagecage.verdicts.window_limit import Window
 
 
 def format_percent(share: float) -> str:

@@ -9,16 +9,18 @@ from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY, MEMORY_FILE, Cage, expe
 from pagecage.model.rate_limits import HORIZON_SECONDS
 from pagecage.model.record import Record
 from pagecage.units import format_bytes, format_seconds
-from pagecage.verdicts.caps import cap_change_count, credits_error, shared_limits
-from pagecage.verdicts.counters import difference, final_counter, io_and_seconds, measured_seconds
-from pagecage.verdicts.limit_use import (
+from pagecage.verdicts.caps import (
     amount,
     calibration_of,
+    cap_change_count,
     cap_in_force,
+    credits_error,
     format_cap,
     format_use,
     observed_use,
+    shared_limits,
 )
+from pagecage.verdicts.counters import difference, final_counter, io_and_seconds, measured_seconds
 from pagecage.verdicts.verdict import LimitVerdict
 from pagecage.verdicts.volume_account import (
     overrun_by_account,

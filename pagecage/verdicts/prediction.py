@@ -12,12 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.cage import IO_STAT_KEY, enforced_limit
 from pagecage.model.record import Record
 from pagecage.units import format_seconds
-from pagecage.verdicts.binding import WAITING, binding_limit
-from pagecage.verdicts.caps import cap_change_count, is_io_cap
-from pagecage.verdicts.windows import Window, windows_and_remainder
+from pagecage.verdicts.io_demand import io_demand, seconds_under_io_max
 
 
 @dataclass(frozen=True)
@@ -41,70 +38,20 @@ def predict(
     A property that is absent has no cap. The cost of memory stays as it was measured, because one
     trial does not show the refaults under another MemoryMax.
     """
-    windows = windows_and_remainder(record, series)
-    if not windows:
-        return Prediction(None, "the measured part did not end")
-    if _caps_varied(record):
-        return Prediction(
-            None, "burst credits or a shared limit changed the cap while the trial ran"
-        )
-    used = _used_share(record, windows)
+    demand = io_demand(record, series)
+    if isinstance(demand, str):
+        return Prediction(None, demand)
     times = [
-        (_free_seconds(record, window), _needed_seconds(window, caps) / used) for window in windows
+        (window.free_seconds, seconds_under_io_max(window.moved, caps) / demand.used_share)
+        for window in demand.windows
     ]
-    covered = record.response.get("covered_fraction") or 1.0
-    free, held = (
-        sum(free for free, _ in times) / covered,
-        sum(needed for free, needed in times if needed > free),
-    )
-    seconds = sum(map(max, times)) / covered
+    held = sum(needed for free, needed in times if needed > free)
+    seconds = sum(map(max, times)) / demand.covered_share
     reason = (
-        f"without caps the program would need {format_seconds(free)}, and it uses {used:.0%} of"
-        " a cap"
+        f"without caps the program would need {format_seconds(demand.free_seconds)}, and it uses"
+        f" {demand.used_share:.0%} of a cap"
     )
-    return Prediction(seconds, reason, held / covered / seconds)
-
-
-def _caps_varied(record: Record) -> bool:
-    """Return whether credits could raise a cap, or a cap changed while the trial ran."""
-    buckets = (record.cage.credits or {}).get("buckets") or ()
-    return any(bucket["rate"] > bucket["base"] for bucket in buckets) or any(
-        cap_change_count(record, name) for name in IO_STAT_KEY
-    )
-
-
-def _needed_seconds(window: Window, caps: Mapping[str, float]) -> float:
-    """Return the least time in which caps let the window's I/O through."""
-    kernel_caps = {name: enforced_limit(name, cap) for name, cap in caps.items() if is_io_cap(name)}
-    return max(
-        (window.moved[IO_STAT_KEY[name]] / cap for name, cap in kernel_caps.items()), default=0.0
-    )
-
-
-def _is_capped(record: Record, window: Window) -> bool:
-    return binding_limit(window, record.cage.requested or {}).property is not None
-
-
-def _used_share(record: Record, windows: Sequence[Window]) -> float:
-    """Return the share of a cap that the program used while one held it back; 1 if none did."""
-    capped = [window for window in windows if _is_capped(record, window)]
-    seconds = sum(window.seconds for window in capped)
-    return (
-        min(1.0, sum(_needed_seconds(window, window.caps) for window in capped) / seconds)
-        if seconds
-        else 1.0
-    )
-
-
-def _free_seconds(record: Record, window: Window) -> float:
-    """Return the window's time without caps: its whole length if no cap held it back."""
-    if not _is_capped(record, window):
-        return window.seconds
-    busy, waited = window.disk_busy or 0.0, window.waited_io or 0.0
-    if waited < WAITING * window.seconds:
-        # The program awaits its reads asynchronously, and pressure does not count that.
-        return min(window.seconds, (window.cpu or 0.0) + busy)
-    return min(window.seconds, window.seconds - waited + min(busy, waited))
+    return Prediction(seconds, reason, held / demand.covered_share / seconds)
 
 
 GAIN = 0.10

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagecage.model.cage import IO_STAT_KEY
-from pagecage.verdicts.binding import BindingLimit, binding_limit
-from pagecage.verdicts.windows import Window
+from pagecage.verdicts.window_limit import BindingLimit, Window, binding_limit
 
 _CAPS = {
     "read": ("IOReadBandwidthMax", "IOReadIOPSMax"),

@@ -99,6 +99,18 @@ def _limit(counted: Mapping[str, Any], asked: Mapping[str, Any]) -> AccountedLim
     )
 
 
+def mean_latency_us(record: Record, direction: str) -> float | None:
+    """Return the mean latency of `read` or `write` requests by the volume's clock.
+
+    None without an account, or without such requests.
+    """
+    if volume_account(record) is None:
+        return None
+    account = (record.cage.external or {})["account"]
+    operations, time_us = (account[f"total_{direction}_{what}"] for what in ("ops", "time"))
+    return time_us / operations if operations else None
+
+
 def use_by_account(record: Record, name: str) -> float | None:
     """Return the rate that the volume let through under a property; None without an account."""
     account = volume_account(record)

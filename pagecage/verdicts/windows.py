@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pagecage.model.cage import IO_STAT_KEY
@@ -16,35 +16,11 @@ from pagecage.verdicts.counters import (
     measured_seconds,
     stalled_seconds,
 )
+from pagecage.verdicts.window_limit import Window
 
 WINDOW_SECONDS = 0.5
 """Five slices of blk-throttle: a throttled reader moves data once per slice of 100 ms."""
 SHORTEST_REMAINDER_SECONDS = 0.01
-
-
-@dataclass(frozen=True)
-class Window:
-    """The slice's activity in one stretch of the measured part.
-
-    Waits and CPU figures are in seconds. None means not known.
-    """
-
-    start_seconds: float
-    """Seconds since `go`."""
-    seconds: float
-    moved: Mapping[str, float]
-    """Bytes and I/Os by io.stat key: rbytes rios wbytes wios."""
-    caps: Mapping[str, float]
-    """I/O caps in force, by systemd property."""
-    waited_io: float | None
-    waited_memory: float | None
-    waited_cpu: float | None
-    refault_pages: float | None
-    limit_hits: float | None
-    """Times that memory.max was met (`max` of memory.events)."""
-    disk_busy: float | None
-    cpu: float | None
-    throttled: float | None
 
 
 def windows_of(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
@@ -75,6 +51,8 @@ _FIGURES = (
     "disk_busy",
     "cpu",
     "throttled",
+    "disk_requests",
+    "disk_queued",
 )
 
 
@@ -127,6 +105,10 @@ def _growth(first: Mapping[str, Any], last: Mapping[str, Any], *path: str) -> fl
     return None if first is None or last is None else float(last) - float(first)  # type: ignore[arg-type]
 
 
+def _sum(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first + second
+
+
 def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
@@ -150,6 +132,10 @@ def _from_rows(record: Record, first: Mapping[str, Any], last: Mapping[str, Any]
         disk_busy=_scaled(_growth(first, last, "disk", "io_ticks"), 1e-3),
         cpu=_scaled(_growth(first, last, "cpu", "usage_usec"), 1e-6),
         throttled=_scaled(_growth(first, last, "cpu", "throttled_usec"), 1e-6),
+        disk_requests=_sum(
+            _growth(first, last, "disk", "reads"), _growth(first, last, "disk", "writes")
+        ),
+        disk_queued=_scaled(_growth(first, last, "disk", "weighted_io_ticks"), 1e-3),
     )
 
 
@@ -170,4 +156,8 @@ def _whole(record: Record) -> Window | None:
         disk_busy=_scaled(difference(record, "device", "io_ticks"), 1e-3),
         cpu=cpu_seconds(record),
         throttled=_scaled(difference(record, "cgroup", "cpu.stat", "throttled_usec"), 1e-6),
+        disk_requests=_sum(
+            difference(record, "device", "reads"), difference(record, "device", "writes")
+        ),
+        disk_queued=_scaled(difference(record, "device", "weighted_io_ticks"), 1e-3),
     )

@@ -114,7 +114,7 @@ simulations = st.builds(
     st.lists(layer_limits, max_size=4).map(tuple),
     _by_size,
     _by_size,
-    st.none() | st.builds(SnapshotRestore, _rates, st.integers(1, 2**40)),
+    st.none() | st.builds(SnapshotRestore, _rates, st.integers(4096, 2**40)),
     st.lists(_events, max_size=3).map(tuple),
 )
 

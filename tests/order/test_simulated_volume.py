@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -15,11 +19,13 @@ from pagecage.errors import HostDied, HostError
 from pagecage.model.cage import Cage, IoAccounting, LatencyFloor
 from pagecage.model.json_codec import to_json
 from pagecage.model.volume_model import volume_model
+from pagecage.process import spawn
 from pagecage.verdicts.volume_account import volume_account
 from tests.builders.served_volumes import PLUGIN_FILE, served
 from tests.builders.trial_runs import carry_out
 from tests.fake_host.machine import LIGHT, Machine, make_trial
 from tests.record_schema import breaches
+from tests.tree import ROOT
 
 CAGE = replace(
     LIGHT,
@@ -163,3 +169,55 @@ def test_a_cage_without_limits_is_an_open_volume(guest: Machine) -> None:
     record = carry_out(guest, make_trial(cage=cage, collectors=()))
     assert (record.outcome, record.error) == ("ok", None)
     assert record.cage.external["model"]["limits"] == []
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from pagecage.agent.system.volume_server import VolumeServer
+
+plugin, folder = Path(sys.argv[1]), Path(sys.argv[2])
+server = VolumeServer.start(plugin, folder / "volume.raw", folder, folder / "log")
+print("up", flush=True)
+while True:
+    server.command({"configure": {"limits": []}})
+"""
+
+
+def kill_at_random(folder: Path, count: int) -> None:
+    """Kill the process that started a server, at random moments; the next start must succeed."""
+    moments = random.Random(20261122)
+    for _ in range(count):
+        parent = spawn(
+            [sys.executable, "-c", PARENT, PLUGIN_FILE, folder], env={"PYTHONPATH": str(ROOT)}
+        )
+        time.sleep(moments.uniform(0.0, 0.4))
+        parent.kill()
+        parent.wait()
+    until = time.monotonic() + 10
+    while (left := servers_of(folder)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not left, f"left behind: {left}"
+    server = VolumeServer.start(PLUGIN_FILE, folder / "volume.raw", folder, folder / "log")
+    assert server.command({"in_force": True})["in_force"]["limits"] == []
+    server.end()
+    assert sorted(path.name for path in folder.iterdir()) == ["log", "volume.raw"]
+
+
+def servers_of(folder: Path) -> list[str]:
+    """Return the command lines of the processes that serve a volume of this folder."""
+    lines = [
+        path.read_bytes().replace(b"\\0", b" ").decode()
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if path.exists()
+    ]
+    return [line for line in lines if "nbdkit" in line and str(folder) in line]
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.long)])
+def test_a_killed_process_leaves_no_server(count: int) -> None:
+    with TemporaryDirectory(prefix="pcv-") as name:
+        folder = Path(name)
+        with (folder / "volume.raw").open("wb") as volume:
+            volume.truncate(2**20)
+        kill_at_random(folder, count)

@@ -155,6 +155,7 @@ def test_tools_are_looked_for_in_one_place() -> None:
     """
     typed = {
         "process.py",
+        "cli/cold_command.py",
         "cli/replay_plan.py",
         "runner/shared_libraries.py",
         "agent/programs/command_files.py",

@@ -66,7 +66,7 @@ impl fmt::Display for Kind {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    /// What happens.
+    /// Its kind.
     pub kind: Kind,
     /// Its begin.
     #[serde(default)]

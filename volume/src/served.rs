@@ -195,7 +195,7 @@ impl Served {
     }
 }
 
-/// What fallocate(2) returns where the file system cannot do it.
+/// The answer of fallocate(2) where the file system lacks the operation.
 pub(crate) const UNSUPPORTED: i32 = Errno::OPNOTSUPP.raw_os_error();
 
 impl Live {

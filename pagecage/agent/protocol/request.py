@@ -7,11 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagecage.model.cage import (
-    Cage,
-    cage_from_json,
-    cage_to_json,
-)
+from pagecage.model.cage import Cage
+from pagecage.model.cage_json import cage_from_json, cage_to_json
 from pagecage.model.trial import Trial, trial_from_json, trial_to_json
 
 

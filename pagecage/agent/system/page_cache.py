@@ -42,6 +42,15 @@ class _CacheStat(ctypes.Structure):
 
 
 @dataclass(frozen=True)
+class CachedPages:
+    """Pages of a file in the page cache; `dirty` and `writeback` are among the resident ones."""
+
+    resident: int
+    dirty: int
+    writeback: int
+
+
+@dataclass(frozen=True)
 class Residency:
     """Resident bytes of a file at one instant, in whole pages, and the method that counted them."""
 
@@ -66,9 +75,15 @@ def cachestat_pages(descriptor: int, offset: int = 0, length: int = 0) -> int | 
     Returns None before kernel 6.5. Raises PermissionError for a file that the user neither owns nor
     may write; mincore(2) reports it as all resident.
     """
+    found = cachestat(descriptor, offset, length)
+    return None if found is None else found.resident
+
+
+def cachestat(descriptor: int, offset: int = 0, length: int = 0) -> CachedPages | None:
+    """Return the pages of a file in the page cache, under the conditions of cachestat_pages()."""
     where, stat = _Range(offset, length), _CacheStat()
     if _LIBC.syscall(_SYS_CACHESTAT, descriptor, ctypes.byref(where), ctypes.byref(stat), 0) == 0:
-        return int(stat.nr_cache)
+        return CachedPages(int(stat.nr_cache), int(stat.nr_dirty), int(stat.nr_writeback))
     error = ctypes.get_errno()
     if error == 38:  # ENOSYS: before kernel 6.5
         return None

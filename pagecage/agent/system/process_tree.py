@@ -8,6 +8,7 @@ the living is the sum over all (proc_pid_io(5), proc_pid_stat(5)). A supervisor 
 from __future__ import annotations
 
 import json
+import operator
 import os
 import signal
 import time
@@ -56,7 +57,7 @@ class TreeCounters:
 
     def __add__(self, other: TreeCounters) -> TreeCounters:
         """Return the sums."""
-        return TreeCounters(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
+        return TreeCounters(*map(operator.add, _values(self), _values(other)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of a record, in the units of io.stat and cpu.stat."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +53,21 @@ def parse_diskstats(text: str, maj_min: str) -> dict[str, int] | None:
     for line in text.splitlines():
         words = line.split()
         if words[:2] == [major, minor]:
-            return dict(zip(DISKSTATS_FIELDS, map(int, words[3:]), strict=False))
+            return _numbered(DISKSTATS_FIELDS, words[3:])
     return None
+
+
+def _numbered(fields: Sequence[str], words: Sequence[str]) -> dict[str, int]:
+    """Return the numbers by field; an older kernel has fewer, a newer one more."""
+    # No `strict=`, because a customer's Python may be 3.9 (pagecage/hosts/verify_package.py).
+    return {name: int(word) for name, word in zip(fields, words)}  # noqa: B905
 
 
 def parse_cpu(text: str) -> dict[str, int] | None:
     """Return the `cpu` line of /proc/stat, in ticks, with `ticks_per_second`."""
     for line in text.splitlines():
         if line.startswith("cpu "):
-            ticks = dict(zip(_CPU_FIELDS, map(int, line.split()[1:]), strict=False))
+            ticks = _numbered(_CPU_FIELDS, line.split()[1:])
             return {**ticks, "ticks_per_second": os.sysconf("SC_CLK_TCK")}
     return None
 

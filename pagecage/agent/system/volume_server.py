@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import HostDied, HostError
-from pagecage.process import Process, find_tool, replay, spawn
+from pagecage.process import Process, dying_with_parent, find_tool, replay, spawn
 
 PLUGIN = "libpcvolume.so"
 DATA_SOCKET, CONTROL_SOCKET = "volume", "volume-control"
@@ -34,12 +34,13 @@ class VolumeServer:
     def start(cls, plugin: Path, file: Path, sockets: Path, log: Path) -> VolumeServer:
         """Serve a file, without a limit at first, and return when the volume can be used.
 
-        The kernel kills the server when the calling thread ends (PR_SET_PDEATHSIG in prctl(2), by
-        setpriv(1)). Raises HostError with nbdkit's message if it ends at once.
+        Sockets that a killed server left in the directory are removed. The server ends with the
+        calling thread. Raises HostError with nbdkit's message if it ends at once.
         """
-        argv = ["setpriv", "--pdeathsig", "KILL", *server_argv(plugin, file, sockets)]
+        _remove_sockets(sockets)
+        argv = server_argv(plugin, file, sockets)
         with log.open("wb") as output:
-            process = spawn(argv, stdout=output, stderr=output, new_session=True)
+            process = spawn(dying_with_parent(argv), stdout=output, stderr=output, new_session=True)
         server = cls(process, sockets, log)
         deadline = time.monotonic() + _START_SECONDS
         while not (server.data_socket.exists() and server.control_socket.exists()):
@@ -95,8 +96,12 @@ class VolumeServer:
         """Kill and reap the server and remove its sockets. Safe at any time."""
         self._process.kill()
         self._process.wait()
-        for path in (self.data_socket, self.control_socket):
-            path.unlink(missing_ok=True)
+        _remove_sockets(self._sockets)
+
+
+def _remove_sockets(directory: Path) -> None:
+    for name in (DATA_SOCKET, CONTROL_SOCKET):
+        (directory / name).unlink(missing_ok=True)
 
 
 def server_argv(plugin: Path, file: Path, sockets: Path) -> list[str]:

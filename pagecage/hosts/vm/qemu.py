@@ -14,7 +14,16 @@ from pagecage.errors import HostDied, HostError
 from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.machine import GUEST_DAEMON_SOCKET, QMP_SOCKET
 from pagecage.hosts.vm.qmp import QmpClient
-from pagecage.process import Process, ProcessId, end, identify, is_alive, replay, spawn
+from pagecage.process import (
+    Process,
+    ProcessId,
+    dying_with_parent,
+    end,
+    identify,
+    is_alive,
+    replay,
+    spawn,
+)
 
 _SOCKET_SECONDS = 10.0
 
@@ -61,15 +70,14 @@ class Qemu:
     ) -> Qemu:
         """Start QEMU, stopped, and connect to it.
 
-        With `dies_with_parent` the kernel kills it when the calling thread ends (PR_SET_PDEATHSIG
-        in prctl(2), by setpriv(1)), so that thread must live on. Raises HostError with QEMU's
-        message if it ends at once.
+        With `dies_with_parent` it ends with the calling thread, which must live on. Raises
+        HostError with QEMU's message if it ends at once.
         """
         log = scratch / "qemu.log"
-        prefix = ["setpriv", "--pdeathsig", "KILL"] if dies_with_parent else []
+        started = dying_with_parent(argv) if dies_with_parent else argv
         env = {"TMPDIR": str(scratch)}
         with log.open("wb") as output:
-            child = spawn([*prefix, *argv], stdout=output, stderr=output, env=env, new_session=True)
+            child = spawn(started, stdout=output, stderr=output, env=env, new_session=True)
         process_id = identify(child.pid)
         if process_id is None:
             raise HostError(

@@ -20,7 +20,13 @@ from pagecage.definitions.cage_file import CageFile, resolve_cage
 from pagecage.definitions.cage_writer import cage_to_toml
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage
-from pagecage.model.simulation import LatencyQuantiles, LayerLimit, VolumeSimulation
+from pagecage.model.simulation import (
+    LatencyQuantiles,
+    LayerLimit,
+    SnapshotRestore,
+    VolumeEvent,
+    VolumeSimulation,
+)
 from pagecage.units import GIB, MIB
 from tests.builders.volumes import any_profile, fractions, kinds, profile, request_at, size_at
 
@@ -136,3 +142,28 @@ def test_notes_on_the_kernel_do_not_apply_to_a_simulated_volume() -> None:
     assert "A simulated volume imposes the latencies." in text_of(
         profile_of_cage(replace(cage, enforced_by="volume"), None)
     )
+
+
+def test_notes_name_the_restore_and_every_event() -> None:
+    simulation = VolumeSimulation(
+        restore=SnapshotRestore(2_500_000.0, 524_288),
+        events=(
+            VolumeEvent("degrade", 60.0, 120.0, 0.9),
+            VolumeEvent("delay", 0.0, None, 0.01, 50_000.0),
+            VolumeEvent("pause", 5.0, 7.5),
+            VolumeEvent("fail", 10.0, None, 0.5, None, 4096, 8192),
+            VolumeEvent("fail", 10.0, None, 1.0),
+            VolumeEvent("detach", 300.0),
+        ),
+    )
+    found = text_of(profile_of_cage(Cage("x", {}, simulation=simulation), None))
+    for sentence in (
+        "the first touch of each 512 KiB loads it at 2.5 MB/s (2.384 MiB/s).",
+        "From 60 s to 2 min 00 s, the volume delivers 90 % of its rates.",
+        "From 0 s, 1 % of the I/Os take 50 ms longer.",
+        "From 5 s to 7.5 s, no I/O starts.",
+        "From 10 s, 50 % of the I/Os from byte 4096 to before byte 8192 fail with EIO.",
+        "From 10 s, 100 % of the I/Os fail with EIO.",
+        "From 5 min 00 s, the volume is detached and every I/O fails with EIO.",
+    ):
+        assert sentence in found

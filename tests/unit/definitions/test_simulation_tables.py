@@ -166,6 +166,19 @@ def test_a_mistake_is_one_sentence_with_its_key(
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("restore.rate = '0B'", "restore.rate: Input should be greater than 0"),
+        ("restore = { rate = '1MB', block = '512B' }", "restore.block: Input should be greater"),
+        ("events = [" + 300 * "{ kind = 'detach' }," + "]", "events: List should have at most 256"),
+    ],
+)
+def test_bounds_of_the_server_are_those_of_the_file(top: Path, text: str, message: str) -> None:
+    with pytest.raises(PagecageError, match=message):
+        cage(top, f"about = 'x'\n[simulation]\n{text}\n")
+
+
+@pytest.mark.parametrize(
     ("table", "key", "meant"),
     [
         ("[[simulation.limits]]\niops = 5", "ipos", "iops"),

@@ -150,6 +150,13 @@ def test_a_floor_is_a_constant_latency_and_a_distribution_replaces_it() -> None:
     assert model["write_latency"][0]["quantiles"] == [[0.0, 9.0]]
 
 
+def test_sizes_rise_because_the_server_refuses_others() -> None:
+    sizes = tuple(LatencyQuantiles(size, ((0.5, 9.0),)) for size in (65_536, 512, 4096))
+    model = volume_model(Cage("x", {}, simulation=VolumeSimulation((), sizes, sizes)), 0)
+    for key in ("read_latency", "write_latency"):
+        assert [one["size_bytes"] for one in model[key]] == [512, 4096, 65_536]
+
+
 @pytest.mark.parametrize(("start", "held"), [("full", 5400.0), ("half", 2700.0), ("drained", 0.0)])
 def test_credits_at_the_start(start: str, held: float) -> None:
     burst = BurstCredits(start, CreditBucket(3000, 5400))

@@ -12,6 +12,7 @@ from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting
 from pagecage.model.record import Record
 from pagecage.verdicts.binding import judge_binding_limit
 from pagecage.verdicts.caps import cap_changes
+from pagecage.verdicts.evaluate import evaluate
 from pagecage.verdicts.limits import judge_limits
 from pagecage.verdicts.verdict import BindingVerdict, LimitVerdict
 from pagecage.verdicts.volume_account import judge_witnesses, volume_account
@@ -110,3 +111,16 @@ def test_what_the_rate_allows_is_never_a_leak(seconds: float, operations: int) -
     used = min(operations, 500 * seconds)
     record = record_of(cage, seconds=seconds, operations=used)
     assert verdict(record, "IOReadIOPSMax").verdict != "leaky"
+
+
+def test_a_slow_volume_is_told_by_its_latency() -> None:
+    cage = Cage("c", {"IOReadIOPSMax": 500}, enforced_by="volume")
+    account = account_of(cage, operations=450)
+    account["total_read_time"] = 450 * 20_500
+    section = caged(cage.properties) | {"external": external(cage, account)}
+    busy = after(read_bytes=4096 * 450, reads=450, busy=9.9, io_wait=9.8)
+    record = make_record(cage=section, counters=busy)
+    found = evaluate(record).diagnosis
+    assert found.bound_by == "device"
+    assert "The latency of the volume held the program back for 100 %" in found.sentence
+    assert "45 reads per second, each of 20.5 ms, below every cap" in found.sentence

@@ -8,7 +8,7 @@ from pathlib import Path
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.vm.image.guest_image import GuestImage
 from pagecage.hosts.vm.image.recipe import ImageRecipe
-from pagecage.process import TimeoutExpired, search_path, spawn
+from pagecage.process import TimeoutExpired, dying_with_parent, search_path, spawn
 
 _BUILD_SECONDS = 1800
 KEYRINGS = Path("/usr/share/keyrings")
@@ -79,7 +79,7 @@ def bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:
     argv = bootstrap_argv(image.directory, recipe, as_root)
     with (Path(os.devnull) if as_root else target).open("wb") as out, log.open("wb") as err:
         process = spawn(
-            ["setpriv", "--pdeathsig", "TERM", *argv], stdout=out, stderr=err, env=_build_env(image)
+            dying_with_parent(argv, "TERM"), stdout=out, stderr=err, env=_build_env(image)
         )
     try:
         status = process.wait(_BUILD_SECONDS)

@@ -1,0 +1,159 @@
+"""`pagecage predict`: the time that a stored run would take on other volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from pagecage.checkout import RUNS
+from pagecage.cli.cage import CAGES
+from pagecage.cli.cage_options import offered_providers
+from pagecage.cli.numbers import Positive
+from pagecage.cli.output import Json
+from pagecage.cli.predict_json import print_json
+from pagecage.cli.predict_page import TreatmentPrediction, show
+from pagecage.cli.predict_run import TreatmentSource, stored_treatments
+from pagecage.cli.run_plan import parse_treatment
+from pagecage.cloud.catalogue import read_offers
+from pagecage.cloud.comparison import ANSWERS, VolumeQuestion, compare_volumes
+from pagecage.cloud.instance_comparison import compare_instances
+from pagecage.cloud.profile import CageOptions
+from pagecage.cloud.run_prediction import greatest_published_us
+from pagecage.cloud.volume_request import parse_throughput
+from pagecage.errors import (
+    EXIT_GATE_FAILED,
+    EXIT_GATE_UNDECIDED,
+    EXIT_OK,
+    PagecageError,
+)
+from pagecage.units import parse_seconds, parse_size_bytes
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions:
+    """Options of the volumes to compare.
+
+    Parameters
+    ----------
+    provider
+        Only volumes of this provider: aws, azure, digitalocean or gcp
+    type
+        Only volume types whose name contains this text
+    instance
+        Instance type that the volumes are attached to, for example m7i.large; adds its limits
+    size
+        Size of the volumes; by default the smallest that holds the run's data
+    iops
+        Provisioned IOPS, for types that have them
+    throughput
+        Provisioned throughput, for types that have it, for example 250MiB
+    start
+        Fill of the credit buckets at the start
+    scale
+        Factor for every limit and credit bucket, to compare with a cage of that scale
+    latency_us
+        Time of a request at the volumes in microseconds, instead of the provider's statement
+    """
+
+    provider: Annotated[str | None, Parameter(metavar="NAME")] = None
+    type: Annotated[str | None, Parameter(metavar="TEXT")] = None
+    instance: Annotated[str | None, Parameter(metavar="TYPE")] = None
+    size: Annotated[str | None, Parameter(metavar="SIZE")] = None
+    iops: Positive | None = None
+    throughput: Annotated[str | None, Parameter(metavar="RATE")] = None
+    start: Annotated[Literal["full", "half", "drained"], Parameter(metavar="FILL")] = "full"
+    scale: Annotated[float, Parameter(validator=Number(gt=0, lte=1000), metavar="FACTOR")] = 1.0
+    latency_us: Positive | None = None
+
+
+def predict(
+    name: str,
+    *,
+    under: Annotated[str | None, Parameter(metavar="TIME")] = None,
+    treatment: Annotated[
+        tuple[str, ...], Parameter(consume_multiple=False, metavar="FACTOR=LEVEL")
+    ] = (),
+    options: PredictOptions = PredictOptions(),
+    as_json: Json = False,
+) -> int:
+    """Predict the time that a stored run would take on the volumes of the catalogue.
+
+    The table has the time of each volume as a range, and the limit that would bind. With --under it
+    has the smallest size and rates that are enough; the exit status is 5 if nothing is, and 6 if
+    that is not certain.
+
+    Parameters
+    ----------
+    name
+        Run: id, path, an experiment's name for its newest run, or a bundle
+    under
+        Target, for example 2min or 90s
+    treatment
+        Only treatments with this level; by default all that allow a prediction
+    """
+    question = _question(options, None if under is None else parse_seconds(under, "--under"))
+    stored = stored_treatments(RUNS, name, parse_treatment(treatment))
+    predictions = [_prediction(one, question) for one in stored.treatments]
+    _require_rows(predictions, stored.run_id, name)
+    output = print_json if as_json else show
+    output(stored.run_id, predictions, question)
+    return _exit_code(predictions) if under else EXIT_OK
+
+
+def _question(options: PredictOptions, under_seconds: float | None) -> VolumeQuestion:
+    catalogue = read_offers(CAGES / "catalogue")
+    providers = offered_providers(catalogue, options.provider)
+    if options.throughput is not None:
+        parse_throughput(options.throughput, providers[0].types[0])
+    return VolumeQuestion(
+        providers,
+        CageOptions(options.start, Fraction(str(options.scale)), latency_us=options.latency_us),
+        greatest_published_us(catalogue),
+        options.type or "",
+        options.instance,
+        None if options.size is None else parse_size_bytes(options.size, "--size"),
+        None if options.iops is None else Fraction(options.iops),
+        options.throughput,
+        under_seconds=under_seconds,
+    )
+
+
+def _prediction(treatment: TreatmentSource, question: VolumeQuestion) -> TreatmentPrediction:
+    """Return the rows of a treatment; none if it has no source."""
+    if treatment.source is None:
+        return TreatmentPrediction(treatment)
+    demand, files = treatment.source.demand, treatment.source.record.cache.file_bytes
+    asked = replace(question, least_bytes=files or 0)
+    rows, left_out = compare_volumes(demand, asked)
+    instances = compare_instances(demand, asked) if question.instance is None else []
+    return TreatmentPrediction(treatment, tuple(rows), tuple(instances), tuple(left_out))
+
+
+def _require_rows(predictions: Sequence[TreatmentPrediction], run_id: str, name: str) -> None:
+    """Raise PagecageError if no treatment allows a prediction, or if no volume can be compared."""
+    if any(one.rows for one in predictions):
+        return
+    for one in predictions:
+        for left_out in one.left_out:
+            raise PagecageError(left_out.reason, left_out.hint)
+    reason = predictions[0].treatment.reason
+    raise PagecageError(f"{run_id} allows no prediction: {reason}", f"pagecage show {name}")
+
+
+def _exit_code(predictions: Sequence[TreatmentPrediction]) -> int:
+    """Return the status of the target: whether every treatment has a volume that reaches it."""
+    best = [
+        min(ANSWERS.index(row.answer or "no") for row in one.rows)
+        for one in predictions
+        if one.rows
+    ]
+    worst = max(best)
+    if worst == ANSWERS.index("no"):
+        return EXIT_GATE_FAILED
+    return EXIT_OK if worst == 0 else EXIT_GATE_UNDECIDED

@@ -1,0 +1,145 @@
+"""The treatments of a stored run, each with the trial from which its time is predicted."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.bundle.unpack import unpack
+from pagecage.errors import UNREADABLE, PagecageError, nearest, why_unreadable
+from pagecage.model.record import Record
+from pagecage.model.run_files import check_records, read_plan
+from pagecage.model.traces import read_lines
+from pagecage.runner.run_folder import RunFolder, find_run, path_exists
+from pagecage.verdicts.counters import whole_seconds
+from pagecage.verdicts.evaluate import evaluate
+from pagecage.verdicts.io_demand import IoDemand, io_demand, undilated
+
+Levels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class SourceTrial:
+    """The trial from which a treatment's time is predicted: the median of its trials by time.
+
+    `seconds` is its time for the whole pass, with the dilation of a simulated volume; `demand` is
+    without it. `count` is the number of trials with a time. Without `is_counted` all of them are
+    excluded.
+    """
+
+    record: Record
+    demand: IoDemand
+    seconds: float
+    count: int
+    is_counted: bool
+
+
+@dataclass(frozen=True)
+class TreatmentSource:
+    """A treatment of a run, with its source or the reason why it has none."""
+
+    levels: Mapping[str, str]
+    source: SourceTrial | None
+    reason: str = ""
+
+    @property
+    def label(self) -> str:
+        """The levels as `--treatment` takes them."""
+        return " ".join(f"{factor}={level}" for factor, level in self.levels.items())
+
+
+@dataclass(frozen=True)
+class StoredTreatments:
+    """The treatments of a stored run, in the order of its factors."""
+
+    run_id: str
+    treatments: tuple[TreatmentSource, ...]
+
+
+def stored_treatments(runs: Path, name: str, wanted: Mapping[str, str]) -> StoredTreatments:
+    """Return the treatments of a run that have these levels.
+
+    `name` is that of a run, or the path of a bundle, which is unpacked while it is read. Raises
+    PagecageError if there is no such run or treatment, or if the run cannot be read.
+    """
+    with _folder(runs, name) as folder:
+        try:
+            return _treatments(folder, wanted)
+        except UNREADABLE as error:
+            raise PagecageError(
+                f"{name} cannot be read: {why_unreadable(error)}", "docs/FORMAT.md lists the keys"
+            ) from None
+
+
+@contextmanager
+def _folder(runs: Path, name: str) -> Iterator[RunFolder]:
+    """Find a run, or unpack a bundle; an error then names the bundle, not the temporary folder."""
+    if not path_exists(Path(name)) or not Path(name).is_file():
+        yield find_run(runs, name)
+        return
+    with tempfile.TemporaryDirectory(prefix="pagecage-predict-") as scratch:
+        folder = Path(scratch) / "run"
+        try:
+            unpack(Path(name), folder)
+            yield RunFolder(folder)
+        except PagecageError as error:
+            message = error.message.replace(str(folder), name)
+            raise PagecageError(message, error.hint.replace(str(folder), name)) from None
+
+
+def _treatments(folder: RunFolder, wanted: Mapping[str, str]) -> StoredTreatments:
+    plan = read_plan(folder.path)
+    check_records(folder.path, plan, folder.records())
+    groups = _by_treatment(folder, plan["definition"]["factors"])
+    chosen = [levels for levels in groups if wanted.items() <= dict(levels).items()]
+    if not chosen:
+        raise _no_treatment(groups, wanted, plan["run_id"])
+    sources = tuple(_source(folder.path, dict(levels), groups[levels]) for levels in chosen)
+    return StoredTreatments(plan["run_id"], sources)
+
+
+def _by_treatment(
+    folder: RunFolder, factors: Mapping[str, list[str]]
+) -> dict[Levels, list[Record]]:
+    """Return the last record of every trial by treatment, in the order of the definition."""
+    groups: dict[Levels, list[Record]] = {}
+    for record in folder.last_records().values():
+        levels = tuple((factor, record.treatment[factor]) for factor in factors)
+        groups.setdefault(levels, []).append(record)
+
+    def position(levels: Levels) -> list[int]:
+        return [factors[factor].index(level) for factor, level in levels]
+
+    return {levels: groups[levels] for levels in sorted(groups, key=position)}
+
+
+def _no_treatment(
+    groups: Mapping[Levels, Any], wanted: Mapping[str, str], run: str
+) -> PagecageError:
+    pairs = dict.fromkeys(f"{factor}={level}" for levels in groups for factor, level in levels)
+    unknown = [f"{f}={level}" for f, level in wanted.items() if f"{f}={level}" not in pairs]
+    if unknown:
+        return PagecageError(
+            f"--treatment: {run} has no {unknown[0]}", nearest(unknown[0], list(pairs))
+        )
+    levels = " and ".join(f"{factor}={level}" for factor, level in wanted.items())
+    return PagecageError(f"--treatment: {run} has no trial with {levels}", f"pagecage show {run}")
+
+
+def _source(path: Path, levels: Mapping[str, str], records: Sequence[Record]) -> TreatmentSource:
+    timed = [(seconds, one) for one in records if (seconds := whole_seconds(one)) is not None]
+    if not timed:
+        return TreatmentSource(levels, None, f"its trial ended as {records[-1].outcome}")
+    counted = [pair for pair in timed if not evaluate(pair[1]).excluded]
+    ordered = sorted(counted or timed, key=lambda pair: pair[0])
+    seconds, record = ordered[(len(ordered) - 1) // 2]
+    demand = io_demand(record, read_lines(path, record, "sampler"))
+    if isinstance(demand, str):
+        return TreatmentSource(levels, None, demand)
+    demand = undilated(demand, record.cage.dilation or 1.0)
+    trial = SourceTrial(record, demand, seconds, len(ordered), bool(counted))
+    return TreatmentSource(levels, trial)

@@ -1,0 +1,153 @@
+"""The verification of a running program: limits in force, limits that were lost, limits that bound.
+
+Nothing is driven and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pagecage.process import is_alive
+from pagecage.verify.comparison import LimitComparison, compare
+from pagecage.verify.disks import disk_name, open_disks, used_disks
+from pagecage.verify.in_force import LimitInForce, all_limits, tightest
+from pagecage.verify.kernel import KernelTrees, lineage, notes, pids_of, require_cgroup2
+from pagecage.verify.requested import RequestedLimit, expected_limits
+from pagecage.verify.sources import requested_limits
+from pagecage.verify.target import Subject, Target, find_target
+from pagecage.verify.watch import LimitUse, Watched, watch
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The result for one target.
+
+    `limits` has every limit of the cgroup and its ancestors, nearest first, `effective` the
+    tightest of each kind and disk. `used_bytes` is the I/O so far, by disk.
+    """
+
+    target: Target
+    kernel: KernelTrees
+    limits: tuple[LimitInForce, ...]
+    effective: tuple[LimitInForce, ...]
+    comparisons: tuple[LimitComparison, ...]
+    used_bytes: dict[str, int]
+    processes: int
+    watched: Watched
+    notes: tuple[str, ...]
+    unix_seconds: float
+
+    @property
+    def failed(self) -> bool:
+        """True if a limit is not in force as it was asked for."""
+        return any(one.is_failure for one in self.comparisons)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verification as documented in docs/FORMAT.md."""
+        return {
+            "type": "verification",
+            "verification_version": VERSION,
+            "unix_seconds": round(self.unix_seconds, 3),
+            "kernel": os.uname().release,
+            "target": self.target.description,
+            "cgroup": str(self.target.cgroup),
+            "processes": self.processes,
+            "limits": [self._limit_to_json(limit) for limit in self.limits],
+            "requested": [one.to_json(self.kernel) for one in self.comparisons],
+            "io_bytes": self.used_bytes,
+            "seconds": round(self.watched.seconds, 3),
+            "bound": [self._use_to_json(use) for use in self.watched.uses],
+            "waited": self.watched.waited,
+            "oom_kills": self.watched.oom_kills,
+            "notes": list(self.notes),
+        }
+
+    def _limit_to_json(self, limit: LimitInForce) -> dict[str, Any]:
+        disk = limit.maj_min and disk_name(limit.maj_min, self.kernel)
+        return {
+            "name": limit.name,
+            "disk": disk,
+            "maj_min": limit.maj_min,
+            "value": limit.value,
+            "file": str(limit.file),
+            "effective": limit in self.effective,
+        }
+
+    def _use_to_json(self, use: LimitUse) -> dict[str, Any]:
+        return {
+            "name": use.limit.name,
+            "maj_min": use.limit.maj_min,
+            "file": str(use.limit.file),
+            "bound_seconds": round(use.bound_seconds, 3),
+            "used_share": use.used_share,
+            "per_second": use.per_second,
+            "hits": use.hits,
+            "periods": use.periods,
+        }
+
+
+def verify(
+    subject: Subject,
+    seconds: float = 10.0,
+    kernel: KernelTrees | None = None,
+    expected: Sequence[str] = (),
+) -> Verification:
+    """Verify a running unit, container or process, and watch its limits for some seconds.
+
+    `expected` are limits that should be in force, written as in a unit file.
+
+    Raises PagecageError if the target does not exist or is not running, HostError if this machine
+    cannot tell.
+    """
+    kernel = KernelTrees() if kernel is None else kernel
+    subject.check()
+    expected_limits(expected, kernel.cgroup)
+    require_cgroup2(kernel)
+    target = find_target(subject, kernel)
+    asked_here = expected_limits(expected, target.cgroup)
+    unix_seconds = time.time()
+    limits = all_limits(lineage(target.cgroup, kernel))
+    effective, pids = tightest(limits), pids_of(target.cgroup)
+    compared, told = _compared(target, asked_here, pids, kernel)
+    used = dict(used_disks(target.cgroup))
+    watched = watch(target.cgroup, effective, seconds, lambda: _is_there(target, kernel))
+    return Verification(
+        target,
+        kernel,
+        tuple(limits),
+        tuple(effective),
+        tuple(compared),
+        used,
+        len(pids),
+        watched,
+        (*notes(target.cgroup, kernel), *told, *_ended(target, watched)),
+        unix_seconds,
+    )
+
+
+def _compared(
+    target: Target, expected: Sequence[RequestedLimit], pids: Sequence[int], kernel: KernelTrees
+) -> tuple[list[LimitComparison], list[str]]:
+    """Return the comparisons, and a sentence for each kind of evidence that cannot be read."""
+    cgroups = lineage(target.cgroup, kernel)
+    requested, told = requested_limits(target, cgroups, kernel, expected)
+    has_devices = any(one.device for one in requested)
+    on_disks, complete = open_disks(pids, kernel) if has_devices else (set[str](), True)
+    if not complete:
+        told.append("The open files of another user's processes were not read; root may read them.")
+    return compare(requested, target.cgroup, kernel, on_disks if complete else None), told
+
+
+def _is_there(target: Target, kernel: KernelTrees) -> bool:
+    return target.process is None or is_alive(target.process, kernel.proc)
+
+
+def _ended(target: Target, watched: Watched) -> Iterator[str]:
+    if watched.ended:
+        yield f"The {target.description} ended while it was watched, after {watched.seconds:.1f} s."

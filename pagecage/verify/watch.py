@@ -1,0 +1,217 @@
+"""The limits that bound in the next seconds, from counters of the kernel alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.system.cgroupfs import read_counters
+from pagecage.agent.system.kernel_text import parse_flat_keyed, read_text
+from pagecage.model.cage import IO_STAT_KEY, enforced_limit
+from pagecage.verdicts.window_limit import Window, binding_limit
+from pagecage.verify.in_force import LimitInForce
+
+WINDOW_SECONDS = 0.5
+"""As in verdicts/windows.py: five slices of blk-throttle."""
+_MORE_FILES = ("memory.events.local", "memory.swap.events")
+_EVENTS = {
+    "MemoryMax": ("memory.events", "max"),
+    "MemoryHigh": ("memory.events", "high"),
+    "MemorySwapMax": ("memory.swap.events", "max"),
+}
+_KINDS = ("io", "memory", "cpu")
+
+Counters = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The counters of cgroups at one moment of CLOCK_MONOTONIC."""
+
+    at_seconds: float
+    counters: dict[Path, Counters]
+
+
+@dataclass(frozen=True)
+class LimitUse:
+    """The use of one limit in the watched time.
+
+    `bound_seconds` is the time in which the limit held the program back. `used_share` is the mean
+    use of an I/O cap. `hits` counts how often a memory limit was met, and the throttled periods of
+    a CPU quota, of `periods`.
+    """
+
+    limit: LimitInForce
+    bound_seconds: float
+    used_share: float | None = None
+    per_second: float | None = None
+    hits: int | None = None
+    periods: int | None = None
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The watched time: its length, each limit's use, and the shares spent waiting.
+
+    A share is None if the kernel has no pressure figures.
+    """
+
+    seconds: float
+    uses: tuple[LimitUse, ...] = ()
+    waited: dict[str, float | None] | None = None
+    oom_kills: int = 0
+    ended: bool = False
+
+
+def take(cgroups: Iterable[Path]) -> Snapshot:
+    """Read the counters of cgroups; a cgroup that is gone is left out."""
+    at_seconds = time.monotonic()
+    found = {cgroup: _read(cgroup) for cgroup in cgroups if cgroup.exists()}
+    return Snapshot(at_seconds, found)
+
+
+def _read(cgroup: Path) -> Counters:
+    texts = {name: read_text(cgroup / name) for name in _MORE_FILES}
+    more = {name: None if text is None else parse_flat_keyed(text) for name, text in texts.items()}
+    return {**read_counters(cgroup), **more}
+
+
+def watch(
+    cgroup: Path,
+    limits: Sequence[LimitInForce],
+    seconds: float,
+    is_alive: Callable[[], bool],
+    sleep: Callable[[float], None] = time.sleep,
+) -> Watched:
+    """Watch a cgroup and the cgroups that limit it for some seconds, or until it ends."""
+    cgroups = dict.fromkeys((cgroup, *(limit.cgroup for limit in limits)))
+    taken = [take(cgroups)]
+    end_seconds = taken[0].at_seconds + seconds
+    ended = False
+    while not ended and taken[-1].at_seconds < end_seconds:
+        sleep(min(WINDOW_SECONDS, max(0.0, end_seconds - time.monotonic())))
+        now = take(cgroups)
+        ended = cgroup not in now.counters or not is_alive()
+        if now.counters.keys() == taken[0].counters.keys():
+            taken.append(now)
+    return summary(cgroup, limits, taken, ended)
+
+
+def summary(
+    cgroup: Path, limits: Sequence[LimitInForce], taken: Sequence[Snapshot], ended: bool = False
+) -> Watched:
+    """Return what the snapshots show."""
+    first, last = taken[0], taken[-1]
+    seconds = last.at_seconds - first.at_seconds
+    if seconds <= 0:
+        return Watched(0.0, ended=ended)
+    kills = _growth(first, last, cgroup, "memory.events", "oom_kill")
+    return Watched(
+        seconds,
+        tuple(_use(cgroup, limit, taken) for limit in limits),
+        {kind: _waited_share(cgroup, kind, first, last) for kind in _KINDS},
+        int(kills or 0),
+        ended,
+    )
+
+
+def _use(cgroup: Path, limit: LimitInForce, taken: Sequence[Snapshot]) -> LimitUse:
+    windows = [_window(cgroup, limit, one, other) for one, other in _pairs(taken)]
+    bound = sum(window.seconds for window in windows if _binds(limit, window))
+    first, last = taken[0], taken[-1]
+    if key := IO_STAT_KEY.get(limit.name):
+        per_second = sum(w.moved[key] for w in windows) / (last.at_seconds - first.at_seconds)
+        return LimitUse(limit, bound, per_second / max(1.0, limit.value), per_second)
+    if limit.name == "CPUQuota":
+        throttled, periods = (
+            int(_growth(first, last, limit.cgroup, "cpu.stat", name) or 0)
+            for name in ("nr_throttled", "nr_periods")
+        )
+        return LimitUse(limit, bound, hits=throttled, periods=periods)
+    return LimitUse(limit, bound, hits=int(_hits(limit, first, last) or 0))
+
+
+def _pairs(taken: Sequence[Snapshot]) -> Iterable[tuple[Snapshot, Snapshot]]:
+    return ((taken[n], taken[n + 1]) for n in range(len(taken) - 1))
+
+
+def _binds(limit: LimitInForce, window: Window) -> bool:
+    """Return whether the limit held the program back in a window, by the rule for trials."""
+    if limit.name == "MemorySwapMax":
+        return bool(window.limit_hits)
+    memory = {"MemoryMax": limit.value} if limit.name in _EVENTS else {}
+    found = binding_limit(window, memory)
+    if limit.name in IO_STAT_KEY:
+        return found.property == limit.name
+    return found.name == ("memory" if memory else "cpu")
+
+
+def _window(cgroup: Path, limit: LimitInForce, first: Snapshot, last: Snapshot) -> Window:
+    """Return a window with the counters of one limit alone, and the waits of the program."""
+    is_io, is_cpu = limit.name in IO_STAT_KEY, limit.name == "CPUQuota"
+    seconds = last.at_seconds - first.at_seconds
+    throttled = _growth(first, last, limit.cgroup, "cpu.stat", "throttled_usec")
+    place = limit.cgroup if is_io else cgroup
+    return Window(
+        start_seconds=0.0,
+        seconds=seconds,
+        moved={key: _moved(first, last, place, key, limit.maj_min) for key in IO_STAT_KEY.values()},
+        caps={limit.name: max(1.0, enforced_limit(limit.name, limit.value))} if is_io else {},
+        waited_io=_waited(cgroup, "io", first, last) if is_io else None,
+        waited_memory=_waited(cgroup, "memory", first, last),
+        waited_cpu=None,
+        refault_pages=_growth(first, last, cgroup, "memory.stat", "workingset_refault_file"),
+        limit_hits=_hits(limit, first, last),
+        disk_busy=None,
+        cpu=None,
+        throttled=1e-6 * throttled if is_cpu and throttled is not None else None,
+    )
+
+
+def _moved(first: Snapshot, last: Snapshot, cgroup: Path, key: str, disk: str | None) -> float:
+    """Return the growth of a counter of io.stat on one disk; for None, on the busiest disk."""
+    disks = [disk] if disk else list(last.counters[cgroup]["io.stat"] or {})
+    grown = (_growth(first, last, cgroup, "io.stat", one, key) for one in disks)
+    return max((count for count in grown if count), default=0.0)
+
+
+def _hits(limit: LimitInForce, first: Snapshot, last: Snapshot) -> float | None:
+    """Return how often a memory limit was met, by the cgroup's own events if the kernel has them.
+
+    `memory.events` also counts the limits of descendants; `memory.events.local` does not.
+    """
+    if limit.name not in _EVENTS:
+        return None
+    file, key = _EVENTS[limit.name]
+    own = _growth(first, last, limit.cgroup, f"{file}.local", key)
+    return _growth(first, last, limit.cgroup, file, key) if own is None else own
+
+
+def _waited_share(cgroup: Path, kind: str, first: Snapshot, last: Snapshot) -> float | None:
+    waited = _waited(cgroup, kind, first, last)
+    return None if waited is None else waited / (last.at_seconds - first.at_seconds)
+
+
+def _waited(cgroup: Path, kind: str, first: Snapshot, last: Snapshot) -> float | None:
+    """Return the seconds in which some task waited (Documentation/accounting/psi.rst)."""
+    grown = _growth(first, last, cgroup, f"{kind}.pressure", "some", "total")
+    return None if grown is None else 1e-6 * grown
+
+
+def _growth(first: Snapshot, last: Snapshot, cgroup: Path, file: str, *path: str) -> float | None:
+    """Return the growth of a counter; None if the kernel lacks it.
+
+    A disk appears in io.stat with its first I/O, so it has counted nothing before.
+    """
+    values = []
+    for snapshot in (first, last):
+        value: Any = snapshot.counters.get(cgroup, {}).get(file)
+        for name in path:
+            value = None if value is None else value.get(name)
+        values.append(value)
+    if values[1] is None:
+        return None
+    return float(values[1]) - float(values[0] or 0)

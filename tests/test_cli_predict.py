@@ -1,0 +1,248 @@
+"""`pagecage predict` over stored runs: its page, its JSON, its exit status, and its refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.process import Completed
+from tests.checkout import pagecage
+from tests.fixtures.small_runs import FOLDER, unpacked
+
+LAZY = str(FOLDER / "lazy-start.pagecage.zip")
+PAGES = ("--treatment", "disk=customer-tenth", "--treatment", "read_ahead_kb=32")
+
+
+def predicted(top: Path, *words: str, status: int = 0) -> Completed:
+    done = pagecage(top, "predict", *words)
+    assert done.status == status, done.stderr
+    assert done.stderr == ""
+    return done
+
+
+def document(top: Path, *words: str, status: int = 0) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(predicted(top, *words, "--json", status=status).stdout)
+    return loaded
+
+
+def cells(page: str, name: str) -> list[str]:
+    line = next(line for line in page.splitlines() if line.startswith(name))
+    return [cell.strip() for cell in line.split("   ") if cell.strip()]
+
+
+def test_the_page_names_the_trial_the_volumes_and_what_binds(top: Path) -> None:
+    page = predicted(top, LAZY, *PAGES, "--provider", "aws", "--latency-us", "300").stdout
+    lines = page.splitlines()
+    assert lines[0].endswith("-lazy-start-vm")
+    assert lines[2] == "disk=customer-tenth read_ahead_kb=32 files=1 load=lazy"
+    assert cells(page, "measured")[1].startswith("3.07 s")
+    assert cells(page, "reads")[1] == "1,232 of 23.3 KiB, 28 MiB in all"
+    assert "one at a time" in page
+    assert "emulated: a real CPU needs a fraction" in page
+    assert re.search(r"[0-9]+% of the run was held back by the limits of customer-tenth", page)
+    assert cells(page, "volume") == ["volume", "size and rates", "time", "range", "bound by"]
+    assert cells(page, "aws-gp3")[:2] == ["aws-gp3", "1 GiB"]
+    assert cells(page, "aws-gp3")[-1] == "the program"
+    assert cells(page, "aws-st1")[-1] == "IOPS, volume"
+    assert "A request takes 300 us, as --latency-us says." in page
+    assert "The catalogue has no prices" in page
+    assert max(map(len, lines[5:18])) <= 120
+
+
+def test_a_target_names_the_smallest_volumes(top: Path) -> None:
+    words = (LAZY, *PAGES, "--provider", "aws", "--latency-us", "300", "--under", "2.5s")
+    page = predicted(top, *words).stdout
+    assert cells(page, "volume")[-1] == "under 2.5 s"
+    assert cells(page, "aws-gp2")[-1] == "yes"
+    first = page[page.index("under 2.5 s") :].splitlines()[1].split()[0]
+    assert f"Enough with the lowest rates: {first} (" in page
+    io2 = cells(page, "aws-io2-block")[1]
+    tight = predicted(top, *words[:-1], "1.9s", status=6).stdout
+    assert int(io2.split(", ")[1].split()[0]) < int(
+        cells(tight, "aws-io2-block")[1].split(", ")[1].split()[0]
+    )
+
+
+def test_out_of_reach_the_nearest_is_named_and_the_gate_fails(top: Path) -> None:
+    page = predicted(top, LAZY, *PAGES, "--under", "10ms", status=5).stdout
+    assert "No volume is under 0.01 s. The nearest is " in page
+    assert "expected\n" not in page
+
+
+def test_what_cannot_be_told_is_undecided(top: Path) -> None:
+    """Amazon states only that gp3 answers within 10 ms."""
+    words = (LAZY, *PAGES, "--type", "aws-gp3", "--under", "2.5s")
+    page = predicted(top, *words, status=6).stdout
+    assert cells(page, "aws-gp3")[-1] == "expected"
+    assert (
+        "No volume is certain to be under 2.5 s. Expected, with the lowest rates: aws-gp3" in page
+    )
+    assert predicted(top, *words, "--latency-us", "300").status == 0
+
+
+def test_the_json_has_what_the_page_rests_on(top: Path) -> None:
+    found = document(top, LAZY, *PAGES, "--under", "1h", "--start", "half")
+    assert found["run_id"].endswith("-lazy-start-vm")
+    assert (found["under_seconds"], found["start"], found["scale"]) == (3600, "half", 1)
+    [one] = found["treatments"]
+    assert one["treatment"]["load"] == "lazy"
+    assert one["source"]["emulated"] is True
+    assert one["source"]["depth"] == pytest.approx(1, abs=0.3)
+    assert one["source"]["seconds"] == pytest.approx(3.07, abs=0.01)
+    rows = {row["name"]: row for row in one["volumes"]}
+    assert len(rows) == len(one["volumes"]) > 15
+    for row in [*rows.values(), *one["instances"]]:
+        assert 0 < row["low"] <= row["seconds"] <= row["high"]
+        assert row["answer"] == "yes"
+    assert rows["aws-gp3"]["volume"]["iops"] == 3000
+    assert rows["aws-gp3"]["latency_seconds"]["greatest"] == [0.00072, 0.01]
+    assert rows["aws-gp3"]["latency_seconds"]["measured"][1] is None
+    assert {row["provider"] for row in one["instances"]} == {
+        "aws",
+        "azure",
+        "digitalocean",
+        "gcp",
+    }
+    assert {left["name"] for left in one["left_out"]} == {"digitalocean-volume", "gcp-pd-extreme"}
+
+
+def test_an_instance_is_combined_with_its_providers_volumes(top: Path) -> None:
+    [one] = document(top, LAZY, *PAGES, "--instance", "t3.nano", "--scale", "0.1")["treatments"]
+    assert {row["name"].partition("-")[0] for row in one["volumes"]} == {"aws"}
+    assert {row["volume"]["instance"] for row in one["volumes"]} == {"t3.nano"}
+    assert (one["instances"], one["left_out"]) == ([], [])
+    machine = document(top, LAZY, *PAGES, "--instance", "n2-standard-8")["treatments"][0]
+    assert {row["name"] for row in machine["volumes"]} == {
+        "gcp-pd-standard",
+        "gcp-pd-balanced",
+        "gcp-pd-ssd",
+    }
+    assert "gcp-hyperdisk-extreme" in {left["name"] for left in machine["left_out"]}
+
+
+def test_the_fill_of_the_buckets_counts(top: Path) -> None:
+    """1,232 reads at 100 a second; while the program computes, a drained bucket refills."""
+    words = (LAZY, *PAGES, "--type", "aws-gp2", "--size", "1GiB")
+    full, drained = (
+        document(top, *words, "--start", fill)["treatments"][0]["volumes"][0]["seconds"]
+        for fill in ("full", "drained")
+    )
+    assert 11 < drained < 12.6
+    assert full < drained / 3
+
+
+def test_an_instance_with_less_memory_than_the_run_used_is_told(top: Path) -> None:
+    run = str(FOLDER / "constrained-sequential.pagecage.zip")
+    words = (run, "--type", "gp3", "--treatment", "cage=uncaged")
+    assert "of memory, and the run used" not in predicted(top, *words).stdout
+    altered_run = altered(top, "large", {})
+    folder = top / "runs" / altered_run
+    lines = (folder / "records.jsonl").read_text()
+    (folder / "records.jsonl").write_text(
+        re.sub(r'"memory\.peak": ?[0-9]+', f'"memory.peak": {3 * 1024**3}', lines)
+    )
+    page = predicted(top, altered_run, "--type", "gp3", "--instance", "t3.small").stdout
+    assert "t3.small has 2 GiB of memory, and the run used 3 GiB with its page cache" in page
+    page = predicted(top, altered_run, "--type", "gp3", "--instance", "t3.medium").stdout
+    assert "of memory, and the run used" not in page
+
+
+def test_credits_that_end_within_the_run_are_told(top: Path) -> None:
+    """At a tiny scale, the bucket of an HDD is empty before the run ends."""
+    words = (LAZY, *PAGES, "--instance", "t3.nano", "--scale", "0.0001", "--type", "aws-st1")
+    [row] = document(top, *words)["treatments"][0]["volumes"]
+    assert {one["by"] for one in row["drained"]} <= {"aws-st1", "t3.nano"}
+    page = predicted(top, *words).stdout
+    for one in row["drained"]:
+        assert f"the {one['limit']} credits of {one['by']} are used up after" in page
+    assert row["drained"]
+
+
+def test_size_and_rates_are_fixed_for_types_that_have_them(top: Path) -> None:
+    words = ("--size", "100GiB", "--iops", "4000", "--throughput", "200")
+    [one] = document(top, LAZY, *PAGES, "--provider", "aws", *words)["treatments"]
+    volumes = {row["name"]: row["volume"] for row in one["volumes"]}
+    assert volumes["aws-gp3"]["iops"] == 4000
+    assert volumes["aws-gp3"]["throughput_bytes_per_second"] == 200 * 1024**2
+    assert volumes["aws-gp2"]["iops"] is None
+    assert {volume["size_bytes"] for volume in volumes.values()} == {100 * 1024**3}
+    assert "aws-st1 is sold from 125 GiB to 16 TiB, not with 100 GiB" in {
+        left["reason"] for left in one["left_out"]
+    }
+
+
+def test_a_run_folder_is_read_as_a_bundle_is(top: Path) -> None:
+    (top / "runs").mkdir()
+    folder = unpacked("lazy-start", top / "runs/lazy")
+    words = (*PAGES, "--provider", "aws", "--json")
+    assert predicted(top, "lazy", *words).stdout == predicted(top, LAZY, *words).stdout
+    assert predicted(top, str(folder), *words).status == 0
+
+
+def test_every_treatment_has_its_table_or_its_reason(top: Path) -> None:
+    found = document(top, str(FOLDER / "constrained-sequential.pagecage.zip"), "--type", "gp3")
+    reasons = [one["reason"] for one in found["treatments"]]
+    assert "its trial ended as oom_killed" in reasons
+    assert reasons.count(None) == len([one for one in found["treatments"] if one["volumes"]]) > 3
+    page = predicted(top, str(FOLDER / "constrained-sequential.pagecage.zip"), "--type", "gp3")
+    assert "no prediction: its trial ended as oom_killed" in page.stdout
+
+
+def test_excluded_trials_are_told_as_such(top: Path) -> None:
+    sweep = str(FOLDER / "sweep-customer-replay.pagecage.zip")
+    words = (sweep, "--type", "gp3", "--treatment", "IOReadIOPSMax=500")
+    [one] = document(top, *words)["treatments"]
+    assert one["source"]["seconds"] == pytest.approx(5.84, abs=0.01)
+    page = predicted(top, *words).stdout
+    assert "the median of 2 trials; excluded, `pagecage show` has the reason" in page
+
+
+def altered(top: Path, name: str, change: dict[str, Any]) -> str:
+    """A run in which each record has these keys changed."""
+    (top / "runs").mkdir(exist_ok=True)
+    folder = unpacked("smoke", top / "runs" / name)
+    lines = (folder / "records.jsonl").read_text().splitlines()
+    records = [{**json.loads(line), **change} for line in lines]
+    (folder / "records.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    return name
+
+
+def test_a_run_without_a_prediction_is_refused_with_its_reason(top: Path) -> None:
+    killed = altered(top, "killed", {"outcome": "oom_killed"})
+    done = pagecage(top, "predict", killed)
+    assert (done.status, done.stdout) == (2, "")
+    assert "allows no prediction: its trial ended as oom_killed" in done.stderr
+    empty = unpacked("smoke", top / "runs/empty")
+    (empty / "records.jsonl").write_text("")
+    assert "empty has no record yet" in pagecage(top, "predict", "empty").stderr
+
+
+def test_varied_caps_are_the_reason(top: Path) -> None:
+    name = altered(top, "varied", {})
+    folder = top / "runs" / name
+    records = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    for record in records:
+        bucket = {"kind": "iops", "properties": ["IOReadIOPSMax"], "capacity": 10}
+        record["cage"]["credits"] = {
+            "buckets": [{**bucket, "credits_at_start": 0, "base": 500, "rate": 900}]
+        }
+    (folder / "records.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    done = pagecage(top, "predict", name)
+    assert done.status == 2
+    assert "burst credits or a shared limit changed the cap while the trial ran" in done.stderr
+
+
+def test_a_damaged_trace_is_refused(top: Path) -> None:
+    (top / "runs").mkdir()
+    folder = unpacked("smoke", top / "runs/damaged")
+    for trace in folder.glob("trials/*/sampler.jsonl"):
+        trace.write_text('{"t": 1}\n' * 3 + '{"t": "x"}\n')
+    done = pagecage(top, "predict", "damaged")
+    assert done.status == 2, done.stdout
+    assert "damaged cannot be read" in done.stderr
+    shutil.rmtree(folder)

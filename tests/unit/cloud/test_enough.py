@@ -1,0 +1,171 @@
+"""The smallest volume that is enough: for every type of the catalogue, and for fixed values."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import pytest
+
+from pagecage.cloud.catalogue import read_offers
+from pagecage.cloud.enough import AS_FAST, VolumeOffer, choose
+from pagecage.cloud.instances import example_instance, find_instance
+from pagecage.cloud.profile import CageOptions
+from pagecage.cloud.run_prediction import VolumeOutlook, latency_bounds
+from pagecage.cloud.volume_request import VolumeRequest
+from pagecage.errors import PagecageError
+from pagecage.units import GIB, MIB
+from pagecage.verdicts.io_demand import IoDemand
+from tests.builders.demands import demand, window
+from tests.tree import ROOT
+
+PROVIDERS = {provider.name: provider for provider in read_offers(ROOT / "cgroups/catalogue")}
+NAMES = [kind.name for provider in PROVIDERS.values() for kind in provider.types]
+FREE = VolumeRequest()
+PAGES = demand(window(reads=400_000, own=5.0))
+STREAM = demand(window(reads=8_000, kib=1024, own=5.0))
+
+
+def offer(name: str, fixed: VolumeRequest = FREE, *, on: str = "", least: int = 0) -> VolumeOffer:
+    """The volumes of a type, on an instance if its limits depend on one."""
+    provider = PROVIDERS[name.partition("-")[0]]
+    [kind] = [kind for kind in provider.types if kind.name == name]
+    if not on and not (kind.read_iops and kind.read_throughput):
+        on = example_instance(provider, kind)
+    instance = find_instance(provider, kind, on) if on else None
+    return VolumeOffer(provider, kind, instance, CageOptions(), fixed, least)
+
+
+def outlook_of(volumes: VolumeOffer, of: IoDemand = PAGES) -> VolumeOutlook:
+    latency = latency_bounds(volumes.kind, None, 30_000, of.request_bytes)
+    return VolumeOutlook(of, volumes.kind.accounting, latency)
+
+
+@pytest.mark.parametrize("of", [PAGES, STREAM], ids=["pages", "stream"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_chosen_volume_is_enough_and_the_next_smaller_one_is_not(
+    name: str, of: IoDemand
+) -> None:
+    volumes = offer(name)
+    outlook = outlook_of(volumes, of)
+    fastest = outlook.high(volumes.profile(volumes.fastest(outlook.seconds)))
+    slowest = outlook.high(volumes.profile(volumes.smallest(lambda _: True)))
+    under = (fastest * slowest) ** 0.5 if slowest > fastest * 1.1 else fastest * 1.05
+    found = choose(volumes, outlook, under)
+    assert outlook.high(volumes.profile(found)) <= under
+    for smaller in next_smaller(volumes, found):
+        try:
+            profile = volumes.profile(smaller)
+        except PagecageError:
+            continue
+        assert outlook.high(profile) > under, smaller
+
+
+def next_smaller(volumes: VolumeOffer, found: VolumeRequest) -> list[VolumeRequest]:
+    """The volume with one value a step lower, as far as the provider sells such a one."""
+    unit, size = volumes.kind.throughput_unit_bytes, volumes.kind.size
+    lower = []
+    if found.iops is not None:
+        lower.append(VolumeRequest(found.size_bytes, found.iops - 100, found.throughput))
+    if found.throughput is not None:
+        lower.append(VolumeRequest(found.size_bytes, found.iops, found.throughput - unit))
+    if found.iops is None and found.throughput is None and size and found.size_bytes:
+        tiers = [tier.size_bytes for tier in volumes.kind.tiers.values()]
+        below = [one for one in tiers if one < found.size_bytes]
+        step = found.size_bytes - size.step_bytes
+        lower.append(VolumeRequest(max(below) if below else step if not tiers else 0))
+    return lower
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_larger_volume_is_never_slower_unless_tiers_lose_their_burst(name: str) -> None:
+    """The search halves the sizes of a type without tiers."""
+    volumes = offer(name)
+    outlook = outlook_of(volumes)
+    sizes = volumes._sizes()
+    chosen = [sizes[len(sizes) * share // 12] for share in range(12)] + [sizes[-1]]
+    times = [outlook.seconds(volumes.profile(volumes._fastest_of(size))) for size in chosen]
+    falls = all(later <= earlier * 1.0001 for earlier, later in itertools.pairwise(times))
+    assert falls == (name != "azure-standard-ssd")
+
+
+def test_a_tier_that_bursts_beats_a_larger_one_that_does_not() -> None:
+    volumes = offer("azure-standard-ssd")
+    outlook = outlook_of(volumes)
+    under = outlook.high(volumes.profile(VolumeRequest(1024 * GIB)))
+    assert under < outlook.high(volumes.profile(VolumeRequest(2048 * GIB)))
+    found = choose(volumes, outlook, under)
+    assert found.size_bytes is not None
+    assert found.size_bytes <= 1024 * GIB
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_out_of_reach_the_volume_is_as_fast_as_the_fastest(name: str) -> None:
+    volumes = offer(name)
+    outlook = outlook_of(volumes)
+    found = volumes.profile(choose(volumes, outlook, 1e-3))
+    fastest = outlook.seconds(volumes.profile(volumes.fastest(outlook.seconds)))
+    assert outlook.seconds(found) <= AS_FAST * fastest
+
+
+def test_the_expected_time_counts_where_the_upper_end_is_out_of_reach() -> None:
+    """Nothing is stated about io1's latency, and the reader waits for each of its requests."""
+    volumes = offer("aws-io1")
+    outlook = outlook_of(volumes, demand(window(reads=100_000, own=5.0, disk=20.0)))
+    assert outlook.high(volumes.profile(volumes.fastest(outlook.seconds))) > 1000
+    found = choose(volumes, outlook, 27.0)
+    assert found == VolumeRequest(75 * GIB, Fraction(3750))
+
+
+def test_without_a_target_the_included_rates_count() -> None:
+    volumes = offer("aws-gp3", least=100 * GIB + 1)
+    assert choose(volumes, outlook_of(volumes), None) == VolumeRequest(101 * GIB)
+    tiered = offer("azure-premium-ssd", least=100 * GIB)
+    assert choose(tiered, outlook_of(tiered), None) == VolumeRequest(128 * GIB)
+
+
+def test_without_included_rates_it_is_as_fast_as_the_fastest() -> None:
+    volumes = offer("aws-io1")
+    assert not volumes.includes_rates
+    outlook = outlook_of(volumes)
+    found = choose(volumes, outlook, None)
+    assert found.iops is not None
+    assert found.iops < 64_000
+    times = [
+        outlook.seconds(volumes.profile(one)) for one in (found, volumes.fastest(outlook.seconds))
+    ]
+    assert times[0] <= AS_FAST * times[1]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "chosen"),
+    [
+        (VolumeRequest(50 * GIB), VolumeRequest(50 * GIB)),
+        (VolumeRequest(None, Fraction(16_000)), VolumeRequest(32 * GIB, Fraction(16_000))),
+        (
+            VolumeRequest(None, Fraction(4000), Fraction(500 * MIB)),
+            VolumeRequest(8 * GIB, Fraction(4000), Fraction(500 * MIB)),
+        ),
+    ],
+)
+def test_fixed_values_stay_and_the_size_follows(
+    fixed: VolumeRequest, chosen: VolumeRequest
+) -> None:
+    volumes = offer("aws-gp3", fixed)
+    assert choose(volumes, outlook_of(volumes), None) == chosen
+
+
+@pytest.mark.parametrize("under", [None, 60.0])
+def test_what_is_not_sold_is_refused(under: float | None) -> None:
+    volumes = offer("aws-gp3", VolumeRequest(GIB, Fraction(16_000)))
+    with pytest.raises(PagecageError, match="may have 3000 to 3000 IOPS, not 16000"):
+        volumes.profile(choose(volumes, outlook_of(volumes), under))
+
+
+def test_the_instance_counts_in_the_search() -> None:
+    volumes = offer("aws-io2", on="m7i.large")
+    outlook = outlook_of(volumes)
+    alone = offer("aws-io2")
+    assert choose(volumes, outlook, 140.0) == choose(alone, outlook, 140.0)
+    held, free = choose(volumes, outlook, 1.0), choose(alone, outlook, 1.0)
+    assert (held.iops or 0) <= 40_000 < (free.iops or 0)
