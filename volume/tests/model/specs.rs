@@ -205,7 +205,9 @@ prop_compose! {
 proptest! {
     #[test]
     fn a_new_model_describes_itself_as_it_was_given(model in models()) {
-        let described = serde_json::to_value(volume(model.clone()).describe(0)).unwrap();
-        prop_assert_eq!(described, model);
+        // As text, because a parser of numbers may round.
+        let spec: ModelSpec = serde_json::from_str(&model.to_string()).unwrap();
+        let described = Volume::new(&spec, VOLUME_BYTES).unwrap().describe(0);
+        prop_assert_eq!(serde_json::to_value(described).unwrap(), model);
     }
 }
