@@ -56,7 +56,9 @@ def test_rates_and_credits_keep_to_the_model() -> None:
     for check in checks:
         for load in check.loads:
             if load["limit"] and load["load"]["depth"] >= 16:
-                assert abs(load["rate_error"]) <= 0.01, (check.name, load["load"])
+                requests = load["expected_per_second"] * load["seconds"]
+                least_error = 1 / requests  # a load may end just before or after a request
+                assert abs(load["rate_error"]) <= 0.01 + least_error, (check.name, load["load"])
         for one in check.credits:
             if one["drain_seconds"] is not None:
                 assert one["drain_seconds"] == pytest.approx(

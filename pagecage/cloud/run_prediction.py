@@ -27,9 +27,11 @@ from pagecage.model.cage import IoAccounting
 from pagecage.model.latency_quantiles import latency_at_size, mean_us_at_size
 from pagecage.verdicts.io_demand import IoDemand
 
+EXPECTED = ErrorFactors(serial=0.25)
 LOWEST = ErrorFactors(held=0.90, disk=0.80, free=0.75, capped=0.25)
-HIGHEST = ErrorFactors(held=1.10, disk=1.20, free=1.30, capped=1.25, serial=0.5)
-"""Errors of the parts of a prediction, which cover COVERED of the stored trials.
+HIGHEST = ErrorFactors(held=1.10, disk=1.20, free=1.30, capped=1.25, serial=0.75)
+"""Factors of the expected time and of the ends of the range, which cover COVERED of the stored
+trials.
 
 The time without limits is too long in windows that a cap held: a reader that is woken for each
 request computes longer.
@@ -99,7 +101,7 @@ class VolumeOutlook:
         usual = _expected_latency(demand, latency)
         shared = known.combined is not False
         self._low = outlook(Assumptions("fewest", known.combined is True, least, errors=LOWEST))
-        self._expected = outlook(Assumptions("expected", shared, usual))
+        self._expected = outlook(Assumptions("expected", shared, usual, errors=EXPECTED))
         self._high = outlook(Assumptions("most", shared, greatest, True, HIGHEST))
 
     def seconds(self, profile: LimitProfile) -> float:

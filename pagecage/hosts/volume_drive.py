@@ -210,9 +210,12 @@ def _percentiles(part: Mapping[str, Any]) -> dict[float, float]:
 def expected_rate(model: Mapping[str, Any], load: Load) -> tuple[float | None, str | None]:
     """Return the requests per second that a model allows, and the limit that decides.
 
-    With reads and writes, half of the requests are reads. None if nothing limits the rate. Credits
-    are taken to be empty.
+    With reads and writes, half of the requests are reads. None if nothing limits the rate, or if
+    reads and writes have limits apart: one direction then waits for the other in the closed loop.
+    Credits are taken to be empty.
     """
+    if len(load.directions) > 1 and any(one["scope"] != "both" for one in model["limits"]):
+        return None, None
     found: list[tuple[float, str | None]] = []
     for limit in model["limits"]:
         share = _share(limit["scope"], load)

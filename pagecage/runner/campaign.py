@@ -147,9 +147,9 @@ class Campaign:
         return self._state
 
     def _upload(self) -> None:
-        """Copy a replay's files to the host, once per run.
+        """Copy a replay's files to the host, once per run, and again after the host died.
 
-        The data disk outlives machine states.
+        The data disk outlives machine states, but not what a dead host had not written to it.
         """
         uploads = uploads_of(self._plan)
         if uploads and not self._has_uploaded:
@@ -212,7 +212,7 @@ class Campaign:
         """After the agent failed, record its unfinished trial and have the host restarted."""
         if status == 0 and receiver.open_trial is None:
             return
-        self._state = None
+        self._state, self._has_uploaded = None, False
         self._listener({"event": "agent_ended", "status": status, "stderr": stderr})
         reason = (
             "the agent or its host ended (status"

@@ -13,6 +13,9 @@ from pagecage.verdicts.caps import cap_change_count, is_io_cap
 from pagecage.verdicts.window_limit import WAITING, Window, binding_limit
 from pagecage.verdicts.windows import windows_and_remainder
 
+IDLE = 0.5
+"""Least share of a window without computing and without work of the disk that counts as idle."""
+
 
 @dataclass(frozen=True)
 class DemandWindow:
@@ -103,11 +106,7 @@ def io_demand(record: Record, series: Sequence[Mapping[str, Any]]) -> IoDemand |
         return "the measured part did not end"
     if _caps_varied(record):
         return "burst credits or a shared limit changed the cap while the trial ran"
-    requested = record.cage.requested or {}
-    needs = [
-        _demand_window(record, window, binding_limit(window, requested).property is not None)
-        for window in windows
-    ]
+    needs = [_demand_window(record, window) for window in windows]
     return IoDemand(
         tuple(needs),
         _used_share([pair for pair in zip(windows, needs, strict=True) if pair[1].is_capped]),
@@ -164,7 +163,8 @@ def _used_share(capped: Sequence[tuple[Window, DemandWindow]]) -> float:
     return min(1.0, least / seconds) if seconds else 1.0
 
 
-def _demand_window(record: Record, window: Window, is_capped: bool) -> DemandWindow:
+def _demand_window(record: Record, window: Window) -> DemandWindow:
+    is_capped = _is_capped(record, window)
     if is_capped and _limits_at_disk(record):
         window = _without_waits_at_limit(record, window)
     own, disk = _own_and_disk_seconds(window, is_capped)
@@ -178,6 +178,19 @@ def _demand_window(record: Record, window: Window, is_capped: bool) -> DemandWin
         window.disk_requests,
         window.disk_queued,
     )
+
+
+def _is_capped(record: Record, window: Window) -> bool:
+    """Return whether a cap held the window back.
+
+    A program that awaits its reads asynchronously does not wait by pressure. Near a cap it is taken
+    to wait if it is idle.
+    """
+    if window.cpu is not None:
+        idle = window.seconds - window.cpu - (window.disk_busy or 0.0)
+        if idle >= IDLE * window.seconds:
+            window = replace(window, waited_io=window.seconds)
+    return binding_limit(window, record.cage.requested or {}).property is not None
 
 
 def _limits_at_disk(record: Record) -> bool:

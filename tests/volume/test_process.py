@@ -170,20 +170,18 @@ def test_a_file_that_shrinks_is_an_error_with_its_reason(server: VolumeServer) -
     assert counted["last_error"] == "failed to fill whole buffer"
 
 
-def test_a_full_disk_below_is_an_error_with_its_reason(folder: Path) -> None:
-    """In a mount namespace of the server's own, its disk is 1 MiB of memory."""
-    mount = f"mount -t tmpfs -o size=1m full {folder}/full && truncate -s 8M {folder}/full/disk"
-    (folder / "full").mkdir()
-    (folder / "disk").unlink()
-    (folder / "disk").symlink_to("full/disk")
-    namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"]
-    with process(folder, *namespace) as running:
+def test_a_file_below_that_cannot_grow_is_an_error_with_its_reason(folder: Path) -> None:
+    """A limit on file sizes stands in for a full disk (setrlimit(2), RLIMIT_FSIZE)."""
+    (folder / "disk").write_bytes(b"")
+    os.truncate(folder / "disk", 8 * 2**20)
+    limited = ["sh", "-c", 'trap "" XFSZ; ulimit -f 2048; exec "$@"', "sh"]  # 1 MiB
+    with process(folder, *limited) as running:
         server = VolumeServer(running, folder, folder / "log")
-        done = qemu_io(server, "write -P 1 0 512k", "write -P 1 1M 4M", "read -P 1 0 512k")
+        done = qemu_io(server, "write -P 1 0 512k", "write -P 1 2M 4M", "read -P 1 0 512k")
         assert "write failed: No space left on device" in done.stdout
         counted = account(server)
         assert counted["pcvolume"]["failed_ops"] == 1
-        assert counted["pcvolume"]["last_error"] == "No space left on device (os error 28)"
+        assert counted["pcvolume"]["last_error"] == "File too large (os error 27)"
         assert counted["total_read_ops"] == 1
 
 

@@ -13,6 +13,7 @@ from pagecage.cloud.catalogue import read_offers
 from pagecage.cloud.demand_walk import Cause
 from pagecage.cloud.profile import LimitProfile
 from pagecage.cloud.run_prediction import (
+    EXPECTED,
     HIGHEST,
     LOWEST,
     LatencyBounds,
@@ -51,9 +52,13 @@ def predicted(
 def test_under_a_limit_the_range_is_that_of_the_measured_errors(is_capped: bool) -> None:
     """A trial without a limit does not show how much the program computes beside one."""
     found = predicted(demand(window(reads=1000, own=1.0, capped=is_capped)), 100)
-    beside = 0.0 if is_capped else HIGHEST.serial * HIGHEST.free
+    beside = 0.0 if is_capped else 1.0
     assert (found.low, found.seconds, found.high) == pytest.approx(
-        (10 * LOWEST.held, 10.0, 10 * HIGHEST.held + beside)
+        (
+            10 * LOWEST.held,
+            10.0 + beside * EXPECTED.serial,
+            10 * HIGHEST.held + beside * HIGHEST.serial * HIGHEST.free,
+        )
     )
     assert (found.cause, found.share, found.held_share) == (Cause("IOPS", "v"), 1.0, 1.0)
 
@@ -72,7 +77,7 @@ def test_the_programs_own_time_is_less_certain_if_a_cap_held_it(
 
 
 def test_unknown_sharing_widens_the_range_and_counts_as_sharing() -> None:
-    both = demand(window(reads=500, writes=500, own=0.1))
+    both = demand(window(reads=500, writes=500, own=0.1, capped=True))
     apart, together, unknown = (
         predicted(both, 100, IoAccounting(combined=combined)) for combined in (False, True, None)
     )

@@ -85,5 +85,16 @@ def test_a_slow_disk_near_a_cap_is_not_a_use_of_the_cap(busy: float, used: float
     assert found.used_share == pytest.approx(used, abs=0.01)
 
 
+@pytest.mark.parametrize(("cpu", "is_capped"), [(0.1, True), (0.7, False)])
+def test_an_idle_program_near_a_cap_waits_for_it(cpu: float, is_capped: bool) -> None:
+    """430 of 500 reads a second, awaited asynchronously: pressure shows no wait."""
+    rows = series(rbytes=430 * 4096, rios=430, cpu=cpu)
+    moved = {"read_bytes": 4300 * 4096, "reads": 4300, "io_wait": 0, "cpu": 10 * cpu, "busy": 0}
+    found = io_demand(make_record(counters=after(**moved)), rows)
+    assert isinstance(found, IoDemand)
+    assert (found.capped_share > 0.9) == is_capped
+    assert found.used_share == pytest.approx(0.86 if is_capped else 1.0, abs=0.01)
+
+
 def test_the_reason_is_given_where_nothing_can_be_predicted() -> None:
     assert io_demand(make_record(measured=None, counters={}), []) == "the measured part did not end"
