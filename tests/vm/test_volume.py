@@ -107,7 +107,8 @@ def test_the_kernel_attaches_a_volume_and_lets_it_go(host: VmHost, spool: str) -
     argv = ["python3", "-c", LOCAL, agent_path(spool), spool, host.data_dir]
     found = json.loads(run(host.command(argv), timeout_seconds=300).stdout.splitlines()[-1])
     assert found["node"].startswith("/dev/nbd")
-    assert found["used"] == 200
+    # The last read is answered when its share of the limit begins, so up to one is still in use.
+    assert 199 <= found["used"] <= 200
     assert found["seconds"] > 1.9, "200 reads at 100 per second"
     assert found["held"]["read_back"] == {"IOReadIOPSMax": 100}
     assert found["removed"] == [f"{spool}/volume/mounted", found["node"].removeprefix("/dev/")]
