@@ -23,6 +23,7 @@ _SECTIONS = (
     "machine_memory",
     "dirty_limits",
     "exit",
+    "load",
 )
 
 
