@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, RatioTable, ReportTable
 from pagecage.definitions.fields import Citation, StrictTable
+from pagecage.definitions.service_keys import wrong_response
 from pagecage.definitions.trial_tables import (
     PLACEHOLDERS,
     LevelTable,
@@ -72,6 +73,7 @@ class ExperimentFile(StrictTable):
         self._check_selections()
         self._check_ratio_tables()
         self._check_identical()
+        self._check_response()
         self._check_all_placeholders()
         self._check_files()
         if missing := {"full", "default", "emulated", "smoke"} - set(self.sizes):
@@ -134,6 +136,13 @@ class ExperimentFile(StrictTable):
                             f"identical[{number}]: {unknown} is not a level of this experiment"
                         )
 
+    def _check_response(self) -> None:
+        """Check that a service has the response, whose figures are those of its metrics."""
+        if self.workload.kind == "service" and (
+            reason := wrong_response(self.response, self.workload)
+        ):
+            raise ValueError(reason)
+
     def _check_files(self) -> None:
         """Check that every size can be divided among the files of every level."""
         for factor, levels in self.levels.items():
@@ -151,11 +160,12 @@ class ExperimentFile(StrictTable):
         tables = [table for levels in self.levels.values() for table in levels.values()]
         for argument in [
             *self.workload.arguments,
+            *self.workload.load,
             *(a for table in tables for a in table.arguments),
         ]:
             self._check_argument(argument, self.workload.kind == "handshake", "workload.arguments")
         for workload in (table.workload for table in tables if table.workload):
-            for argument in workload.arguments:
+            for argument in (*workload.arguments, *workload.load):
                 self._check_argument(
                     argument, workload.kind == "handshake", "levels.*.workload.arguments"
                 )

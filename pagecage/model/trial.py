@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from pagecage.model.cage import Cage
 from pagecage.model.cage_json import cage_from_json, cage_to_json
-from pagecage.model.service import ServiceSpec, service_from_json, service_to_json
+from pagecage.model.services.spec import ServiceSpec, service_from_json, service_to_json
 
 CACHE_STATES = ("cold", "resident", "any")
 COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem")

@@ -7,9 +7,9 @@ import socket
 from typing import Any
 
 from pagecage.agent.session import run_trial
-from pagecage.model.metrics import MetricPattern
 from pagecage.model.record import Record, read_records
-from pagecage.model.service import ServiceSpec
+from pagecage.model.services.metrics import MetricPattern
+from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import CommandSpec, Workload
 from tests.builders.command_trials import MEMORY
 from tests.fake_host.machine import Machine, make_session, make_trial

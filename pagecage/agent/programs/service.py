@@ -24,8 +24,8 @@ from pagecage.agent.programs.service_run import (
 )
 from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import Ending, Measured, TrialRun
-from pagecage.model.metrics import read_metrics
-from pagecage.model.service import ServiceSpec
+from pagecage.model.services.metrics import read_metrics
+from pagecage.model.services.spec import ServiceSpec
 
 OUTPUT_FILE = "load.txt"
 

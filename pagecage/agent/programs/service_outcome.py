@@ -7,7 +7,7 @@ from typing import Any
 
 from pagecage.agent.programs.observation import describe_escaped, describe_status
 from pagecage.agent.trial_run import Ending, Measured
-from pagecage.model.service import ServiceSpec
+from pagecage.model.services.spec import ServiceSpec
 
 _WHILE = {
     "start": "before it served",

@@ -16,7 +16,7 @@ from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.programs.observation import ProgramObservation, remaining_members
 from pagecage.agent.programs.service_load import CpuSplit, LoadEnd, LoadOutput, LoadProcess
 from pagecage.agent.trial_run import TrialRun
-from pagecage.model.service import ServiceSpec
+from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import CommandSpec
 
 _POLL_SECONDS = 0.02

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pagecage.model.metrics import MetricPattern
+from pagecage.model.services.metrics import MetricPattern
 
 STOP_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "KILL")
 
