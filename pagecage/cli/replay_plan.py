@@ -126,15 +126,12 @@ def plan_for(
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     served: ServiceOptions = ServiceOptions(),  # noqa: B008 - frozen
 ) -> tuple[Plan, Host]:
-    """Return the plan of a replay and its host.
+    """Return the plan of a replay and its host. All errors in the input are found here.
 
-    `argv` is the program with its arguments, `command` the whole command line. With `cages` it runs
-    in these instead of those of cgroups/, and without a control. All errors in the input are found
-    here, before anything starts.
+    `argv` is the program's, `command` the whole command line. `cages` replace those of cgroups/.
     """
-    argv, service = server_and_load(served, argv, is_seen_serving=_serves(options))
+    argv, service = _checked(argv, options, served)
     names, known = _cages(cage, options, cages, volume)
-    _check(argv, options)
     copies = find_uploads(options.copy)
     program, start = program_uploads(argv[0]) if options.copy_program else ((), (argv[0],))
 
@@ -197,6 +194,16 @@ def _cages(
     return names, replay_cages(names, volume, options.cold or options.copy)
 
 
+def _checked(
+    argv: tuple[str, ...], options: ReplayOptions, served: ServiceOptions
+) -> tuple[tuple[str, ...], ServiceSpec | None]:
+    """Return the command line to run, and the load if it is a server. Raises PagecageError."""
+    serves = options.ready_when is not None or options.ready_port is not None
+    argv, service = server_and_load(served, argv, is_seen_serving=serves)
+    _check(argv, options)
+    return argv, service
+
+
 def _check(argv: tuple[str, ...], options: ReplayOptions) -> None:
     if not argv:
         raise PagecageError(
@@ -213,10 +220,6 @@ def _check(argv: tuple[str, ...], options: ReplayOptions) -> None:
         raise PagecageError(
             message, "put a backslash before special characters, as in '\\(ready\\)'"
         ) from None
-
-
-def _serves(options: ReplayOptions) -> bool:
-    return options.ready_when is not None or options.ready_port is not None
 
 
 def _check_programs(programs: Sequence[str], host: Host, uploads: tuple[UploadedFile, ...]) -> None:
