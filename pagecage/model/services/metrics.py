@@ -6,7 +6,9 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -15,6 +17,7 @@ _PATH = re.compile(r"\.[A-Za-z_][A-Za-z0-9_-]*|\[-?[0-9]{1,9}\]|\[\"[^\"]*\"\]")
 _TIMES = ("_seconds", "_ms", "_us", "_ns")
 _WORSE_IF_HIGHER = re.compile(r"(^|_)(latency|lat|errors?|fail(s|ed|ures?)|timeouts?|retries|p\d+)")
 _FLAGS = re.MULTILINE
+_BEGINNING = re.compile(r"^[ \t]*([{\[])", _FLAGS)
 _SHOWN = 40
 
 
@@ -26,9 +29,9 @@ class MetricMissing(Exception):
 class MetricPattern:
     """A figure in the output of a program.
 
-    `pattern` is a regular expression with one group, whose last match counts, or a JSON path that
-    begins with `$`. `higher_is_better` decides where a curve of it has its knee; None leaves that
-    to the name.
+    `pattern` is a regular expression with one group, or a JSON path that begins with `$`. The last
+    match counts, or the last JSON document that has a number there. `higher_is_better` decides
+    where a curve of it has its knee; None leaves that to the name.
     """
 
     pattern: str
@@ -97,13 +100,12 @@ def _number(name: str, text: str | None) -> float:
 
 
 def _of_json(name: str, path: str, output: str) -> float:
-    for document in _documents(output):
-        found = document
-        for key in _keys(path) or ():
-            found = _item(found, key)
-        if isinstance(found, int | float) and not isinstance(found, bool):
-            return _number(name, str(found))
-    raise MetricMissing(f"no number at {path} for {name!r}")
+    keys = _keys(path) or []
+    found = (reduce(_item, keys, document) for document in _documents(output))
+    numbers = [one for one in found if isinstance(one, int | float) and not isinstance(one, bool)]
+    if not numbers:
+        raise MetricMissing(f"no number at {path} for {name!r}")
+    return _number(name, str(numbers[-1]))
 
 
 def _keys(path: str) -> list[str | int] | None:
@@ -127,11 +129,10 @@ def _item(found: Any, key: str | int) -> Any:
 
 
 def _documents(output: str) -> Iterator[Any]:
-    """Yield the JSON documents of an output: all of it, from its first brace on, its last line."""
-    lines = output.strip().splitlines()
-    first = next((n for n, line in enumerate(lines) if line.lstrip().startswith(("{", "["))), 0)
-    for text in ("\n".join(lines), "\n".join(lines[first:]), lines[-1] if lines else ""):
-        try:
-            yield json.loads(text)
-        except (ValueError, RecursionError):
-            continue
+    """Yield the JSON objects and arrays that begin at the start of a line."""
+    decoder, end = json.JSONDecoder(), 0
+    for start in (match.start(1) for match in _BEGINNING.finditer(output)):
+        if start >= end:
+            with suppress(ValueError, RecursionError):
+                document, end = decoder.raw_decode(output, start)
+                yield document
