@@ -151,6 +151,7 @@ def plan_for(
             _collectors(options.collectors),
             options.driver,
             translate_service(service, files, directory),
+            service.load if service else (),
         )
         about = {"carried": uploads_to_json(uploads), "directory": directory}
         return _plan(replay, options, host, command, about, known, notify)

@@ -30,7 +30,8 @@ class ReplaySpec:
     """The program to replay, its cages and its collectors.
 
     `typed` is the command as the user wrote it, `argv` the command as it runs on the host. `cages`
-    includes the control (`uncaged`) if there is one. With `service` the program is a server.
+    includes the control (`uncaged`) if there is one. With `service` the program is a server,
+    and `typed_load` its load's command as the user wrote it.
     """
 
     typed: tuple[str, ...]
@@ -41,6 +42,7 @@ class ReplaySpec:
     collectors: tuple[str, ...]
     driver: str | None = None
     service: ServiceSpec | None = None
+    typed_load: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -115,7 +117,7 @@ def _definition(replay: ReplaySpec) -> dict[str, Any]:
 def _question(replay: ReplaySpec) -> str:
     cages = _listing(replay.cages)
     if replay.service:
-        return service_question(replay.typed, replay.service, cages)
+        return service_question(replay.typed, replay.typed_load, cages)
     until = "until it serves" if replay.command.serves else "to its end"
     return f"How long does `{shlex.join(replay.typed)}` take {until} in {cages}?"
 
