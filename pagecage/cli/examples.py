@@ -151,6 +151,8 @@ _EXAMPLES = {
         pagecage cage show customer
         pagecage cage show azure-p10
         pagecage cage show aws-gp3 --size 500GiB --instance m7i.large --save acme
+        pagecage cage show customer --as docker --device /dev/nvme1n1
+        pagecage cage show aws-gp3 --size 500GiB --as kubernetes
         """,
     "cage import": """
         pagecage cage import probe.json --save acme
