@@ -23,6 +23,7 @@ from analysis.data.bundles import bundled_runs
 from analysis.data.include import include_by_name
 from analysis.data.load import Run, load_run
 from analysis.data.volume_checks import read_checks
+from analysis.exchange.formats import WRITERS
 from analysis.pages.answers import answers_report
 from analysis.pages.fidelity import fidelity_page
 from analysis.pages.scorecard import scorecard_page
@@ -77,13 +78,21 @@ def _print_rendered(
 def _show(arguments: argparse.Namespace) -> None:
     if is_fleet(arguments.run_dir):
         _print_result(arguments, _fleet(arguments), FLEET_FORMATS)
+        return
+    shown = include_by_name(load_run(arguments.run_dir), arguments.include)
+    if arguments.format:
+        sys.stdout.write(WRITERS[arguments.format](shown))
     else:
-        _print_result(
-            arguments, include_by_name(load_run(arguments.run_dir), arguments.include), RUN_FORMATS
-        )
+        _print_result(arguments, shown, RUN_FORMATS)
 
 
 def _fleet(arguments: argparse.Namespace) -> Fleet:
+    if getattr(arguments, "format", None):
+        one = f"pagecage show {arguments.run_dir}/hosts/HOST --format {arguments.format}"
+        raise PagecageError(
+            "--format applies to one run, and this is a fleet run",
+            f"show the run of one host: {one}",
+        )
     if arguments.include:
         one = f"pagecage show {arguments.run_dir}/hosts/HOST --include {arguments.include[0]}"
         raise PagecageError(
@@ -253,6 +262,8 @@ def _add_render_and_show(commands: Any) -> None:
                 action="store_true",
                 help="print the output of `show` instead of the page's path",
             )
+        else:
+            command.add_argument("--format", choices=WRITERS, help="print another program's format")
         command.add_argument("--json", action="store_true", help=JSON_HELP)
         command.add_argument(
             "--csv", action="store_true", help="print the table as CSV, one line per treatment"

@@ -43,7 +43,7 @@ ANALYSIS_ORDER = (
     "formatting",
     "data",
     "summaries",
-    "claims figures",
+    "claims figures exchange",
     "views",
     "pages",
     "site notebooks",

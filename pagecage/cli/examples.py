@@ -27,6 +27,7 @@ _EXAMPLES = {
         pagecage show constrained-random --json
         pagecage show smoke --include host_quiet
         pagecage show runs/latest-smoke --html
+        pagecage show smoke --format openmetrics
         """,
     "publish": """
         pagecage publish

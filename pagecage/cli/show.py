@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -27,6 +27,11 @@ from pagecage.runner.run_folder import find_run
 _GATE_STATUSES = (EXIT_OK, EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED)
 Include = Annotated[list[str] | None, Parameter(metavar="NAME")]
 """Names of excluded trials, or of verdicts, whose trials are averaged in."""
+ExchangeFormat = Annotated[
+    Literal["bencher", "github-benchmark", "hyperfine", "junit", "openmetrics"],
+    Parameter(metavar="NAME"),
+]
+"""Formats that other programs read (analysis/exchange/)."""
 
 
 def compare(
@@ -81,6 +86,7 @@ def show(
     *,
     include: Include = None,
     html: bool = False,
+    format: ExchangeFormat | None = None,  # noqa: A002 - the option's name
 ) -> int:
     """Show a run's tables, verdicts and claims.
 
@@ -94,12 +100,16 @@ def show(
         host_quiet) for all trials excluded by it alone
     html
         Make the HTML report again and print its path
+    format
+        Print the proven figures in a format that another program reads: bencher (bencher.dev),
+        github-benchmark, hyperfine, junit (one test for each trial) or openmetrics
     """
     fleet = find_fleet(RUNS, name)
     path = fleet.path if fleet else find_run(RUNS, name).path
-    formats = output_format.options()
-    if html and formats:
-        raise PagecageError(f"--html and {formats[0]} are mutually exclusive", "give one of them")
+    formats = [*output_format.options(), *([f"--format={format}"] if format else [])]
+    if len(given := [*(["--html"] if html else []), *formats]) > 1:
+        named = " and ".join(option.partition("=")[0] for option in given)
+        raise PagecageError(f"{named} are mutually exclusive", "give one of them")
     if html:
         print(render(path, notify, include or ()))
     else:
