@@ -27,6 +27,7 @@ VERBS = (
         "schema",
         "host",
         "compare",
+        "baseline",
         "bundle",
         "render",
     ),

@@ -47,6 +47,7 @@ ANALYSIS_ORDER = (
     "views",
     "pages",
     "site notebooks",
+    "arguments",
     "__main__",
 )
 LAYERS = {"pagecage": ORDER, "pagecage.agent": AGENT_ORDER, "analysis": ANALYSIS_ORDER}

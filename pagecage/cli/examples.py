@@ -20,6 +20,7 @@ _EXAMPLES = {
         pagecage run constrained-random --cage customer-tenth --repeats 5
         pagecage run constrained-random --until-ci 5% --fresh block
         pagecage run constrained-random --resume
+        pagecage run smoke --baseline smoke.json --fail-if 'device_reads > +5%'
         pagecage run constrained-random --host rack --fleet spread
         """,
     "show": """
@@ -28,6 +29,10 @@ _EXAMPLES = {
         pagecage show smoke --include host_quiet
         pagecage show runs/latest-smoke --html
         pagecage show smoke --format openmetrics
+        """,
+    "baseline": """
+        pagecage baseline save constrained-random
+        pagecage compare baselines/constrained-random.json constrained-random
         """,
     "publish": """
         pagecage publish

@@ -69,6 +69,7 @@ _VERBS = {
     "Results": {
         "show": "show:show",
         "compare": "show:compare",
+        "baseline": "baseline:app",
         "predict": "predict:predict",
         "claims": "show:claims",
         "answers": "show:answers",

@@ -18,13 +18,13 @@ from pagecage.cli.analyse import (
     show_fidelity,
     show_run,
 )
+from pagecage.cli.gate import GATE_STATUSES, FailIf, run_or_baseline
 from pagecage.cli.output import Json, OutputFormat, notify
 from pagecage.cli.paths import ExistingFolder, Folder, NewFile
-from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
+from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.fleet.folder import find_fleet
 from pagecage.runner.run_folder import find_run
 
-_GATE_STATUSES = (EXIT_OK, EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED)
 Include = Annotated[list[str] | None, Parameter(metavar="NAME")]
 """Names of excluded trials, or of verdicts, whose trials are averaged in."""
 ExchangeFormat = Annotated[
@@ -38,7 +38,7 @@ def compare(
     first: str,
     second: str,
     *more: str,
-    fail_if: Annotated[list[str] | None, Parameter(metavar="CONDITION")] = None,
+    fail_if: FailIf = None,
     include: Include = None,
     anyway: bool = False,
     html: NewFile | None = None,
@@ -51,7 +51,7 @@ def compare(
     Parameters
     ----------
     first
-        Run to compare with: id, path, or an experiment's name for its newest run
+        Run to compare with (id, path or experiment's name), or file of `pagecage baseline save`
     second
         Run to compare
     more
@@ -67,11 +67,11 @@ def compare(
     html
         Write a page with the tables and a figure of the ratios
     """
-    folders = [find_run(RUNS, name).path for name in (first, second, *more)]
+    folders = [run_or_baseline(name) for name in (first, second, *more)]
     options = [*_repeated("--fail-if", fail_if), *_repeated("--include", include)]
     options += ["--anyway"] if anyway else []
     options += [f"--html={html.resolve()}"] if html else []
-    done = analyse("compare", *folders, *options, *output_format.options(), accepted=_GATE_STATUSES)
+    done = analyse("compare", *folders, *options, *output_format.options(), accepted=GATE_STATUSES)
     print(done.stdout, end="")
     return done.status
 
