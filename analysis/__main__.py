@@ -31,10 +31,11 @@ from analysis.pages.answers import answers_report
 from analysis.pages.fidelity import fidelity_page
 from analysis.pages.scorecard import scorecard_page
 from analysis.stats.gates import parse_gate
-from analysis.summaries.compared_runs import load_runs
+from analysis.summaries.compared_runs import load_runs, run_or_baseline
 from analysis.summaries.comparison import Comparison, check_responses, compare
 from analysis.summaries.fleet import Fleet, is_fleet, load_fleet
-from analysis.views import comparison, fleet, run
+from analysis.summaries.history import History, history_of
+from analysis.views import comparison, fleet, history, run
 from analysis.views.scorecard import scorecard_report
 from pagecage.checkout import TOP
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
@@ -114,14 +115,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         title = " against ".join(run.plan["run_id"] for run in compared.runs)
         write_page(to_html(comparison.comparison_report(compared), title), arguments.html)
     _print_result(arguments, compared, COMPARISON_FORMATS)
-    verdicts = compared.verdicts()
-    return (
-        EXIT_GATE_FAILED
-        if "failed" in verdicts
-        else EXIT_GATE_UNDECIDED
-        if "undecided" in verdicts
-        else EXIT_OK
-    )
+    return _gate_status(compared.verdicts())
 
 
 def _gates(arguments: argparse.Namespace) -> None:
@@ -134,6 +128,30 @@ def _baseline(arguments: argparse.Namespace) -> None:
     run = include_by_name(load_run(arguments.run_dir), arguments.include)
     text = json.dumps(baseline_of(run, [*responses_of(run), *arguments.response]), indent=1)
     arguments.out.write_text(f"{text}\n")
+
+
+def _history(arguments: argparse.Namespace) -> int:
+    gates = [parse_gate(text) for text in arguments.fail_if]
+    response = gates[0].response if gates else arguments.response
+    found = history_of([run_or_baseline(path) for path in arguments.run_dirs], response)
+    if arguments.html:
+        from analysis.views.html import to_html, write_page
+
+        report = history.history_report(found, gates)
+        write_page(to_html(report, report.title), arguments.html)
+    formats = Formats[History](
+        lambda one: history.as_json(one, gates),
+        history.as_csv,
+        lambda one: history.history_report(one, gates),
+    )
+    _print_result(arguments, found, formats)
+    return _gate_status({word for gate in gates for _, word, _ in found.gate_verdicts(gate)})
+
+
+def _gate_status(verdicts: set[str]) -> int:
+    if "failed" in verdicts:
+        return EXIT_GATE_FAILED
+    return EXIT_GATE_UNDECIDED if "undecided" in verdicts else EXIT_OK
 
 
 def _claims(arguments: argparse.Namespace) -> None:
@@ -215,6 +233,7 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int | None]] = {
     "compare": _compare,
     "baseline": _baseline,
     "gates": _gates,
+    "history": _history,
     "publish": _publish,
 }
 

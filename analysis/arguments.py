@@ -22,6 +22,7 @@ def parser() -> argparse.ArgumentParser:
     _add_compare(commands)
     _add_baseline(commands)
     _add_gates(commands)
+    _add_history(commands)
     _add_collections(commands)
     return whole
 
@@ -112,3 +113,13 @@ def _add_gates(commands: Any) -> None:
     command = commands.add_parser("gates", help="check gates before a run is compared")
     command.add_argument("run_dir", type=Path, help="the run's folder, or a baseline")
     command.add_argument("--fail-if", action="append", default=[], help="a gate")
+
+
+def _add_history(commands: Any) -> None:
+    command = commands.add_parser("history", help="print where a figure changed its level")
+    command.add_argument("run_dirs", type=Path, nargs="+", help="runs and baselines")
+    command.add_argument("--response", help="the response; by default the experiment's")
+    command.add_argument("--fail-if", action="append", default=[], help="a gate")
+    command.add_argument("--html", type=Path, help="also write an HTML page")
+    for name in ("--json", "--csv", "--markdown"):
+        command.add_argument(name, action="store_true")

@@ -28,6 +28,7 @@ VERBS = (
         "host",
         "compare",
         "baseline",
+        "history",
         "bundle",
         "render",
     ),

@@ -32,7 +32,7 @@ def load_runs(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
         )
     if len({path.resolve() for path in paths}) < len(paths):
         raise PagecageError("a run cannot be compared with itself", "name another run")
-    runs = [load_baseline(path) if path.is_file() else load_run(path) for path in paths]
+    runs = [run_or_baseline(path) for path in paths]
     selections = [_selection(name, runs) for name in include]
     names_by_run = [
         [name for name, indices in selections if index in indices] for index in range(len(runs))
@@ -41,6 +41,11 @@ def load_runs(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
         with_included(run, excluded_ids_named(run, names))
         for run, names in zip(runs, names_by_run, strict=True)
     ]
+
+
+def run_or_baseline(path: Path) -> Run:
+    """Load a run's folder, or a baseline file."""
+    return load_baseline(path) if path.is_file() else load_run(path)
 
 
 def _selection(name: str, runs: Sequence[Run]) -> tuple[str, set[int]]:

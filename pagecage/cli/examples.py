@@ -34,6 +34,11 @@ _EXAMPLES = {
         pagecage baseline save constrained-random
         pagecage compare baselines/constrained-random.json constrained-random
         """,
+    "history": """
+        pagecage history constrained-random
+        pagecage history smoke --response device_reads --html history.html
+        pagecage history smoke --fail-if 'device_reads > +5%'
+        """,
     "publish": """
         pagecage publish
         pagecage publish constrained-random append-log --out site
