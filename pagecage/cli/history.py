@@ -44,8 +44,7 @@ def history(
     last
         Number of the newest runs to read
     fail_if
-        Exit with 5 if the newest change of level is such, with 6 if it cannot be decided; for
-        example 'device_reads > +5%'
+        Exit with 5 if the newest change of level is such, with 6 if that is undecided
     html
         Write a page with a figure
     """
