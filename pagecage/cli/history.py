@@ -54,9 +54,8 @@ def history(
         )
     folders = [*_runs_of(name, last), *(run_or_baseline(one) for one in older)]
     notify(f"reading {len(folders)} runs ...")
-    options = [f"--response={response}"] if response else []
-    options += [f"--fail-if={fail_if}"] if fail_if else []
-    options += [f"--html={html.resolve()}"] if html else []
+    given = {"response": response, "fail-if": fail_if, "html": html.resolve() if html else None}
+    options = [f"--{name}={value}" for name, value in given.items() if value]
     done = analyse("history", *folders, *options, *output_format.options(), accepted=GATE_STATUSES)
     print(done.stdout, end="")
     return done.status
