@@ -15,6 +15,7 @@ from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
 from pagecage.process import PIPE, identify, spawn
 from pagecage.units import MIB
+from tests.builders.command_trials import MEMORY
 from tests.builders.service_trials import SERVES, carry_out
 from tests.builders.trial_runs import package
 from tests.fake_host.hosts import on_fakes
@@ -85,7 +86,7 @@ def test_a_killed_agent_leaves_no_load(
     metrics = {"tps": MetricPattern("(.)")}
     service = ServiceSpec(("sh", "-c", load), metrics, warm_up_seconds)
     workload = Workload("sh", ("-c", SERVES), "service", command=spec, service=service)
-    own = {"cage": LIGHT, "dataset": None, "collectors": (), "cache": "any"}
+    own = {"cage": MEMORY, "dataset": None, "collectors": (), "cache": "any"}
     assert serve(package, machine, make_trial(workload=workload, **own)) == -9
     left, until = int((tmp_path / "pid").read_text()), time.monotonic() + 20
     while identify(left) is not None and time.monotonic() < until:
