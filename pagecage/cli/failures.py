@@ -8,11 +8,11 @@ import traceback
 
 from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
 
-from pagecage.checkout import TOP
+from pagecage.checkout import LOGS
 from pagecage.cli.output import notify
 from pagecage.errors import EXIT_FAILED, PagecageError, nearest
 
-LOG = TOP / "build/log/defect.log"
+LOG = LOGS / "defect.log"
 SHOW = "PAGECAGE_TRACEBACK"
 """Environment variable: print the traceback of a defect on standard error."""
 # Endings that cyclopts (exceptions.py) appends to the first sentence of its messages.

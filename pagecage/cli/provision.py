@@ -10,13 +10,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pagecage.ansible import HostResult, TaskEvent
-from pagecage.checkout import TOP
+from pagecage.checkout import LOGS
 from pagecage.cli.output import Json, notify, notify_step
 from pagecage.cli.paths import ExistingFile
 from pagecage.errors import EXIT_HOST, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.provisioning import ProvisionRequest, run_playbook
 
-LOGS = TOP / "build" / "log"
 HostGroup = Annotated[
     str, Parameter(help="Group or host of ansible/inventory, among them local and vm")
 ]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pagecage.checkout import TOP
+from pagecage.checkout import IS_INSTALLED, TOP
 from pagecage.cli.enforcement import enforced
 from pagecage.cli.output import Notify
 from pagecage.cli.run_options import FleetOptions, RunOptions, definitions, is_group
@@ -214,14 +214,22 @@ def until_ci(options: RunOptions) -> float | None:
 
 
 def harness() -> dict[str, object]:
-    """Return version and git revision of this checkout; the revision is None without git."""
-    if find_tool("git") is None:
+    """Return version and git revision of this checkout; the revision is None without git.
+
+    A wheel contains the revision that it was built from.
+    """
+    built_from = TOP / "revision"
+    if IS_INSTALLED and built_from.exists():
+        revision, _, state = built_from.read_text().strip().partition(" ")
+        dirty = state == "dirty" if revision else None
+        return {"version": VERSION, "git_revision": revision or None, "git_dirty": dirty}
+    if IS_INSTALLED or find_tool("git") is None:
         return {"version": VERSION, "git_revision": None, "git_dirty": None}
-    revision = run(["git", "-C", TOP, "rev-parse", "HEAD"], check=False)
+    head = run(["git", "-C", TOP, "rev-parse", "HEAD"], check=False)
     dirty = run(["git", "-C", TOP, "status", "--porcelain", "--untracked-files=no"], check=False)
-    known = revision.ok
+    known = head.ok
     return {
         "version": VERSION,
-        "git_revision": revision.stdout.strip() if known else None,
+        "git_revision": head.stdout.strip() if known else None,
         "git_dirty": bool(dirty.stdout.strip()) if known else None,
     }
