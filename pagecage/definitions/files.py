@@ -1,0 +1,117 @@
+"""Files of experiments and cages: pagecage's own, and those of the user's project."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.errors import PagecageError, nearest, why_unreadable
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
+
+
+@dataclass(frozen=True)
+class DefinitionFiles:
+    """The files of one kind, `experiment` or `cage`.
+
+    `built_in` is pagecage's folder, `own` that of the user's project; None without a project. Of
+    two files with one name, the project's counts.
+    """
+
+    kind: str
+    built_in: Path
+    own: Path | None
+
+    def names(self) -> list[str]:
+        """Return all names."""
+        return sorted({*_names(self.built_in), *self.own_names()})
+
+    def own_names(self) -> list[str]:
+        """Return the names in the user's project."""
+        return _names(self.own) if self.own else []
+
+    def replacing(self) -> list[str]:
+        """Return the names in the user's project that pagecage has too."""
+        return sorted({*self.own_names()} & {*_names(self.built_in)})
+
+    def find(self, name: str, where: str = "") -> Path:
+        """Return the file of a definition.
+
+        Raises PagecageError with the nearest name if there is none.
+        """
+        if name in self.own_names() and self.own:
+            return named(self.own / f"{name}.toml", self.kind)
+        if name in _names(self.built_in):
+            return self.built_in / f"{name}.toml"
+        prefix = f"{where}: " if where else ""
+        hint = nearest(name, self.names())
+        if self.own and not self.own_names() and self.kind == "experiment":
+            lacking = f" and {self.own.parent} defines none"
+            hint = hint if hint.startswith("did you") else "pagecage init -- COMMAND makes one"
+        else:
+            lacking = ""
+        raise PagecageError(f"{prefix}there is no {self.kind} {name!r}{lacking}", hint)
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.toml"))
+
+
+def is_path(name: str) -> bool:
+    """Return whether the user gave the path of a definition instead of its name."""
+    return "/" in name or name.endswith(".toml")
+
+
+def given_file(text: str) -> Path:
+    """Return the experiment's file that the user gave. Raises PagecageError if there is none."""
+    path = Path(text)
+    if "\0" in text or path.suffix != ".toml":
+        raise PagecageError(
+            f"{text!r} is not the file of an experiment", "name a file that ends with .toml"
+        )
+    return named(path, "experiment")
+
+
+def named(path: Path, kind: str) -> Path:
+    """Return the path. Raises PagecageError if its stem cannot name runs and cgroups."""
+    if not _NAME.fullmatch(path.stem):
+        raise PagecageError(
+            f"{path.stem!r} is not a valid name for {'an' if kind[0] == 'e' else 'a'} {kind}",
+            f"rename {path}: small letters, digits and dashes",
+        )
+    return path
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the tables of a file. Raises PagecageError if it cannot be read."""
+    try:
+        data = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise PagecageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
+    except (ValueError, RecursionError) as error:
+        reason = why_unreadable(error)
+        raise PagecageError(
+            f"{path.name}: {reason}", f"edit {path}; https://toml.io describes the syntax"
+        ) from None
+    if _contains_nul(data):
+        raise PagecageError(
+            f"{path.name}: a string contains a NUL byte, which cannot be passed to a program",
+            f"edit {path}",
+        )
+    return data
+
+
+def _contains_nul(tree: Any) -> bool:
+    if isinstance(tree, str):
+        return "\0" in tree
+    values = (
+        [*tree, *tree.values()]
+        if isinstance(tree, dict)
+        else tree
+        if isinstance(tree, list)
+        else ()
+    )
+    return any(map(_contains_nul, values))
