@@ -168,6 +168,10 @@ _EXAMPLES = {
         pagecage host up
         pagecage host provision rack --ask-password
         """,
+    "host setup": """
+        pagecage host setup
+        pagecage host setup vm volume
+        """,
     "host provision": """
         pagecage host provision local --device /dev/disk/by-id/nvme-EXAMPLE
         pagecage host provision rack --ask-password

@@ -43,7 +43,7 @@ class DefinitionFiles:
         Raises PagecageError with the nearest name if there is none.
         """
         if name in self.own_names() and self.own:
-            return named(self.own / f"{name}.toml", self.kind)
+            return check_stem(self.own / f"{name}.toml", self.kind)
         if name in _names(self.built_in):
             return self.built_in / f"{name}.toml"
         prefix = f"{where}: " if where else ""
@@ -62,20 +62,10 @@ def _names(folder: Path) -> list[str]:
 
 def is_path(name: str) -> bool:
     """Return whether the user gave the path of a definition instead of its name."""
-    return "/" in name or name.endswith(".toml")
+    return "/" in name and name.endswith(".toml")
 
 
-def given_file(text: str) -> Path:
-    """Return the experiment's file that the user gave. Raises PagecageError if there is none."""
-    path = Path(text)
-    if "\0" in text or path.suffix != ".toml":
-        raise PagecageError(
-            f"{text!r} is not the file of an experiment", "name a file that ends with .toml"
-        )
-    return named(path, "experiment")
-
-
-def named(path: Path, kind: str) -> Path:
+def check_stem(path: Path, kind: str) -> Path:
     """Return the path. Raises PagecageError if its stem cannot name runs and cgroups."""
     if not _NAME.fullmatch(path.stem):
         raise PagecageError(

@@ -20,7 +20,7 @@ from pagecage.definitions.claim_tables import (
 )
 from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.fields import Citation
-from pagecage.definitions.files import DefinitionFiles, given_file, is_path, read_toml
+from pagecage.definitions.files import DefinitionFiles, check_stem, is_path, read_toml
 from pagecage.definitions.trial_tables import LevelTable, SizeTable, WorkloadTable
 from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import Cage
@@ -98,7 +98,8 @@ class Definitions:
         Raises PagecageError with file and key, or with the nearest name if there is no such
         experiment.
         """
-        path = given_file(name) if is_path(name) else self.experiments.find(name)
+        is_file = is_path(name)
+        path = check_stem(Path(name), "experiment") if is_file else self.experiments.find(name)
         name = path.stem
         data = read_toml(path)
         try:
