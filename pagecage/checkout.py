@@ -33,7 +33,7 @@ def find_project(start: Path) -> Path | None:
     A project has the file pagecage.toml, or the folders experiments/ and cgroups/.
     """
     for folder in (start, *start.parents):
-        if os.path.isfile(folder / MARKER) or all(map(os.path.isdir, _parts(folder))):  # noqa: PTH112, PTH113 - pathlib raises PermissionError
+        if os.path.isfile(folder / MARKER) or all(map(os.path.isdir, _parts(folder))):  # noqa: PTH113 - pathlib raises PermissionError
             return folder
     return None
 
@@ -53,7 +53,7 @@ def _working_directory() -> Path:
 IS_INSTALLED = _DATA.is_dir()
 """True in an installed package, False in a checkout."""
 TOP = _DATA if IS_INSTALLED else _PACKAGE.parent
-"""The project's files: experiments/, cgroups/, ansible/, build/host/bin/; only read if installed."""
+"""The project's files: experiments/, cgroups/, build/host/bin/ ...; only read if installed."""
 BUILD = user_folder("XDG_CACHE_HOME", ".cache") if IS_INSTALLED else TOP / "build"
 """Files that can be made again: the agent, a packed guest."""
 LOGS = user_folder("XDG_STATE_HOME", ".local/state") / "log" if IS_INSTALLED else TOP / "build/log"

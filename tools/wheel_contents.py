@@ -1,6 +1,7 @@
 """Build hook of hatchling: the files of a wheel besides the package, and the wheel's tag.
 
-The project's files lie in pagecage/_data of the wheel as they lie in a checkout (pagecage/checkout.py).
+The project's files lie in pagecage/_data of the wheel as they lie in a checkout
+(pagecage/checkout.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDERS = ("analysis", "ansible", "cgroups", "containers/guest", "docs", "examples", "experiments", "workloads")
+FOLDERS = (
+    "analysis",
+    "ansible",
+    "cgroups",
+    "containers/guest",
+    "docs",
+    "examples",
+    "experiments",
+    "workloads",
+)
 FILES = ("containers/versions.env", "LICENSE")
 LEFT_OUT = ("ansible/molecule", "docs/gallery", "workloads/testbed", "workloads/contract")
 """Tests and pictures, which take 13 MB."""
@@ -40,7 +50,9 @@ class WheelContents(BuildHookInterface):
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-linux_{machine}"
         names = {path: path.relative_to(top).as_posix() for path in contents(top)}
-        build_data["force_include"] |= {str(path): f"pagecage/_data/{name}" for path, name in names.items()}
+        build_data["force_include"] |= {
+            str(path): f"pagecage/_data/{name}" for path, name in names.items()
+        }
         build_data["force_include"][str(note)] = "pagecage/_data/revision"
 
 
@@ -70,7 +82,9 @@ def contents(top: Path) -> Iterator[Path]:
     for name in (*FOLDERS, *BINARIES):
         for path in sorted((top / name).rglob("*")):
             inside = path.relative_to(top)
-            is_hidden = any(part.startswith((".", "__pycache__", "target")) for part in inside.parts)
+            is_hidden = any(
+                part.startswith((".", "__pycache__", "target")) for part in inside.parts
+            )
             is_left_out = any(inside.is_relative_to(folder) for folder in LEFT_OUT)
             if path.is_file() and not is_hidden and not is_left_out:
                 yield path
@@ -81,7 +95,9 @@ def revision(top: Path) -> str:
     """Return the git revision, and `dirty` if tracked files differ from it; empty without git."""
     try:
         head = git(top, "rev-parse", "HEAD")
-        return f"{head} dirty" if git(top, "status", "--porcelain", "--untracked-files=no") else head
+        return (
+            f"{head} dirty" if git(top, "status", "--porcelain", "--untracked-files=no") else head
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
 

@@ -42,7 +42,8 @@ def save(cage: Cage, folder: Path, comments: Sequence[str] = ()) -> Path:
         path.write_text(cage_to_toml(cage, comments))
     except OSError as error:
         raise PagecageError(
-            f"{path} cannot be written: {error.strerror}", f"ls -ld {folder if folder.exists() else folder.parent}"
+            f"{path} cannot be written: {error.strerror}",
+            f"ls -ld {folder if folder.exists() else folder.parent}",
         ) from None
     return path
 

@@ -68,7 +68,8 @@ def require_same_definition(plan: Plan, given: str = "") -> None:
     if plan.document.get("sweep"):
         name = name.removeprefix(SWEEP_PREFIX)
     if definitions().experiment(name).definition_sha256 != plan.document["definition_sha256"]:
+        file = name if is_path(name) else f"experiments/{name}.toml"
         raise PagecageError(
-            f"{name if is_path(name) else f'experiments/{name}.toml'} has changed since {plan.run_id} was planned",
+            f"{file} has changed since {plan.run_id} was planned",
             f"start a new run: pagecage run {name}",
         )

@@ -214,16 +214,10 @@ def until_ci(options: RunOptions) -> float | None:
 
 
 def harness() -> dict[str, object]:
-    """Return version and git revision of this checkout; the revision is None without git.
-
-    A wheel contains the revision that it was built from.
-    """
-    built_from = TOP / "revision"
-    if IS_INSTALLED and built_from.exists():
-        revision, _, state = built_from.read_text().strip().partition(" ")
-        dirty = state == "dirty" if revision else None
-        return {"version": VERSION, "git_revision": revision or None, "git_dirty": dirty}
-    if IS_INSTALLED or find_tool("git") is None:
+    """Return version and git revision of this checkout; the revision is None without git."""
+    if IS_INSTALLED:
+        return _built_from((TOP / "revision").read_text())
+    if find_tool("git") is None:
         return {"version": VERSION, "git_revision": None, "git_dirty": None}
     head = run(["git", "-C", TOP, "rev-parse", "HEAD"], check=False)
     dirty = run(["git", "-C", TOP, "status", "--porcelain", "--untracked-files=no"], check=False)
@@ -233,3 +227,10 @@ def harness() -> dict[str, object]:
         "git_revision": head.stdout.strip() if known else None,
         "git_dirty": bool(dirty.stdout.strip()) if known else None,
     }
+
+
+def _built_from(text: str) -> dict[str, object]:
+    """Return the version of a wheel, and the revision that it was built from (build/revision)."""
+    revision, _, state = text.strip().partition(" ")
+    dirty = state == "dirty" if revision else None
+    return {"version": VERSION, "git_revision": revision or None, "git_dirty": dirty}
