@@ -58,9 +58,11 @@ BUILD = user_folder("XDG_CACHE_HOME", ".cache") if IS_INSTALLED else TOP / "buil
 """Files that can be made again: the agent, a packed guest."""
 LOGS = user_folder("XDG_STATE_HOME", ".local/state") / "log" if IS_INSTALLED else TOP / "build/log"
 _HOME = user_folder("XDG_DATA_HOME", ".local/share") if IS_INSTALLED else TOP
-OWN = find_project(_working_directory()) or _HOME
-"""The user's project: experiments/, cgroups/ and runs/.
+PROJECT = find_project(_working_directory())
+"""The project above the working directory, or None."""
+OWN = PROJECT or _HOME
+"""The folder with the user's experiments/, cgroups/ and runs/.
 
-Without one, it is a folder in the user's home, or the checkout itself.
+Without a project, it is a folder in the user's home, or the checkout itself.
 """
 RUNS = Path(os.environ.get("PAGECAGE_RUNS", OWN / "runs"))

@@ -5,6 +5,10 @@ from __future__ import annotations
 import textwrap
 
 _EXAMPLES = {
+    "init": """
+        pagecage init -- grep -rc needle src
+        pagecage init --name start -- ./server --load-index index.db
+        """,
     "list": """
         pagecage list
         pagecage list --json
@@ -20,6 +24,7 @@ _EXAMPLES = {
         pagecage run constrained-random --cage customer-tenth --repeats 5
         pagecage run constrained-random --until-ci 5% --fresh block
         pagecage run constrained-random --resume
+        pagecage run ./experiments/mine.toml --host vm
         pagecage run constrained-random --host rack --fleet spread
         """,
     "show": """

@@ -10,7 +10,8 @@ import re
 from pagecage.checkout import IS_INSTALLED
 
 _WITHOUT_MAKE = (
-    (r"make setup( HOST=\w+)?", "pagecage host setup"),
+    (r"make setup HOST=(\w+)", r"pagecage host setup \1"),
+    (r"make setup", "pagecage host setup"),
     (r"make build", "install pagecage again, from a wheel"),
     (r"make provision HOST=(\S+)", r"pagecage host provision \1"),
     (r"make experiment NAME=(\S+)", r"pagecage run \1"),

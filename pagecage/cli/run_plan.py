@@ -10,6 +10,7 @@ from dataclasses import replace
 from pagecage.checkout import IS_INSTALLED, TOP
 from pagecage.cli.enforcement import enforced
 from pagecage.cli.output import Notify
+from pagecage.cli.project_files import place_files
 from pagecage.cli.run_options import FleetOptions, RunOptions, definitions, is_group
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.host import SizedHost
@@ -125,6 +126,7 @@ def build_plan(
 
     `cages` replaces the cages of cgroups/.
     """
+    experiment, copies = place_files(experiment, host)
     size, reason = choose_size(options.size, host, notify)
     dataset_bytes = experiment.sizes[size].total_bytes
     if cages is None:
@@ -145,7 +147,7 @@ def build_plan(
         treatment=parse_treatment(options.treatment),
     )
     run_id = new_run_id(experiment.name, host.name)
-    plan = make_plan(run_id, experiment, cages, plan_options, command, harness())
+    plan = make_plan(run_id, experiment, cages, plan_options, command, harness(), copies=copies)
     if isinstance(host, LocalHost) and (needed_bytes := needed_disk_bytes(plan.trials)):
         host.require_free_space(needed_bytes)
     return plan

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pagecage.checkout import MARKER
 from pagecage.errors import PagecageError, nearest, why_unreadable
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
@@ -46,14 +47,19 @@ class DefinitionFiles:
             return check_stem(self.own / f"{name}.toml", self.kind)
         if name in _names(self.built_in):
             return self.built_in / f"{name}.toml"
-        prefix = f"{where}: " if where else ""
-        hint = nearest(name, self.names())
-        if self.own and not self.own_names() and self.kind == "experiment":
-            lacking = f" and {self.own.parent} defines none"
-            hint = hint if hint.startswith("did you") else "pagecage init -- COMMAND makes one"
-        else:
-            lacking = ""
+        prefix, hint = f"{where}: " if where else "", nearest(name, self.names())
+        lacking = self._lacking()
+        if lacking and not hint.startswith("did you mean"):
+            hint = "pagecage init -- COMMAND makes one"
         raise PagecageError(f"{prefix}there is no {self.kind} {name!r}{lacking}", hint)
+
+    def _lacking(self) -> str:
+        """Return a clause about a project without experiments; empty for any other."""
+        if self.own is None or self.own_names() or self.kind != "experiment":
+            return ""
+        top = self.own.parent
+        is_project = self.own.is_dir() or (top / MARKER).is_file()
+        return f", and the project {top} defines none" if is_project else ""
 
 
 def _names(folder: Path) -> list[str]:
@@ -66,13 +72,24 @@ def is_path(name: str) -> bool:
 
 
 def check_stem(path: Path, kind: str) -> Path:
-    """Return the path. Raises PagecageError if its stem cannot name runs and cgroups."""
+    """Return the path of a definition. Raises PagecageError if its stem is not a valid name."""
     if not _NAME.fullmatch(path.stem):
-        raise PagecageError(
-            f"{path.stem!r} is not a valid name for {'an' if kind[0] == 'e' else 'a'} {kind}",
-            f"rename {path}: small letters, digits and dashes",
-        )
+        raise _invalid(path.stem, kind, f"rename {path}")
     return path
+
+
+def check_name(name: str) -> str:
+    """Return the name of an experiment. Raises PagecageError if it cannot name runs and cgroups."""
+    if not _NAME.fullmatch(name):
+        raise _invalid(name, "experiment", "choose another")
+    return name
+
+
+def _invalid(name: str, kind: str, fix: str) -> PagecageError:
+    return PagecageError(
+        f"{name!r} is not a valid name for {'an' if kind[0] == 'e' else 'a'} {kind}",
+        f"{fix}: small letters, digits and dashes",
+    )
 
 
 def read_toml(path: Path) -> dict[str, Any]:

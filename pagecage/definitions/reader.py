@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ class Definitions:
             DefinitionFiles(kind, top / folder, own / folder if own else None)
             for kind, folder in (("experiment", "experiments"), ("cage", "cgroups"))
         )
-        self._programs = programs
+        self._programs, self._project, self._top = programs, project, top
         self._articles = cache(read_articles)
 
     def experiment_names(self) -> list[str]:
@@ -108,6 +109,8 @@ class Definitions:
             raise _first_error(path, error) from None
         data |= {"claims": self._claims(name, table, data, path)} if table.claims else {}
         experiment = _experiment(name, table, data, path)
+        if not path.is_relative_to(self._top / "experiments"):
+            experiment = replace(experiment, project=self._project or path.absolute().parent)
         self._check_names(path, experiment)
         return experiment
 
@@ -177,6 +180,7 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         fill=table.fill,
         command=_command(table.workload),
         driver=table.driver,
+        copies=tuple(table.copies),
     )
 
 

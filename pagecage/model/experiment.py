@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pagecage.model.trial import CommandSpec, SetupStep, Workload
@@ -72,7 +73,9 @@ class Size:
 class Experiment:
     """One checked TOML file of experiments/.
 
-    `definition` is the file's content as plain data, and `definition_sha256` its hash.
+    `definition` is the file's content as plain data, and `definition_sha256` its hash. `project` is
+    the top of the user's project with the file; None for an experiment of pagecage. `copies` are
+    files of the project that the guest gets.
     """
 
     name: str
@@ -96,6 +99,8 @@ class Experiment:
     fill: str = "random"
     command: CommandSpec | None = None
     driver: str | None = None
+    project: Path | None = None
+    copies: tuple[str, ...] = ()
 
     def cage_names(self) -> set[str]:
         """Return the cages of all levels at any size: in a table, or as a level of `cage`."""

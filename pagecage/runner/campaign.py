@@ -16,7 +16,12 @@ from pagecage.planning.plan import Plan, blocks
 from pagecage.process import PIPE, run, spawn
 from pagecage.runner.agent_process import close_input, request_for, send_request, wait_for_agent
 from pagecage.runner.frame_receiver import FrameReader, FrameReceiver
-from pagecage.runner.resource_needs import check_memory_floor, resource_needs, uploads_of
+from pagecage.runner.resource_needs import (
+    check_memory_floor,
+    resource_needs,
+    upload_directory,
+    uploads_of,
+)
 from pagecage.runner.run_folder import RunFolder
 from pagecage.runner.uploads import upload
 from pagecage.verdicts.median_interval import FEWEST
@@ -153,7 +158,7 @@ class Campaign:
         """
         uploads = uploads_of(self._plan)
         if uploads and not self._has_uploaded:
-            upload(self._host, uploads, self._plan.document["replay"]["directory"], self._step)
+            upload(self._host, uploads, upload_directory(self._plan), self._step)
             self._has_uploaded = True
 
     def _remove_uploads(self) -> None:
@@ -164,7 +169,7 @@ class Campaign:
             and not self._folder.remaining(self._plan)
         ):
             run(
-                self._host.command(["rm", "-rf", self._plan.document["replay"]["directory"]]),
+                self._host.command(["rm", "-rf", upload_directory(self._plan)]),
                 check=False,
             )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import AgentPackage
@@ -60,8 +61,17 @@ def _memory_bytes(trial: Trial) -> int:
 
 
 def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:
-    """Return the files that a replay copies to the host; none for an experiment."""
-    return uploads_from_json((plan.document.get("replay") or {}).get("carried", ()))
+    """Return the files that a replay, or an experiment of a project, copies to the host."""
+    return uploads_from_json(_copies(plan).get("carried", ()))
+
+
+def upload_directory(plan: Plan) -> str:
+    """Return the directory of these files on the host."""
+    return str(_copies(plan)["directory"])
+
+
+def _copies(plan: Plan) -> Mapping[str, Any]:
+    return plan.document.get("replay") or plan.document.get("copies") or {}
 
 
 def _has_disk_in_memory(trial: Trial) -> bool:
