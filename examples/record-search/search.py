@@ -2,10 +2,11 @@
 
 import random
 import sys
+from pathlib import Path
 
 way, path = sys.argv[1:]
 keys = [random.Random(number).randbytes(64) for number in range(100)]
-with open(path, "rb", buffering=0) as file:
+with Path(path).open("rb", buffering=0) as file:
     if way == "scan":
         while records := file.read(1 << 20):
             found = [key for key in keys if key in records]

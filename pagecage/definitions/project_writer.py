@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Sequence
 
-_MARKER = """# The top of a project for pagecage: experiments/ has its experiments, cgroups/ its cages.
+_MARKER = """# The top of a project for pagecage, with its experiments/ and cgroups/.
 """
 _CAGE = """about = "A slow disk: 20 MB/s and 500 reads per second."
 IOReadBandwidthMax = "20MB"
