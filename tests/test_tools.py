@@ -184,3 +184,10 @@ def test_a_replay_compiles_only_what_its_limits_are_driven_against(
     ]
     assert built[2:] == [compiles]
     assert "ran" in done.stdout
+
+
+def test_a_wheel_for_another_machine_is_refused() -> None:
+    done = run([ROOT / "tools/build-wheel", "riscv64"], check=False)
+    assert done.status == 3
+    assert "pagecage is not cross-compiled for riscv64" in done.stderr
+    assert "fix: make wheel, on a machine of that kind" in done.stderr
