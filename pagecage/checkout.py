@@ -65,4 +65,4 @@ OWN = PROJECT or _HOME
 
 Without a project, it is a folder in the user's home, or the checkout itself.
 """
-RUNS = Path(os.environ.get("PAGECAGE_RUNS", OWN / "runs"))
+RUNS = _working_directory() / os.environ.get("PAGECAGE_RUNS", OWN / "runs")

@@ -28,6 +28,8 @@ VERBS = (
         "schema",
         "host",
         "compare",
+        "baseline",
+        "history",
         "bundle",
         "render",
     ),
