@@ -44,11 +44,11 @@ def init(
     name
         Name of the experiment; by default that of the program
     """
-    folder = _folder()
     words = command or _DEFAULT_COMMAND
+    _check_text(words)
+    folder = _folder()
     chosen = check_name(name if name is not None else _name_of(words[0]))
     experiment = folder / f"experiments/{chosen}.toml"
-    _check_text(words)
     if experiment.exists():
         raise PagecageError(
             f"{shown(experiment)} exists already",
@@ -81,7 +81,11 @@ def _name_of(program: str) -> str:
 
 
 def _check_text(words: Sequence[str]) -> None:
-    """Raise PagecageError for a word that a TOML file cannot hold."""
+    """Raise PagecageError for an unknown option, and for a word that a TOML file cannot hold."""
+    if not words[0]:
+        raise PagecageError("the command is empty", "name a program after --")
+    if words[0].startswith("-"):
+        raise PagecageError(f"pagecage init has no option {words[0]!r}", "pagecage init --help")
     for word in words:
         if any("\ud800" <= character <= "\udfff" for character in word):
             raise PagecageError(f"the word {word!r} of the command is not UTF-8", "rename the file")
