@@ -241,7 +241,7 @@ def make_plan(
         "harness": dict(harness),
         "trials": [trial_to_json(t) for t in trials],
         "replay": None if replay is None else dict(replay),
-        **({"copies": dict(copies)} if copies else {}),
+        "copies": None if copies is None else dict(copies),
     }
     return Plan(run_id, trials, document)
 
