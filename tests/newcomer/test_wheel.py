@@ -124,6 +124,14 @@ def test_doctor_names_no_target_of_make(installed: Installed, untouched: None) -
     assert "make " not in done.stdout
 
 
+def test_fixes_of_its_verbs_name_none_either(installed: Installed, untouched: None) -> None:
+    for words in (("host", "verify", "local"), ("publish",)):
+        done = installed.pagecage(*words)
+        assert done.status == 3, done.stderr
+        assert "fix: " in done.stderr
+        assert "make " not in done.stderr.partition("fix: ")[2]
+
+
 def test_a_report_is_made_of_a_stored_run(installed: Installed, untouched: None) -> None:
     shutil.copy(ROOT / "docs/runs" / BUNDLE, installed.home)
     done = installed.pagecage("render", BUNDLE, "--out", "rendered")
