@@ -10,6 +10,7 @@ from typing import Any
 
 from pagecage.checkout import MARKER
 from pagecage.errors import PagecageError, nearest, why_unreadable
+from pagecage.model.cage import UNCAGED
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 
@@ -72,7 +73,14 @@ def is_path(name: str) -> bool:
 
 
 def check_stem(path: Path, kind: str) -> Path:
-    """Return the path of a definition. Raises PagecageError if its stem is not a valid name."""
+    """Return the path of a definition. Raises PagecageError if its stem is not a valid name.
+
+    `uncaged` is the control without limits, which no project may replace.
+    """
+    if kind == "cage" and path.stem == UNCAGED:
+        raise PagecageError(
+            f"{path}: {UNCAGED} is the control without limits, in every project", f"rename {path}"
+        )
     if not _NAME.fullmatch(path.stem):
         raise _invalid(path.stem, kind, f"rename {path}")
     return path

@@ -89,6 +89,12 @@ def test_a_stem_that_cannot_name_runs(project: Path, stem: str) -> None:
         assert "is not a valid name for an experiment" in refusal.value.message
 
 
+def test_the_control_cannot_be_replaced(project: Path) -> None:
+    (project / "cgroups/uncaged.toml").write_text("IOReadIOPSMax = 7\n")
+    with pytest.raises(PagecageError, match="is the control without limits"):
+        known(project).cage("uncaged", None)
+
+
 def test_a_missing_file(project: Path) -> None:
     with pytest.raises(PagecageError, match="No such file"):
         known(project).experiment("./nowhere/x.toml")
