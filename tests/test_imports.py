@@ -25,7 +25,7 @@ ORDER = (
 )
 AGENT_ORDER = (
     "system protocol",
-    "drivers collectors data_files",
+    "drivers collectors data_files own_programs",
     "limits",
     "host_session",
     "trial_run shell",

@@ -26,6 +26,8 @@ def _regular_expression(value: object) -> object:
 Repeats = Annotated[int, Field(gt=0, le=MOST_REPEATS)]
 RegularExpression = Annotated[str, BeforeValidator(_regular_expression, json_schema_input_type=str)]
 PLACEHOLDERS = ("file", "files", "sidecar", "data_dir", "max_seconds")
+OF_COMMANDS = ("programs", "data")
+"""Placeholders in the words of commands alone, not in those of other workloads."""
 CacheState = Literal["cold", "resident", "any"]
 Storage = Literal["data", "null_blk", "dm_delay", "container_layer"]
 # Options that the agent writes into every job file (pagecage/agent/programs/fio.py).
@@ -128,7 +130,7 @@ class SizeTable(StrictTable):
 
     @model_validator(mode="after")
     def _check_placeholders(self) -> SizeTable:
-        if taken := set(self.places) & set(PLACEHOLDERS):
+        if taken := set(self.places) & {*PLACEHOLDERS, *OF_COMMANDS}:
             raise ValueError(
                 f"places.{min(taken)} has the name of a placeholder that the agent fills in"
             )

@@ -72,7 +72,8 @@ class Size:
 class Experiment:
     """One checked TOML file of experiments/.
 
-    `definition` is the file's content as plain data, and `definition_sha256` its hash.
+    `definition` is the file's content as plain data, and `definition_sha256` the hash of the file
+    and of its own programs. `own_programs` are their texts by name.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Experiment:
     fill: str = "random"
     command: CommandSpec | None = None
     driver: str | None = None
+    own_programs: Mapping[str, str] = field(default_factory=dict)
 
     def cage_names(self) -> set[str]:
         """Return the cages of all levels at any size: in a table, or as a level of `cage`."""

@@ -51,7 +51,9 @@ class Workload:
     """The program to run. `kind` is `handshake` (workloads/README.md), `command` or `fio`.
 
     The `arguments` of `fio` are options of one job. Those of other kinds may contain {file},
-    {sidecar}, {data_dir} and {max_seconds}; an argument {files} stands for all files.
+    {sidecar}, {data_dir} and {max_seconds}; an argument {files} stands for all files. Program and
+    arguments of a command may contain {programs}, the folder of the definition's own programs, and
+    {data}, its prepared data.
     `min_memory_bytes` is the smallest MemoryMax in which the program is known to work.
     """
 

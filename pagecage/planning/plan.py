@@ -239,6 +239,7 @@ def make_plan(
         "harness": dict(harness),
         "trials": [trial_to_json(t) for t in trials],
         "replay": None if replay is None else dict(replay),
+        "own_programs": dict(experiment.own_programs),
     }
     return Plan(run_id, trials, document)
 
