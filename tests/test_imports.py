@@ -33,7 +33,7 @@ AGENT_ORDER = (
     "caged",
     "caging responses cache_checks",
     "programs",
-    "build_record cache_state host_settings trial_collectors preview",
+    "build_record prepared cache_state host_settings trial_collectors preview",
     "phases",
     "session standby",
     "main",

@@ -78,5 +78,6 @@ def _preview_words(trial: Trial, words: Sequence[str]) -> list[str]:
         "data_dir": "DIR",
         "max_seconds": trial.max_seconds,
         "programs": "SPOOL/programs",
+        "data": "DIR/prepared/KEY/data",
     }
     return fill_all(words, values, files)

@@ -27,8 +27,11 @@ def places(files: Sequence[Path], data_dir: Path, max_seconds: float | None) -> 
 
 
 def own_places(run: TrialRun) -> dict[str, object]:
-    """Return the value of {programs}, the folder of the definition's own programs."""
-    return {"programs": programs_folder(run.session.request)}
+    """Return the values of the places that only commands have.
+
+    {programs} is the folder of the definition's own programs, {data} the prepared data.
+    """
+    return {"programs": programs_folder(run.session.request), "data": run.data_directory}
 
 
 def fill_all(
