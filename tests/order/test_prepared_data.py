@@ -89,6 +89,12 @@ def test_data_are_made_once_and_restored_before_each_trial(machine: Machine) -> 
     assert machine.left() == []
 
 
+def test_a_trial_may_remove_its_data(machine: Machine) -> None:
+    trial = trial_of(TrialData(PREPARE, writes=True), 'cat "$0/file" && rm -r "$0"')
+    records = [carry_out(machine, trial) for _ in range(2)]
+    assert [(record.outcome, record.error) for record in records] == [("ok", None)] * 2
+
+
 def test_another_seed_or_program_makes_other_data(machine: Machine) -> None:
     trial = trial_of(TrialData(("{programs}/make", "{data}")), "cat $0/file")
     keys = []

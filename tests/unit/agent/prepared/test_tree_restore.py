@@ -53,34 +53,44 @@ def change(root: Path, step: tuple[str, int, str, bytes, int]) -> None:
     every = paths(root)
     path = every[number % len(every)]
     folder = path if path.is_dir() and not path.is_symlink() else path.parent
-    new = folder / name
     plain = [one for one in every if is_plain(one)]
     file = plain[number % len(plain)] if plain else None
-    if what == "mkdir" and not os.path.lexists(new):
-        new.mkdir()
-    elif what == "write" and (is_plain(new) or not os.path.lexists(new)):
+    new = folder / name
+    if not os.path.lexists(new):
+        add(new, what, number, path, file, content)
+    elif what == "write" and is_plain(new):
         new.write_bytes(content)
-    elif what == "symlink" and not os.path.lexists(new):
-        new.symlink_to(f"./{name}//{number}")
-    elif what == "fifo" and not os.path.lexists(new):
-        os.mkfifo(new)
-    elif what == "link" and file and not os.path.lexists(new):
-        new.hardlink_to(file)
-    elif what == "rename" and path != root and not os.path.lexists(new):
-        if not new.is_relative_to(path):
-            path.rename(new)
-    elif what == "remove" and path != root:
+    if what == "remove" and path != root:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    elif what == "chmod" and not path.is_symlink():
+    elif os.path.lexists(path):
+        change_metadata(path, what, number, mode)
+    if file and os.path.lexists(file):
+        change_content(file, what, number, content)
+
+
+def add(new: Path, what: str, number: int, path: Path, file: Path | None, content: bytes) -> None:
+    """Make a path that is not there."""
+    if what == "mkdir":
+        new.mkdir()
+    elif what == "write":
+        new.write_bytes(content)
+    elif what == "symlink":
+        new.symlink_to(f"./{new.name}//{number}")
+    elif what == "fifo":
+        os.mkfifo(new)
+    elif what == "link" and file:
+        new.hardlink_to(file)
+    elif what == "rename" and not new.is_relative_to(path) and path.name not in (ORIGINAL, DATA):
+        path.rename(new)
+
+
+def change_metadata(path: Path, what: str, number: int, mode: int) -> None:
+    if what == "chmod" and not path.is_symlink():
         path.chmod(mode | (0o700 if path.is_dir() else 0))
     elif what == "chown" and os.getuid() == 0:
         os.chown(path, number, number, follow_symlinks=False)
     elif what == "touch":
         os.utime(path, ns=(1, number * 10**9 + 1), follow_symlinks=False)
-    elif what == "xattr" and file:
-        os.setxattr(file, "user.pagecage", content[:8])
-    elif file:
-        change_content(file, what, number, content)
 
 
 def change_content(file: Path, what: str, number: int, content: bytes) -> None:
@@ -98,6 +108,8 @@ def change_content(file: Path, what: str, number: int, content: bytes) -> None:
             os.ftruncate(descriptor, size + 10_000)
         elif what == "punch":
             file_content._LIBC.fallocate(descriptor, 3, 4096, 8192)
+        elif what == "xattr":
+            os.setxattr(descriptor, "user.pagecage", content[:8])
     finally:
         os.close(descriptor)
 
