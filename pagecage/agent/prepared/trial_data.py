@@ -61,7 +61,7 @@ def _prepare(run: TrialRun, data: TrialData, storage: Storage, make_datasets: Ma
     run.keep(
         "data",
         directory=str(work / DATA),
-        key=base.name,
+        **({"key": base.name} if data.prepare else {}),
         entries=len(saved.entries),
         size_bytes=saved.size_bytes,
         manifest_sha256=saved.sha256,
