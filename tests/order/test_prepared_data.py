@@ -193,6 +193,24 @@ def test_a_full_disk_is_told_and_repaired_by_room(
     assert carry_out(machine, WRITTEN).outcome == "ok"
 
 
+def test_data_that_were_used_longest_ago_make_room(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = [trial_of(TrialData(PREPARE, seed=seed), "true") for seed in (1, 2, 3)]
+    keys = [carry_out(machine, trial).data.key for trial in (*trials[:2], trials[0])][:2]
+    folder = machine.data / "prepared"
+
+    def has_room_for_two(_: Path, __: int, what: str = "") -> None:
+        if len(list(folder.iterdir())) > 2:
+            raise HostError(f"{what} does not fit")
+
+    monkeypatch.setattr(trial_data, "require_room", has_room_for_two)
+    out = io.BytesIO()
+    record = carry_out(machine, trials[2], out=out)
+    assert prepared(machine) == sorted([keys[0] or "", record.data.key or ""])
+    assert f"{folder}/{keys[1]}" in out.getvalue().decode()
+
+
 def test_a_signal_ends_the_program_that_makes_data(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
