@@ -21,7 +21,12 @@ from pagecage.process import replay
 
 
 def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
-    """Return the commands that the host will run for one trial. The host resolves DISK and DIR."""
+    """Return the commands that the host will run for one trial. The host resolves DISK and DIR.
+
+    The first trial makes the data that the host has not; KEY stands for the key of the data.
+    """
+    if trial.data and trial.data.prepare and trial.position == 0:
+        yield replay(_preview_words(trial, trial.data.prepare, seed=trial.data.seed))
     systemd, unit = Systemd(user, 257), unit_name(trial.trial_id)
     spool = Path("SPOOL")
     driver = make_driver(trial.driver, ContainerEngines(systemd, spool), _no_answer, spool)
@@ -69,7 +74,7 @@ def _preview_argv(trial: Trial) -> list[str]:
     return gated(argv) if program_of(trial).is_gated else argv
 
 
-def _preview_words(trial: Trial, words: Sequence[str]) -> list[str]:
+def _preview_words(trial: Trial, words: Sequence[str], **more: object) -> list[str]:
     files = [Path("DIR") / dataset.file_name for dataset in trial.datasets]
     file = files[0] if files else "DIR"
     values = {
@@ -79,5 +84,6 @@ def _preview_words(trial: Trial, words: Sequence[str]) -> list[str]:
         "max_seconds": trial.max_seconds,
         "programs": "SPOOL/programs",
         "data": "DIR/prepared/KEY/data",
+        **more,
     }
     return fill_all(words, values, files)

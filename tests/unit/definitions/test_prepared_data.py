@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.agent.preview import trial_commands
 from pagecage.model.trial import trial_from_json, trial_to_json
 from pagecage.model.trial_data import TrialData
 from pagecage.planning.plan import PlanOptions, make_trials
@@ -51,6 +52,16 @@ def test_data_are_resolved_for_each_size(top: Path) -> None:
     assert [needed_disk_bytes(trials[size]) for size in ("full", "smoke")] == [2**31, 0]
     for trial in (*trials["full"], *trials["smoke"]):
         assert trial_from_json(trial_to_json(trial)) == trial
+
+
+def test_a_plan_shows_once_how_the_data_are_made(top: Path) -> None:
+    (top / "experiments/own.toml").write_text(OWN.replace('"{rows}"', '"{rows}", "{seed}"'))
+    options = PlanOptions("smoke", "asked for", 1, 7, "vm", "never")
+    first, second = make_trials(definitions(top).experiment("own"), CAGES, options)
+    shown = list(trial_commands(first, False))
+    assert shown[0] == "index DIR/prepared/KEY/data --rows 5 3"
+    assert any(line.endswith("search --in DIR/prepared/KEY/data") for line in shown[1:])
+    assert not any(line.startswith("index") for line in trial_commands(second, False))
 
 
 @pytest.mark.parametrize(
