@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -130,8 +130,7 @@ def plan_for(
     """Return the plan of a replay and its host.
 
     `argv` is the program with its arguments, `command` the whole command line. With `cages` it runs
-    in these instead of those of cgroups/, and without a control. All errors in the input are found
-    here, before anything starts.
+    in these instead of cgroups/, and without a control. Raises PagecageError for bad input.
     """
     names, known = _cages(cage, options, cages, volume)
     _check(argv, options)
@@ -156,18 +155,17 @@ def plan_for(
             options.driver,
             restored,
         )
-        about = {"carried": uploads_to_json(uploads), "directory": directory}
-        return _plan(replay, options, host, command, about, known, notify)
+        return _plan(replay, uploads, options, host, command, known, notify)
 
     return plan_on_host(options.host, options.data_dir, make, notify)
 
 
 def _plan(
     replay: ReplaySpec,
+    uploads: tuple[UploadedFile, ...],
     options: ReplayOptions,
     host: Host,
     command: str,
-    about: dict[str, Any],
     cages: _Cages,
     notify: Notify,
 ) -> Plan:
@@ -183,7 +181,11 @@ def _plan(
         driver_without_limits=driver_without_limits(host),
     )
     run_id = new_run_id(replay.name, host.name)
-    about |= {"restored": replay.data.copied_to if replay.data else None}
+    about = {
+        "carried": uploads_to_json(uploads),
+        "directory": replay.command.directory,
+        "restored": replay.data.copied_to if replay.data else None,
+    }
     return make_plan(
         run_id, make_experiment(replay), cages, plan_options, command, harness(), about
     )
