@@ -18,6 +18,7 @@ from pagecage.runner.run_folder import RunFolder, find_run, path_exists
 from pagecage.verdicts.counters import whole_seconds
 from pagecage.verdicts.evaluate import evaluate
 from pagecage.verdicts.io_demand import IoDemand, io_demand, undilated
+from pagecage.verdicts.memory_rounds import with_rounds
 
 Levels = tuple[tuple[str, str], ...]
 
@@ -92,7 +93,7 @@ def _folder(runs: Path, name: str) -> Iterator[RunFolder]:
 
 
 def _treatments(folder: RunFolder, wanted: Mapping[str, str]) -> StoredTreatments:
-    plan = read_plan(folder.path)
+    plan = with_rounds(read_plan(folder.path), folder.last_records())
     check_records(folder.path, plan, folder.records())
     groups = _by_treatment(folder, plan["definition"]["factors"])
     chosen = [levels for levels in groups if wanted.items() <= dict(levels).items()]
