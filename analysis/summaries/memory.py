@@ -15,7 +15,6 @@ from pagecage.verdicts.memory_rounds import (
     FACTOR,
     answer_of_run,
     measured_levels,
-    refaults_of,
     rule_of,
 )
 from pagecage.verdicts.memory_search import Measured, MemoryLevel, SearchRule
@@ -145,21 +144,27 @@ def _median(values: Any) -> float | None:
 
 def step_rows(found: MemoryRun) -> list[dict[str, str]]:
     """Return the steps as rows of a table."""
-    return [
-        {
-            "MemoryMax": _size(step.limit_bytes) if step.limit_bytes else "none",
-            "time": _time(step),
-            "loss": "–" if step.slowdown is None else f"{100 * step.slowdown:+.1f} %",
-            "refaults": _count(step.refaults_file),
-            "anonymous": _count(step.refaults_anon),
-            "major faults": _count(step.major_faults),
-            "read": _size(step.read_bytes),
-            "peak": _size(step.peak_bytes),
-            "OOM kills": str(step.oom_kills or "–"),
-            "enough": _enough(step),
-        }
-        for step in found.steps
-    ]
+    hidden = {
+        "anonymous": not any(step.refaults_anon for step in found.steps),
+        "OOM kills": not any(step.oom_kills for step in found.steps),
+    }
+    rows = [_row(step) for step in found.steps]
+    return [{k: text for k, text in row.items() if not hidden.get(k)} for row in rows]
+
+
+def _row(step: MemoryStep) -> dict[str, str]:
+    return {
+        "MemoryMax": _size(step.limit_bytes) if step.limit_bytes else "none",
+        "time": _time(step),
+        "loss": "–" if step.slowdown is None else f"{100 * step.slowdown:+.1f} %",
+        "refaults": _count(step.refaults_file),
+        "anonymous": _count(step.refaults_anon),
+        "major faults": _count(step.major_faults),
+        "read": _size(step.read_bytes),
+        "peak": _size(step.peak_bytes),
+        "OOM kills": str(step.oom_kills or "–"),
+        "enough": _enough(step),
+    }
 
 
 def _time(step: MemoryStep) -> str:

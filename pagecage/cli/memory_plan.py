@@ -78,7 +78,9 @@ def _check(shared: ReplayOptions) -> None:
             "a search has one cage and no control", "remove --cage and --no-control"
         )
     if shared.cold and shared.cache == "resident":
-        message = "pages that are resident before the trial are charged to pagecage, not to the cage"
+        message = (
+            "pages that are resident before the trial are charged to pagecage, not to the cage"
+        )
         raise PagecageError(message, "remove --cache")
     if shared.driver == "process":
         raise PagecageError("the driver process has no cgroup, so no MemoryMax", "remove --driver")

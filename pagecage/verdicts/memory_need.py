@@ -42,8 +42,9 @@ class MemoryNeed:
 class MemoryAnswer:
     """The answer of a search: the memory in use without a lower limit, and the needs.
 
-    `noise` is the spread of the times at the reference. `is_complete` is whether every interval is
-    as narrow as the precision. `refaults` are those at the reference, in pages.
+    There is no need by time if no time with all of the memory counts. `noise` is the spread of the
+    times at the reference, and `refaults` their pages that were read again. `is_complete` is
+    whether every interval is as narrow as the precision.
     """
 
     used_bytes: int
@@ -52,9 +53,9 @@ class MemoryAnswer:
     is_complete: bool
     needs: tuple[MemoryNeed, ...]
 
-    def need(self, criterion: Criterion) -> MemoryNeed:
-        """Return the need by one criterion."""
-        return next(need for need in self.needs if need.criterion == criterion)
+    def need(self, criterion: Criterion) -> MemoryNeed | None:
+        """Return the need by one criterion; None if it cannot be told."""
+        return next((need for need in self.needs if need.criterion == criterion), None)
 
 
 def answer_of(rule: SearchRule, measured: Measured) -> MemoryAnswer | None:
@@ -68,7 +69,8 @@ def answer_of(rule: SearchRule, measured: Measured) -> MemoryAnswer | None:
         (level for level in measured.levels if level.limit_bytes in known),
         key=lambda level: -(level.limit_bytes or 0),
     )
-    needs = tuple(_need(rule, measured, levels, values, criterion) for criterion in CRITERIA)
+    criteria = CRITERIA if measured.reference.seconds is not None else ("refaults",)
+    needs = tuple(_need(rule, measured, levels, values, criterion) for criterion in criteria)
     is_complete = all(_is_narrow(values, need) for need in needs)
     refaults = measured.reference.refaults or 0.0
     return MemoryAnswer(used, measured.noise, refaults, is_complete, needs)

@@ -112,13 +112,15 @@ def figures_of(record: Record, response: str) -> MemoryTrial:
     verdicts = evaluate(record)
     is_proven = all(reason.startswith("host not quiet") for reason in verdicts.reasons)
     is_killed = bool(final_counter(record, "memory.events", "oom_kill"))
-    is_short = is_killed or record.outcome in ("oom_killed", "timed_out", "failed")
-    is_timed = record.outcome == "ok" and verdicts.is_data_point and not verdicts.excluded
+    is_cut = record.outcome == "timed_out" and verdicts.excluded
+    is_short = is_killed or (record.outcome != "ok" and not is_cut)
+    is_timed = record.outcome == "ok" and not verdicts.excluded
     return MemoryTrial(
         seconds=record.response.get(response) if is_timed and not is_killed else None,
         refaults=refaults_of(record) if is_proven and not is_short else None,
         is_short=is_short,
         is_killed=is_killed,
+        is_cut=is_cut,
         read_pages=(io_at(record, "totals", "rbytes") or 0.0) / PAGE_BYTES,
         peak_bytes=final_counter(record, "memory.peak"),
     )

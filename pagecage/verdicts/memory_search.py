@@ -6,7 +6,7 @@ The rule sees measured figures alone, so that it can be repeated from the record
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -44,7 +44,8 @@ class SearchRule:
 class MemoryTrial:
     """The figures of one trial. `is_short`: the OOM killer, an error or the time limit ended it.
 
-    `seconds` is None if the time does not count, `refaults` (pages) if the limits or the cold cache
+    `is_cut`: the time limit ended it on a host that was not quiet, so that its refaults are a lower
+    bound, and its time means nothing. `seconds` is None if the time does not count, `refaults` (pages) if the limits or the cold cache
     are unproven.
     """
 
@@ -52,13 +53,14 @@ class MemoryTrial:
     refaults: float | None
     is_short: bool = False
     is_killed: bool = False
+    is_cut: bool = False
     read_pages: float = 0.0
     peak_bytes: float | None = None
 
-    @property
-    def counts(self) -> bool:
-        """True if the trial answers both criteria."""
-        return self.is_short or (self.seconds is not None and self.refaults is not None)
+    def counts(self, *, is_timed: bool) -> bool:
+        """Return whether the trial answers its criteria: refaults, and if `is_timed` the time."""
+        has_time = self.seconds is not None or not is_timed
+        return self.is_short or (has_time and self.refaults is not None)
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,9 @@ class Measured:
 
     @property
     def is_usable(self) -> bool:
-        """True if the reference finished and has a time, refaults and a peak."""
+        """True if the reference finished and has refaults and a peak; it may lack a time."""
         level = self.reference
-        known = None not in (level.seconds, level.refaults, self.used_bytes)
-        return known and not level.is_short
+        return None not in (level.refaults, self.used_bytes) and not level.is_short
 
     @property
     def used_bytes(self) -> int | None:
@@ -161,7 +162,7 @@ class Measured:
             found, bound = self.slowdown(level), max(rule.slowdown, self.noise)
         else:
             found, bound = level.refaults, self.refault_bound
-        if found is None:
+        if found is None or (found <= bound and any(trial.is_cut for trial in level.trials)):
             return "unknown"
         return "enough" if found <= bound else "short"
 
@@ -184,7 +185,7 @@ def next_round(rule: SearchRule, measured: Measured) -> tuple[LevelRequest, ...]
 
     Trials that do not count are repeated first. Then every criterion asks for one level.
     """
-    if repeated := tuple(_repeats(rule, measured)):
+    if repeated := _repeats(rule, measured):
         return repeated
     if not measured.is_usable or measured.used_bytes is None:
         return ()
@@ -199,14 +200,25 @@ def _descending(value: int | None) -> int:
     return -(value or 0)
 
 
-def _repeats(rule: SearchRule, measured: Measured) -> Iterator[LevelRequest]:
-    for level in (measured.reference, *measured.levels):
-        planned = rule.reference_repeats if level is measured.reference else rule.repeats
-        missing = planned - sum(trial.counts for trial in level.trials)
-        allowed = planned + MOST_EXTRA_TRIALS - len(level.trials)
-        if not level.is_short and min(missing, allowed) > 0:
-            is_reference = level is measured.reference
-            yield LevelRequest(None if is_reference else level.limit_bytes, min(missing, allowed))
+def _repeats(rule: SearchRule, measured: Measured) -> tuple[LevelRequest, ...]:
+    """Return the trials that replace those that do not count.
+
+    If no time of the reference counts, the times of other levels have no use.
+    """
+    missing = _missing(measured.reference, rule.reference_repeats, is_timed=True)
+    if missing:
+        return (LevelRequest(None, missing),)
+    is_timed = measured.reference.seconds is not None
+    counts = ((_missing(one, rule.repeats, is_timed=is_timed), one) for one in measured.levels)
+    return tuple(LevelRequest(one.limit_bytes, count) for count, one in counts if count)
+
+
+def _missing(level: MemoryLevel, planned: int, *, is_timed: bool) -> int:
+    """Return the number of trials to add to a level."""
+    if level.is_short:
+        return 0
+    missing = planned - sum(trial.counts(is_timed=is_timed) for trial in level.trials)
+    return max(0, min(missing, planned + MOST_EXTRA_TRIALS - len(level.trials)))
 
 
 def _next_level(
@@ -216,6 +228,8 @@ def _next_level(
 
     None if its interval is narrow enough, or ends at a level whose trials do not count.
     """
+    if criterion == "time" and measured.reference.seconds is None:
+        return None
     states = _states(rule, measured, criterion, values)
     enough, short = _bracket(states)
     if short is not None and states[short] == "unknown":

@@ -13,9 +13,22 @@ _NEGLIGIBLE = 0.0005
 
 def sentences(answer: MemoryAnswer, rule: SearchRule, *, has_swap: bool) -> Iterator[str]:
     """Yield the answer, the working set, and what cannot be told."""
-    yield _needed(answer, has_swap=has_swap)
-    yield _working_set(answer)
-    yield from _doubts(answer, rule)
+    time, refaults = answer.need("time"), answer.need("refaults")
+    if time is None:
+        yield (
+            "The need by time cannot be told: no time with all of the memory counts, because the"
+            " host was not quiet."
+        )
+    else:
+        yield _needed(answer, time, has_swap=has_swap)
+    if refaults is not None:
+        yield _working_set(answer, refaults)
+    if time is not None:
+        yield from _noise(answer, time, rule)
+    for need in answer.needs:
+        yield from _doubts(need)
+    if not answer.is_complete:
+        yield "The search is not complete: its intervals are wider than the precision."
 
 
 def no_answer(killed: bool) -> str:
@@ -31,13 +44,12 @@ def no_answer(killed: bool) -> str:
     )
 
 
-def _needed(answer: MemoryAnswer, *, has_swap: bool) -> str:
-    need = answer.need("time")
+def _needed(answer: MemoryAnswer, need: MemoryNeed, *, has_swap: bool) -> str:
     other = answer.used_bytes - need.needed_bytes
     if other <= 0:
         return (
             f"All of the {format_bytes(answer.used_bytes)} that the program uses are needed:"
-            f" {_below(answer, need)}."
+            f" {_below(need)}."
         )
     kind = "memory" if has_swap else "page cache"
     return (
@@ -55,7 +67,7 @@ def _brings(answer: MemoryAnswer, need: MemoryNeed) -> str:
     return f"brings {percent}"
 
 
-def _below(answer: MemoryAnswer, need: MemoryNeed) -> str:
+def _below(need: MemoryNeed) -> str:
     if need.short_bytes is None:
         return "no smaller limit was tried"
     with_less = f"with {format_bytes(need.short_bytes)}"
@@ -67,48 +79,40 @@ def _below(answer: MemoryAnswer, need: MemoryNeed) -> str:
     return f"{with_less} it {verb}"
 
 
-def _working_set(answer: MemoryAnswer) -> str:
-    need = answer.need("refaults")
+def _working_set(answer: MemoryAnswer, need: MemoryNeed) -> str:
     pages = f"{answer.refaults:,.0f} pages ({format_bytes(answer.refaults * PAGE_BYTES)})"
     before = f"With all of the memory it reads {pages} again. " if answer.refaults else ""
     size = format_bytes(need.needed_bytes)
     if need.short_bytes is None and need.needed_bytes < answer.used_bytes:
         return f"{before}Working set: at most {size}, the least that was tried."
     more = "more refaults than that" if answer.refaults else "refaults"
-    return f"{before}Working set (no {more}): {size}; {_below(answer, need)}."
+    return f"{before}Working set (no {more}): {size}; {_below(need)}."
 
 
-def _doubts(answer: MemoryAnswer, rule: SearchRule) -> Iterator[str]:
+def _noise(answer: MemoryAnswer, need: MemoryNeed, rule: SearchRule) -> Iterator[str]:
     if answer.noise > rule.slowdown:
         yield (
             f"The times with all of the memory differ by {_percent(answer.noise)}, so that a loss"
             f" of {_percent(rule.slowdown)} cannot be seen: only a larger one counted. More"
             " --repeats or a quieter host help."
         )
-    elif not (need := answer.need("time")).is_certain:
+    elif not need.is_certain:
+        low, high = format_bytes(need.low_bytes or rule.floor_bytes), format_bytes(need.high_bytes)
         yield (
-            f"By the noise of {_percent(answer.noise)}, the need for time may be anything between"
-            f" {format_bytes(need.low_bytes or rule.floor_bytes)} and"
-            f" {format_bytes(need.high_bytes)}."
+            f"By the noise of {_percent(answer.noise)}, the need by time may be anything between"
+            f" {low} and {high}."
         )
-    for need in answer.needs:
-        yield from _doubts_about(need)
-    if not answer.is_complete:
-        yield "The search is not complete: its intervals are wider than the precision."
 
 
-def _doubts_about(need: MemoryNeed) -> Iterator[str]:
-    name = "time" if need.criterion == "time" else "refaults"
+def _doubts(need: MemoryNeed) -> Iterator[str]:
     if need.is_unknown_below and need.short_bytes is not None:
-        yield (
-            f"By {name} the need may be smaller: no trial with {format_bytes(need.short_bytes)}"
-            " counts."
-        )
+        size = format_bytes(need.short_bytes)
+        yield f"By {need.criterion} the need may be smaller: no trial with {size} counts."
     if need.again_bytes:
         sizes = ", ".join(format_bytes(size) for size in sorted(need.again_bytes))
         yield (
-            f"By {name} the program was not slower with less memory at every step: {sizes} had"
-            " enough as well."
+            f"By {need.criterion}, less memory did not always cost more: {sizes} had enough as"
+            " well."
         )
 
 
