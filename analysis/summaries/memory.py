@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -80,7 +80,18 @@ def memory_run(run: Run) -> MemoryRun | None:
         killed = bool(measured and measured.reference.is_killed)
         return MemoryRun(rule, None, steps, (no_answer(killed),))
     has_swap = limits.get("MemorySwapMax") != 0
-    return MemoryRun(rule, answer, steps, tuple(sentences(answer, rule, has_swap=has_swap)))
+    found = [*sentences(answer, rule, has_swap=has_swap), *_uncharged(run)]
+    return MemoryRun(rule, answer, steps, tuple(found))
+
+
+def _uncharged(run: Run) -> Iterator[str]:
+    """Yield what the figures leave out if no files were made cold."""
+    command = run.plan["trials"][0]["workload"].get("command") or {}
+    if not command.get("data_paths"):
+        yield (
+            "No files were made cold (--cold). Pages that were in the page cache before are charged"
+            " to no trial, and are not part of these figures."
+        )
 
 
 def _steps(run: Run, rule: SearchRule, measured: Measured | None) -> list[MemoryStep]:

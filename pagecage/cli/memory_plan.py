@@ -63,11 +63,6 @@ def plan_of(
     cage = _reference(definitions().cage(base, data_bytes(shared.cold or shared.copy)), rule)
     repeated = replace(shared, repeats=rule.reference_repeats)
     plan, host = replay_plan.plan_for(base, words, repeated, command, notify, {base: cage})
-    if not shared.cold:
-        notify(
-            "without --cold, files that are in the page cache already are not charged to the cage,"
-            " and their memory is not found"
-        )
     return replace(plan, document=_document(plan.document, words, rule)), host
 
 
@@ -129,6 +124,11 @@ def _reference(cage: Cage, rule: SearchRule) -> Cage:
             f"the MemoryMax of {cage.name} is not above the floor of"
             f" {exact_size(rule.floor_bytes)}",
             "give a smaller --floor, or a cage with more memory",
+        )
+    if "MemoryHigh" in cage.properties:
+        raise PagecageError(
+            f"the MemoryHigh of {cage.name} throttles the program before any MemoryMax is reached",
+            "give a cage without MemoryHigh",
         )
     if cage.name == UNCAGED:
         return replace(cage, properties={"MemorySwapMax": 0})

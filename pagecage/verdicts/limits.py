@@ -251,7 +251,8 @@ def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
     calibration = calibration_of(record, name)
     driven = calibration.get("observed")
     if calibration.get("held") and driven is not None and driven >= CALIBRATION_REACHED * cap:
-        held = f"was held to {amount(name, driven)}; the limit is {amount(name, cap)}"
+        what = "throttled at" if name == "MemoryHigh" else "held to"
+        held = f"was {what} {amount(name, driven)}; the limit is {amount(name, cap)}"
         return "enforced", f"Calibration ({calibration.get('method')}) {held}."
     evidence = _reached(record, name, cap)
     if evidence:

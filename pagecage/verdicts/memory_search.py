@@ -45,8 +45,8 @@ class MemoryTrial:
     """The figures of one trial. `is_short`: the OOM killer, an error or the time limit ended it.
 
     `is_cut`: the time limit ended it on a host that was not quiet, so that its refaults are a lower
-    bound, and its time means nothing. `seconds` is None if the time does not count, `refaults` (pages) if the limits or the cold cache
-    are unproven.
+    bound, and its time means nothing. `seconds` is None if the time does not count, `refaults`
+    (pages) if the limits or the cold cache are unproven.
     """
 
     seconds: float | None
@@ -107,7 +107,7 @@ class LevelRequest:
 
 @dataclass(frozen=True)
 class Measured:
-    """What has been measured: the reference, and the levels below it."""
+    """The levels measured so far: the reference, and those below it."""
 
     reference: MemoryLevel
     levels: tuple[MemoryLevel, ...] = ()

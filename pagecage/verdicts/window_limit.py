@@ -78,7 +78,9 @@ def binding_limit(window: Window, requested: Mapping[str, Any]) -> BindingLimit:
         closeness >= NEAR_CAP and _share(window.waited_io, window) >= WAITING
     ):
         return BindingLimit("bandwidth" if "Bandwidth" in prop else "iops", prop)
-    if requested.keys() & MEMORY_EVENT.keys() and _suffers_from_reclaim(window):
+    if requested.keys() & MEMORY_EVENT.keys() and (
+        _suffers_from_reclaim(window) or _sleeps_above_high(window, requested)
+    ):
         return BindingLimit("memory")
     if (
         _share(window.disk_busy, window) >= DISK_BUSY
@@ -110,3 +112,11 @@ def _suffers_from_reclaim(window: Window) -> bool:
         return False
     reread_share = (window.refault_pages or 0) * PAGE_BYTES / max(window.moved["rbytes"], 1)
     return reread_share >= REFAULT_SHARE or _share(window.waited_memory, window) >= RECLAIMING
+
+
+def _sleeps_above_high(window: Window, requested: Mapping[str, Any]) -> bool:
+    """Return whether memory.high held tasks asleep.
+
+    A sleep lasts up to two seconds (MEMCG_MAX_HIGH_DELAY_JIFFIES), and only its begin is counted.
+    """
+    return "MemoryHigh" in requested and _share(window.waited_memory, window) >= RECLAIMING

@@ -166,13 +166,15 @@ class Calibrator:
         return Calibration(method, seconds, limit, peak, held, error)
 
     def _drive_memory_high(self, name: str, cap: int) -> Calibration:
-        """Fill memory a little past the limit: the kernel throttles it, and kills nothing.
+        """Fill memory a little past the limit, together with Python itself.
+
+        The kernel throttles it, and kills nothing.
 
         The further above the limit, the longer each sleep (calculate_high_delay, mm/memcontrol.c),
         so that the load is stopped after some seconds.
         """
         method = "fill anonymous memory past the limit, which throttles"
-        argv = [sys.executable, "-I", "-c", _FILL_SLOWLY, str(cap + MIB)]
+        argv = [sys.executable, "-I", "-c", _FILL_SLOWLY, str(max(MIB, cap - 2 * MIB))]
         _, counters, seconds = self._in_slice(name, cap, argv)
         events, peak = counters["memory.events"] or {}, counters["memory.peak"]
         held = events.get("high", 0) > 0 and not events.get("oom_kill", 0)

@@ -73,7 +73,7 @@ Trials = Callable[[int | None, int], MemoryTrial]
 
 
 def searched(trials: Trials, rule: SearchRule = RULE) -> tuple[Measured, int]:
-    """What a search measures, and its number of rounds. `trials` gets limit and number."""
+    """The levels of a search, and its number of rounds. `trials` gets limit and number."""
     count = rule.reference_repeats
     reference = MemoryLevel(None, tuple(trials(None, n) for n in range(count)))
     levels: dict[int, MemoryLevel] = {}
