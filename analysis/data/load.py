@@ -13,11 +13,11 @@ from typing import Any
 from analysis.data.levels import TableLayout, sort_levels, table_layout
 from analysis.data.series import Series, series_of
 from pagecage.errors import PagecageError, why_unreadable
+from pagecage.memory_search.rounds import with_rounds
 from pagecage.model.record import Record, read_records
 from pagecage.model.run_files import check_records, read_facts, read_plan
 from pagecage.model.traces import read_lines
 from pagecage.verdicts.evaluate import Verdicts, evaluate
-from pagecage.verdicts.memory_rounds import with_rounds
 from pagecage.verdicts.stopping import needed, too_wide
 
 Treatment = Mapping[str, str]

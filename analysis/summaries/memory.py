@@ -8,17 +8,19 @@ from statistics import median
 from typing import Any
 
 from analysis.data.load import JudgedTrial, Run
-from pagecage.units import PAGE_BYTES, format_bytes, format_seconds
-from pagecage.verdicts.counters import difference, final_counter, io_at
-from pagecage.verdicts.memory_need import MemoryAnswer
-from pagecage.verdicts.memory_rounds import (
+from pagecage.memory_search.need import MemoryAnswer
+from pagecage.memory_search.rounds import (
     FACTOR,
+    SECOND_OPINION,
     answer_of_run,
     measured_levels,
     rule_of,
 )
-from pagecage.verdicts.memory_search import Measured, MemoryLevel, SearchRule
-from pagecage.verdicts.memory_sentences import no_answer, sentences
+from pagecage.memory_search.rule import MeasuredLevels, MemoryLevel, SearchRule
+from pagecage.memory_search.sentences import no_answer, sentences
+from pagecage.model.traces import read_lines
+from pagecage.units import PAGE_BYTES, format_bytes, format_seconds
+from pagecage.verdicts.counters import difference, final_counter, io_at
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,51 @@ def memory_run(run: Run) -> MemoryRun | None:
         killed = bool(measured and measured.reference.is_killed)
         return MemoryRun(rule, None, steps, (no_answer(killed),))
     has_swap = limits.get("MemorySwapMax") != 0
-    found = [*sentences(answer, rule, has_swap=has_swap), *_uncharged(run)]
+    opinion = second_opinion(run)
+    found = [
+        *sentences(answer, rule, has_swap=has_swap),
+        *([opinion.sentence] if opinion else []),
+        *_uncharged(run),
+    ]
     return MemoryRun(rule, answer, steps, tuple(found))
+
+
+@dataclass(frozen=True)
+class SecondOpinion:
+    """DAMON's estimate of the working set, in bytes; None with the reason for its absence."""
+
+    median_bytes: float | None
+    most_bytes: float | None
+    intervals: int
+    reason: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The estimate, or the reason why there is none."""
+        if self.median_bytes is None or self.most_bytes is None:
+            return f"No second opinion by DAMON: {self.reason}."
+        return (
+            f"Second opinion by DAMON: the program touched {format_bytes(self.median_bytes)} within"
+            f" half a second through its mappings (median of {self.intervals} intervals; at most"
+            f" {format_bytes(self.most_bytes)}). Files that it reads with read(2) are not seen."
+        )
+
+
+def second_opinion(run: Run) -> SecondOpinion | None:
+    """Return DAMON's estimate; None before the trial that it watches has ended."""
+    record = next((t.record for t in run.trials if t.record.trial_id == SECOND_OPINION), None)
+    if record is None:
+        return None
+    rows = read_lines(run.path, record, "damon")
+    begin, end = 0.0, float("inf")
+    if record.measured:
+        begin, end = record.measured.start_monotonic_seconds, record.measured.end_monotonic_seconds
+    counts = [row["bytes"] for row in rows if begin <= row["t"] <= end and row["bytes"]]
+    if not counts:
+        entry = record.collectors.get("damon") or {}
+        reason = entry.get("reason") or "no interval lies in the measured part"
+        return SecondOpinion(None, None, 0, str(reason))
+    return SecondOpinion(median(counts), max(counts), len(counts))
 
 
 def _uncharged(run: Run) -> Iterator[str]:
@@ -94,7 +139,7 @@ def _uncharged(run: Run) -> Iterator[str]:
         )
 
 
-def _steps(run: Run, rule: SearchRule, measured: Measured | None) -> list[MemoryStep]:
+def _steps(run: Run, rule: SearchRule, measured: MeasuredLevels | None) -> list[MemoryStep]:
     levels: dict[int | None, MemoryLevel] = (
         {level.limit_bytes: level for level in (*measured.levels, measured.reference)}
         if measured
@@ -103,6 +148,8 @@ def _steps(run: Run, rule: SearchRule, measured: Measured | None) -> list[Memory
     found = []
     for name in run.factors[FACTOR]:
         planned = [t for t in run.plan["trials"] if t["treatment"][FACTOR] == name]
+        if planned[0]["trial_id"] == SECOND_OPINION:
+            continue
         trials = [t for t in run.trials if t.record.treatment[FACTOR] == name]
         limit = planned[0]["cage"]["properties"].get("MemoryMax")
         if trials:
@@ -116,7 +163,7 @@ def _step(
     trials: Sequence[JudgedTrial],
     response: str,
     rule: SearchRule,
-    measured: Measured | None,
+    measured: MeasuredLevels | None,
     levels: dict[int | None, MemoryLevel],
 ) -> MemoryStep:
     records = [trial.record for trial in trials]
@@ -213,6 +260,7 @@ def memory_json(run: Run) -> dict[str, Any] | None:
         "rule": asdict(found.rule),
         "sentences": list(found.sentences),
         "answer": asdict(found.answer) if found.answer else None,
+        "second_opinion": asdict(opinion) if (opinion := second_opinion(run)) else None,
         "page_bytes": PAGE_BYTES,
         "steps": [asdict(step) for step in found.steps],
     }

@@ -17,9 +17,9 @@ from pagecage.cli.replay_plan import ReplayOptions
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
+from pagecage.memory_search.rounds import rule_of
 from pagecage.planning.plan import Plan
 from pagecage.runner.resource_needs import resource_needs
-from pagecage.verdicts.memory_rounds import rule_of
 
 _USAGE = "pagecage memory [OPTIONS] CAGE -- COMMAND..."
 app = App(name="memory", help_epilogue=examples("memory"), usage=_USAGE)

@@ -18,11 +18,11 @@ from pagecage.cli.replay_plan import ReplayOptions
 from pagecage.cli.run_options import definitions
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
+from pagecage.memory_search.rounds import KEY
+from pagecage.memory_search.rule import SearchRule, most_levels
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.planning.plan import Plan
 from pagecage.units import MIB, exact_size, parse_size_bytes
-from pagecage.verdicts.memory_rounds import KEY
-from pagecage.verdicts.memory_search import SearchRule, most_levels
 
 LEAST_REFERENCES = 3
 """Repeats of the reference, whose spread is the noise."""
@@ -140,7 +140,7 @@ def _document(document: Any, words: tuple[str, ...], rule: SearchRule) -> dict[s
     question = f"How much memory does `{shlex.join(words)}` need in {cage}?"
     definition = {**document["definition"], "question": question, "findings": []}
     sha256 = hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
-    search = {"rule": asdict(rule)}
+    search = {"rule": asdict(rule), "has_second_opinion": True}
     return {**document, "definition": definition, "definition_sha256": sha256, KEY: search}
 
 
@@ -153,6 +153,7 @@ def search_lines(plan: Plan, rule: SearchRule, most_bytes: int) -> list[str]:
         f" {exact_size(most_bytes)}, with {rule.repeats} trials each: half of the memory in use,"
         " half of that and so on until the time or the refaults grow, then by bisection to"
         f" {100 * rule.precision:g} %",
-        f"at most {len(plan.trials) + levels * rule.repeats} trials; up to 2 more for each value"
-        " whose trials do not count",
+        "one trial at the end that DAMON watches, for a second opinion",
+        f"at most {len(plan.trials) + levels * rule.repeats + 1} trials; up to 2 more for each"
+        " value whose trials do not count",
     ]

@@ -11,6 +11,7 @@ from typing import Any
 
 from pagecage.bundle.unpack import unpack
 from pagecage.errors import UNREADABLE, PagecageError, nearest, why_unreadable
+from pagecage.memory_search.rounds import with_rounds
 from pagecage.model.record import Record
 from pagecage.model.run_files import check_records, read_plan
 from pagecage.model.traces import read_lines
@@ -18,7 +19,6 @@ from pagecage.runner.run_folder import RunFolder, find_run, path_exists
 from pagecage.verdicts.counters import whole_seconds
 from pagecage.verdicts.evaluate import evaluate
 from pagecage.verdicts.io_demand import IoDemand, io_demand, undilated
-from pagecage.verdicts.memory_rounds import with_rounds
 
 Levels = tuple[tuple[str, str], ...]
 

@@ -10,7 +10,7 @@ from pagecage.model.cage import Cage
 from pagecage.model.cage_json import cage_from_json, cage_to_json
 
 CACHE_STATES = ("cold", "resident", "any")
-COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem")
+COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem", "damon")
 TRACERS = ("bpftrace", "blocklat")
 """Collectors that are attached once per machine state, not once per trial."""
 STORAGES = ("data", "null_blk", "dm_delay", "container_layer")

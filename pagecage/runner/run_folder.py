@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
+from pagecage.memory_search.rounds import with_rounds
 from pagecage.model.record import Record, append_record, read_records
 from pagecage.model.trial import Trial, trial_from_json
 from pagecage.planning.plan import Plan, plan_from_json, plan_to_json
-from pagecage.verdicts.memory_rounds import with_rounds
 from pagecage.verdicts.stopping import enough_blocks
 
 

@@ -13,22 +13,24 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pagecage.model.record import Record
-from pagecage.units import PAGE_BYTES, exact_size
-from pagecage.verdicts.counters import difference, final_counter, io_at
-from pagecage.verdicts.evaluate import evaluate
-from pagecage.verdicts.memory_need import MemoryAnswer, answer_of
-from pagecage.verdicts.memory_search import (
+from pagecage.memory_search.need import MemoryAnswer, answer_of
+from pagecage.memory_search.rule import (
     LevelRequest,
-    Measured,
+    MeasuredLevels,
     MemoryLevel,
     MemoryTrial,
     SearchRule,
     next_round,
 )
+from pagecage.model.record import Record
+from pagecage.units import PAGE_BYTES, exact_size
+from pagecage.verdicts.counters import difference, final_counter, io_at
+from pagecage.verdicts.evaluate import evaluate
 
 KEY = "memory_search"
 FACTOR = "cage"
+SECOND_OPINION = "damon"
+"""The trial that DAMON watches."""
 GIVE_UP = 10
 """A level is given up as too small after this multiple of the reference's time."""
 LEAST_GIVE_UP_SECONDS = 10.0
@@ -57,6 +59,7 @@ def with_rounds(document: Document, last: Mapping[str, Record]) -> Document:
     response, number = document["definition"]["response"], 0
     while measured := _measured(trials, last, figures, response):
         if not (requests := next_round(rule, measured)):
+            trials += _second_opinion(document, trials, measured)
             break
         number += 1
         trials += _round(document, trials, requests, measured, number)
@@ -73,7 +76,7 @@ def answer_of_run(document: Document, last: Mapping[str, Record]) -> MemoryAnswe
     return answer_of(rule, measured) if rule and measured else None
 
 
-def measured_levels(document: Document, last: Mapping[str, Record]) -> Measured | None:
+def measured_levels(document: Document, last: Mapping[str, Record]) -> MeasuredLevels | None:
     """Return what the records show so far; None before the reference has a record."""
     trials = [trial for trial in document["trials"] if _has_result(trial, last)]
     return _measured(trials, last, {}, document["definition"]["response"])
@@ -89,13 +92,14 @@ def _measured(
     last: Mapping[str, Record],
     figures: dict[str, MemoryTrial],
     response: str,
-) -> Measured | None:
+) -> MeasuredLevels | None:
     """Return the levels of trials that all have a result; None if one lacks it."""
     if not trials or not all(_has_result(trial, last) for trial in trials):
         return None
     groups: dict[str, list[Document]] = defaultdict(list)
     for trial in trials:
-        groups[trial["treatment"][FACTOR]].append(trial)
+        if trial["trial_id"] != SECOND_OPINION:
+            groups[trial["treatment"][FACTOR]].append(trial)
     levels = []
     for group in groups.values():
         for trial in group:
@@ -104,7 +108,7 @@ def _measured(
                 figures[name] = figures_of(last[name], response)
         limit = group[0]["cage"]["properties"].get("MemoryMax")
         levels.append(MemoryLevel(limit, tuple(figures[t["trial_id"]] for t in group)))
-    return Measured(levels[0], tuple(levels[1:]))
+    return MeasuredLevels(levels[0], tuple(levels[1:]))
 
 
 def figures_of(record: Record, response: str) -> MemoryTrial:
@@ -137,7 +141,7 @@ def _round(
     document: Document,
     trials: Sequence[TrialJson],
     requests: Sequence[LevelRequest],
-    measured: Measured,
+    measured: MeasuredLevels,
     number: int,
 ) -> Iterator[TrialJson]:
     """Yield the trials of a round in an order that the run's seed decides."""
@@ -155,13 +159,32 @@ def _round(
         yield {**trial, "block": block, "position": position}
 
 
+def _second_opinion(
+    document: Document, trials: Sequence[TrialJson], measured: MeasuredLevels
+) -> Iterator[TrialJson]:
+    """Yield the trial of the reference that DAMON watches; its time does not count."""
+    if not document[KEY].get("has_second_opinion") or not measured.is_usable:
+        return
+    if any(trial["trial_id"] == SECOND_OPINION for trial in trials):
+        return
+    trial: TrialJson = copy.deepcopy(document["trials"][0])
+    trial |= {
+        "trial_id": SECOND_OPINION,
+        "treatment": {FACTOR: f"{_level_name(document, None)}, watched by DAMON"},
+        "collectors": [*dict.fromkeys((*trial["collectors"], "damon"))],
+        "block": max(trial["block"] for trial in trials) + 1,
+        "position": len(trials),
+    }
+    yield trial
+
+
 def _level_name(document: Document, limit_bytes: int | None) -> str:
     reference: str = document["trials"][0]["treatment"][FACTOR]
     return reference if limit_bytes is None else f"{reference}, MemoryMax {exact_size(limit_bytes)}"
 
 
 def _trial(
-    document: Document, limit_bytes: int | None, name: str, repeat: int, measured: Measured
+    document: Document, limit_bytes: int | None, name: str, repeat: int, measured: MeasuredLevels
 ) -> TrialJson:
     """Return the reference's trial with another MemoryMax, and less time before it is given up."""
     trial: TrialJson = copy.deepcopy(document["trials"][0])
@@ -184,5 +207,5 @@ def _definition(document: Document, trials: Sequence[Document]) -> Document:
     definition = document["definition"]
     first = trials[0]["treatment"][FACTOR]
     limits = {t["treatment"][FACTOR]: t["cage"]["properties"].get("MemoryMax") for t in trials}
-    below = sorted((name for name in limits if name != first), key=lambda name: -limits[name])
+    below = sorted((name for name in limits if name != first), key=lambda n: -(limits[n] or 0))
     return {**definition, "factors": {FACTOR: [first, *below]}}

@@ -106,7 +106,7 @@ class LevelRequest:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredLevels:
     """The levels measured so far: the reference, and those below it."""
 
     reference: MemoryLevel
@@ -180,7 +180,7 @@ def grid(rule: SearchRule, used_bytes: int) -> list[int]:
     return list(dict.fromkeys(value for value in values if value >= PAGE_BYTES)) or [used_bytes]
 
 
-def next_round(rule: SearchRule, measured: Measured) -> tuple[LevelRequest, ...]:
+def next_round(rule: SearchRule, measured: MeasuredLevels) -> tuple[LevelRequest, ...]:
     """Return the trials to run next; none if the search is over.
 
     Trials that do not count are repeated first. Then every criterion asks for one level.
@@ -200,7 +200,7 @@ def _descending(value: int | None) -> int:
     return -(value or 0)
 
 
-def _repeats(rule: SearchRule, measured: Measured) -> tuple[LevelRequest, ...]:
+def _repeats(rule: SearchRule, measured: MeasuredLevels) -> tuple[LevelRequest, ...]:
     """Return the trials that replace those that do not count.
 
     If no time of the reference counts, the times of other levels have no use.
@@ -222,7 +222,7 @@ def _missing(level: MemoryLevel, planned: int, *, is_timed: bool) -> int:
 
 
 def _next_level(
-    rule: SearchRule, measured: Measured, criterion: Criterion, values: Sequence[int]
+    rule: SearchRule, measured: MeasuredLevels, criterion: Criterion, values: Sequence[int]
 ) -> int | None:
     """Return the next level of one criterion.
 
@@ -243,7 +243,7 @@ def _next_level(
 
 
 def _states(
-    rule: SearchRule, measured: Measured, criterion: Criterion, values: Sequence[int]
+    rule: SearchRule, measured: MeasuredLevels, criterion: Criterion, values: Sequence[int]
 ) -> dict[int, State]:
     """Return the state of each measured level by its place in the grid."""
     places = {value: place for place, value in enumerate(values)}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pagecage.verdicts.memory_search import (
+from pagecage.memory_search.rule import (
     CRITERIA,
     Criterion,
-    Measured,
+    MeasuredLevels,
     MemoryLevel,
     SearchRule,
     grid,
@@ -58,7 +58,7 @@ class MemoryAnswer:
         return next((need for need in self.needs if need.criterion == criterion), None)
 
 
-def answer_of(rule: SearchRule, measured: Measured) -> MemoryAnswer | None:
+def answer_of(rule: SearchRule, measured: MeasuredLevels) -> MemoryAnswer | None:
     """Return the answer; None if the reference could not be measured."""
     used = measured.used_bytes
     if not measured.is_usable or used is None:
@@ -85,7 +85,7 @@ def _is_narrow(values: Sequence[int], need: MemoryNeed) -> bool:
 
 def _need(
     rule: SearchRule,
-    measured: Measured,
+    measured: MeasuredLevels,
     levels: Sequence[MemoryLevel],
     values: Sequence[int],
     criterion: Criterion,
@@ -119,7 +119,7 @@ def _enough_again(levels: Sequence[MemoryLevel], states: Sequence[str]) -> Itera
 
 def _certain_bounds(
     rule: SearchRule,
-    measured: Measured,
+    measured: MeasuredLevels,
     levels: Sequence[MemoryLevel],
     values: Sequence[int],
     criterion: Criterion,
@@ -143,7 +143,7 @@ def _certain_bounds(
 
 
 def _certainty(
-    rule: SearchRule, measured: Measured, level: MemoryLevel, criterion: Criterion
+    rule: SearchRule, measured: MeasuredLevels, level: MemoryLevel, criterion: Criterion
 ) -> bool | None:
     """Return whether a level has enough memory beyond the noise; None within the noise."""
     state = measured.state(level, criterion, rule)

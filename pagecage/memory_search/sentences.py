@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pagecage.memory_search.need import MemoryAnswer, MemoryNeed
+from pagecage.memory_search.rule import SearchRule
 from pagecage.units import PAGE_BYTES, format_bytes
-from pagecage.verdicts.memory_need import MemoryAnswer, MemoryNeed
-from pagecage.verdicts.memory_search import SearchRule
 
 _NEGLIGIBLE = 0.0005
 

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from pagecage.units import MIB
-from pagecage.verdicts.memory_need import MemoryAnswer, MemoryNeed, answer_of
-from pagecage.verdicts.memory_search import (
+from pagecage.memory_search.need import MemoryAnswer, MemoryNeed, answer_of
+from pagecage.memory_search.rule import (
     LEAST_REFAULTS,
     MOST_EXTRA_TRIALS,
     REFAULT_SHARE,
-    Measured,
+    MeasuredLevels,
     MemoryLevel,
     MemoryTrial,
     SearchRule,
@@ -24,7 +23,8 @@ from pagecage.verdicts.memory_search import (
     most_levels,
     next_round,
 )
-from pagecage.verdicts.memory_sentences import sentences
+from pagecage.memory_search.sentences import sentences
+from pagecage.units import MIB
 
 RULE = SearchRule(4 * MIB, slowdown=0.05, precision=0.02, repeats=1, reference_repeats=3)
 LOOPS = 20
@@ -72,13 +72,13 @@ class Program:
 Trials = Callable[[int | None, int], MemoryTrial]
 
 
-def searched(trials: Trials, rule: SearchRule = RULE) -> tuple[Measured, int]:
+def searched(trials: Trials, rule: SearchRule = RULE) -> tuple[MeasuredLevels, int]:
     """The levels of a search, and its number of rounds. `trials` gets limit and number."""
     count = rule.reference_repeats
     reference = MemoryLevel(None, tuple(trials(None, n) for n in range(count)))
     levels: dict[int, MemoryLevel] = {}
     rounds = 0
-    while requests := next_round(rule, Measured(reference, tuple(levels.values()))):
+    while requests := next_round(rule, MeasuredLevels(reference, tuple(levels.values()))):
         rounds += 1
         assert rounds < 200
         for request in requests:
@@ -91,7 +91,7 @@ def searched(trials: Trials, rule: SearchRule = RULE) -> tuple[Measured, int]:
                 reference = level
             else:
                 levels[limit] = level
-    return Measured(reference, tuple(levels.values())), rounds
+    return MeasuredLevels(reference, tuple(levels.values())), rounds
 
 
 def answered(program: Program, rule: SearchRule = RULE, seed: int = 1) -> MemoryAnswer:
@@ -259,7 +259,7 @@ def test_a_level_that_was_cut_is_judged_by_its_refaults_alone() -> None:
         MemoryLevel(50 * MIB, (replace(whole, seconds=None, refaults=count, is_cut=True),))
         for count in (1e6, 0.0)
     )
-    measured = Measured(reference)
+    measured = MeasuredLevels(reference)
     assert measured.state(many, "refaults", RULE) == "short"
     assert measured.state(few, "refaults", RULE) == "unknown"
     assert measured.state(few, "time", RULE) == "unknown"
