@@ -177,9 +177,11 @@ class Calibrator:
         argv = [sys.executable, "-I", "-c", _FILL_SLOWLY, str(max(MIB, cap - 2 * MIB))]
         _, counters, seconds = self._in_slice(name, cap, argv)
         events, peak = counters["memory.events"] or {}, counters["memory.peak"]
-        held = events.get("high", 0) > 0 and not events.get("oom_kill", 0)
-        error = None if held else f"memory.events {events}, peak {peak} of {cap}"
-        return Calibration(method, seconds, page_floor_bytes(cap), peak, held, error)
+        limit, was_throttled = page_floor_bytes(cap), events.get("high", 0) > 0
+        is_past = peak is not None and peak > limit
+        held = True if was_throttled else False if is_past else None
+        error = None if held else f"memory.events {events}, peak {peak} of {limit}"
+        return Calibration(method, seconds, limit, peak, held, error)
 
     def _drive_cpu(self, name: str, cap: int) -> Calibration:
         _, counters, seconds = self._in_slice(name, cap, [sys.executable, "-I", "-c", _SPIN, "1.5"])
