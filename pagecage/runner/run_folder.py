@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
-from pagecage.memory_search.rounds import with_rounds
+from pagecage.memory_search.rounds import rule_of, with_rounds
 from pagecage.model.record import Record, append_record, read_records
 from pagecage.model.trial import Trial, trial_from_json
 from pagecage.planning.plan import Plan, plan_from_json, plan_to_json
@@ -130,6 +130,8 @@ class RunFolder:
 
 def planned_trials(plan: Plan, last: Mapping[str, Record]) -> tuple[Trial, ...]:
     """Return the trials of a plan, and those of the rounds that the records of a search ask for."""
+    if rule_of(plan.document) is None:
+        return plan.trials
     added = with_rounds(plan.document, last)["trials"][len(plan.trials) :]
     return (*plan.trials, *map(trial_from_json, added))
 

@@ -7,11 +7,13 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 
 from pagecage.model.record import Record
+from pagecage.model.traces import read_lines
 from pagecage.process import run
 from pagecage.units import MIB
 from tests.builders.command_line import CommandLine, verdicts
@@ -111,6 +113,22 @@ def test_anonymous_memory_is_needed_or_the_program_is_killed(of_anonymous: Searc
     assert of_anonymous.needed("refaults") == pytest.approx(_WORKING_SET_BYTES, rel=_TOLERANCE)
     assert all(need["is_killed_below"] for need in answer["needs"])
     assert "the OOM killer ends it" in " ".join(of_anonymous.memory["sentences"])
+
+
+@pytest.mark.long
+def test_damon_sees_the_same_working_set(program: Path, tmp_path: Path) -> None:
+    """It watches a run that is long enough for some of its intervals of half a second."""
+    data = str(program.parent / "data")
+    made = Searches(tmp_path)
+    options = ("--no-control", "--host", "vm", "--copy-program", "--collectors", "damon")
+    words = ("--cold", data, "--copy", data, "--", str(program), data, "40", "1500")
+    status, printed = made.end("replay", "uncaged", *options, *words)
+    assert status == 0, printed
+    [record] = made.records()
+    assert record.collectors["damon"]["status"] == "ok", record.collectors
+    rows = read_lines(made.folder(), record, "damon")
+    touched = median(row["bytes"] for row in rows if row["bytes"])
+    assert touched == pytest.approx(_WORKING_SET_BYTES, rel=_TOLERANCE)
 
 
 @pytest.mark.long
