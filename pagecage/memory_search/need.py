@@ -151,8 +151,6 @@ def _certainty(
         return None
     if criterion == "refaults" or level.is_short:
         return state == "enough"
-    if measured.noise > rule.slowdown:
-        return None
     excess = measured.slowdown(level) or 0.0
     if abs(excess - rule.slowdown) <= measured.noise:
         return None

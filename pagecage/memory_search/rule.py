@@ -228,8 +228,6 @@ def _next_level(
 
     None if its interval is narrow enough, or ends at a level whose trials do not count.
     """
-    if criterion == "time" and measured.reference.seconds is None:
-        return None
     states = _states(rule, measured, criterion, values)
     enough, short = _bracket(states)
     if short is not None and states[short] == "unknown":

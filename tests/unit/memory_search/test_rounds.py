@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -155,6 +156,9 @@ def test_the_last_trial_is_watched_by_damon_and_does_not_count() -> None:
     assert answer_of_run(with_rounds(plan, last), last) == answer_of_run(
         with_rounds(plan, without), without
     )
+    busy = make_record(counters=after(foreign=500_000_000)).counters
+    noisy = {**last, SECOND_OPINION: replace(last[SECOND_OPINION], counters=busy)}
+    assert with_rounds(plan, noisy)["trials"] == trials
     alone = document(memory_search={"rule": RULE})
     assert SECOND_OPINION not in run_all(alone)
 

@@ -216,6 +216,8 @@ def test_a_level_without_trials_that_count_ends_the_search_for_time_alone() -> N
     assert found is not None
     assert need(found, "time").is_unknown_below
     assert is_bracketed(need(found, "refaults"), program.needed_for_refaults)
+    between = [one for one in measured.levels if 100 < (one.limit_bytes or 0) / MIB < 190]
+    assert not between, "the time cannot be told there, so that nothing more is tried"
     tried = [level for level in measured.levels if (level.limit_bytes or 0) == 100 * MIB]
     assert {len(level.trials) for level in measured.levels} <= {1, 1 + MOST_EXTRA_TRIALS}
     assert not tried or len(tried[0].trials) == 1 + MOST_EXTRA_TRIALS
@@ -241,6 +243,15 @@ def test_without_a_counter_nothing_is_said(lacks: str) -> None:
     measured, rounds = searched(lambda limit, _: replace(program.trial(limit, 0), **{lacks: None}))
     assert answer_of(RULE, measured) is None
     assert rounds <= 1
+
+
+def test_a_loss_within_the_noise_of_the_reference_is_none() -> None:
+    whole = Program(40, 100).trial(None, 0)
+    reference = MemoryLevel(None, tuple(replace(whole, seconds=s) for s in (0.9, 1.0, 1.1)))
+    measured = MeasuredLevels(reference)
+    for seconds, state in ((1.15, "enough"), (1.25, "short")):
+        level = MemoryLevel(50 * MIB, (replace(whole, seconds=seconds),))
+        assert measured.state(level, "time", RULE) == state
 
 
 def test_a_killed_reference_has_no_answer() -> None:
