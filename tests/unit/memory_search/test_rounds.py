@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,85 +16,17 @@ from pagecage.memory_search.rounds import (
     measured_levels,
     with_rounds,
 )
-from pagecage.model.record import Record
 from pagecage.model.trial import trial_from_json
-from pagecage.units import MIB
+from tests.builders.memory_runs import (
+    RULE,
+    SECONDS,
+    WORKING_SET,
+    document,
+    recorded,
+    reference,
+    run_all,
+)
 from tests.fixtures.records import after, caged, make_record
-
-WORKING_SET, USED = 40 * MIB, 100 * MIB
-SECONDS = 10.0
-RULE = {
-    "floor_bytes": 4 * MIB,
-    "slowdown": 0.05,
-    "precision": 0.02,
-    "repeats": 1,
-    "reference_repeats": 3,
-}
-
-
-def reference(repeat: int) -> dict[str, Any]:
-    return {
-        "trial_id": f"r{repeat}_own",
-        "experiment": "test",
-        "treatment": {"cage": "own"},
-        "repeat": repeat,
-        "block": repeat,
-        "position": repeat - 1,
-        "workload": {
-            "program": "true",
-            "arguments": [],
-            "kind": "command",
-            "min_memory_bytes": 0,
-            "command": {"timeout_seconds": 3600.0, "data_paths": ["data"]},
-        },
-        "cage": {"name": "own", "properties": {"MemorySwapMax": 0}, "provenance": {}},
-        "dataset": None,
-        "collectors": [],
-        "timeout_seconds": 3600.0,
-    }
-
-
-def document(**more: Any) -> dict[str, Any]:
-    return {
-        "definition": {"response": "wall_seconds", "factors": {"cage": ["own"]}},
-        "seed": 7,
-        "trials": [reference(n) for n in (1, 2, 3)],
-        "memory_search": {"rule": RULE, "has_second_opinion": True},
-        **more,
-    }
-
-
-def recorded(trial: Mapping[str, Any]) -> Record:
-    """A record of a program with a working set, and no noise."""
-    limit = trial["cage"]["properties"].get("MemoryMax", USED)
-    short = limit < WORKING_SET
-    counters = after(
-        seconds=SECONDS,
-        refaults=50_000 if short else 0,
-        peak=min(limit, USED),
-        hits=limit < USED,
-        memory_wait=0,
-        io_wait=0,
-    )
-    limits = {name: n for name, n in trial["cage"]["properties"].items() if name == "MemoryMax"}
-    return make_record(
-        trial_id=trial["trial_id"],
-        treatment=trial["treatment"],
-        response={"wall_seconds": SECONDS * (3 if short else 1)},
-        counters=counters,
-        cage=caged(limits),
-    )
-
-
-def run_all(plan: Mapping[str, Any]) -> dict[str, Record]:
-    """Record the trials of a search one after the other, as a campaign does."""
-    last: dict[str, Record] = {}
-    while True:
-        open_trials = [t for t in with_rounds(plan, last)["trials"] if t["trial_id"] not in last]
-        if not open_trials:
-            return last
-        last[open_trials[0]["trial_id"]] = recorded(open_trials[0])
-        assert len(last) < 100
 
 
 def test_it_finds_the_working_set() -> None:
