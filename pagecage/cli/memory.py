@@ -16,10 +16,7 @@ from pagecage.cli.plan_listing import plan_lines
 from pagecage.cli.replay_plan import ReplayOptions
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.host import Host
-from pagecage.hosts.local import LocalHost
-from pagecage.memory_search.rounds import rule_of
 from pagecage.planning.plan import Plan
-from pagecage.runner.resource_needs import resource_needs
 
 _USAGE = "pagecage memory [OPTIONS] CAGE -- COMMAND..."
 app = App(name="memory", help_epilogue=examples("memory"), usage=_USAGE)
@@ -61,12 +58,8 @@ def memory(
 
 
 def _show(plan: Plan, host: Host) -> None:
-    rule, own = rule_of(plan.document), plan.trials[0].cage.properties.get("MemoryMax")
-    assert rule is not None
-    machine = host.facts()["memory_bytes"] if isinstance(host, LocalHost) else None
-    most_bytes = own or machine or resource_needs(plan).memory_bytes
     print("\n".join(plan_lines(plan)))
-    print("\n" + "\n".join(search_lines(plan, rule, most_bytes)))
+    print("\n" + "\n".join(search_lines(plan, host)))
 
 
 def _end(prepared: PreparedRun, status: int, as_json: bool) -> int:

@@ -18,10 +18,12 @@ from pagecage.cli.replay_plan import ReplayOptions
 from pagecage.cli.run_options import definitions
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
-from pagecage.memory_search.rounds import KEY
+from pagecage.hosts.local import LocalHost
+from pagecage.memory_search.rounds import KEY, rule_of
 from pagecage.memory_search.rule import SearchRule, most_levels
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.planning.plan import Plan
+from pagecage.runner.resource_needs import resource_needs
 from pagecage.units import MIB, exact_size, parse_size_bytes
 
 LEAST_REFERENCES = 3
@@ -63,7 +65,21 @@ def plan_of(
     cage = _reference(definitions().cage(base, data_bytes(shared.cold or shared.copy)), rule)
     repeated = replace(shared, repeats=rule.reference_repeats)
     plan, host = replay_plan.plan_for(base, words, repeated, command, notify, {base: cage})
-    return replace(plan, document=_document(plan.document, words, rule)), host
+    most_trials = _most_trials(rule, len(plan.trials), _most_bytes(plan, host))
+    document = _document(plan.document, words, rule, most_trials)
+    return replace(plan, document=document), host
+
+
+def _most_bytes(plan: Plan, host: Host) -> int:
+    """Return the cage's MemoryMax, or the memory of the machine."""
+    own = plan.trials[0].cage.properties.get("MemoryMax")
+    machine = host.facts()["memory_bytes"] if isinstance(host, LocalHost) else None
+    return own or machine or resource_needs(plan).memory_bytes
+
+
+def _most_trials(rule: SearchRule, references: int, most_bytes: int) -> int:
+    """Return the most trials, without those that replace trials that do not count."""
+    return references + most_levels(rule, most_bytes) * rule.repeats + 1
 
 
 def _check(shared: ReplayOptions) -> None:
@@ -135,25 +151,29 @@ def _reference(cage: Cage, rule: SearchRule) -> Cage:
     return cage
 
 
-def _document(document: Any, words: tuple[str, ...], rule: SearchRule) -> dict[str, Any]:
+def _document(
+    document: Any, words: tuple[str, ...], rule: SearchRule, most_trials: int
+) -> dict[str, Any]:
     [cage] = document["definition"]["factors"]["cage"]
     question = f"How much memory does `{shlex.join(words)}` need in {cage}?"
     definition = {**document["definition"], "question": question, "findings": []}
     sha256 = hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
-    search = {"rule": asdict(rule), "has_second_opinion": True}
+    search = {"rule": asdict(rule), "has_second_opinion": True, "most_trials": most_trials}
     return {**document, "definition": definition, "definition_sha256": sha256, KEY: search}
 
 
-def search_lines(plan: Plan, rule: SearchRule, most_bytes: int) -> list[str]:
-    """Describe the search of a plan; `most_bytes` is the most memory that there is."""
-    levels = most_levels(rule, most_bytes)
+def search_lines(plan: Plan, host: Host) -> list[str]:
+    """Describe the search of a plan."""
+    rule, most_bytes = rule_of(plan.document), _most_bytes(plan, host)
+    assert rule is not None
+    levels, each = most_levels(rule, most_bytes), rule.repeats
     return [
         f"{len(plan.trials)} trials with all of the memory, whose spread is the noise",
         f"then at most {levels} values of MemoryMax between {exact_size(rule.floor_bytes)} and"
-        f" {exact_size(most_bytes)}, with {rule.repeats} trials each: half of the memory in use,"
-        " half of that and so on until the time or the refaults grow, then by bisection to"
+        f" {exact_size(most_bytes)}, with {each} trial{'s' * (each > 1)} each: half of the memory"
+        " in use, half of that and so on until the time or the refaults grow, then by bisection to"
         f" {100 * rule.precision:g} %",
         "one trial at the end that DAMON watches, for a second opinion",
-        f"at most {len(plan.trials) + levels * rule.repeats + 1} trials; up to 2 more for each"
-        " value whose trials do not count",
+        f"at most {plan.document[KEY]['most_trials']} trials; up to 2 more for each value whose"
+        " trials do not count",
     ]
