@@ -296,6 +296,12 @@ def test_a_probes_burst_becomes_a_bucket() -> None:
     assert limits(found)["burst"] == {"iops": {"rate": 1000, "credits": 18_000}}
 
 
+def test_memory_limits_of_the_cgroup_are_those_of_the_cage() -> None:
+    found = probe_with(cgroup={"memory_max_bytes": 2**30, "memory_high_bytes": 2**29})
+    assert limits(found) | {"MemoryMax": "1GiB", "MemoryHigh": "512MiB"} == limits(found)
+    assert "memory.high" not in unsupported(found)
+
+
 def test_a_cap_of_the_cgroup_is_exact_and_a_measured_one_is_rounded() -> None:
     caps = {"rbps": 123_456_789, "wbps": None, "riops": 1234, "wiops": 1234}
     measured = {
