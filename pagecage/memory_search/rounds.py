@@ -31,9 +31,9 @@ KEY = "memory_search"
 FACTOR = "cage"
 SECOND_OPINION = "damon"
 """The trial that DAMON watches."""
-GIVE_UP = 10
+GIVE_UP = 5
 """A level is given up as too small after this multiple of the reference's time."""
-LEAST_GIVE_UP_SECONDS = 10.0
+LEAST_GIVE_UP_SECONDS = 5.0
 _REFAULTS = ("workingset_refault_file", "workingset_refault_anon")
 Document = Mapping[str, Any]
 TrialJson = dict[str, Any]
