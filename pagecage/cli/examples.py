@@ -140,6 +140,7 @@ _EXAMPLES = {
         pagecage replay customer --cage tenth --cold big.db -- sqlite3 big.db .dump
         pagecage replay customer --cold index --ready-port 8080 -- ./server --load
         pagecage replay customer --host vm --copy data --cold data -- cat data/words
+        pagecage replay customer --copy db --writes --cold db -- ./update db
         pagecage run replay-grep --resume
         """,
     "shell": """
@@ -152,6 +153,12 @@ _EXAMPLES = {
         pagecage sweep customer-tenth customer-replay --vary IOReadIOPSMax=250,1000 \\
             --treatment load=lazy-random
         pagecage run sweep-customer-replay --resume
+        """,
+    "memory": """
+        pagecage memory customer --cold data -- grep -r needle data
+        pagecage memory uncaged --cold index --ready-port 8080 -- ./server --load
+        pagecage memory customer --repeats 3 --slowdown 10% --cold data -- cat data
+        pagecage memory customer --cold data --dry-run -- cat data
         """,
     "cage": """
         pagecage cage list

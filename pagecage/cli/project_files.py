@@ -94,7 +94,8 @@ def _mapped_level(level: Level, placed: _Placed) -> Level:
 
 
 def _in_folder(own: Workload, directory: str | None) -> Workload:
-    return replace(own, command=replace(own.command or CommandSpec(), directory=directory))
+    command = own.command or CommandSpec()
+    return replace(own, command=replace(command, directory=command.directory or directory))
 
 
 def _copied(
