@@ -135,6 +135,7 @@ _EXAMPLES = {
         pagecage replay customer --cage tenth --cold big.db -- sqlite3 big.db .dump
         pagecage replay customer --cold index --ready-port 8080 -- ./server --load
         pagecage replay customer --host vm --copy data --cold data -- cat data/words
+        pagecage replay customer --copy db --writes --cold db -- ./update db
         pagecage run replay-grep --resume
         """,
     "shell": """
