@@ -84,7 +84,7 @@ class ReplayOptions:
         Longest duration of a trial
     collectors
         Collectors, separated by commas: iostat, sar, vmtouch, bpftrace, blocklat,
-        perf-mem; or none. The sampler always records
+        perf-mem, damon; or none. The sampler always records
     data_dir
         Directory on a disk of this machine for files that pagecage writes (host local)
     seed

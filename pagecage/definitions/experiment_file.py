@@ -21,7 +21,7 @@ from pagecage.definitions.trial_tables import (
 from pagecage.model.trial import DriverName
 from pagecage.units import PAGE_BYTES
 
-Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem"]
+Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem", "damon"]
 
 
 class ExperimentFile(StrictTable):
