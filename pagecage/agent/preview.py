@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,12 @@ from pagecage.process import replay
 
 
 def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
-    """Return the commands that the host will run for one trial. The host resolves DISK and DIR."""
+    """Return the commands that the host will run for one trial. The host resolves DISK and DIR.
+
+    The first trial makes the data that the host has not; KEY stands for the key of the data.
+    """
+    if trial.data and trial.data.prepare and trial.position == 0:
+        yield replay(_preview_words(trial, trial.data.prepare, seed=trial.data.seed))
     systemd, unit = Systemd(user, 257), unit_name(trial.trial_id)
     spool = Path("SPOOL")
     driver = make_driver(trial.driver, ContainerEngines(systemd, spool), _no_answer, spool)
@@ -76,13 +81,18 @@ def _preview_context(trial: Trial, systemd: Systemd, unit: str, driver: Driver) 
 
 
 def _preview_argv(trial: Trial) -> list[str]:
-    argv = [trial.workload.program, *_preview_arguments(trial, trial.workload.arguments)]
+    words = (trial.workload.program, *trial.workload.arguments)
+    argv = _preview_arguments(trial, words)
     return gated(argv) if program_of(trial).is_gated else argv
 
 
-def _preview_arguments(trial: Trial, arguments: Iterable[str]) -> list[str]:
+def _preview_arguments(trial: Trial, words: Sequence[str]) -> list[str]:
     if trial.workload.command is not None and trial.workload.command.is_literal:
-        return [*arguments]
+        return [*words]
+    return _preview_words(trial, words)
+
+
+def _preview_words(trial: Trial, words: Sequence[str], **more: object) -> list[str]:
     files = [Path("DIR") / dataset.file_name for dataset in trial.datasets]
     file = files[0] if files else "DIR"
     values = {
@@ -90,5 +100,8 @@ def _preview_arguments(trial: Trial, arguments: Iterable[str]) -> list[str]:
         "sidecar": f"{file}.json",
         "data_dir": "DIR",
         "max_seconds": trial.max_seconds,
+        "programs": "SPOOL/programs",
+        "data": "DIR/prepared/KEY/data",
+        **more,
     }
-    return fill_all(arguments, values, files)
+    return fill_all(words, values, files)

@@ -14,6 +14,7 @@ from pagecage.model.cage import UNCAGED
 from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import CommandSpec, command_to_json
+from pagecage.model.trial_data import TrialData
 from pagecage.planning.service_replay import (
     load_to_json,
     service_findings,
@@ -30,8 +31,9 @@ class ReplaySpec:
     """The program to replay, its cages and its collectors.
 
     `typed` is the command as the user wrote it, `argv` the command as it runs on the host. `cages`
-    includes the control (`uncaged`) if there is one. With `service` the program is a server,
-    and `typed_load` its load's command as the user wrote it.
+    includes the control (`uncaged`) if there is one. `data` are the copied files if the command
+    writes to them. With `service` the program is a server, and `typed_load` its load's command as
+    the user wrote it.
     """
 
     typed: tuple[str, ...]
@@ -41,6 +43,7 @@ class ReplaySpec:
     cache: str
     collectors: tuple[str, ...]
     driver: str | None = None
+    data: TrialData | None = None
     service: ServiceSpec | None = None
     typed_load: tuple[str, ...] = ()
 
@@ -86,6 +89,7 @@ def make_experiment(replay: ReplaySpec) -> Experiment:
         command=replay.command,
         service=replay.service,
         driver=replay.driver,
+        data=replay.data,
         definition_sha256=hashlib.sha256(
             json.dumps(definition, sort_keys=True).encode()
         ).hexdigest(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from pagecage.agent.cache_checks import confirmed
 from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.programs import command_files
-from pagecage.agent.programs.arguments import fill_all, places
+from pagecage.agent.programs.arguments import fill, fill_all, own_places, places
 from pagecage.agent.programs.gated_process import GatedProcess, gated
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.programs.observation import (
@@ -83,14 +83,14 @@ class CommandProgram:
     def argv(self, run: TrialRun, caged: Caged) -> list[str]:
         """Return the command as it was given, or with its places filled in."""
         own = run.trial.workload
-        return [own.program, *self.filled(run, caged, own.arguments)]
+        return self.filled(run, caged, (own.program, *own.arguments))
 
-    def filled(self, run: TrialRun, caged: Caged, words: Iterable[str]) -> list[str]:
-        """Return words of a command line as they were given, or with their places filled in."""
+    def filled(self, run: TrialRun, caged: Caged, words: Sequence[str]) -> list[str]:
+        """Return the words of a command as they were given, or with their places filled in."""
         if command_spec(run).is_literal:
             return [*words]
-        values = places(caged.files, caged.data_dir, run.trial.max_seconds)
-        return fill_all(words, values, caged.files)
+        values = places(caged.files, caged.data_dir, run.trial.max_seconds) | own_places(run)
+        return [fill(words[0], values), *fill_all(words[1:], values, caged.files)]
 
     def measure(self, run: TrialRun, caged: Caged) -> Measured:
         """Start the program, open its gate, and watch it until it exits or serves."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from pagecage.agent.caged import ProgramFiles
 from pagecage.agent.data_files import common_disk, make_dataset
 from pagecage.agent.data_files import find_files as find_data_files
-from pagecage.agent.programs.arguments import fill_all, places
+from pagecage.agent.programs.arguments import fill, fill_all, own_places, places
 from pagecage.agent.storage import Storage
 from pagecage.agent.system.block_device import Disk, resolve_disk
 from pagecage.agent.system.listeners import listener
@@ -33,11 +33,11 @@ def find_files(
 
     Raises RequirementMissed for what is missing, with its fix.
     """
-    require_program(run, run.trial.workload.program, command.directory)
+    require_program(run, run.trial.workload.program, command)
     _require_free_port(command)
     files = datasets
     if command.data_paths:
-        values = places(datasets, storage.data_dir, run.trial.max_seconds)
+        values = places(datasets, storage.data_dir, run.trial.max_seconds) | own_places(run)
         paths = (
             command.data_paths if command.is_literal else fill_all(command.data_paths, values, ())
         )
@@ -53,9 +53,11 @@ def find_program(program: str, directory: str | None) -> str | None:
     return shutil.which(Path(directory or "", program) if "/" in program else program)
 
 
-def require_program(run: TrialRun, program: str, directory: str | None) -> None:
-    """Raise RequirementMissed if a shell in this directory would not find the program."""
-    if find_program(program, directory):
+def require_program(run: TrialRun, program: str, command: CommandSpec) -> None:
+    """Raise RequirementMissed if a shell in the command's directory would not find the program."""
+    if not command.is_literal:
+        program = fill(program, own_places(run))
+    if find_program(program, command.directory):
         return
     is_guest = run.session.request.host == "vm"
     hint = (

@@ -37,7 +37,7 @@ class ServiceProgram(CommandProgram):
         self, run: TrialRun, storage: Storage, datasets: tuple[Path, ...]
     ) -> ProgramFiles:
         """Check server and load, the port and the files. Raises RequirementMissed."""
-        require_program(run, service_spec(run).load[0], command_spec(run).directory)
+        require_program(run, service_spec(run).load[0], command_spec(run))
         return super().find_files(run, storage, datasets)
 
     def load_argv(self, run: TrialRun, caged: Caged) -> list[str]:
