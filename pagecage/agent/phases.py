@@ -13,6 +13,7 @@ from pagecage.agent.cache_state import all_resident_bytes, reach_cache_state, ru
 from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.caging import keep_imposed_limits, make_cage, prepare_driver
 from pagecage.agent.data_files import make_dataset
+from pagecage.agent.disk_settings import calibrate_disks, prepare_settings, require_distinct
 from pagecage.agent.drivers.driver import Driver
 from pagecage.agent.host_settings import (
     calibrate,
@@ -20,6 +21,7 @@ from pagecage.agent.host_settings import (
     reserve_memory,
     set_queue_settings,
 )
+from pagecage.agent.other_disks import prepare_disks
 from pagecage.agent.programs.program import Program
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.responses import responses
@@ -87,17 +89,20 @@ def prepare(run: TrialRun) -> Prepared:
     with run.announced("driver"):
         driver = prepare_driver(run)
     with run.announced("storage"):
-        storage = prepare_storage(run)
+        storage = prepare_disks(run, prepare_storage(run))
     program = program_of(run.trial)
     with run.announced("dataset"):
         files = program.find_files(run, storage, _make_datasets(run, storage))
+        require_distinct(storage, files.disk.maj_min)
     with run.announced("queue_settings"):
         set_queue_settings(run, storage, files)
+        prepare_settings(run, storage)
     with run.announced("calibrate"):
         slice_cage = driver.slice_cage(run.trial.cage.cgroup_part)
         driven = run.trial.cage if storage.volume else slice_cage
         read_from = program.calibration_file(run, storage, files, driven)
         calibrate(run, storage, files.disk, slice_cage, read_from)
+        calibrate_disks(run, storage)
     with run.announced("memory"):
         reserve_memory(run)
     with run.announced("dirty"):
@@ -138,9 +143,15 @@ def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors]:
     with run.announced("collectors"):
         collectors = TrialCollectors(run, context, files.paths)
         collectors.start()
-    sampler, controller = collectors.sampler, collectors.controller
     caged = Caged(
-        driver, context, files.paths, storage.data_dir, sampler, controller, storage.volume
+        driver,
+        context,
+        files.paths,
+        storage.data_dir,
+        collectors.sampler,
+        collectors.controllers,
+        storage.volume,
+        storage.disks,
     )
     return caged, collectors
 

@@ -36,7 +36,7 @@ def serve(
         tracers = tracers or Tracers.of(request.spool)
         for unit in sweep(find_systemd(request.user), request.spool, tracers.children):
             stream.event("swept", unit=unit)
-        facts = read_facts(Path(request.data_dir), request.user)
+        facts = read_facts(Path(request.data_dir), request.user, request.disks)
         stream.facts(facts)
         with open_session(request, facts, stream, interruption, inbox, tracers) as session:
             for trial in request.trials:

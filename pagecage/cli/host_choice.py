@@ -74,7 +74,7 @@ def plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
 def refuse_limits(trials: Iterable[Trial], local: LocalHost) -> None:
     """Raise HostError naming the treatments whose limits this machine cannot hold."""
     limited = dict.fromkeys(
-        tuple(trial.treatment.values()) for trial in trials if trial.cage.properties
+        tuple(trial.treatment.values()) for trial in trials if trial.cage.has_limits
     )
     if not limited or not (found := local.missed_for_limits()):
         return

@@ -17,6 +17,7 @@ from pagecage.model.record_sections import (
     CountersEvidence,
     DeviceEvidence,
     DirtyLimitsEvidence,
+    DiskEvidence,
     ExitEvidence,
     MeasuredInterval,
     MemoryEvidence,
@@ -46,7 +47,8 @@ FINAL_OUTCOMES = frozenset({"ok", "oom_killed", "timed_out", "wrong_answer", "re
 class Record:
     """One trial's record.
 
-    Mappings have kernel counters under the kernel's keys. None means unknown, never 0.
+    Mappings have kernel counters under the kernel's keys. None means unknown, never 0. `disks` are
+    those of the cage beside the data directory's, by name.
     """
 
     run_id: str
@@ -75,6 +77,7 @@ class Record:
     cage: CageEvidence = CageEvidence()
     cache: CacheEvidence = CacheEvidence()
     device: DeviceEvidence = DeviceEvidence()
+    disks: Mapping[str, DiskEvidence] = field(default_factory=dict)
     machine_memory: MemoryEvidence = MemoryEvidence()
     dirty_limits: DirtyLimitsEvidence = DirtyLimitsEvidence()
     workload: WorkloadEvidence = WorkloadEvidence()

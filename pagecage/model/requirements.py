@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from pagecage.model.cage import DATA_DISK, Cage
 from pagecage.model.trial import OWN_LIMITS, WITHOUT_LIMITS, Trial
 from pagecage.units import format_bytes
 
@@ -29,6 +30,7 @@ class Requirement(StrEnum):
     IO_CONTROLLER = "io_controller"
     CPU_CONTROLLER = "cpu_controller"
     LOCAL_DISK = "local_disk"
+    OTHER_DISK = "other_disk"
     QUEUE_SETTINGS = "queue_settings"
     WORKLOAD_MEMORY = "workload_memory"
     WORKLOAD = "workload"
@@ -174,13 +176,14 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
             f" /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
         )
         missed.append(MissedRequirement(Requirement.QUEUE_SETTINGS, reason, hint))
-    if trial.cage.cgroup_part.burst and not may_rewrite_io_max(facts):
+    if _has_credits(trial.cage.cgroup_part) and not may_rewrite_io_max(facts):
         reason = (
             "burst credits rewrite io.max, which may hang throttled I/O on kernel"
             f" {facts['kernel']} (before 6.1)"
         )
         missed.append(MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm"))
     missed += _unsupported_by_driver(trial) + _unsupported_by_volume(trial)
+    missed += check_disks(facts, trial.cage)
     if facts["uid"] != 0:
         missed += _needs_root(trial)
     limit = trial.cage.properties.get("MemoryMax")
@@ -195,9 +198,44 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
     return missed
 
 
+def _has_credits(cage: Cage) -> bool:
+    return cage.burst is not None or any(disk.burst for disk in cage.disks.values())
+
+
+def check_disks(facts: Mapping[str, Any], cage: Cage) -> list[MissedRequirement]:
+    """Return why the cage's other disks cannot be those of a host.
+
+    The kernel keeps one limit per disk, so that two names of one disk would share it. Volumes that
+    are simulated need no disk.
+    """
+    if cage.is_volume:
+        return []
+    found, taken = facts.get("disks") or {}, {facts["disk"].get("maj_min"): DATA_DISK}
+    missed = []
+    for name in cage.disks:
+        disk = found.get(name) or {"error": f"this host has no disk {name!r}"}
+        reason = disk.get("error")
+        if reason is None and (other := taken.get(disk["maj_min"])):
+            reason = f"{name} and {other} are both {disk['node']}, for which there is one limit"
+        taken[disk.get("maj_min")] = name
+        if reason:
+            reason = f"{cage.name} limits a disk {name!r} of its own, but {reason}"
+            missed.append(MissedRequirement(Requirement.OTHER_DISK, reason, _disk_hint(name)))
+    return missed
+
+
+def _disk_hint(name: str) -> str:
+    return f"use --host vm, or name a directory on another disk: --disk {name}=DIR"
+
+
 def _unsupported_by_driver(trial: Trial) -> list[MissedRequirement]:
     """Return the requirements of a trial that its driver cannot meet."""
     missed = []
+    if trial.driver in OWN_LIMITS and trial.cage.disks:
+        reason = f"{trial.driver} limits one disk, and {trial.cage.name} names several"
+        missed.append(
+            MissedRequirement(Requirement.DRIVER, reason, "use --driver docker or systemd-scope")
+        )
     if trial.driver in OWN_LIMITS and trial.cage.cgroup_part.burst:
         reason = (
             f"burst credits need the limits on the trial's slice, and {trial.driver} sets them"
@@ -225,7 +263,7 @@ def _unsupported_by_volume(trial: Trial) -> list[MissedRequirement]:
 def _without_limits(trial: Trial) -> list[MissedRequirement]:
     """Return why a trial cannot do without a cgroup."""
     reasons = []
-    if trial.cage.properties:
+    if trial.cage.has_limits:
         reasons.append(f"limits of {trial.cage.name} need cgroups, which {trial.driver} lacks")
     if trial.before is not None and trial.before.slice == "other":
         reasons.append(

@@ -36,7 +36,7 @@ def find_files(
     _require_free_port(command)
     files = datasets
     if command.data_paths:
-        values = places(datasets, storage.data_dir, run.trial.max_seconds)
+        values = places(datasets, storage.data_dir, run.trial.max_seconds, storage.folders)
         paths = (
             command.data_paths if command.is_literal else fill_all(command.data_paths, values, ())
         )

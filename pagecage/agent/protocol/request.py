@@ -17,7 +17,8 @@ class RunRequest:
     """One or more trials of a plan, for one machine state.
 
     `attempts` is each trial's attempt number. `machine` describes the machine state (`state_id
-    restore_seq emulated details`). With `user` the trials run under the user's own systemd.
+    restore_seq emulated details`). With `user` the trials run under the user's own systemd. `disks`
+    has a directory on each disk beside the data directory's, by name.
     """
 
     run_id: str
@@ -32,6 +33,7 @@ class RunRequest:
     harness: Mapping[str, Any]
     trials: tuple[Trial, ...]
     attempts: Mapping[str, int] = field(default_factory=dict)
+    disks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def spool(self) -> Path:
