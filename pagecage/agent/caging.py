@@ -12,7 +12,7 @@ from typing import Any
 
 from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.data_files import sidecar_of
-from pagecage.agent.disk_limits import enforce_by_volumes, keep_disk_limits
+from pagecage.agent.disks.limits import enforce_by_volumes, keep_disk_limits
 from pagecage.agent.drivers.driver import Driver, ExternalLimits, LaunchContext
 from pagecage.agent.drivers.registry import make_driver
 from pagecage.agent.limits.simulated_volume import SimulatedVolume

@@ -13,7 +13,8 @@ from pagecage.agent.cache_state import all_resident_bytes, reach_cache_state, ru
 from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.caging import keep_imposed_limits, make_cage, prepare_driver
 from pagecage.agent.data_files import make_dataset
-from pagecage.agent.disk_settings import calibrate_disks, prepare_settings, require_distinct
+from pagecage.agent.disks.folders import prepare_disks
+from pagecage.agent.disks.settings import calibrate_disks, prepare_settings, require_distinct
 from pagecage.agent.drivers.driver import Driver
 from pagecage.agent.host_settings import (
     calibrate,
@@ -21,7 +22,6 @@ from pagecage.agent.host_settings import (
     reserve_memory,
     set_queue_settings,
 )
-from pagecage.agent.other_disks import prepare_disks
 from pagecage.agent.programs.program import Program
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.responses import responses
@@ -29,6 +29,7 @@ from pagecage.agent.storage import Storage, prepare_storage
 from pagecage.agent.trial_collectors import TrialCollectors
 from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import HostError
+from pagecage.model.disk_requirements import check_disks
 from pagecage.model.requirements import check_trial
 
 PHASES = (
@@ -84,7 +85,8 @@ def prepare(run: TrialRun) -> Prepared:
     Make ready the driver, the disk, the files, the host's settings and the page cache.
     """
     with run.announced("requirements"):
-        if missed := check_trial(run.session.facts, run.trial):
+        facts, trial = run.session.facts, run.trial
+        if missed := check_trial(facts, trial) + check_disks(facts, trial.cage):
             raise RequirementMissed(missed)
     with run.announced("driver"):
         driver = prepare_driver(run)

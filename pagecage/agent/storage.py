@@ -103,9 +103,7 @@ def _on_volume(run: TrialRun) -> Storage:
     """
     try:
         volume = outer_volume(run)
-        return (
-            replace(_shared(run), kind="volume", volume=volume) if volume else _own_volume(run)
-        )
+        return replace(_shared(run), kind="volume", volume=volume) if volume else _own_volume(run)
     except (PagecageError, OSError) as error:
         reason = f"no simulated volume here: {getattr(error, 'message', None) or error}"
         hint = getattr(error, "hint", "")

@@ -127,9 +127,7 @@ class TrialCollectors:
         return result
 
 
-def _controllers(
-    run: TrialRun, context: CollectorContext
-) -> Iterator[tuple[str, IoMaxController]]:
+def _controllers(run: TrialRun, context: CollectorContext) -> Iterator[tuple[str, IoMaxController]]:
     """Yield the controller of each disk that needs one, with the disk's name."""
     cage, facts = run.trial.cage.cgroup_part, run.session.facts
     if rewrites_io_max(cage, facts):

@@ -51,9 +51,7 @@ class RemoteHost:
         """Raise HostError: the machine around a remote host is unknown."""
         raise HostError(f"the disk of {self.name} cannot be throttled from outside", "use HOST=vm")
 
-    def command_volume(
-        self, _command: Mapping[str, Any], _disk: str = DATA_DISK
-    ) -> dict[str, Any]:
+    def command_volume(self, _command: Mapping[str, Any], _disk: str = DATA_DISK) -> dict[str, Any]:
         """Raise HostError: the machine around a remote host is unknown."""
         raise HostError(f"{self.name} is not a guest started here", "use HOST=vm")
 

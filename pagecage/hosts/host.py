@@ -20,8 +20,8 @@ class ResourceNeeds:
 
     `resident_bytes` of the data must be in memory at the same time. `has_volume` tells that a
     simulated volume enforces limits of a trial. `disks` are the names of the disks that the plan
-    needs beside the data directory's, each with room for `written_bytes`. A host may install `package` and attach `tracers`
-    (names of collectors) in advance.
+    needs beside the data directory's, each with room for `written_bytes`. A host may install
+    `package` and attach `tracers` (names of collectors) in advance.
     """
 
     memory_bytes: int

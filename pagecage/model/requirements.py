@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pagecage.model.cage import DATA_DISK, Cage
+from pagecage.model.cage import Cage
 from pagecage.model.trial import OWN_LIMITS, WITHOUT_LIMITS, Trial
 from pagecage.units import format_bytes
 
@@ -183,7 +183,6 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
         )
         missed.append(MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm"))
     missed += _unsupported_by_driver(trial) + _unsupported_by_volume(trial)
-    missed += check_disks(facts, trial.cage)
     if facts["uid"] != 0:
         missed += _needs_root(trial)
     limit = trial.cage.properties.get("MemoryMax")
@@ -200,32 +199,6 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
 
 def _has_credits(cage: Cage) -> bool:
     return cage.burst is not None or any(disk.burst for disk in cage.disks.values())
-
-
-def check_disks(facts: Mapping[str, Any], cage: Cage) -> list[MissedRequirement]:
-    """Return why the cage's other disks cannot be those of a host.
-
-    The kernel keeps one limit per disk, so that two names of one disk would share it. Volumes that
-    are simulated need no disk.
-    """
-    if cage.is_volume:
-        return []
-    found, taken = facts.get("disks") or {}, {facts["disk"].get("maj_min"): DATA_DISK}
-    missed = []
-    for name in cage.disks:
-        disk = found.get(name) or {"error": f"this host has no disk {name!r}"}
-        reason = disk.get("error")
-        if reason is None and (other := taken.get(disk["maj_min"])):
-            reason = f"{name} and {other} are both {disk['node']}, for which there is one limit"
-        taken[disk.get("maj_min")] = name
-        if reason:
-            reason = f"{cage.name} limits a disk {name!r} of its own, but {reason}"
-            missed.append(MissedRequirement(Requirement.OTHER_DISK, reason, _disk_hint(name)))
-    return missed
-
-
-def _disk_hint(name: str) -> str:
-    return f"use --host vm, or name a directory on another disk: --disk {name}=DIR"
 
 
 def _unsupported_by_driver(trial: Trial) -> list[MissedRequirement]:

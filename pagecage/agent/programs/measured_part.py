@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pagecage.agent.cache_checks import CacheChecks
 from pagecage.agent.caged import Caged
 from pagecage.agent.caging import confirm_limits, enforce_by_volume
-from pagecage.agent.disk_limits import enforce_by_volumes, keep_accounts
+from pagecage.agent.disks.limits import enforce_by_volumes, keep_accounts
 from pagecage.agent.programs.program import read_counters
 from pagecage.agent.trial_run import TrialRun
 from pagecage.model.record_sections import MeasuredInterval

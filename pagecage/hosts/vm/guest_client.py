@@ -35,13 +35,11 @@ def start_argv() -> list[str]:
     return [*run, "/usr/bin/python3", "-I", "-S", "-c", SCRIPT.read_text()]
 
 
-def wake(
-    port: Path, user: str, mounts: Mapping[str, str], directories: Sequence[str]
-) -> WakeReply:
+def wake(port: Path, user: str, mounts: Mapping[str, str], directories: Sequence[str]) -> WakeReply:
     """Set the clock and entropy of a restored guest, mount its disks, and make directories.
 
-    `mounts` has the mount point of each disk by its serial number. The directories belong to `user`. Raises HostError with the guest's reason, or if the guest does
-    not answer.
+    `mounts` has the mount point of each disk by its serial number. The directories belong to
+    `user`. Raises HostError with the guest's reason, or if the guest does not answer.
     """
     request = {
         "do": "wake",

@@ -27,9 +27,7 @@ def keep_disk_limits(run: TrialRun, disks: Mapping[str, OtherDisk], cgroup: Path
         cage, maj_min = run.trial.cage.on_disk(name), other.disk.maj_min
         expected = expected_read_back(cage.cgroup_part)
         read_back = _read_back(cgroup, maj_min)
-        ancestors = {
-            str(above): _read_back(above, maj_min) for above in cgroupfs.ancestors(cgroup)
-        }
+        ancestors = {str(above): _read_back(above, maj_min) for above in cgroupfs.ancestors(cgroup)}
         run.keep_of_disk(
             name,
             "cage",
