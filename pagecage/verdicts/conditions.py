@@ -22,6 +22,7 @@ from pagecage.verdicts.counters import (
     measured_seconds,
     stalled_seconds,
 )
+from pagecage.verdicts.disk_views import disk_views
 from pagecage.verdicts.verdict import Verdict
 
 FOREIGN_IO_SHARE = 0.02
@@ -64,13 +65,18 @@ def judge_host_quiet(record: Record) -> Verdict:
     seconds = measured_seconds(record)
     if not seconds:
         return Verdict("unknown", "The measured part did not end, so its counters are incomplete.")
-    found = (
+    found: tuple[Finding | None, ...] = (
         _disk_traffic(record),
         _stolen_time(record, seconds),
         _cpu_wait(record, seconds),
         _other_processes(record, seconds),
         _foreign_cpu_limit(record),
         _outer_host(record),
+    )
+    found += tuple(
+        (state, f"on the disk {name}, {sentence}")
+        for name, view in disk_views(record).items()
+        for state, sentence in [_disk_traffic(view)]
     )
     findings = [finding for finding in found if finding]
     for word, state in (("not_quiet", False), ("unknown", None)):

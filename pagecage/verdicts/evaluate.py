@@ -18,6 +18,7 @@ from pagecage.verdicts.verdict import (
     LimitVerdict,
     TimeFloor,
     Verdict,
+    limit_title,
 )
 from pagecage.verdicts.volume_account import judge_witnesses
 from pagecage.verdicts.windows import windows_of
@@ -93,7 +94,9 @@ def _exclusion_reasons(
     limits: tuple[LimitVerdict, ...], cache: Verdict, quiet: Verdict
 ) -> tuple[str, ...]:
     leaks = [
-        f"{limit.property} leaky: {limit.reason}" for limit in limits if limit.verdict == "leaky"
+        f"{limit_title(limit)} leaky: {limit.reason}"
+        for limit in limits
+        if limit.verdict == "leaky"
     ]
     state = [f"cache state not reached: {cache.reason}"] if cache.verdict == "not_reached" else []
     noise = [f"host not quiet: {quiet.reason}"] if quiet.verdict == "not_quiet" else []

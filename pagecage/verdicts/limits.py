@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY, MEMORY_FILE, Cage, expected_read_back
@@ -21,6 +22,7 @@ from pagecage.verdicts.caps import (
     shared_limits,
 )
 from pagecage.verdicts.counters import difference, final_counter, io_and_seconds, measured_seconds
+from pagecage.verdicts.disk_views import disk_views
 from pagecage.verdicts.verdict import LimitVerdict
 from pagecage.verdicts.volume_account import (
     overrun_by_account,
@@ -51,10 +53,23 @@ _FILE = {
 
 
 def judge_limits(record: Record) -> tuple[LimitVerdict, ...]:
-    """Return a verdict on each requested property and each limit that only an ancestor imposes."""
+    """Return a verdict on each requested property and each limit that only an ancestor imposes.
+
+    The limits of other disks than the data directory's come last.
+    """
+    own = _judge_disk(record)
+    others = (
+        replace(verdict, disk=name)
+        for name, view in disk_views(record).items()
+        for verdict in _judge_disk(view)
+    )
+    return (*own, *others)
+
+
+def _judge_disk(record: Record) -> Iterator[LimitVerdict]:
     requested = record.cage.requested or {}
-    verdicts = [_judge(record, name, cap) for name, cap in requested.items()]
-    return (*verdicts, *_unrequested(record, set(requested)))
+    yield from (_judge(record, name, cap) for name, cap in requested.items())
+    yield from _unrequested(record, set(requested))
 
 
 def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
