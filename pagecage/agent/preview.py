@@ -9,7 +9,7 @@ from typing import Any
 from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.drivers.registry import make_driver
-from pagecage.agent.programs.arguments import fill_all
+from pagecage.agent.programs.arguments import disk_places, fill_all
 from pagecage.agent.programs.gated_process import gated
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.system.block_device import Disk
@@ -29,7 +29,9 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
     if not driver.has_slice:
         yield from map(replay, driver.preview_commands(context, argv))
         return
-    for command in slice_commands(systemd, unit, driver.slice_cage(trial.cage.cgroup_part), "DISK"):
+    cage = driver.slice_cage(trial.cage.cgroup_part)
+    nodes = {name: f"DISK-{name}" for name in cage.disks}
+    for command in slice_commands(systemd, unit, cage, "DISK", nodes):
         yield replay(command)
     yield from map(replay, driver.preview_commands(context, argv))
     yield replay(systemd.systemctl("stop", unit))
@@ -76,5 +78,6 @@ def _preview_arguments(trial: Trial) -> list[str]:
         "sidecar": f"{file}.json",
         "data_dir": "DIR",
         "max_seconds": trial.max_seconds,
+        **disk_places({name: Path(f"DIR-{name}") for name in trial.cage.disks}),
     }
     return fill_all(trial.workload.arguments, values, files)

@@ -59,6 +59,11 @@ def shell(
         raise PagecageError(
             "standard input is not a terminal", f"pagecage replay {cage} --no-control -- COMMAND"
         )
+    if limits.disks:
+        raise PagecageError(
+            f"{cage} names several disks, and a shell limits only that of its directory",
+            f"pagecage replay {cage} --no-control -- COMMAND",
+        )
     package = make_agent_package(TOP)
     machine = choose_host(host, data_dir or (None if host == "vm" else Path.cwd()), notify)
     try:

@@ -141,7 +141,8 @@ def _slow_volume(evidence: Evidence, latency_us: float) -> str:
     reads = f"{evidence.direction}s"
     held = (
         f"The latency of {_the(evidence, 'volume')} held the program back for"
-        f" {format_percent(evidence.share)} of the time: {evidence.traffic.ios_per_second:,.0f} {reads} per second, each of"
+        f" {format_percent(evidence.share)} of the time:"
+        f" {evidence.traffic.ios_per_second:,.0f} {reads} per second, each of"
         f" {latency_us / 1000:.3g} ms, below every cap."
     )
     return (

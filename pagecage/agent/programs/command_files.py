@@ -14,7 +14,7 @@ from pagecage.agent.system.block_device import Disk, resolve_disk
 from pagecage.agent.system.procfs import listens
 from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import HostError
-from pagecage.model.cage import Cage
+from pagecage.model.cage import IO_MAX_KEY, Cage
 from pagecage.model.requirements import MissedRequirement, Requirement
 from pagecage.model.trial import CommandSpec, Dataset
 from pagecage.units import MIB
@@ -105,7 +105,7 @@ def calibration_file(
     """
     if storage.is_own:
         return files.paths[0] if files.paths else None
-    if not slice_cage.limits_io:
+    if not slice_cage.properties.keys() & IO_MAX_KEY.keys():
         return None
     if files.disk.maj_min == run.session.disk.maj_min:
         return _own_file(run)
