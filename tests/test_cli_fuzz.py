@@ -165,6 +165,7 @@ def test_every_verb_that_does_something_is_tried() -> None:
         "--cold",
         "--vary",
         "--data-dir",
+        "--disk",
         "--fail-if",
         "--min-iops",
         "--password-file",

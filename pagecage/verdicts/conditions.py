@@ -73,11 +73,8 @@ def judge_host_quiet(record: Record) -> Verdict:
         _foreign_cpu_limit(record),
         _outer_host(record),
     )
-    found += tuple(
-        (state, f"on the disk {name}, {sentence}")
-        for name, view in disk_views(record).items()
-        for state, sentence in [_disk_traffic(view)]
-    )
+    views = disk_views(record)
+    found += tuple(_disk_traffic(view, f"the disk {name}") for name, view in views.items())
     findings = [finding for finding in found if finding]
     for word, state in (("not_quiet", False), ("unknown", None)):
         if hits := [sentence for found, sentence in findings if found is state]:
@@ -85,7 +82,7 @@ def judge_host_quiet(record: Record) -> Verdict:
     return Verdict("quiet", "; ".join(sentence for _, sentence in findings) + ".")
 
 
-def _disk_traffic(record: Record) -> Finding:
+def _disk_traffic(record: Record, name: str = "the disk") -> Finding:
     """Compare the disk's traffic with the slice's.
 
     Absolute counts also work for a short part. Bytes that the file system writes for a sync do not
@@ -96,12 +93,12 @@ def _disk_traffic(record: Record) -> Finding:
     for direction, key, left_out in (("read", "rbytes", 0.0), ("written", "wbytes", synced)):
         disk, slice_ = disk_bytes(record, direction), io_difference(record, key)
         if disk is None or slice_ is None:
-            return None, "the disk's traffic was not counted"
+            return None, f"the traffic of {name} was not counted"
         foreign, own = foreign + max(0.0, disk - slice_ - left_out), own + slice_
     is_noise = foreign > LEAST_FOREIGN_IO_BYTES and foreign > FOREIGN_IO_SHARE * own
     return (
         not is_noise,
-        f"other processes moved {format_bytes(foreign)} on the disk, the trial {format_bytes(own)}",
+        f"other processes moved {format_bytes(foreign)} on {name}, the trial {format_bytes(own)}",
     )
 
 
