@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from pagecage.agent import storage
 from pagecage.model.cage import Cage, DiskLimits
 from pagecage.model.json_codec import to_json
 from pagecage.model.trial import CommandSpec, Trial, Workload
 from pagecage.verdicts.limits import judge_limits
+from tests.builders.served_volumes import served
 from tests.builders.trial_runs import carry_out
 from tests.fake_host.machine import MAJ_MIN, OTHER_MAJ_MIN, OTHER_NODE, Machine, make_trial
 from tests.record_schema import breaches
@@ -103,3 +107,29 @@ def test_a_literal_command_names_its_disks_too(machine: Machine) -> None:
     )
     record = carry_out(machine, replace(listing(WAL_ALONE), workload=literal))
     assert record.workload.argv == ("ls", str(machine.other / "pagecage-wal"), "{file}")
+
+
+def test_each_disk_is_a_volume_with_an_account_of_its_own(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served() as data, served() as log:
+        servers = {"data": data, "wal": log}
+
+        def ask(_stream: Any, _inbox: Any, _event: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+            return {"answer": servers[asked["disk"]].command(asked["command"])}
+
+        monkeypatch.setattr(storage, "OF_OURS", machine.root)
+        monkeypatch.setattr(storage, "ask", ask)
+        cage = replace(APART, enforced_by="volume")
+        record = carry_out(machine, make_trial(cage=cage, collectors=()))
+        left = [one.command({"in_force": True})["in_force"]["limits"] for one in servers.values()]
+    assert (record.outcome, record.error) == ("ok", None)
+    own, others = record.cage, record.disks["wal"].cage
+    assert (others.read_back or {})["io.max.wiops"] == "max", "the slice has no limit"
+    for cage_of_disk, limit in ((own, 500), (others, 50)):
+        assert cage_of_disk.external is not None
+        assert [one["per_second"] for one in cage_of_disk.external["model"]["limits"]] == [limit]
+        assert len(cage_of_disk.external["account"]["pcvolume"]["limits"]) == 1
+    seeds = {one.external["model"]["seed"] for one in (own, others) if one.external}
+    assert len(seeds) == 2, "equal latencies at the same time would be no chance"
+    assert left == [[], []]

@@ -22,7 +22,7 @@ def test_a_file_for_each_disk(tmp_path: Path) -> None:
 
 def test_more_disks_than_ports(tmp_path: Path) -> None:
     need = ResourceNeeds(0, 0, disks=("a", "b", "c", "d"))
-    with pytest.raises(PagecageError, match="ports for 3 disks .* names 4: a, b, c, d"):
+    with pytest.raises(PagecageError, match=r"ports for 3 disks .* names 4: a, b, c, d"):
         ensure_disks(GuestCache(tmp_path), need, lambda _: None)
 
 
