@@ -76,6 +76,17 @@ def test_one_disk_under_two_names(machine: Machine, monkeypatch: pytest.MonkeyPa
     [missed] = record.missed_requirements
     assert missed.requirement == "other_disk"
     assert "wal and data are both /dev/fakedisk, for which there is one limit" in missed.reason
+    assert record.phase == "requirements", "before anything was done"
+
+
+def test_files_on_the_disk_of_another_name(machine: Machine) -> None:
+    """The data are where their files lie, and not in the data directory."""
+    (machine.other / "data").write_bytes(b"x" * 4096)
+    command = CommandSpec(data_paths=(str(machine.other / "data"),))
+    trial = replace(listing(WAL_ALONE), workload=replace(LIST, command=command))
+    record = carry_out(machine, trial)
+    assert (record.outcome, record.phase) == ("requirement_missed", "dataset")
+    assert "wal and data are both /dev/otherdisk" in (record.error or "")
 
 
 def test_a_driver_that_sets_limits_of_one_disk(machine: Machine) -> None:
@@ -87,8 +98,10 @@ def test_a_driver_that_sets_limits_of_one_disk(machine: Machine) -> None:
 def test_the_folder_is_empty_and_goes(machine: Machine) -> None:
     (machine.other / "pagecage-wal").mkdir()
     (machine.other / "pagecage-wal/of-an-earlier-trial").touch()
-    record = carry_out(machine, listing(WAL_ALONE))
+    only_if_empty = Workload("rmdir", ("{disk.wal}",), "command", command=CommandSpec())
+    record = carry_out(machine, replace(listing(WAL_ALONE), workload=only_if_empty))
     assert (record.outcome, record.error) == ("ok", None)
+    record = carry_out(machine, listing(WAL_ALONE))
     folder = machine.other / "pagecage-wal"
     assert record.workload.argv == ("ls", "-a", str(folder))
     assert not folder.exists()
