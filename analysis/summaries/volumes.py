@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from analysis.data.load import JudgedTrial, Run, Treatment
 from analysis.summaries.cells import included_values, treatments, trials_of
-from pagecage.verdicts.disk_views import on_disk
+from pagecage.verdicts.disks.views import on_disk
 from pagecage.verdicts.volume_account import VolumeAccount, mean_latency_us, volume_account
 
 

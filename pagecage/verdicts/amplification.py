@@ -11,7 +11,7 @@ from pagecage.model.record import Record
 from pagecage.units import format_bytes, format_seconds
 from pagecage.verdicts.caps import bucket_of, requested_caps
 from pagecage.verdicts.counters import io_difference, measured_seconds
-from pagecage.verdicts.disk_views import disk_views
+from pagecage.verdicts.disks.views import disk_views
 from pagecage.verdicts.verdict import Amplification, TimeFloor
 
 

@@ -22,7 +22,7 @@ from pagecage.verdicts.counters import (
     measured_seconds,
     stalled_seconds,
 )
-from pagecage.verdicts.disk_views import disk_views
+from pagecage.verdicts.disks.views import disk_views
 from pagecage.verdicts.verdict import Verdict
 
 FOREIGN_IO_SHARE = 0.02

@@ -12,7 +12,7 @@ from pagecage.verdicts.advice import oom_kill_sentence, sentence_of
 from pagecage.verdicts.amplification import least_seconds
 from pagecage.verdicts.caps import drained_after_seconds, requested_caps
 from pagecage.verdicts.counters import measured_seconds
-from pagecage.verdicts.disk_diagnosis import disk_limit, other_caps, record_of
+from pagecage.verdicts.disks.diagnosis import disk_limit, other_caps, record_of
 from pagecage.verdicts.evidence import Evidence
 from pagecage.verdicts.traffic import (
     DiskTraffic,

@@ -22,7 +22,7 @@ from pagecage.verdicts.caps import (
     shared_limits,
 )
 from pagecage.verdicts.counters import difference, final_counter, io_and_seconds, measured_seconds
-from pagecage.verdicts.disk_views import disk_views
+from pagecage.verdicts.disks.views import disk_views
 from pagecage.verdicts.verdict import LimitVerdict
 from pagecage.verdicts.volume_account import (
     overrun_by_account,

@@ -14,7 +14,7 @@ from pagecage.model.cage import IO_MAX_KEY
 from pagecage.model.rate_limits import TokenBucket
 from pagecage.model.record import Record
 from pagecage.units import format_seconds
-from pagecage.verdicts.disk_views import disk_views
+from pagecage.verdicts.disks.views import disk_views
 from pagecage.verdicts.verdict import BindingVerdict, Verdict
 
 GRACE = 1.01

@@ -16,7 +16,7 @@ from pagecage.verdicts.counters import (
     measured_seconds,
     stalled_seconds,
 )
-from pagecage.verdicts.disk_views import disk_views, series_on_disk
+from pagecage.verdicts.disks.views import disk_views, series_on_disk
 from pagecage.verdicts.window_limit import Window
 
 WINDOW_SECONDS = 0.5

@@ -10,7 +10,7 @@ from pagecage.model.cage import DATA_DISK
 from pagecage.model.record import Record
 from pagecage.units import format_rate
 from pagecage.verdicts.advice import FULL
-from pagecage.verdicts.disk_views import on_disk
+from pagecage.verdicts.disks.views import on_disk
 from pagecage.verdicts.evidence import format_iops, format_percent
 from pagecage.verdicts.remarks import WORTH_NAMING
 from pagecage.verdicts.traffic import traffic
