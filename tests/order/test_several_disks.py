@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pagecage.agent import storage
+from pagecage.agent.drivers.container import container_of
+from pagecage.agent.drivers.driver import LaunchContext
+from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.supervised_processes import SupervisedProcesses
+from pagecage.agent.system.systemd import Systemd
 from pagecage.model.cage import Cage, DiskLimits
 from pagecage.model.json_codec import to_json
 from pagecage.model.trial import CommandSpec, Trial, Workload
@@ -146,3 +152,19 @@ def test_each_disk_is_a_volume_with_an_account_of_its_own(
     seeds = {one.external["model"]["seed"] for one in (own, others) if one.external}
     assert len(seeds) == 2, "equal latencies at the same time would be no chance"
     assert left == [[], []]
+
+
+def test_a_container_can_write_to_the_folder() -> None:
+    folder, spool = Path("/disks/wal/pagecage-wal"), Path("/spool")
+    context = LaunchContext(
+        systemd=Systemd(user=False, version=257),
+        unit="pagecage-x.1.slice",
+        processes=SupervisedProcesses(spool / "supervisor.json", "x"),
+        cage=APART,
+        disk=Disk("vdb", MAJ_MIN, "/dev/vdb", "ext4", "/data"),
+        programs_dir=spool / "bin",
+        spool=spool,
+        data_dir=Path("/data"),
+        folders={"wal": folder},
+    )
+    assert set(container_of(context, ("ls",)).writable) == {spool, Path("/data"), folder}
