@@ -35,10 +35,15 @@ def cage_to_toml(cage: Cage, comments: Sequence[str] = ()) -> str:
         lines += _assignments({"enforced_by": cage.enforced_by})
     for name, table in _tables(cage).items():
         lines += [f"[{name}]", *_assignments(table)]
-    for disk, limits in cage.disks.items():
-        lines += [f"[disks.{disk}]", *_amounts(limits.properties)]
-        for name, table in _volume_tables(limits).items():
-            lines += [f"[disks.{disk}.{name}]", *_assignments(table)]
+    text = "\n".join(lines) + "\n"
+    return text + "".join(disk_to_toml(name, disk) for name, disk in cage.disks.items())
+
+
+def disk_to_toml(disk: str, limits: DiskLimits) -> str:
+    """Return the tables of a disk beside the data directory's, to be appended to a cage file."""
+    lines = [f"[disks.{disk}]", *_amounts(limits.properties)]
+    for name, table in _volume_tables(limits).items():
+        lines += [f"[disks.{disk}.{name}]", *_assignments(table)]
     return "\n".join(lines) + "\n"
 
 

@@ -27,7 +27,8 @@ from pagecage.model.cage import (
 )
 
 
-def _check_name(name: str) -> str:
+def check_disk_name(name: str) -> str:
+    """Return the name of a disk beside the data directory's. Raises ValueError if it is invalid."""
     if name == DATA_DISK:
         raise ValueError("data is the data directory's disk, whose limits are the cage's own")
     if not _NAME.fullmatch(name):
@@ -40,7 +41,7 @@ def _check_name(name: str) -> str:
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,10}")
 """The name is part of a serial number of 20 bytes in the guest (virtio-blk)."""
-DiskName = Annotated[str, AfterValidator(_check_name)]
+DiskName = Annotated[str, AfterValidator(check_disk_name)]
 
 
 class VolumeTable(StrictTable):
