@@ -39,6 +39,8 @@ def windows_of(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Wind
         name: windows_of(view, series_on_disk(series, name))
         for name, view in disk_views(record).items()
     }
+    if any(len(ones) != len(found) for ones in by_disk.values()):
+        return windows_of(record, ())  # a series that lacks a disk
     return [
         replace(window, others={name: ones[n] for name, ones in by_disk.items()})
         for n, window in enumerate(found)

@@ -106,6 +106,12 @@ def test_the_counters_alone_name_the_disk_too() -> None:
     assert evaluate(record_of(20, 50)).diagnosis.disk == "wal"
 
 
+def test_a_series_without_the_disk_is_no_series() -> None:
+    rows = [{key: row[key] for key in row if key != "disks"} for row in rows_of(20, 50)]
+    found = evaluate(record_of(20, 50), rows)
+    assert (found.diagnosis.disk, len(found.diagnosis.seconds)) == ("wal", 1)
+
+
 def test_the_floor_is_that_of_the_slower_disk() -> None:
     found = judged(100, 50).floor
     assert found.floor_seconds == pytest.approx(SECONDS)
