@@ -96,7 +96,7 @@ class Machine:
     @property
     def other(self) -> Path:
         """A directory on another disk."""
-        return self.root / "other"
+        return self.root / "on-another-disk"
 
     @property
     def docker_root(self) -> Path:
