@@ -75,8 +75,16 @@ def evaluate(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdic
 
 
 def verdicts_to_json(verdicts: Verdicts) -> dict[str, Any]:
-    """Return the verdicts as plain data."""
-    return asdict(verdicts)
+    """Return the verdicts as plain data, with keys about disks only if the cage names several."""
+    data = asdict(verdicts)
+    limits, diagnosis = data["limits"], data["diagnosis"]
+    silent = [limit for limit in limits if limit["disk"] is None]
+    if not diagnosis["others"]:
+        silent += [diagnosis, *diagnosis["seconds"]]
+    for table in silent:
+        table.pop("disk")
+        table.pop("others", None)
+    return data
 
 
 def _judge_emulation(record: Record) -> Verdict:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pagecage.model.record import Record
-from pagecage.verdicts.evaluate import Verdicts, evaluate
+from pagecage.verdicts.evaluate import Verdicts, evaluate, verdicts_to_json
 from pagecage.verdicts.io_demand import io_demand
 from tests.fixtures.records import SECONDS, after, caged, make_record, series
 
@@ -104,6 +104,16 @@ def test_two_caps_that_are_full_at_once_are_both_named() -> None:
 def test_the_counters_alone_name_the_disk_too() -> None:
     """Without a series there is one window over the whole part."""
     assert evaluate(record_of(20, 50)).diagnosis.disk == "wal"
+
+
+def test_keys_about_disks_only_where_there_are_several() -> None:
+    data = verdicts_to_json(judged(200, 10))
+    assert data["diagnosis"]["disk"] == "data"
+    assert data["diagnosis"]["others"]["wal"]["write"]["iops_cap"] == 50
+    assert [limit.get("disk") for limit in data["limits"]] == [None, "wal"]
+    alone = verdicts_to_json(evaluate(make_record(), rows_of(200, 10)))
+    tables = [*alone["limits"], alone["diagnosis"], *alone["diagnosis"]["seconds"]]
+    assert not any({"disk", "others"} & set(table) for table in tables)
 
 
 def test_a_series_without_the_disk_is_no_series() -> None:
