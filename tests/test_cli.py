@@ -16,6 +16,7 @@ from tests.tree import ROOT
 
 VERBS = (
     *(
+        "init",
         "list",
         "plan",
         "run",
@@ -33,7 +34,7 @@ VERBS = (
         "render",
     ),
     *("cage", "floor", "predict", "volume", "probe", "replay", "sweep", "shell", "publish"),
-    *("cold", "verify"),
+    *("cold", "verify", "memory"),
 )
 ASKED = (ROOT / "experiments/smoke.toml").read_text()
 

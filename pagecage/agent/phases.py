@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pagecage.agent.cache_state import all_resident_bytes, reach_cache_state, run_setup_step
@@ -14,6 +15,7 @@ from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.caging import keep_imposed_limits, make_cage, prepare_driver
 from pagecage.agent.data_files import make_dataset
 from pagecage.agent.disks.folders import prepare_disks
+from pagecage.agent.disks.requirements import check_disks
 from pagecage.agent.disks.settings import calibrate_disks, prepare_settings, require_distinct
 from pagecage.agent.drivers.driver import Driver
 from pagecage.agent.host_settings import (
@@ -22,6 +24,7 @@ from pagecage.agent.host_settings import (
     reserve_memory,
     set_queue_settings,
 )
+from pagecage.agent.prepared.trial_data import prepare_data
 from pagecage.agent.programs.program import Program
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.responses import responses
@@ -29,13 +32,13 @@ from pagecage.agent.storage import Storage, prepare_storage
 from pagecage.agent.trial_collectors import TrialCollectors
 from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import HostError
-from pagecage.model.disk_requirements import check_disks
 from pagecage.model.requirements import check_trial
 
 PHASES = (
     "requirements",
     "driver",
     "storage",
+    "data",
     "dataset",
     "queue_settings",
     "calibrate",
@@ -93,6 +96,8 @@ def prepare(run: TrialRun) -> Prepared:
     with run.announced("storage"):
         storage = prepare_disks(run, prepare_storage(run))
     program = program_of(run.trial)
+    with run.announced("data"):
+        prepare_data(run, storage, partial(_make_datasets, run, storage))
     with run.announced("dataset"):
         files = program.find_files(run, storage, _make_datasets(run, storage))
         require_distinct(storage, files.disk.maj_min)

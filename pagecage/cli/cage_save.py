@@ -40,10 +40,12 @@ def save(cage: Cage, folder: Path, comments: Sequence[str] = ()) -> Path:
     """Write a cage file with comments at its top and return its path."""
     path = folder / f"{cage.name}.toml"
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         path.write_text(cage_to_toml(cage, comments))
     except OSError as error:
         raise PagecageError(
-            f"{path} cannot be written: {error.strerror}", f"ls -ld {folder}"
+            f"{path} cannot be written: {error.strerror}",
+            f"ls -ld {folder if folder.exists() else folder.parent}",
         ) from None
     return path
 
@@ -77,6 +79,8 @@ def save_as_disk(
         **{part.name: getattr(volume, part.name) for part in fields(DiskLimits)[1:]},
     )
     path = folder / f"{cage.name}.toml"
+    if not path.exists():
+        raise PagecageError(f"the cage {cage.name} is not in {folder}", "save a cage there first")
     comments = "".join(f"# {comment}\n" for comment in source_comments(profile))
     with writing(path), path.open("a") as file:
         file.write(comments + disk_to_toml(disk, limits))

@@ -5,6 +5,10 @@ from __future__ import annotations
 import textwrap
 
 _EXAMPLES = {
+    "init": """
+        pagecage init -- grep -rc needle src
+        pagecage init --name start -- ./server --load-index index.db
+        """,
     "list": """
         pagecage list
         pagecage list --json
@@ -20,6 +24,7 @@ _EXAMPLES = {
         pagecage run constrained-random --cage customer-tenth --repeats 5
         pagecage run constrained-random --until-ci 5% --fresh block
         pagecage run constrained-random --resume
+        pagecage run ./experiments/mine.toml --host vm
         pagecage run smoke --baseline smoke.json --fail-if 'device_reads > +5%'
         pagecage run constrained-random --host rack --fleet spread
         """,
@@ -136,6 +141,7 @@ _EXAMPLES = {
         pagecage replay customer --cold index --ready-port 8080 -- ./server --load
         pagecage replay customer --host vm --copy data --cold data -- cat data/words
         pagecage replay gp3-wal-apart -- ./db --data data --log {disk.wal}
+        pagecage replay customer --copy db --writes --cold db -- ./update db
         pagecage run replay-grep --resume
         """,
     "shell": """
@@ -148,6 +154,12 @@ _EXAMPLES = {
         pagecage sweep customer-tenth customer-replay --vary IOReadIOPSMax=250,1000 \\
             --treatment load=lazy-random
         pagecage run sweep-customer-replay --resume
+        """,
+    "memory": """
+        pagecage memory customer --cold data -- grep -r needle data
+        pagecage memory uncaged --cold index --ready-port 8080 -- ./server --load
+        pagecage memory customer --repeats 3 --slowdown 10% --cold data -- cat data
+        pagecage memory customer --cold data --dry-run -- cat data
         """,
     "cage": """
         pagecage cage list
@@ -182,6 +194,10 @@ _EXAMPLES = {
         pagecage host status
         pagecage host up
         pagecage host provision rack --ask-password
+        """,
+    "host setup": """
+        pagecage host setup
+        pagecage host setup vm volume
         """,
     "host provision": """
         pagecage host provision local --device /dev/disk/by-id/nvme-EXAMPLE

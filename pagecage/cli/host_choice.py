@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from pagecage.agent.disks.requirements import check_disks
 from pagecage.cli.disk_options import parse_disks
 from pagecage.cli.output import Notify
 from pagecage.cli.run_options import HOSTS, is_group
 from pagecage.errors import HostError, PagecageError, nearest
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
-from pagecage.model.disk_requirements import check_disks
 from pagecage.model.requirements import (
     MissedRequirement,
     check_host,

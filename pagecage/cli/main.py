@@ -56,6 +56,7 @@ app = App(
 )
 _VERBS = {
     "Experiments": {
+        "init": "init:app",
         "list": "run:list_experiments",
         "plan": "run:plan",
         "run": "run:run",
@@ -63,6 +64,7 @@ _VERBS = {
     "Your own programs": {
         "replay": "replay:app",
         "sweep": "sweep:app",
+        "memory": "memory:app",
         "shell": "shell:app",
         "cold": "cold:app",
     },

@@ -15,6 +15,7 @@ from pagecage.model.record_sections import (
     CacheEvidence,
     CageEvidence,
     CountersEvidence,
+    DataEvidence,
     DeviceEvidence,
     DirtyLimitsEvidence,
     DiskEvidence,
@@ -76,6 +77,7 @@ class Record:
     outer_host: OuterHost | None = None
     cage: CageEvidence = CageEvidence()
     cache: CacheEvidence = CacheEvidence()
+    data: DataEvidence = DataEvidence()
     device: DeviceEvidence = DeviceEvidence()
     disks: Mapping[str, DiskEvidence] = field(default_factory=dict)
     machine_memory: MemoryEvidence = MemoryEvidence()

@@ -39,6 +39,7 @@ def request_for(
         trials=trials,
         attempts=folder.next_attempts(),
         disks=dict(host.disks),
+        own_programs=plan.document.get("own_programs", {}),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import AgentPackage
@@ -44,9 +45,15 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
 
 
 def needed_disk_bytes(trials: Sequence[Trial]) -> int:
-    """Return the disk space of every distinct file and of the most that one trial writes."""
+    """Return the disk space of all distinct data and of the most that one trial writes."""
     sizes = {data.file_name: data.size_bytes for trial in trials for data in trial.datasets}
-    return sum(sizes.values()) + max((trial.writes_bytes for trial in trials), default=0)
+    prepared = {trial.data for trial in trials if trial.data is not None}
+    prepared_bytes = sum(data.disk_bytes for data in prepared)
+    return (
+        sum(sizes.values())
+        + prepared_bytes
+        + max((trial.writes_bytes for trial in trials), default=0)
+    )
 
 
 def _resident_bytes(trial: Trial) -> int:
@@ -62,8 +69,22 @@ def _memory_bytes(trial: Trial) -> int:
 
 
 def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:
-    """Return the files that a replay copies to the host; none for an experiment."""
-    return uploads_from_json((plan.document.get("replay") or {}).get("carried", ()))
+    """Return the files that a replay, or an experiment of a project, copies to the host."""
+    return uploads_from_json(_copies(plan).get("carried", ()))
+
+
+def _copies(plan: Plan) -> Mapping[str, Any]:
+    return plan.document.get("replay") or plan.document.get("copies") or {}
+
+
+def upload_directories(plan: Plan) -> tuple[str, str]:
+    """Return the directory for copied files, and the one to remove before and after the run.
+
+    Of files that the command writes to, the original is copied to the host.
+    """
+    copies = _copies(plan)
+    base = copies.get("restored")
+    return (f"{base}/original", base) if base else (copies["directory"], copies["directory"])
 
 
 def _has_disk_in_memory(trial: Trial) -> bool:

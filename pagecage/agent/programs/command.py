@@ -14,7 +14,7 @@ from typing import Any
 from pagecage.agent.cache_checks import confirmed
 from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.programs import command_files
-from pagecage.agent.programs.arguments import disk_places, fill, fill_all, places
+from pagecage.agent.programs.arguments import disk_places, fill, fill_all, own_places, places
 from pagecage.agent.programs.gated_process import GatedProcess, gated
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.storage import Storage
@@ -89,10 +89,11 @@ class CommandProgram:
         """Return the command as it was given, or with its places filled in."""
         own = run.trial.workload
         if own.command and own.command.is_literal:
-            values = disk_places(caged.folders)
-            return [fill(word, values) for word in (own.program, *own.arguments)]
+            literal = disk_places(caged.folders)
+            return [fill(word, literal) for word in (own.program, *own.arguments)]
         values = places(caged.files, caged.data_dir, run.trial.max_seconds, caged.folders)
-        return [own.program, *fill_all(own.arguments, values, caged.files)]
+        values |= own_places(run)
+        return [fill(own.program, values), *fill_all(own.arguments, values, caged.files)]
 
     def measure(self, run: TrialRun, caged: Caged) -> Measured:
         """Start the program, open its gate, and watch it until it exits or serves."""

@@ -18,7 +18,8 @@ class RunRequest:
 
     `attempts` is each trial's attempt number. `machine` describes the machine state (`state_id
     restore_seq emulated details`). With `user` the trials run under the user's own systemd. `disks`
-    has a directory on each disk beside the data directory's, by name.
+    has a directory on each disk beside the data directory's, by name. `own_programs` are the texts
+    of the definition's own programs by name.
     """
 
     run_id: str
@@ -34,6 +35,7 @@ class RunRequest:
     trials: tuple[Trial, ...]
     attempts: Mapping[str, int] = field(default_factory=dict)
     disks: Mapping[str, str] = field(default_factory=dict)
+    own_programs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def spool(self) -> Path:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pagecage.agent.disks.requirements import check_disks
 from pagecage.model.cage import Cage, DiskLimits
-from pagecage.model.disk_requirements import check_disks
 from tests.builders.facts import facts
 
 APART = Cage("apart", {}, disks={"wal": DiskLimits({}), "index": DiskLimits({})})
