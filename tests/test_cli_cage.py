@@ -105,6 +105,22 @@ def test_what_is_saved_is_a_cage_that_a_plan_takes(top: Path) -> None:
     }
 
 
+def test_a_volume_becomes_a_further_disk_of_a_saved_cage(top: Path) -> None:
+    pagecage(top, "cage", "show", *GP3, "--save", "customer-disk")
+    before = (top / "cgroups/customer-disk.toml").read_text()
+    gp2 = ("aws-gp2", "--size", "100GiB")
+    done = pagecage(top, "cage", "show", *gp2, "--save", "customer-disk", "--disk", "wal")
+    assert (done.status, "saved: cgroups/customer-disk.toml" in done.stderr) == (0, True)
+    assert (top / "cgroups/customer-disk.toml").read_text().startswith(before)
+    shown = json.loads(pagecage(top, "cage", "show", "customer-disk", "--json").stdout)["cage"]
+    wal = shown["disks"]["wal"]
+    assert (wal["volume"]["type"], wal["properties"]["IOReadIOPSMax"]) == ("gp2", 300)
+    assert wal["burst"]["iops"]["rate"] == 3000
+    assert "MemoryMax" not in wal["properties"]
+    again = pagecage(top, "cage", "show", *gp2, "--save", "customer-disk", "--disk", "wal")
+    assert (again.status, "has a disk wal already" in again.stderr) == (2, True)
+
+
 def test_a_saved_cage_shows_the_same_limits(top: Path) -> None:
     pagecage(top, "cage", "show", *GP3, "--save", "customer-disk")
     from_type, from_file = shown_json(top, *GP3), shown_json(top, "customer-disk")
@@ -227,7 +243,7 @@ def test_the_list_filters(top: Path) -> None:
     assert names(top, "--provider", "aws")[1] == set()
     assert names(top, "--type", "gp") == (
         {"aws-gp2", "aws-gp3"},
-        {"aws-gp2-tenth", "aws-gp3-tenth"},
+        {"aws-gp2-tenth", "aws-gp3-tenth", "gp3-wal-apart"},
     )
     fast, fast_cages = names(top, "--min-iops", "100000")
     assert {"azure-ultra", "gcp-pd-ssd", "aws-io2-block-express", "digitalocean-volume"} < fast

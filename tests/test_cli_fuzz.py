@@ -166,6 +166,7 @@ def test_every_verb_that_does_something_is_tried() -> None:
         "--vary",
         "--slowdown",
         "--data-dir",
+        "--disk",
         "--fail-if",
         "--min-iops",
         "--password-file",

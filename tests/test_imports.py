@@ -30,7 +30,7 @@ AGENT_ORDER = (
     "host_session",
     "trial_run shell",
     "storage",
-    "caged",
+    "disks caged",
     "caging responses cache_checks",
     "programs",
     "build_record prepared cache_state host_settings trial_collectors preview",

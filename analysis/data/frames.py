@@ -17,6 +17,7 @@ from pagecage.errors import PagecageError
 from pagecage.model.traces import read_lines, trace_path
 from pagecage.units import PAGE_BYTES
 from pagecage.verdicts.counters import measured_seconds
+from pagecage.verdicts.verdict import limit_title
 
 KIB = 1024
 SHORT_SECONDS = 3.0
@@ -49,7 +50,7 @@ def _trial_columns(trial: JudgedTrial) -> dict[str, Any]:
         "outcome": record.outcome,
         "is_included": trial.is_included,
         "reasons": "; ".join(verdicts.reasons),
-        "limits": ", ".join(f"{limit.property} {limit.verdict}" for limit in verdicts.limits),
+        "limits": ", ".join(f"{limit_title(limit)} {limit.verdict}" for limit in verdicts.limits),
         "cache_state": verdicts.cache_state_reached.verdict,
         "host_quiet": verdicts.host_quiet.verdict,
         "binding_limit": verdicts.binding_limit.verdict,

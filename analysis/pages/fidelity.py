@@ -182,8 +182,9 @@ def _cell(run: Run, treatment: Mapping[str, str], response: str) -> str:
 def _volume_line(one: VolumeSummary) -> Paragraph:
     met = ", ".join(f"{name} for {share:.0%} of the time" for name, share in one.met.items())
     agree = "agree" if not one.disagreeing else "disagree"
+    disk = "" if one.disk is None else f", disk {one.disk}"
     return Paragraph(
-        f"{treatment_label(one.treatment)}: by the volume's account requests waited for"
+        f"{treatment_label(one.treatment)}{disk}: by the volume's account requests waited for"
         f" {met or 'no limit'}; both witnesses {agree}.",
         tone="soft",
         marker="•",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from analysis.data.load import JudgedTrial, Run, Treatment
 from analysis.summaries.cells import treatments, trials_of
+from pagecage.model.record_sections import CageEvidence
 
 
 def diagnosis_by_treatment(run: Run) -> Iterator[tuple[Treatment, str]]:
@@ -24,12 +25,25 @@ def fidelity_lines(run: Run) -> list[str]:
 
     An example is "io size exact: requests are split at 256 KiB".
     """
-    entries = (one for trial in run.trials for one in trial.record.cage.fidelity or ())
+    entries = (
+        (where, one)
+        for trial in run.trials
+        for where, cage in _cages(trial)
+        for one in cage.fidelity or ()
+    )
     return list(
         dict.fromkeys(
-            f"{one['aspect'].replace('_', ' ')} {one['state']}: {one['reason']}" for one in entries
+            f"{where}{one['aspect'].replace('_', ' ')} {one['state']}: {one['reason']}"
+            for where, one in entries
         )
     )
+
+
+def _cages(trial: JudgedTrial) -> Iterator[tuple[str, CageEvidence]]:
+    """Yield the limits of each disk, after a phrase that names a disk beside the data's."""
+    yield "", trial.record.cage
+    for name, disk in trial.record.disks.items():
+        yield f"disk {name}, ", disk.cage
 
 
 def representative_trial(trials: list[JudgedTrial]) -> JudgedTrial | None:
@@ -47,7 +61,8 @@ def representative_trial(trials: list[JudgedTrial]) -> JudgedTrial | None:
 
 def _is_caged(trial: JudgedTrial) -> bool:
     """Return whether a trial has a limit of its own; disabled swap alone does not count."""
-    return bool(set(trial.record.cage.requested or {}) - {"MemorySwapMax"})
+    own = set(trial.record.cage.requested or {}) - {"MemorySwapMax"}
+    return bool(own or trial.record.disks)
 
 
 def stopping_rule_status(run: Run) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analysis.data.load import JudgedTrial, Run, Treatment
 from analysis.summaries.cells import included_values, treatments, trials_of
+from pagecage.verdicts.disks.views import on_disk
 from pagecage.verdicts.volume_account import VolumeAccount, mean_latency_us, volume_account
 
 
@@ -19,7 +20,8 @@ class VolumeSummary:
     `met` has the share of the time in which requests waited, by layer and unit of the limit.
     `latencies_us` are the mean latencies of reads and writes by the volume's clock, None without
     any. `late_share` is the share of replies later than the model decided. `disagreeing` counts the
-    trials whose witnesses disagree.
+    trials whose witnesses disagree. `disk` is a disk of the cage beside the data directory's; None
+    for that one.
     """
 
     treatment: Treatment
@@ -30,16 +32,35 @@ class VolumeSummary:
     late_share: float
     disagreeing: int
     trials: int
+    disk: str | None = None
 
 
 def volume_summaries(run: Run) -> list[VolumeSummary]:
     """Return the volumes of a run's treatments; empty if a cgroup enforces all limits."""
-    found = (_summary(run, treatment) for treatment in treatments(run))
+    found = (
+        _summary(run, treatment, disk)
+        for treatment in treatments(run)
+        for disk in _disks(trials_of(run.trials, treatment))
+    )
     return [one for one in found if one is not None]
 
 
-def _summary(run: Run, treatment: Treatment) -> VolumeSummary | None:
-    trials = [t for t in trials_of(run.trials, treatment) if volume_account(t.record)]
+def _disks(trials: Sequence[JudgedTrial]) -> list[str | None]:
+    return [None, *dict.fromkeys(name for trial in trials for name in trial.record.disks)]
+
+
+def _seen_from(trial: JudgedTrial, disk: str | None) -> JudgedTrial | None:
+    """Return the trial with its record as seen from a disk; None if its cage lacks the disk."""
+    if disk is None:
+        return trial
+    if disk not in trial.record.disks:
+        return None
+    return replace(trial, record=on_disk(trial.record, disk))
+
+
+def _summary(run: Run, treatment: Treatment, disk: str | None) -> VolumeSummary | None:
+    of_disk = (_seen_from(trial, disk) for trial in trials_of(run.trials, treatment))
+    trials = [trial for trial in of_disk if trial and volume_account(trial.record)]
     accounts = [account for t in trials if (account := volume_account(t.record))]
     if not accounts:
         return None
@@ -55,6 +76,7 @@ def _summary(run: Run, treatment: Treatment) -> VolumeSummary | None:
         statistics.median(a.late_operations / max(a.operations, 1) for a in accounts),
         sum(trial.verdicts.witnesses.verdict == "disagree" for trial in trials),
         len(trials),
+        disk,
     )
 
 

@@ -15,6 +15,7 @@ from analysis.summaries.diagnoses import diagnosis_by_treatment
 from analysis.summaries.differences import flatten_facts
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.caps import amount
+from pagecage.verdicts.verdict import limit_title
 
 
 def counts_table(run: Run) -> pd.DataFrame:
@@ -67,23 +68,23 @@ def limits_table(run: Run) -> pd.DataFrame:
     rows: dict[tuple[str, str], list[tuple[JudgedTrial, Any]]] = {}
     for trial in run.trials:
         for limit in trial.verdicts.limits:
-            rows.setdefault((trial.record.cage.name or "", limit.property), []).append(
-                (trial, limit)
-            )
+            key = (trial.record.cage.name or "", limit_title(limit))
+            rows.setdefault(key, []).append((trial, limit))
     return pd.DataFrame([_limit_row(*key, found) for key, found in rows.items()])
 
 
 def _limit_row(cage: str, name: str, found: Sequence[tuple[JudgedTrial, Any]]) -> dict[str, str]:
     limits = [limit for _, limit in found]
+    prop = limits[0].property
     observed = [limit.observed for limit in limits if limit.observed is not None]
     driven = [limit.calibrated for limit in limits if limit.calibrated is not None]
     cap = next((limit.cap for limit in limits if limit.cap is not None), None)
     return {
         "cage": cage,
         "limit": name,
-        "cap": "not requested" if cap is None else amount(name, cap),
-        "over-driven to": amount(name, max(driven)) if driven else "–",
-        "highest observed": amount(name, max(observed)) if observed else "–",
+        "cap": "not requested" if cap is None else amount(prop, cap),
+        "over-driven to": amount(prop, max(driven)) if driven else "–",
+        "highest observed": amount(prop, max(observed)) if observed else "–",
         "verdicts": _tally(limit.verdict.replace("_", " ") for limit in limits),
         "example": limits[-1].reason,
     }

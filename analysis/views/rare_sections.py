@@ -85,8 +85,9 @@ def _row(run: Run, one: VolumeSummary, *, is_dilated: bool) -> list[str]:
     shares = (f"{name} {share:.0%}" for name, share in one.met.items() if share >= LEAST_SHARE)
     met = ", ".join(shares) or "no limit"
     agreeing = one.trials - one.disagreeing
+    disk = "" if one.disk is None else f", disk {one.disk}"
     return [
-        treatment_label(one.treatment),
+        treatment_label(one.treatment) + disk,
         *dilation,
         met,
         *(_latency(mean_us) for mean_us in one.latencies_us),

@@ -42,6 +42,7 @@ from analysis.views.scorecard import TONES
 from pagecage.report.export import csv_text
 from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone, make_table
 from pagecage.verdicts.evaluate import verdicts_to_json
+from pagecage.verdicts.verdict import limit_title
 
 _EMULATED = (
     "Emulated (TCG): times that depend on the CPU are far too long and not comparable with"
@@ -156,7 +157,7 @@ def _verdicts(run: Run) -> Iterator[Block]:
     for name, words in (
         (
             "limits",
-            [f"{limit.property} {limit.verdict}" for one in verdicts for limit in one.limits],
+            [f"{limit_title(limit)} {limit.verdict}" for one in verdicts for limit in one.limits],
         ),
         ("cache state", [one.cache_state_reached.verdict for one in verdicts]),
         ("host", [one.host_quiet.verdict for one in verdicts]),

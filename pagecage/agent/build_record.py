@@ -56,6 +56,7 @@ def build_record(run: TrialRun) -> Record:
         "measured": to_json(run.interval),
         "samples": run.samples,
         **sections,
+        "disks": run.disks,
         "workload": _workload(run),
         "missed_requirements": [missed.to_json() for missed in ending.missed],
         "collectors": {name: result.to_json() for name, result in run.collected.items()},

@@ -100,7 +100,7 @@ def run_setup_step(
     step = run.trial.before
     if step is None:
         return
-    values = places(files, data_dir, run.trial.max_seconds)
+    values = places(files, data_dir, run.trial.max_seconds, context.folders)
     path = program_path(run.session.request, step.program)
     argv = [path, *fill_all(step.arguments, values, files), "--no-handshake"]
     command, cgroup = _step_command(run, step, driver, context, argv)
@@ -139,7 +139,9 @@ def _slice_of_step(run: TrialRun, step: SetupStep, context: LaunchContext) -> tu
         return context.unit, context.cgroup
     unit = context.unit.removesuffix(".slice") + ".before.slice"
     run.cleanup.callback(stop_slice, context.systemd, unit)
-    return unit, start_slice(context.systemd, unit, context.cage, context.disk.node)
+    return unit, start_slice(
+        context.systemd, unit, context.cage, context.disk.node, context.disk_nodes
+    )
 
 
 def _footprint(files: tuple[Path, ...], cgroups: list[Path | None]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.data_files import sidecar_of
+from pagecage.agent.disks.limits import enforce_by_volumes, keep_disk_limits
 from pagecage.agent.drivers.driver import Driver, ExternalLimits, LaunchContext
 from pagecage.agent.drivers.registry import make_driver
 from pagecage.agent.limits.simulated_volume import SimulatedVolume
@@ -65,8 +66,10 @@ def make_cage(
     `inherits_environment` the workload gets every variable of the agent's environment.
     """
     unit = unit_name(run.trial.trial_id, run.attempt)
-    make = _make_slice if driver.has_slice else _make_supervised
-    processes = make(run, driver, files, unit)
+    if driver.has_slice:
+        processes = _make_slice(run, driver, storage, files, unit)
+    else:
+        processes = _make_supervised(run, files, unit)
     context = _context(run, unit, processes, storage, files)
     context = replace(
         context, environment=_variables(inherits_all=inherits_environment), is_gated=is_gated
@@ -75,14 +78,18 @@ def make_cage(
     _apply_external_limits(run, partial(driver.apply_external, context))
     if storage.volume:
         _apply_external_limits(run, partial(enforce_by_volume, run, storage.volume))
+    enforce_by_volumes(run, storage.disks)
     return context
 
 
-def _make_slice(run: TrialRun, driver: Driver, files: ProgramFiles, unit: str) -> TrialProcesses:
+def _make_slice(
+    run: TrialRun, driver: Driver, storage: Storage, files: ProgramFiles, unit: str
+) -> TrialProcesses:
     trial, systemd = run.trial, run.session.systemd
     slice_cage = driver.slice_cage(trial.cage.cgroup_part)
     run.cleanup.callback(stop_slice, systemd, unit)
-    cgroup = start_slice(systemd, unit, slice_cage, files.disk.node)
+    nodes = {name: storage.disks[name].disk.node for name in slice_cage.disks}
+    cgroup = start_slice(systemd, unit, slice_cage, files.disk.node, nodes)
     run.keep(
         "cage",
         name=trial.cage.name,
@@ -98,12 +105,11 @@ def _make_slice(run: TrialRun, driver: Driver, files: ProgramFiles, unit: str) -
     # systemd starts a unit even when it could not apply a limit, and logs one line at most: ask the
     # kernel.
     _refuse(limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"]))
+    keep_disk_limits(run, storage.disks, cgroup)
     return SliceProcesses(systemd, unit, cgroup)
 
 
-def _make_supervised(
-    run: TrialRun, _driver: Driver, files: ProgramFiles, unit: str
-) -> TrialProcesses:
+def _make_supervised(run: TrialRun, files: ProgramFiles, unit: str) -> TrialProcesses:
     """Keep the limits that the machine imposes, since the trial has none of its own."""
     imposed = read_imposed_limits(files.disk.maj_min)
     none: dict[str, Any] = {"requested": {}, "expected": {}, "read_back": {}}
@@ -141,6 +147,8 @@ def _context(
         directory=Path(command.directory) if command and command.directory else None,
         paths=() if in_layer else files.paths,
         files=(*files.paths, *sidecars) if in_layer else (),
+        disks={name: other.disk for name, other in storage.disks.items()},
+        folders=storage.folders,
     )
 
 

@@ -14,6 +14,9 @@ from pagecage.agent.cache_state import all_resident_bytes, reach_cache_state, ru
 from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.caging import keep_imposed_limits, make_cage, prepare_driver
 from pagecage.agent.data_files import make_dataset
+from pagecage.agent.disks.folders import prepare_disks
+from pagecage.agent.disks.requirements import check_disks
+from pagecage.agent.disks.settings import calibrate_disks, prepare_settings, require_distinct
 from pagecage.agent.drivers.driver import Driver
 from pagecage.agent.host_settings import (
     calibrate,
@@ -85,24 +88,28 @@ def prepare(run: TrialRun) -> Prepared:
     Make ready the driver, the disk, the files, the host's settings and the page cache.
     """
     with run.announced("requirements"):
-        if missed := check_trial(run.session.facts, run.trial):
+        facts, trial = run.session.facts, run.trial
+        if missed := check_trial(facts, trial) + check_disks(facts, trial.cage):
             raise RequirementMissed(missed)
     with run.announced("driver"):
         driver = prepare_driver(run)
     with run.announced("storage"):
-        storage = prepare_storage(run)
+        storage = prepare_disks(run, prepare_storage(run))
     program = program_of(run.trial)
     with run.announced("data"):
         prepare_data(run, storage, partial(_make_datasets, run, storage))
     with run.announced("dataset"):
         files = program.find_files(run, storage, _make_datasets(run, storage))
+        require_distinct(storage, files.disk.maj_min)
     with run.announced("queue_settings"):
         set_queue_settings(run, storage, files)
+        prepare_settings(run, storage)
     with run.announced("calibrate"):
         slice_cage = driver.slice_cage(run.trial.cage.cgroup_part)
         driven = run.trial.cage if storage.volume else slice_cage
         read_from = program.calibration_file(run, storage, files, driven)
         calibrate(run, storage, files.disk, slice_cage, read_from)
+        calibrate_disks(run, storage)
     with run.announced("memory"):
         reserve_memory(run)
     with run.announced("dirty"):
@@ -143,9 +150,15 @@ def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors]:
     with run.announced("collectors"):
         collectors = TrialCollectors(run, context, files.paths)
         collectors.start()
-    sampler, controller = collectors.sampler, collectors.controller
     caged = Caged(
-        driver, context, files.paths, storage.data_dir, sampler, controller, storage.volume
+        driver,
+        context,
+        files.paths,
+        storage.data_dir,
+        collectors.sampler,
+        collectors.controllers,
+        storage.volume,
+        storage.disks,
     )
     return caged, collectors
 

@@ -11,7 +11,7 @@ from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.drivers.process import ProcessDriver
 from pagecage.agent.drivers.registry import make_driver
-from pagecage.agent.programs.arguments import fill_all
+from pagecage.agent.programs.arguments import disk_places, fill_all
 from pagecage.agent.programs.gated_process import gated
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.system.block_device import Disk
@@ -37,7 +37,9 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
         yield from map(replay, driver.preview_commands(context, argv))
         yield from _load_commands(trial, context)
         return
-    for command in slice_commands(systemd, unit, driver.slice_cage(trial.cage.cgroup_part), "DISK"):
+    cage = driver.slice_cage(trial.cage.cgroup_part)
+    nodes = {name: f"DISK-{name}" for name in cage.disks}
+    for command in slice_commands(systemd, unit, cage, "DISK", nodes):
         yield replay(command)
     yield from map(replay, driver.preview_commands(context, argv))
     yield from _load_commands(trial, context)
@@ -100,6 +102,7 @@ def _preview_words(trial: Trial, words: Sequence[str], **more: object) -> list[s
         "sidecar": f"{file}.json",
         "data_dir": "DIR",
         "max_seconds": trial.max_seconds,
+        **disk_places({name: Path(f"DIR-{name}") for name in trial.cage.disks}),
         "programs": "SPOOL/programs",
         "data": "DIR/prepared/KEY/data",
         **more,

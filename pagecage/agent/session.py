@@ -38,7 +38,7 @@ def serve(
         for unit in sweep(find_systemd(request.user), request.spool, tracers.children):
             stream.event("swept", unit=unit)
         write_own_programs(request)
-        facts = read_facts(Path(request.data_dir), request.user)
+        facts = read_facts(Path(request.data_dir), request.user, request.disks)
         stream.facts(facts)
         with open_session(request, facts, stream, interruption, inbox, tracers) as session:
             for trial in request.trials:

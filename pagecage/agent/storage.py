@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,22 @@ from pagecage.agent.system.trial_storage import make_storage, remove_storage
 from pagecage.agent.system.volume_storage import mount_volume, unmount_volume
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import HostError, PagecageError
+from pagecage.model.cage import DATA_DISK
 from pagecage.model.requirements import Requirement
+
+
+@dataclass(frozen=True)
+class OtherDisk:
+    """A disk of the cage beside the data directory's.
+
+    `root` is the directory that was given for it. `folder` is the trial's own, empty at first.
+    `volume` enforces the limits; None if the cgroup does.
+    """
+
+    disk: Disk
+    root: Path
+    folder: Path
+    volume: SimulatedVolume | None = None
 
 
 @dataclass(frozen=True)
@@ -25,7 +40,9 @@ class Storage:
 
     `is_own` is False for the data directory's disk, which all trials of the session share.
     `no_floor_reason` is why the cage's latency floor is not provided; empty if it is, or if the
-    cage has none. `volume` enforces the cage's I/O limits; None if the cgroup does.
+    cage has none. `volume` enforces the cage's I/O limits; None if the cgroup does. `disks` are the
+    cage's other disks by name. `folders` has a folder for each of them, and for each that the
+    workload names although the cage does not: that one is on the data directory's disk.
     """
 
     kind: str
@@ -35,6 +52,8 @@ class Storage:
     is_own: bool = False
     no_floor_reason: str = ""
     volume: SimulatedVolume | None = None
+    disks: Mapping[str, OtherDisk] = field(default_factory=dict)
+    folders: Mapping[str, Path] = field(default_factory=dict)
 
 
 def prepare_storage(run: TrialRun) -> Storage:
@@ -83,19 +102,20 @@ def _on_volume(run: TrialRun) -> Storage:
     A guest in a fleet has no such controller, and serves the volume itself.
     """
     try:
-        return _outer_volume(run) or _own_volume(run)
+        volume = outer_volume(run)
+        return replace(_shared(run), kind="volume", volume=volume) if volume else _own_volume(run)
     except (PagecageError, OSError) as error:
         reason = f"no simulated volume here: {getattr(error, 'message', None) or error}"
         hint = getattr(error, "hint", "")
         raise RequirementMissed.of(Requirement.VOLUME, reason, hint) from None
 
 
-def _outer_volume(run: TrialRun) -> Storage | None:
-    """Return the data disk if the controller serves it as a volume, else None."""
+def outer_volume(run: TrialRun, disk: str = DATA_DISK) -> SimulatedVolume | None:
+    """Return the volume of a disk if the controller serves it, else None."""
     session = run.session
 
     def command(command: Mapping[str, Any]) -> dict[str, Any]:
-        details = {"command": dict(command)}
+        details = {"command": dict(command), "disk": disk}
         return dict(ask(session.stream, session.inbox, "volume_wanted", details)["answer"])
 
     volume = SimulatedVolume(command)
@@ -106,7 +126,7 @@ def _outer_volume(run: TrialRun) -> Storage | None:
     except HostError:
         return None
     run.cleanup.callback(volume.free)
-    return replace(_shared(run), kind="volume", volume=volume)
+    return volume
 
 
 def _own_volume(run: TrialRun) -> Storage:
@@ -115,7 +135,7 @@ def _own_volume(run: TrialRun) -> Storage:
         trial.dataset_bytes + trial.writes_bytes, Path(run.session.request.data_dir), spool
     )
     run.cleanup.callback(mounted.server.end)
-    run.cleanup.callback(unmount_volume, spool)
+    run.cleanup.callback(unmount_volume, spool, DATA_DISK)
     storage = mounted.storage
     volume = SimulatedVolume(mounted.server.command)
     return Storage("volume", storage.disk, storage.mount_point, is_own=True, volume=volume)

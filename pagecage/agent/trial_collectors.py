@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.limits.io_max_controller import IoMaxController, rewrites_io_max
 from pagecage.agent.trial_run import TrialRun
 from pagecage.errors import PagecageError
+from pagecage.model.cage import DATA_DISK
 
 _COLLECTORS: Mapping[str, Callable[[CollectorContext], Collector]] = {
     "iostat": Iostat,
@@ -32,26 +34,32 @@ own."""
 
 
 class TrialCollectors:
-    """The collectors of a trial, with the sampler and, if needed, the controller of io.max."""
+    """The collectors of a trial, with the sampler and, if needed, controllers of io.max."""
 
     def __init__(self, run: TrialRun, context: LaunchContext, files: tuple[Path, ...]) -> None:
         self._run, self._files, self._disk = run, files, context.disk
         sampled = files if len(files) <= _MOST_FILES else ()
         collector_context = CollectorContext(
-            run.directory, context.disk, context.processes, sampled, run.session.children
+            run.directory,
+            context.disk,
+            context.processes,
+            sampled,
+            run.session.children,
+            context.disks,
         )
         self.sampler = Sampler(collector_context)
-        self.controller: IoMaxController | None = None
         names = [name for name in run.trial.collectors if name in _COLLECTORS]
         self._running: list[Collector] = [
             self.sampler,
             *(_COLLECTORS[name](collector_context) for name in names),
         ]
-        if rewrites_io_max(
-            run.trial.cage.cgroup_part, run.session.facts
-        ):  # last, so that it begins when the others record
-            self.controller = IoMaxController(collector_context, run.trial.cage.cgroup_part)
-            self._running.append(self.controller)
+        self._controllers = dict(_controllers(run, collector_context))
+        self._running += self._controllers.values()  # last, to begin when the others record
+
+    @property
+    def controllers(self) -> tuple[IoMaxController, ...]:
+        """The threads that rewrite io.max, one per disk whose limits need it."""
+        return tuple(self._controllers.values())
 
     def start(self) -> None:
         """Start every collector and return when each one records or has failed."""
@@ -82,8 +90,11 @@ class TrialCollectors:
                 self._run.collected |= dict(
                     zip(ends, pool.map(_result_of, ends.values()), strict=True)
                 )
-        if self.controller is not None:
-            self._run.keep("cage", credits=self.controller.to_json())
+        for disk, controller in self._controllers.items():
+            if disk == DATA_DISK:
+                self._run.keep("cage", credits=controller.to_json())
+            else:
+                self._run.keep_of_disk(disk, "cage", credits=controller.to_json())
 
     def _take_trace(self, since: float) -> CollectorResult:
         if not self._files:
@@ -116,6 +127,17 @@ class TrialCollectors:
         if run.sections["response"]:
             run.keep("response", **figures)
         return result
+
+
+def _controllers(run: TrialRun, context: CollectorContext) -> Iterator[tuple[str, IoMaxController]]:
+    """Yield the controller of each disk that needs one, with the disk's name."""
+    cage, facts = run.trial.cage.cgroup_part, run.session.facts
+    if rewrites_io_max(cage, facts):
+        yield DATA_DISK, IoMaxController(context, cage)
+    for name in cage.disks:
+        if rewrites_io_max(cage.on_disk(name), facts):
+            on_disk = replace(context, disk=context.disks[name])
+            yield name, IoMaxController(on_disk, cage.on_disk(name), name=f"credits-{name}")
 
 
 def _result_of(end: Callable[[], CollectorResult]) -> CollectorResult:

@@ -74,8 +74,9 @@ class Measured:
 class TrialRun:
     """One attempt at a trial.
 
-    Each phase adds to `sections` at once, so that a later failure keeps what was found.
-    `data_directory` is what {data} stands for; None for a trial without prepared data.
+    Each phase adds to `sections`, and to `disks` for the cage's other disks, at once, so that a
+    later failure keeps what was found. `data_directory` is what {data} stands for; None for a
+    trial without prepared data.
     """
 
     session: HostSession
@@ -86,6 +87,7 @@ class TrialRun:
     phase: str = "requirements"
     timings: list[dict[str, Any]] = field(default_factory=list)
     sections: defaultdict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+    disks: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     interval: MeasuredInterval | None = None
     samples: list[dict[str, Any]] = field(default_factory=list)
     collected: dict[str, CollectorResult] = field(default_factory=dict)
@@ -95,6 +97,10 @@ class TrialRun:
     def keep(self, section: str, **values: Any) -> None:
         """Add values to a section of the record."""
         self.sections[section] |= values
+
+    def keep_of_disk(self, disk: str, section: str, **values: Any) -> None:
+        """Add values to a section (`device` or `cage`) of another disk of the cage."""
+        self.disks.setdefault(disk, {}).setdefault(section, {}).update(values)
 
     def add_error(self, sentence: str) -> None:
         """Append a sentence to the record's error; the outcome stays."""

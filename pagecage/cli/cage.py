@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -13,7 +14,7 @@ from pagecage.cli import cage_list, cage_page
 from pagecage.cli.cage_export import ExportOptions, cage_for_tool
 from pagecage.cli.cage_import import import_cage
 from pagecage.cli.cage_options import VolumeOptions, offered_providers
-from pagecage.cli.cage_save import check_new_name, save_profile
+from pagecage.cli.cage_save import check_new_name, save_as_disk, save_profile
 from pagecage.cli.examples import examples
 from pagecage.cli.named_profile import fixed_limits, named_profile
 from pagecage.cli.numbers import Positive
@@ -21,7 +22,8 @@ from pagecage.cli.output import Json
 from pagecage.cli.paths import shown
 from pagecage.cli.run_options import definitions
 from pagecage.cloud.catalogue import read_offers
-from pagecage.errors import EXIT_OK
+from pagecage.cloud.profile import LimitProfile
+from pagecage.errors import EXIT_OK, PagecageError
 
 CATALOGUE = TOP / "cgroups/catalogue"
 CAGES = OWN / "cgroups"
@@ -63,6 +65,25 @@ def list_(
     return EXIT_OK
 
 
+def _save(profile: LimitProfile, description: str, name: str, disk: str | None) -> Path:
+    """Write the profile as a cage, or as a further disk of the existing cage of this name."""
+    if disk is None:
+        return save_profile(profile, description, name, CAGES)
+    cage, _ = definitions().cage_without_dataset(name)
+    return save_as_disk(profile, description, disk, cage, CAGES)
+
+
+def _print(
+    profile: LimitProfile, description: str, export: ExportOptions, *, as_json: bool
+) -> None:
+    if export.is_given(as_json=as_json):
+        print(cage_for_tool(profile, export), end="")
+    elif as_json:
+        print(json.dumps(cage_page.to_json(profile)))
+    else:
+        cage_page.show(profile, description)
+
+
 @app.command(help_epilogue=examples("cage show"))
 def show(
     name: str,
@@ -70,6 +91,7 @@ def show(
     export: ExportOptions = ExportOptions(),  # noqa: B008 - frozen
     *,
     save: Annotated[str | None, Parameter(metavar="NAME")] = None,
+    disk: Annotated[str | None, Parameter(metavar="NAME")] = None,
     force: bool = False,
     as_json: Json = False,
 ) -> int:
@@ -84,6 +106,8 @@ def show(
         Volume type (aws-gp3), named size (azure-p10), or cage (see `pagecage cage list`)
     save
         Write the limits to the cage file cgroups/NAME.toml
+    disk
+        With --save: add the volume to an existing cage as a further disk of this name
     force
         Overwrite an existing cage
     """
@@ -91,15 +115,11 @@ def show(
     if save is not None and name in definitions().cage_names():
         raise fixed_limits(name)
     profile, description = named_profile(providers, name, volume)
+    if save is None and disk is not None:
+        raise PagecageError("--disk applies only to --save", "--save NAME --disk wal")
     if save is not None:
-        path = save_profile(
-            profile, description, check_new_name(save, CAGES, providers, force=force), CAGES
-        )
+        new = save if disk else check_new_name(save, CAGES, providers, force=force)
+        path = _save(profile, description, new, disk)
         _error.print(f"saved: {shown(path)}", markup=False, soft_wrap=True)
-    if export.is_given(as_json=as_json):
-        print(cage_for_tool(profile, export), end="")
-    elif as_json:
-        print(json.dumps(cage_page.to_json(profile)))
-    else:
-        cage_page.show(profile, description)
+    _print(profile, description, export, as_json=as_json)
     return EXIT_OK

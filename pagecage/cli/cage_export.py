@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from pagecage.cloud.profile import LimitProfile, cage_of
 from pagecage.errors import PagecageError
-from pagecage.exporters.export import DEVICE, LostLimit
+from pagecage.exporters.export import DEVICE, LostLimit, lost_disks
 from pagecage.exporters.formats import EXPORTERS, ToolName
 from pagecage.model.cage import Cage
 
@@ -51,6 +51,8 @@ def cage_for_tool(profile: LimitProfile, options: ExportOptions) -> str:
     assert options.tool is not None
     cage = profile.cage or cage_of(profile, profile.name, profile.about)
     export = EXPORTERS[options.tool](cage, options.device or DEVICE)
+    for lost in reversed(list(lost_disks(cage))):
+        export = export.with_lost(lost)
     if profile.memory_share is not None:
         export = export.with_lost(_share_of_dataset(profile.memory_share))
     return export.text(f"{profile.name}: {_about(cage, profile)}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from rich.markup import escape
 
-from pagecage.cli.cage_page import console, plain_table, print_table
+from pagecage.cli.cage_page import console, disk_profiles, plain_table, print_table
 from pagecage.cloud.catalogue import BurstRule, Provider, VolumeType
 from pagecage.cloud.formulas import Formula
 from pagecage.cloud.instances import instance_names
@@ -140,9 +140,22 @@ def _cage_row(cage: LimitProfile) -> Iterator[str]:
         yield f"{cage.memory_share * 100:g} % of the dataset"
     else:
         yield format_bytes(cage.memory_bytes) if cage.memory_bytes is not None else ""
-    yield " ".join(f"{int(layer.base)}" for layer in cage.limits.read_iops)
-    yield " ".join(format_both_rates(float(layer.base)) for layer in cage.limits.read_bandwidth)
+    disks = {"": cage, **{f"{name}: ": disk for name, disk in disk_profiles(cage).items()}}
+    yield _by_disk({name: _iops(disk) for name, disk in disks.items()})
+    yield _by_disk({name: _bandwidth(disk) for name, disk in disks.items()})
     yield cage.about
+
+
+def _by_disk(cells: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}{cell}" for name, cell in cells.items() if cell)
+
+
+def _iops(disk: LimitProfile) -> str:
+    return " ".join(f"{int(layer.base)}" for layer in disk.limits.read_iops)
+
+
+def _bandwidth(disk: LimitProfile) -> str:
+    return " ".join(format_both_rates(float(layer.base)) for layer in disk.limits.read_bandwidth)
 
 
 def to_json(listing: CatalogueListing) -> dict[str, Any]:
@@ -182,6 +195,7 @@ def _cage_json(cage: LimitProfile) -> dict[str, Any]:
         "memory_bytes": cage.memory_bytes,
         "memory_dataset_fraction": cage.memory_share,
         **{name: bases[0] if bases else None for name, bases in limits.items()},
+        "disks": sorted(disk_profiles(cage)),
     }
 
 

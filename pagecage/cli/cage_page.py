@@ -14,7 +14,7 @@ from rich.table import Table
 
 from pagecage.cli.latency_table import latency_rows, latency_sources, measured_json
 from pagecage.cloud.notes import notes
-from pagecage.cloud.profile import LimitProfile, cage_of
+from pagecage.cloud.profile import LimitProfile, cage_of, profile_of_cage
 from pagecage.cloud.volume_limits import LimitLayer, RatePeriod, rate_periods
 from pagecage.errors import PagecageError
 from pagecage.model.cage_json import cage_to_json
@@ -47,6 +47,7 @@ def show(profile: LimitProfile, description: str) -> None:
         table.add_row(*(escape(cell) for cell in row))
     print_table(out, table)
     _show_latencies(out, profile)
+    _show_disks(out, profile)
     print_paragraphs(out, [*notes(profile), *profile.remarks])
     out.print()
     for cited in (*profile.sources, *latency_sources(profile)):
@@ -64,6 +65,24 @@ def _show_latencies(out: Console, profile: LimitProfile) -> None:
         table.add_row(*(escape(cell) for cell in row))
     out.print()
     print_table(out, table)
+
+
+def _show_disks(out: Console, profile: LimitProfile) -> None:
+    """Print the limits of each disk beside the data directory's."""
+    for name, disk in disk_profiles(profile).items():
+        table = plain_table(f"disk {name}", "rate", "set by", "lasts")
+        for row in _rows(disk):
+            table.add_row(*(escape(cell) for cell in row))
+        out.print()
+        print_table(out, table)
+        _show_latencies(out, disk)
+
+
+def disk_profiles(profile: LimitProfile) -> dict[str, LimitProfile]:
+    """Return the limits of each disk that a cage names beside the data directory's."""
+    cage = profile.cage
+    names = cage.disks if cage else ()
+    return {name: profile_of_cage(cage.on_disk(name), None) for name in names if cage}
 
 
 def print_heading(out: Console, name: str, description: str) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from pagecage.cli.cage_options import catalogue_names
 from pagecage.cli.latency_table import latency_sources
+from pagecage.cli.paths import writing
 from pagecage.cloud.catalogue import Provider
 from pagecage.cloud.profile import LimitProfile, cage_of
-from pagecage.definitions.cage_writer import cage_to_toml
+from pagecage.definitions.cage_writer import cage_to_toml, disk_to_toml
+from pagecage.definitions.disk_tables import check_disk_name
 from pagecage.errors import PagecageError
-from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.cage import IO_MAX_KEY, UNCAGED, Cage, DiskLimits
 
 
 def check_new_name(name: str, folder: Path, providers: tuple[Provider, ...], *, force: bool) -> str:
@@ -54,6 +56,35 @@ def save_profile(profile: LimitProfile, description: str, name: str, folder: Pat
     `description` is the volume in one line.
     """
     return save(profile_cage(profile, description, name), folder, source_comments(profile))
+
+
+def save_as_disk(
+    profile: LimitProfile, description: str, disk: str, cage: Cage, folder: Path
+) -> Path:
+    """Append the limits of a volume to a cage file as a further disk, and return the path.
+
+    Raises PagecageError for an invalid name of a disk, and for one that the cage has already.
+    """
+    try:
+        check_disk_name(disk)
+    except ValueError as error:
+        raise PagecageError(f"--disk: {error}", "--disk wal") from None
+    if disk in cage.disks:
+        raise PagecageError(
+            f"the cage {cage.name} has a disk {disk} already", "choose another name"
+        )
+    volume = profile_cage(profile, description, cage.name)
+    limits = DiskLimits(
+        {name: value for name, value in volume.properties.items() if name in IO_MAX_KEY},
+        **{part.name: getattr(volume, part.name) for part in fields(DiskLimits)[1:]},
+    )
+    path = folder / f"{cage.name}.toml"
+    if not path.exists():
+        raise PagecageError(f"the cage {cage.name} is not in {folder}", "save a cage there first")
+    comments = "".join(f"# {comment}\n" for comment in source_comments(profile))
+    with writing(path), path.open("a") as file:
+        file.write(comments + disk_to_toml(disk, limits))
+    return path
 
 
 def profile_cage(profile: LimitProfile, description: str, name: str) -> Cage:

@@ -45,11 +45,16 @@ def enforced(
     }
 
 
+def _disks(cage: Cage) -> list[Cage]:
+    """Return the cage of each disk, the data directory's first."""
+    return [cage, *map(cage.on_disk, cage.disks)]
+
+
 def _by(cage: Cage, enforced_by: str | None) -> Cage:
-    simulation = cage.simulation
-    if enforced_by is None or not (cage.limits_io or simulation or cage.latency):
+    if enforced_by is None or not (cage.limits_io or cage.simulation or cage.latency):
         return cage
-    if enforced_by == "cgroup" and simulation and (simulation.restore or simulation.events):
+    simulations = [one.simulation for one in _disks(cage) if one.simulation]
+    if enforced_by == "cgroup" and any(one.restore or one.events for one in simulations):
         raise PagecageError(
             f"{cage.name} has a restore or events, which a cgroup cannot enforce",
             "use --enforced-by volume",
@@ -81,7 +86,8 @@ def fitting_dilation(cage: Cage) -> float:
     factors = [
         (limit.burst_per_second or limit.per_second)
         / (EMULATED_IOPS if limit.unit == "operations" else EMULATED_BYTES_PER_SECOND)
-        for limit in volume_limits(cage)
+        for one in _disks(cage)
+        for limit in volume_limits(one)
     ]
     return float(max(1, math.ceil(max(factors, default=1.0))))
 

@@ -140,6 +140,7 @@ _EXAMPLES = {
         pagecage replay customer --cage tenth --cold big.db -- sqlite3 big.db .dump
         pagecage replay customer --cold index --ready-port 8080 -- ./server --load
         pagecage replay customer --host vm --copy data --cold data -- cat data/words
+        pagecage replay gp3-wal-apart -- ./db --data data --log {disk.wal}
         pagecage replay customer --copy db --writes --cold db -- ./update db
         pagecage replay customer --serve './server -p 80' --ready-port 80 \\
             --load 'pgbench -T 30' --warm-up 10s --metric 'tps = ([0-9.]+)'
@@ -176,6 +177,7 @@ _EXAMPLES = {
         pagecage cage show customer
         pagecage cage show azure-p10
         pagecage cage show aws-gp3 --size 500GiB --instance m7i.large --save acme
+        pagecage cage show aws-gp2 --size 100GiB --save acme --disk wal
         pagecage cage show customer --as docker --device /dev/nvme1n1
         pagecage cage show aws-gp3 --size 500GiB --as kubernetes
         """,

@@ -62,7 +62,7 @@ def plan_for(name: str, options: RunOptions, command: str, notify: Notify) -> tu
     if options.cage is not None:
         definitions().cage(options.cage, experiment.sizes["full"].total_bytes)
     make = partial(_make_plan, experiment, options, command, notify)
-    return plan_on_host(options.host, options.data_dir, make, notify)
+    return plan_on_host(options.host, options.data_dir, make, notify, options.disk)
 
 
 def _make_plan(

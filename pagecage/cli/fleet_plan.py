@@ -77,6 +77,11 @@ def _refuse_options(options: RunOptions) -> None:
             "--data-dir applies only to --host local",
             "set pagecage_data_dir in the inventory (docs/HOSTS.md)",
         )
+    if options.disk:
+        raise PagecageError(
+            "--disk applies only to --host local",
+            "set pagecage_disks in the inventory (docs/HOSTS.md)",
+        )
 
 
 def _refuse_differences(hosts: tuple[ReadyHost, ...]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from pagecage.agent.disks.requirements import check_disks
+from pagecage.cli.disk_options import parse_disks
 from pagecage.cli.output import Notify
 from pagecage.cli.run_options import HOSTS, is_group
 from pagecage.errors import HostError, PagecageError, nearest
@@ -25,9 +27,14 @@ MakePlan = Callable[[Host], Plan]
 _MOST_NAMED = 4
 
 
-def choose_host(name: str, data_dir: Path | None, notify: Notify) -> Host:
-    """Return the host of this name; `auto` is local if it can hold limits, else vm."""
-    local = _local(name, data_dir)
+def choose_host(
+    name: str, data_dir: Path | None, notify: Notify, disks: Sequence[str] = ()
+) -> Host:
+    """Return the host of this name; `auto` is local if it can hold limits, else vm.
+
+    `disks` are words of --disk.
+    """
+    local = _local(name, data_dir, parse_disks(disks))
     if local is None:
         return _guest(notify)
     if name == "local":
@@ -40,23 +47,41 @@ def choose_host(name: str, data_dir: Path | None, notify: Notify) -> Host:
 
 
 def plan_on_host(
-    name: str, data_dir: Path | None, make: MakePlan, notify: Notify
+    name: str,
+    data_dir: Path | None,
+    make: MakePlan,
+    notify: Notify,
+    disks: Sequence[str] = (),
 ) -> tuple[Plan, Host]:
     """Return the plan of a run, and the host that runs it.
 
-    With `auto`, a plan that needs no limits runs on this machine even if it cannot hold any.
+    With `auto`, a plan that needs no limits runs on this machine even if it cannot hold any, and a
+    plan that needs a disk which this machine lacks runs in the guest.
     """
     if name == "auto":
         plan = plan_without_limits(LocalHost(data_dir), make)
         if plan is not None:
             notify("host: local (no treatment has limits, so this machine's own CPU is measured)")
             return plan, LocalHost(data_dir)
-    host = choose_host(name, data_dir, notify)
+    host = choose_host(name, data_dir, notify, disks)
     try:
-        return make(host), host
+        plan = make(host)
+        if name == "auto" and (missed := _missed_disks(host, plan)):
+            notify(f"host: vm ({missed[0].reason})")
+            host = _guest(notify)
+            plan = make(host)
+        return plan, host
     except BaseException:
         host.stop()
         raise
+
+
+def _missed_disks(host: Host, plan: Plan) -> list[MissedRequirement]:
+    """Return the disks that a plan needs and this machine lacks; none for another host."""
+    if not isinstance(host, LocalHost):
+        return []
+    facts = host.facts()
+    return [missed for trial in plan.trials for missed in check_disks(facts, trial.cage)]
 
 
 def plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
@@ -74,7 +99,7 @@ def plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
 def refuse_limits(trials: Iterable[Trial], local: LocalHost) -> None:
     """Raise HostError naming the treatments whose limits this machine cannot hold."""
     limited = dict.fromkeys(
-        tuple(trial.treatment.values()) for trial in trials if trial.cage.properties
+        tuple(trial.treatment.values()) for trial in trials if trial.cage.has_limits
     )
     if not limited or not (found := local.missed_for_limits()):
         return
@@ -91,7 +116,7 @@ def _hint(missed: MissedRequirement) -> str:
     return f"{missed.hint}, or {without}" if missed.hint else without
 
 
-def _local(name: str, data_dir: Path | None) -> LocalHost | None:
+def _local(name: str, data_dir: Path | None, disks: Mapping[str, str]) -> LocalHost | None:
     """Return this machine if `name` allows it; None for the vm."""
     if is_group(name):
         raise PagecageError(f"there is no single host {name!r}", nearest(name, list(HOSTS)))
@@ -99,7 +124,11 @@ def _local(name: str, data_dir: Path | None) -> LocalHost | None:
         raise PagecageError(
             "--data-dir applies only to --host local: the vm has its own disk", "remove --data-dir"
         )
-    return None if name == "vm" else LocalHost(data_dir)
+    if name == "vm" and disks:
+        raise PagecageError(
+            "--disk applies only to --host local: the vm has disks of its own", "remove --disk"
+        )
+    return None if name == "vm" else LocalHost(data_dir, disks)
 
 
 def _guest(notify: Notify) -> Host:

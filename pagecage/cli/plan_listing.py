@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pagecage.hosts.host import Host
 from pagecage.model.cage import Cage
@@ -75,8 +75,14 @@ def _before_load(service: ServiceSpec) -> str:
     return f", after {' and '.join(given)}" if given else ""
 
 
+def _properties(properties: Mapping[str, int]) -> str:
+    return " ".join(f"{name}={value}" for name, value in properties.items())
+
+
 def _limits(cage: Cage) -> str:
-    limits = " ".join(f"{name}={value}" for name, value in cage.properties.items()) or "no limits"
+    limits = _properties(cage.properties) or "no limits"
+    for name, disk in cage.disks.items():
+        limits += f"; disk {name}: {_properties(disk.properties) or 'no limits'}"
     if not cage.is_volume:
         return limits
     slower = f", {cage.dilation:g} times slower" if cage.dilation != 1 else ""

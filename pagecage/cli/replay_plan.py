@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from pagecage.cli.cage_options import VolumeOptions
+from pagecage.cli.disk_options import Disks
 from pagecage.cli.enforcement import enforced
 from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.numbers import Port, Repeats, Seconds, Seed
@@ -89,6 +90,9 @@ class ReplayOptions:
         perf-mem, damon; or none. The sampler always records
     data_dir
         Directory on a disk of this machine for files that pagecage writes (host local)
+    disk
+        Directory on another disk for a disk that a cage names, such as wal=/mnt/other (host
+        local). May be given several times
     seed
         Seed of the order of trials; by default chosen at random and recorded
     driver
@@ -114,6 +118,7 @@ class ReplayOptions:
     timeout: Seconds = _TIMEOUT_SECONDS
     collectors: Annotated[str, Parameter(metavar="NAMES")] = "none"
     data_dir: Folder | None = None
+    disk: Disks = ()
     seed: Seed | None = None
     driver: Driver | None = None
     enforced_by: EnforcedBy | None = None
@@ -157,7 +162,7 @@ def plan_for(
         )
         return _plan(replay, uploads, options, host, command, known, notify)
 
-    return plan_on_host(options.host, options.data_dir, make, notify)
+    return plan_on_host(options.host, options.data_dir, make, notify, options.disk)
 
 
 def _plan(

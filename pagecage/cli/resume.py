@@ -41,7 +41,7 @@ def resume_run(name: str, options: RunOptions, yes: bool, notify: Notify) -> Pre
         raise PagecageError(message, "remove --host, or start a new run")
     if plan.document.get("replay") is None:
         require_same_definition(plan, name)
-    host = choose_host(plan.document["host"], options.data_dir, notify)
+    host = choose_host(plan.document["host"], options.data_dir, notify, options.disk)
     try:
         if folder.remaining(plan):
             prepare_host(plan, host, yes, notify)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from pagecage.checkout import OWN, TOP
+from pagecage.cli.disk_options import Disks
 from pagecage.cli.numbers import Bound, Repeats, Seed
 from pagecage.cli.output import notify
 from pagecage.cli.paths import Folder
@@ -60,6 +61,9 @@ class RunOptions:
         trial
     data_dir
         Directory on the disk to measure (host local)
+    disk
+        Directory on another disk for a disk that a cage names, such as wal=/mnt/other (host
+        local). May be given several times
     driver
         Program that applies the cage; see docs/CONTAINERS.md
     enforced_by
@@ -79,6 +83,7 @@ class RunOptions:
     seed: Seed | None = None
     fresh: Fresh | None = None
     data_dir: Folder | None = None
+    disk: Disks = ()
     driver: Driver | None = None
     enforced_by: EnforcedBy | None = None
     dilate: Dilate = None

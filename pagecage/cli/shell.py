@@ -59,6 +59,7 @@ def shell(
         raise PagecageError(
             "standard input is not a terminal", f"pagecage replay {cage} --no-control -- COMMAND"
         )
+    _refuse_several_disks(limits)
     package = make_agent_package(TOP)
     machine = choose_host(host, data_dir or (None if host == "vm" else Path.cwd()), notify)
     try:
@@ -68,6 +69,14 @@ def shell(
         return _run(machine, limits)
     finally:
         machine.stop()
+
+
+def _refuse_several_disks(cage: Cage) -> None:
+    if cage.disks:
+        raise PagecageError(
+            f"{cage.name} names several disks, and a shell limits only that of its directory",
+            f"pagecage replay {cage.name} --no-control -- COMMAND",
+        )
 
 
 def _run(machine: Host, cage: Cage) -> int:

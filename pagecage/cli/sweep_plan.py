@@ -92,7 +92,7 @@ def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> t
         document = _sweep_document(options.base, vary, vary.property, levels)
         return _with_sweep(plan, document, size_reason=reason)
 
-    return plan_on_host(shared.host, shared.data_dir, make, notify)
+    return plan_on_host(shared.host, shared.data_dir, make, notify, shared.disk)
 
 
 def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:

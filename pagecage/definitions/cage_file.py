@@ -8,6 +8,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
+from pagecage.definitions.disk_tables import (
+    AccountingTable,
+    BurstTable,
+    DiskName,
+    DiskTable,
+    LatencyTable,
+    VolumeTable,
+    check_bursts,
+    volume_parts,
+)
 from pagecage.definitions.fields import (
     BandwidthBucket,
     Citation,
@@ -19,17 +29,7 @@ from pagecage.definitions.fields import (
 from pagecage.definitions.simulation_tables import TABLES as SIMULATION_TABLES
 from pagecage.definitions.simulation_tables import SimulationTable
 from pagecage.errors import PagecageError
-from pagecage.model.cage import (
-    ENFORCERS,
-    UNCAGED,
-    BurstCredits,
-    Cage,
-    CloudVolume,
-    CreditBucket,
-    Enforcer,
-    IoAccounting,
-    LatencyFloor,
-)
+from pagecage.model.cage import ENFORCERS, UNCAGED, Cage, Enforcer
 from pagecage.units import format_bytes, page_floor_bytes
 
 
@@ -37,49 +37,6 @@ class DatasetFraction(StrictTable):
     """A size as a share of the dataset's size."""
 
     dataset_fraction: Annotated[float, Field(gt=0)]
-
-
-class VolumeTable(StrictTable):
-    """The volume from which the limits were derived; `scale` is a factor applied to them."""
-
-    provider: str | None = None
-    type: str | None = None
-    size: SizeBytes | None = None
-    iops: Count | None = Field(None, description="as provisioned")
-    throughput: SizeBytes | None = Field(None, description="bytes per second, as provisioned")
-    instance: str | None = None
-    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-
-
-class BurstTable(StrictTable):
-    """Burst credits above the limits; `start` is their fill level when a trial begins."""
-
-    start: Literal["full", "half", "drained"] = "full"
-    iops: IopsBucket | None = None
-    bandwidth: BandwidthBucket | None = None
-
-    @model_validator(mode="after")
-    def _not_empty(self) -> BurstTable:
-        if self.iops is None and self.bandwidth is None:
-            raise ValueError("burst has neither iops nor bandwidth; remove it")
-        return self
-
-
-class AccountingTable(StrictTable):
-    """The provider's way of counting I/Os, unlike that of io.max; a missing key is unknown."""
-
-    io_size: SizeBytes | None = Field(None, description="a larger I/O counts as several")
-    merged: bool | None = Field(
-        None, description="I/Os are counted after adjacent ones are merged, not before"
-    )
-    combined: bool | None = Field(None, description="reads and writes share one limit")
-
-
-class LatencyTable(StrictTable):
-    """The least time of an I/O at the provider, which io.max cannot impose."""
-
-    read_us: Count | None = None
-    write_us: Count | None = None
 
 
 class CageFile(StrictTable):
@@ -107,6 +64,9 @@ class CageFile(StrictTable):
     accounting: AccountingTable | None = None
     latency: LatencyTable | None = None
     simulation: SimulationTable | None = None
+    disks: dict[DiskName, DiskTable] = Field(
+        {}, description="further disks by name; the limits above are those of the data's disk"
+    )
     enforced_by: Enforcer | None = Field(
         None,
         description=(
@@ -118,33 +78,22 @@ class CageFile(StrictTable):
     @model_validator(mode="after")
     def _check_enforcer(self) -> CageFile:
         """Refuse events and restores that a cgroup would ignore."""
-        simulation = self.simulation
-        if (
-            self.enforced_by == "cgroup"
-            and simulation
-            and (simulation.restore or simulation.events)
+        if self.enforced_by == "cgroup" and any(
+            one.restore or one.events for one in self.simulations
         ):
             raise ValueError('simulation: restores and events need enforced_by = "volume"')
         return self
 
+    @property
+    def simulations(self) -> list[SimulationTable]:
+        """The simulations of all disks."""
+        tables = (self.simulation, *(disk.simulation for disk in self.disks.values()))
+        return [table for table in tables if table]
+
     @model_validator(mode="after")
     def _check_bursts(self) -> CageFile:
         """Refuse a bucket without a limit, or with a rate that is not above the limit."""
-        for key, bases in (
-            ("iops", (self.IOReadIOPSMax, self.IOWriteIOPSMax)),
-            ("bandwidth", (self.IOReadBandwidthMax, self.IOWriteBandwidthMax)),
-        ):
-            bucket = getattr(self.burst, key, None)
-            given = [base for base in bases if base is not None]
-            if bucket and not given:
-                names = "IOReadIOPSMax" if key == "iops" else "IOReadBandwidthMax"
-                raise ValueError(
-                    f"burst.{key}: a bucket refills at the rate of {names}, which is missing"
-                )
-            if bucket and bucket.rate <= min(given):
-                raise ValueError(
-                    f"burst.{key}.rate is not above the limit, so there would be no burst"
-                )
+        check_bursts(self)
         return self
 
 
@@ -157,6 +106,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "accounting": AccountingTable,
     "latency": LatencyTable,
     "MemoryMax": DatasetFraction,
+    "disks": DiskTable,
     **SIMULATION_TABLES,
 }
 
@@ -188,22 +138,18 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
         del limits["MemorySwapMax"]
     elif name != UNCAGED:
         limits.setdefault("MemorySwapMax", 0)
-    latency = table.latency
     return Cage(
         name,
         limits,
         {key: data[key] for key in ("about", "source") if data[key] is not None},
-        volume=_volume(table.volume) if table.volume else None,
-        burst=_burst(table.burst) if table.burst else None,
-        accounting=_accounting(table.accounting) if table.accounting else None,
-        latency=LatencyFloor(latency.read_us, latency.write_us) if latency else None,
-        simulation=table.simulation.to_model() if table.simulation else None,
+        **volume_parts(table),
         enforced_by=_enforcer(table),
+        disks={name: disk.to_model() for name, disk in table.disks.items()},
     )
 
 
 def _enforcer(table: CageFile) -> str:
-    needs_volume = table.simulation is not None and table.simulation.needs_volume
+    needs_volume = any(one.needs_volume for one in table.simulations)
     return table.enforced_by or ("volume" if needs_volume else ENFORCERS[0])
 
 
@@ -222,27 +168,3 @@ def cage_of_tables(name: str, tables: Mapping[str, Any]) -> Cage:
             f"the result is not a valid cage: {where}: {message}",
             "leave out --save to see what was read",
         ) from None
-
-
-def _volume(table: VolumeTable) -> CloudVolume:
-    return CloudVolume(
-        table.provider,
-        table.type,
-        table.size,
-        table.iops,
-        table.throughput,
-        table.instance,
-        table.scale,
-    )
-
-
-def _accounting(table: AccountingTable) -> IoAccounting:
-    return IoAccounting(table.io_size, table.merged, table.combined)
-
-
-def _burst(table: BurstTable) -> BurstCredits:
-    return BurstCredits(table.start, _bucket(table.iops), _bucket(table.bandwidth))
-
-
-def _bucket(table: IopsBucket | BandwidthBucket | None) -> CreditBucket | None:
-    return CreditBucket(table.rate, table.credits) if table else None

@@ -12,6 +12,7 @@ from pagecage.model.cage import (
     Cage,
     CloudVolume,
     CreditBucket,
+    DiskLimits,
     IoAccounting,
     LatencyFloor,
 )
@@ -30,27 +31,44 @@ def cage_to_toml(cage: Cage, comments: Sequence[str] = ()) -> str:
     about = str(cage.provenance.get("about", cage.name))
     lines = ["#:schema ../docs/schema/cage.schema.json", *(f"# {comment}" for comment in comments)]
     lines += [*_assignments({"about": about}), *_limits(cage.properties)]
-    if cage.is_volume or cage.simulation:
+    if cage.is_volume or cage.simulation or any(one.simulation for one in cage.disks.values()):
         lines += _assignments({"enforced_by": cage.enforced_by})
     for name, table in _tables(cage).items():
         lines += [f"[{name}]", *_assignments(table)]
+    text = "\n".join(lines) + "\n"
+    return text + "".join(disk_to_toml(name, disk) for name, disk in cage.disks.items())
+
+
+def disk_to_toml(disk: str, limits: DiskLimits) -> str:
+    """Return the tables of a disk beside the data directory's, to be appended to a cage file."""
+    lines = [f"[disks.{disk}]", *_amounts(limits.properties)]
+    for name, table in _volume_tables(limits).items():
+        lines += [f"[disks.{disk}.{name}]", *_assignments(table)]
     return "\n".join(lines) + "\n"
 
 
 def _limits(properties: Mapping[str, int]) -> Iterator[str]:
+    yield from _amounts(properties)
+    if "MemorySwapMax" not in properties:
+        yield 'MemorySwapMax = "infinity"'
+
+
+def _amounts(properties: Mapping[str, int]) -> Iterator[str]:
     for name, value in properties.items():
         if name in _COUNTS:
             yield f"{name} = {value}"
         elif value:
             yield f'{name} = "{exact_size(value)}"'
-    if "MemorySwapMax" not in properties:
-        yield 'MemorySwapMax = "infinity"'
 
 
 def _tables(cage: Cage) -> dict[str, dict[str, Any]]:
     source = cage.provenance.get("source")
+    given = {key: value for key, value in source.items() if value} if source else None
+    return ({} if given is None else {"source": given}) | _volume_tables(cage)
+
+
+def _volume_tables(cage: Cage | DiskLimits) -> dict[str, dict[str, Any]]:
     tables = {
-        "source": {key: value for key, value in source.items() if value} if source else None,
         "volume": _volume(cage.volume) if cage.volume else None,
         "burst": _burst(cage.burst) if cage.burst else None,
         "accounting": _accounting(cage.accounting) if cage.accounting else None,

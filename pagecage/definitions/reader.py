@@ -61,6 +61,8 @@ def _keys_hint(path: Path, key: str) -> str:
         **CAGE_TABLES,
     }
     *parents, last = key.split(".")
+    if parents[:1] == ["disks"] and len(parents) > 2:  # "disks.wal.burst" has the keys of "burst"
+        parents = parents[2:]
     whole: type[BaseModel] = CageFile if path.parent.name == "cgroups" else ExperimentFile
     model = tables.get(parents[0], whole) if parents else whole
     # "simulation.limits.0.iops" is a key of the first table of [[simulation.limits]].

@@ -59,6 +59,14 @@ def lost_properties(cage: Cage, kept: Sequence[str], reason: str) -> Iterator[Lo
             yield LostLimit(f"{name} = {_value(name, cage.properties[name])}", reason)
 
 
+def lost_disks(cage: Cage) -> Iterator[LostLimit]:
+    """Yield the cage's further disks: a text for another tool has the limits of one."""
+    for disk, limits in cage.disks.items():
+        values = (f"{name} = {_value(name, value)}" for name, value in limits.properties.items())
+        said = f"disk {disk}: {', '.join(values) or 'no limits'}"
+        yield LostLimit(said, "the limits here are those of the data's disk alone")
+
+
 def lost_behaviour(cage: Cage) -> Iterator[LostLimit]:
     """Yield what a cloud volume does beyond its rates, for a tool that limits rates only."""
     if cage.burst:

@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from pagecage.agent.protocol.request import request_to_json
 from pagecage.errors import HostError
 from pagecage.fleet.playbook import RoundRequest
 from pagecage.hosts.host import MachineState
+from pagecage.model.cage import DATA_DISK
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
 from pagecage.runner.agent_process import request_for
@@ -27,12 +28,16 @@ Listener = Callable[[str, Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class RemoteHost:
-    """A host of a group during a run. `emulated` tells that its instructions are translated."""
+    """A host of a group during a run. `emulated` tells that its instructions are translated.
+
+    `disks` has a directory on each disk beside the data directory's, by name.
+    """
 
     name: str
     data_dir: str
     spool_dir: str
     emulated: bool
+    disks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def user(self) -> bool:
@@ -46,7 +51,7 @@ class RemoteHost:
         """Raise HostError: the machine around a remote host is unknown."""
         raise HostError(f"the disk of {self.name} cannot be throttled from outside", "use HOST=vm")
 
-    def command_volume(self, _command: Mapping[str, Any]) -> dict[str, Any]:
+    def command_volume(self, _command: Mapping[str, Any], _disk: str = DATA_DISK) -> dict[str, Any]:
         """Raise HostError: the machine around a remote host is unknown."""
         raise HostError(f"{self.name} is not a guest started here", "use HOST=vm")
 

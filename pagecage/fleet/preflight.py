@@ -50,7 +50,11 @@ class ReadyHost:
         variables = self.host.variables
         spool_dir = str(variables.get("campaign_spool", SPOOL))
         return RemoteHost(
-            self.host.name, str(variables["pagecage_data_dir"]), spool_dir, self.is_emulated
+            self.host.name,
+            str(variables["pagecage_data_dir"]),
+            spool_dir,
+            self.is_emulated,
+            dict(variables.get("pagecage_disks") or {}),
         )
 
 

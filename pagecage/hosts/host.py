@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pagecage.hosts.agent_package import AgentPackage
+from pagecage.model.cage import DATA_DISK
 
 Progress = Callable[[str], None]
 """Called when a step that takes seconds begins, with a phrase such as "booting the guest"."""
@@ -18,14 +19,17 @@ class ResourceNeeds:
     """Memory and space on the data disk that a plan needs.
 
     `resident_bytes` of the data must be in memory at the same time. `has_volume` tells that a
-    simulated volume enforces limits of a trial. A host may install `package` and attach `tracers`
-    (names of collectors) in advance.
+    simulated volume enforces limits of a trial. `disks` are the names of the disks that the plan
+    needs beside the data directory's, each with room for `written_bytes`. A host may install
+    `package` and attach `tracers` (names of collectors) in advance.
     """
 
     memory_bytes: int
     data_bytes: int
     resident_bytes: int = 0
     has_volume: bool = False
+    disks: tuple[str, ...] = ()
+    written_bytes: int = 0
     package: AgentPackage | None = None
     tracers: tuple[str, ...] = ()
 
@@ -76,8 +80,8 @@ class ObservedHost(Protocol):
         Raises HostError if the host is not a guest.
         """
 
-    def command_volume(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer of the simulated volume that serves the measured disk from outside.
+    def command_volume(self, command: Mapping[str, Any], disk: str = DATA_DISK) -> dict[str, Any]:
+        """Return the answer of the simulated volume that serves a disk from outside.
 
         Raises HostError if there is none, and HostDied if it has ended.
         """
@@ -93,6 +97,10 @@ class AgentHost(Protocol):
     @property
     def data_dir(self) -> str:
         """The directory whose disk is measured and limited."""
+
+    @property
+    def disks(self) -> Mapping[str, str]:
+        """A directory on each disk beside the data directory's, by name."""
 
     @property
     def spool_dir(self) -> str:

@@ -16,6 +16,7 @@ from pagecage.agent.system.systemd import runtime_dir
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_agent_package
 from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
+from pagecage.model.cage import DATA_DISK
 from pagecage.model.requirements import MissedRequirement, check_disk, check_limits
 from pagecage.units import format_bytes
 
@@ -25,9 +26,12 @@ class LocalHost:
 
     name = "local"
 
-    def __init__(self, data_dir: Path | None = None) -> None:
+    def __init__(
+        self, data_dir: Path | None = None, disks: Mapping[str, str] | None = None
+    ) -> None:
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
         self.data_dir = str(data_dir or cache / "pagecage/data")
+        self.disks: Mapping[str, str] = disks or {}
         self.spool_dir = f"{runtime_dir()}/pagecage" if os.getuid() else "/dev/shm/pagecage"
 
     @property
@@ -41,7 +45,7 @@ class LocalHost:
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of this machine."""
-        return read_facts(Path(self.data_dir), self.user)
+        return read_facts(Path(self.data_dir), self.user, self.disks)
 
     def is_emulated(self, progress: Progress) -> bool:
         """Return whether this machine is a guest without hardware virtualisation."""
@@ -129,7 +133,7 @@ class LocalHost:
         """Raise HostError: this machine is not a guest."""
         raise HostError("qemu-throttle works only in a guest started by pagecage", "use HOST=vm")
 
-    def command_volume(self, command: Mapping[str, Any]) -> dict[str, Any]:
+    def command_volume(self, command: Mapping[str, Any], disk: str = DATA_DISK) -> dict[str, Any]:
         """Raise HostError: the agent serves volumes of this machine itself."""
         raise HostError("this machine is not a guest started by pagecage", "use HOST=vm")
 

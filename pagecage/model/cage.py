@@ -39,6 +39,8 @@ MEMORY_EVENT = {"MemoryMax": "max", "MemoryHigh": "high"}
 """Keys of memory.events that count how often a memory limit was met, by property."""
 PROPERTIES = (*MEMORY_FILE, *IO_MAX_KEY, "CPUQuota")
 UNCAGED = "uncaged"
+DATA_DISK = "data"
+"""The name of the data directory's disk, which a cage's own I/O limits are for."""
 Enforcer = Literal["cgroup", "volume"]
 ENFORCERS: tuple[str, ...] = get_args(Enforcer)
 """Enforcers of a cage's I/O limits: io.max, or a simulated volume. The first is the default."""
@@ -117,13 +119,26 @@ class LatencyFloor:
 
 
 @dataclass(frozen=True)
+class DiskLimits:
+    """The limits of one disk beside the data directory's: I/O properties, and its cloud volume."""
+
+    properties: Mapping[str, int]
+    volume: CloudVolume | None = None
+    burst: BurstCredits | None = None
+    accounting: IoAccounting | None = None
+    latency: LatencyFloor | None = None
+    simulation: VolumeSimulation | None = None
+
+
+@dataclass(frozen=True)
 class Cage:
     """Limits as numbers: bytes, bytes per second, I/Os per second, and percent of one CPU.
 
     An absent property means no limit. `provenance` has a description and the source of the figures
     (about, source). `volume`, `burst`, `accounting`, `latency` and `simulation` describe a cloud
     volume; each may be None. `enforced_by` names what enforces the I/O limits. Rates are already
-    divided, and latencies multiplied, by `dilation`.
+    divided, and latencies multiplied, by `dilation`. `disks` has the other disks by name; all else
+    about I/O is of the data directory's disk.
     """
 
     name: str
@@ -136,11 +151,26 @@ class Cage:
     simulation: VolumeSimulation | None = None
     enforced_by: str = ENFORCERS[0]
     dilation: float = 1.0
+    disks: Mapping[str, DiskLimits] = field(default_factory=dict)
+
+    @property
+    def has_limits(self) -> bool:
+        """True if any property is set, or another disk is named."""
+        return bool(self.properties or self.disks)
 
     @property
     def limits_io(self) -> bool:
-        """True if any I/O property is set."""
-        return any(name in self.properties for name in IO_MAX_KEY)
+        """True if any I/O property of any disk is set."""
+        return bool(self.disks) or any(name in self.properties for name in IO_MAX_KEY)
+
+    def on_disk(self, name: str) -> Cage:
+        """Return the cage of another disk: its I/O limits alone, as if it held the data."""
+        return Cage(
+            self.name,
+            **vars(self.disks[name]),
+            enforced_by=self.enforced_by,
+            dilation=self.dilation,
+        )
 
     @property
     def is_volume(self) -> bool:
@@ -156,12 +186,15 @@ class Cage:
         return Cage(self.name, others, self.provenance)
 
 
-def property_arguments(cage: Cage, device_node: str) -> list[str]:
+def property_arguments(
+    cage: Cage, device_node: str, disk_nodes: Mapping[str, str] | None = None
+) -> list[str]:
     """Return the arguments of `systemctl set-property` for the cage's slice, with plain numbers.
 
     All I/O properties name the device by the same path: systemd writes all four keys for every
-    path, so two paths of one disk would overwrite each other. Accounting is on, so that totals
-    exist without limits too.
+    path, so two paths of one disk would overwrite each other. `disk_nodes` has the paths of the
+    cage's other disks by name; a disk without a path gets no limit. Accounting is on, so that
+    totals exist without limits too.
     """
     arguments = ["MemoryAccounting=yes", "IOAccounting=yes", "CPUAccounting=yes"]
     for name, value in cage.properties.items():
@@ -169,6 +202,9 @@ def property_arguments(cage: Cage, device_node: str) -> list[str]:
             arguments.append(f"{name}={device_node} {value}")
         else:
             arguments.append(f"{name}={value}%" if name == "CPUQuota" else f"{name}={value}")
+    for disk, node in (disk_nodes or {}).items():
+        limits = cage.disks[disk].properties
+        arguments += [f"{name}={node} {value}" for name, value in limits.items()]
     return arguments
 
 

@@ -18,6 +18,7 @@ from pagecage.model.record_sections import (
     DataEvidence,
     DeviceEvidence,
     DirtyLimitsEvidence,
+    DiskEvidence,
     ExitEvidence,
     LoadEvidence,
     MeasuredInterval,
@@ -48,7 +49,8 @@ FINAL_OUTCOMES = frozenset({"ok", "oom_killed", "timed_out", "wrong_answer", "re
 class Record:
     """One trial's record.
 
-    Mappings have kernel counters under the kernel's keys. None means unknown, never 0.
+    Mappings have kernel counters under the kernel's keys. None means unknown, never 0. `disks` are
+    those of the cage beside the data directory's, by name.
     """
 
     run_id: str
@@ -78,6 +80,7 @@ class Record:
     cache: CacheEvidence = CacheEvidence()
     data: DataEvidence = DataEvidence()
     device: DeviceEvidence = DeviceEvidence()
+    disks: Mapping[str, DiskEvidence] = field(default_factory=dict)
     machine_memory: MemoryEvidence = MemoryEvidence()
     dirty_limits: DirtyLimitsEvidence = DirtyLimitsEvidence()
     workload: WorkloadEvidence = WorkloadEvidence()

@@ -90,6 +90,17 @@ class DeviceEvidence(Section):
 
 
 @dataclass(frozen=True)
+class DiskEvidence(Section):
+    """Another disk of the cage, with its limits and their evidence.
+
+    Its counters are below `disks` in each moment of the record's counters.
+    """
+
+    device: DeviceEvidence = DeviceEvidence()
+    cage: CageEvidence = CageEvidence()
+
+
+@dataclass(frozen=True)
 class CountersEvidence(Section):
     """Counters before and after the measured part, and of the slice's whole life."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from pagecage.model.cage import Cage
 from pagecage.model.trial import OWN_LIMITS, WITHOUT_LIMITS, Trial
 from pagecage.units import format_bytes
 
@@ -29,6 +30,7 @@ class Requirement(StrEnum):
     IO_CONTROLLER = "io_controller"
     CPU_CONTROLLER = "cpu_controller"
     LOCAL_DISK = "local_disk"
+    OTHER_DISK = "other_disk"
     QUEUE_SETTINGS = "queue_settings"
     WORKLOAD_MEMORY = "workload_memory"
     WORKLOAD = "workload"
@@ -174,7 +176,7 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
             f" /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
         )
         missed.append(MissedRequirement(Requirement.QUEUE_SETTINGS, reason, hint))
-    if trial.cage.cgroup_part.burst and not may_rewrite_io_max(facts):
+    if _has_credits(trial.cage.cgroup_part) and not may_rewrite_io_max(facts):
         reason = (
             "burst credits rewrite io.max, which may hang throttled I/O on kernel"
             f" {facts['kernel']} (before 6.1)"
@@ -195,9 +197,18 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
     return missed
 
 
+def _has_credits(cage: Cage) -> bool:
+    return cage.burst is not None or any(disk.burst for disk in cage.disks.values())
+
+
 def _unsupported_by_driver(trial: Trial) -> list[MissedRequirement]:
     """Return the requirements of a trial that its driver cannot meet."""
     missed = []
+    if trial.driver in OWN_LIMITS and trial.cage.disks:
+        reason = f"{trial.driver} limits one disk, and {trial.cage.name} names several"
+        missed.append(
+            MissedRequirement(Requirement.DRIVER, reason, "use --driver docker or systemd-scope")
+        )
     if trial.driver in OWN_LIMITS and trial.cage.cgroup_part.burst:
         reason = (
             f"burst credits need the limits on the trial's slice, and {trial.driver} sets them"
@@ -225,7 +236,7 @@ def _unsupported_by_volume(trial: Trial) -> list[MissedRequirement]:
 def _without_limits(trial: Trial) -> list[MissedRequirement]:
     """Return why a trial cannot do without a cgroup."""
     reasons = []
-    if trial.cage.properties:
+    if trial.cage.has_limits:
         reasons.append(f"limits of {trial.cage.name} need cgroups, which {trial.driver} lacks")
     if trial.before is not None and trial.before.slice == "other":
         reasons.append(

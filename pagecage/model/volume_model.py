@@ -12,6 +12,7 @@ from pagecage.model.cage import (
     BurstCredits,
     Cage,
     CreditBucket,
+    DiskLimits,
     LatencyFloor,
 )
 from pagecage.model.rate_limits import FILL
@@ -107,17 +108,24 @@ def dilated(cage: Cage, factor: float) -> Cage:
     Rates are divided by the factor, and latencies and the times of events multiplied. Credits stay,
     so that they last the factor times longer. Limits of memory and CPU stay.
     """
-    return replace(
-        cage,
-        properties={
+    disks = {
+        name: replace(disk, **_dilated_parts(disk, factor)) for name, disk in cage.disks.items()
+    }
+    own = _dilated_parts(cage, factor)
+    return replace(cage, **own, dilation=cage.dilation * factor, disks=disks)
+
+
+def _dilated_parts(limits: Cage | DiskLimits, factor: float) -> dict[str, Any]:
+    burst, floor, simulation = limits.burst, limits.latency, limits.simulation
+    return {
+        "properties": {
             name: max(1, round(value / factor)) if name in IO_MAX_KEY else value
-            for name, value in cage.properties.items()
+            for name, value in limits.properties.items()
         },
-        burst=_dilated_burst(cage.burst, factor) if cage.burst else None,
-        latency=_dilated_floor(cage.latency, factor) if cage.latency else None,
-        simulation=_dilated_simulation(cage.simulation, factor) if cage.simulation else None,
-        dilation=cage.dilation * factor,
-    )
+        "burst": _dilated_burst(burst, factor) if burst else None,
+        "latency": _dilated_floor(floor, factor) if floor else None,
+        "simulation": _dilated_simulation(simulation, factor) if simulation else None,
+    }
 
 
 def _dilated_burst(burst: BurstCredits, factor: float) -> BurstCredits:

@@ -87,7 +87,7 @@ def make_trials(
 
 def _started_by(trial: Trial, driver: str | None) -> Trial:
     """Return the trial with this driver if it has neither limits nor a driver of its own."""
-    is_free = not trial.cage.properties and trial.driver == DRIVERS[0]
+    is_free = not trial.cage.has_limits and trial.driver == DRIVERS[0]
     return replace(trial, driver=driver) if driver and is_free else trial
 
 

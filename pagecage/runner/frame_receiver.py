@@ -172,9 +172,8 @@ class FrameReceiver:
                     frame["question"], json.dumps(self._throttle(frame["limits"])).encode()
                 )
             case "volume_wanted":
-                self._answer(
-                    frame["question"], json.dumps(self._command_volume(frame["command"])).encode()
-                )
+                answer = self._command_volume(frame["command"], frame["disk"])
+                self._answer(frame["question"], json.dumps(answer).encode())
         self._listener(frame)
 
     def _throttle(self, limits: Mapping[str, int]) -> dict[str, Any]:
@@ -184,10 +183,10 @@ class FrameReceiver:
         except PagecageError as error:
             return {"error": error.message, "hint": error.hint}
 
-    def _command_volume(self, command: Mapping[str, Any]) -> dict[str, Any]:
+    def _command_volume(self, command: Mapping[str, Any], disk: str) -> dict[str, Any]:
         """Send a command to the volume around the host; return its answer, or the error."""
         try:
-            return {"answer": self._host.command_volume(command)}
+            return {"answer": self._host.command_volume(command, disk)}
         except PagecageError as error:
             self._has_volume_ended |= isinstance(error, HostDied)
             return {"error": error.message, "hint": error.hint}

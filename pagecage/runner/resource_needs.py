@@ -37,6 +37,8 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
         data_bytes=needed_disk_bytes(plan.trials) + uploaded + _SPARE_DATA_BYTES,
         resident_bytes=max(map(_resident_bytes, plan.trials), default=0),
         has_volume=any(trial.cage.is_volume for trial in plan.trials),
+        written_bytes=max((trial.writes_bytes for trial in plan.trials), default=0),
+        disks=tuple(sorted({name for trial in plan.trials for name in trial.cage.disks})),
         package=package,
         tracers=tracers,
     )

@@ -72,6 +72,7 @@ def _cap_sentence(
 ) -> str:
     """Return the cap, whether it was full, for how long, and the size of the I/Os."""
     cap = f"The {format_cap(evidence.base_cap or in_force)} cap on {evidence.direction}s"
+    cap += evidence.of_disk
     cap += _changed_cap(evidence, format_cap(in_force), in_force)
     share, size = format_percent(evidence.share), evidence.traffic.bytes_per_io
     ios = (
@@ -140,8 +141,9 @@ def _slow_volume(evidence: Evidence, latency_us: float) -> str:
     """Return the sentence for a simulated volume, which is busy while a request takes its time."""
     reads = f"{evidence.direction}s"
     held = (
-        f"The latency of the volume held the program back for {format_percent(evidence.share)} of"
-        f" the time: {evidence.traffic.ios_per_second:,.0f} {reads} per second, each of"
+        f"The latency of {_the(evidence, 'volume')} held the program back for"
+        f" {format_percent(evidence.share)} of the time:"
+        f" {evidence.traffic.ios_per_second:,.0f} {reads} per second, each of"
         f" {latency_us / 1000:.3g} ms, below every cap."
     )
     return (
@@ -150,12 +152,17 @@ def _slow_volume(evidence: Evidence, latency_us: float) -> str:
     )
 
 
+def _the(evidence: Evidence, what: str) -> str:
+    return f"the {what}" if evidence.disk is None else f"the {evidence.disk} {what}"
+
+
 def _busy_disk(evidence: Evidence) -> str:
     traffic, is_capped = evidence.traffic, bool(requested_caps(evidence.record))
     rates = (
         f"{format_rate(traffic.bytes_per_second)}, {traffic.ios_per_second:,.0f} I/Os per second"
     )
-    busy = f"The disk itself was busy for {format_percent(evidence.share)} of the time ({rates})"
+    disk, share = _the(evidence, "disk").capitalize(), format_percent(evidence.share)
+    busy = f"{disk} itself was busy for {share} of the time ({rates})"
     remedy = f"A faster disk or fewer {evidence.direction}s help."
     return (
         f"{busy}, below every cap. {remedy} Higher caps do not."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pagecage.model.cage import IO_STAT_KEY
@@ -10,6 +11,7 @@ from pagecage.model.record import Record
 from pagecage.units import format_bytes, format_seconds
 from pagecage.verdicts.caps import bucket_of, requested_caps
 from pagecage.verdicts.counters import io_difference, measured_seconds
+from pagecage.verdicts.disks.views import disk_views
 from pagecage.verdicts.verdict import Amplification, TimeFloor
 
 
@@ -33,8 +35,17 @@ def amplification(record: Record) -> Amplification:
 def time_floor(record: Record) -> TimeFloor:
     """Return the larger of bytes / bandwidth cap and I/Os / IOPS cap, after burst credits.
 
-    The verdict is `unknown` without caps.
+    With several disks it is that of the slowest one. The verdict is `unknown` without caps.
     """
+    floors = {"": _disk_floor(record)}
+    floors |= {
+        f"On the disk {name}, ": _disk_floor(view) for name, view in disk_views(record).items()
+    }
+    where, floor = max(floors.items(), key=lambda one: one[1].floor_seconds or 0.0)
+    return replace(floor, reason=where + floor.reason)
+
+
+def _disk_floor(record: Record) -> TimeFloor:
     seconds, caps = measured_seconds(record), requested_caps(record)
     moved = {name: io_difference(record, key) for name, key in IO_STAT_KEY.items() if name in caps}
     times = [

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from pagecage.model.cage import IO_STAT_KEY
+from pagecage.model.cage import DATA_DISK, IO_STAT_KEY
 from pagecage.model.record import Record
 from pagecage.verdicts.counters import final_counter
 from pagecage.verdicts.verdict import BindingVerdict
-from pagecage.verdicts.window_limit import NAMES, Window, binding_limit
+from pagecage.verdicts.window_limit import (
+    NAMES,
+    BindingLimit,
+    Window,
+    binding_limit,
+    cap_name,
+    full_caps,
+)
 
 _IN_WORDS = {
     "bandwidth": "a bandwidth cap",
@@ -31,19 +38,29 @@ def judge_binding_limit(record: Record, windows: Sequence[Window]) -> BindingVer
             "none", "The limit is not known, because the measured part did not end.", {}
         )
     requested = record.cage.requested or {}
-    found = [(binding_limit(window, requested), window.seconds) for window in windows]
-    shares = _shares([(limit.name, seconds) for limit, seconds in found])
+    found = [({binding_limit(window, requested).name}, window.seconds) for window in windows]
+    shares = _shares(found, NAMES)
     name = max(NAMES, key=lambda n: shares.get(n, 0.0))
-    caps = _shares([(limit.property, seconds) for limit, seconds in found])
+    held = [
+        ({cap_name(limit) for limit in full_caps(window)}, window.seconds) for window in windows
+    ]
+    caps = _shares(held, cap_names(windows))
     return BindingVerdict(name, _sentence(name, shares, windows), shares, caps)
 
 
-def _shares(named: Sequence[tuple[str | None, float]]) -> dict[str, float]:
-    """Return each name's share of the time; None adds to the time and has no share."""
+def cap_names(windows: Sequence[Window]) -> list[str]:
+    """Return the names of the caps of all disks, those of the data's disk first."""
+    disks = windows[0].by_disk if windows else (DATA_DISK,)
+    limits = (BindingLimit("", prop, disk) for disk in disks for prop in IO_STAT_KEY)
+    return [name for limit in limits if (name := cap_name(limit))]
+
+
+def _shares(
+    named: Sequence[tuple[Collection[str | None], float]], names: Sequence[str]
+) -> dict[str, float]:
+    """Return each name's share of the time, without names that have none."""
     total = sum(seconds for _, seconds in named)
-    shares = {
-        name: sum(s for n, s in named if n == name) / total for name in (*NAMES, *IO_STAT_KEY)
-    }
+    shares = {name: sum(s for found, s in named if name in found) / total for name in names}
     return {name: share for name, share in shares.items() if share}
 
 

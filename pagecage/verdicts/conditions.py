@@ -22,6 +22,7 @@ from pagecage.verdicts.counters import (
     measured_seconds,
     stalled_seconds,
 )
+from pagecage.verdicts.disks.views import disk_views
 from pagecage.verdicts.verdict import Verdict
 
 FOREIGN_IO_SHARE = 0.02
@@ -64,7 +65,7 @@ def judge_host_quiet(record: Record) -> Verdict:
     seconds = measured_seconds(record)
     if not seconds:
         return Verdict("unknown", "The measured part did not end, so its counters are incomplete.")
-    found = (
+    found: tuple[Finding | None, ...] = (
         _disk_traffic(record),
         _stolen_time(record, seconds),
         _cpu_wait(record, seconds),
@@ -72,6 +73,8 @@ def judge_host_quiet(record: Record) -> Verdict:
         _foreign_cpu_limit(record),
         _outer_host(record),
     )
+    views = disk_views(record)
+    found += tuple(_disk_traffic(view, f"the disk {name}") for name, view in views.items())
     findings = [finding for finding in found if finding]
     for word, state in (("not_quiet", False), ("unknown", None)):
         if hits := [sentence for found, sentence in findings if found is state]:
@@ -79,7 +82,7 @@ def judge_host_quiet(record: Record) -> Verdict:
     return Verdict("quiet", "; ".join(sentence for _, sentence in findings) + ".")
 
 
-def _disk_traffic(record: Record) -> Finding:
+def _disk_traffic(record: Record, name: str = "the disk") -> Finding:
     """Compare the disk's traffic with the slice's.
 
     Absolute counts also work for a short part. Bytes that the file system writes for a sync do not
@@ -90,12 +93,12 @@ def _disk_traffic(record: Record) -> Finding:
     for direction, key, left_out in (("read", "rbytes", 0.0), ("written", "wbytes", synced)):
         disk, slice_ = disk_bytes(record, direction), io_difference(record, key)
         if disk is None or slice_ is None:
-            return None, "the disk's traffic was not counted"
+            return None, f"the traffic of {name} was not counted"
         foreign, own = foreign + max(0.0, disk - slice_ - left_out), own + slice_
     is_noise = foreign > LEAST_FOREIGN_IO_BYTES and foreign > FOREIGN_IO_SHARE * own
     return (
         not is_noise,
-        f"other processes moved {format_bytes(foreign)} on the disk, the trial {format_bytes(own)}",
+        f"other processes moved {format_bytes(foreign)} on {name}, the trial {format_bytes(own)}",
     )
 
 

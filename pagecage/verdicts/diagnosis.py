@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pagecage.model.record import Record
@@ -12,8 +12,16 @@ from pagecage.verdicts.advice import oom_kill_sentence, sentence_of
 from pagecage.verdicts.amplification import least_seconds
 from pagecage.verdicts.caps import drained_after_seconds, requested_caps
 from pagecage.verdicts.counters import measured_seconds
+from pagecage.verdicts.disks.diagnosis import disk_limit, other_caps, record_of
 from pagecage.verdicts.evidence import Evidence
-from pagecage.verdicts.traffic import Traffic, TrafficSecond, second_by_second, traffic
+from pagecage.verdicts.traffic import (
+    DiskTraffic,
+    Traffic,
+    TrafficSecond,
+    second_by_second,
+    traffic,
+    traffic_of_others,
+)
 from pagecage.verdicts.verdict import BindingVerdict
 from pagecage.verdicts.window_limit import Window, binding_limit
 
@@ -29,15 +37,18 @@ class Diagnosis:
 
     `property` is the systemd property of the cap. `sequential_seconds` is the least time in which
     the caps allow the files to be read once, in order. `read` and `write` cover the whole measured
-    part; they are None if it did not end.
+    part; they are None if it did not end. `disk` is the disk of the limit; None with one disk, or
+    if the limit is not on a disk. `others` has the traffic of disks beside the data directory's.
     """
 
     bound_by: str
     sentence: str
     property: str | None = None
+    disk: str | None = None
     share: float | None = None
     read: Traffic | None = None
     write: Traffic | None = None
+    others: Mapping[str, DiskTraffic] = field(default_factory=dict)
     sequential_seconds: float | None = None
     seconds: tuple[TrafficSecond, ...] = ()
 
@@ -47,28 +58,54 @@ def diagnose(record: Record, binding: BindingVerdict, windows: Sequence[Window])
     if not windows or not binding.shares:
         sentence = oom_kill_sentence(record) or binding.reason
         return Diagnosis(binding.verdict, sentence, share=binding.shares.get(binding.verdict))
+    evidence = (_several_disks if record.disks else _one_disk)(record, binding, windows)
+    sentences = [oom_kill_sentence(record) or sentence_of(evidence)]
+    if record.disks:
+        sentences += other_caps(windows, evidence.disk)
+    return Diagnosis(
+        bound_by=binding.verdict,
+        sentence=" ".join(sentences),
+        property=evidence.cap_property,
+        disk=evidence.disk,
+        share=evidence.share,
+        read=traffic("read", windows),
+        write=traffic("write", windows),
+        others=traffic_of_others(windows),
+        sequential_seconds=sequential_seconds(record),
+        seconds=second_by_second(windows, record.cage.requested or {}),
+    )
+
+
+def _one_disk(record: Record, binding: BindingVerdict, windows: Sequence[Window]) -> Evidence:
     requested = record.cage.requested or {}
-    prop = _longest_cap(binding, windows, requested)
     held = [
         window for window in windows if binding_limit(window, requested).name == binding.verdict
     ]
-    evidence = Evidence(
+    return Evidence(
         binding,
-        prop,
+        _longest_cap(binding, windows, requested),
         record,
         held or windows,
         sequential_seconds=_much_faster_in_order(record),
         drained_seconds=drained_after_seconds(record),
     )
-    return Diagnosis(
-        bound_by=binding.verdict,
-        sentence=oom_kill_sentence(record) or sentence_of(evidence),
-        property=prop,
-        share=binding.shares[binding.verdict],
-        read=traffic("read", windows),
-        write=traffic("write", windows),
-        sequential_seconds=sequential_seconds(record),
-        seconds=second_by_second(windows, requested),
+
+
+def _several_disks(record: Record, binding: BindingVerdict, windows: Sequence[Window]) -> Evidence:
+    """Return the evidence as seen from the disk whose limit held the program back."""
+    held = disk_limit(windows, binding.verdict, record.cage.requested or {})
+    if held is None:
+        return _one_disk(record, binding, windows)
+    view = record_of(record, held.limit.disk)
+    return Evidence(
+        binding,
+        held.limit.property,
+        view,
+        held.windows,
+        sequential_seconds=_much_faster_in_order(view),
+        drained_seconds=drained_after_seconds(view),
+        disk=held.limit.disk,
+        disk_share=held.share,
     )
 
 

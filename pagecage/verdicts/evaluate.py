@@ -18,6 +18,7 @@ from pagecage.verdicts.verdict import (
     LimitVerdict,
     TimeFloor,
     Verdict,
+    limit_title,
 )
 from pagecage.verdicts.volume_account import judge_witnesses
 from pagecage.verdicts.windows import windows_of
@@ -74,8 +75,16 @@ def evaluate(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdic
 
 
 def verdicts_to_json(verdicts: Verdicts) -> dict[str, Any]:
-    """Return the verdicts as plain data."""
-    return asdict(verdicts)
+    """Return the verdicts as plain data, with keys about disks only if the cage names several."""
+    data = asdict(verdicts)
+    limits, diagnosis = data["limits"], data["diagnosis"]
+    silent = [limit for limit in limits if limit["disk"] is None]
+    if not diagnosis["others"]:
+        silent += [diagnosis, *diagnosis["seconds"]]
+    for table in silent:
+        table.pop("disk")
+        table.pop("others", None)
+    return data
 
 
 def _judge_emulation(record: Record) -> Verdict:
@@ -93,7 +102,9 @@ def _exclusion_reasons(
     limits: tuple[LimitVerdict, ...], cache: Verdict, quiet: Verdict
 ) -> tuple[str, ...]:
     leaks = [
-        f"{limit.property} leaky: {limit.reason}" for limit in limits if limit.verdict == "leaky"
+        f"{limit_title(limit)} leaky: {limit.reason}"
+        for limit in limits
+        if limit.verdict == "leaky"
     ]
     state = [f"cache state not reached: {cache.reason}"] if cache.verdict == "not_reached" else []
     noise = [f"host not quiet: {quiet.reason}"] if quiet.verdict == "not_quiet" else []

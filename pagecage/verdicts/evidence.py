@@ -29,7 +29,9 @@ class Evidence:
 
     `held_windows` are the windows in which the verdict's limit held the program back; at least one.
     `sequential_seconds` is None unless reading in order would be much faster. `drained_seconds` is
-    the moment after `go` at which burst credits ran out; None if they did not.
+    the moment after `go` at which burst credits ran out; None if they did not. With several disks
+    `disk` is that of the limit, of which the record and the windows then are, and `disk_share` the
+    share of the time for which it held.
     """
 
     binding: BindingVerdict
@@ -38,11 +40,21 @@ class Evidence:
     held_windows: Sequence[Window]
     sequential_seconds: float | None
     drained_seconds: float | None
+    disk: str | None = None
+    disk_share: float | None = None
 
     @property
     def share(self) -> float:
         """The share of the measured time in which the limit held the program back."""
-        return self.binding.shares[self.binding.verdict]
+        known = self.disk_share
+        return self.binding.shares[self.binding.verdict] if known is None else known
+
+    @property
+    def of_disk(self) -> str:
+        """The disk of the limit as a phrase after reads or writes; empty if there is only one."""
+        if self.disk is None:
+            return ""
+        return f" {'to' if self.direction == 'write' else 'from'} the {self.disk} disk"
 
     @property
     def direction(self) -> str:

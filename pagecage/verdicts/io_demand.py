@@ -101,6 +101,8 @@ class IoDemand:
 
 def io_demand(record: Record, series: Sequence[Mapping[str, Any]]) -> IoDemand | str:
     """Return the demand of a trial, or the reason why nothing can be predicted from it."""
+    if record.disks:
+        return "the cage has several disks, and a prediction knows only one"
     windows = windows_and_remainder(record, series)
     if not windows:
         return "the measured part did not end"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pagecage.model.cage import (
@@ -29,6 +30,7 @@ from pagecage.verdicts.caps import (
     shared_limits,
 )
 from pagecage.verdicts.counters import difference, final_counter, io_and_seconds, measured_seconds
+from pagecage.verdicts.disks.views import disk_views
 from pagecage.verdicts.verdict import LimitVerdict
 from pagecage.verdicts.volume_account import (
     overrun_by_account,
@@ -72,9 +74,19 @@ def _met_memory_limit(record: Record, name: str, cap: float, peak: float | None)
 
 def judge_limits(record: Record) -> tuple[LimitVerdict, ...]:
     """Return a verdict on each requested property and each limit that only an ancestor imposes."""
+    own = _judge_disk(record)
+    others = (
+        replace(verdict, disk=name)
+        for name, view in disk_views(record).items()
+        for verdict in _judge_disk(view)
+    )
+    return (*own, *others)
+
+
+def _judge_disk(record: Record) -> Iterator[LimitVerdict]:
     requested = record.cage.requested or {}
-    verdicts = [_judge(record, name, cap) for name, cap in requested.items()]
-    return (*verdicts, *_unrequested(record, set(requested)))
+    yield from (_judge(record, name, cap) for name, cap in requested.items())
+    yield from _unrequested(record, set(requested))
 
 
 def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:

@@ -32,18 +32,29 @@ class Traffic:
 
 
 @dataclass(frozen=True)
+class DiskTraffic:
+    """The traffic of one disk in both directions."""
+
+    read: Traffic
+    write: Traffic
+
+
+@dataclass(frozen=True)
 class TrafficSecond:
     """One second of the measured part: its binding limit and the traffic in each direction.
 
-    `property` is the systemd property of the cap that bound.
+    `property` is the systemd property of the cap that bound, and `disk` its disk. `read` and
+    `write` are those of the data directory's disk, `others` those of the cage's other disks.
     """
 
     start_seconds: float
     seconds: float
     bound_by: str
     property: str | None
+    disk: str
     read: Traffic
     write: Traffic
+    others: Mapping[str, DiskTraffic]
     waited_io_seconds: float | None
     waited_memory_seconds: float | None
     cpu_seconds: float | None
@@ -64,6 +75,16 @@ def traffic(direction: str, windows: Sequence[Window]) -> Traffic:
         bandwidth_cap=_average_cap(bandwidth, windows),
         iops_cap=_average_cap(iops, windows),
     )
+
+
+def traffic_of_others(windows: Sequence[Window]) -> dict[str, DiskTraffic]:
+    """Return the traffic of each disk beside the data directory's, by name."""
+    names = windows[0].others if windows else ()
+    on = {name: [window.others[name] for window in windows] for name in names}
+    return {
+        name: DiskTraffic(traffic("read", ones), traffic("write", ones))
+        for name, ones in on.items()
+    }
 
 
 def _average_cap(prop: str, windows: Sequence[Window]) -> float | None:
@@ -96,8 +117,10 @@ def _second(group: Sequence[Window], requested: Mapping[str, Any]) -> TrafficSec
         seconds=sum(window.seconds for window in group),
         bound_by=limit.name,
         property=limit.property,
+        disk=limit.disk,
         read=traffic("read", group),
         write=traffic("write", group),
+        others=traffic_of_others(group),
         waited_io_seconds=total("waited_io", group),
         waited_memory_seconds=total("waited_memory", group),
         cpu_seconds=total("cpu", group),

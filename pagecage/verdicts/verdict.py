@@ -18,13 +18,20 @@ class LimitVerdict(Verdict):
     """The verdict on one systemd property: `enforced never_reached leaky not_applicable`.
 
     `cap`, `observed` and `calibrated` are in the property's unit: bytes, bytes per second, I/Os per
-    second, or percent of one CPU. None means not known.
+    second, or percent of one CPU. None means not known. `disk` is a disk of the cage beside the
+    data directory's; None for any other limit.
     """
 
     property: str
     cap: int | None = None
     observed: float | None = None
     calibrated: float | None = None
+    disk: str | None = None
+
+
+def limit_title(limit: LimitVerdict) -> str:
+    """Return the property, with its disk if that is not the data directory's."""
+    return limit.property if limit.disk is None else f"{limit.property} of {limit.disk}"
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,9 @@ class BindingVerdict(Verdict):
     """The limit that held the trial back: `bandwidth iops memory cpu device none`.
 
     `shares` maps each limit to the share of the measured time in which it held the trial back.
-    `caps` holds the same shares by systemd property, which separates reads from writes.
+    `caps` holds the same shares by systemd property, which separates reads from writes. A property
+    of another disk than the data directory's is `DISK.PROPERTY`. Caps of several disks can be full
+    at the same time.
     """
 
     shares: dict[str, float]

@@ -14,6 +14,7 @@ from pagecage.model.cage import IO_MAX_KEY
 from pagecage.model.rate_limits import TokenBucket
 from pagecage.model.record import Record
 from pagecage.units import format_seconds
+from pagecage.verdicts.disks.views import disk_views
 from pagecage.verdicts.verdict import BindingVerdict, Verdict
 
 GRACE = 1.01
@@ -170,17 +171,23 @@ def judge_witnesses(record: Record, binding: BindingVerdict) -> Verdict:
     """Hold the diagnosis, from cgroup and pressure, against the volume's account.
 
     `agree`, `disagree` or `unknown`. They disagree if one names an I/O cap for at least half of the
-    time and the other for less than a tenth.
+    time and the other for less than a tenth. With several disks, one volume's account suffices.
     """
-    account = volume_account(record)
-    if account is None or not account.seconds or not binding.shares:
+    records = (record, *disk_views(record).values())
+    accounts = [account for one in records if (account := volume_account(one)) and account.seconds]
+    if not accounts or not binding.shares:
         return Verdict("unknown", "There is no second witness: no simulated volume was used.")
     for name, unit in (("iops", "operations"), ("bandwidth", "bytes")):
         seen = binding.shares.get(name, 0.0)
-        counted = max(
-            (limit.exceeded_seconds for limit in account.limits if limit.unit == unit), default=0.0
+        share = max(
+            (
+                limit.exceeded_seconds / account.seconds
+                for account in accounts
+                for limit in account.limits
+                if limit.unit == unit
+            ),
+            default=0.0,
         )
-        share = counted / account.seconds
         if min(seen, share) < PART_SHARE and max(seen, share) >= BOUND_SHARE:
             return Verdict(
                 "disagree",

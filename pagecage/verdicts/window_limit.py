@@ -7,10 +7,10 @@ The achieved rate alone does not decide. A synchronous reader that a cap holds b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from pagecage.model.cage import IO_STAT_KEY, MEMORY_EVENT
+from pagecage.model.cage import DATA_DISK, IO_STAT_KEY, MEMORY_EVENT
 from pagecage.units import PAGE_BYTES
 
 NEAR_CAP = 0.6
@@ -61,32 +61,59 @@ class Window:
     """Requests that the disk completed, after merging; those of other processes included."""
     disk_queued: float | None = None
     """Sum of the times that requests spent at the disk, which excludes waits at a limit."""
+    others: Mapping[str, Window] = field(default_factory=dict)
+    """The same stretch on each other disk of the cage, by name."""
+
+    @property
+    def by_disk(self) -> dict[str, Window]:
+        """The window on each disk, the data directory's first."""
+        return {DATA_DISK: self, **self.others}
 
 
 @dataclass(frozen=True)
 class BindingLimit:
-    """The limit that held one window back: one of NAMES, and for a cap its systemd property."""
+    """The limit that held one window back: one of NAMES, and for a cap its systemd property.
+
+    `disk` is the disk of a cap, or the one that was busy.
+    """
 
     name: str
     property: str | None = None
+    disk: str = DATA_DISK
+
+
+def cap_name(limit: BindingLimit) -> str | None:
+    """Return a cap's property, after the name of its disk unless that is the data directory's.
+
+    None if the limit is no cap.
+    """
+    if limit.property is None or limit.disk == DATA_DISK:
+        return limit.property
+    return f"{limit.disk}.{limit.property}"
+
+
+def full_caps(window: Window) -> list[BindingLimit]:
+    """Return the caps that held a window back, the nearest of each disk, the fullest first."""
+    found = [(*_nearest_cap(one), name) for name, one in window.by_disk.items()]
+    waits = _share(window.waited_io, window) >= WAITING
+    held = [one for one in found if one[0] >= FULL_CAP or (one[0] >= NEAR_CAP and waits)]
+    return [
+        BindingLimit("bandwidth" if "Bandwidth" in prop else "iops", prop, disk)
+        for _, prop, disk in sorted(held, key=lambda one: one[0], reverse=True)
+    ]
 
 
 def binding_limit(window: Window, requested: Mapping[str, Any]) -> BindingLimit:
     """Return the limit of one window, by the first rule that applies: cap, memory, device, CPU."""
-    closeness, prop = _nearest_cap(window)
-    if closeness >= FULL_CAP or (
-        closeness >= NEAR_CAP and _share(window.waited_io, window) >= WAITING
-    ):
-        return BindingLimit("bandwidth" if "Bandwidth" in prop else "iops", prop)
+    if caps := full_caps(window):
+        return caps[0]
     if requested.keys() & MEMORY_EVENT.keys() and (
         _suffers_from_reclaim(window) or _sleeps_above_high(window, requested)
     ):
         return BindingLimit("memory")
-    if (
-        _share(window.disk_busy, window) >= DISK_BUSY
-        and _share(window.waited_io, window) >= DISK_WAITING
-    ):
-        return BindingLimit("device")
+    busy, disk = max((_share(one.disk_busy, one), name) for name, one in window.by_disk.items())
+    if busy >= DISK_BUSY and _share(window.waited_io, window) >= DISK_WAITING:
+        return BindingLimit("device", disk=disk)
     computing = _share(window.cpu, window) + _share(window.waited_cpu, window)
     if _share(window.throttled, window) >= WAITING or computing >= CPU_BUSY:
         return BindingLimit("cpu")
@@ -110,7 +137,8 @@ def _suffers_from_reclaim(window: Window) -> bool:
     """Return whether the memory limit was met at a cost: pages read again, or tasks that waited."""
     if not window.limit_hits:
         return False
-    reread_share = (window.refault_pages or 0) * PAGE_BYTES / max(window.moved["rbytes"], 1)
+    read = sum(one.moved["rbytes"] for one in window.by_disk.values())
+    reread_share = (window.refault_pages or 0) * PAGE_BYTES / max(read, 1)
     return reread_share >= REFAULT_SHARE or _share(window.waited_memory, window) >= RECLAIMING
 
 

@@ -16,6 +16,7 @@ from pagecage.verdicts.counters import (
     measured_seconds,
     stalled_seconds,
 )
+from pagecage.verdicts.disks.views import disk_views, series_on_disk
 from pagecage.verdicts.window_limit import Window
 
 WINDOW_SECONDS = 0.5
@@ -28,12 +29,23 @@ def windows_of(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Wind
     """Return the windows of the measured part.
 
     If the series is too coarse for one, the counters give a single window over the whole part.
-    Empty if the part did not end.
+    Empty if the part did not end. A window of a cage with several disks has one for each other
+    disk.
     """
     rows = _measured_rows(record, series)
     windows = [_from_rows(record, first, last) for first, last in _window_rows(rows)]
     whole = _whole(record)
-    return windows or ([whole] if whole else [])
+    found = windows or ([whole] if whole else [])
+    by_disk = {
+        name: windows_of(view, series_on_disk(series, name))
+        for name, view in disk_views(record).items()
+    }
+    if any(len(ones) != len(found) for ones in by_disk.values()):
+        return windows_of(record, ())  # a series that lacks a disk
+    return [
+        replace(window, others={name: ones[n] for name, ones in by_disk.items()})
+        for n, window in enumerate(found)
+    ]
 
 
 def windows_and_remainder(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:

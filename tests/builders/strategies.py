@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 
 from pagecage.model.cage import (
     ENFORCERS,
+    IO_MAX_KEY,
     PROPERTIES,
     BurstCredits,
     Cage,
     CloudVolume,
     CreditBucket,
+    DiskLimits,
     IoAccounting,
     LatencyFloor,
 )
@@ -118,20 +120,29 @@ simulations = st.builds(
     st.lists(_events, max_size=3).map(tuple),
 )
 
+_volume_parts = {
+    "volume": st.none()
+    | st.builds(CloudVolume, st.none() | st.text(max_size=5), scale=st.sampled_from([1.0, 0.1])),
+    "burst": st.none()
+    | st.builds(BurstCredits, st.sampled_from(["full", "half", "drained"]), buckets, buckets),
+    "accounting": st.none() | st.builds(IoAccounting, st.none() | counts, flags, flags),
+    "latency": st.none() | st.builds(LatencyFloor, st.none() | counts, st.none() | counts),
+    "simulation": st.none() | simulations,
+}
+disk_limits = st.builds(
+    DiskLimits,
+    properties=st.dictionaries(st.sampled_from(sorted(IO_MAX_KEY)), st.integers(1, 2**50)),
+    **_volume_parts,
+)
 cages = st.builds(
     Cage,
     name=st.text(min_size=1, max_size=20),
     properties=st.dictionaries(st.sampled_from(PROPERTIES), st.integers(0, 2**50)),
     provenance=st.dictionaries(st.text(max_size=10), st.text(max_size=10)),
-    volume=st.none()
-    | st.builds(CloudVolume, st.none() | st.text(max_size=5), scale=st.sampled_from([1.0, 0.1])),
-    burst=st.none()
-    | st.builds(BurstCredits, st.sampled_from(["full", "half", "drained"]), buckets, buckets),
-    accounting=st.none() | st.builds(IoAccounting, st.none() | counts, flags, flags),
-    latency=st.none() | st.builds(LatencyFloor, st.none() | counts, st.none() | counts),
-    simulation=st.none() | simulations,
+    **_volume_parts,
     enforced_by=st.sampled_from(ENFORCERS),
     dilation=st.sampled_from([1.0, 10.0]),
+    disks=st.dictionaries(st.sampled_from(["wal", "log", "index2"]), disk_limits, max_size=2),
 )
 trials = st.builds(
     Trial,

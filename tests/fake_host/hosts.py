@@ -33,6 +33,7 @@ class TestHost:
     starts: int = 0
 
     user: bool = False
+    disks: Mapping[str, str] = field(default_factory=dict)
 
     def is_emulated(self, progress: Progress) -> bool:
         return True
@@ -84,7 +85,7 @@ class TestHost:
             raise HostError("nothing is around it", "use HOST=vm")
         return dict(limits)
 
-    def command_volume(self, command: Mapping[str, Any]) -> dict[str, Any]:
+    def command_volume(self, command: Mapping[str, Any], disk: str = "data") -> dict[str, Any]:
         raise HostError("nothing is around it", "use HOST=vm")
 
     def stop(self) -> None:

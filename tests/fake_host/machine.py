@@ -19,6 +19,7 @@ from pagecage.agent import host_session, shell
 from pagecage.agent.collectors.blocklat import BlockLatencyTracer
 from pagecage.agent.collectors.bpftrace import FaultTracer
 from pagecage.agent.data_files import GENERATOR_VERSION
+from pagecage.agent.disks import folders
 from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.host_session import HostSession
 from pagecage.agent.limits import fidelity
@@ -43,6 +44,7 @@ HERE = Path(__file__).resolve().parent
 WORKLOADS = HERE.parent / "fake_workloads"
 MAJ_MIN = "259:7"
 NODE = "/dev/fakedisk"
+OTHER_MAJ_MIN, OTHER_NODE = "259:8", "/dev/otherdisk"
 READ_AHEAD_KB = "256"
 SYSTEMD_VERSION = 257
 CAGE = Cage(
@@ -92,6 +94,11 @@ class Machine:
         return self.root / "data"
 
     @property
+    def other(self) -> Path:
+        """A directory on another disk."""
+        return self.root / "on-another-disk"
+
+    @property
     def docker_root(self) -> Path:
         """The folder of the engine's images and layers."""
         return self.root / "docker"
@@ -112,11 +119,13 @@ class Machine:
             self.sys,
             self.spool,
             self.data,
+            self.other,
             self.docker_root / "upper",
         ):
             path.mkdir(parents=True)
         (self.cgroups / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
         trees.disk(self.sys, "fakedisk", MAJ_MIN)
+        trees.disk(self.sys, "otherdisk", OTHER_MAJ_MIN)
         self.log.touch()
         make_dataset(self.data)
 
@@ -125,6 +134,8 @@ class Machine:
             "FAKE_LOG": str(self.log),
             "FAKE_PARENT": str(self.cgroups / systemd.PARENT),
             "FAKE_NODE": NODE,
+            "FAKE_OTHER_NODE": OTHER_NODE,
+            "FAKE_OTHER_MAJ_MIN": OTHER_MAJ_MIN,
             "FAKE_CONTROL": str(self.control),
             "FAKE_DOCKER_ROOT": str(self.docker_root),
             "FAKE_MAJ_MIN": MAJ_MIN,
@@ -137,14 +148,17 @@ class Machine:
         find_disk = partial(
             block_device.resolve_disk,
             sys=self.sys,
-            mountinfo=trees.mountinfo((MAJ_MIN, "/", "ext4", NODE)),
+            mountinfo=trees.mountinfo(
+                (MAJ_MIN, "/", "ext4", NODE),
+                (OTHER_MAJ_MIN, os.path.realpath(self.other), "ext4", OTHER_NODE),
+            ),
         )
         read_queue_settings = partial(block_device.read_queue_settings, sys=self.sys)
         for module in (systemd, cgroupfs):
             set_(module, "CGROUP_ROOT", self.cgroups)
         for module in (facts, settings, fidelity):
             set_(module, "read_queue_settings", read_queue_settings)
-        for module in (command_files, facts, host_session, shell):
+        for module in (command_files, facts, folders, host_session, shell):
             set_(module, "resolve_disk", find_disk)
         set_(Systemd, "control_directory", lambda _: self.control)
         set_(facts, "is_pid1", lambda: True)
@@ -240,6 +254,7 @@ def make_request(machine: Machine, *trials: Trial) -> RunRequest:
         machine={"state_id": None, "restore_seq": None, "emulated": False, "details": {}},
         harness={"version": "0", "git_revision": None, "agent_sha256": "0" * 64},
         trials=trials,
+        disks={"wal": str(machine.other)},
     )
 
 
@@ -253,9 +268,10 @@ def make_session(
     """Return the session that session.serve makes before the first trial; no tracer is started."""
     manager, heard = Systemd(user=False, version=SYSTEMD_VERSION), interruption or Interruption()
     disk, children = facts.resolve_disk(machine.data), ToolProcesses(machine.spool)
+    request = make_request(machine, *trials)
     return HostSession(
-        request=make_request(machine, *trials),
-        facts=facts.read_facts(machine.data, False),
+        request=request,
+        facts=facts.read_facts(machine.data, False, request.disks),
         disk=disk,
         systemd=manager,
         calibrator=Calibrator(manager, disk, machine.data, heard),

@@ -13,7 +13,7 @@ import pytest
 from pagecage.agent.system.facts import read_facts
 from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.preflight import Preflight, check_hosts, differences
+from pagecage.fleet.preflight import Preflight, ReadyHost, check_hosts, differences
 from tests.fake_host.rack import FIT, Rack
 from tests.order.conftest import racked
 
@@ -123,3 +123,9 @@ def test_an_empty_group_and_a_host_without_a_directory_are_refused(rack: Rack) -
 
 def test_facts_that_a_look_reads_are_those_that_agents_tell(tmp_path: Path) -> None:
     assert set(FIT) <= set(read_facts(tmp_path, False))
+
+
+def test_a_hosts_further_disks_are_those_of_the_inventory() -> None:
+    variables = {"pagecage_data_dir": "/data", "pagecage_disks": {"wal": "/mnt/log"}}
+    host = ReadyHost(FleetHost("left", "left", variables), FIT)
+    assert host.remote.disks == {"wal": "/mnt/log"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,13 +14,17 @@ from pagecage.agent.system.trial_processes import TrialProcesses
 
 @dataclass(frozen=True)
 class CollectorContext:
-    """Inputs of a collector: the measured disk, the trial's processes, files, folder and tools."""
+    """Inputs of a collector: the measured disk, the trial's processes, files, folder and tools.
+
+    `disks` are the cage's other disks by name.
+    """
 
     directory: Path
     disk: Disk
     processes: TrialProcesses
     datasets: tuple[Path, ...]
     children: ToolProcesses
+    disks: Mapping[str, Disk] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -47,11 +47,16 @@ class CgroupSource:
     def __init__(self, cgroup: Path) -> None:
         self._files = {name: open_text(cgroup / name) for name in _FILES}
 
-    def row(self, maj_min: str, _disk: Mapping[str, int]) -> dict[str, Any]:
-        """Return one sample of every file."""
+    def row(
+        self, maj_min: str, _disk: Mapping[str, int], others: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Return one sample of every file; `disks` has the I/O on the other disks by name."""
         text = {name: pread_text(descriptor) for name, descriptor in self._files.items()}
+        io = parse_nested_keyed(text["io.stat"])
+        disks = {name: {"io": pick(io.get(one, {}), _IO_KEYS)} for name, one in others.items()}
         return {
-            "io": pick(parse_nested_keyed(text["io.stat"]).get(maj_min, {}), _IO_KEYS),
+            **({"disks": disks} if disks else {}),
+            "io": pick(io.get(maj_min, {}), _IO_KEYS),
             "memory_current": int(text["memory.current"]) if text["memory.current"] else None,
             "memory_stat": pick(parse_flat_keyed(text["memory.stat"]), _MEMORY_KEYS),
             "memory_events": pick(parse_flat_keyed(text["memory.events"]), _EVENT_KEYS),
@@ -78,7 +83,9 @@ class TreeSource:
     def __init__(self, processes: TrialProcesses) -> None:
         self._processes = processes
 
-    def row(self, _maj_min: str, disk: Mapping[str, int]) -> dict[str, Any]:
+    def row(
+        self, _maj_min: str, disk: Mapping[str, int], _others: Mapping[str, str]
+    ) -> dict[str, Any]:
         """Return one sample; without memory figures, which only a cgroup has."""
         own = self._processes.counters()["processes"] or {"io": {}, "cpu": {}}
         ios = {"rios": disk.get("reads"), "wios": disk.get("writes")}

@@ -36,6 +36,7 @@ class Sampler:
     def __init__(self, context: CollectorContext) -> None:
         self._path = context.directory / "sampler.jsonl"
         self._maj_min = context.disk.maj_min
+        self._others = {name: disk.maj_min for name, disk in context.disks.items()}
         self._rows: list[dict[str, Any]] = []
         self._late = 0
         self._error: str | None = None
@@ -104,9 +105,13 @@ class Sampler:
 
     def _sample(self) -> dict[str, Any]:
         row: dict[str, Any] = {"t": time.monotonic(), "wall": time.time()}
-        disk = parse_diskstats(pread_text(self._disk), self._maj_min) or {}
+        stats = pread_text(self._disk)
+        disk = parse_diskstats(stats, self._maj_min) or {}
         row["disk"] = pick(disk, _DISK_KEYS)
-        row |= self._source.row(self._maj_min, disk)
+        row |= self._source.row(self._maj_min, disk, self._others)
+        for name, others_io in row.get("disks", {}).items():
+            found = parse_diskstats(stats, self._others[name]) or {}
+            others_io["disk"] = pick(found, _DISK_KEYS)
         row["resident_pages"] = self._resident_pages()
         return row
 

@@ -44,6 +44,7 @@ def container_of(
         context.spool,
         context.data_dir,
         context.directory,
+        *context.folders.values(),
         *(path.parent for path in context.paths),
     ]
     below = [

@@ -27,7 +27,8 @@ class LaunchContext:
 
     `data_dir` is None if the data are stored in the container's own layer; `files` are then those
     data. `environment` names the agent's variables that a driver passes to a workload that would
-    not inherit them.
+    not inherit them. `disks` are the cage's other disks by name, and `folders` the trial's folders
+    on them.
     """
 
     systemd: Systemd
@@ -43,6 +44,8 @@ class LaunchContext:
     files: tuple[Path, ...] = ()
     environment: tuple[str, ...] = ()
     is_gated: bool = False
+    disks: Mapping[str, Disk] = field(default_factory=dict)
+    folders: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def cgroup(self) -> Path:
@@ -50,6 +53,11 @@ class LaunchContext:
         if self.processes.cgroup is None:
             raise HostError("the trial has no slice, because its driver uses no cgroups")
         return self.processes.cgroup
+
+    @property
+    def disk_nodes(self) -> dict[str, str]:
+        """The nodes of the cage's other disks by name."""
+        return {name: disk.node for name, disk in self.disks.items()}
 
     @property
     def name(self) -> str:

@@ -77,15 +77,15 @@ class Calibrator:
         self._known: dict[str, dict[str, dict[str, Any]]] = {}
         self._elsewhere: dict[str, Calibrator] = {}
 
-    def on(self, disk: Disk) -> Calibrator:
+    def on(self, disk: Disk, directory: Path | None = None) -> Calibrator:
         """Return the calibrator of a disk.
 
-        On other disks than the data directory's, only reads are calibrated.
+        On other disks than the data directory's, writes are calibrated only in a `directory`.
         """
         if disk.maj_min == self._disk.maj_min:
             return self
-        other = Calibrator(self._systemd, disk, None, self._interruption)
-        return self._elsewhere.setdefault(disk.maj_min, other)
+        other = Calibrator(self._systemd, disk, directory, self._interruption)
+        return self._elsewhere.setdefault(f"{disk.maj_min} {directory}", other)
 
     def calibrate(self, cage: Cage, read_from: Path | None) -> Mapping[str, Mapping[str, Any]]:
         """Return a Calibration as JSON by property.

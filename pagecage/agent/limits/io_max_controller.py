@@ -39,11 +39,16 @@ class IoMaxController:
     It has the interface of a collector.
     """
 
-    name = "credits"
-
-    def __init__(self, context: CollectorContext, cage: Cage, *, keeps_series: bool = True) -> None:
-        self._keeps_series = keeps_series
-        self._path = context.directory / "credits.jsonl"
+    def __init__(
+        self,
+        context: CollectorContext,
+        cage: Cage,
+        *,
+        keeps_series: bool = True,
+        name: str = "credits",
+    ) -> None:
+        self.name, self._keeps_series = name, keeps_series
+        self._path = context.directory / f"{name}.jsonl"
         self._cgroup, self._maj_min = _cgroup_of(context), context.disk.maj_min
         self._meters = list(meters(cage))
         self._buckets_at_start = [meter.bucket for meter in self._meters]

@@ -19,11 +19,25 @@ def program_path(request: RunRequest, program: str) -> str:
     return f"{request.programs_dir}/{program}"
 
 
-def places(files: Sequence[Path], data_dir: Path, max_seconds: float | None) -> dict[str, object]:
-    """Return the value of each {place}; {file} is the first file."""
+def places(
+    files: Sequence[Path],
+    data_dir: Path,
+    max_seconds: float | None,
+    folders: Mapping[str, Path],
+) -> dict[str, object]:
+    """Return the value of each {place}; {file} is the first file.
+
+    `folders` has the folder of each {disk.NAME}.
+    """
     first = files[0] if files else None
     sidecar = sidecar_of(first) if first else None
-    return {"file": first, "sidecar": sidecar, "data_dir": data_dir, "max_seconds": max_seconds}
+    values = {"file": first, "sidecar": sidecar, "data_dir": data_dir, "max_seconds": max_seconds}
+    return {**values, **disk_places(folders)}
+
+
+def disk_places(folders: Mapping[str, Path]) -> dict[str, object]:
+    """Return the value of each {disk.NAME}."""
+    return {f"disk.{name}": folder for name, folder in folders.items()}
 
 
 def own_places(run: TrialRun) -> dict[str, object]:

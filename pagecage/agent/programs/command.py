@@ -11,7 +11,7 @@ from typing import Any
 from pagecage.agent.cache_checks import confirmed
 from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.programs import command_files
-from pagecage.agent.programs.arguments import fill, fill_all, own_places, places
+from pagecage.agent.programs.arguments import disk_places, fill, fill_all, own_places, places
 from pagecage.agent.programs.gated_process import GatedProcess, gated
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.programs.observation import (
@@ -86,10 +86,15 @@ class CommandProgram:
         return self.filled(run, caged, (own.program, *own.arguments))
 
     def filled(self, run: TrialRun, caged: Caged, words: Sequence[str]) -> list[str]:
-        """Return the words of a command as they were given, or with their places filled in."""
+        """Return the words of a command with their places filled in.
+
+        In words that were given literally, only disks have places.
+        """
         if command_spec(run).is_literal:
-            return [*words]
-        values = places(caged.files, caged.data_dir, run.trial.max_seconds) | own_places(run)
+            literal = disk_places(caged.folders)
+            return [fill(word, literal) for word in words]
+        values = places(caged.files, caged.data_dir, run.trial.max_seconds, caged.folders)
+        values |= own_places(run)
         return [fill(words[0], values), *fill_all(words[1:], values, caged.files)]
 
     def measure(self, run: TrialRun, caged: Caged) -> Measured:

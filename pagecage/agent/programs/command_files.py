@@ -15,7 +15,7 @@ from pagecage.agent.system.listeners import listener
 from pagecage.agent.system.procfs import listens
 from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import HostError
-from pagecage.model.cage import Cage
+from pagecage.model.cage import IO_MAX_KEY, Cage
 from pagecage.model.requirements import MissedRequirement, Requirement
 from pagecage.model.trial import CommandSpec, Dataset
 from pagecage.units import MIB
@@ -37,7 +37,8 @@ def find_files(
     _require_free_port(command)
     files = datasets
     if command.data_paths:
-        values = places(datasets, storage.data_dir, run.trial.max_seconds) | own_places(run)
+        values = places(datasets, storage.data_dir, run.trial.max_seconds, storage.folders)
+        values |= own_places(run)
         paths = (
             command.data_paths if command.is_literal else fill_all(command.data_paths, values, ())
         )
@@ -109,7 +110,7 @@ def calibration_file(
     """
     if storage.is_own:
         return files.paths[0] if files.paths else None
-    if not slice_cage.limits_io:
+    if not slice_cage.properties.keys() & IO_MAX_KEY.keys():
         return None
     if files.disk.maj_min == run.session.disk.maj_min:
         return _own_file(run)

@@ -37,7 +37,7 @@ class FioProgram(ReportingProgram):
 
         Raises RequirementMissed without its engine.
         """
-        values = places(caged.files, caged.data_dir, run.trial.max_seconds)
+        values = places(caged.files, caged.data_dir, run.trial.max_seconds, caged.folders)
         options = fill_all(run.trial.workload.arguments, values, caged.files)
         if reason := missing_engine(options):
             raise RequirementMissed.of(

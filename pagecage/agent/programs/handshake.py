@@ -16,7 +16,7 @@ class HandshakeProgram(ReportingProgram):
     def argv(self, run: TrialRun, caged: Caged) -> list[str]:
         """Return the workload's command line."""
         own = run.trial.workload
-        values = places(caged.files, caged.data_dir, run.trial.max_seconds)
+        values = places(caged.files, caged.data_dir, run.trial.max_seconds, caged.folders)
         return [
             program_path(run.session.request, own.program),
             *fill_all(own.arguments, values, caged.files),

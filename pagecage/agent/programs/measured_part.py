@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pagecage.agent.cache_checks import CacheChecks
 from pagecage.agent.caged import Caged
 from pagecage.agent.caging import confirm_limits, enforce_by_volume
+from pagecage.agent.disks.limits import enforce_by_volumes, keep_accounts
 from pagecage.agent.programs.program import read_counters
 from pagecage.agent.trial_run import TrialRun
 from pagecage.model.record_sections import MeasuredInterval
@@ -63,15 +64,16 @@ class MeasuredPart:
 
     def read_before(self) -> None:
         """Renew the burst credits and read the counters, right before the measured part."""
-        if self._caged.controller is not None:
-            self._caged.controller.begin()  # burst credits begin with the measured part
+        for controller in self._caged.controllers:
+            controller.begin()  # burst credits begin with the measured part
         self._renew_volume()
         self._run.keep("counters", before=read_counters(self._caged.context))
 
     def _renew_volume(self) -> None:
-        """Start the simulated volume's clock, credits, events and account anew."""
+        """Start clock, credits, events and account of each simulated volume anew."""
         if self._caged.volume is not None:
             enforce_by_volume(self._run, self._caged.volume)
+        enforce_by_volumes(self._run, self._caged.disks)
 
     def begin(self) -> None:
         """Note the start of the measured part, right before `go`.
@@ -98,7 +100,8 @@ class MeasuredPart:
         self._checks.at_end(self._run.interval)
 
     def _keep_account(self) -> None:
-        """Keep the volume's own account of the measured part."""
+        """Keep each volume's own account of the measured part."""
         if self._caged.volume is not None:
             external = self._run.sections["cage"]["external"]
             external["account"] = self._caged.volume.account()
+        keep_accounts(self._run, self._caged.disks)

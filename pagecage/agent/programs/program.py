@@ -45,4 +45,17 @@ def read_counters(context: LaunchContext) -> dict[str, Any]:
         "device": procfs.read_device(context.disk.maj_min),
         "lower_device": block_device.read_lower_device(context.disk),
         "host": procfs.read_host(),
+        **_other_disks(context),
     }
+
+
+def _other_disks(context: LaunchContext) -> dict[str, Any]:
+    """Return the counters of the cage's other disks by name."""
+    disks = {
+        name: {
+            "device": procfs.read_device(disk.maj_min),
+            "lower_device": block_device.read_lower_device(disk),
+        }
+        for name, disk in context.disks.items()
+    }
+    return {"disks": disks} if disks else {}

@@ -17,8 +17,9 @@ class RunRequest:
     """One or more trials of a plan, for one machine state.
 
     `attempts` is each trial's attempt number. `machine` describes the machine state (`state_id
-    restore_seq emulated details`). With `user` the trials run under the user's own systemd.
-    `own_programs` are the texts of the definition's own programs by name.
+    restore_seq emulated details`). With `user` the trials run under the user's own systemd. `disks`
+    has a directory on each disk beside the data directory's, by name. `own_programs` are the texts
+    of the definition's own programs by name.
     """
 
     run_id: str
@@ -33,6 +34,7 @@ class RunRequest:
     harness: Mapping[str, Any]
     trials: tuple[Trial, ...]
     attempts: Mapping[str, int] = field(default_factory=dict)
+    disks: Mapping[str, str] = field(default_factory=dict)
     own_programs: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -30,10 +30,12 @@ _TOOLS = {
 }
 
 
-def read_facts(data_dir: Path, user: bool) -> dict[str, Any]:
+def read_facts(
+    data_dir: Path, user: bool, disks: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return everything a reader of records may ask about the host; None for what is not known.
 
-    Never raises.
+    `disks` has a directory on each disk beside the data directory's, by name. Never raises.
     """
     systemd = find_systemd(user)
     return {
@@ -60,6 +62,7 @@ def read_facts(data_dir: Path, user: bool) -> dict[str, Any]:
         "psi": read_text(Path("/proc/pressure/io")) is not None,
         "cachestat": _has_cachestat(),
         "disk": _disk(data_dir),
+        "disks": {name: _disk(Path(folder)) for name, folder in (disks or {}).items()},
         "free_bytes": _free_bytes(data_dir),
         "data_dir": str(data_dir),
         "tools": {name: tool_version(*argv) for name, argv in _TOOLS.items()},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,10 +70,20 @@ def unit_name(trial_id: str, attempt: int = 1) -> str:
     return f"pagecage-{trial_id.replace('-', '_')}.{attempt}.slice"
 
 
-def slice_commands(systemd: Systemd, unit: str, cage: Cage, node: str) -> list[list[str]]:
-    """Return the commands that make a trial's slice with its limits."""
+def slice_commands(
+    systemd: Systemd,
+    unit: str,
+    cage: Cage,
+    node: str,
+    disk_nodes: Mapping[str, str] | None = None,
+) -> list[list[str]]:
+    """Return the commands that make a trial's slice with its limits.
+
+    `node` is the data directory's disk, `disk_nodes` the cage's others by name.
+    """
+    properties = property_arguments(cage, node, disk_nodes)
     return [
-        systemd.systemctl("set-property", "--runtime", unit, *property_arguments(cage, node)),
+        systemd.systemctl("set-property", "--runtime", unit, *properties),
         systemd.systemctl("start", unit),
     ]
 
@@ -108,9 +118,15 @@ def scope_command(
     ]
 
 
-def start_slice(systemd: Systemd, unit: str, cage: Cage, node: str) -> Path:
+def start_slice(
+    systemd: Systemd,
+    unit: str,
+    cage: Cage,
+    node: str,
+    disk_nodes: Mapping[str, str] | None = None,
+) -> Path:
     """Make the slice, limits first, and return its cgroup."""
-    for command in slice_commands(systemd, unit, cage, node):
+    for command in slice_commands(systemd, unit, cage, node, disk_nodes):
         run(command, timeout_seconds=30)
     return systemd.parent_cgroup() / unit
 

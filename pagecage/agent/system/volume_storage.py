@@ -17,10 +17,10 @@ from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.trial_storage import TrialStorage
 from pagecage.agent.system.volume_server import PLUGIN, VolumeServer, require_nbdkit
 from pagecage.errors import HostError, PagecageError
+from pagecage.model.cage import DATA_DISK
 from pagecage.process import find_tool, run
 from pagecage.units import GIB, MIB
 
-FILE = "pagecage-volume.raw"
 SYS_BLOCK = Path("/sys/block")
 _SPARE_BYTES = 512 * MIB
 _NODE_SECONDS = 5.0
@@ -34,22 +34,24 @@ class MountedVolume:
     storage: TrialStorage
 
 
-def mount_volume(data_bytes: int, data_dir: Path, spool: Path) -> MountedVolume:
-    """Serve a volume with room for the data and mount it.
+def mount_volume(
+    data_bytes: int, data_dir: Path, spool: Path, name: str = DATA_DISK
+) -> MountedVolume:
+    """Serve the volume of a disk, with room for the data, and mount it.
 
     Its file system and files are kept from trial to trial while they are large enough. Raises
     PagecageError with the reason.
     """
     _require_tools()
-    file = data_dir / FILE
+    file = data_dir / f"{_named('pagecage-volume', name)}.raw"
     is_new = _ensure_file(file, data_bytes * 6 // 5 + _SPARE_BYTES)
-    folder = spool / "volume"
+    folder = spool / _named("volume", name)
     folder.mkdir(parents=True, exist_ok=True)
     server = VolumeServer.start(spool / "bin" / PLUGIN, file, folder, folder / "nbdkit.log")
     try:
         return MountedVolume(server, _mount(_attach(server, folder), folder, is_new=is_new))
     except BaseException:
-        unmount_volume(spool)
+        _unmount(folder)
         server.end()
         raise
 
@@ -112,9 +114,21 @@ def _free_node(sys_block: Path = SYS_BLOCK) -> Path:
     return Path("/dev") / names[0]
 
 
-def unmount_volume(spool: Path) -> list[str]:
-    """Undo whatever mount_volume did, even in part; return the names of what was there."""
-    folder, removed = spool / "volume", []
+def unmount_volume(spool: Path, name: str | None = None) -> list[str]:
+    """Undo whatever mount_volume did for a disk (None: for all disks), even in part.
+
+    Returns the names of what was there.
+    """
+    folders = sorted(spool.glob("volume*")) if name is None else [spool / _named("volume", name)]
+    return [one for folder in folders for one in _unmount(folder)]
+
+
+def _named(word: str, disk: str) -> str:
+    return word if disk == DATA_DISK else f"{word}-{disk}"
+
+
+def _unmount(folder: Path) -> list[str]:
+    removed = []
     mount_point, noted = folder / "mounted", folder / "node"
     if os.path.ismount(mount_point):
         run(["umount", "--lazy", "--force", mount_point], timeout_seconds=60)

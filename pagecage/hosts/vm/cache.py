@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.errors import HostError, PagecageError
+from pagecage.model.cage import DATA_DISK
 
 DEFAULT_NAME = "vm"
 """The guest of HOST=vm."""
@@ -66,6 +67,14 @@ class GuestCache:
     def data_disk(self) -> Path:
         """The raw file of the guest's data disk, which keeps datasets between runs."""
         return self.root / "data.raw"
+
+    def disk(self, name: str) -> Path:
+        """The raw file of a data disk: `data`, or another disk of a cage."""
+        return self.data_disk if name == DATA_DISK else self.root / f"{DATA_DISK}-{name}.raw"
+
+    def disks(self) -> tuple[Path, ...]:
+        """The raw files of all data disks, where they exist or not for `data`."""
+        return (self.data_disk, *sorted(self.root.glob(f"{DATA_DISK}-*.raw")))
 
     @property
     def lock_file(self) -> Path:

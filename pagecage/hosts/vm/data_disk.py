@@ -1,20 +1,21 @@
-"""The guest's data disk: a raw file, read with O_DIRECT, kept between runs."""
+"""A data disk of the guest: a raw file, read with O_DIRECT, kept between runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.prerequisites import require_free_space
-from pagecage.hosts.vm.machine import DATA_PORT
+from pagecage.hosts.vm.machine import PORTS
 from pagecage.hosts.vm.qmp import QmpClient
+from pagecage.model.cage import DATA_DISK
 from pagecage.process import run
 from pagecage.units import GIB, format_bytes
 
 LEAST_BYTES = 8 * GIB
-SERIAL = "pagecage-data"
 DEVICE = "data-disk"
 _BACKEND = f"/machine/peripheral/{DEVICE}/virtio-backend"  # QEMU's path of the throttled device
 # systemd property -> QEMU's name (block_set_io_throttle in qapi/block-core.json).
@@ -71,38 +72,60 @@ def drop_if_broken(path: Path, progress: Progress) -> None:
         path.unlink()
 
 
-def plug(monitor: QmpClient, path: Path, volume_socket: Path | None = None) -> str:
-    """Plug in the disk with `cache.direct=on`; return the aio with which QEMU reads it.
+def serial(name: str) -> str:
+    """Return the serial number by which the guest knows a disk; at most 20 bytes (virtio-blk)."""
+    return f"pagecage-{name}"
+
+
+def plug(
+    monitor: QmpClient,
+    path: Path,
+    volume_socket: Path | None = None,
+    *,
+    name: str = DATA_DISK,
+    port: str = PORTS[0],
+) -> str:
+    """Plug a disk into a port with `cache.direct=on`; return the aio with which QEMU reads it.
 
     It is the fastest that works. With `volume_socket` the disk is what a simulated volume serves
     there, and the answer is `nbd`. Raises DataDiskError if the file cannot be opened with O_DIRECT
     (on tmpfs, for example).
     """
-    aio = _add_volume_node(monitor, volume_socket) if volume_socket else _add_node(monitor, path)
+    add = (
+        partial(_add_volume_node, socket=volume_socket)
+        if volume_socket
+        else partial(_add_node, path=path)
+    )
+    aio = add(monitor, name)
     monitor.execute(
-        "device_add", driver="virtio-blk-pci", drive="data", id=DEVICE, bus=DATA_PORT, serial=SERIAL
+        "device_add",
+        driver="virtio-blk-pci",
+        drive=name,
+        id=f"{name}-disk",
+        bus=port,
+        serial=serial(name),
     )
     return aio
 
 
-def _add_volume_node(monitor: QmpClient, socket: Path) -> str:
+def _add_volume_node(monitor: QmpClient, name: str, socket: Path) -> str:
     """Add the block node of a simulated volume.
 
     Without a delay for reconnecting, I/O fails at once when its server has ended.
     """
     server = {"type": "unix", "path": str(socket)}
     file = {"driver": "nbd", "server": server, "reconnect-delay": 0}
-    monitor.execute("blockdev-add", driver="raw", node_name="data", file=file)
+    monitor.execute("blockdev-add", driver="raw", node_name=name, file=file)
     return "nbd"
 
 
-def _add_node(monitor: QmpClient, path: Path) -> str:
+def _add_node(monitor: QmpClient, name: str, path: Path) -> str:
     refusal = HostError("QEMU has no aio for the data disk")
     for aio in AIO_BY_PREFERENCE:
         file = {"driver": "file", "filename": str(path), "aio": aio, "cache": {"direct": True}}
         try:
             monitor.execute(
-                "blockdev-add", driver="raw", node_name="data", cache={"direct": True}, file=file
+                "blockdev-add", driver="raw", node_name=name, cache={"direct": True}, file=file
             )
             return aio
         except HostError as error:

@@ -74,7 +74,7 @@ def status(cache: GuestCache | None = None) -> GuestStatus:
         accel=known.accel if known else None,
         images=_names(cache.images),
         states=_names(cache.states),
-        data_disk_bytes=_disk_use_bytes(cache.data_disk),
+        data_disk_bytes=sum(map(_disk_use_bytes, cache.disks())),
         cache_bytes=_disk_use_bytes(cache.root),
         cache_directory=str(cache.root),
     )
@@ -198,7 +198,8 @@ def rebuild(progress: Progress, cache: GuestCache | None = None) -> None:
         for directory in (cache.images, cache.states):
             shutil.rmtree(directory)
         cache.acceleration_file.unlink(missing_ok=True)
-        drop_if_broken(cache.data_disk, progress)
+        for disk in cache.disks():
+            drop_if_broken(disk, progress)
     finally:
         lock.release()
     prepare(progress, cache)

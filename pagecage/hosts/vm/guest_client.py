@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ UNIT = "pagecage-guest-daemon.service"
 
 @dataclass(frozen=True)
 class WakeReply:
-    """The guest's answer: the most by which its clock lags, and the device of its data disk."""
+    """The guest's answer: the most by which its clock lags, and its disks' devices by serial."""
 
     clock_error_seconds: float
-    data_device: str
+    devices: Mapping[str, str]
 
 
 def start_argv() -> list[str]:
@@ -35,20 +35,21 @@ def start_argv() -> list[str]:
     return [*run, "/usr/bin/python3", "-I", "-S", "-c", SCRIPT.read_text()]
 
 
-def wake(port: Path, user: str, directories: Sequence[str]) -> WakeReply:
-    """Set the clock and entropy of a restored guest, mount its data disk, and make directories.
+def wake(port: Path, user: str, mounts: Mapping[str, str], directories: Sequence[str]) -> WakeReply:
+    """Set the clock and entropy of a restored guest, mount its disks, and make directories.
 
-    The directories belong to `user`. Raises HostError with the guest's reason, or if the guest does
-    not answer.
+    `mounts` has the mount point of each disk by its serial number. The directories belong to
+    `user`. Raises HostError with the guest's reason, or if the guest does not answer.
     """
     request = {
         "do": "wake",
         "seed": os.urandom(SEED_BYTES).hex(),
         "user": user,
+        "mounts": dict(mounts),
         "directories": [*directories],
     }
     answer = _request(port, {**request, "unix_seconds": time.time()}, WAKE_SECONDS)
-    return WakeReply(set_clock(port), answer["device"])
+    return WakeReply(set_clock(port), answer["devices"])
 
 
 def set_clock(port: Path) -> float:
@@ -59,7 +60,7 @@ def set_clock(port: Path) -> float:
 
 
 def release(port: Path) -> bool:
-    """Unmount the data disk.
+    """Unmount the data disks.
 
     Returns False if a file is open on it, or if the guest does not answer.
     """

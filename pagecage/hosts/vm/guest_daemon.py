@@ -3,12 +3,13 @@
 It runs as root and is part of the saved state, so that it answers as soon as the guest is restored.
 It reads one JSON object per line from a virtio serial port, and answers each with one:
 
-  {"do": "wake", "unix_seconds": ..., "seed": hexadecimal, "user": ..., "directories": [...]}
-      sets the clock, adds entropy, mounts the data disk, makes the directories
+  {"do": "wake", "unix_seconds": ..., "seed": hexadecimal, "user": ...,
+   "mounts": {serial number: mount point}, "directories": [...]}
+      sets the clock, adds entropy, mounts the disks, makes the directories
   {"do": "clock", "unix_seconds": ...}
       sets the clock again, now with a shorter delay
   {"do": "release"}
-      writes out and unmounts the data disk
+      writes out and unmounts the disks
 
 Standard library only, and sent to the guest as text. It imports the modules that the agent needs
 next.
@@ -25,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 PORT = Path("/dev/virtio-ports/pagecage")
-DISK = Path("/dev/disk/by-id/virtio-pagecage-data")
+DISKS = Path("/dev/disk/by-id")
+MOUNTED: list[str] = []
 RANDOM = Path("/dev/random")
-DATA = "/data"
 DISK_SECONDS = 20.0
 UNPLUGGED_SECONDS = 0.05  # a port whose other end is closed returns empty reads without blocking
 RNDADDENTROPY, RNDRESEEDCRNG = 0x40085203, 0x5207  # random(4)
@@ -42,16 +43,19 @@ def add_entropy(seed: bytes) -> None:
         fcntl.ioctl(device, RNDRESEEDCRNG)
 
 
-def mount_data() -> str:
-    """Wait for the data disk to be plugged in, mount it, and return its device."""
-    deadline = time.monotonic() + DISK_SECONDS
-    while not DISK.exists():
+def mount_disk(serial: str, mount_point: str) -> str:
+    """Wait for a disk to be plugged in, mount it, and return its device."""
+    disk, deadline = DISKS / f"virtio-{serial}", time.monotonic() + DISK_SECONDS
+    while not disk.exists():
         if time.monotonic() > deadline:
-            raise OSError("the data disk did not appear")
+            raise OSError(f"the disk {serial} did not appear")
         time.sleep(0.01)
-    device = str(DISK.resolve())
-    if LIBC.mount(device.encode(), DATA.encode(), b"ext4", MS_NOATIME, None):
-        raise OSError(f"the data disk cannot be mounted: {os.strerror(ctypes.get_errno())}")
+    device = str(disk.resolve())
+    Path(mount_point).mkdir(parents=True, exist_ok=True)
+    if LIBC.mount(device.encode(), mount_point.encode(), b"ext4", MS_NOATIME, None):
+        reason = os.strerror(ctypes.get_errno())
+        raise OSError(f"the disk {serial} cannot be mounted: {reason}")
+    MOUNTED.append(mount_point)
     return device
 
 
@@ -63,13 +67,13 @@ def make_directory(path: str, user: str) -> None:
 
 
 def wake(request: dict[str, Any]) -> dict[str, Any]:
-    """Prepare a restored guest: clock, entropy, data disk, directories."""
+    """Prepare a restored guest: clock, entropy, disks, directories."""
     clock(request)
     add_entropy(bytes.fromhex(request["seed"]))
-    device = mount_data()
+    devices = {serial: mount_disk(serial, place) for serial, place in request["mounts"].items()}
     for path in request["directories"]:
         make_directory(path, request["user"])
-    return {"device": device}
+    return {"devices": devices}
 
 
 def clock(request: dict[str, Any]) -> dict[str, Any]:
@@ -79,12 +83,14 @@ def clock(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def release(_: dict[str, Any]) -> dict[str, Any]:
-    """Write out and unmount the data disk.
+    """Write out and unmount the disks.
 
-    It stays mounted if a process has files open there; its journal then repairs it.
+    One stays mounted if a process has files open there; its journal then repairs it.
     """
     os.sync()
-    return {"unmounted": LIBC.umount(DATA.encode()) == 0}
+    left = [place for place in MOUNTED if LIBC.umount(place.encode()) != 0]
+    MOUNTED[:] = left
+    return {"unmounted": not left}
 
 
 REQUESTS = {"wake": wake, "clock": clock, "release": release}

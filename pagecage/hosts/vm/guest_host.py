@@ -13,8 +13,10 @@ from pagecage.hosts.connection import SharedConnection
 from pagecage.hosts.ssh import SshTarget, push, ssh_argv
 from pagecage.hosts.vm.cache import CacheLock, GuestCache
 from pagecage.hosts.vm.data_disk import throttle
+from pagecage.hosts.vm.guest_disks import disk_directories
 from pagecage.hosts.vm.outer_host import outer_sample
 from pagecage.hosts.vm.qemu import Qemu
+from pagecage.model.cage import DATA_DISK
 
 DIRECTORIES = {
     "root": ("/data", "/dev/shm/pagecage"),
@@ -41,12 +43,18 @@ class GuestHost:
         self._lock = CacheLock(self._cache.lock_file)
         self._qemu: Qemu | None = None
         self._connection: SharedConnection | None = None
-        self._volume: VolumeServer | None = None
+        self._volumes: dict[str, VolumeServer] = {}
+        self._disk_names: tuple[str, ...] = (DATA_DISK,)
 
     @property
     def user(self) -> bool:
         """True if the user's own systemd creates units: for everyone but root."""
         return self._user != "root"
+
+    @property
+    def disks(self) -> Mapping[str, str]:
+        """A directory on each disk beside the data directory's, by name."""
+        return disk_directories(self._disk_names, self._user)
 
     def install(self, package: AgentPackage) -> None:
         """Copy the agent and the workloads to the guest. Raises HostDied if it has ended."""
@@ -83,14 +91,14 @@ class GuestHost:
         """Limit the data disk by QEMU; return the limits in force."""
         return throttle(self._running().monitor, limits)
 
-    def command_volume(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a command to the simulated volume that is the data disk; return its answer.
+    def command_volume(self, command: Mapping[str, Any], disk: str = DATA_DISK) -> dict[str, Any]:
+        """Send a command to the simulated volume that is a data disk; return its answer.
 
-        Raises HostError if the data disk is none, and HostDied if its server has ended.
+        Raises HostError if that disk is none, and HostDied if its server has ended.
         """
-        if self._volume is None:
-            raise HostError("the guest's data disk is not a simulated volume", "use HOST=vm")
-        return self._volume.command(command)
+        if disk not in self._volumes:
+            raise HostError(f"the guest's disk {disk} is not a simulated volume", "use HOST=vm")
+        return self._volumes[disk].command(command)
 
     @property
     def target(self) -> SshTarget:

@@ -12,7 +12,8 @@ from pagecage.units import GIB, MIB
 
 CPUS = 2
 LEAST_MEMORY_BYTES = 2 * GIB
-DATA_PORT = "data-port"
+PORTS = ("data-port", "disk-port-1", "disk-port-2", "disk-port-3")
+"""PCIe root ports into which data disks are plugged while the guest runs, one each."""
 QMP_SOCKET, GUEST_DAEMON_SOCKET, SSH_SOCKET = "qmp", "guest-daemon", "ssh"
 
 
@@ -70,8 +71,11 @@ def _devices() -> list[str]:
         "virtio-rng-pci",
         "-device",
         "vmgenid,guid=auto",
-        "-device",
-        f"pcie-root-port,id={DATA_PORT},chassis=1,slot=1",
+        *(
+            word
+            for number, port in enumerate(PORTS, start=1)
+            for word in ("-device", f"pcie-root-port,id={port},chassis={number},slot={number}")
+        ),
     ]
 
 

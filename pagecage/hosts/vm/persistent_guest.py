@@ -66,6 +66,8 @@ class PersistentGuest(GuestHost):
         self._qemu.connect()
         if need.has_volume:
             raise HostError("the running guest's data disk is not a simulated volume", _STOP_HINT)
+        if need.disks:
+            raise HostError(f"the running guest has no disk {need.disks[0]!r}", _STOP_HINT)
         self._require("memory", self._memory_bytes(), need.memory_bytes)
         self._require("data disk", self._cache.data_disk.stat().st_size, need.data_bytes)
 

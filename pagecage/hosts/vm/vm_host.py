@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system.volume_server import VolumeServer
 from pagecage.checkout import TOP
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage
@@ -19,8 +18,15 @@ from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.hosts.prerequisites import require_tools
 from pagecage.hosts.vm.acceleration import find_acceleration, known_acceleration
 from pagecage.hosts.vm.cache import GuestCache, in_use
-from pagecage.hosts.vm.data_disk import DataDiskError, ensure_data_disk, plug
+from pagecage.hosts.vm.data_disk import DataDiskError, serial
 from pagecage.hosts.vm.guest_client import WakeReply, release, wake
+from pagecage.hosts.vm.guest_disks import (
+    end_servers,
+    ensure_disks,
+    mount_point,
+    plug_disks,
+    serve_disks,
+)
 from pagecage.hosts.vm.guest_host import GuestHost
 from pagecage.hosts.vm.image.build import ensure_image
 from pagecage.hosts.vm.image.guest_image import GuestImage
@@ -35,6 +41,7 @@ from pagecage.hosts.vm.provision import (
 from pagecage.hosts.vm.running_guest import RunningGuest, read_guest, remove_leftovers, write_guest
 from pagecage.hosts.vm.saved_state import SavedState, ensure_state, restore, root_target
 from pagecage.hosts.vm.standby_state import attach_argv, ensure_standby_state
+from pagecage.model.cage import DATA_DISK
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ class VmHost(GuestHost):
         self._plugin = need.package.volume_plugin if need.package and need.has_volume else None
         image, acceleration = self._image_and_acceleration(progress)
         machine = machine_for(need, acceleration, self._options.cpus)
-        ensure_data_disk(self._cache.data_disk, need.data_bytes, progress)
+        self._disk_names = ensure_disks(self._cache, need, progress)
         is_done = is_provisioned(TOP, image)
         provision = (
             (lambda *_: None) if is_done else partial(provision_guest, TOP, self._cache.scratch)
@@ -171,24 +178,22 @@ class VmHost(GuestHost):
         self._qemu = qemu = restore(self._cache, state, dies_with_parent=not self._is_persistent)
         target = root_target(state.image, qemu.monitor.forwarded_port())
         self._write_description(state, restore_seq, target.port)
-        aio = plug(qemu.monitor, self._cache.data_disk, self._serve_volume(qemu.sockets))
+        self._volumes = serve_disks(self._cache, self._disk_names, self._plugin, qemu.sockets)
+        aio = plug_disks(qemu.monitor, self._cache, self._disk_names, self._volumes)
         self._connection = SharedConnection(
             replace(target, user=self._user), qemu.sockets, qemu.check
         )
-        reply = wake(qemu.guest_daemon, self._user, (self.data_dir, self.spool_dir))
+        reply = wake(
+            qemu.guest_daemon,
+            self._user,
+            {serial(name): mount_point(name) for name in self._disk_names},
+            (self.data_dir, self.spool_dir, *self.disks.values()),
+        )
         self._connection.wait()
         details = _details(state, reply, aio, time.monotonic() - began)
         return MachineState(
             state.state_id, restore_seq, state.machine.acceleration.emulated, details
         )
-
-    def _serve_volume(self, sockets: Path) -> Path | None:
-        """Start the server of a simulated volume if the plan has one; return its socket."""
-        if self._plugin is None:
-            return None
-        log = self._cache.scratch / "nbdkit.log"
-        self._volume = VolumeServer.start(self._plugin, self._cache.data_disk, sockets, log)
-        return self._volume.data_socket
 
     def _write_description(self, state: SavedState, restore_seq: int, port: int) -> None:
         process = self._running().process_id
@@ -231,9 +236,8 @@ class VmHost(GuestHost):
             self._qemu.quit()
             self._qemu = None
             self._cache.guest_file.unlink(missing_ok=True)
-        if self._volume is not None:  # after QEMU has written out the disk
-            self._volume.end()
-            self._volume = None
+        end_servers(self._volumes)  # after QEMU has written out the disks
+        self._volumes = {}
 
     def _saved_state(self) -> SavedState:
         if self._state is None:
@@ -251,7 +255,7 @@ def _details(state: SavedState, reply: WakeReply, aio: str, start_seconds: float
         "accel": machine.acceleration.accel,
         "cpu": machine.acceleration.cpu,
         "qemu_version": machine.acceleration.qemu_version,
-        "data_disk": reply.data_device,
+        "data_disk": reply.devices[serial(DATA_DISK)],
         "data_aio": aio,
         "data_cache": "none",
         "clock_error_seconds": round(reply.clock_error_seconds, 3),

@@ -57,7 +57,7 @@ def serve_once(path: Path, reply: bytes) -> threading.Thread:
 def test_what_the_guest_says_went_wrong_is_handed_on(tmp_path: Path) -> None:
     thread = serve_once(tmp_path / "port", b'{"error": "the data disk did not appear"}\n')
     with pytest.raises(HostError, match="the data disk did not appear"):
-        wake(tmp_path / "port", "root", ["/data"])
+        wake(tmp_path / "port", "root", {"pagecage-data": "/data"}, ["/data"])
     thread.join()
 
 
@@ -65,13 +65,13 @@ def test_what_the_guest_says_went_wrong_is_handed_on(tmp_path: Path) -> None:
 def test_a_guest_that_hangs_up_has_died(tmp_path: Path, reply: bytes) -> None:
     thread = serve_once(tmp_path / "port", reply)
     with pytest.raises(HostError):
-        wake(tmp_path / "port", "root", ["/data"])
+        wake(tmp_path / "port", "root", {"pagecage-data": "/data"}, ["/data"])
     thread.join()
 
 
 def test_nobody_at_the_port(tmp_path: Path) -> None:
     with pytest.raises(HostDied):
-        wake(tmp_path / "port", "root", ["/data"])
+        wake(tmp_path / "port", "root", {"pagecage-data": "/data"}, ["/data"])
     assert release(tmp_path / "port") is False
 
 

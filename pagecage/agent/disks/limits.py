@@ -1,0 +1,90 @@
+"""The limits of a cage's other disks: set on the slice or by volumes, and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.storage import OtherDisk
+from pagecage.agent.system import cgroupfs
+from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.errors import PagecageError
+from pagecage.model.cage import expected_read_back, limits_not_in_force
+from pagecage.model.cage_json import cloud_to_json
+from pagecage.model.requirements import Requirement
+
+_SEED_STEP = 1000
+"""Difference between the seeds of two volumes of a trial; repeats are far fewer."""
+
+
+def keep_disk_limits(run: TrialRun, disks: Mapping[str, OtherDisk], cgroup: Path) -> None:
+    """Keep the limits of the slice on each disk, as the kernel has them.
+
+    Raises RequirementMissed if one is not in force.
+    """
+    for name, other in disks.items():
+        cage, maj_min = run.trial.cage.on_disk(name), other.disk.maj_min
+        expected = expected_read_back(cage.cgroup_part)
+        read_back = _read_back(cgroup, maj_min)
+        ancestors = {str(above): _read_back(above, maj_min) for above in cgroupfs.ancestors(cgroup)}
+        run.keep_of_disk(
+            name,
+            "cage",
+            name=cage.name,
+            requested=dict(cage.properties),
+            slice=str(cgroup),
+            expected=expected,
+            read_back=read_back,
+            ancestors=ancestors,
+            **cloud_to_json(cage),
+            enforced_by=cage.enforced_by,
+            dilation=cage.dilation,
+        )
+        wrong = limits_not_in_force(expected, read_back, ancestors)
+        _refuse([f"{name}: {sentence}" for sentence in wrong])
+
+
+def _read_back(cgroup: Path, maj_min: str) -> dict[str, str]:
+    """Return the I/O limits alone; those on memory and CPU have no disk."""
+    limits = cgroupfs.read_limits(cgroup, maj_min)
+    return {key: value for key, value in limits.items() if key.startswith("io.max")}
+
+
+def enforce_by_volumes(run: TrialRun, disks: Mapping[str, OtherDisk]) -> None:
+    """Put the limits of the volumes in force, with fresh credits and empty accounts.
+
+    Raises RequirementMissed. Each volume has latencies of its own, which a repeated run has again.
+    """
+    for number, (name, other) in enumerate(disks.items(), start=1):
+        if other.volume is None:
+            continue
+        cage = run.trial.cage.on_disk(name)
+        try:
+            external = other.volume.enforce(cage, run.trial.repeat + _SEED_STEP * number)
+        except PagecageError as error:
+            raise RequirementMissed.of(Requirement.LIMITS, error.message, error.hint) from None
+        run.keep_of_disk(name, "cage", external=external.to_json())
+        held = external.read_back
+        _refuse(
+            [
+                f"{name}: {external.by} holds {prop} at {held.get(prop)}"
+                for prop, value in cage.properties.items()
+                if held.get(prop) != value
+            ]
+        )
+
+
+def keep_accounts(run: TrialRun, disks: Mapping[str, OtherDisk]) -> None:
+    """Keep each volume's own account of the measured part."""
+    for name, other in disks.items():
+        if other.volume is not None:
+            external: dict[str, Any] = run.disks[name]["cage"]["external"]
+            external["account"] = other.volume.account()
+
+
+def _refuse(wrong: list[str]) -> None:
+    if wrong:
+        raise RequirementMissed.of(
+            Requirement.LIMITS, f"limits are not as asked: {'; '.join(wrong)}", "pagecage doctor"
+        )
