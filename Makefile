@@ -67,7 +67,7 @@ doctor: .venv/.stamp-plan ## Report what this machine lacks for measuring, and h
 
 ##@ Hosts
 provision: ready ## Prepare the hosts of a group (HOST=local, vm or a group; DEVICE=... for one host; ASK=1 asks for sudo's password)
-	@$(pagecage) host provision "$$HOST" $(device) $(ask) $(ARGS)
+	@$(pagecage) host provision "$$HOST" $(device) $(if $(NAME),--for "$$NAME") $(ask) $(ARGS)
 verify: ready ## Report what they lack; changes nothing
 	@$(pagecage) host verify "$$HOST" $(ask) $(ARGS)
 unprovision: ready ## Restore them (data stay; ERASE=1 destroys them)
@@ -139,6 +139,9 @@ workloads := $(if $(filter pcgen,$(PAGECAGE_WORKLOADS)),$(if $(wildcard build/.s
 # A simulated volume is served by nbdkit. Experiments that name none do without.
 with_volume := $(if $(known),$(shell grep -lsE 'enforced_by|-volume"' "$(known)"),yes)
 volume := $(if $(with_volume),$(plugin) build/.stamp-volume-programs)
+# An experiment that names packages needs a guest's image that contains them.
+with_packages := $(if $(known),$(shell grep -ls '^packages' "$(known)"))
+guest := build/.stamp-$(if $(with_packages),packages-$(NAME),guest)
 there := $(and $(wildcard .venv/bin/python),$(wildcard .venv/.stamp-plan),$(if $(wildcard .venv/.filling),,whole))
 which = $(filter local vm,$(HOST))
 plan_for = $(if $(known),--for "$$NAME" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") $(only))
@@ -151,7 +154,7 @@ ready:
 	@host=$(or $(which),$$($(pagecage) host which "$$HOST" $(plan_for))) && $(MAKE) -j "ready-$$host"
 ready-local: .venv/.stamp-run $(workloads) build/.stamp-recorders $(volume)
 ready-group: .venv/.stamp-run $(workloads)
-ready-vm: .venv/.stamp-run $(workloads) build/.stamp-guest $(volume)
+ready-vm: .venv/.stamp-run $(workloads) $(guest) $(volume)
 ready-local ready-group ready-vm:
 	@:
 ready-test:
@@ -216,7 +219,7 @@ $(plugin): build/.stamp-compilers Cargo.toml Cargo.lock tools/build-volume $(she
 	@tools/build-volume $(target)
 
 # A run makes a missing or outdated guest itself. Here it is made in parallel with the other steps.
-build/.stamp-guest: | .venv/.stamp-plan build/.stamp-guest-programs
+build/.stamp-guest build/.stamp-packages-$(NAME): | .venv/.stamp-plan build/.stamp-guest-programs
 	@mkdir -p build
 	@tools/step guest "making the guest" $(pagecage) host prepare vm $(plan_for)
 	@touch $@

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from pagecage.agent.build_record import build_record
 from pagecage.agent.collectors.tracers import Tracers
@@ -14,6 +15,7 @@ from pagecage.agent.protocol.rpc import AnswerQueue
 from pagecage.agent.protocol.stream import FrameStream
 from pagecage.agent.system.facts import find_systemd, read_facts
 from pagecage.agent.system.interruption import Interrupted, Interruption
+from pagecage.agent.system.packages import read_packages
 from pagecage.agent.trial_run import Ending, NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.record import append_record
@@ -36,11 +38,18 @@ def serve(
         tracers = tracers or Tracers.of(request.spool)
         for unit in sweep(find_systemd(request.user), request.spool, tracers.children):
             stream.event("swept", unit=unit)
-        facts = read_facts(Path(request.data_dir), request.user)
+        facts = _facts(request)
         stream.facts(facts)
         with open_session(request, facts, stream, interruption, inbox, tracers) as session:
             for trial in request.trials:
                 run_trial(session, trial, request.attempts.get(trial.trial_id, 1))
+
+
+def _facts(request: RunRequest) -> dict[str, Any]:
+    """Return the facts of the host, with the versions of the packages that the trials need."""
+    facts = read_facts(Path(request.data_dir), request.user)
+    packages = dict.fromkeys(package for trial in request.trials for package in trial.packages)
+    return {**facts, "packages": read_packages(tuple(packages))} if packages else facts
 
 
 def run_trial(session: HostSession, trial: Trial, attempt: int) -> None:

@@ -12,7 +12,9 @@ from pagecage.definitions.claim_tables import ClaimTable, FindingTable, RatioTab
 from pagecage.definitions.fields import Citation, StrictTable
 from pagecage.definitions.trial_tables import (
     PLACEHOLDERS,
+    DebianName,
     LevelTable,
+    PackageTable,
     Repeats,
     SizeTable,
     WorkloadTable,
@@ -31,6 +33,11 @@ class ExperimentFile(StrictTable):
     source: Citation | None = None
     fill: Literal["random", "zero", "index"] = Field(
         "random", description="content of the dataset, made by pcgen"
+    )
+    packages: list[DebianName | PackageTable] = Field(
+        [],
+        description="packages of the distribution that the programs need: Debian's names, or a"
+        " table where other distributions have other names",
     )
     workload: WorkloadTable
     response: str = "full_pass_seconds"

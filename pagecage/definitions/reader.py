@@ -21,10 +21,11 @@ from pagecage.definitions.claim_tables import (
 )
 from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.fields import Citation
-from pagecage.definitions.trial_tables import LevelTable, SizeTable, WorkloadTable
+from pagecage.definitions.trial_tables import LevelTable, PackageTable, SizeTable, WorkloadTable
 from pagecage.errors import PagecageError, nearest, why_unreadable
 from pagecage.model.cage import Cage
 from pagecage.model.experiment import Experiment, Level, Size
+from pagecage.model.packages import Package
 from pagecage.model.published_figures import PublishedFigureRow, read_articles
 from pagecage.model.trial import CommandSpec, SetupStep, Workload
 
@@ -214,7 +215,15 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         fill=table.fill,
         command=_command(table.workload),
         driver=table.driver,
+        packages=tuple(map(_package, table.packages)),
     )
+
+
+def _package(entry: str | PackageTable) -> Package:
+    """Return a package. One name alone is that of all distributions."""
+    if isinstance(entry, str):
+        return Package(entry, entry)
+    return Package(entry.debian, entry.redhat)
 
 
 def _size(name: str, table: SizeTable) -> Size:

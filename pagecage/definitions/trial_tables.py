@@ -25,6 +25,7 @@ def _regular_expression(value: object) -> object:
 
 Repeats = Annotated[int, Field(gt=0, le=MOST_REPEATS)]
 RegularExpression = Annotated[str, BeforeValidator(_regular_expression, json_schema_input_type=str)]
+DebianName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
 PLACEHOLDERS = ("file", "files", "sidecar", "data_dir", "max_seconds")
 CacheState = Literal["cold", "resident", "any"]
 Storage = Literal["data", "null_blk", "dm_delay", "container_layer"]
@@ -100,6 +101,16 @@ class WorkloadTable(StrictTable):
             if reason := wrong_job_option(option):
                 raise ValueError(f"arguments: {reason}")
         return self
+
+
+class PackageTable(StrictTable):
+    """A package whose name differs between families of distributions.
+
+    A family without a name has no such package.
+    """
+
+    debian: DebianName
+    redhat: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$")] | None = None
 
 
 class SizeTable(StrictTable):

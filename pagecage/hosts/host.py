@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pagecage.hosts.agent_package import AgentPackage
+from pagecage.model.packages import Package
 
 Progress = Callable[[str], None]
 """Called when a step that takes seconds begins, with a phrase such as "booting the guest"."""
@@ -19,7 +20,7 @@ class ResourceNeeds:
 
     `resident_bytes` of the data must be in memory at the same time. `has_volume` tells that a
     simulated volume enforces limits of a trial. A host may install `package` and attach `tracers`
-    (names of collectors) in advance.
+    (names of collectors) in advance. `distribution_packages` must be installed on the host.
     """
 
     memory_bytes: int
@@ -28,6 +29,7 @@ class ResourceNeeds:
     has_volume: bool = False
     package: AgentPackage | None = None
     tracers: tuple[str, ...] = ()
+    distribution_packages: tuple[Package, ...] = ()
 
 
 @dataclass(frozen=True)

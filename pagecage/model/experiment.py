@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pagecage.model.packages import Package
 from pagecage.model.trial import CommandSpec, SetupStep, Workload
 
 SIZES = ("full", "default", "emulated", "smoke")
@@ -96,6 +97,7 @@ class Experiment:
     fill: str = "random"
     command: CommandSpec | None = None
     driver: str | None = None
+    packages: tuple[Package, ...] = ()
 
     def cage_names(self) -> set[str]:
         """Return the cages of all levels at any size: in a table, or as a level of `cage`."""

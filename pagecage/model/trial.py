@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from pagecage.model.cage import Cage
 from pagecage.model.cage_json import cage_from_json, cage_to_json
+from pagecage.model.packages import Package, packages_from_json
 
 CACHE_STATES = ("cold", "resident", "any")
 COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem")
@@ -79,7 +80,7 @@ class Trial:
     are `files` files like `dataset`, with consecutive seeds. Any `storage` but "data" is made for
     the trial. `machine_memory_bytes` is the memory left to the machine. `dirty_limits` are the
     values of vm.dirty_bytes and vm.dirty_background_bytes. The workload writes up to `writes_bytes`
-    to its own files.
+    to its own files. `packages` must be installed on the host.
     """
 
     trial_id: str
@@ -104,6 +105,7 @@ class Trial:
     dirty_limits: Mapping[str, int] = field(default_factory=dict)
     writes_bytes: int = 0
     driver: str = DRIVERS[0]
+    packages: tuple[Package, ...] = ()
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
@@ -128,6 +130,7 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
         "treatment": dict(trial.treatment),
         "cage": cage_to_json(trial.cage),
         "collectors": list(trial.collectors),
+        "packages": [asdict(package) for package in trial.packages],
         "dirty_limits": dict(trial.dirty_limits),
         "workload": _workload_to_json(trial.workload),
         "before": {**asdict(trial.before), "arguments": list(trial.before.arguments)}
@@ -156,6 +159,7 @@ def trial_from_json(data: Mapping[str, Any]) -> Trial:
             "dataset": Dataset(**data["dataset"]) if data["dataset"] else None,
             "collectors": tuple(data["collectors"]),
             "before": _step(data.get("before")),
+            "packages": packages_from_json(data.get("packages", ())),
         }
     )
 

@@ -38,6 +38,9 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
         has_volume=any(trial.cage.is_volume for trial in plan.trials),
         package=package,
         tracers=tracers,
+        distribution_packages=tuple(
+            dict.fromkeys(package for trial in plan.trials for package in trial.packages)
+        ),
     )
 
 
