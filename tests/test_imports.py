@@ -25,7 +25,7 @@ ORDER = (
 )
 AGENT_ORDER = (
     "system protocol",
-    "drivers collectors data_files",
+    "drivers collectors data_files own_programs",
     "limits",
     "host_session",
     "trial_run shell",
@@ -33,7 +33,7 @@ AGENT_ORDER = (
     "caged",
     "caging responses cache_checks",
     "programs",
-    "build_record cache_state host_settings trial_collectors preview",
+    "build_record prepared cache_state host_settings trial_collectors preview",
     "phases",
     "session standby",
     "main",

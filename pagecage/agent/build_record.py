@@ -19,6 +19,7 @@ _SECTIONS = (
     "counters",
     "cage",
     "cache",
+    "data",
     "device",
     "machine_memory",
     "dirty_limits",

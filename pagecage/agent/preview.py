@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +64,12 @@ def _preview_context(trial: Trial, systemd: Systemd, unit: str, driver: Driver) 
 def _preview_argv(trial: Trial) -> list[str]:
     workload = trial.workload
     is_literal = workload.command is not None and workload.command.is_literal
-    argv = [workload.program, *(workload.arguments if is_literal else _preview_arguments(trial))]
+    words = (workload.program, *workload.arguments)
+    argv = list(words) if is_literal else _preview_words(trial, words)
     return gated(argv) if program_of(trial).is_gated else argv
 
 
-def _preview_arguments(trial: Trial) -> list[str]:
+def _preview_words(trial: Trial, words: Sequence[str]) -> list[str]:
     files = [Path("DIR") / dataset.file_name for dataset in trial.datasets]
     file = files[0] if files else "DIR"
     values = {
@@ -76,5 +77,7 @@ def _preview_arguments(trial: Trial) -> list[str]:
         "sidecar": f"{file}.json",
         "data_dir": "DIR",
         "max_seconds": trial.max_seconds,
+        "programs": "SPOOL/programs",
+        "data": "DIR/prepared/KEY/data",
     }
-    return fill_all(trial.workload.arguments, values, files)
+    return fill_all(words, values, files)

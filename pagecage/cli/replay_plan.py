@@ -19,7 +19,7 @@ from pagecage.cli.numbers import Port, Repeats, Seconds, Seed
 from pagecage.cli.output import Notify
 from pagecage.cli.paths import Folder
 from pagecage.cli.replay_cages import cage_names, replay_cages
-from pagecage.cli.replay_data import check_cold, implied_copies
+from pagecage.cli.replay_data import check_cold, copied_data, implied_copies
 from pagecage.cli.run_options import Dilate, Driver, EnforcedBy, HostName
 from pagecage.cli.run_plan import driver_without_limits, harness
 from pagecage.cli.stdio import input_is_file
@@ -27,6 +27,7 @@ from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.host import Host
 from pagecage.model.cage import Cage
 from pagecage.model.trial import COLLECTORS, CommandSpec
+from pagecage.model.trial_data import TrialData
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, SIZE_REASON, ReplaySpec, make_experiment
 from pagecage.runner.run_folder import new_run_id
@@ -74,6 +75,9 @@ class ReplayOptions:
     copy
         Copy a file or directory to the host's data disk and run the program there. May be given
         several times
+    writes
+        The command writes to the files of --copy, or beside them: all are restored before each
+        trial
     copy_program
         Copy the program with its shared libraries
     timeout
@@ -103,6 +107,7 @@ class ReplayOptions:
     ready_when: Annotated[str | None, Parameter(metavar="REGEX")] = None
     ready_port: Port | None = None
     copy: _Path = ()
+    writes: bool = False
     copy_program: bool = False
     timeout: Seconds = _TIMEOUT_SECONDS
     collectors: Annotated[str, Parameter(metavar="NAMES")] = "none"
@@ -136,7 +141,8 @@ def plan_for(
     def make(host: Host) -> Plan:
         files = find_uploads(implied_copies(options.cold, copies, host.name), copies)
         uploads = files + program
-        directory = _working_directory(host, uploads)
+        restored = copied_data(options.writes, uploads, host)
+        directory = _working_directory(host, uploads, restored)
         _check_program(argv[0], host, uploads)
         check_cold(options.cold, host, uploads, notify)
         words = (*(word.replace("{directory}", directory) for word in start), *argv[1:])
@@ -148,6 +154,7 @@ def plan_for(
             options.cache if options.cold else "any",
             _collectors(options.collectors),
             options.driver,
+            restored,
         )
         about = {"carried": uploads_to_json(uploads), "directory": directory}
         return _plan(replay, options, host, command, about, known, notify)
@@ -176,6 +183,7 @@ def _plan(
         driver_without_limits=driver_without_limits(host),
     )
     run_id = new_run_id(replay.name, host.name)
+    about |= {"restored": replay.data.copied_to if replay.data else None}
     return make_plan(
         run_id, make_experiment(replay), cages, plan_options, command, harness(), about
     )
@@ -215,12 +223,16 @@ def _check_program(program: str, host: Host, uploads: tuple[UploadedFile, ...]) 
         raise PagecageError(f"there is no program {program!r}", "check its name and PATH")
 
 
-def _working_directory(host: Host, uploads: tuple[UploadedFile, ...]) -> str:
+def _working_directory(
+    host: Host, uploads: tuple[UploadedFile, ...], restored: TrialData | None
+) -> str:
     """Return the command's working directory.
 
     It is that of the copies if there are any, else the current directory or the guest's data
     directory.
     """
+    if restored:
+        return f"{restored.copied_to}/data"
     if uploads:
         return f"{host.data_dir}/{FOLDER}"
     return str(Path.cwd()) if host.name == "local" else host.data_dir

@@ -12,6 +12,7 @@ from pagecage.definitions.claim_tables import ClaimTable, FindingTable, RatioTab
 from pagecage.definitions.fields import Citation, StrictTable
 from pagecage.definitions.trial_tables import (
     PLACEHOLDERS,
+    DataTable,
     DebianName,
     LevelTable,
     PackageTable,
@@ -19,6 +20,7 @@ from pagecage.definitions.trial_tables import (
     SizeTable,
     WorkloadTable,
 )
+from pagecage.model.packages import Package
 from pagecage.model.trial import DriverName
 from pagecage.units import PAGE_BYTES
 
@@ -40,6 +42,7 @@ class ExperimentFile(StrictTable):
         " table where other distributions have other names",
     )
     workload: WorkloadTable
+    data: DataTable | None = None
     response: str = "full_pass_seconds"
     repeats: Repeats = 5
     fresh: Literal["never", "run", "block", "trial"] = "never"
@@ -62,6 +65,13 @@ class ExperimentFile(StrictTable):
     tables: list[ReportTable] = []
     ratio_tables: list[RatioTable] = []
 
+    def resolved_packages(self) -> tuple[Package, ...]:
+        """Return the packages as trials have them. A name alone is that of all distributions."""
+        return tuple(
+            Package(entry, entry) if isinstance(entry, str) else Package(entry.debian, entry.redhat)
+            for entry in self.packages
+        )
+
     @model_validator(mode="after")
     def _consistent(self) -> ExperimentFile:
         if not self.factors:
@@ -81,6 +91,7 @@ class ExperimentFile(StrictTable):
         self._check_identical()
         self._check_all_placeholders()
         self._check_files()
+        self._check_data()
         if missing := {"full", "default", "emulated", "smoke"} - set(self.sizes):
             raise ValueError(f"sizes.{min(missing)} is missing")
         return self
@@ -152,6 +163,19 @@ class ExperimentFile(StrictTable):
                             f"levels.{factor}.{name}.files: the data of sizes.{size_name} cannot be"
                             f" divided among {level.files} files of whole pages"
                         )
+
+    def _check_data(self) -> None:
+        """Check that only commands use prepared data, and that there are some if {data} is used."""
+        tables = [table for levels in self.levels.values() for table in levels.values()]
+        workloads = [self.workload, *(table.workload for table in tables if table.workload)]
+        if self.data is not None and any(one.kind in ("handshake", "fio") for one in workloads):
+            raise ValueError('data: only a workload of kind "command" can use prepared data')
+        arguments = [argument for table in tables for argument in table.arguments]
+        own = [word for one in workloads for word in (one.program, *one.arguments, *one.data_paths)]
+        if self.data is None and any("{data}" in word for word in (*arguments, *own)):
+            raise ValueError("{data} is used, but there is no table [data]")
+        for word in self.data.prepare if self.data else ():
+            self._check_argument(word, False, "data.prepare")
 
     def _check_all_placeholders(self) -> None:
         """Check that every {placeholder} is known and that every size has a value for it."""

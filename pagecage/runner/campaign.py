@@ -16,7 +16,12 @@ from pagecage.planning.plan import Plan, blocks
 from pagecage.process import PIPE, run, spawn
 from pagecage.runner.agent_process import close_input, request_for, send_request, wait_for_agent
 from pagecage.runner.frame_receiver import FrameReader, FrameReceiver
-from pagecage.runner.resource_needs import check_memory_floor, resource_needs, uploads_of
+from pagecage.runner.resource_needs import (
+    check_memory_floor,
+    resource_needs,
+    upload_directories,
+    uploads_of,
+)
 from pagecage.runner.run_folder import RunFolder
 from pagecage.runner.uploads import upload
 from pagecage.verdicts.median_interval import FEWEST
@@ -153,7 +158,8 @@ class Campaign:
         """
         uploads = uploads_of(self._plan)
         if uploads and not self._has_uploaded:
-            upload(self._host, uploads, self._plan.document["replay"]["directory"], self._step)
+            directory, removed = upload_directories(self._plan)
+            upload(self._host, uploads, directory, self._step, removed)
             self._has_uploaded = True
 
     def _remove_uploads(self) -> None:
@@ -163,10 +169,7 @@ class Campaign:
             and self._state is not None
             and not self._folder.remaining(self._plan)
         ):
-            run(
-                self._host.command(["rm", "-rf", self._plan.document["replay"]["directory"]]),
-                check=False,
-            )
+            run(self._host.command(["rm", "-rf", upload_directories(self._plan)[1]]), check=False)
 
     def _step(self, text: str) -> None:
         self._listener({"event": "step", "text": text})

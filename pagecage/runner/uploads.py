@@ -19,6 +19,7 @@ from pagecage.units import format_bytes
 
 _BLOCK_BYTES = 1 << 20
 FOLDER = "replay"
+RESTORED_FOLDER = "replay-restored"
 
 
 @dataclass(frozen=True)
@@ -93,16 +94,24 @@ def uploads_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[UploadedFile, 
     return tuple(UploadedFile(**entry) for entry in data)
 
 
-def upload(host: Host, files: Sequence[UploadedFile], directory: str, progress: Progress) -> None:
+def upload(
+    host: Host,
+    files: Sequence[UploadedFile],
+    directory: str,
+    progress: Progress,
+    removed: str | None = None,
+) -> None:
     """Copy files to a new directory on the host, through one tar stream.
 
-    A directory of an earlier replay is removed. Raises HostError if the host cannot write.
+    A directory of an earlier replay is removed, or `removed`, which contains it. Raises HostError
+    if the host cannot write.
     """
     progress(
         f"copying {format_bytes(sum(file.size_bytes for file in files))} to the {host.name} host"
     )
     target = shlex.quote(directory)
-    unpack = f"rm -rf {target} && mkdir -p {target} && tar -xf - --no-same-owner -C {target}"
+    old = shlex.quote(removed or directory)
+    unpack = f"rm -rf {old} && mkdir -p {target} && tar -xf - --no-same-owner -C {target}"
     with tempfile.TemporaryFile() as stderr:
         process = spawn(host.command(["sh", "-c", unpack]), stdin=PIPE, stderr=stderr)
         assert process.stdin is not None

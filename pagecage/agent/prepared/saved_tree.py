@@ -1,0 +1,175 @@
+"""A saved tree: an original that no program touches, its entries, and the tree that programs use.
+
+BASE/original       the tree as it was made; the same as `data` if nothing writes to it
+BASE/manifest.json  its entries; written last, so that a tree without it is not whole
+BASE/data           the tree that programs use
+BASE/state.json     the signatures of `data` when it was last equal to the original
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.data_files import require_room
+from pagecage.agent.prepared.file_content import reflinks, sync_file_system
+from pagecage.agent.prepared.file_tree import (
+    Signature,
+    TreeEntry,
+    difference,
+    digest_of,
+    entries_from_json,
+    entries_to_json,
+    scan,
+    signatures,
+    total_bytes,
+    with_digests,
+)
+from pagecage.agent.prepared.tree_restore import TreeRestore
+from pagecage.errors import HostError
+
+MANIFEST, STATE, ORIGINAL, DATA = "manifest.json", "state.json", "original", "data"
+_TICK_SECONDS = 0.02  # longer than the grain of ctime, CONFIG_HZ=100
+
+
+@dataclass(frozen=True)
+class SavedTree:
+    """The entries of an original. `sha256` is the hash of its manifest."""
+
+    original: Path
+    entries: Mapping[str, TreeEntry]
+    sha256: str
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all files."""
+        return total_bytes(self.entries)
+
+
+@dataclass(frozen=True)
+class Restoration:
+    """The work of making a tree equal to its original, by `method`: `reflink` or `copy`."""
+
+    method: str
+    changed_files: int
+    copied_bytes: int
+    seconds: float
+
+
+def read_saved(base: Path, original: str) -> SavedTree | None:
+    """Return the saved tree of a directory; None if it is missing or was not finished."""
+    try:
+        text = (base / MANIFEST).read_bytes()
+        entries = entries_from_json(json.loads(text)["entries"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return SavedTree(base / original, entries, hashlib.sha256(text).hexdigest())
+
+
+def save(base: Path, original: str) -> SavedTree:
+    """Read the finished tree once, and write its manifest when all of it is on disk."""
+    root = base / original
+    sync_file_system(root)
+    entries = with_digests(root, scan(root))
+    write_json(base / MANIFEST, {"version": 1, "entries": entries_to_json(entries)})
+    saved = read_saved(base, original)
+    if saved is None:
+        raise HostError(f"{base / MANIFEST} cannot be read again", f"rm -r {base}")
+    return saved
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a file that is either complete or not there, also after a crash."""
+    part = path.with_name(f".{path.name}.part")
+    with part.open("w") as file:
+        json.dump(content, file, separators=(",", ":"))
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory survive a crash."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def restore(saved: SavedTree, work: Path, machine: str) -> Restoration:
+    """Make `work`/data equal to the original, on disk and proven, and out of the page cache.
+
+    `machine` names the machine state. Signatures of another one do not count, because a crash can
+    lose a file's times and keep its content. The state is removed first and written last: a
+    restoration that was cut short is repeated in full. Raises HostError if the trees differ.
+    """
+    began, data = time.monotonic(), work / DATA
+    unchanged = _read_state(work, saved, machine)
+    (work / STATE).unlink(missing_ok=True)
+    sync_directory(work)
+    if not unchanged:
+        require_room(work, max(0, saved.size_bytes - _held_bytes(data)), "a copy")
+    has_reflink = reflinks(saved.original.parent, work)
+    run = TreeRestore(saved.original, data, saved.entries, unchanged, has_reflink=has_reflink)
+    run.run()
+    sync_file_system(work)
+    _prove(saved, data, run.changed)
+    time.sleep(_TICK_SECONDS)  # a later write then has another ctime
+    found = {"machine": machine, "manifest": saved.sha256, "signatures": signatures(data)}
+    write_json(work / STATE, found)
+    method = "reflink" if has_reflink else "copy"
+    return Restoration(method, len(run.changed), run.copied_bytes, time.monotonic() - began)
+
+
+def _read_state(work: Path, saved: SavedTree, machine: str) -> dict[str, Signature]:
+    """Return the signatures after the last restoration; none if they cannot be relied on."""
+    try:
+        state = json.loads((work / STATE).read_text())
+        if (state["machine"], state["manifest"]) == (machine, saved.sha256):
+            return {path: tuple(one) for path, one in state["signatures"].items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        pass
+    return {}
+
+
+def _held_bytes(data: Path) -> int:
+    return total_bytes(scan(data)) if data.is_dir() else 0
+
+
+def _prove(saved: SavedTree, data: Path, changed: list[str]) -> None:
+    """Raise HostError unless the tree equals the original; changed files are read from the disk."""
+    for path in changed:
+        _evict(data / path)
+    found = scan(data)
+    if different := difference(saved.entries, found):
+        raise HostError(f"{data} is not as it was: {different}", f"rm -r {data.parent}")
+    for path in changed:
+        if digest_of(data / path) != saved.entries[path].digest:
+            raise HostError(
+                f"{data} is not as it was: {path} has another content", f"rm -r {data.parent}"
+            )
+
+
+def _evict(path: Path) -> None:
+    """Drop the clean pages of a file, so that it is read from the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+def is_unwritten(saved: SavedTree) -> str | None:
+    """Return how a tree that nothing may write to differs from its entries; None if it does not.
+
+    Contents are not read: a write changes a file's mtime.
+    """
+    return difference(saved.entries, scan(saved.original))
