@@ -136,6 +136,8 @@ experiment: $(if $(known),ready,.venv/.stamp-plan)
 # Only the workloads of NAME's experiment are compiled. Once all have been compiled, all are kept up
 # to date. A replay and a shell run no workload; their calibration needs a file made by pcgen.
 workloads := $(if $(filter pcgen,$(PAGECAGE_WORKLOADS)),$(if $(wildcard build/.stamp-workloads),build/.stamp-workloads,build/.stamp-pcgen),$(if $(and $(known),$(if $(wildcard build/.stamp-workloads),,1)),build/.stamp-workloads-$(NAME),build/.stamp-workloads))
+# Only one experiment needs Lucene, which Maven fetches.
+lucene := $(if $(known),$(if $(shell grep -ls pclucene-java "$(known)"),build/.stamp-lucene))
 # A simulated volume is served by nbdkit. Experiments that name none do without.
 with_volume := $(if $(known),$(shell grep -lsE 'enforced_by|-volume"' "$(known)"),yes)
 volume := $(if $(with_volume),$(plugin) build/.stamp-volume-programs)
@@ -152,9 +154,9 @@ ready:
 	@tools/preflight $(parts)
 	@$(if $(there),:,$(MAKE) -j .venv/.stamp-plan .venv-ansible/.stamp-ansible)
 	@host=$(or $(which),$$($(pagecage) host which "$$HOST" $(plan_for))) && $(MAKE) -j "ready-$$host"
-ready-local: .venv/.stamp-run $(workloads) build/.stamp-recorders $(volume)
-ready-group: .venv/.stamp-run $(workloads)
-ready-vm: .venv/.stamp-run $(workloads) $(guest) $(volume)
+ready-local: .venv/.stamp-run $(workloads) $(lucene) build/.stamp-recorders $(volume)
+ready-group: .venv/.stamp-run $(workloads) $(lucene)
+ready-vm: .venv/.stamp-run $(workloads) $(lucene) $(guest) $(volume)
 ready-local ready-group ready-vm:
 	@:
 ready-test:
@@ -194,7 +196,7 @@ endif
 # only one experiment has a workload in Java: it is installed for that experiment and for the tests.
 # Only the long tests need clang.
 role := ansible/controller.yml $(shell find ansible/roles/controller -type f 2>/dev/null)
-purposes := compilers:build guest-programs:guest recorders:record volume-programs:volume jdk:jdk fuzzing:fuzzing browser:browser lint-programs:lint
+purposes := compilers:build guest-programs:guest recorders:record volume-programs:volume jdk:jdk maven:maven fuzzing:fuzzing browser:browser lint-programs:lint
 define controller # stamp, purpose
 build/.stamp-$(1): .venv-ansible/.stamp-ansible $$(role)
 	@tools/bootstrap controller $(2)
@@ -214,6 +216,10 @@ build/.stamp-pcgen: build/.stamp-compilers $(sources)
 build/.stamp-workloads-%: build/.stamp-compilers experiments/%.toml $(sources)
 	@tools/build-workloads $(target) "$*"
 	@touch "$@"
+
+build/.stamp-lucene: build/.stamp-maven tools/build-lucene $(wildcard workloads/lucene/*)
+	@tools/build-lucene
+	@touch $@
 
 $(plugin): build/.stamp-compilers Cargo.toml Cargo.lock tools/build-volume $(shell find volume/Cargo.toml volume/src -type f 2>/dev/null)
 	@tools/build-volume $(target)

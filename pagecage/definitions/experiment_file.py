@@ -165,11 +165,11 @@ class ExperimentFile(StrictTable):
                         )
 
     def _check_data(self) -> None:
-        """Check that only commands use prepared data, and that there are some if {data} is used."""
+        """Check that fio uses no prepared data, and that there are some if {data} is used."""
         tables = [table for levels in self.levels.values() for table in levels.values()]
         workloads = [self.workload, *(table.workload for table in tables if table.workload)]
-        if self.data is not None and any(one.kind in ("handshake", "fio") for one in workloads):
-            raise ValueError('data: only a workload of kind "command" can use prepared data')
+        if self.data is not None and any(one.kind == "fio" for one in workloads):
+            raise ValueError('data: a workload of kind "fio" cannot use prepared data')
         arguments = [argument for table in tables for argument in table.arguments]
         own = [word for one in workloads for word in (one.program, *one.arguments, *one.data_paths)]
         if self.data is None and any("{data}" in word for word in (*arguments, *own)):
@@ -198,7 +198,7 @@ class ExperimentFile(StrictTable):
     def _check_argument(self, argument: str, is_strict: bool, where: str) -> None:
         """Raise ValueError for a wrong placeholder; other braces are allowed unless `is_strict`."""
         own = sorted({name for size in self.sizes.values() for name in size.places})
-        known = (*PLACEHOLDERS, *own)
+        known = (*PLACEHOLDERS, *own, *(["data"] if self.data else []))
         for name in re.findall(r"\{([a-z_]+)\}", argument):
             if name not in known and is_strict:
                 raise ValueError(
@@ -219,6 +219,8 @@ class ExperimentFile(StrictTable):
 def _has_value(placeholder: str, size: SizeTable) -> bool:
     if placeholder in ("file", "files", "sidecar"):
         return size.dataset is not None
+    if placeholder == "data":
+        return True
     if placeholder not in PLACEHOLDERS:
         return placeholder in size.places
     return placeholder != "max_seconds" or size.max_seconds is not None

@@ -289,5 +289,5 @@ def known_programs(top: Path) -> list[str]:
         for p in (folder / "c").glob("pc*/main.c")
     )
     python = (f"{path.stem}-python" for path in (folder / "python").glob("pc*.py"))
-    java = (f"{path.stem.lower()}-java" for path in (folder / "java").glob("Pc*.java"))
+    java = (f"{path.stem.lower()}-java" for path in folder.glob("[jl]*/Pc*.java"))
     return sorted({*rust, *c, *python, *java})

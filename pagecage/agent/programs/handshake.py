@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pagecage.agent.caged import Caged
-from pagecage.agent.programs.arguments import fill_all, places, program_path
+from pagecage.agent.programs.arguments import fill_all, own_places, places, program_path
 from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.programs.workload import ReportingProgram
@@ -16,7 +16,7 @@ class HandshakeProgram(ReportingProgram):
     def argv(self, run: TrialRun, caged: Caged) -> list[str]:
         """Return the workload's command line."""
         own = run.trial.workload
-        values = places(caged.files, caged.data_dir, run.trial.max_seconds)
+        values = places(caged.files, caged.data_dir, run.trial.max_seconds) | own_places(run)
         return [
             program_path(run.session.request, own.program),
             *fill_all(own.arguments, values, caged.files),
