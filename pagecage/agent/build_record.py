@@ -24,6 +24,7 @@ _SECTIONS = (
     "machine_memory",
     "dirty_limits",
     "exit",
+    "load",
 )
 
 

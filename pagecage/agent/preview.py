@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.drivers.engine import ContainerEngines
+from pagecage.agent.drivers.process import ProcessDriver
 from pagecage.agent.drivers.registry import make_driver
 from pagecage.agent.programs.arguments import fill_all
 from pagecage.agent.programs.gated_process import gated
@@ -28,12 +30,24 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
     context, argv = _preview_context(trial, systemd, unit, driver), _preview_argv(trial)
     if not driver.has_slice:
         yield from map(replay, driver.preview_commands(context, argv))
+        yield from _load_commands(trial, context)
         return
     for command in slice_commands(systemd, unit, driver.slice_cage(trial.cage.cgroup_part), "DISK"):
         yield replay(command)
     yield from map(replay, driver.preview_commands(context, argv))
+    yield from _load_commands(trial, context)
     yield replay(systemd.systemctl("stop", unit))
     yield replay(["rm", "-r", systemd.control_directory() / f"{unit}.d"])
+
+
+def _load_commands(trial: Trial, context: LaunchContext) -> Iterator[str]:
+    """Yield the command that runs a service's load outside the cage."""
+    if trial.workload.service is None:
+        return
+    processes = SupervisedProcesses(context.spool / "load.json", f"{context.spool}:load")
+    outside = replace(context, processes=processes, is_gated=False)
+    argv = gated(_preview_words(trial, trial.workload.service.load))
+    yield from map(replay, ProcessDriver(context.spool).preview_commands(outside, argv))
 
 
 def _no_answer(_question: str, _details: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,14 +76,13 @@ def _preview_context(trial: Trial, systemd: Systemd, unit: str, driver: Driver) 
 
 
 def _preview_argv(trial: Trial) -> list[str]:
-    workload = trial.workload
-    is_literal = workload.command is not None and workload.command.is_literal
-    words = (workload.program, *workload.arguments)
-    argv = list(words) if is_literal else _preview_words(trial, words)
+    argv = _preview_words(trial, (trial.workload.program, *trial.workload.arguments))
     return gated(argv) if program_of(trial).is_gated else argv
 
 
-def _preview_words(trial: Trial, words: Sequence[str]) -> list[str]:
+def _preview_words(trial: Trial, words: Iterable[str]) -> list[str]:
+    if trial.workload.command is not None and trial.workload.command.is_literal:
+        return [*words]
     files = [Path("DIR") / dataset.file_name for dataset in trial.datasets]
     file = files[0] if files else "DIR"
     values = {

@@ -32,7 +32,7 @@ def exit_code(prepared: PreparedRun, status: int, notify: Notify) -> int:
             f"{prepared.plan.document['experiment']}: the program failed in {len(failed)} of"
             f" {len(records)} trials"
         )
-    return shell_status(failed[0].exit.status or 0) or status
+    return shell_status(failed[0].failed_status) or status
 
 
 def shell_status(status: int) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from pagecage.hosts.host import Host
 from pagecage.model.cage import Cage
+from pagecage.model.services.spec import ServiceSpec
 from pagecage.planning.plan import Plan
-from pagecage.units import format_bytes
+from pagecage.units import format_bytes, format_seconds
 
 
 def show_plan(plan: Plan, host: Host) -> None:
@@ -41,12 +43,36 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         f"size {document['size']} ({document['size_reason']}), dataset {', '.join(sizes) or 'none'}"
     )
     yield f"seed {document['seed']}, fresh: {document['fresh']}"
+    yield from service_lines(plan)
     yield ""
     for trial in plan.trials:
         yield (
             f"{trial.position + 1:>4}  block {trial.block}  {trial.trial_id:<32} cache"
             f" {trial.cache:<9} {_limits(trial.cage)}"
         )
+
+
+def service_lines(plan: Plan) -> Iterator[str]:
+    """Yield each server of a plan once, with its load and the metrics of its output."""
+    seen = []
+    for workload in (trial.workload for trial in plan.trials if trial.workload.service):
+        service, settings = workload.service, workload.command
+        if service is None or settings is None or workload in seen:
+            continue
+        seen.append(workload)
+        serves = f"prints {settings.ready_when!r}"
+        if settings.ready_port is not None:
+            serves = f"listens on port {settings.ready_port}"
+        server = shlex.join([workload.program, *workload.arguments])
+        yield f"server {server}, ready when it {serves}"
+        yield f"load {shlex.join(service.load)}{_before_load(service)}"
+        yield from (f"metric {name}: {one.pattern}" for name, one in service.metrics.items())
+
+
+def _before_load(service: ServiceSpec) -> str:
+    times = (("warm-up", service.warm_up_seconds), ("pause", service.settle_seconds))
+    given = [f"{format_seconds(seconds)} of {name}" for name, seconds in times if seconds]
+    return f", after {' and '.join(given)}" if given else ""
 
 
 def _limits(cage: Cage) -> str:

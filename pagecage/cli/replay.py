@@ -15,11 +15,12 @@ from pagecage.cli.exit_status import all_requirements_missed, exit_code
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.plan_listing import show_plan
 from pagecage.cli.replay_plan import ReplayOptions, plan_for
+from pagecage.cli.replay_service import ServiceOptions
 from pagecage.errors import EXIT_OK
 
 _STDOUT, _STDERR = 1, 2
 _EXIT_STATUS = "Exit status: the program's own if it failed, else as in `pagecage --help`."
-_USAGE = "pagecage replay [OPTIONS] CAGE -- COMMAND..."
+_USAGE = "pagecage replay [OPTIONS] CAGE (-- COMMAND... | --serve COMMAND --load COMMAND)"
 app = App(name="replay", help_epilogue=examples("replay", _EXIT_STATUS), usage=_USAGE)
 
 
@@ -30,6 +31,7 @@ def replay(
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
     options: ReplayOptions = ReplayOptions(),  # noqa: B008 - frozen
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
+    served: ServiceOptions = ServiceOptions(),  # noqa: B008 - frozen
     dry_run: bool = False,
     as_json: Json = False,
 ) -> int:
@@ -38,6 +40,9 @@ def replay(
     The program runs in the cage and without limits. A single run (one cage, --no-control, one
     repeat) has the terminal's standard input and output, and ends with the program's exit status.
     With several runs a table is shown, and each run reads all of standard input if that is a file.
+
+    With --serve the program is a server in the cage, and what is measured is the load that drives
+    it from outside.
 
     Parameters
     ----------
@@ -50,7 +55,7 @@ def replay(
         Show the plan and its commands; start nothing
     """
     typed = typed_command()
-    plan, host = plan_for(cage, command, options, typed, notify, volume=volume)
+    plan, host = plan_for(cage, command, options, typed, notify, volume=volume, served=served)
     if dry_run:
         host.stop()
         show_plan(plan, host)

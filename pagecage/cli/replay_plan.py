@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,12 +20,14 @@ from pagecage.cli.output import Notify
 from pagecage.cli.paths import Folder
 from pagecage.cli.replay_cages import cage_names, replay_cages
 from pagecage.cli.replay_data import check_cold, copied_data, implied_copies
+from pagecage.cli.replay_service import ServiceOptions, server_and_load
 from pagecage.cli.run_options import Dilate, Driver, EnforcedBy, HostName
 from pagecage.cli.run_plan import driver_without_limits, harness
 from pagecage.cli.stdio import input_is_file
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.host import Host
 from pagecage.model.cage import Cage
+from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import COLLECTORS, CommandSpec
 from pagecage.model.trial_data import TrialData
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
@@ -38,6 +40,7 @@ from pagecage.runner.uploads import (
     find_uploads,
     path_on_host,
     translate_command,
+    translate_service,
     uploads_to_json,
 )
 
@@ -126,15 +129,14 @@ def plan_for(
     notify: Notify,
     cages: _Cages | None = None,
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
+    served: ServiceOptions = ServiceOptions(),  # noqa: B008 - frozen
 ) -> tuple[Plan, Host]:
-    """Return the plan of a replay and its host.
+    """Return the plan of a replay and its host. All errors in the input are found here.
 
-    `argv` is the program with its arguments, `command` the whole command line. With `cages` it runs
-    in these instead of those of cgroups/, and without a control. All errors in the input are found
-    here, before anything starts.
+    `argv` is the program's, `command` the whole command line. `cages` replace those of cgroups/.
     """
+    argv, service = _checked(argv, options, served)
     names, known = _cages(cage, options, cages, volume)
-    _check(argv, options)
     copies = find_uploads(options.copy)
     program, start = program_uploads(argv[0]) if options.copy_program else ((), (argv[0],))
 
@@ -143,18 +145,19 @@ def plan_for(
         uploads = files + program
         restored = copied_data(options.writes, uploads, host)
         directory = _working_directory(host, uploads, restored)
-        _check_program(argv[0], host, uploads)
+        _check_programs([argv[0], *(service.load[:1] if service else ())], host, uploads)
         check_cold(options.cold, host, uploads, notify)
         words = (*(word.replace("{directory}", directory) for word in start), *argv[1:])
         replay = ReplaySpec(
             argv,
             translate_command(words, files, directory),
-            _command(options, len(names), files, directory),
+            _command(options, len(names), files, directory, service),
             names,
             options.cache if options.cold else "any",
             _collectors(options.collectors),
             options.driver,
             restored,
+            translate_service(service, files, directory),
         )
         about = {"carried": uploads_to_json(uploads), "directory": directory}
         return _plan(replay, options, host, command, about, known, notify)
@@ -199,6 +202,16 @@ def _cages(
     return names, replay_cages(names, volume, options.cold or options.copy)
 
 
+def _checked(
+    argv: tuple[str, ...], options: ReplayOptions, served: ServiceOptions
+) -> tuple[tuple[str, ...], ServiceSpec | None]:
+    """Return the command line to run, and the load if it is a server. Raises PagecageError."""
+    serves = options.ready_when is not None or options.ready_port is not None
+    argv, service = server_and_load(served, argv, is_seen_serving=serves)
+    _check(argv, options)
+    return argv, service
+
+
 def _check(argv: tuple[str, ...], options: ReplayOptions) -> None:
     if not argv:
         raise PagecageError(
@@ -217,10 +230,11 @@ def _check(argv: tuple[str, ...], options: ReplayOptions) -> None:
         ) from None
 
 
-def _check_program(program: str, host: Host, uploads: tuple[UploadedFile, ...]) -> None:
-    """Raise PagecageError if the program is missing on the host; checked only for host local."""
-    if host.name == "local" and not uploads and shutil.which(program) is None:
-        raise PagecageError(f"there is no program {program!r}", "check its name and PATH")
+def _check_programs(programs: Sequence[str], host: Host, uploads: tuple[UploadedFile, ...]) -> None:
+    """Raise PagecageError if a program is missing on the host; checked only for host local."""
+    for program in programs if host.name == "local" and not uploads else ():
+        if shutil.which(program) is None:
+            raise PagecageError(f"there is no program {program!r}", "check its name and PATH")
 
 
 def _working_directory(
@@ -239,9 +253,14 @@ def _working_directory(
 
 
 def _command(
-    options: ReplayOptions, cages: int, uploads: tuple[UploadedFile, ...], directory: str
+    options: ReplayOptions,
+    cages: int,
+    uploads: tuple[UploadedFile, ...],
+    directory: str,
+    service: ServiceSpec | None,
 ) -> CommandSpec:
-    is_single = cages * options.repeats == 1
+    """Return the settings of the command. A server has no part in the terminal's streams."""
+    is_single = cages * options.repeats == 1 and service is None
     paths = (
         path_on_host(path, uploads, directory) or str(Path(directory, path))
         for path in options.cold
@@ -254,7 +273,7 @@ def _command(
         directory=directory,
         is_literal=True,
         streams_output=is_single,
-        takes_input=is_single or input_is_file(),
+        takes_input=service is None and (is_single or input_is_file()),
     )
 
 

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, RatioTable, ReportTable
 from pagecage.definitions.fields import Citation, StrictTable
+from pagecage.definitions.service_keys import wrong_response
 from pagecage.definitions.trial_tables import (
     PLACEHOLDERS,
     DataTable,
@@ -89,6 +90,7 @@ class ExperimentFile(StrictTable):
         self._check_selections()
         self._check_ratio_tables()
         self._check_identical()
+        self._check_response()
         self._check_all_placeholders()
         self._check_files()
         self._check_data()
@@ -152,6 +154,13 @@ class ExperimentFile(StrictTable):
                             f"identical[{number}]: {unknown} is not a level of this experiment"
                         )
 
+    def _check_response(self) -> None:
+        """Check that a service has the response, whose figures are those of its metrics."""
+        if self.workload.kind == "service" and (
+            reason := wrong_response(self.response, self.workload)
+        ):
+            raise ValueError(reason)
+
     def _check_files(self) -> None:
         """Check that every size can be divided among the files of every level."""
         for factor, levels in self.levels.items():
@@ -171,7 +180,7 @@ class ExperimentFile(StrictTable):
         if self.data is not None and any(one.kind == "fio" for one in workloads):
             raise ValueError('data: a workload of kind "fio" cannot use prepared data')
         arguments = [argument for table in tables for argument in table.arguments]
-        own = [word for one in workloads for word in (one.program, *one.arguments, *one.data_paths)]
+        own = [word for one in workloads for word in _words_of(one)]
         if self.data is None and any("{data}" in word for word in (*arguments, *own)):
             raise ValueError("{data} is used, but there is no table [data]")
         for word in self.data.prepare if self.data else ():
@@ -182,11 +191,12 @@ class ExperimentFile(StrictTable):
         tables = [table for levels in self.levels.values() for table in levels.values()]
         for argument in [
             *self.workload.arguments,
+            *self.workload.load,
             *(a for table in tables for a in table.arguments),
         ]:
             self._check_argument(argument, self.workload.kind == "handshake", "workload.arguments")
         for workload in (table.workload for table in tables if table.workload):
-            for argument in workload.arguments:
+            for argument in (*workload.arguments, *workload.load):
                 self._check_argument(
                     argument, workload.kind == "handshake", "levels.*.workload.arguments"
                 )
@@ -214,6 +224,12 @@ class ExperimentFile(StrictTable):
             ]
             if lacking:
                 raise ValueError(f"sizes.{lacking[0]} has no value for {{{name}}}")
+
+
+def _words_of(workload: WorkloadTable) -> tuple[str, ...]:
+    """Return the words in which a command or a service may name its data."""
+    load = workload.load or ()
+    return (workload.program, *workload.arguments, *workload.data_paths, *load)
 
 
 def _has_value(placeholder: str, size: SizeTable) -> bool:

@@ -26,6 +26,7 @@ from pagecage.errors import PagecageError, nearest, why_unreadable
 from pagecage.model.cage import Cage
 from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.published_figures import PublishedFigureRow, read_articles
+from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import CommandSpec, SetupStep, Workload
 
 
@@ -215,6 +216,7 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         definition=data,
         fill=table.fill,
         command=_command(table.workload),
+        service=_service(table.workload),
         driver=table.driver,
         packages=table.resolved_packages(),
         own_programs=programs,
@@ -263,13 +265,18 @@ def _level(table: LevelTable) -> Level:
 
 def _workload(table: WorkloadTable) -> Workload:
     arguments = tuple(table.arguments)
+    memory_bytes = table.min_memory_bytes or 0
     return Workload(
-        table.program, arguments, table.kind, table.min_memory_bytes or 0, _command(table)
+        table.program, arguments, table.kind, memory_bytes, _command(table), _service(table)
     )
 
 
+def _service(table: WorkloadTable) -> ServiceSpec | None:
+    return table.service() if table.kind == "service" else None
+
+
 def _command(table: WorkloadTable) -> CommandSpec | None:
-    if table.kind != "command":
+    if table.kind not in ("command", "service"):
         return None
     return CommandSpec(
         tuple(table.data_paths), table.ready_when, table.ready_port, table.timeout_seconds

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from pagecage.definitions.cage_file import DatasetFraction
 from pagecage.definitions.fields import SizeBytes, StrictTable
+from pagecage.definitions.service_keys import ServiceKeys
 from pagecage.model.cage import Enforcer
 from pagecage.model.trial import DriverName
 from pagecage.model.trial_data import TrialData
@@ -63,15 +64,16 @@ def wrong_job_option(option: str) -> str | None:
     return None
 
 
-class WorkloadTable(StrictTable):
-    """The program that a trial measures, of one of three kinds.
+class WorkloadTable(ServiceKeys):
+    """The program that a trial measures, of one of four kinds.
 
     `handshake` is a program of workloads/. `fio` is fio with job options as arguments. `command` is
-    any program; the keys after `min_memory_bytes` apply only to it.
+    any program, and `service` a server whose load is measured. The keys from `data_paths` on apply
+    to these two, and those of the load to a service.
     """
 
     program: str
-    kind: Literal["handshake", "command", "fio"] = "handshake"
+    kind: Literal["handshake", "command", "service", "fio"] = "handshake"
     arguments: list[str] = []
     min_memory_bytes: SizeBytes | None = None
     data_paths: list[str] = Field(
@@ -88,11 +90,26 @@ class WorkloadTable(StrictTable):
     @model_validator(mode="after")
     def _is_command(self) -> WorkloadTable:
         own = ("data_paths", "ready_when", "ready_port", "timeout_seconds")
-        if self.kind != "command" and (given := [key for key in own if getattr(self, key)]):
-            raise ValueError(f'{given[0]} applies only to kind "command", not to {self.kind!r}')
+        is_own = self.kind in ("command", "service")
+        if not is_own and (given := [key for key in own if getattr(self, key)]):
+            raise ValueError(
+                f'{given[0]} applies only to kind "command" or "service", not to {self.kind!r}'
+            )
         if self.ready_when is not None and self.ready_port is not None:
             raise ValueError(
                 "ready_when and ready_port both end the measured part; remove one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _is_service(self) -> WorkloadTable:
+        if self.kind != "service" and (given := self.given_service_keys()):
+            raise ValueError(f'{given[0]} applies only to kind "service", not to {self.kind!r}')
+        if self.kind == "service" and not self.load:
+            raise ValueError('kind "service" needs `load`, the command that drives the server')
+        if self.kind == "service" and self.ready_when is None and self.ready_port is None:
+            raise ValueError(
+                'kind "service" needs ready_when or ready_port: when the server serves'
             )
         return self
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pagecage.model.packages import Package
+from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import CommandSpec, SetupStep, Workload
 from pagecage.model.trial_data import TrialData
 
@@ -103,6 +104,7 @@ class Experiment:
     packages: tuple[Package, ...] = ()
     own_programs: Mapping[str, str] = field(default_factory=dict)
     data: TrialData | None = None
+    service: ServiceSpec | None = None
 
     def cage_names(self) -> set[str]:
         """Return the cages of all levels at any size: in a table, or as a level of `cage`."""

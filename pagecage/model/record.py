@@ -19,6 +19,7 @@ from pagecage.model.record_sections import (
     DeviceEvidence,
     DirtyLimitsEvidence,
     ExitEvidence,
+    LoadEvidence,
     MeasuredInterval,
     MemoryEvidence,
     MissedEntry,
@@ -81,6 +82,7 @@ class Record:
     dirty_limits: DirtyLimitsEvidence = DirtyLimitsEvidence()
     workload: WorkloadEvidence = WorkloadEvidence()
     exit: ExitEvidence = ExitEvidence()
+    load: LoadEvidence = LoadEvidence()
     collectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     missed_requirements: tuple[MissedEntry, ...] = ()
     traces: Mapping[str, str] = field(default_factory=dict)
@@ -94,8 +96,16 @@ class Record:
 
     @property
     def is_programs_own_failure(self) -> bool:
-        """True if a replayed command failed by itself: a result, not a fault of the host."""
-        return self.outcome == "failed" and self.exit.ended_by_itself is True
+        """True if a replayed command, or a service's load, failed by itself: a result."""
+        ended = self.exit.ended_by_itself is True or self.load.ended_by_itself is True
+        return self.outcome == "failed" and ended
+
+    @property
+    def failed_status(self) -> int:
+        """The exit status of the program that failed by itself; 1 if its output was the failure."""
+        if self.exit.ended_by_itself or not self.load.ended_by_itself:
+            return self.exit.status or 0
+        return self.load.status or 1
 
 
 def record_to_json(record: Record) -> dict[str, Any]:

@@ -111,6 +111,36 @@ class ExitEvidence(Section):
 
 
 @dataclass(frozen=True)
+class LoadEvidence(Section):
+    """The load of a service, whose CPU time no counter of the cage includes.
+
+    `during` is the part that the trial reached: `start`, `warm_up`, `settle` or `load`. `cpus` are
+    those of the load. A negative `status` is the signal that ended it.
+    """
+
+    argv: tuple[str, ...] | None = None
+    during: str | None = None
+    warm_up: Row | None = None
+    cpus: tuple[int, ...] | None = None
+    server_cpus: tuple[int, ...] | None = None
+    cpu_note: str | None = None
+    status: int | None = None
+    ended_by_itself: bool | None = None
+    user_seconds: float | None = None
+    system_seconds: float | None = None
+    stderr_tail: tuple[str, ...] | None = None
+    output_bytes: int | None = None
+    missing_metric: str | None = None
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """The CPU time of the load in the measured part; None if unknown."""
+        if self.user_seconds is None or self.system_seconds is None:
+            return None
+        return self.user_seconds + self.system_seconds
+
+
+@dataclass(frozen=True)
 class WorkloadEvidence(Section):
     """The program that ran, and its report.
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from pagecage.model.cage import Cage
 from pagecage.model.cage_json import cage_from_json, cage_to_json
 from pagecage.model.packages import Package, packages_from_json
+from pagecage.model.services.spec import ServiceSpec, service_from_json, service_to_json
 from pagecage.model.trial_data import TrialData, trial_data_from_json, trial_data_to_json
 
 CACHE_STATES = ("cold", "resident", "any")
@@ -50,13 +51,14 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Workload:
-    """The program to run. `kind` is `handshake` (workloads/README.md), `command` or `fio`.
+    """The program to run.
 
-    The `arguments` of `fio` are options of one job. Those of other kinds may contain {file},
-    {sidecar}, {data_dir} and {max_seconds}; an argument {files} stands for all files. Program and
-    arguments of a command may contain {programs}, the folder of the definition's own programs, and
-    {data}, its prepared data.
-    `min_memory_bytes` is the smallest MemoryMax in which the program is known to work.
+    `kind` is `handshake` (workloads/README.md), `command`, `service` or `fio`. The `arguments` of
+    `fio` are options of one job. Those of other kinds may contain {file}, {sidecar}, {data_dir} and
+    {max_seconds}; an argument {files} stands for all files. Program and arguments of a command or a
+    service may contain {programs}, the folder of the definition's own programs, and {data}, its
+    prepared data. `min_memory_bytes` is the smallest MemoryMax in which the program is known to
+    work. A service has the settings of a `command`, and those of its load in `service`.
     """
 
     program: str
@@ -64,6 +66,7 @@ class Workload:
     kind: str = "handshake"
     min_memory_bytes: int = 0
     command: CommandSpec | None = None
+    service: ServiceSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -145,8 +148,13 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
 
 
 def _workload_to_json(workload: Workload) -> dict[str, Any]:
-    command = command_to_json(workload.command)
-    return {**asdict(workload), "arguments": list(workload.arguments), "command": command}
+    plain = {key: value for key, value in asdict(workload).items() if key != "service"}
+    return {
+        **plain,
+        "arguments": list(workload.arguments),
+        "command": command_to_json(workload.command),
+        **service_to_json(workload.service),
+    }
 
 
 def trial_from_json(data: Mapping[str, Any]) -> Trial:
@@ -155,6 +163,7 @@ def trial_from_json(data: Mapping[str, Any]) -> Trial:
         **data["workload"],
         "arguments": tuple(data["workload"]["arguments"]),
         "command": command_from_json(data["workload"].get("command")),
+        "service": service_from_json(data["workload"].get("service")),
     }
     return Trial(
         **{

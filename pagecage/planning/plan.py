@@ -170,13 +170,16 @@ def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Worklo
         experiment.workload_kind,
         experiment.min_memory_bytes,
         experiment.command,
+        experiment.service,
     )
     chosen: Workload = _last(levels, "workload") or default
     arguments = (*chosen.arguments, *(a for level in levels for a in level.arguments))
-    is_literal = chosen.command is not None and chosen.command.is_literal
-    return replace(
-        chosen, arguments=arguments if is_literal else tuple(map(size.filled, arguments))
-    )
+    if chosen.command is not None and chosen.command.is_literal:
+        return replace(chosen, arguments=arguments)
+    service = chosen.service
+    if service is not None:
+        service = replace(service, load=tuple(map(size.filled, service.load)))
+    return replace(chosen, arguments=tuple(map(size.filled, arguments)), service=service)
 
 
 def _timeout_seconds(workload: Workload, size: Size) -> float:

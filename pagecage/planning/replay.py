@@ -12,8 +12,15 @@ from typing import Any
 
 from pagecage.model.cage import UNCAGED
 from pagecage.model.experiment import Experiment, Level, Size
+from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import CommandSpec, command_to_json
 from pagecage.model.trial_data import TrialData
+from pagecage.planning.service_replay import (
+    load_to_json,
+    service_findings,
+    service_question,
+    service_tables,
+)
 
 SIZE = "default"
 SIZE_REASON = "a replay uses the data as they are"
@@ -25,7 +32,7 @@ class ReplaySpec:
 
     `typed` is the command as the user wrote it, `argv` the command as it runs on the host. `cages`
     includes the control (`uncaged`) if there is one. `data` are the copied files if the command
-    writes to them.
+    writes to them. With `service` the program is a server.
     """
 
     typed: tuple[str, ...]
@@ -36,6 +43,7 @@ class ReplaySpec:
     collectors: tuple[str, ...]
     driver: str | None = None
     data: TrialData | None = None
+    service: ServiceSpec | None = None
 
     @property
     def name(self) -> str:
@@ -45,7 +53,12 @@ class ReplaySpec:
 
     @property
     def response(self) -> str:
-        """The response: the time until the program serves, or else until it exits."""
+        """The response: the time until the program serves, or else until it exits.
+
+        Of a service it is the first metric, or the time of its load.
+        """
+        if self.service:
+            return next(iter(self.service.metrics), "wall_seconds")
         return "ready_seconds" if self.command.serves else "wall_seconds"
 
 
@@ -57,7 +70,7 @@ def make_experiment(replay: ReplaySpec) -> Experiment:
         name=replay.name,
         question=definition["question"],
         program=replay.argv[0],
-        workload_kind="command",
+        workload_kind="service" if replay.service else "command",
         arguments=replay.argv[1:],
         min_memory_bytes=0,
         response=replay.response,
@@ -72,6 +85,7 @@ def make_experiment(replay: ReplaySpec) -> Experiment:
         claims=(),
         definition=definition,
         command=replay.command,
+        service=replay.service,
         driver=replay.driver,
         data=replay.data,
         definition_sha256=hashlib.sha256(
@@ -81,17 +95,14 @@ def make_experiment(replay: ReplaySpec) -> Experiment:
 
 
 def _definition(replay: ReplaySpec) -> dict[str, Any]:
-    until = "until it serves" if replay.command.serves else "to its end"
-    command = command_to_json(replay.command) or {}
     return {
-        "question": (
-            f"How long does `{shlex.join(replay.typed)}` take {until} in {_listing(replay.cages)}?"
-        ),
+        "question": _question(replay),
         "workload": {
             "program": replay.argv[0],
-            "kind": "command",
+            "kind": "service" if replay.service else "command",
             "arguments": list(replay.argv[1:]),
-            **command,
+            **(command_to_json(replay.command) or {}),
+            **load_to_json(replay.service),
         },
         "response": replay.response,
         "collectors": list(replay.collectors),
@@ -100,8 +111,17 @@ def _definition(replay: ReplaySpec) -> dict[str, Any]:
         "sizes": {SIZE: {}},
         "claims": [],
         "findings": _findings(replay),
+        **service_tables(replay.service),
         **({"driver": replay.driver} if replay.driver else {}),
     }
+
+
+def _question(replay: ReplaySpec) -> str:
+    cages = _listing(replay.cages)
+    if replay.service:
+        return service_question(replay.typed, replay.service, cages)
+    until = "until it serves" if replay.command.serves else "to its end"
+    return f"How long does `{shlex.join(replay.typed)}` take {until} in {cages}?"
 
 
 def _listing(cages: tuple[str, ...]) -> str:
@@ -113,6 +133,8 @@ def _findings(replay: ReplaySpec) -> list[dict[str, Any]]:
     """Return one finding per cage: its time divided by the control's; none without a control."""
     if UNCAGED not in replay.cages:
         return []
+    if replay.service:
+        return service_findings(replay.service, replay.cages)
     return [
         {
             "says": f"In `{cage}` it takes {{value}} times as long as without limits.",

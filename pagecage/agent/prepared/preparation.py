@@ -15,7 +15,7 @@ from typing import IO
 
 from pagecage.agent.own_programs import programs_folder
 from pagecage.agent.programs.arguments import fill, fill_all, program_path
-from pagecage.agent.programs.command import describe_status
+from pagecage.agent.programs.observation import describe_status
 from pagecage.agent.programs.stderr_tail import StderrTail
 from pagecage.agent.system.process_tree import MARKER, kill_marked, leaves_marked
 from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun

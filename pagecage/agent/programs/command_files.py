@@ -11,6 +11,7 @@ from pagecage.agent.data_files import find_files as find_data_files
 from pagecage.agent.programs.arguments import fill, fill_all, own_places, places
 from pagecage.agent.storage import Storage
 from pagecage.agent.system.block_device import Disk, resolve_disk
+from pagecage.agent.system.listeners import listener
 from pagecage.agent.system.procfs import listens
 from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import HostError
@@ -32,7 +33,7 @@ def find_files(
 
     Raises RequirementMissed for what is missing, with its fix.
     """
-    _require_program(run, command)
+    require_program(run, run.trial.workload.program, command.directory)
     _require_free_port(command)
     files = datasets
     if command.data_paths:
@@ -52,11 +53,12 @@ def find_program(program: str, directory: str | None) -> str | None:
     return shutil.which(Path(directory or "", program) if "/" in program else program)
 
 
-def _require_program(run: TrialRun, command: CommandSpec) -> None:
-    program = run.trial.workload.program
-    if not command.is_literal:
+def require_program(run: TrialRun, program: str, directory: str | None) -> None:
+    """Raise RequirementMissed if a shell in this directory would not find the program."""
+    command = run.trial.workload.command
+    if command is None or not command.is_literal:
         program = fill(program, own_places(run))
-    if find_program(program, command.directory):
+    if find_program(program, directory):
         return
     is_guest = run.session.request.host == "vm"
     hint = (
@@ -75,7 +77,8 @@ def _require_free_port(command: CommandSpec) -> None:
     port = command.ready_port
     if port is not None and listens(port, ("self",)):
         reason = (
-            f"port {port} is already in use, so pagecage could not detect when the program serves"
+            f"port {port} is already taken by {listener(port)}, so pagecage could not detect when"
+            " the program serves"
         )
         raise RequirementMissed.of(
             Requirement.PORT, reason, "end what listens there (ss -ltnp), or take another"

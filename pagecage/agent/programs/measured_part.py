@@ -48,10 +48,21 @@ class MeasuredPart:
 
         Raises RequirementMissed or NotPrepared.
         """
+        self.confirm_at_gate(is_over, evicted_bytes)
+        self.read_before()
+
+    def confirm_at_gate(self, is_over: Callable[[], bool], evicted_bytes: int = 0) -> None:
+        """Read the driver's limits back and check the cache, for a measured part that begins later.
+
+        Raises RequirementMissed or NotPrepared.
+        """
         self.start_seconds = time.monotonic() - self._launched
         confirm_limits(self._run, self._caged, is_over)
         self._run.await_tracers(self._launched_boot_ns)
         self._checks.at_go(evicted_bytes)
+
+    def read_before(self) -> None:
+        """Renew the burst credits and read the counters, right before the measured part."""
         if self._caged.controller is not None:
             self._caged.controller.begin()  # burst credits begin with the measured part
         self._renew_volume()

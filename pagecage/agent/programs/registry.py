@@ -8,12 +8,14 @@ from pagecage.agent.programs.command import CommandProgram
 from pagecage.agent.programs.fio import FioProgram
 from pagecage.agent.programs.handshake import HandshakeProgram
 from pagecage.agent.programs.program import Program
+from pagecage.agent.programs.service import ServiceProgram
 from pagecage.model.trial import Trial
 
 _PROGRAMS: Mapping[str, Program] = {
     "command": CommandProgram(),
     "fio": FioProgram(),
     "handshake": HandshakeProgram(),
+    "service": ServiceProgram(),
 }
 
 

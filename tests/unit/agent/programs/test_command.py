@@ -196,7 +196,7 @@ def test_a_port_in_use_is_refused_before_anything_starts(machine: Machine) -> No
         record = carry_out(machine, "true", ready_port=taken.getsockname()[1])
     assert (record.outcome, record.phase) == ("requirement_missed", "dataset")
     assert record.missed_requirements[0].requirement == "port"
-    assert "already in use" in record.missed_requirements[0].reason
+    assert "already taken by" in record.missed_requirements[0].reason
     assert not any(line.startswith("scope") for line in machine.log_lines())
 
 

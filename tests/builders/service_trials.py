@@ -1,0 +1,46 @@
+"""Trials of services on the fake host: a shell script as the server, another as the load."""
+
+from __future__ import annotations
+
+import io
+import socket
+from typing import Any
+
+from pagecage.agent.session import run_trial
+from pagecage.model.record import Record, read_records
+from pagecage.model.services.metrics import MetricPattern
+from pagecage.model.services.spec import ServiceSpec
+from pagecage.model.trial import CommandSpec, Workload
+from tests.builders.command_trials import MEMORY
+from tests.fake_host.machine import Machine, make_session, make_trial
+
+SERVES = "echo serving; exec sleep 60"
+TPS = {"tps": MetricPattern("tps = ([0-9.]+)")}
+
+
+def free_port() -> int:
+    """Return a port on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def carry_out(
+    machine: Machine,
+    load: str = "echo tps = 1",
+    server: str = SERVES,
+    command: CommandSpec = CommandSpec(ready_when="^serving$", is_literal=True),  # noqa: B008 - frozen
+    out: io.BytesIO | None = None,
+    trial: dict[str, Any] | None = None,
+    argv: tuple[str, ...] | None = None,
+    **changes: Any,
+) -> Record:
+    """Run a trial of `sh -c server` under `sh -c load`; return its record.
+
+    `changes` are fields of the service, `trial` those of the trial. `argv` replaces `sh -c load`.
+    """
+    service = ServiceSpec(**{"load": argv or ("sh", "-c", load), "metrics": TPS, **changes})
+    workload = Workload("sh", ("-c", server), "service", command=command, service=service)
+    own = {"cage": MEMORY, "collectors": (), "dataset": None, "cache": "any"}
+    made = make_trial(workload=workload, **{**own, **(trial or {})})
+    run_trial(make_session(machine, out or io.BytesIO(), made), made, 1)
+    return list(read_records(machine.records))[-1]

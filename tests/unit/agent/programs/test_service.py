@@ -1,0 +1,200 @@
+"""Services: the parts of a trial, the CPUs of server and load, and what survives."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from pagecage.agent.programs.service_load import OUTPUT_BYTES, LoadOutput, split_cpus
+from pagecage.model.services.metrics import MetricPattern
+from pagecage.model.trial import CommandSpec
+from pagecage.process import identify
+from tests.builders.service_trials import SERVES, carry_out, free_port
+from tests.fake_host.machine import Machine, frames_of
+
+SERVER = """
+import socket, sys, time
+s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+time.sleep(60)
+"""
+
+
+def test_the_load_is_measured_from_its_start_to_its_exit(machine: Machine) -> None:
+    record = carry_out(machine, "sleep 0.5; echo tps = 123.5", f"sleep 0.3; {SERVES}")
+    assert (record.outcome, record.error) == ("ok", None)
+    assert record.response["tps"] == 123.5
+    assert 0.3 <= (record.response["ready_seconds"] or 0) < 5
+    assert 0.5 <= (record.response["wall_seconds"] or 0) < 5
+    assert record.measured
+    assert record.measured.seconds == record.response["wall_seconds"]
+    assert record.load.during == "load"
+    assert record.load.argv == ("sh", "-c", "sleep 0.5; echo tps = 123.5")
+    assert (record.load.status, record.exit.status) == (0, -15)
+    assert not record.exit.ended_by_itself
+    assert machine.left() == []
+
+
+def test_counters_are_those_of_the_window_alone(machine: Machine) -> None:
+    """What the server read before the load began does not count, nor does the load itself."""
+    io_stat = '"$FAKE_MAJ_MIN rbytes={} rios={}" >"$FAKE_SLICE/io.stat"'
+    server = (
+        f"echo {io_stat.format(8192, 2)}; echo serving; while ! test -e go; do sleep 0.02; done; "
+    )
+    server += f"echo {io_stat.format(20480, 5)}; exec sleep 60"
+    command = CommandSpec(ready_when="^serving$", is_literal=True, directory=str(machine.data))
+    record = carry_out(machine, "touch go; sleep 0.5; echo tps = 1", server, command)
+    assert record.outcome == "ok", record.error
+    assert record.response["device_read_bytes"] == 20480 - 8192
+    assert record.response["device_reads"] == 3
+
+
+def test_the_warm_up_is_ended_and_not_measured(machine: Machine, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    load = f"echo start $(date +%s.%N) >>{log}; trap 'echo ended >>{log}; exit 143' TERM; "
+    load += "echo tps = 7; n=0; while [ $n -lt 15 ]; do sleep 0.1; n=$((n+1)); done"
+    record = carry_out(machine, load, warm_up_seconds=0.6, settle_seconds=0.4)
+    assert record.outcome == "ok", record.error
+    lines = log.read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["start", "ended", "start"]
+    assert float(lines[2].split()[1]) - float(lines[0].split()[1]) >= 1.0
+    assert record.load.warm_up == {"seconds": 0.6, "runs": 1}
+    assert 1.5 <= (record.response["wall_seconds"] or 0) < 5
+
+
+def test_a_load_that_ends_early_warms_up_again(machine: Machine, tmp_path: Path) -> None:
+    record = carry_out(machine, f"echo run >>{tmp_path}/log; echo tps = 7", warm_up_seconds=2.0)
+    runs = len((tmp_path / "log").read_text().splitlines())
+    assert record.load.warm_up
+    assert runs == record.load.warm_up["runs"] + 1 > 2
+
+
+def test_its_cpu_time_is_its_own(machine: Machine) -> None:
+    record = carry_out(machine, "n=0; while [ $n -lt 300000 ]; do n=$((n+1)); done; echo tps = 1")
+    assert (record.load.cpu_seconds or 0) > 0.05
+    assert (record.load.cpu_seconds or 0) < (record.response["wall_seconds"] or 0) * 1.2
+
+
+def test_server_and_load_have_cpus_of_their_own(machine: Machine, tmp_path: Path) -> None:
+    own = sorted(os.sched_getaffinity(0))
+    status = "grep Cpus_allowed_list /proc/self/status"
+    record = carry_out(
+        machine,
+        f"{status} >{tmp_path}/load; echo tps = 1",
+        f"{status} >{tmp_path}/server; {SERVES}",
+    )
+    assert record.outcome == "ok", record.error
+    assert record.load.cpus == (own[-1],)
+    assert record.load.server_cpus == tuple(own[:-1] or own)
+    assert (record.load.cpu_note is None) == (len(own) > 1)
+    assert (tmp_path / "load").read_text().split()[-1] == str(own[-1])
+    assert os.sched_getaffinity(0) == set(own)
+
+
+def test_one_cpu_is_shared() -> None:
+    assert not split_cpus({3}).is_apart
+    assert split_cpus({3}).load == split_cpus({3}).server == (3,)
+    two = split_cpus({5, 2, 9})
+    assert (two.server, two.load, two.is_apart) == ((2, 5), (9,), True)
+
+
+def test_one_cpu_is_said_in_the_record(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    record = carry_out(machine, "echo tps = 1")
+    assert record.load.cpu_note == "the host has one CPU, which server and load share"
+
+
+def test_the_output_of_the_load_is_kept(machine: Machine) -> None:
+    out = io.BytesIO()
+    record = carry_out(machine, "echo warm; echo problem >&2; echo tps = 5", out=out)
+    [trace] = [frame for frame in frames_of(out.getvalue()) if frame.get("name") == "load.txt"]
+    assert trace["body"] == b"warm\ntps = 5\n"
+    assert record.load.output_bytes == len(trace["body"])
+    assert record.load.stderr_tail == ("problem",)
+    assert record.collectors["load"]["status"] == "ok"
+
+
+def test_only_the_last_output_is_kept() -> None:
+    output = LoadOutput()
+    for number in range(20):
+        output.add("stdout", bytes([number]) * (1 << 20))
+    output.add("stderr", b"not this")
+    assert output.total_bytes == 20 << 20
+    kept = output.read()
+    assert len(kept) == OUTPUT_BYTES
+    assert kept[0] == 12
+    assert kept[-1] == 19
+
+
+def test_metrics_in_json(machine: Machine) -> None:
+    metrics = {"p99_ms": MetricPattern("$.latency.p99"), "errors": MetricPattern("$.errors[-1]")}
+    load = """echo starting; echo '{"latency": {"p99": 3.5}, "errors": [9, 0]}'"""
+    record = carry_out(machine, load, metrics=metrics)
+    assert (record.response["p99_ms"], record.response["errors"]) == (3.5, 0)
+
+
+def test_it_serves_when_it_listens(machine: Machine, tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "server.py").write_text(SERVER)
+    record = carry_out(
+        machine,
+        f"python3 -S -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}))'"
+        " && echo tps = 1",
+        f"exec python3 -S {tmp_path}/server.py {port}",
+        CommandSpec(ready_port=port, is_literal=True),
+    )
+    assert (record.outcome, record.error) == ("ok", None)
+
+
+def test_a_daemon_may_serve(machine: Machine, tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "server.py").write_text(SERVER)
+    record = carry_out(
+        machine,
+        "sleep 0.3; echo tps = 1",
+        f'python3 -S {tmp_path}/server.py {port} & echo $! >>"$FAKE_SLICE/cgroup.procs"',
+        CommandSpec(ready_port=port, is_literal=True),
+    )
+    assert (record.outcome, record.error) == ("ok", None)
+    assert machine.left() == []
+
+
+def test_a_stop_signal_of_its_own(machine: Machine, tmp_path: Path) -> None:
+    server = (
+        f"trap 'echo fast >{tmp_path}/log; exit 3' INT; echo serving; while :; do sleep 0.05; done"
+    )
+    record = carry_out(machine, "echo tps = 1", server, stop_signal="INT")
+    assert (tmp_path / "log").read_text() == "fast\n"
+    assert (record.outcome, record.exit.status) == ("ok", 3)
+
+
+def test_nothing_of_a_load_survives(machine: Machine, tmp_path: Path) -> None:
+    load = f"setsid sh -c 'echo $$ >{tmp_path}/pid; exec sleep 60' & sleep 0.3; echo tps = 1"
+    record = carry_out(machine, load)
+    assert record.outcome == "ok", record.error
+    left, until = int((tmp_path / "pid").read_text()), time.monotonic() + 10
+    while identify(left) is not None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert identify(left) is None
+
+
+def test_a_port_that_is_taken_names_its_process(machine: Machine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = CommandSpec(ready_port=port, is_literal=True)
+        record = carry_out(machine, "true", command=command)
+    assert (record.outcome, record.phase) == ("requirement_missed", "dataset")
+    name = Path("/proc/self/comm").read_text().strip()
+    expected = f"port {port} is already taken by {name} (process {os.getpid()})"
+    assert record.missed_requirements[0].reason.startswith(expected)
+    assert not any(line.startswith("scope") for line in machine.log_lines())
+
+
+def test_a_load_that_is_missing_is_refused_before_anything_starts(machine: Machine) -> None:
+    record = carry_out(machine, argv=("no-such-load",))
+    assert (record.outcome, record.phase) == ("requirement_missed", "dataset")
+    assert "there is no program 'no-such-load'" in record.missed_requirements[0].reason
