@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pagecage.checkout import TOP
 from pagecage.errors import HostDied, HostError
 from pagecage.hosts.connection import SharedConnection
 from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
@@ -19,6 +20,7 @@ from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.guest_host import GuestHost
 from pagecage.hosts.vm.image.contents import read_contents
 from pagecage.hosts.vm.image.guest_image import GuestImage
+from pagecage.hosts.vm.image.recipe import read_recipe
 from pagecage.hosts.vm.machine import Acceleration
 from pagecage.hosts.vm.qemu import Qemu, sockets_dir
 from pagecage.hosts.vm.running_guest import RunningGuest, read_guest
@@ -74,7 +76,8 @@ class PersistentGuest(GuestHost):
 
     def _require_packages(self, names: Sequence[str]) -> None:
         """Raise HostError naming the packages of an experiment that the guest's image lacks."""
-        lacking = read_contents(GuestImage(Path(self._guest.image))).lacks(names)
+        extra = read_recipe(TOP, packages=names).extra_packages
+        lacking = read_contents(GuestImage(Path(self._guest.image))).lacks(extra)
         if lacking:
             raise HostError(f"the running guest lacks {', '.join(lacking)}", _STOP_HINT)
 

@@ -66,12 +66,13 @@ def read_recipe(
         )
     guest = project_dir / "containers" / "guest"
     suite = suite or read_versions(project_dir)["GUEST_SUITE"]
+    base = parse_packages((guest / "packages.txt").read_text(), arch, suite)
     return ImageRecipe(
         suite=suite,
         arch=arch,
-        packages=parse_packages((guest / "packages.txt").read_text(), arch, suite),
+        packages=base,
         customize=(guest / "customize.sh").read_text(),
-        extra_packages=tuple(sorted(set(packages))),
+        extra_packages=tuple(sorted(set(packages) - set(base))),
         install_extra=(guest / "install-extra.sh").read_text(),
     )
 

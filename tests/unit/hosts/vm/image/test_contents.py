@@ -11,7 +11,7 @@ from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.image.build import ensure_image
 from pagecage.hosts.vm.image.contents import find_image, read_contents, write_contents
 from pagecage.hosts.vm.image.guest_image import GuestImage
-from pagecage.hosts.vm.image.recipe import ImageRecipe
+from pagecage.hosts.vm.image.recipe import ImageRecipe, read_recipe
 
 BASE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
 GIT = replace(BASE, extra_packages=("git",), install_extra="apt-get install")
@@ -41,6 +41,12 @@ def test_the_smallest_image_with_all_packages_is_taken(tmp_path: Path) -> None:
     assert find_image(tmp_path, GIT) == small
     assert find_image(tmp_path, BOTH) == large
     assert find_image(tmp_path, replace(GIT, extra_packages=("redis",))) is None
+
+
+def test_a_package_of_the_base_needs_no_other_image(checkout: Path) -> None:
+    base = read_recipe(checkout)
+    assert read_recipe(checkout, packages=["default-jre-headless"]).key == base.key
+    assert read_recipe(checkout, packages=["git", "fio"]).extra_packages == ("git",)
 
 
 def test_an_image_of_another_base_is_not_taken(tmp_path: Path) -> None:
