@@ -23,7 +23,12 @@ from pagecage.process import replay
 
 
 def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
-    """Return the commands that the host will run for one trial. The host resolves DISK and DIR."""
+    """Return the commands that the host will run for one trial. The host resolves DISK and DIR.
+
+    The first trial makes the data that the host has not; KEY stands for the key of the data.
+    """
+    if trial.data and trial.data.prepare and trial.position == 0:
+        yield replay(_preview_words(trial, trial.data.prepare, seed=trial.data.seed))
     systemd, unit = Systemd(user, 257), unit_name(trial.trial_id)
     spool = Path("SPOOL")
     driver = make_driver(trial.driver, ContainerEngines(systemd, spool), _no_answer, spool)
@@ -80,7 +85,7 @@ def _preview_argv(trial: Trial) -> list[str]:
     return gated(argv) if program_of(trial).is_gated else argv
 
 
-def _preview_words(trial: Trial, words: Iterable[str]) -> list[str]:
+def _preview_words(trial: Trial, words: Iterable[str], **more: object) -> list[str]:
     if trial.workload.command is not None and trial.workload.command.is_literal:
         return [*words]
     files = [Path("DIR") / dataset.file_name for dataset in trial.datasets]
@@ -92,5 +97,6 @@ def _preview_words(trial: Trial, words: Iterable[str]) -> list[str]:
         "max_seconds": trial.max_seconds,
         "programs": "SPOOL/programs",
         "data": "DIR/prepared/KEY/data",
+        **more,
     }
     return fill_all(words, values, files)

@@ -206,7 +206,7 @@ class FleetProgress:
     def __call__(self, host: str, event: Mapping[str, Any]) -> None:
         """Show one event of a host."""
         match event["event"]:
-            case "step":
+            case "step" | "notice":
                 self._console.print(
                     f"{host:<{self._width}} {escape(event['text'])}", soft_wrap=True
                 )

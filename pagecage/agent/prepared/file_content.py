@@ -42,14 +42,17 @@ def reflinks(source: Path, target: Path) -> bool:
 
 
 def clone(source: int, target: int) -> bool:
-    """Make the target share all extents of the source; return False where that is not possible."""
+    """Make the target share all extents of the source; return False where that is not possible.
+
+    It is emptied first, because btrfs would allocate a last block that is cut.
+    """
+    os.ftruncate(target, 0)
     try:
         fcntl.ioctl(target, _FICLONE, source)
     except OSError as error:
         if error.errno in _NO_REFLINK:
             return False
         raise
-    os.ftruncate(target, os.fstat(source).st_size)
     return True
 
 
@@ -120,8 +123,11 @@ def _clear(descriptor: int, start: int, end: int, *, is_reserved: bool) -> int:
     """Make a range read as zeros without data; return the bytes written where it needs some."""
     if not is_reserved and _seek(descriptor, start, os.SEEK_DATA, end) >= end:
         return 0
-    mode = _ZERO_RANGE if is_reserved else _PUNCH_HOLE
-    if _LIBC.fallocate(descriptor, mode, start, end - start) == 0:
+    mode, until = _ZERO_RANGE if is_reserved else _PUNCH_HOLE, end
+    status = os.fstat(descriptor)
+    if end == status.st_size and not is_reserved:  # only a whole block is freed, also the last one
+        until = -(-end // status.st_blksize) * status.st_blksize
+    if _LIBC.fallocate(descriptor, mode, start, until - start) == 0:
         return 0
     error = ctypes.get_errno()
     if error not in (errno.EOPNOTSUPP, errno.ENOSYS):

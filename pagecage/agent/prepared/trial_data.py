@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from pagecage.agent.data_files import require_room
@@ -57,11 +59,12 @@ def _prepare(run: TrialRun, data: TrialData, storage: Storage, make_datasets: Ma
     saved = read_saved(base, original)
     if saved is None:
         saved = _make(run, data, base, original, make_datasets)
+    os.utime(base)
     run.data_directory = work / DATA
     run.keep(
         "data",
         directory=str(work / DATA),
-        key=base.name,
+        **({"key": base.name} if data.prepare else {}),
         entries=len(saved.entries),
         size_bytes=saved.size_bytes,
         manifest_sha256=saved.sha256,
@@ -107,7 +110,7 @@ def _make(
     for path in (base.parent, base, base / DATA):
         path.chmod(0o755)  # the program may go on as another user
     try:
-        require_room(base, data.disk_bytes, "a directory")
+        _make_room(run, base, data.disk_bytes)
         argv = make_data(run, data, base / DATA, datasets)
         if original != DATA:
             (base / DATA).rename(base / original)
@@ -119,6 +122,21 @@ def _make(
         raise
     run.keep("data", made_by=argv)
     return saved
+
+
+def _make_room(run: TrialRun, base: Path, need_bytes: int) -> None:
+    """Remove data of other keys, the least recently used first, until there is room.
+
+    Raises HostError if there is too little even then.
+    """
+    others = [path for path in base.parent.iterdir() if path != base]
+    for other in sorted(others, key=lambda path: path.stat().st_mtime):
+        with suppress(HostError):
+            require_room(base, need_bytes)
+            return
+        run.session.stream.event("notice", text=f"removing prepared data that take space: {other}")
+        shutil.rmtree(other)
+    require_room(base, need_bytes, "a directory")
 
 
 def _machine(run: TrialRun) -> str:

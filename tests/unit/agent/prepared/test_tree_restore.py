@@ -19,6 +19,7 @@ from pagecage.agent.system.page_cache import resident_bytes
 from pagecage.errors import HostError
 from tests.tree import ROOT
 
+Spoil = Callable[[Path], object]
 MACHINE = "boot None None"
 NAMES = st.sampled_from(["a", "b", "c", "ä\udce4", "d e"])
 PIECES = st.sampled_from([b"", b"x", b"y" * 5000, bytes(9000), b"z" * 300_000])
@@ -53,34 +54,44 @@ def change(root: Path, step: tuple[str, int, str, bytes, int]) -> None:
     every = paths(root)
     path = every[number % len(every)]
     folder = path if path.is_dir() and not path.is_symlink() else path.parent
-    new = folder / name
     plain = [one for one in every if is_plain(one)]
     file = plain[number % len(plain)] if plain else None
-    if what == "mkdir" and not os.path.lexists(new):
-        new.mkdir()
-    elif what == "write" and (is_plain(new) or not os.path.lexists(new)):
+    new = folder / name
+    if not os.path.lexists(new):
+        add(new, what, number, path, file, content)
+    elif what == "write" and is_plain(new):
         new.write_bytes(content)
-    elif what == "symlink" and not os.path.lexists(new):
-        new.symlink_to(f"./{name}//{number}")
-    elif what == "fifo" and not os.path.lexists(new):
-        os.mkfifo(new)
-    elif what == "link" and file and not os.path.lexists(new):
-        new.hardlink_to(file)
-    elif what == "rename" and path != root and not os.path.lexists(new):
-        if not new.is_relative_to(path):
-            path.rename(new)
-    elif what == "remove" and path != root:
+    if what == "remove" and path != root:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    elif what == "chmod" and not path.is_symlink():
+    elif os.path.lexists(path):
+        change_metadata(path, what, number, mode)
+    if file and os.path.lexists(file):
+        change_content(file, what, number, content)
+
+
+def add(new: Path, what: str, number: int, path: Path, file: Path | None, content: bytes) -> None:
+    """Make a path that is not there."""
+    if what == "mkdir":
+        new.mkdir()
+    elif what == "write":
+        new.write_bytes(content)
+    elif what == "symlink":
+        new.symlink_to(f"./{new.name}//{number}")
+    elif what == "fifo":
+        os.mkfifo(new)
+    elif what == "link" and file:
+        new.hardlink_to(file)
+    elif what == "rename" and not new.is_relative_to(path) and path.name not in (ORIGINAL, DATA):
+        path.rename(new)
+
+
+def change_metadata(path: Path, what: str, number: int, mode: int) -> None:
+    if what == "chmod" and not path.is_symlink():
         path.chmod(mode | (0o700 if path.is_dir() else 0))
     elif what == "chown" and os.getuid() == 0:
         os.chown(path, number, number, follow_symlinks=False)
     elif what == "touch":
         os.utime(path, ns=(1, number * 10**9 + 1), follow_symlinks=False)
-    elif what == "xattr" and file:
-        os.setxattr(file, "user.pagecage", content[:8])
-    elif file:
-        change_content(file, what, number, content)
 
 
 def change_content(file: Path, what: str, number: int, content: bytes) -> None:
@@ -98,6 +109,8 @@ def change_content(file: Path, what: str, number: int, content: bytes) -> None:
             os.ftruncate(descriptor, size + 10_000)
         elif what == "punch":
             file_content._LIBC.fallocate(descriptor, 3, 4096, 8192)
+        elif what == "xattr":
+            os.setxattr(descriptor, "user.pagecage", content[:8])
     finally:
         os.close(descriptor)
 
@@ -153,9 +166,119 @@ def read_digests(root: Path) -> dict[str, str | None]:
     return {path: one.digest for path, one in with_digests(root, scan(root)).items()}
 
 
+def relink(data: Path, *pairs: tuple[str, str]) -> None:
+    """Make each second path a link to the first one's file."""
+    for first, second in pairs:
+        (data / second).unlink(missing_ok=True)
+        (data / second).hardlink_to(data / first)
+
+
+def separate(data: Path) -> None:
+    """Make the second link a file of its own, with the same content."""
+    shutil.copy2(data / "a2", data / "new")
+    (data / "new").rename(data / "a2")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        separate,
+        lambda data: relink(data, ("a1", "b1")),
+        lambda data: relink(data, ("a1", "b1"), ("a2", "b2"), ("a1", "b2")),
+        lambda data: (relink(data, ("a2", "x"), ("b2", "a2"), ("x", "b1")), (data / "x").unlink()),
+        lambda data: [(data / "link").unlink(), (data / "link").symlink_to("elsewhere")],
+    ],
+)
+def test_links_are_what_they_were(base: Path, spoil: Spoil) -> None:
+    """Files of other groups may share an inode after a trial, and then have the same content."""
+    original = base / ORIGINAL
+    original.mkdir()
+    for name in ("a", "b"):
+        (original / f"{name}1").write_text(name)
+        (original / f"{name}2").hardlink_to(original / f"{name}1")
+    (original / "link").symlink_to("a1")
+    saved = save(base, ORIGINAL)
+    restore(saved, base, MACHINE)
+    spoil(base / DATA)
+    restore(saved, base, MACHINE)
+    assert read_digests(base / DATA) == read_digests(base / ORIGINAL)
+    assert os.readlink(base / DATA / "link") == "a1"  # noqa: PTH115
+
+
+def test_a_file_that_is_linked_outside_is_left_there(base: Path) -> None:
+    saved = saved_of(base, FEW)
+    restore(saved, base, MACHINE)
+    (base / "kept").hardlink_to(base / DATA / "a")
+    (base / "kept").write_text("the trial's result")
+    restore(saved, base, MACHINE)
+    assert (base / "kept").read_text() == "the trial's result"
+
+
+def test_a_write_that_hides_its_time_is_found(base: Path) -> None:
+    saved = saved_of(base, [("write", 0, "a", b"y" * 5000, 0)])
+    restore(saved, base, MACHINE)
+    change_content(base / DATA / "a", "overwrite", 1, b"n")
+    restore(saved, base, MACHINE)
+    assert (base / DATA / "a").read_bytes() == b"y" * 5000
+
+
+@pytest.mark.usefixtures("no_reflink")
+def test_holes_are_holes_and_reserved_blocks_are_reserved(base: Path) -> None:
+    """Each file is overwritten as a whole, and then has the blocks of its original again."""
+    original = base / ORIGINAL
+    original.mkdir()
+    for name in ("hole", "end", "zeros", "reserved"):
+        (original / name).write_bytes(b"" if name in ("hole", "reserved") else bytes(100_000))
+    os.truncate(original / "hole", 99_999)
+    os.truncate(original / "end", 199_999)
+    with (original / "reserved").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 98_304)
+    saved = save(base, ORIGINAL)
+    wanted = blocks(original)
+    assert [wanted["hole"], wanted["reserved"]] == [(0, 0), (192, 0)]
+    for _ in range(2):
+        restore(saved, base, MACHINE)
+        assert blocks(base / DATA) == wanted
+        for name in wanted:
+            (base / DATA / name).write_bytes(b"n" * 300_000)
+
+
+def blocks(root: Path) -> dict[str, tuple[int, int]]:
+    """Return the blocks of every file, and its bytes of data without holes."""
+    return {name: ((root / name).stat().st_blocks, found) for name, found in holes(root).items()}
+
+
 FEW = [("write", 0, "a", b"y" * 5000, 0), ("write", 0, "b", b"z" * 300_000, 0)]
 
 
+@pytest.fixture
+def no_reflink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse to share extents, as ext4 does."""
+    monkeypatch.setattr(saved_tree, "reflinks", lambda *_: False)
+
+
+def test_extents_are_shared_where_the_file_system_can(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in of the kernel's FICLONE copies; XFS and btrfs were tried by hand."""
+
+    def ficlone(target: int, request: int, source: int) -> int:
+        assert request == 0x40049409
+        return os.pwrite(target, os.pread(source, os.fstat(source).st_size, 0), 0)
+
+    monkeypatch.setattr(file_content.fcntl, "ioctl", ficlone)
+    saved = saved_of(base, FEW)
+    done = restore(saved, base, MACHINE)
+    assert (done.method, done.changed_files, done.copied_bytes) == ("reflink", 2, 0)
+    (base / DATA / "a").write_bytes(b"longer" * 5000)
+    assert restore(saved, base, MACHINE).changed_files == 1
+    assert read_digests(base / DATA) == read_digests(base / ORIGINAL)
+    assert sorted(path.name for path in base.iterdir()) == sorted(
+        [DATA, ORIGINAL, saved_tree.MANIFEST, saved_tree.STATE]
+    )
+
+
+@pytest.mark.usefixtures("no_reflink")
 def test_a_second_restoration_copies_what_changed(base: Path) -> None:
     saved = saved_of(base, FEW)
     first = restore(saved, base, MACHINE)
@@ -194,9 +317,6 @@ def test_a_restoration_that_was_cut_short_is_repeated(
         with pytest.raises(KeyboardInterrupt):
             restore(saved, base, MACHINE)
     assert restore(saved, base, MACHINE).changed_files == 2
-
-
-Spoil = Callable[[Path], object]
 
 
 @pytest.mark.parametrize(
