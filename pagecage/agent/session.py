@@ -10,13 +10,13 @@ from pagecage.agent.build_record import build_record
 from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.host_session import HostSession, alone, open_session, sweep
 from pagecage.agent.own_programs import write_own_programs
+from pagecage.agent.packages import read_packages
 from pagecage.agent.phases import run_phases
 from pagecage.agent.protocol.request import RunRequest
 from pagecage.agent.protocol.rpc import AnswerQueue
 from pagecage.agent.protocol.stream import FrameStream
 from pagecage.agent.system.facts import find_systemd, read_facts
 from pagecage.agent.system.interruption import Interrupted, Interruption
-from pagecage.agent.system.packages import read_packages
 from pagecage.agent.trial_run import Ending, NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.record import append_record

@@ -131,10 +131,7 @@ def plan_for(
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     served: ServiceOptions = ServiceOptions(),  # noqa: B008 - frozen
 ) -> tuple[Plan, Host]:
-    """Return the plan of a replay and its host. All errors in the input are found here.
-
-    `argv` is the program's, `command` the whole command line. `cages` replace those of cgroups/.
-    """
+    """Return the plan of a replay of `argv`, and its host; `command` is the whole command line."""
     argv, service = _checked(argv, options, served)
     names, known = _cages(cage, options, cages, volume)
     copies = find_uploads(options.copy)
@@ -159,10 +156,13 @@ def plan_for(
             restored,
             translate_service(service, files, directory),
         )
-        about = {"carried": uploads_to_json(uploads), "directory": directory}
-        return _plan(replay, options, host, command, about, known, notify)
+        return _plan(replay, options, host, command, _about(uploads, directory), known, notify)
 
     return plan_on_host(options.host, options.data_dir, make, notify)
+
+
+def _about(uploads: tuple[UploadedFile, ...], directory: str) -> dict[str, Any]:
+    return {"carried": uploads_to_json(uploads), "directory": directory}
 
 
 def _plan(

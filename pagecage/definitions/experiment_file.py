@@ -21,7 +21,7 @@ from pagecage.definitions.trial_tables import (
     SizeTable,
     WorkloadTable,
 )
-from pagecage.model.packages import Package
+from pagecage.model.needs.packages import Package
 from pagecage.model.trial import DriverName
 from pagecage.units import PAGE_BYTES
 

@@ -16,7 +16,7 @@ from pagecage.fleet.inventory import FleetHost, find_group, inventory_dir
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import Progress
 from pagecage.hosts.vm import guest
-from pagecage.model.packages import Package
+from pagecage.model.needs.packages import Package
 
 VM = "vm"
 _PASSWORD = ("sudo password", "become password", "password is required")

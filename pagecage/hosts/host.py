@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pagecage.hosts.agent_package import AgentPackage
-from pagecage.model.packages import Package
+from pagecage.model.needs.packages import Package
 
 Progress = Callable[[str], None]
 """Called when a step that takes seconds begins, with a phrase such as "booting the guest"."""

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.packages import read_packages
 from pagecage.agent.system import procfs
 from pagecage.agent.system.facts import is_emulated, read_facts
-from pagecage.agent.system.packages import read_packages
 from pagecage.agent.system.systemd import runtime_dir
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_agent_package
 from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
-from pagecage.model.packages import missing_packages
+from pagecage.model.needs.packages import missing_packages
 from pagecage.model.requirements import MissedRequirement, check_disk, check_limits
 from pagecage.units import format_bytes
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pagecage.model.packages import Package
+from pagecage.model.needs.packages import Package
 from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import CommandSpec, SetupStep, Workload
 from pagecage.model.trial_data import TrialData

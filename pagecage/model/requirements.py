@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pagecage.model.packages import missing_packages
+from pagecage.model.needs.packages import missing_packages
 from pagecage.model.trial import OWN_LIMITS, WITHOUT_LIMITS, Trial
 from pagecage.units import format_bytes
 

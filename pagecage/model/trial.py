@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from pagecage.model.cage import Cage
 from pagecage.model.cage_json import cage_from_json, cage_to_json
-from pagecage.model.packages import Package, packages_from_json
+from pagecage.model.needs.packages import Package, packages_from_json
 from pagecage.model.services.spec import ServiceSpec, service_from_json, service_to_json
 from pagecage.model.trial_data import TrialData, trial_data_from_json, trial_data_to_json
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.errors import PagecageError
-from pagecage.model.packages import Package
+from pagecage.model.needs.packages import Package
 from pagecage.process import run
 
 _QUERIES = {
