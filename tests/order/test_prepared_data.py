@@ -127,7 +127,7 @@ def test_data_that_no_trial_may_write_to_are_checked(machine: Machine) -> None:
     assert carry_out(machine, trial).outcome == "ok"
     record = carry_out(machine, trial)
     assert (record.outcome, record.phase) == ("not_prepared", "data")
-    assert "was written to: sub is missing; set writes = true" in (record.error or "")
+    assert "was written to: file; set writes = true" in (record.error or "")
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,12 @@ def clone(source: int, target: int) -> bool:
     return True
 
 
-def copy_differing(source: int, target: int) -> int:
-    """Write the pieces of the source that differ in the target; return the bytes written.
+Pieces = list[tuple[int, int]]
+"""Offset and length of each part of a file, in order."""
+
+
+def copy_differing(source: int, target: int) -> Pieces:
+    """Write the pieces of the source that differ in the target; return them.
 
     Equal pieces keep their blocks on disk. Holes of the source become holes, and blocks that it has
     reserved are reserved: its blocks are allocated by the program or before it, as in the source.
@@ -65,15 +69,13 @@ def copy_differing(source: int, target: int) -> int:
     status = os.fstat(source)
     os.ftruncate(target, status.st_size)
     is_reserved = status.st_blocks * _SECTOR_BYTES >= status.st_size
-    written = 0
+    written: Pieces = []
     for start, end, is_data in _ranges(source, status.st_size):
         if is_data:
-            written += sum(
-                _copy_piece(source, target, at, min(_PIECE_BYTES, end - at))
-                for at in range(start, end, _PIECE_BYTES)
-            )
-        else:
-            written += _clear(target, start, end, is_reserved=is_reserved)
+            pieces = ((at, min(_PIECE_BYTES, end - at)) for at in range(start, end, _PIECE_BYTES))
+            written += [piece for piece in pieces if _copy_piece(source, target, *piece)]
+        elif _clear(target, start, end, is_reserved=is_reserved):
+            written.append((start, end - start))
     for descriptor in (source, target):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     return written
@@ -103,14 +105,34 @@ def _seek(descriptor: int, offset: int, whence: int, size: int) -> int:
         return size
 
 
-def _copy_piece(source: int, target: int, start: int, length: int) -> int:
+def _copy_piece(source: int, target: int, start: int, length: int) -> bool:
+    """Return whether the piece had to be written."""
     wanted = os.pread(source, length, start)
     end = start + len(wanted)
     is_equal = os.pread(target, length, start) == wanted
     if is_equal and _seek(target, start, os.SEEK_HOLE, end) >= end:
-        return 0
+        return False
     _write(target, wanted, start)
-    return len(wanted)
+    return True
+
+
+def is_on_disk(source: Path, target: Path, pieces: Pieces) -> bool:
+    """Return whether these pieces of the target, read from the disk, equal the source's.
+
+    The target must have been written back: its pages are dropped first.
+    """
+    with source.open("rb") as one, target.open("rb") as other:
+        descriptors = (one.fileno(), other.fileno())
+        os.posix_fadvise(descriptors[1], 0, 0, os.POSIX_FADV_DONTNEED)
+        found = all(
+            os.pread(descriptors[0], size, at) == os.pread(descriptors[1], size, at)
+            for start, length in pieces
+            for at in range(start, start + length, _PIECE_BYTES)
+            for size in [min(_PIECE_BYTES, start + length - at)]
+        )
+        for descriptor in descriptors:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    return found
 
 
 def _write(descriptor: int, content: bytes, offset: int) -> None:
@@ -119,22 +141,22 @@ def _write(descriptor: int, content: bytes, offset: int) -> None:
         content, offset = content[count:], offset + count
 
 
-def _clear(descriptor: int, start: int, end: int, *, is_reserved: bool) -> int:
-    """Make a range read as zeros without data; return the bytes written where it needs some."""
+def _clear(descriptor: int, start: int, end: int, *, is_reserved: bool) -> bool:
+    """Make a range read as zeros without data; return whether zeros had to be written."""
     if not is_reserved and _seek(descriptor, start, os.SEEK_DATA, end) >= end:
-        return 0
+        return False
     mode, until = _ZERO_RANGE if is_reserved else _PUNCH_HOLE, end
     status = os.fstat(descriptor)
     if end == status.st_size and not is_reserved:  # only a whole block is freed, also the last one
         until = -(-end // status.st_blksize) * status.st_blksize
     if _LIBC.fallocate(descriptor, mode, start, until - start) == 0:
-        return 0
+        return False
     error = ctypes.get_errno()
     if error not in (errno.EOPNOTSUPP, errno.ENOSYS):
         raise OSError(error, os.strerror(error))
     for at in range(start, end, _PIECE_BYTES):
         _write(descriptor, bytes(min(_PIECE_BYTES, end - at)), at)
-    return end - start
+    return True
 
 
 def sync_file_system(path: Path) -> None:

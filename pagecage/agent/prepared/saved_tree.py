@@ -18,12 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.data_files import require_room
-from pagecage.agent.prepared.file_content import reflinks, sync_file_system
+from pagecage.agent.prepared.file_content import (
+    Pieces,
+    is_on_disk,
+    reflinks,
+    sync_file_system,
+)
 from pagecage.agent.prepared.file_tree import (
     Signature,
     TreeEntry,
     difference,
-    digest_of,
     entries_from_json,
     entries_to_json,
     scan,
@@ -40,10 +44,14 @@ _TICK_SECONDS = 0.02  # longer than the grain of ctime, CONFIG_HZ=100
 
 @dataclass(frozen=True)
 class SavedTree:
-    """The entries of an original. `sha256` is the hash of its manifest."""
+    """The entries of an original, and its signatures when its contents were hashed.
+
+    `sha256` is the hash of its manifest.
+    """
 
     original: Path
     entries: Mapping[str, TreeEntry]
+    signatures: Mapping[str, Signature]
     sha256: str
 
     @property
@@ -66,18 +74,22 @@ def read_saved(base: Path, original: str) -> SavedTree | None:
     """Return the saved tree of a directory; None if it is missing or was not finished."""
     try:
         text = (base / MANIFEST).read_bytes()
-        entries = entries_from_json(json.loads(text)["entries"])
-    except (OSError, ValueError, LookupError, TypeError):
+        manifest = json.loads(text)
+        entries = entries_from_json(manifest["entries"])
+        found = {path: tuple(one) for path, one in manifest["signatures"].items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    return SavedTree(base / original, entries, hashlib.sha256(text).hexdigest())
+    return SavedTree(base / original, entries, found, hashlib.sha256(text).hexdigest())
 
 
 def save(base: Path, original: str) -> SavedTree:
     """Read the finished tree once, and write its manifest when all of it is on disk."""
     root = base / original
     sync_file_system(root)
-    entries = with_digests(root, scan(root))
-    write_json(base / MANIFEST, {"version": 1, "entries": entries_to_json(entries)})
+    time.sleep(_TICK_SECONDS)  # a later write then has another ctime
+    found = signatures(root)
+    entries = entries_to_json(with_digests(root, scan(root)))
+    write_json(base / MANIFEST, {"version": 1, "entries": entries, "signatures": found})
     saved = read_saved(base, original)
     if saved is None:
         raise HostError(f"{base / MANIFEST} cannot be read again", f"rm -r {base}")
@@ -107,11 +119,16 @@ def sync_directory(path: Path) -> None:
 def restore(saved: SavedTree, work: Path, machine: str) -> Restoration:
     """Make `work`/data equal to the original, on disk and proven, and out of the page cache.
 
-    `machine` names the machine state. Signatures of another one do not count, because a crash can
-    lose a file's times and keep its content. The state is removed first and written last: a
-    restoration that was cut short is repeated in full. Raises HostError if the trees differ.
+    The original must have the signatures with which its contents were hashed. `machine` names the
+    machine state: signatures of `data` from another one do not count, because a crash can lose a
+    file's times and keep its content. They are removed first and written last: a restoration that
+    was cut short is repeated in full. Raises HostError if the trees differ.
     """
     began, data = time.monotonic(), work / DATA
+    if changed := changed_path(saved):
+        raise HostError(
+            f"{saved.original} was changed: {changed}", f"rm -r {saved.original.parent}"
+        )
     unchanged = _read_state(work, saved, machine)
     (work / STATE).unlink(missing_ok=True)
     sync_directory(work)
@@ -144,32 +161,22 @@ def _held_bytes(data: Path) -> int:
     return total_bytes(scan(data)) if data.is_dir() else 0
 
 
-def _prove(saved: SavedTree, data: Path, changed: list[str]) -> None:
-    """Raise HostError unless the tree equals the original; changed files are read from the disk."""
-    for path in changed:
-        _evict(data / path)
-    found = scan(data)
-    if different := difference(saved.entries, found):
-        raise HostError(f"{data} is not as it was: {different}", f"rm -r {data.parent}")
-    for path in changed:
-        if digest_of(data / path) != saved.entries[path].digest:
-            raise HostError(
-                f"{data} is not as it was: {path} has another content", f"rm -r {data.parent}"
-            )
+def _prove(saved: SavedTree, data: Path, changed: Mapping[str, Pieces]) -> None:
+    """Raise HostError unless the tree equals the original.
 
-
-def _evict(path: Path) -> None:
-    """Drop the clean pages of a file, so that it is read from the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
-
-
-def is_unwritten(saved: SavedTree) -> str | None:
-    """Return how a tree that nothing may write to differs from its entries; None if it does not.
-
-    Contents are not read: a write changes a file's mtime.
+    Compared are the metadata of every path, and what was written, as it is on the disk. The other
+    parts of changed files were found equal while they were restored.
     """
-    return difference(saved.entries, scan(saved.original))
+    different = difference(saved.entries, scan(data))
+    for path, pieces in changed.items():
+        if not different and not is_on_disk(saved.original / path, data / path, pieces):
+            different = f"{path} has another content"
+    if different:
+        raise HostError(f"{data} is not as it was: {different}", f"rm -r {data.parent}")
+
+
+def changed_path(saved: SavedTree) -> str | None:
+    """Return the first path of the original that was written to, made or removed; None if none."""
+    found = signatures(saved.original)
+    paths = sorted(saved.signatures.keys() | found.keys())
+    return next((one for one in paths if saved.signatures.get(one) != found.get(one)), None)

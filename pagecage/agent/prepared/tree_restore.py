@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from pagecage.agent.prepared.file_content import clone, copy_differing
+from pagecage.agent.prepared.file_content import Pieces, clone, copy_differing
 from pagecage.agent.prepared.file_tree import (
     ROOT,
     Signature,
@@ -25,8 +25,8 @@ class TreeRestore:
     """One restoration of the tree `data` from `original`, whose entries are `wanted`.
 
     A file whose signature is that in `unchanged` is left alone. After run(), `changed` are the
-    paths of the files that were written, and `copied_bytes` the bytes; those of shared extents do
-    not count.
+    files that were restored, by path, with the pieces that were written to each; none of a file
+    whose extents are shared.
     """
 
     def __init__(
@@ -41,8 +41,12 @@ class TreeRestore:
         self._original, self._data, self._wanted = original, data, wanted
         self._unchanged, self._has_reflink = unchanged, has_reflink
         self._taken: set[int] = set()
-        self.changed: list[str] = []
-        self.copied_bytes = 0
+        self.changed: dict[str, Pieces] = {}
+
+    @property
+    def copied_bytes(self) -> int:
+        """The bytes of all pieces that were written."""
+        return sum(length for pieces in self.changed.values() for _, length in pieces)
 
     def run(self) -> None:
         """Remove what is too much, make what is missing, and write what differs."""
@@ -112,14 +116,13 @@ class TreeRestore:
         try:
             target = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             try:
-                if not (self._has_reflink and clone(source, target)):
-                    self.copied_bytes += copy_differing(source, target)
+                is_shared = self._has_reflink and clone(source, target)
+                self.changed[entry.path] = [] if is_shared else copy_differing(source, target)
             finally:
                 os.close(target)
         finally:
             os.close(source)
         _set_metadata(path, entry)
-        self.changed.append(entry.path)
 
 
 def _make_writable(path: Path, bits: int) -> None:

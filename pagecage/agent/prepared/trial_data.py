@@ -16,7 +16,7 @@ from pagecage.agent.prepared.saved_tree import (
     ORIGINAL,
     Restoration,
     SavedTree,
-    is_unwritten,
+    changed_path,
     read_saved,
     restore,
     save,
@@ -70,7 +70,7 @@ def _prepare(run: TrialRun, data: TrialData, storage: Storage, make_datasets: Ma
         manifest_sha256=saved.sha256,
     )
     if not data.writes and work == base:
-        if changed := is_unwritten(saved):
+        if changed := changed_path(saved):
             raise NotPrepared(
                 f"{base / DATA} was written to: {changed}; set writes = true under [data], or"
                 f" remove {base} to have it made again"

@@ -362,6 +362,13 @@ def test_a_content_that_is_not_the_originals_is_refused(
         restore(saved, base, MACHINE)
 
 
+def test_an_original_that_was_changed_is_refused(base: Path) -> None:
+    saved = saved_of(base, FEW)
+    change_content(base / ORIGINAL / "a", "overwrite", 1, b"n")
+    with pytest.raises(HostError, match="original was changed: a"):
+        restore(saved, base, MACHINE)
+
+
 def test_nothing_of_the_trees_stays_in_the_page_cache(base: Path) -> None:
     saved = saved_of(base, FEW)
     restore(saved, base, MACHINE)
