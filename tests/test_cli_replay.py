@@ -117,6 +117,18 @@ def test_without_the_control_and_with_another_cage(top: Path) -> None:
     assert "uncaged" not in shown
 
 
+def test_a_server_is_shown_with_its_load_and_its_metrics(top: Path) -> None:
+    server = ("--serve", "sh -c 'serve it'", "--ready-port", "7000")
+    load = ("--load", "sh 'a b'", "--warm-up", "10s", "--settle", "2s")
+    metrics = ("--metric", "tps = ([0-9.]+)", "--metric", "p99_ms=$.p99")
+    shown = dry(top, "customer", *HERE, *server, *load, *metrics, "--dry-run")
+    assert "server sh -c 'serve it', ready when it listens on port 7000\n" in shown
+    assert "load sh 'a b', after 10 s of warm-up and 2 s of pause\n" in shown
+    assert "metric tps: tps = ([0-9.]+)\nmetric p99_ms: $.p99\n" in shown
+    assert f"-- sh -c '{GATE}' sh sh -c 'serve it'" in shown
+    assert f"SPOOL/load.json AGENT_PID sh -c '{GATE}' sh sh 'a b'" in shown
+
+
 def test_a_share_is_of_the_data_that_are_named(top: Path) -> None:
     (top / "data").write_bytes(b"x" * 10_000_000)
     shown = dry(top, "tenth", "--cold", "data", *HERE, "--dry-run", "--", "cat", "data")
@@ -189,6 +201,17 @@ def test_the_programs_status_is_ours() -> None:
     assert code(make_record(), failed(5), streams=False) == 5
     assert code(make_record(), status=4) == 4
     assert code(failed(3), replay=False) == 0
+
+
+def test_the_status_of_a_load_is_ours() -> None:
+    def ended(status: int, server: int = -15) -> object:
+        load = {"ended_by_itself": True, "status": status}
+        exit_ = {"status": server, "ended_by_itself": False}
+        return make_record(outcome="failed", error="it failed", exit=exit_, load=load)
+
+    assert code(ended(3), streams=False) == 3
+    assert code(ended(-9), streams=False) == 137
+    assert code(ended(0), streams=False) == 1, "a metric is missing"
 
 
 MEMBER = {"pid": 7, "name": "sleep", "cgroup": "/x"}

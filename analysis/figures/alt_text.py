@@ -143,17 +143,16 @@ def readahead_alt_text(readahead_df: pd.DataFrame, styles: Mapping[str, Treatmen
 
 
 def sweep_alt_text(sweep: Sweep) -> str:
-    """Describe the first and the last time, and the sweep's conclusions."""
-    timed = [
-        (point.level, point.measured_seconds)
-        for point in sweep.points
-        if point.measured_seconds is not None
-    ]
+    """Describe the first and the last figure, and the sweep's conclusions."""
+    timed = [(point.level, point.measured) for point in sweep.points if point.measured is not None]
     ends = ", ".join(
-        f"{format_quantity('read_seconds', seconds)} at {level}"
-        for level, seconds in (timed[0], timed[-1])
+        f"{format_quantity(sweep.response or 'read_seconds', figure)} at {level}"
+        for level, figure in (timed[0], timed[-1])
     )
-    return f"Time and throughput over {sweep.property}: {ends}. {' '.join(sweep_sentences(sweep))}"
+    figure = response_title(sweep.response) if sweep.response else "Time"
+    return (
+        f"{figure} and throughput over {sweep.property}: {ends}. {' '.join(sweep_sentences(sweep))}"
+    )
 
 
 def _medians(trial_df: pd.DataFrame, response: str) -> dict[str, float]:

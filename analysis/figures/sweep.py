@@ -1,4 +1,4 @@
-"""Figure of a sweep: measured and predicted times, and the throughput beside the cap."""
+"""Figure of a sweep: measured and predicted figures, and the throughput beside the cap."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ FEWEST_POINTS = 2
 def sweep_figure(
     sweep: Sweep, factor: str, trial_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
 ) -> Figure | None:
-    """Draw times over the limit on the left, throughput on the right, and the knee as a line.
+    """Draw figures over the limit on the left, throughput on the right, and the knee as a line.
 
-    None below two measured values.
+    The figures are times, or those of a service's response. None below two measured values.
     """
-    points = [point for point in sweep.points if point.measured_seconds is not None]
+    points = [point for point in sweep.points if point.measured is not None]
     if len(points) < FEWEST_POINTS:
         return None
     through = _THROUGH.get(sweep.property, "")
@@ -40,7 +40,9 @@ def sweep_figure(
     figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
     panels = figure.subplots(1, 1 + has_throughput, squeeze=False)[0]
     colours = {str(row[factor]): styles[row["treatment"]].colour for _, row in trial_df.iterrows()}
-    _draw_times(panels[0], points, colours)
+    _draw_figures(panels[0], points, colours)
+    format_value_axis(panels[0], sweep.response or "read_seconds")
+    panels[0].set_ylabel(response_title(sweep.response) if sweep.response else "time")
     if has_throughput:
         _draw_throughput(panels[1], points, trial_df, factor, through, colours)
     for axes in panels:
@@ -48,10 +50,8 @@ def sweep_figure(
     return figure
 
 
-def _draw_times(axes: Axes, points: Sequence[SweepPoint], colours: Mapping[str, str]) -> None:
-    measured = [
-        (point, point.measured_seconds) for point in points if point.measured_seconds is not None
-    ]
+def _draw_figures(axes: Axes, points: Sequence[SweepPoint], colours: Mapping[str, str]) -> None:
+    measured = [(point, point.measured) for point in points if point.measured is not None]
     axes.plot(
         [point.value for point, _ in measured],
         [y for _, y in measured],
@@ -70,9 +70,7 @@ def _draw_times(axes: Axes, points: Sequence[SweepPoint], colours: Mapping[str, 
             mfc=colour if point.is_counted else "none",
         )
     predictions = [
-        (point.value, point.predicted_seconds)
-        for point in points
-        if point.predicted_seconds is not None
+        (point.value, point.predicted) for point in points if point.predicted is not None
     ]
     if predictions:
         axes.plot(
@@ -86,8 +84,6 @@ def _draw_times(axes: Axes, points: Sequence[SweepPoint], colours: Mapping[str, 
         )
     axes.set_xscale("log")
     axes.set_yscale("log")
-    format_value_axis(axes, "read_seconds")
-    axes.set_ylabel("time")
 
 
 def _draw_throughput(

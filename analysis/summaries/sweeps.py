@@ -1,14 +1,16 @@
-"""Sweeps of one limit: measured and predicted times, and the knee."""
+"""Sweeps of one limit: measured and predicted figures, and the knee."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 from analysis.data.load import JudgedTrial, Run
-from analysis.summaries.cells import trials_of
+from analysis.formatting import format_quantity
+from analysis.summaries.cells import response_value, trials_of
+from pagecage.model.services.metrics import MetricPattern, is_better_if_higher
 from pagecage.model.traces import read_lines
 from pagecage.units import format_seconds
 from pagecage.verdicts.caps import is_io_cap, requested_caps
@@ -24,7 +26,7 @@ Below it, the program's own time dominates.
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One value of the limit, with its measured median and predicted time; None if unknown.
+    """One value of the limit, with its measured median and its prediction; None if unknown.
 
     `level` is the value's level among the run's factors, and `name` its short name within the
     sweep. `is_counted` is whether included trials were measured; the knee and the prediction's
@@ -34,8 +36,8 @@ class SweepPoint:
     level: str
     name: str
     value: float
-    measured_seconds: float | None
-    predicted_seconds: float | None
+    measured: float | None
+    predicted: float | None
     error: float | None
     binds: bool | None
     bound_by: str | None
@@ -45,12 +47,20 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The points in order, the value on which predictions are based, and the measured knee."""
+    """The points in order, the value on which predictions are based, and the measured knee.
+
+    `response` is a service's main figure; None for other programs, whose time is measured.
+    """
 
     property: str
     source: str | None
     points: tuple[SweepPoint, ...]
     knee: Knee
+    response: str | None = None
+
+    def format(self, value: float) -> str:
+        """Format a figure with its unit."""
+        return format_quantity(self.response, value) if self.response else format_seconds(value)
 
 
 def sweep_of(run: Run) -> Sweep | None:
@@ -59,32 +69,57 @@ def sweep_of(run: Run) -> Sweep | None:
     if not varied:
         return None
     trials = {level: trials_of(run.trials, {varied["factor"]: level}) for level in varied["values"]}
-    source = _source(varied, trials)
+    source = _source(run, varied, trials)
     points = tuple(
         _point(run, varied, level, level_trials, source) for level, level_trials in trials.items()
     )
-    times = [
-        (point.value, point.measured_seconds)
-        for point in points
-        if point.measured_seconds and point.is_counted
+    figures = [
+        (point.value, point.measured) for point in points if point.measured and point.is_counted
     ]
-    return Sweep(
-        varied["property"], _name(varied, source[0]) if source else None, points, find_knee(times)
-    )
+    response = _metric(run)
+    knee = _knee(run, figures, response)
+    name = _name(varied, source[0]) if source else None
+    return Sweep(varied["property"], name, points, knee, response)
 
 
-def _timed(trials: list[JudgedTrial]) -> tuple[list[tuple[float, JudgedTrial]], bool]:
-    """Return the trials with a time, shortest first, and whether they are included ones.
+def _knee(run: Run, figures: list[tuple[float, float]], response: str | None) -> Knee:
+    """Return the knee; of a latency's curve the reason speaks of that latency, not of a time."""
+    if response is None or is_rate(run, response):
+        return find_knee(figures, response)
+    knee = find_knee(figures)
+    return replace(knee, reason=knee.reason.replace("the time", f"the metric {response}"))
 
-    Excluded trials are returned only if no included trial has a time.
+
+def _metric(run: Run) -> str | None:
+    """Return the main figure of a service, whose time is its load's own choice; else None."""
+    return run.response if run.definition["workload"].get("kind") == "service" else None
+
+
+def is_rate(run: Run, response: str) -> bool:
+    """Return whether more of a service's figure is better."""
+    found = run.definition["workload"].get("metrics", {}).get(response)
+    if isinstance(found, Mapping):
+        return is_better_if_higher(response, MetricPattern(**found))
+    return is_better_if_higher(response)
+
+
+def _figure(run: Run, trial: JudgedTrial) -> float | None:
+    response = _metric(run)
+    return response_value(trial, response) if response else whole_seconds(trial.record)
+
+
+def _timed(run: Run, trials: list[JudgedTrial]) -> tuple[list[tuple[float, JudgedTrial]], bool]:
+    """Return the trials with a figure, least first, and whether they are included ones.
+
+    Excluded trials are returned only if no included trial has a figure.
     """
-    timed = [(seconds, t) for t in trials if (seconds := whole_seconds(t.record)) is not None]
+    timed = [(figure, t) for t in trials if (figure := _figure(run, t)) is not None]
     counted = [pair for pair in timed if pair[1].is_included]
     return sorted(counted or timed, key=lambda pair: pair[0]), bool(counted)
 
 
 def _source(
-    varied: Mapping[str, Any], trials: Mapping[str, list[JudgedTrial]]
+    run: Run, varied: Mapping[str, Any], trials: Mapping[str, list[JudgedTrial]]
 ) -> tuple[str, JudgedTrial] | None:
     """Return the level and trial on which predictions are based.
 
@@ -92,7 +127,7 @@ def _source(
     used. An excluded trial is used only if no other has a time.
     """
     found = [
-        (level, *_timed(trials.get(level, []))) for level in [varied["own"], *varied["values"]]
+        (level, *_timed(run, trials.get(level, []))) for level in [varied["own"], *varied["values"]]
     ]
     for level, timed, _ in sorted(found, key=lambda one: not one[2]):
         if timed:
@@ -107,21 +142,18 @@ def _point(
     trials: list[JudgedTrial],
     source: tuple[str, JudgedTrial] | None,
 ) -> SweepPoint:
-    timed, is_counted = _timed(trials)
+    timed, is_counted = _timed(run, trials)
     measured = median(seconds for seconds, _ in timed) if timed else None
     prediction = _predicted(run, varied, level, source)
-    error = (
-        prediction.seconds / measured - 1
-        if prediction and prediction.seconds is not None and measured
-        else None
-    )
+    predicted = _predicted_figure(run, prediction, source)
+    error = predicted / measured - 1 if predicted is not None and measured else None
     return SweepPoint(
         level=level,
         name=_name(varied, level),
         value=varied["values"][level],
-        measured_seconds=measured,
+        measured=measured,
         error=error,
-        predicted_seconds=prediction.seconds if prediction else None,
+        predicted=predicted,
         binds=(
             prediction.held_share >= BINDS
             if prediction and prediction.held_share is not None
@@ -152,6 +184,24 @@ def _predicted(
     return predict(record, read_lines(run.path, record, "sampler"), caps)
 
 
+def _predicted_figure(
+    run: Run, prediction: Prediction | None, source: tuple[str, JudgedTrial] | None
+) -> float | None:
+    """Return the predicted time, or a service's rate if its load's I/O took that time.
+
+    A latency or another figure of which less is better is not predicted.
+    """
+    if prediction is None or prediction.seconds is None or source is None:
+        return None
+    response = _metric(run)
+    if response is None or response == "wall_seconds":
+        return prediction.seconds
+    record, figure = source[1].record, _figure(run, source[1])
+    if not is_rate(run, response) or figure is None or record.measured is None:
+        return None
+    return figure * record.measured.seconds / prediction.seconds
+
+
 def sweep_sentences(sweep: Sweep) -> list[str]:
     """Describe the knee, and the prediction's error where a cap binds."""
     knee = sweep.knee
@@ -180,10 +230,10 @@ def sweep_sentences(sweep: Sweep) -> list[str]:
     return lines
 
 
-def format_time(seconds: float | None, *, is_counted: bool = True) -> str:
-    """Format a time for a table, in brackets if it rests on excluded trials alone."""
-    text = "–" if seconds is None else format_seconds(seconds)
-    return text if is_counted or seconds is None else f"({text}) †"
+def format_figure(sweep: Sweep, value: float | None, *, is_counted: bool = True) -> str:
+    """Format a figure for a table, in brackets if it rests on excluded trials alone."""
+    text = "–" if value is None else sweep.format(value)
+    return text if is_counted or value is None else f"({text}) †"
 
 
 def format_error(point: SweepPoint) -> str:
@@ -198,8 +248,8 @@ def sweep_rows(sweep: Sweep) -> list[dict[str, str]]:
     return [
         {
             sweep.property: p.name,
-            "measured": format_time(p.measured_seconds, is_counted=p.is_counted),
-            "predicted": format_time(p.predicted_seconds),
+            "measured": format_figure(sweep, p.measured, is_counted=p.is_counted),
+            "predicted": format_figure(sweep, p.predicted),
             "error": format_error(p),
             "binding limit": p.bound_by or "–",
             "cap binds": "–" if p.binds is None else "yes" if p.binds else "no",

@@ -136,6 +136,8 @@ _EXAMPLES = {
         pagecage replay customer --cold index --ready-port 8080 -- ./server --load
         pagecage replay customer --host vm --copy data --cold data -- cat data/words
         pagecage replay customer --copy db --writes --cold db -- ./update db
+        pagecage replay customer --serve './server -p 80' --ready-port 80 \\
+            --load 'pgbench -T 30' --warm-up 10s --metric 'tps = ([0-9.]+)'
         pagecage run replay-grep --resume
         """,
     "shell": """

@@ -143,7 +143,7 @@ def describe(record: Record) -> str:
     """Return one line about a record: outcome, time, rate and amplification, or the error."""
     mark = _MARK.get(record.outcome, f"[yellow]{record.outcome}[/]")
     seconds, covered = record.response.get("read_seconds"), record.response.get("covered_fraction")
-    seconds = record.response.get("ready_seconds") or seconds
+    seconds = record.response.get("wall_seconds" if record.load else "ready_seconds") or seconds
     parts = [mark]
     if record.outcome in ("ok", "timed_out") and seconds is not None:
         partly = f" for {covered:.1%}" if covered is not None and covered < 1 else ""
@@ -152,6 +152,7 @@ def describe(record: Record) -> str:
             record.response.get("device_read_bytes_per_second"),
             record.response.get("amplification"),
         )
+        parts += [f"{name} {value:.6g}" for name, value in (record.load.metrics or {}).items()]
         if rate:
             parts.append(f"disk {format_rate(rate)}")
         if more:

@@ -18,7 +18,7 @@ from pagecage.units import parse_seconds
 
 _PATH = re.compile(r"(?:(?P<name>\w+)=)?(?P<path>\$[.\[].*)", re.DOTALL)
 _NAMED = re.compile(r"\(\?P<(?P<name>[^>]*)>")
-_WORDS = re.compile(r"\W*(?P<name>\w[\w ]*?)\s*[=:]")
+_WORDS = re.compile(r"(?P<name>[^=:]*)[=:]")
 
 
 @Parameter(name="*")
@@ -119,7 +119,7 @@ def _name_of(pattern: str) -> str:
     if named := _NAMED.search(pattern):
         return named["name"]
     words = _WORDS.match(pattern)
-    return re.sub(r"\W+", "_", words["name"]).lower() if words else ""
+    return re.sub(r"\W+", "_", words["name"]).strip("_").lower() if words else ""
 
 
 def _last_key(path: str) -> str:

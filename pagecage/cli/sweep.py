@@ -15,6 +15,7 @@ from pagecage.cli.exit_status import exit_code
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.plan_listing import plan_lines
 from pagecage.cli.replay_plan import ReplayOptions
+from pagecage.cli.replay_service import ServiceOptions
 from pagecage.cli.sweep_plan import (
     ExperimentOptions,
     SweepOptions,
@@ -24,7 +25,7 @@ from pagecage.cli.sweep_plan import (
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.agent_package import make_agent_package, require_workloads
 
-_USAGE = "pagecage sweep --vary LIMIT=VALUES [OPTIONS] CAGE (EXPERIMENT | -- COMMAND...)"
+_USAGE = "pagecage sweep --vary LIMIT=VALUES [OPTIONS] CAGE [EXPERIMENT | -- COMMAND...]"
 app = App(name="sweep", help_epilogue=examples("sweep"), usage=_USAGE)
 
 
@@ -36,6 +37,7 @@ def sweep(
     vary: Annotated[str, Parameter(metavar="LIMIT=VALUES")],
     experiment_options: ExperimentOptions = ExperimentOptions(),  # noqa: B008 - frozen
     replay_options: ReplayOptions = ReplayOptions(),  # noqa: B008 - frozen
+    served: ServiceOptions = ServiceOptions(),  # noqa: B008 - frozen
     dry_run: bool = False,
     yes: bool = False,
     as_json: Json = False,
@@ -43,14 +45,16 @@ def sweep(
     """Measure an experiment's treatment or a command under several values of one limit.
 
     The report shows the knee, beyond which a higher limit saves little time. For I/O limits it also
-    predicts times from the trial under the cage's own value.
+    predicts times from the trial under the cage's own value. Of a server under load (--serve) it
+    shows the first --metric.
 
     Parameters
     ----------
     base
         Cage whose limit is varied (see `pagecage cage list`)
     words
-        Experiment (see `pagecage list`); or, after --, a program and its arguments
+        Experiment (see `pagecage list`); or, after --, a program and its arguments. Neither with
+        --serve
     vary
         Limit and values, for example IOReadIOPSMax=500,1000,2000; the cage's own value is added
     dry_run
@@ -58,8 +62,8 @@ def sweep(
     yes
         Do not ask before changing settings of the disk that holds /
     """
-    options = SweepOptions(base, words, vary, experiment_options, replay_options)
-    if "--" in sys.argv:
+    options = SweepOptions(base, words, vary, experiment_options, replay_options, served)
+    if "--" in sys.argv or served != ServiceOptions():
         plan, host = plan_of_command(options, typed_command(), notify)
     else:
         require_workloads(make_agent_package(TOP))

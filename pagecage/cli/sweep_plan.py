@@ -12,6 +12,7 @@ from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.output import Notify
 from pagecage.cli.replay_cages import data_bytes
 from pagecage.cli.replay_plan import ReplayOptions
+from pagecage.cli.replay_service import ServiceOptions
 from pagecage.cli.run_options import Fresh, RunOptions, SizeName, definitions
 from pagecage.cli.run_plan import build_plan, choose_size, parse_treatment
 from pagecage.errors import PagecageError
@@ -60,6 +61,7 @@ class SweepOptions:
     vary: str
     experiment: ExperimentOptions
     replay: ReplayOptions
+    served: ServiceOptions = ServiceOptions()
 
 
 def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
@@ -100,7 +102,13 @@ def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tupl
     vary = parse_vary(options.vary, cage)
     cages = cages_of(cage, vary)
     plan, host = replay_plan.plan_for(
-        options.base, options.words, options.replay, command, notify, cages
+        options.base,
+        options.words,
+        options.replay,
+        command,
+        notify,
+        cages,
+        served=options.served,
     )
     levels = {word: level_cage(options.base, vary.property, word) for word in vary.values}
     return _with_sweep(plan, _sweep_document(options.base, vary, "cage", levels)), host

@@ -130,6 +130,7 @@ class LoadEvidence(Section):
     system_seconds: float | None = None
     stderr_tail: tuple[str, ...] | None = None
     output_bytes: int | None = None
+    metrics: Mapping[str, float] | None = None
     missing_metric: str | None = None
 
     @property

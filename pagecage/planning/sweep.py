@@ -185,9 +185,10 @@ def _definition(
         for k, v in experiment.definition.items()
         if k not in ("claims", "findings", "story", "exclude")
     }
+    how = "How does {} fare" if experiment.service else "How long does {} take"
     return {
         **kept,
-        "question": f"How long does {name} take in {cage} under other values of {vary.property}?",
+        "question": f"{how.format(name)} in {cage} under other values of {vary.property}?",
         "factors": {name: list(levels) for name, levels in factors.items()},
         "claims": [],
         "findings": [],

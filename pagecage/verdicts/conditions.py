@@ -116,12 +116,15 @@ def _cpu_wait(record: Record, seconds: float) -> Finding | None:
     """Check the slice's waits for a CPU, unless CPUQuota or its own threads cause them.
 
     Without a cgroup they are the machine's, and `_other_processes` judges who kept the CPUs busy.
+    It also does for a server, whose processes wait for each other on the CPUs beside its load's.
     """
     waited = stalled_seconds(record, "cpu")
     used = cpu_seconds(record)
     has_quota = "CPUQuota" in (record.cage.requested or {})
     has_many_threads = used is not None and used > ONE_THREAD * seconds
     if waited is None or has_quota or has_many_threads or not has_cgroup(record):
+        return None
+    if record.load:
         return None
     is_noise = waited > CPU_PRESSURE_SHARE * seconds and waited > LEAST_LOST_SECONDS
     return (
@@ -133,8 +136,12 @@ def _cpu_wait(record: Record, seconds: float) -> Finding | None:
 def _other_processes(record: Record, seconds: float) -> Finding | None:
     """Check the CPU time of other processes, where the trial's waits cannot be told from theirs."""
     own, busy = cpu_seconds(record), host_cpu_seconds(record, *_BUSY)
-    if has_cgroup(record) or own is None or busy is None:
+    if (has_cgroup(record) and not record.load) or own is None or busy is None:
         return None
+    if record.load:
+        if record.load.cpu_seconds is None:
+            return None, "the CPU time of the load was not counted"
+        own += record.load.cpu_seconds
     if seconds < SHORTEST_SECONDS:
         return None, f"{seconds:.3f} s are too short to measure the CPU time of other processes"
     other = max(0.0, busy - own)

@@ -8,6 +8,7 @@ two overlap, because blk-throttle grants tokens while a program computes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,23 +70,32 @@ class Knee:
     reason: str
 
 
-def find_knee(points: Sequence[tuple[float, float]]) -> Knee:
-    """Return the knee of (limit, seconds) points.
+def find_knee(points: Sequence[tuple[float, float]], more_is_better: str | None = None) -> Knee:
+    """Return the knee of (limit, time) points.
 
-    Noise can make a higher limit measure slower; that does not count as a gain of the lower one.
+    With `more_is_better`, the figures are of a metric of this name, of which more is better. Noise
+    can make a higher limit measure worse; that does not count as a gain of the lower one.
     """
     ordered = sorted(points)
+    name, verb, gain = "the time", "falls", GAIN
+    if more_is_better:
+        name, verb, gain = f"the metric {more_is_better}", "rises", 1 / (1 - GAIN) - 1
+        ordered = [(limit, 1 / value if value else math.inf) for limit, value in ordered]
     if len(ordered) < 2:
-        return Knee(None, "fewer than two values have a time")
+        return Knee(None, f"fewer than two values have {_a_figure(more_is_better)}")
     times = [seconds for _, seconds in ordered]
     pays = [seconds * (1 - GAIN) > min(times[index:]) for index, seconds in enumerate(times)]
     index = pays.index(False)
     limit = f"{ordered[index][0]:,.0f}"
     if index == len(ordered) - 1:
-        return Knee(None, f"the time still falls at {limit}, the largest value")
+        return Knee(None, f"{name} still {verb} at {limit}, the largest value")
     if index == 0:
         return Knee(
             None,
-            f"the time is the same from {limit} upwards, the least value: this limit does not bind",
+            f"{name} is the same from {limit} upwards, the least value: this limit does not bind",
         )
-    return Knee(ordered[index][0], f"above {limit} the time falls by {GAIN:.0%} at most")
+    return Knee(ordered[index][0], f"above {limit} {name} {verb} by {gain:.0%} at most")
+
+
+def _a_figure(metric: str | None) -> str:
+    return "a figure" if metric else "a time"

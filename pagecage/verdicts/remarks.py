@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pagecage.model.trial_counters import SECTOR_BYTES
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.caps import SharedLimit, shared_limits
-from pagecage.verdicts.counters import difference, io_difference
+from pagecage.verdicts.counters import difference, io_difference, measured_seconds
 from pagecage.verdicts.evidence import Evidence, format_iops, format_percent
 
 WORTH_NAMING = 0.15
@@ -18,6 +18,8 @@ MERGED = 1.1
 """Least ratio of counted I/Os to requests for which merging is mentioned; iostat varies as much."""
 REREAD = 0.25
 """Least share of the bytes read that were read again, from which on memory is a second cause."""
+BUSY_LOAD = 0.9
+"""Share of its CPU from which on a service's load may be the limit itself."""
 _READ_LIMITS = ("bandwidth", "iops", "memory")
 _SECOND_LIMITS = {
     "bandwidth": "A bandwidth cap held it back for another {}.",
@@ -42,6 +44,7 @@ def remarks(evidence: Evidence) -> Iterator[str]:
         _shared_limit(evidence),
         _memory_as_well(evidence),
         _sequential_reading(evidence),
+        _busy_load(evidence),
     )
     yield from (sentence for sentence in found if sentence)
 
@@ -154,4 +157,18 @@ def _sequential_reading(evidence: Evidence) -> str:
         memory = f", but they do not fit into {format_bytes(limit)} of memory"
     return (
         f"Reading the files once, sequentially, would take about {format_seconds(seconds)}{memory}."
+    )
+
+
+def _busy_load(evidence: Evidence) -> str:
+    """Return that a service's load used its CPUs, so that it may be what limits the figures."""
+    load, seconds = evidence.record.load, measured_seconds(evidence.record)
+    if not load.cpus or load.cpu_seconds is None or not seconds:
+        return ""
+    share = load.cpu_seconds / (seconds * len(load.cpus))
+    if share < BUSY_LOAD:
+        return ""
+    return (
+        f"The load used {format_percent(min(share, 1.0))} of its CPU, so that the load itself may"
+        " have held the server's figures down."
     )

@@ -103,8 +103,9 @@ def _responses(run: TrialRun, seen: ServiceObservation) -> dict[str, float | Non
     metrics: Mapping[str, float | None] = dict.fromkeys(service_spec(run).metrics)
     output = "" if seen.output is None else _keep_output(run, seen.output)
     if seen.is_load_done:
-        metrics, missing = read_metrics(service_spec(run).metrics, output)
-        run.keep("load", missing_metric=missing)
+        found, missing = read_metrics(service_spec(run).metrics, output)
+        run.keep("load", metrics=found, missing_metric=missing)
+        metrics = found
     return {
         "ready_seconds": None if seen.ready_at is None else seen.ready_at - seen.began_at,
         "wall_seconds": run.interval.seconds if run.interval and seen.is_load_done else None,

@@ -162,12 +162,12 @@ def test_measured_times_stand_beside_predictions_from_the_cages_own_value(folder
     assert (sweep.property, sweep.source) == ("IOReadIOPSMax", "500")
     own, loose = sweep.points
     assert own.is_source
-    assert own.measured_seconds == pytest.approx(65.56, abs=0.1)
-    assert own.predicted_seconds == pytest.approx(own.measured_seconds, rel=0.02)
+    assert own.measured == pytest.approx(65.56, abs=0.1)
+    assert own.predicted == pytest.approx(own.measured, rel=0.02)
     assert (own.bound_by, own.binds) == ("iops", True)
-    assert loose.measured_seconds == pytest.approx(14.85, abs=0.1)
+    assert loose.measured == pytest.approx(14.85, abs=0.1)
     assert loose.binds is False
-    assert loose.error == pytest.approx(loose.predicted_seconds / loose.measured_seconds - 1)
+    assert loose.error == pytest.approx(loose.predicted / loose.measured - 1)
     assert sweep_rows(sweep)[0]["error"] == "(source)"
 
 
@@ -194,7 +194,7 @@ def test_the_figure_has_the_times_the_cap_and_what_went_through(folder):
     left, right = sweep_figure(sweep, "IOReadIOPSMax", results.trial_df, results.styles).axes
     measured = next(line for line in left.lines if line.get_label() == "measured")
     assert list(measured.get_xdata()) == [500, 100_000]
-    assert list(measured.get_ydata()) == [point.measured_seconds for point in sweep.points]
+    assert list(measured.get_ydata()) == [point.measured for point in sweep.points]
     cap, through = (
         next(line for line in right.lines if line.get_label() == name)
         for name in ("the cap", "went through")
@@ -236,7 +236,7 @@ def test_a_limit_that_is_not_an_io_cap_is_not_predicted(folder):
     plan["sweep"] = {**plan["sweep"], "property": "MemoryMax"}
     run = load_run(folder)
     sweep = sweep_of(replace(run, plan=plan))
-    assert all(point.predicted_seconds is None for point in sweep.points)
+    assert all(point.predicted is None for point in sweep.points)
 
 
 def test_where_levels_are_whole_cages_only_the_value_is_named(folder):
