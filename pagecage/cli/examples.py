@@ -182,6 +182,7 @@ _EXAMPLES = {
     "host": """
         pagecage host status
         pagecage host up
+        pagecage host provision rack --for postgres-gp3
         pagecage host provision rack --ask-password
         """,
     "host provision": """
