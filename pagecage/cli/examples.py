@@ -182,11 +182,11 @@ _EXAMPLES = {
     "host": """
         pagecage host status
         pagecage host up
-        pagecage host provision rack --for postgres-gp3
         pagecage host provision rack --ask-password
         """,
     "host provision": """
         pagecage host provision local --device /dev/disk/by-id/nvme-EXAMPLE
+        pagecage host provision rack --for postgres-gp3
         pagecage host provision rack --ask-password
         """,
     "host verify": """
