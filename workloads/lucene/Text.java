@@ -7,7 +7,7 @@ import java.util.SplittableRandom;
 final class Text {
     static final int WORDS = 20;
     static final int VOCABULARY = 20_000;
-    static final int NOISE_BYTES = 4096;
+    static final int NOISE_BYTES = 16_384;
 
     private final long seed;
 
