@@ -17,7 +17,7 @@ ORDER = (
     *("version", "errors", "units", "checkout", "process", "ansible", "report"),
     "model",
     "planning verdicts agent",
-    "definitions importers exporters bundle eviction",
+    "definitions importers exporters bundle eviction memory_search",
     "cloud hosts verify cold",
     "runner",
     "fleet",
@@ -52,7 +52,10 @@ ANALYSIS_ORDER = (
 )
 LAYERS = {"pagecage": ORDER, "pagecage.agent": AGENT_ORDER, "analysis": ANALYSIS_ORDER}
 AGENT_MAY = {"errors", "units", "process", "model", "agent"}
-ANALYSIS_MAY = {"errors", "units", "checkout", "process", "report", "model", "verdicts", "bundle"}
+ANALYSIS_MAY = {
+    *("errors", "units", "checkout", "process", "report", "model", "verdicts", "bundle"),
+    "memory_search",
+}
 # Installed packages that a part of pagecage may import; the longest matching name counts.
 INSTALLED_MAY = {
     "pagecage": {"rich", "cyclopts"},

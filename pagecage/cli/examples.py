@@ -151,6 +151,12 @@ _EXAMPLES = {
             --treatment load=lazy-random
         pagecage run sweep-customer-replay --resume
         """,
+    "memory": """
+        pagecage memory customer --cold data -- grep -r needle data
+        pagecage memory uncaged --cold index --ready-port 8080 -- ./server --load
+        pagecage memory customer --repeats 3 --slowdown 10% --cold data -- cat data
+        pagecage memory customer --cold data --dry-run -- cat data
+        """,
     "cage": """
         pagecage cage list
         pagecage cage show customer

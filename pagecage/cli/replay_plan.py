@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -87,7 +87,7 @@ class ReplayOptions:
         Longest duration of a trial
     collectors
         Collectors, separated by commas: iostat, sar, vmtouch, bpftrace, blocklat,
-        perf-mem; or none. The sampler always records
+        perf-mem, damon; or none. The sampler always records
     data_dir
         Directory on a disk of this machine for files that pagecage writes (host local)
     seed
@@ -156,21 +156,17 @@ def plan_for(
             restored,
             translate_service(service, files, directory),
         )
-        return _plan(replay, options, host, command, _about(uploads, directory), known, notify)
+        return _plan(replay, uploads, options, host, command, known, notify)
 
     return plan_on_host(options.host, options.data_dir, make, notify)
 
 
-def _about(uploads: tuple[UploadedFile, ...], directory: str) -> dict[str, Any]:
-    return {"carried": uploads_to_json(uploads), "directory": directory}
-
-
 def _plan(
     replay: ReplaySpec,
+    uploads: tuple[UploadedFile, ...],
     options: ReplayOptions,
     host: Host,
     command: str,
-    about: dict[str, Any],
     cages: _Cages,
     notify: Notify,
 ) -> Plan:
@@ -186,7 +182,11 @@ def _plan(
         driver_without_limits=driver_without_limits(host),
     )
     run_id = new_run_id(replay.name, host.name)
-    about |= {"restored": replay.data.copied_to if replay.data else None}
+    about = {
+        "carried": uploads_to_json(uploads),
+        "directory": replay.command.directory,
+        "restored": replay.data.copied_to if replay.data else None,
+    }
     return make_plan(
         run_id, make_experiment(replay), cages, plan_options, command, harness(), about
     )

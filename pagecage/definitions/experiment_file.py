@@ -25,7 +25,7 @@ from pagecage.model.needs.packages import Package
 from pagecage.model.trial import DriverName
 from pagecage.units import PAGE_BYTES
 
-Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem"]
+Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem", "damon"]
 
 
 class ExperimentFile(StrictTable):

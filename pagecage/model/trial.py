@@ -13,7 +13,7 @@ from pagecage.model.services.spec import ServiceSpec, service_from_json, service
 from pagecage.model.trial_data import TrialData, trial_data_from_json, trial_data_to_json
 
 CACHE_STATES = ("cold", "resident", "any")
-COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem")
+COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem", "damon")
 TRACERS = ("bpftrace", "blocklat")
 """Collectors that are attached once per machine state, not once per trial."""
 STORAGES = ("data", "null_blk", "dm_delay", "container_layer")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pagecage.errors import HostDied, HostError
@@ -207,11 +207,14 @@ class Campaign:
             stderr.seek(0)
             self._check_end(
                 receiver,
+                group,
                 status,
                 stderr.read().decode(errors="replace")[-_STDERR_CHARACTERS:].strip(),
             )
 
-    def _check_end(self, receiver: FrameReceiver, status: int, stderr: str) -> None:
+    def _check_end(
+        self, receiver: FrameReceiver, group: tuple[Trial, ...], status: int, stderr: str
+    ) -> None:
         """After the agent failed, record its unfinished trial and have the host restarted."""
         if status == 0 and receiver.open_trial is None:
             return
@@ -221,4 +224,4 @@ class Campaign:
             "the agent or its host ended (status"
             f" {status}){': ' + stderr.splitlines()[-1] if stderr else ''}"
         )
-        receiver.record_interrupted(self._plan, reason)
+        receiver.record_interrupted(replace(self._plan, trials=group), reason)

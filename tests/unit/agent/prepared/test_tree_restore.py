@@ -344,6 +344,7 @@ def test_a_tree_that_is_not_equal_is_refused(
         restore(saved, base, MACHINE)
 
 
+@pytest.mark.usefixtures("no_reflink")
 def test_a_content_that_is_not_the_originals_is_refused(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
