@@ -6,7 +6,7 @@ import random
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -40,7 +40,6 @@ from pagecage.runner.uploads import (
     find_uploads,
     path_on_host,
     translate_command,
-    translate_service,
     uploads_to_json,
 )
 
@@ -154,7 +153,7 @@ def plan_for(
             _collectors(options.collectors),
             options.driver,
             restored,
-            translate_service(service, files, directory),
+            *_loads(service, files, directory),
         )
         return _plan(replay, uploads, options, host, command, known, notify)
 
@@ -275,6 +274,16 @@ def _command(
         streams_output=is_single,
         takes_input=service is None and (is_single or input_is_file()),
     )
+
+
+def _loads(
+    service: ServiceSpec | None, uploads: tuple[UploadedFile, ...], directory: str
+) -> tuple[ServiceSpec | None, tuple[str, ...]]:
+    """Return the service as it runs on the host, and its load's command as it was typed."""
+    if service is None:
+        return None, ()
+    load = translate_command(service.load, uploads, directory)
+    return replace(service, load=load), service.load
 
 
 def _collectors(text: str) -> tuple[str, ...]:

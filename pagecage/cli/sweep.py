@@ -24,6 +24,8 @@ from pagecage.cli.sweep_plan import (
 )
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.agent_package import make_agent_package, require_workloads
+from pagecage.hosts.host import Host
+from pagecage.planning.plan import Plan
 
 _USAGE = "pagecage sweep --vary LIMIT=VALUES [OPTIONS] CAGE [EXPERIMENT | -- COMMAND...]"
 app = App(name="sweep", help_epilogue=examples("sweep"), usage=_USAGE)
@@ -45,18 +47,16 @@ def sweep(
     """Measure an experiment's treatment or a command under several values of one limit.
 
     The report shows the knee, beyond which a higher limit saves little time. For I/O limits it also
-    predicts times from the trial under the cage's own value. Of a server under load (--serve) it
-    shows the first --metric.
+    predicts times from the trial under the cage's own value. Of a server it shows the first metric.
 
     Parameters
     ----------
     base
         Cage whose limit is varied (see `pagecage cage list`)
     words
-        Experiment (see `pagecage list`); or, after --, a program and its arguments. Neither with
-        --serve
+        Experiment (see `pagecage list`); or, after --, a program and its arguments; or --serve
     vary
-        Limit and values, for example IOReadIOPSMax=500,1000,2000; the cage's own value is added
+        Limit and values, for example IOReadIOPSMax=500,1000,2000; the cage's own is added
     dry_run
         Show the plan; start nothing
     yes
@@ -68,8 +68,10 @@ def sweep(
     else:
         require_workloads(make_agent_package(TOP))
         plan, host = plan_of_experiment(options, typed_command(), notify)
-    if not dry_run:
-        return _run(create_run(plan, host, yes, notify), as_json)
+    return _listed(plan, host) if dry_run else _run(create_run(plan, host, yes, notify), as_json)
+
+
+def _listed(plan: Plan, host: Host) -> int:
     host.stop()
     print("\n".join(plan_lines(plan)))
     return EXIT_OK

@@ -32,7 +32,8 @@ class ReplaySpec:
 
     `typed` is the command as the user wrote it, `argv` the command as it runs on the host. `cages`
     includes the control (`uncaged`) if there is one. `data` are the copied files if the command
-    writes to them. With `service` the program is a server.
+    writes to them. With `service` the program is a server, and `typed_load` its load's command as
+    the user wrote it.
     """
 
     typed: tuple[str, ...]
@@ -44,6 +45,7 @@ class ReplaySpec:
     driver: str | None = None
     data: TrialData | None = None
     service: ServiceSpec | None = None
+    typed_load: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -119,7 +121,7 @@ def _definition(replay: ReplaySpec) -> dict[str, Any]:
 def _question(replay: ReplaySpec) -> str:
     cages = _listing(replay.cages)
     if replay.service:
-        return service_question(replay.typed, replay.service, cages)
+        return service_question(replay.typed, replay.typed_load, cages)
     until = "until it serves" if replay.command.serves else "to its end"
     return f"How long does `{shlex.join(replay.typed)}` take {until} in {cages}?"
 

@@ -11,10 +11,9 @@ from pagecage.model.services.metrics import MetricPattern, is_better_if_higher
 from pagecage.model.services.spec import ServiceSpec
 
 
-def service_question(server: Sequence[str], service: ServiceSpec, cages: str) -> str:
+def service_question(server: Sequence[str], load: Sequence[str], cages: str) -> str:
     """Return the question of a replay, with both commands. `cages` is a list in words."""
-    load = shlex.join(service.load)
-    return f"How does `{shlex.join(server)}` serve the load `{load}` in {cages}?"
+    return f"How does `{shlex.join(server)}` serve the load `{shlex.join(load)}` in {cages}?"
 
 
 def load_to_json(service: ServiceSpec | None) -> dict[str, Any]:

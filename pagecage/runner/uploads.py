@@ -8,13 +8,12 @@ import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import Host, Progress
-from pagecage.model.services.spec import ServiceSpec
 from pagecage.process import PIPE, spawn
 from pagecage.units import format_bytes
 
@@ -83,15 +82,6 @@ def translate_command(
     """
     paths = {file.typed: f"{directory}/{file.name}" for file in uploads}
     return tuple(paths.get(word, word) for word in argv)
-
-
-def translate_service(
-    service: ServiceSpec | None, uploads: Sequence[UploadedFile], directory: str
-) -> ServiceSpec | None:
-    """Return the service with its load's command for the host; None without a service."""
-    if service is None:
-        return None
-    return replace(service, load=translate_command(service.load, uploads, directory))
 
 
 def uploads_to_json(uploads: Sequence[UploadedFile]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-SERVER = """
+SERVER = r"""
 import os, socketserver, sys
 
 file = os.open(sys.argv[1], os.O_RDONLY)
@@ -16,8 +16,8 @@ pages = os.fstat(file).st_size // 4096
 class Connection(socketserver.StreamRequestHandler):
     def handle(self):
         for line in self.rfile:
-            page = int(line) * 2654435761 % pages
-            self.wfile.write(b"%d\\n" % len(os.pread(file, 4096, page * 4096)))
+            page = int(line) % pages
+            self.wfile.write(b"%d\n" % len(os.pread(file, 4096, page * 4096)))
 
 
 class Server(socketserver.ThreadingTCPServer):
@@ -27,28 +27,34 @@ class Server(socketserver.ThreadingTCPServer):
 with Server(("127.0.0.1", int(sys.argv[2])), Connection) as server:
     server.serve_forever()
 """
-"""Requests name consecutive numbers; their pages are all different and in no order."""
+"""Its arguments are the file and a port."""
 
-LOAD = """
-import json, os, socket, sys, time
+LOAD = r"""
+import json, random, socket, sys, threading, time
 
-port, seconds, seen = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-first = int(open(seen).read()) if os.path.exists(seen) else 0
-server = socket.create_connection(("127.0.0.1", port))
-answers, times = server.makefile("rb"), []
-try:
-    while sum(times) < seconds:
-        began = time.monotonic()
-        server.sendall(b"%d\\n" % (first + len(times)))
-        with open(seen, "w") as file:
-            file.write(str(first + len(times) + 1))
-        assert answers.readline() == b"4096\\n"
-        times.append(time.monotonic() - began)
-finally:
-    print("tps = %.2f" % (len(times) / max(sum(times), 1e-9)))
+port, seconds, connections = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+times, began = [], time.monotonic()
+
+
+def ask():
+    server = socket.create_connection(("127.0.0.1", port))
+    answers = server.makefile("rb")
+    while time.monotonic() - began < seconds:
+        sent = time.monotonic()
+        server.sendall(b"%d\n" % random.randrange(1 << 40))
+        assert answers.readline() == b"4096\n"
+        times.append(time.monotonic() - sent)
+
+
+threads = [threading.Thread(target=ask) for _ in range(connections)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print("tps = %.2f" % (len(times) / (time.monotonic() - began)))
 print(json.dumps({"latency": {"average_ms": 1000 * sum(times) / len(times)}}))
 """
-"""Its third argument is a file that keeps the next page, so that no page is asked for twice."""
+"""Its arguments are a port, the seconds that it takes, and how many requests wait at a time."""
 
 
 def write(folder: Path, data_bytes: int) -> tuple[str, str, str]:

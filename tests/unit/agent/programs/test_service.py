@@ -40,7 +40,7 @@ def test_the_load_is_measured_from_its_start_to_its_exit(machine: Machine) -> No
 
 
 def test_counters_are_those_of_the_window_alone(machine: Machine) -> None:
-    """What the server read before the load began does not count, nor does the load itself."""
+    """The counters hold neither the reads before the load began nor those of the load."""
     io_stat = '"$FAKE_MAJ_MIN rbytes={} rios={}" >"$FAKE_SLICE/io.stat"'
     server = (
         f"echo {io_stat.format(8192, 2)}; echo serving; while ! test -e go; do sleep 0.02; done; "
