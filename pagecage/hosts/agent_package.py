@@ -76,7 +76,7 @@ def _programs_of(trial: Trial) -> Iterator[str]:
         yield trial.workload.program
     if trial.before is not None:
         yield trial.before.program
-    if trial.datasets or (trial.workload.command is not None and trial.cage.limits_io):
+    if trial.datasets or (trial.workload.kind in ("command", "service") and trial.cage.limits_io):
         yield "pcgen"  # makes datasets, and the file that a command's I/O limits are tested against
 
 
