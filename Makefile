@@ -20,6 +20,7 @@ OUT ?= site
 TESTS ?=
 IMAGES ?=
 UPGRADE ?=
+MACHINE ?=
 CMD ?=
 ONLY ?=
 DEVICE ?=
@@ -39,7 +40,7 @@ only = $(foreach level,$(ONLY),--treatment $(level))
 ask = $(if $(ASK),--ask-password)
 locks := bootstrap controller analysis site notebook dev ansible
 
-.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build images sbom test test-long check lint lock bench trust clean distclean FORCE
+.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom test test-long check lint lock bench trust clean distclean FORCE
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -92,6 +93,8 @@ trust: ready-test ## Measure how often pagecage is wrong, and write docs/TRUST.m
 ##@ Build and clean
 setup: ready ## Set up everything that `make experiment` needs (NAME=... for one experiment, HOST=...)
 build: build/.stamp-workloads $(plugin) ## Compile the workloads into build/host/bin, and the simulated volume into build/host/lib
+wheel: .venv/.stamp-plan build/.stamp-workloads $(plugin) ## Build an installable wheel in dist/ (MACHINE=aarch64 on such a machine)
+	@tools/build-wheel $(MACHINE)
 images: .venv/.stamp-run build/.stamp-workloads ## Build container images with Docker or buildah (IMAGES="base workloads notebook harness")
 	@tools/build-images $(IMAGES)
 sbom: ## List the contents of the built images, as CycloneDX (build/images/*.cdx.json)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -38,7 +39,7 @@ from analysis.summaries.history import History, history_of
 from analysis.views import comparison, fleet, history, run
 from analysis.views.scorecard import scorecard_report
 from pagecage.checkout import TOP
-from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
+from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_HOST, EXIT_OK, PagecageError
 from pagecage.report.export import to_markdown
 from pagecage.report.model import Report
 from pagecage.report.terminal import print_report
@@ -191,6 +192,10 @@ def _stored_runs(arguments: argparse.Namespace) -> Iterator[Sequence[Run]]:
 
 
 def _publish(arguments: argparse.Namespace) -> None:
+    if find_spec("myst_nb") is None or find_spec("nbformat") is None:
+        raise PagecageError(
+            "the packages that build the site are not installed", "make publish", EXIT_HOST
+        )
     from analysis.site.publish import publish
 
     with _stored_runs(arguments) as runs:

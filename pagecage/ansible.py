@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from pagecage.checkout import BUILD, OWN, TOP
 from pagecage.errors import HostError
 from pagecage.process import (
     DEVNULL,
@@ -91,19 +93,29 @@ class Playbook:
         """Return the command, which can also be run by hand."""
         playbook = self.project_dir / "ansible" / self.name
         program = ansible_program(self.project_dir, "ansible-playbook")
-        return [program, "-i", str(self.inventory), *self.words, str(playbook)]
+        return [program, *_inventories(self.inventory), *self.words, str(playbook)]
 
 
 def ansible_program(project_dir: Path, name: str) -> str:
-    """Return the path of a program of Ansible: the project's own, else the one on PATH.
+    """Return the path of a program of Ansible.
 
+    It is the checkout's own, else the one installed with pagecage, else the one on PATH.
     Raises HostError if there is none.
     """
-    own = project_dir / ".venv-ansible" / "bin" / name
-    program = str(own) if own.exists() else find_tool(name)
+    known = (project_dir / ".venv-ansible/bin" / name, Path(sys.executable).parent / name)
+    program = next((str(path) for path in known if path.exists()), find_tool(name))
     if program is None:
         raise HostError(f"{name} is not installed", "make setup")
     return program
+
+
+def _inventories(inventory: Path) -> list[str]:
+    """Return the options for an inventory; a user's project may add its own to pagecage's."""
+    own = OWN / "ansible/inventory"
+    found = [inventory]
+    if inventory == TOP / "ansible/inventory" and own != inventory and own.is_dir():
+        found.append(own)
+    return [word for path in found for word in ("-i", str(path))]
 
 
 def ansible_settings(project_dir: Path) -> dict[str, str]:
@@ -124,7 +136,8 @@ def ansible_settings(project_dir: Path) -> dict[str, str]:
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.jsonl",
         "PYTHONWARNINGS": "ignore",
-        "ANSIBLE_HOME": str(project_dir / "build" / "ansible"),
+        "PAGECAGE_PYTHON": sys.executable,
+        "ANSIBLE_HOME": str(BUILD / "ansible"),
         **OWN_PYTHON,
     }
 
@@ -134,7 +147,7 @@ def inventory_of(project_dir: Path, inventory: Path) -> Any:
 
     Raises HostError if Ansible cannot read it.
     """
-    argv = [ansible_program(project_dir, "ansible-inventory"), "-i", str(inventory), "--list"]
+    argv = [ansible_program(project_dir, "ansible-inventory"), *_inventories(inventory), "--list"]
     settings = {**ansible_settings(project_dir), "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"}
     done = run(argv, env=settings, check=False, timeout_seconds=120)
     if not done.ok:

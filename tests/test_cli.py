@@ -16,6 +16,7 @@ from tests.tree import ROOT
 
 VERBS = (
     *(
+        "init",
         "list",
         "plan",
         "run",

@@ -7,6 +7,7 @@ import re
 import select
 import shutil
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -184,3 +185,23 @@ def test_a_replay_compiles_only_what_its_limits_are_driven_against(
     ]
     assert built[2:] == [compiles]
     assert "ran" in done.stdout
+
+
+def test_a_wheel_for_another_machine_is_refused() -> None:
+    done = run([ROOT / "tools/build-wheel", "riscv64"], check=False)
+    assert done.status == 3
+    assert "pagecage is not cross-compiled for riscv64" in done.stderr
+    assert "fix: make wheel, on a machine of that kind" in done.stderr
+
+
+def test_a_wheel_requires_what_a_checkout_installs() -> None:
+    """Ansible has an environment of its own in a checkout, and is a dependency of the wheel."""
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {re.split(r"[<>=]", name)[0] for name in asked}
+    locked = {
+        re.split(r"[<>=]", line)[0]
+        for request in ("controller", "analysis")
+        for line in (ROOT / f"requirements/{request}.in").read_text().splitlines()
+        if line[:1].isalpha()
+    }
+    assert names == locked | {"ansible"}

@@ -13,7 +13,6 @@ import tempfile
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
@@ -29,7 +28,7 @@ from analysis.views.render import HERE as ANALYSIS
 from analysis.views.render import export, render
 from pagecage.bundle.layout import SUFFIX
 from pagecage.bundle.pack import pack
-from pagecage.errors import EXIT_FAILED, EXIT_HOST, PagecageError
+from pagecage.errors import EXIT_FAILED, PagecageError
 from pagecage.process import run as run_process
 from pagecage.report.export import to_markdown
 
@@ -54,10 +53,6 @@ def publish(top: Path, stored: Sequence[Run], named: Sequence[Path], out: Path) 
     holds something other than a site, or if Sphinx fails.
     """
     _check_replaceable(out)
-    if find_spec("myst_nb") is None:
-        raise PagecageError(
-            "the packages that build the site are not installed", "make publish", EXIT_HOST
-        )
     site = Site(top, runs_to_publish(run_by_experiment(stored), named), stored)
     with _scratch_beside(out) as scratch:
         for run in site.runs.values():

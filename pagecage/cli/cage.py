@@ -1,4 +1,4 @@
-"""`pagecage cage`: the catalogue of cloud volumes, and the cages of this checkout."""
+"""`pagecage cage`: the catalogue of cloud volumes, and the cages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from pagecage.checkout import TOP
+from pagecage.checkout import OWN, TOP
 from pagecage.cli import cage_list, cage_page
 from pagecage.cli.cage_export import ExportOptions, cage_for_tool
 from pagecage.cli.cage_import import import_cage
@@ -18,11 +18,14 @@ from pagecage.cli.examples import examples
 from pagecage.cli.named_profile import fixed_limits, named_profile
 from pagecage.cli.numbers import Positive
 from pagecage.cli.output import Json
+from pagecage.cli.paths import shown
 from pagecage.cli.run_options import definitions
 from pagecage.cloud.catalogue import read_offers
 from pagecage.errors import EXIT_OK
 
-CAGES = TOP / "cgroups"
+CATALOGUE = TOP / "cgroups/catalogue"
+CAGES = OWN / "cgroups"
+"""The folder of `--save`."""
 _HELP = "List, show and import cages: sets of limits, also those of cloud volumes."
 app = App(name="cage", help=_HELP, help_epilogue=examples("cage"))
 app.command(import_cage, name="import", help_epilogue=examples("cage import"))
@@ -48,7 +51,7 @@ def list_(
     min_iops
         Only volumes and cages that allow at least so many reads a second
     """
-    providers = read_offers(CAGES / "catalogue")
+    providers = read_offers(CATALOGUE)
     offered_providers(providers, provider)
     listing = cage_list.select(
         providers, definitions(), cage_list.CatalogueFilter(provider, type, min_iops)
@@ -84,7 +87,7 @@ def show(
     force
         Overwrite an existing cage
     """
-    providers = read_offers(CAGES / "catalogue")
+    providers = read_offers(CATALOGUE)
     if save is not None and name in definitions().cage_names():
         raise fixed_limits(name)
     profile, description = named_profile(providers, name, volume)
@@ -92,7 +95,7 @@ def show(
         path = save_profile(
             profile, description, check_new_name(save, CAGES, providers, force=force), CAGES
         )
-        _error.print(f"saved: {path.relative_to(TOP)}", markup=False, soft_wrap=True)
+        _error.print(f"saved: {shown(path)}", markup=False, soft_wrap=True)
     if export.is_given(as_json=as_json):
         print(cage_for_tool(profile, export), end="")
     elif as_json:

@@ -12,12 +12,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pagecage.checkout import TOP
+from pagecage.checkout import OWN, TOP
 from pagecage.cli.cage_options import VolumeOptions
 from pagecage.cli.cage_save import check_new_name, save
 from pagecage.cli.imported_volume import KnownVolume, comments, known_volume, volume_cage
 from pagecage.cli.numbers import Positive, Seconds, whole
 from pagecage.cli.output import Json
+from pagecage.cli.paths import shown
 from pagecage.cloud.catalogue import read_offers
 from pagecage.definitions.cage_file import cage_of_tables
 from pagecage.errors import EXIT_OK, PagecageError
@@ -26,7 +27,9 @@ from pagecage.importers.probe import DIGITS, Rounding
 from pagecage.importers.result import DescribedVolume, ImportResult, Selection
 from pagecage.units import exact_size
 
-CAGES = TOP / "cgroups"
+CATALOGUE = TOP / "cgroups/catalogue"
+CAGES = OWN / "cgroups"
+"""The folder of `--save`."""
 _MOST_IGNORED = 12
 
 
@@ -153,7 +156,7 @@ def _read_text(file: str) -> str:
 
 def _save(imported: ImportResult, known: KnownVolume | None, name: str, *, force: bool) -> Path:
     """Write the cage file and return its path. A volume's limits come from the catalogue."""
-    name = check_new_name(name, CAGES, read_offers(CAGES / "catalogue"), force=force)
+    name = check_new_name(name, CAGES, read_offers(CATALOGUE), force=force)
     if known is not None:
         return save(volume_cage(known, imported, name), CAGES, comments(known, imported))
     if not imported.limits:
@@ -219,7 +222,7 @@ def _lines(imported: ImportResult, instance: str | None, path: Path | None) -> I
         yield from _section("observed", [item.text for item in imported.observed])
     yield from _section("ignored, not limits", _ignored_lines(imported.ignored))
     if path:
-        yield f"\nsaved: {path.relative_to(TOP)}; show it: pagecage cage show {path.stem}"
+        yield f"\nsaved: {shown(path)}; show it: pagecage cage show {path.stem}"
     elif imported.volume:
         yield f"\nlimits of the volume: {_show_command(imported.volume, instance)}"
 

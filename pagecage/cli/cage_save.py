@@ -38,10 +38,12 @@ def save(cage: Cage, folder: Path, comments: Sequence[str] = ()) -> Path:
     """Write a cage file with comments at its top and return its path."""
     path = folder / f"{cage.name}.toml"
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         path.write_text(cage_to_toml(cage, comments))
     except OSError as error:
         raise PagecageError(
-            f"{path} cannot be written: {error.strerror}", f"ls -ld {folder}"
+            f"{path} cannot be written: {error.strerror}",
+            f"ls -ld {folder if folder.exists() else folder.parent}",
         ) from None
     return path
 

@@ -12,6 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from pagecage.cli.fixes import fix_here
 from pagecage.cli.output import Json
 from pagecage.cli.paths import Folder
 from pagecage.errors import EXIT_HOST, EXIT_OK
@@ -101,7 +102,7 @@ def lines(findings: list[DoctorFinding]) -> Iterator[str]:
     for finding, following in zip_longest(findings, findings[1:]):
         yield f"{finding.level:<8} {finding.host:<6} {finding.what:<20} {finding.detail}"
         if finding.hint and not (following and following.hint == finding.hint):
-            yield f"{'':<36} fix: {finding.hint}"
+            yield f"{'':<36} fix: {fix_here(finding.hint)}"
     for host in ("local", "vm"):
         yield f"HOST={host}: {_conclusion([f for f in findings if f.host == host])}"
 
@@ -128,7 +129,7 @@ def doctor(*, data_dir: Folder | None = None, as_json: Json = False) -> int:
     """
     findings = examine(data_dir)
     if as_json:
-        print(json.dumps([vars(finding) for finding in findings]))
+        print(json.dumps([vars(one) | {"hint": fix_here(one.hint)} for one in findings]))
     else:
         print("\n".join(lines(findings)))
     hosts = {f.host for f in findings} - {f.host for f in findings if f.level == "missing"}

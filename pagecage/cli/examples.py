@@ -5,6 +5,10 @@ from __future__ import annotations
 import textwrap
 
 _EXAMPLES = {
+    "init": """
+        pagecage init -- grep -rc needle src
+        pagecage init --name start -- ./server --load-index index.db
+        """,
     "list": """
         pagecage list
         pagecage list --json
@@ -20,6 +24,7 @@ _EXAMPLES = {
         pagecage run constrained-random --cage customer-tenth --repeats 5
         pagecage run constrained-random --until-ci 5% --fresh block
         pagecage run constrained-random --resume
+        pagecage run ./experiments/mine.toml --host vm
         pagecage run smoke --baseline smoke.json --fail-if 'device_reads > +5%'
         pagecage run constrained-random --host rack --fleet spread
         """,
@@ -189,6 +194,10 @@ _EXAMPLES = {
         pagecage host status
         pagecage host up
         pagecage host provision rack --ask-password
+        """,
+    "host setup": """
+        pagecage host setup
+        pagecage host setup vm volume
         """,
     "host provision": """
         pagecage host provision local --device /dev/disk/by-id/nvme-EXAMPLE

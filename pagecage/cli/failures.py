@@ -8,11 +8,12 @@ import traceback
 
 from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
 
-from pagecage.checkout import TOP
+from pagecage.checkout import LOGS
+from pagecage.cli.fixes import fix_here
 from pagecage.cli.output import notify
 from pagecage.errors import EXIT_FAILED, PagecageError, nearest
 
-LOG = TOP / "build/log/defect.log"
+LOG = LOGS / "defect.log"
 SHOW = "PAGECAGE_TRACEBACK"
 """Environment variable: print the traceback of a defect on standard error."""
 # Endings that cyclopts (exceptions.py) appends to the first sentence of its messages.
@@ -33,7 +34,7 @@ def report(error: PagecageError) -> int:
     """Print the message and the fix, one line each; return the exit status."""
     lines = [
         f"pagecage: {printable(error.message)}",
-        *([f"  fix: {printable(error.hint)}"] if error.hint else []),
+        *([f"  fix: {printable(fix_here(error.hint))}"] if error.hint else []),
     ]
     notify("\n".join(lines))
     return error.exit_code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pagecage.checkout import RUNS, TOP
+from pagecage.checkout import BUILD, RUNS, TOP
 from pagecage.cli.analyse import report
 from pagecage.cli.fleet_hosts import check_group, hosts_of
 from pagecage.cli.fleet_plan import PreparedFleetRun, plan_for
@@ -68,7 +68,7 @@ def resume_run(
         raise PagecageError(
             f"{missing[0]} is no longer in {options.host}", "put it back into the inventory"
         )
-    playbook = make_fleet_playbook(TOP, make_agent_package(TOP), TOP / "build" / "fleet")
+    playbook = make_fleet_playbook(TOP, make_agent_package(TOP), BUILD / "fleet")
     hosts = tuple(host for name, host in inventory_hosts.items() if name in open_hosts)
     if not hosts:
         return PreparedFleetRun(playbook, folder, ())

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from pagecage.checkout import RUNS, TOP
+from pagecage.checkout import BUILD, RUNS, TOP
 from pagecage.cli.fleet_hosts import HostGroup, check_group, hosts_of, refuse_root_disks
 from pagecage.cli.output import Notify
 from pagecage.cli.progress import expected_seconds
@@ -48,7 +48,7 @@ def plan_for(
     experiment = definitions().experiment(name)
     _refuse_options(options)
     group = hosts_of(options.host)
-    playbook = make_fleet_playbook(TOP, make_agent_package(TOP), TOP / "build" / "fleet")
+    playbook = make_fleet_playbook(TOP, make_agent_package(TOP), BUILD / "fleet")
     preflight = check_group(playbook, options.host, group, fleet_options.skip_unreachable, notify)
     hosts = preflight.ready
     if fleet_options.fleet == "spread" and not fleet_options.mixed:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pagecage.checkout import TOP
+from pagecage.checkout import OWN, TOP
 
 if TYPE_CHECKING:
     from cyclopts.help import HelpEntry, HelpPanel
@@ -24,9 +24,10 @@ def shown_default(value: object) -> object | None:
         return None
     if isinstance(value, float):
         return f"{value:g}"
-    return (
-        value.relative_to(TOP) if isinstance(value, Path) and value.is_relative_to(TOP) else value
-    )
+    for top in (OWN, TOP):
+        if isinstance(value, Path) and value.is_relative_to(top):
+            return value.relative_to(top)
+    return value
 
 
 class HelpPage:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from pagecage.cli.examples import examples
+from pagecage.cli.host_setup import setup
 from pagecage.cli.numbers import whole
 from pagecage.cli.output import Json, notify, notify_step
 from pagecage.cli.paths import Folder, writing
@@ -36,7 +37,7 @@ Suite = Annotated[
 Cpus = Annotated[int, whole(1, 64), Parameter(help="Number of processors")]
 
 
-for _verb in (provision, verify, unprovision):
+for _verb in (setup, provision, verify, unprovision):
     app.command(_verb, help_epilogue=examples(f"host {_verb.__name__}"))
 
 

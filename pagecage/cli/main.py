@@ -56,6 +56,7 @@ app = App(
 )
 _VERBS = {
     "Experiments": {
+        "init": "init:app",
         "list": "run:list_experiments",
         "plan": "run:plan",
         "run": "run:run",

@@ -70,6 +70,19 @@ NewFile = Annotated[Path, _option(is_folder=False, must_exist=False)]
 """A file to write."""
 
 
+def shown(path: Path) -> str:
+    """Return a path below the working directory as relative to it, and any other unchanged."""
+    here = _working_directory()
+    return str(path.relative_to(here)) if here and path.is_relative_to(here) else str(path)
+
+
+def _working_directory() -> Path | None:
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
+
+
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
     """Turn an OSError from writing to `target`, which the user named, into a PagecageError."""

@@ -10,14 +10,14 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pagecage.ansible import HostResult, TaskEvent
-from pagecage.checkout import TOP
+from pagecage.checkout import LOGS
+from pagecage.cli.fixes import fix_here
 from pagecage.cli.output import Json, notify, notify_step
 from pagecage.cli.paths import ExistingFile
 from pagecage.cli.run_options import definitions
 from pagecage.errors import EXIT_HOST, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.provisioning import ProvisionRequest, run_playbook
 
-LOGS = TOP / "build" / "log"
 HostGroup = Annotated[
     str, Parameter(help="Group or host of ansible/inventory, among them local and vm")
 ]
@@ -109,12 +109,18 @@ def unprovision(
 def _execute(request: ProvisionRequest, as_json: bool) -> int:
     results = run_playbook(request, LOGS, notify_step, _show_change)
     log = LOGS / f"{Path(request.playbook).stem}.log"
-    errors = {name: result.error(log) for name, result in results.items()}
+    errors = {name: _error(result, log) for name, result in results.items()}
     for name, result in results.items():
         notify(f"pagecage: {errors[name]}" if errors[name] else f"{name}: {_summary(result)}")
     if as_json:
         print(json.dumps([_row(name, result, errors[name]) for name, result in results.items()]))
     return EXIT_HOST if any(errors.values()) else EXIT_OK
+
+
+def _error(result: HostResult, log: Path) -> HostError | None:
+    """Return the event that stopped the playbook, with the fix as this installation has it."""
+    error = result.error(log)
+    return HostError(error.message, fix_here(error.hint)) if error else None
 
 
 def _show_change(event: TaskEvent) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pagecage.checkout import RUNS
 from pagecage.cli.execution import PreparedRun, prepare_host
 from pagecage.cli.host_choice import choose_host
 from pagecage.cli.output import Notify
 from pagecage.cli.run_options import RunOptions, definitions
+from pagecage.definitions.files import is_path
 from pagecage.errors import PagecageError
 from pagecage.planning.plan import Plan
 from pagecage.planning.sweep import SWEEP_PREFIX
@@ -31,13 +34,13 @@ def resume_run(name: str, options: RunOptions, yes: bool, notify: Notify) -> Pre
     Raises PagecageError if the experiment's definition has changed since.
     """
     refuse_plan_options(options)
-    folder = find_run(RUNS, name)
+    folder = find_run(RUNS, Path(name).stem if is_path(name) else name)
     plan = folder.plan()
     if options.host not in ("auto", plan.document["host"]):
         message = f"{plan.run_id} is a run on {plan.document['host']}, not on {options.host}"
         raise PagecageError(message, "remove --host, or start a new run")
     if plan.document.get("replay") is None:
-        require_same_definition(plan)
+        require_same_definition(plan, name)
     host = choose_host(plan.document["host"], options.data_dir, notify)
     try:
         if folder.remaining(plan):
@@ -56,16 +59,17 @@ def refuse_plan_options(options: RunOptions) -> None:
         raise PagecageError(f"--{option} and --resume are mutually exclusive", f"remove --{option}")
 
 
-def require_same_definition(plan: Plan) -> None:
+def require_same_definition(plan: Plan, given: str = "") -> None:
     """Raise PagecageError if the experiment has changed since its plan was made.
 
-    Of a sweep it is the experiment that is swept.
+    Of a sweep it is the experiment that is swept. `given` may be the path of the definition.
     """
-    name = plan.document["experiment"]
+    name = given if is_path(given) else plan.document["experiment"]
     if plan.document.get("sweep"):
         name = name.removeprefix(SWEEP_PREFIX)
     if definitions().experiment(name).definition_sha256 != plan.document["definition_sha256"]:
+        file = name if is_path(name) else f"experiments/{name}.toml"
         raise PagecageError(
-            f"experiments/{name}.toml has changed since {plan.run_id} was planned",
+            f"{file} has changed since {plan.run_id} was planned",
             f"start a new run: pagecage run {name}",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pagecage.checkout import PROJECT, TOP
 from pagecage.cli.analyse import report
 from pagecage.cli.execution import execute, new_run, plan_for
 from pagecage.cli.exit_status import exit_code
@@ -25,23 +26,28 @@ from pagecage.units import format_seconds
 def list_experiments(*, as_json: Json = False) -> int:
     """List the experiments with their questions and treatments."""
     defined = definitions()
-    rows = [_summary_row(defined.experiment(name)) for name in defined.experiment_names()]
+    own = defined.experiments.own_names()
+    names = [*own, *(name for name in defined.experiment_names() if name not in own)]
+    rows = [_summary_row(defined.experiment(name), name in own) for name in names]
     if as_json:
         print(json.dumps(rows))
         return EXIT_OK
     width = max(len(row["name"]) for row in rows)
     for row in rows:
+        origin = f"{row['origin']:<8} " if own else ""
         print(
-            f"{row['name']:<{width}} {row['treatments']:>3} treatments, {row['about']:<14}"
+            f"{origin}{row['name']:<{width}} {row['treatments']:>3} treatments, {row['about']:<14}"
             f" {row['question']}"
         )
+    if PROJECT not in (None, TOP) and not own:
+        notify(f"{PROJECT} defines no experiments\n  fix: pagecage init -- COMMAND makes one")
     return EXIT_OK
 
 
-def _summary_row(experiment: Experiment) -> dict[str, Any]:
+def _summary_row(experiment: Experiment, is_own: bool) -> dict[str, Any]:
     """Return an experiment's row for `pagecage list`.
 
-    The duration is an estimate for an emulated host.
+    `origin` is project or pagecage. The duration is an estimate for an emulated host.
     """
     count = len(selected(experiment, "emulated"))
     size = experiment.sizes["emulated"]
@@ -50,6 +56,7 @@ def _summary_row(experiment: Experiment) -> dict[str, Any]:
     )
     return {
         "name": experiment.name,
+        "origin": "project" if is_own else "pagecage",
         "question": experiment.question,
         "treatments": count,
         "factors": {name: list(levels) for name, levels in experiment.factors.items()},

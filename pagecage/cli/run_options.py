@@ -1,14 +1,16 @@
-"""Options of `run` and `plan`, and the definitions of this checkout. Light to import."""
+"""Options of `run` and `plan`, and the definitions to choose from. Light to import."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from pagecage.checkout import TOP
+from pagecage.checkout import OWN, TOP
 from pagecage.cli.numbers import Bound, Repeats, Seed
+from pagecage.cli.output import notify
 from pagecage.cli.paths import Folder
 from pagecage.definitions.reader import known_programs
 from pagecage.model.cage import Enforcer
@@ -18,6 +20,7 @@ if TYPE_CHECKING:  # importing pydantic takes longer than most verbs
     from pagecage.definitions.reader import Definitions
 
 PROGRAMS = known_programs(TOP)
+_MOST_NAMES = 3
 HOSTS = ("auto", "local", "vm")
 HostName = Annotated[str, Parameter(metavar="HOST")]
 SizeName = Annotated[str, Parameter(metavar="SIZE")]
@@ -103,10 +106,25 @@ class FleetOptions:
 
 
 def definitions() -> Definitions:
-    """Return the experiments and cages of this checkout."""
+    """Return the experiments and cages of pagecage and of the user's project."""
     from pagecage.definitions.reader import Definitions
 
-    return Definitions(TOP, PROGRAMS)
+    found = Definitions(TOP, PROGRAMS, OWN)
+    for kind, names in (
+        ("experiments", found.experiments.replacing()),
+        ("cages", found.cages.replacing()),
+    ):
+        if names:
+            _tell_replaced(kind, tuple(names))
+    return found
+
+
+@cache
+def _tell_replaced(kind: str, names: tuple[str, ...]) -> None:
+    """Report once that definitions of the user's project replace those of pagecage."""
+    more = len(names) - _MOST_NAMES
+    shown = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    notify(f"{kind} of {OWN} that replace pagecage's own: {shown}")
 
 
 def is_group(host: str) -> bool:

@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pagecage.checkout import TOP
+from pagecage.checkout import IS_INSTALLED, TOP
 from pagecage.cli.enforcement import enforced
 from pagecage.cli.output import Notify
+from pagecage.cli.project_files import place_files
 from pagecage.cli.run_options import FleetOptions, RunOptions, definitions, is_group
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.host import SizedHost
@@ -125,6 +126,7 @@ def build_plan(
 
     `cages` replaces the cages of cgroups/.
     """
+    experiment, copies = place_files(experiment, host)
     size, reason = choose_size(options.size, host, notify)
     dataset_bytes = experiment.sizes[size].total_bytes
     if cages is None:
@@ -145,7 +147,7 @@ def build_plan(
         treatment=parse_treatment(options.treatment),
     )
     run_id = new_run_id(experiment.name, host.name)
-    plan = make_plan(run_id, experiment, cages, plan_options, command, harness())
+    plan = make_plan(run_id, experiment, cages, plan_options, command, harness(), copies=copies)
     if isinstance(host, LocalHost) and (needed_bytes := needed_disk_bytes(plan.trials)):
         host.require_free_space(needed_bytes)
     return plan
@@ -215,13 +217,22 @@ def until_ci(options: RunOptions) -> float | None:
 
 def harness() -> dict[str, object]:
     """Return version and git revision of this checkout; the revision is None without git."""
+    if IS_INSTALLED:
+        return _built_from((TOP / "revision").read_text())
     if find_tool("git") is None:
         return {"version": VERSION, "git_revision": None, "git_dirty": None}
-    revision = run(["git", "-C", TOP, "rev-parse", "HEAD"], check=False)
+    head = run(["git", "-C", TOP, "rev-parse", "HEAD"], check=False)
     dirty = run(["git", "-C", TOP, "status", "--porcelain", "--untracked-files=no"], check=False)
-    known = revision.ok
+    known = head.ok
     return {
         "version": VERSION,
-        "git_revision": revision.stdout.strip() if known else None,
+        "git_revision": head.stdout.strip() if known else None,
         "git_dirty": bool(dirty.stdout.strip()) if known else None,
     }
+
+
+def _built_from(text: str) -> dict[str, object]:
+    """Return the version of a wheel, and the revision that it was built from (build/revision)."""
+    revision, _, state = text.strip().partition(" ")
+    dirty = state == "dirty" if revision else None
+    return {"version": VERSION, "git_revision": revision or None, "git_dirty": dirty}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pagecage.checkout import TOP
+from pagecage.checkout import OWN
 from pagecage.cli.paths import Folder, writing
 from pagecage.cloud.catalogue import Provider
 from pagecage.definitions.cage_file import CageFile
@@ -13,7 +13,7 @@ from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.errors import EXIT_OK
 
 
-def schema(directory: Folder = TOP / "docs/schema") -> int:
+def schema(directory: Folder = OWN / "docs/schema") -> int:
     """Write the JSON Schemas of experiments, cages and the catalogue.
 
     An editor that supports JSON Schema completes and checks the keys of these files.

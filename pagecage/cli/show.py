@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from pagecage.checkout import RUNS, TOP
+from pagecage.checkout import OWN, RUNS, TOP
 from pagecage.cli.analyse import (
     analyse,
     publish_site,
@@ -205,7 +205,7 @@ def fidelity(
 
 def publish(
     *runs: str,
-    out: Folder = TOP / "site",
+    out: Folder = OWN / "site",
     bundles: ExistingFolder | None = None,
 ) -> int:
     """Make a static site of reports, claims and documents.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pagecage.checkout import TOP
+from pagecage.checkout import BUILD
 from pagecage.cli.numbers import whole
 from pagecage.cli.output import Json
 from pagecage.cli.paths import writing
@@ -17,7 +17,7 @@ from pagecage.verify.main import DEFAULT_SECONDS, MOST_SECONDS, text_of
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import verify as verify_target
 
-_FOLDER = TOP / "build/host"
+_FOLDER = BUILD / "host"
 
 
 @Parameter(name="*")

@@ -52,6 +52,10 @@ class ExperimentFile(StrictTable):
     driver: DriverName | None = Field(
         None, description="the driver that runs the workload in its cage (docs/CONTAINERS.md)"
     )
+    copies: list[str] = Field(
+        [],
+        description="files of the project that are copied to the guest (docs/PROJECT.md)",
+    )
     factors: dict[str, list[str]]
     levels: dict[str, dict[str, LevelTable]] = {}
     exclude: list[dict[str, str]] = []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
-from functools import cached_property
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,45 +20,15 @@ from pagecage.definitions.claim_tables import (
 )
 from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.fields import Citation
+from pagecage.definitions.files import DefinitionFiles, check_stem, is_path, read_toml
 from pagecage.definitions.own_programs import definition_sha256, own_programs
 from pagecage.definitions.trial_tables import DataTable, LevelTable, SizeTable, WorkloadTable
-from pagecage.errors import PagecageError, nearest, why_unreadable
+from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import Cage
 from pagecage.model.experiment import Experiment, Level, Size
-from pagecage.model.published_figures import PublishedFigureRow, read_articles
+from pagecage.model.published_figures import read_articles
 from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import CommandSpec, SetupStep, Workload
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        data = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise PagecageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
-    except (ValueError, RecursionError) as error:
-        reason = why_unreadable(error)
-        raise PagecageError(
-            f"{path.name}: {reason}", f"edit {path}; https://toml.io describes the syntax"
-        ) from None
-    if _contains_nul(data):
-        raise PagecageError(
-            f"{path.name}: a string contains a NUL byte, which cannot be passed to a program",
-            f"edit {path}",
-        )
-    return data
-
-
-def _contains_nul(tree: Any) -> bool:
-    if isinstance(tree, str):
-        return "\0" in tree
-    values = (
-        [*tree, *tree.values()]
-        if isinstance(tree, dict)
-        else tree
-        if isinstance(tree, list)
-        else ()
-    )
-    return any(map(_contains_nul, values))
 
 
 def _first_error(path: Path, error: ValidationError) -> PagecageError:
@@ -100,49 +70,55 @@ def _keys_hint(path: Path, key: str) -> str:
 
 def _cage_file(path: Path) -> CageFile:
     try:
-        return CageFile.model_validate(_read_toml(path))
+        return CageFile.model_validate(read_toml(path))
     except ValidationError as error:
         raise _first_error(path, error) from None
 
 
 class Definitions:
-    """The experiments and cages of one checkout."""
+    """The experiments and cages of pagecage, and those of the user's project if there is one."""
 
-    def __init__(self, top: Path, programs: list[str]) -> None:
-        self._experiments, self._cages, self._programs = (
-            top / "experiments",
-            top / "cgroups",
-            programs,
+    def __init__(self, top: Path, programs: list[str], project: Path | None = None) -> None:
+        own = project if project != top else None
+        self.experiments, self.cages = (
+            DefinitionFiles(kind, top / folder, own / folder if own else None)
+            for kind, folder in (("experiment", "experiments"), ("cage", "cgroups"))
         )
+        self._programs, self._project, self._top = programs, project, top
+        self._articles = cache(read_articles)
 
     def experiment_names(self) -> list[str]:
         """Return the names of all experiments."""
-        return sorted(path.stem for path in self._experiments.glob("*.toml"))
+        return self.experiments.names()
 
     def cage_names(self) -> list[str]:
         """Return the names of all cages."""
-        return sorted(path.stem for path in self._cages.glob("*.toml"))
+        return self.cages.names()
 
     def experiment(self, name: str) -> Experiment:
-        """Return one experiment, checked.
+        """Return one experiment by its name or the path of its file, checked.
 
         Raises PagecageError with file and key, or with the nearest name if there is no such
         experiment.
         """
-        path = self._path(self._experiments, name, "experiment", self.experiment_names())
-        data = _read_toml(path)
+        is_file = is_path(name)
+        path = check_stem(Path(name), "experiment") if is_file else self.experiments.find(name)
+        name = path.stem
+        data = read_toml(path)
         try:
             table = ExperimentFile.model_validate(data)
         except ValidationError as error:
             raise _first_error(path, error) from None
         data |= {"claims": self._claims(name, table, data, path)} if table.claims else {}
         experiment = _experiment(name, table, data, path)
+        if not path.is_relative_to(self._top / "experiments"):
+            experiment = replace(experiment, project=self._project or path.absolute().parent)
         self._check_names(path, experiment)
         return experiment
 
     def cage(self, name: str, dataset_bytes: int | None, where: str = "CAGE") -> Cage:
         """Return one cage with its limits resolved against the dataset's size."""
-        path = self._path(self._cages, name, "cage", self.cage_names(), where)
+        path = self.cages.find(name, where)
         return resolve_cage(name, _cage_file(path), dataset_bytes, path)
 
     def cage_without_dataset(self, name: str) -> tuple[Cage, float | None]:
@@ -150,30 +126,20 @@ class Definitions:
 
         The cage then lacks MemoryMax. The share is None if MemoryMax is a size or missing.
         """
-        path = self._path(self._cages, name, "cage", self.cage_names())
+        path = self.cages.find(name)
         table = _cage_file(path)
         if not isinstance(table.MemoryMax, DatasetFraction):
             return resolve_cage(name, table, None, path), None
         cage = resolve_cage(name, table.model_copy(update={"MemoryMax": None}), None, path)
         return cage, table.MemoryMax.dataset_fraction
 
-    def _path(self, folder: Path, name: str, kind: str, known: list[str], where: str = "") -> Path:
-        if name not in known:
-            prefix = f"{where}: " if where else ""
-            raise PagecageError(f"{prefix}there is no {kind} {name!r}", nearest(name, known))
-        return folder / f"{name}.toml"
-
-    @cached_property
-    def _articles(self) -> dict[str, PublishedFigureRow] | None:
-        """The published figures, read once for all experiments."""
-        return read_articles(self._experiments / "articles")
-
     def _claims(
         self, name: str, table: ExperimentFile, data: dict[str, Any], path: Path
     ) -> list[dict[str, Any]]:
         """Return the claims, completed so that a plan needs no other file for their verdicts."""
         try:
-            claims = [complete_claim(claim, self._articles, name) for claim in table.claims]
+            articles = self._articles(path.parent / "articles")
+            claims = [complete_claim(claim, articles, name) for claim in table.claims]
             for claim in claims:
                 check_config_key(claim, data)
         except PagecageError as error:
@@ -187,7 +153,7 @@ class Definitions:
                 f"{path.name}: workload.program: there is no workload {program!r}", known
             )
         for cage in sorted(experiment.cage_names()):
-            self._path(self._cages, cage, "cage", self.cage_names(), f"{path.name}: factors.cage")
+            self.cages.find(cage, f"{path.name}: factors.cage")
 
 
 def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> Experiment:
@@ -219,6 +185,7 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         service=_service(table.workload),
         driver=table.driver,
         packages=table.resolved_packages(),
+        copies=tuple(table.copies),
         own_programs=programs,
         data=table.data.resolved() if table.data else None,
     )

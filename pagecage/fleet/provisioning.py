@@ -71,11 +71,11 @@ def run_playbook(
     """
     hosts = find_group(request.group, project_dir)
     _check(request, hosts)
+    words = request.words()
     if request.playbook == "site.yml":
-        make_agent_package(project_dir)
-    playbook = Playbook(
-        project_dir, request.playbook, inventory_dir(project_dir), scratch, request.words()
-    )
+        agent = make_agent_package(project_dir).agent
+        words += ("--extra-vars", json.dumps({"agent_file": str(agent)}))
+    playbook = Playbook(project_dir, request.playbook, inventory_dir(project_dir), scratch, words)
     with _connected(request.group, progress):
         results = run_to_end(playbook, listener)
     by_name = {host.name: host for host in hosts}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pagecage.agent.system.volume_server import PLUGIN
+from pagecage.checkout import BUILD, TOP
 from pagecage.errors import HostError
 from pagecage.model.trial import Trial
 
@@ -132,21 +134,34 @@ def zipapp_bytes(
 
 
 def make_agent_package(top: Path) -> AgentPackage:
-    """Write the agent to build/host/ and return it with the workloads there.
+    """Write the agent to the folder of built files, and return it with the workloads of `top`.
 
-    Workloads may be missing; see require_programs().
+    Workloads may be missing; see require_programs(). Raises HostError if the folder cannot be
+    written.
     """
-    build = top / "build/host"
-    programs = tuple(sorted(path for path in (build / "bin").glob("*") if path.is_file()))
+    built = top / "build/host"
+    programs = tuple(sorted(path for path in (built / "bin").glob("*") if path.is_file()))
     content = agent_bytes()
-    agent = build / "agent.pyz"
-    build.mkdir(parents=True, exist_ok=True)
+    agent = (BUILD if top == TOP else top / "build") / "host/agent.pyz"
     if not agent.exists() or agent.read_bytes() != content:
-        agent.write_bytes(content)
-    plugin = build / "lib" / PLUGIN
+        _replace(agent, content)
+    plugin = built / "lib" / PLUGIN
     return AgentPackage(
         agent,
         programs,
         hashlib.sha256(content).hexdigest(),
         plugin if plugin.exists() else None,
     )
+
+
+def _replace(agent: Path, content: bytes) -> None:
+    """Write the agent at once, because another run may be copying it."""
+    part = agent.with_suffix(f".{os.getpid()}")
+    try:
+        agent.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(content)
+        part.replace(agent)
+    except OSError as error:
+        raise HostError(
+            f"{agent} cannot be written: {error.strerror}", f"ls -ld {agent.parent}"
+        ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pagecage.model.needs.packages import Package
@@ -78,6 +79,8 @@ class Experiment:
 
     `definition` is the file's content as plain data, and `definition_sha256` the hash of the file
     and of its own programs. `own_programs` are their texts by name.
+    `project` is the top of the user's project with the file; None for an experiment of pagecage.
+    `copies` are files of the project that the guest gets.
     """
 
     name: str
@@ -102,6 +105,8 @@ class Experiment:
     command: CommandSpec | None = None
     driver: str | None = None
     packages: tuple[Package, ...] = ()
+    project: Path | None = None
+    copies: tuple[str, ...] = ()
     own_programs: Mapping[str, str] = field(default_factory=dict)
     data: TrialData | None = None
     service: ServiceSpec | None = None

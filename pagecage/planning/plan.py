@@ -241,10 +241,12 @@ def make_plan(
     command: str,
     harness: Mapping[str, Any],
     replay: Mapping[str, Any] | None = None,
+    copies: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Return the plan with its document (docs/FORMAT.md).
 
-    `replay` holds the further data of a run that has no file in experiments/.
+    `replay` holds the further data of a run that has no file in experiments/. `copies` holds the
+    files that an experiment copies to the host.
     """
     trials = make_trials(experiment, cages, options)
     document = {
@@ -259,6 +261,7 @@ def make_plan(
         "harness": dict(harness),
         "trials": [trial_to_json(t) for t in trials],
         "replay": None if replay is None else dict(replay),
+        "copies": None if copies is None else dict(copies),
         "own_programs": dict(experiment.own_programs),
     }
     return Plan(run_id, trials, document)

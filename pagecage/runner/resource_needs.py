@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import AgentPackage
@@ -69,18 +70,22 @@ def _memory_bytes(trial: Trial) -> int:
 
 
 def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:
-    """Return the files that a replay copies to the host; none for an experiment."""
-    return uploads_from_json((plan.document.get("replay") or {}).get("carried", ()))
+    """Return the files that a replay, or an experiment of a project, copies to the host."""
+    return uploads_from_json(_copies(plan).get("carried", ()))
+
+
+def _copies(plan: Plan) -> Mapping[str, Any]:
+    return plan.document.get("replay") or plan.document.get("copies") or {}
 
 
 def upload_directories(plan: Plan) -> tuple[str, str]:
-    """Return the directory for a replay's files, and the one to remove before and after it.
+    """Return the directory for copied files, and the one to remove before and after the run.
 
     Of files that the command writes to, the original is copied to the host.
     """
-    replay = plan.document["replay"]
-    base = replay.get("restored")
-    return (f"{base}/original", base) if base else (replay["directory"], replay["directory"])
+    copies = _copies(plan)
+    base = copies.get("restored")
+    return (f"{base}/original", base) if base else (copies["directory"], copies["directory"])
 
 
 def _has_disk_in_memory(trial: Trial) -> bool:

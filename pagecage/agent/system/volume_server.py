@@ -7,6 +7,8 @@ command and each answer is a line of JSON.
 from __future__ import annotations
 
 import json
+import os
+import re
 import socket
 import time
 from collections.abc import Mapping
@@ -22,6 +24,7 @@ THREADS = 64
 """Requests that are served at the same time; each sleeps until the time of its reply."""
 _START_SECONDS = 10.0
 _ANSWER_SECONDS = 10.0
+_GLIBC_SYMBOLS = re.compile(rb"GLIBC_(\d+)\.(\d+)")
 
 
 class VolumeServer:
@@ -35,8 +38,10 @@ class VolumeServer:
         """Serve a file, without a limit at first, and return when the volume can be used.
 
         Sockets that a killed server left in the directory are removed. The server ends with the
-        calling thread. Raises HostError with nbdkit's message if it ends at once.
+        calling thread. Raises HostError with nbdkit's message if it ends at once, and if the plugin
+        needs a newer C library.
         """
+        require_c_library(plugin)
         _remove_sockets(sockets)
         argv = server_argv(plugin, file, sockets)
         with log.open("wb") as output:
@@ -123,6 +128,33 @@ def require_nbdkit() -> None:
     """Raise HostError if nbdkit is not installed."""
     if find_tool("nbdkit") is None:
         raise HostError("a simulated volume needs nbdkit", "apt-get install nbdkit")
+
+
+def require_c_library(plugin: Path) -> None:
+    """Raise HostError if the plugin was linked with a newer glibc, or if this machine has another.
+
+    The workloads are static; the plugin is loaded by the machine's own nbdkit.
+    """
+    found = _GLIBC_SYMBOLS.findall(plugin.read_bytes())
+    needed = max(((int(major), int(minor)) for major, minor in found), default=(0, 0))
+    present = glibc_version()
+    if needed > (present or (0, 0)):
+        here = f"glibc {present[0]}.{present[1]}" if present else "a C library other than glibc"
+        raise HostError(
+            f"{plugin.name} needs glibc {needed[0]}.{needed[1]} or newer, and this machine has"
+            f" {here}",
+            "use --enforced-by cgroup, or a machine with a newer C library",
+        )
+
+
+def glibc_version() -> tuple[int, int] | None:
+    """Return the version of this machine's glibc; None with another C library, such as musl."""
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (OSError, ValueError):
+        return None
+    major, _, minor = version.partition(".")
+    return (int(major), int(minor)) if name == "glibc" else None
 
 
 def send_command(control: Path, command: Mapping[str, Any]) -> dict[str, Any]:

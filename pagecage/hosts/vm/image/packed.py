@@ -1,4 +1,4 @@
-"""The packed form of an image: a compressed disk and the boot files, in build/guest."""
+"""The packed form of an image: a compressed disk and the boot files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from pagecage.checkout import TOP
+from pagecage.checkout import BUILD
 from pagecage.process import run
 
 PACKED_DISK = "root.qcow2"
@@ -14,7 +14,7 @@ PACKED_DISK = "root.qcow2"
 
 def packed_directory(key: str) -> Path:
     """Return the path of the packed image of a recipe's key; it may be missing."""
-    return TOP / "build/guest" / key
+    return BUILD / "guest" / key
 
 
 def pack(disk: Path, boot_files: Iterable[Path], packed: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_packed_image_is_unpacked_instead_of_made(
     assert all(path.stat().st_mode & 0o444 == 0o444 for path in packed.iterdir()), (
         "any user may unpack it"
     )
-    monkeypatch.setattr("pagecage.hosts.vm.image.packed.TOP", tmp_path / "checkout")
+    monkeypatch.setattr("pagecage.hosts.vm.image.packed.BUILD", tmp_path / "checkout/build")
     image = ensure_image(cache, RECIPE, lambda _: None)
     assert image.disk.read_bytes() == made.disk.read_bytes()
     assert image.identity.stat().st_mode & 0o777 == 0o600, "ssh takes no other"

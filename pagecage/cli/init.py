@@ -1,0 +1,124 @@
+"""`pagecage init`: a project around a command of the user."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from pagecage.checkout import IS_INSTALLED, TOP, find_project
+from pagecage.cli.examples import examples
+from pagecage.cli.output import notify
+from pagecage.cli.paths import shown, writing
+from pagecage.definitions.files import check_name
+from pagecage.definitions.project_writer import FILES, experiment_text
+from pagecage.errors import EXIT_OK, PagecageError
+
+app = App(
+    name="init", help_epilogue=examples("init"), usage="pagecage init [--name NAME] [-- COMMAND...]"
+)
+_DEFAULT_COMMAND = ("cat", "{file}")
+
+
+@app.default
+def init(
+    *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    name: Annotated[str | None, Parameter(metavar="NAME")] = None,
+) -> int:
+    """Make a project in this folder, with an experiment around a command.
+
+    The experiment runs the command on a slow disk and without limits. Files of this folder that the
+    command names are copied to the guest, and are not in the page cache when it starts. In an
+    existing project, only the experiment is added.
+
+    Parameters
+    ----------
+    command
+        Program and its arguments; without one, a file that pagecage makes is read
+    name
+        Name of the experiment; by default that of the program
+    """
+    words = command or _DEFAULT_COMMAND
+    _check_text(words)
+    folder = _folder()
+    chosen = check_name(name if name is not None else _name_of(words[0]))
+    experiment = folder / f"experiments/{chosen}.toml"
+    if experiment.exists():
+        raise PagecageError(
+            f"{shown(experiment)} exists already",
+            shlex.join(["pagecage", "init", "--name", f"{chosen}-2", "--", *words]),
+        )
+    files = {path: text for name, text in FILES.items() if not (path := folder / name).exists()}
+    files |= {experiment: experiment_text(words, _own_files(folder, words))}
+    _write(files | _ignored_runs(folder))
+    notify(f"run it: pagecage run {chosen}")
+    return EXIT_OK
+
+
+def _folder() -> Path:
+    """Return the working directory. Raises PagecageError if it cannot be a project's top."""
+    here = Path.cwd()
+    project = find_project(here)
+    if not IS_INSTALLED and here.is_relative_to(TOP):
+        raise PagecageError(
+            f"{TOP} is pagecage itself, which has its own experiments/", "cd to your own project"
+        )
+    if project not in (None, here):
+        raise PagecageError(f"this folder is in the project {project}", f"cd {project}")
+    return here
+
+
+def _name_of(program: str) -> str:
+    """Return a name for an experiment with this program."""
+    slug = re.sub(r"[^a-z0-9]+", "-", PurePath(program).stem.lower()).strip("-")
+    return slug[:40].strip("-") or "first"
+
+
+def _check_text(words: Sequence[str]) -> None:
+    """Raise PagecageError for an unknown option, and for a word that a TOML file cannot hold."""
+    if not words[0]:
+        raise PagecageError("the command is empty", "name a program after --")
+    if words[0].startswith("-"):
+        raise PagecageError(f"pagecage init has no option {words[0]!r}", "pagecage init --help")
+    for word in words:
+        if any("\ud800" <= character <= "\udfff" for character in word):
+            raise PagecageError(f"the word {word!r} of the command is not UTF-8", "rename the file")
+
+
+def _own_files(folder: Path, words: Sequence[str]) -> list[str]:
+    """Return the words of a command that are files or folders below this one."""
+    program, *arguments = words
+    candidates = [program, *arguments] if "/" in program else arguments
+    return [word for word in dict.fromkeys(candidates) if _is_below(folder, word)]
+
+
+def _is_below(folder: Path, word: str) -> bool:
+    if PurePath(word).is_absolute() or "\0" in word:
+        return False
+    real, top = os.path.realpath(folder / word), os.path.realpath(folder)
+    return real.startswith(f"{top}/") and os.path.exists(real)  # noqa: PTH110 - Path.exists() raises for a name that is too long
+
+
+def _ignored_runs(folder: Path) -> dict[Path, str]:
+    """Return an existing .gitignore with the folder of runs added, if it lacks it."""
+    path = folder / ".gitignore"
+    with writing(path):
+        text = path.read_text(errors="surrogateescape") if path.exists() else ""
+    lines = text.splitlines()
+    if not lines or "/runs/" in lines or "runs/" in lines:
+        return {}
+    return {path: "\n".join([*lines, "/runs/", ""])}
+
+
+def _write(files: Mapping[Path, str]) -> None:
+    for path, text in files.items():
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", errors="surrogateescape")
+        sys.stderr.write(f"made: {shown(path)}\n")

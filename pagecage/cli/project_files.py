@@ -1,0 +1,116 @@
+"""Files of the user's project that the programs of its experiments use.
+
+On this machine they are used in place. The guest gets copies, as of a replay's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pagecage.errors import PagecageError
+from pagecage.hosts.host import SizedHost
+from pagecage.model.experiment import Experiment, Level
+from pagecage.model.trial import CommandSpec, Workload
+from pagecage.runner.uploads import (
+    FOLDER,
+    UploadedFile,
+    find_uploads,
+    path_on_host,
+    translate_command,
+    uploads_to_json,
+)
+
+_Placed = Callable[[Workload], Workload]
+
+
+def place_files(
+    experiment: Experiment, host: SizedHost
+) -> tuple[Experiment, dict[str, Any] | None]:
+    """Return the experiment for a host, and the copies that its plan records; None without any.
+
+    Commands run in the project's folder, or in the folder of the copies. Raises PagecageError for
+    a file that does not exist or is outside the project, and for a group of hosts.
+    """
+    if experiment.project is None:
+        return experiment, None
+    if host.name != "vm" or not experiment.copies:
+        _refuse_group(experiment, host)
+        here = str(experiment.project) if host.name == "local" else None
+        return _mapped(experiment, lambda own: _in_folder(own, here)), None
+    uploads = _uploads(experiment.project, experiment.copies, experiment.name)
+    directory = f"{getattr(host, 'data_dir', '')}/{FOLDER}"
+    placed = _mapped(experiment, lambda own: _copied(own, uploads, directory, experiment.project))
+    return placed, {"carried": uploads_to_json(uploads), "directory": directory}
+
+
+def _refuse_group(experiment: Experiment, host: SizedHost) -> None:
+    if experiment.copies and host.name != "local":
+        raise PagecageError(
+            f"{experiment.name} copies files of its project, which works with --host vm alone",
+            "run it with --host vm or local",
+        )
+
+
+def _uploads(project: Path, copies: tuple[str, ...], name: str) -> tuple[UploadedFile, ...]:
+    for path in copies:
+        if not (project / path).resolve().is_relative_to(project.resolve()):
+            raise PagecageError(
+                f"{name}.toml: copies: {path!r} is outside the project {project}",
+                "name a file or folder below it",
+            )
+        if not (project / path).exists():
+            raise PagecageError(
+                f"{name}.toml: copies: {path!r} does not exist in {project}", f"ls {project}"
+            )
+    found = find_uploads([str(project / path) for path in copies])
+    return tuple(replace(file, typed=path) for file, path in zip(found, copies, strict=True))
+
+
+def _mapped(experiment: Experiment, placed: _Placed) -> Experiment:
+    """Return the experiment with the change applied to each of its commands."""
+    base = Workload(
+        experiment.program, experiment.arguments, experiment.workload_kind, 0, experiment.command
+    )
+    own = placed(base) if experiment.command else base
+    levels: Mapping[str, Mapping[str, Level]] = {
+        factor: {name: _mapped_level(level, placed) for name, level in table.items()}
+        for factor, table in experiment.levels.items()
+    }
+    return replace(
+        experiment,
+        program=own.program,
+        arguments=own.arguments,
+        command=own.command,
+        levels=levels,
+    )
+
+
+def _mapped_level(level: Level, placed: _Placed) -> Level:
+    has_command = level.workload is not None and level.workload.command is not None
+    return replace(level, workload=placed(level.workload)) if has_command else level  # type: ignore[arg-type]
+
+
+def _in_folder(own: Workload, directory: str | None) -> Workload:
+    command = own.command or CommandSpec()
+    return replace(own, command=replace(command, directory=command.directory or directory))
+
+
+def _copied(
+    own: Workload, uploads: tuple[UploadedFile, ...], directory: str, project: Path | None
+) -> Workload:
+    """Return a command whose words and files that are copied have the paths of the copies."""
+    program, *arguments = translate_command((own.program, *own.arguments), uploads, directory)
+    command = own.command or CommandSpec()
+    paths = tuple(
+        path_on_host(str((project or Path()) / path), uploads, directory) or path
+        for path in command.data_paths
+    )
+    return replace(
+        own,
+        program=program,
+        arguments=tuple(arguments),
+        command=replace(command, data_paths=paths, directory=directory),
+    )

@@ -1,0 +1,71 @@
+"""Programs of this machine that make and run the guest, record trials and serve volumes.
+
+The Ansible role `controller` installs them. Only the standard library is imported, because
+tools/prepare-controller runs it before pagecage's own packages are installed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pagecage.ansible import Playbook, TaskEvent, run_to_end
+from pagecage.checkout import BUILD, TOP
+from pagecage.errors import HostError
+
+_PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
+_PACKAGE_MANAGERS = {"apt-get", "dnf", "dnf5", "pacman", "zypper", "apk"}
+
+
+def install_programs(purposes: Sequence[str], listener: Callable[[TaskEvent], None]) -> None:
+    """Install what is missing for the purposes of the role.
+
+    Raises HostError with the command to run as root if this user may not install packages. On
+    Ctrl-C it interrupts the package manager, which leaves its database intact, and waits for it:
+    Ansible's workers have sessions of their own, which Ctrl-C does not reach.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    words = ("-e", json.dumps({"controller_purposes": list(purposes)}))
+    inventory = TOP / "ansible/inventory/localhost.yml"
+    playbook = Playbook(TOP, "controller.yml", inventory, BUILD / "ansible", words)
+    try:
+        error = run_to_end(playbook, listener)["localhost"].error(playbook.log)
+    except KeyboardInterrupt:
+        _stop_package_managers()
+        _await_children()
+        raise
+    if error is not None:
+        raise HostError(error.message.removeprefix("localhost: "), error.hint)
+
+
+def _descendants(pid: int) -> Iterator[tuple[int, str]]:
+    """Yield pid and name of every descendant of `pid`."""
+    with suppress(OSError):
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            with suppress(OSError):
+                yield int(child), Path(f"/proc/{child}/comm").read_text().strip()
+            yield from _descendants(int(child))
+
+
+def _stop_package_managers() -> None:
+    """Interrupt every package manager. One that runs as another user, by sudo, continues."""
+    for pid, name in _descendants(os.getpid()):
+        if name in _PACKAGE_MANAGERS:
+            with suppress(PermissionError, ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+
+
+def _await_children() -> None:
+    """Wait until every descendant has ended."""
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except InterruptedError:
+            continue
+        except ChildProcessError:
+            return

@@ -1,0 +1,202 @@
+"""The wheel, installed where there is no checkout: from `list` to a run in the guest."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pagecage.process import Completed, run
+from tests.newcomer.machine import CAN_PIVOT, UID, machine, printed
+from tests.tree import ROOT, files
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
+CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+BUNDLE = "20261121T144231Z-random-order-vm.pagecage.zip"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment with the wheel, and the home of its user."""
+
+    environment: Path
+    home: Path
+
+    def pagecage(self, *words: str, **variables: str) -> Completed:
+        """Run the command line in the user's home, with nothing else of this machine's settings."""
+        given = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **variables}
+        clean = ["env", "-i", *(f"{name}={value}" for name, value in given.items())]
+        argv = [*clean, self.environment / "bin/pagecage", *words]
+        return run(argv, check=False, cwd=self.home, timeout_seconds=1500)
+
+    @property
+    def package(self) -> Path:
+        return next(self.environment.glob("lib/python*/site-packages/pagecage"))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    run([ROOT / "tools/build-wheel", platform.machine(), folder], timeout_seconds=600)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    top = tmp_path_factory.mktemp("machine")
+    made = Installed(top / "environment", top / "home")
+    made.home.mkdir()
+    run([sys.executable, "-m", "venv", made.environment], timeout_seconds=300)
+    run([made.environment / "bin/pip", "install", "-q", wheel], timeout_seconds=1500)
+    return made
+
+
+@pytest.fixture
+def untouched(installed: Installed) -> Iterator[None]:
+    """Fails if a file beside the code is new or was changed."""
+    before = stamps(installed.package)
+    yield
+    assert stamps(installed.package) == before
+
+
+def stamps(package: Path) -> dict[str, int]:
+    """Return the time of each file's change; Python itself writes bytecode."""
+    found = (path for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return {str(path.relative_to(package)): path.stat().st_mtime_ns for path in found}
+
+
+def test_its_tag_names_the_machine(wheel: Path) -> None:
+    assert wheel.name.endswith(f"-py3-none-linux_{platform.machine()}.whl")
+
+
+def test_it_lists_what_the_checkout_has(installed: Installed, untouched: None) -> None:
+    rows = json.loads(installed.pagecage("list", "--json").stdout)
+    assert {row["name"] for row in rows} == {
+        path.stem for path in (ROOT / "experiments").glob("*.toml")
+    }
+    assert {row["origin"] for row in rows} == {"pagecage"}
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("cage list", "customer-tenth"),
+        ("cage show aws-gp3 --size 500GiB", "aws-gp3"),
+        ("plan constrained-random --host local --size smoke", "systemd-run"),
+        ("claims --experiment constrained-random", "constrained-random"),
+        ("answers", "Open questions"),
+        ("fidelity", "Fidelity of simulated volumes"),
+        ("host inventory", "guests"),
+        ("host status", "running"),
+        ("schema schemas", ""),
+        ("cold --help", "page cache"),
+    ],
+)
+def test_a_verb(installed: Installed, untouched: None, command: str, says: str) -> None:
+    done = installed.pagecage(*command.split())
+    assert done.status == 0, done.stderr
+    assert says in done.stdout
+
+
+def test_verify_and_probe_are_files_to_copy(installed: Installed, untouched: None) -> None:
+    for verb, argument in (("verify", "--help"), ("probe", "--help")):
+        done = installed.pagecage(verb, "--print-path")
+        program = done.stdout.strip()
+        assert run([program, argument], check=False).status in (0, 2), done.stderr
+
+
+def test_a_file_is_made_cold(installed: Installed, untouched: None) -> None:
+    (installed.home / "file").write_bytes(bytes(1 << 20))
+    done = installed.pagecage("cold", "file", "--json")
+    assert done.status == 0, done.stderr
+
+
+def test_doctor_names_no_target_of_make(installed: Installed, untouched: None) -> None:
+    done = installed.pagecage("doctor", PATH="/nowhere")
+    assert done.status in (0, 3)
+    assert "make " not in done.stdout
+
+
+def test_fixes_of_its_verbs_name_none_either(installed: Installed, untouched: None) -> None:
+    for words in (("host", "verify", "local"), ("publish",)):
+        done = installed.pagecage(*words)
+        assert done.status == 3, done.stderr
+        assert "fix: " in done.stderr
+        assert "make " not in done.stderr.partition("fix: ")[2]
+
+
+def test_a_report_is_made_of_a_stored_run(installed: Installed, untouched: None) -> None:
+    shutil.copy(ROOT / "docs/runs" / BUNDLE, installed.home)
+    done = installed.pagecage("render", BUNDLE, "--out", "rendered")
+    assert done.status == 0, done.stderr
+    assert list((installed.home / "rendered").rglob("report.html"))
+
+
+def test_a_cage_is_saved_in_the_users_own_folder(installed: Installed, untouched: None) -> None:
+    done = installed.pagecage("cage", "show", "aws-gp3", "--size", "100GiB", "--save", "mine")
+    assert done.status == 0, done.stderr
+    assert (installed.home / ".local/share/pagecage/cgroups/mine.toml").exists()
+    assert "mine" in installed.pagecage("cage", "list").stdout
+
+
+def test_a_trial_without_limits_runs_here(installed: Installed, untouched: None) -> None:
+    words = ("--host", "local", "--size", "smoke", "--treatment", "cage=uncaged")
+    done = installed.pagecage("run", "smoke", *words)
+    assert done.status == 0, done.stderr
+    runs = installed.home / ".local/share/pagecage/runs"
+    assert (runs / "latest-smoke/report.html").exists()
+    harness = json.loads((runs / "latest-smoke/plan.json").read_text())["harness"]
+    revision = run(["git", "-C", ROOT, "rev-parse", "HEAD"]).stdout.strip()
+    assert harness["git_revision"] == revision
+
+
+def test_a_run_in_the_guest(installed: Installed, untouched: None) -> None:
+    """With this machine's guest, which is made from the same files."""
+    words = ("run", "smoke", "--host", "vm", "--size", "smoke")
+    done = installed.pagecage(*words, PATH=os.environ["PATH"], XDG_CACHE_HOME=CACHE)
+    assert done.status == 0, done.stderr
+    shown = installed.pagecage("show", "smoke", "--json")
+    assert json.loads(shown.stdout)["experiment"] == "smoke"
+
+
+def test_without_compiled_programs_no_wheel_is_built(tmp_path: Path) -> None:
+    for path in files(ROOT):
+        if "tests" not in path.parts and path.stat().st_size < 1 << 20:
+            (tmp_path / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, tmp_path / path.relative_to(ROOT))
+    argv = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", "dist", "."]
+    done = run(argv, check=False, cwd=tmp_path, timeout_seconds=600)
+    assert not done.ok
+    assert "build/host/bin/pcgen" in done.stdout + done.stderr
+    assert "fix: make wheel" in done.stdout + done.stderr
+
+
+@CAN_PIVOT
+def test_two_commands_on_a_clean_debian(wheel: Path) -> None:
+    """An ordinary user with sudo installs the wheel and what it names, and runs an experiment."""
+    with machine("bookworm") as new:
+        top = new.folder / f"upper{new.checkout}"
+        shutil.rmtree(top)
+        top.mkdir()
+        shutil.copy(wheel, top)
+        os.chown(top, UID, UID)
+        new.root(
+            "apt-get -q update && apt-get -q install -y --no-install-recommends pipx python3-venv"
+        )
+        put = "PATH=$PATH:$HOME/.local/bin; pipx install ./*.whl"
+        lacking = new.run(f"{put} && pagecage run smoke --size smoke")
+        assert "fix: pagecage host setup" in lacking.stderr, printed(lacking)
+        done = new.run(
+            "PATH=$PATH:$HOME/.local/bin; pagecage host setup && pagecage run smoke --size smoke"
+            " && ls ~/.local/share/pagecage/runs/latest-smoke/report.html",
+            seconds=3000,
+        )
+        assert done.ok, printed(done)
+        assert "Traceback" not in printed(done)

@@ -1,0 +1,135 @@
+"""A project of the user's own, from `pagecage init` on."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from pagecage.process import Completed, run
+from tests.checkout import PLAIN, environment
+from tests.tree import ROOT
+
+EXAMPLE = ROOT / "examples/record-search"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "ours"
+    (made / "src").mkdir(parents=True)
+    (made / "src/a.txt").write_text("needle\n")
+    return made
+
+
+def pagecage(folder: Path, *words: str, checkout: Path = ROOT) -> Completed:
+    """Run the command line of a checkout in this folder, without the user's own settings."""
+    argv = [sys.executable, "-m", "pagecage.cli.main", *words]
+    variables = {**environment(folder), "PYTHONPATH": str(checkout)}
+    return run(argv, check=False, cwd=folder, env=variables, timeout_seconds=300)
+
+
+def init(folder: Path, *words: str) -> None:
+    done = pagecage(folder, "init", *words)
+    assert done.ok, done.stderr
+
+
+def test_init_makes_a_project_around_a_command(folder: Path) -> None:
+    done = pagecage(folder, "init", "--", "grep", "-rc", "needle", "src")
+    assert done.status == 0, done.stderr
+    made = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    own = {"pagecage.toml", ".gitignore", "experiments/grep.toml", "cgroups/slow-disk.toml"}
+    assert own <= made
+    assert "run it: pagecage run grep" in done.stderr
+    plan = json.loads(pagecage(folder, "plan", "grep", *PLAIN, "--json").stdout)
+    assert {trial["cage"]["name"] for trial in plan["trials"]} == {"uncaged", "slow-disk"}
+    command = plan["trials"][0]["workload"]["command"]
+    assert (command["directory"], command["data_paths"]) == (str(folder), ["src"])
+
+
+def test_a_second_init_adds_an_experiment_and_replaces_nothing(folder: Path) -> None:
+    (folder / ".gitignore").write_text("*.o")
+    init(folder, "--", "cat", "src/a.txt")
+    assert (folder / ".gitignore").read_text() == "*.o\n/runs/\n"
+    cage = folder / "cgroups/slow-disk.toml"
+    cage.write_text("IOReadIOPSMax = 9\n")
+    init(folder, "--name", "other", "--", "cat", "src/a.txt")
+    assert cage.read_text() == "IOReadIOPSMax = 9\n"
+    again = pagecage(folder, "init", "--", "cat", "x")
+    assert again.status == 2
+    assert "experiments/cat.toml exists already" in again.stderr
+    assert "fix: pagecage init --name cat-2 -- cat x" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--name", "../x"), "'../x' is not a valid name for an experiment"),
+        (("--name", ""), "'' is not a valid name"),
+        (("--", "cat", b"\xff"), "is not UTF-8"),
+    ],
+)
+def test_init_refuses_and_writes_nothing(
+    folder: Path, words: tuple[str | bytes, ...], says: str
+) -> None:
+    done = pagecage(folder, "init", *(os.fsdecode(word) for word in words))
+    assert done.status == 2
+    assert says in done.stderr
+    assert not (folder / "pagecage.toml").exists()
+
+
+def test_init_refuses_a_folder_inside_a_project_and_pagecage_itself(folder: Path) -> None:
+    init(folder)
+    inner = pagecage(folder / "src", "init")
+    assert (inner.status, f"fix: cd {folder}" in inner.stderr) == (2, True)
+    own = pagecage(ROOT / "docs", "init")
+    assert (own.status, "is pagecage itself" in own.stderr) == (2, True)
+
+
+def test_list_marks_both_and_finds_the_project_from_below(folder: Path) -> None:
+    init(folder, "--name", "mine")
+    lines = pagecage(folder / "src", "list").stdout.splitlines()
+    assert lines[0].startswith("project  mine ")
+    assert any(line.startswith("pagecage smoke ") for line in lines)
+    rows = json.loads(pagecage(folder, "list", "--json").stdout)
+    assert {row["name"]: row["origin"] for row in rows}["mine"] == "project"
+
+
+def test_of_two_with_one_name_the_projects_runs_and_that_is_said_once(folder: Path) -> None:
+    init(folder, "--name", "smoke", "--", "true")
+    done = pagecage(folder, "plan", "smoke", *PLAIN, "--json")
+    assert json.loads(done.stdout)["trials"][0]["workload"]["program"] == "true"
+    assert done.stderr.count("that replace pagecage's own: smoke") == 1
+
+
+def test_an_empty_project_says_so(folder: Path) -> None:
+    (folder / "pagecage.toml").touch()
+    done = pagecage(folder, "list")
+    assert done.status == 0
+    assert f"{folder} defines no experiments" in done.stderr
+    refused = pagecage(folder, "run", "zzz")
+    assert refused.status == 2
+    assert "fix: pagecage init -- COMMAND makes one" in refused.stderr
+
+
+def test_a_path_is_an_experiment_and_its_cages_are_the_projects(folder: Path) -> None:
+    init(folder, "--name", "mine", "--", "cat", "src/a.txt")
+    (folder / "experiments/mine.toml").rename(folder / "elsewhere.toml")
+    done = pagecage(folder, "plan", "./elsewhere.toml", *PLAIN, "--json")
+    assert json.loads(done.stdout)["experiment"] == "elsewhere"
+    missing = pagecage(folder, "plan", "./nowhere.toml", *PLAIN)
+    assert (missing.status, "cannot be read: No such file" in missing.stderr) == (2, True)
+
+
+def test_a_saved_cage_is_the_projects(folder: Path) -> None:
+    init(folder)
+    done = pagecage(folder, "cage", "show", "aws-gp3", "--size", "100GiB", "--save", "mine")
+    assert "saved: cgroups/mine.toml" in done.stderr
+    assert "mine" in pagecage(folder, "cage", "list", "--type", "mine").stdout
+
+
+def test_the_example_is_short() -> None:
+    names = ("search.py", "experiments/search.toml", "cgroups/old-laptop.toml")
+    assert sum(len((EXAMPLE / name).read_text().splitlines()) for name in names) < 50

@@ -1,0 +1,77 @@
+"""A project's files: in place on this machine, copied to the guest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from pagecage.cli.project_files import place_files
+from pagecage.definitions.project_writer import experiment_text
+from pagecage.definitions.reader import Definitions
+from pagecage.errors import PagecageError
+from pagecage.model.experiment import Experiment
+from tests.tree import ROOT
+
+
+@dataclass(frozen=True)
+class Place:
+    """A host as far as it matters here."""
+
+    name: str
+    data_dir: str = "/data"
+
+    def is_emulated(self, progress: object) -> bool:
+        return False
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Experiment:
+    for folder in ("experiments", "cgroups", "bin", "data"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "bin/server").write_text("#!/bin/sh\n")
+    (tmp_path / "cgroups/slow-disk.toml").write_text("IOReadIOPSMax = 9\n")
+    words, files = ("bin/server", "--index", "data", "-v"), ("bin/server", "data")
+    (tmp_path / "experiments/mine.toml").write_text(experiment_text(words, files))
+    return Definitions(ROOT, [], tmp_path).experiment("mine")
+
+
+def test_here_the_command_runs_in_the_project(experiment: Experiment, tmp_path: Path) -> None:
+    placed, copies = place_files(experiment, Place("local"))
+    assert copies is None
+    assert (placed.program, placed.arguments) == ("bin/server", ("--index", "data", "-v"))
+    assert placed.command is not None
+    assert placed.command.directory == str(tmp_path)
+
+
+def test_the_guest_gets_copies(experiment: Experiment, tmp_path: Path) -> None:
+    placed, copies = place_files(experiment, Place("vm"))
+    assert copies is not None
+    assert [(file["source"], file["name"]) for file in copies["carried"]] == [
+        (str(tmp_path / "bin/server"), "server"),
+        (str(tmp_path / "data"), "data"),
+    ]
+    assert placed.program == "/data/replay/server"
+    assert placed.arguments == ("--index", "/data/replay/data", "-v")
+    assert placed.command is not None
+    assert placed.command.data_paths == ("/data/replay/data",)
+    assert placed.command.directory == copies["directory"] == "/data/replay"
+
+
+def test_an_experiment_of_pagecage_is_left_alone() -> None:
+    found = Definitions(ROOT, ["pcread"]).experiment("smoke")
+    assert place_files(found, Place("vm")) == (found, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "says"), [("../x", "is outside the project"), ("gone", "does not exist in")]
+)
+def test_what_cannot_be_copied(experiment: Experiment, path: str, says: str) -> None:
+    with pytest.raises(PagecageError, match=says):
+        place_files(replace(experiment, copies=(path,)), Place("vm"))
+
+
+def test_a_group_is_refused(experiment: Experiment) -> None:
+    with pytest.raises(PagecageError, match="works with --host vm alone"):
+        place_files(experiment, Place("rack"))

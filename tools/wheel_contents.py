@@ -1,0 +1,108 @@
+"""Build hook of hatchling: the files of a wheel besides the package, and the wheel's tag.
+
+The project's files lie in pagecage/_data of the wheel as they lie in a checkout
+(pagecage/checkout.py).
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+FOLDERS = (
+    "analysis",
+    "ansible",
+    "cgroups",
+    "containers/guest",
+    "docs",
+    "examples",
+    "experiments",
+    "workloads",
+)
+FILES = ("containers/versions.env", "LICENSE")
+LEFT_OUT = ("ansible/molecule", "docs/gallery", "workloads/testbed", "workloads/contract")
+"""Tests and pictures, which take 13 MB."""
+BINARIES = ("build/host/bin", "build/host/lib")
+LEAST_BINARIES = ("build/host/bin/pcgen", "build/host/bin/pcprobe", "build/host/lib/libpcvolume.so")
+ELF_MACHINES = {"x86_64": 62, "aarch64": 183}  # elf(5), e_machine
+
+
+class WheelContents(BuildHookInterface):
+    """Adds the files and the tag. Refuses to build without the compiled programs."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Called by hatchling before a build."""
+        if version == "editable":
+            return
+        top, machine = Path(self.root), platform.machine()
+        refusal = refused(top, machine)
+        if refusal:
+            self.app.abort(f"pagecage: {refusal}\n  fix: make wheel, in a checkout on Linux")
+        note = top / "build/revision"
+        note.write_text(revision(top))
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-linux_{machine}"
+        names = {path: path.relative_to(top).as_posix() for path in contents(top)}
+        build_data["force_include"] |= {
+            str(path): f"pagecage/_data/{name}" for path, name in names.items()
+        }
+        build_data["force_include"][str(note)] = "pagecage/_data/revision"
+
+
+def refused(top: Path, machine: str) -> str | None:
+    """Return why no wheel can be built here; None if one can."""
+    if machine not in ELF_MACHINES:
+        return f"there is no wheel for {machine}"
+    missing = [name for name in LEAST_BINARIES if not (top / name).exists()]
+    if missing:
+        return f"{', '.join(missing)}: not built"
+    for path in (path for folder in BINARIES for path in sorted((top / folder).iterdir())):
+        found = elf_machine(path)
+        if found not in (None, ELF_MACHINES[machine]):
+            return f"{path.relative_to(top)} was compiled for another processor than {machine}"
+    return None
+
+
+def elf_machine(path: Path) -> int | None:
+    """Return e_machine of an ELF file; None for any other file."""
+    with path.open("rb") as file:
+        head = file.read(20)
+    return int.from_bytes(head[18:20], "little") if head.startswith(b"\x7fELF") else None
+
+
+def contents(top: Path) -> Iterator[Path]:
+    """Yield the files that are added, without bytecode, build products and hidden folders."""
+    for name in (*FOLDERS, *BINARIES):
+        for path in sorted((top / name).rglob("*")):
+            inside = path.relative_to(top)
+            is_hidden = any(
+                part.startswith((".", "__pycache__", "target")) for part in inside.parts
+            )
+            is_left_out = any(inside.is_relative_to(folder) for folder in LEFT_OUT)
+            if path.is_file() and not is_hidden and not is_left_out:
+                yield path
+    yield from (top / name for name in FILES)
+
+
+def revision(top: Path) -> str:
+    """Return the git revision, and `dirty` if tracked files differ from it; empty without git."""
+    try:
+        head = git(top, "rev-parse", "HEAD")
+        return (
+            f"{head} dirty" if git(top, "status", "--porcelain", "--untracked-files=no") else head
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def git(top: Path, *words: str) -> str:
+    """Return the output of a git command."""
+    done = subprocess.run(["git", "-C", top, *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
