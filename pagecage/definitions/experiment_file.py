@@ -94,7 +94,7 @@ class ExperimentFile(StrictTable):
         self._check_selections()
         self._check_ratio_tables()
         self._check_identical()
-        self._check_response()
+        self._check_services()
         self._check_all_placeholders()
         self._check_files()
         self._check_data()
@@ -158,8 +158,14 @@ class ExperimentFile(StrictTable):
                             f"identical[{number}]: {unknown} is not a level of this experiment"
                         )
 
-    def _check_response(self) -> None:
-        """Check that a service has the response, whose figures are those of its metrics."""
+    def _check_services(self) -> None:
+        """Check that a service has the response, and that only loads get arguments for one."""
+        tables = [table for levels in self.levels.values() for table in levels.values()]
+        workloads = (self.workload, *(table.workload for table in tables if table.workload))
+        if any(table.load_arguments for table in tables) and any(
+            workload.kind != "service" for workload in workloads
+        ):
+            raise ValueError('levels: load_arguments apply only to workloads of kind "service"')
         if self.workload.kind == "service" and (
             reason := wrong_response(self.response, self.workload)
         ):
@@ -196,7 +202,7 @@ class ExperimentFile(StrictTable):
         for argument in [
             *self.workload.arguments,
             *self.workload.load,
-            *(a for table in tables for a in table.arguments),
+            *(a for table in tables for a in (*table.arguments, *table.load_arguments)),
         ]:
             self._check_argument(argument, self.workload.kind == "handshake", "workload.arguments")
         for workload in (table.workload for table in tables if table.workload):

@@ -227,6 +227,7 @@ def _level(table: LevelTable) -> Level:
         driver=table.driver,
         enforced_by=table.enforced_by,
         files=table.files,
+        load_arguments=tuple(table.load_arguments),
     )
 
 

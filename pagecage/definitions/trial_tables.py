@@ -213,10 +213,11 @@ class LevelTable(StrictTable):
     """The changes that one level makes to a trial.
 
     A `workload` replaces the experiment's. The `arguments` of all levels follow those of the
-    workload.
+    workload, and their `load_arguments` those of a service's load.
     """
 
     arguments: list[str] = []
+    load_arguments: list[str] = []
     cache: CacheState | None = None
     read_ahead_kb: Annotated[int, Field(ge=0)] | None = None
     cage: str | None = None

@@ -38,6 +38,7 @@ class Level:
     driver: str | None = None
     enforced_by: str | None = None
     files: int | None = None
+    load_arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

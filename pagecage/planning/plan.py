@@ -178,7 +178,8 @@ def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Worklo
         return replace(chosen, arguments=arguments)
     service = chosen.service
     if service is not None:
-        service = replace(service, load=tuple(map(size.filled, service.load)))
+        load = (*service.load, *(a for level in levels for a in level.load_arguments))
+        service = replace(service, load=tuple(map(size.filled, load)))
     return replace(chosen, arguments=tuple(map(size.filled, arguments)), service=service)
 
 

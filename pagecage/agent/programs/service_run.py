@@ -57,15 +57,20 @@ class ServiceRun:
     def __init__(self, run: TrialRun, caged: Caged, part: MeasuredPart, service: Service) -> None:
         self._run, self._caged, self._part, self._service = run, caged, part, service
         self._processes = caged.context.processes
+        self._load: LoadProcess | None = None
         self.seen = ServiceObservation(time.monotonic())
 
     def drive(self) -> None:
         """Take the server through all parts, or up to the first that fails."""
         self.seen.began_at = time.monotonic()
         self._service.server.go(None)
-        for part in (self._await_serving, self._warm_up, self._settle, self._measure):
-            if not part():
-                break
+        try:
+            for part in (self._await_serving, self._warm_up, self._settle, self._measure):
+                if not part():
+                    break
+        finally:
+            if self._load is not None:  # interrupted: a server may wait for it before it ends
+                self._load.kill()
         self.seen.is_timed_out = self._is_failed and time.monotonic() >= self._part.deadline
         self._run.keep("load", during=self.seen.during)
 
@@ -97,6 +102,8 @@ class ServiceRun:
             end = load.finish()
             if self._is_over() or (has_exited and not self._is_successful(end)):
                 return False
+            if not has_exited:
+                break
         self._run.keep("load", warm_up={"seconds": seconds, "runs": runs})
         return True
 
@@ -125,7 +132,7 @@ class ServiceRun:
     def _start_load(self, name: str) -> LoadProcess:
         """Start the load, which waits at its gate, on its CPU."""
         directory = self._service.settings.directory
-        load = LoadProcess(
+        self._load = load = LoadProcess(
             self._run,
             self._caged,
             self._service.load_argv,

@@ -68,6 +68,29 @@ def test_from_the_file_to_the_trial(tmp_path: Path) -> None:
     assert trial_from_json(trial_to_json(trial)) == trial
 
 
+LEVELS = """
+[levels.mix]
+reads = { load_arguments = ["-S"] }
+both = { load_arguments = [] }
+"""
+
+
+def test_a_level_may_change_the_load(tmp_path: Path) -> None:
+    text = TABLES.replace('cage = ["uncaged"]', 'cage = ["uncaged"]\nmix = ["reads", "both"]')
+    experiment = definitions(tmp_path, text + LEVELS).experiment("own")
+    options = PlanOptions("full", "", 1, 1, "vm", "never")
+    trials = make_trials(experiment, {"uncaged": Cage("uncaged", {})}, options)
+    loads = {one.treatment["mix"]: one.workload.service.load for one in trials}  # type: ignore[union-attr]
+    assert loads["both"] == ("./load", "-n", "8", "{data_dir}")
+    assert loads["reads"] == (*loads["both"], "-S")
+
+
+def test_a_command_has_no_load_to_change() -> None:
+    levels = {"cage": {"uncaged": {"load_arguments": ["-S"]}}}
+    with pytest.raises(ValueError, match="load_arguments apply only to workloads of kind"):
+        workload(kind="command", load=[], metrics={}, response="wall_seconds", levels=levels)
+
+
 def test_an_error_names_the_key(tmp_path: Path) -> None:
     wrong = TABLES.replace("tps = ([0-9.]+)", "tps = [0-9.]+")
     with pytest.raises(PagecageError, match=r"own.toml: workload.metrics.tps.* has no groups"):
@@ -83,13 +106,14 @@ def workload(**changes: Any) -> ExperimentFile:
         "metrics": {"tps": "(.)"},
         **changes,
     }
-    response = table.pop("response", "tps")
+    response, levels = table.pop("response", "tps"), table.pop("levels", {})
     sizes: dict[str, object] = {name: {} for name in ("full", "default", "emulated", "smoke")}
     return ExperimentFile.model_validate(
         {
             "question": "?",
             "response": response,
             "factors": {"cage": ["uncaged"]},
+            "levels": levels,
             "sizes": sizes,
             "workload": table,
         }

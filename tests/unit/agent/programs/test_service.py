@@ -68,9 +68,11 @@ def test_the_warm_up_is_ended_and_not_measured(machine: Machine, tmp_path: Path)
 
 def test_a_load_that_ends_early_warms_up_again(machine: Machine, tmp_path: Path) -> None:
     record = carry_out(machine, f"echo run >>{tmp_path}/log; echo tps = 7", warm_up_seconds=2.0)
-    runs = len((tmp_path / "log").read_text().splitlines())
+    logged = len((tmp_path / "log").read_text().splitlines())
     assert record.load.warm_up
-    assert runs == record.load.warm_up["runs"] + 1 > 2
+    runs = record.load.warm_up["runs"]
+    assert runs > 1
+    assert logged in (runs, runs + 1), "the last of the warm-up may be ended before its first line"
 
 
 def test_its_cpu_time_is_its_own(machine: Machine) -> None:

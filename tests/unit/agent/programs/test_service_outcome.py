@@ -82,6 +82,12 @@ def test_a_load_that_fails_in_the_warm_up(machine: Machine) -> None:
     assert record.measured is None
 
 
+def test_a_warm_up_longer_than_the_trial(machine: Machine) -> None:
+    record = carry_out(machine, "exec sleep 60", warm_up_seconds=30.0, trial={"timeout_seconds": 2})
+    expected = "the load did not finish within 2 s"
+    assert (record.outcome, record.error) == ("timed_out", expected)
+
+
 def test_a_load_that_does_not_end(machine: Machine) -> None:
     """The figures that it printed meanwhile are not its result."""
     record = carry_out(machine, "echo tps = 9; exec sleep 60", trial={"timeout_seconds": 3.0})
