@@ -68,7 +68,7 @@ doctor: .venv/.stamp-plan ## Report what this machine lacks for measuring, and h
 
 ##@ Hosts
 provision: ready ## Prepare the hosts of a group (HOST=local, vm or a group; DEVICE=... for one host; ASK=1 asks for sudo's password)
-	@$(pagecage) host provision "$$HOST" $(device) $(ask) $(ARGS)
+	@$(pagecage) host provision "$$HOST" $(device) $(if $(NAME),--for "$$NAME") $(ask) $(ARGS)
 verify: ready ## Report what they lack; changes nothing
 	@$(pagecage) host verify "$$HOST" $(ask) $(ARGS)
 unprovision: ready ## Restore them (data stay; ERASE=1 destroys them)
@@ -141,9 +141,14 @@ experiment: $(if $(known),ready,.venv/.stamp-plan)
 # Only the workloads of NAME's experiment are compiled. Once all have been compiled, all are kept up
 # to date. A replay and a shell run no workload; their calibration needs a file made by pcgen.
 workloads := $(if $(filter pcgen,$(PAGECAGE_WORKLOADS)),$(if $(wildcard build/.stamp-workloads),build/.stamp-workloads,build/.stamp-pcgen),$(if $(and $(known),$(if $(wildcard build/.stamp-workloads),,1)),build/.stamp-workloads-$(NAME),build/.stamp-workloads))
+# Only one experiment needs Lucene, which Maven fetches.
+lucene := $(if $(known),$(if $(shell grep -ls pclucene-java "$(known)"),build/.stamp-lucene))
 # A simulated volume is served by nbdkit. Experiments that name none do without.
 with_volume := $(if $(known),$(shell grep -lsE 'enforced_by|-volume"' "$(known)"),yes)
 volume := $(if $(with_volume),$(plugin) build/.stamp-volume-programs)
+# An experiment that names packages needs a guest's image that contains them.
+with_packages := $(if $(known),$(shell grep -ls '^packages' "$(known)"))
+guest := build/.stamp-$(if $(with_packages),packages-$(NAME),guest)
 there := $(and $(wildcard .venv/bin/python),$(wildcard .venv/.stamp-plan),$(if $(wildcard .venv/.filling),,whole))
 which = $(filter local vm,$(HOST))
 plan_for = $(if $(known),--for "$$NAME" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") $(only))
@@ -154,9 +159,9 @@ ready:
 	@tools/preflight $(parts)
 	@$(if $(there),:,$(MAKE) -j .venv/.stamp-plan .venv-ansible/.stamp-ansible)
 	@host=$(or $(which),$$($(pagecage) host which "$$HOST" $(plan_for))) && $(MAKE) -j "ready-$$host"
-ready-local: .venv/.stamp-run $(workloads) build/.stamp-recorders $(volume)
-ready-group: .venv/.stamp-run $(workloads)
-ready-vm: .venv/.stamp-run $(workloads) build/.stamp-guest $(volume)
+ready-local: .venv/.stamp-run $(workloads) $(lucene) build/.stamp-recorders $(volume)
+ready-group: .venv/.stamp-run $(workloads) $(lucene)
+ready-vm: .venv/.stamp-run $(workloads) $(lucene) $(guest) $(volume)
 ready-local ready-group ready-vm:
 	@:
 ready-test:
@@ -196,7 +201,7 @@ endif
 # only one experiment has a workload in Java: it is installed for that experiment and for the tests.
 # Only the long tests need clang.
 role := ansible/controller.yml $(shell find ansible/roles/controller -type f 2>/dev/null)
-purposes := compilers:build guest-programs:guest recorders:record volume-programs:volume jdk:jdk fuzzing:fuzzing browser:browser lint-programs:lint
+purposes := compilers:build guest-programs:guest recorders:record volume-programs:volume jdk:jdk maven:maven fuzzing:fuzzing browser:browser lint-programs:lint
 define controller # stamp, purpose
 build/.stamp-$(1): .venv-ansible/.stamp-ansible $$(role)
 	@tools/bootstrap controller $(2)
@@ -217,11 +222,15 @@ build/.stamp-workloads-%: build/.stamp-compilers experiments/%.toml $(sources)
 	@tools/build-workloads $(target) "$*"
 	@touch "$@"
 
+build/.stamp-lucene: build/.stamp-maven tools/build-lucene $(wildcard workloads/lucene/*)
+	@tools/build-lucene
+	@touch $@
+
 $(plugin): build/.stamp-compilers Cargo.toml Cargo.lock tools/build-volume $(shell find volume/Cargo.toml volume/src -type f 2>/dev/null)
 	@tools/build-volume $(target)
 
 # A run makes a missing or outdated guest itself. Here it is made in parallel with the other steps.
-build/.stamp-guest: | .venv/.stamp-plan build/.stamp-guest-programs
+build/.stamp-guest build/.stamp-packages-$(NAME): | .venv/.stamp-plan build/.stamp-guest-programs
 	@mkdir -p build
 	@tools/step guest "making the guest" $(pagecage) host prepare vm $(plan_for)
 	@touch $@

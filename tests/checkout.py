@@ -19,6 +19,7 @@ SOURCES = (
     "workloads/c/*/*.c",
     "workloads/python/*.py",
     "workloads/java/*.java",
+    "workloads/lucene/*.java",
 )
 PLAIN = ("--host", "local", "--size", "smoke")
 ANALYSIS = """import sys

@@ -25,7 +25,7 @@ ORDER = (
 )
 AGENT_ORDER = (
     "system protocol",
-    "drivers collectors data_files own_programs",
+    "drivers collectors data_files own_programs packages",
     "limits",
     "host_session",
     "trial_run shell",

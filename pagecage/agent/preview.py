@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def _load_commands(trial: Trial, context: LaunchContext) -> Iterator[str]:
         return
     processes = SupervisedProcesses(context.spool / "load.json", f"{context.spool}:load")
     outside = replace(context, processes=processes, is_gated=False)
-    argv = gated(_preview_arguments(trial, trial.workload.service.load))
+    argv = gated(_preview_words(trial, trial.workload.service.load))
     yield from map(replay, ProcessDriver(context.spool).preview_commands(outside, argv))
 
 
@@ -83,18 +83,13 @@ def _preview_context(trial: Trial, systemd: Systemd, unit: str, driver: Driver) 
 
 
 def _preview_argv(trial: Trial) -> list[str]:
-    words = (trial.workload.program, *trial.workload.arguments)
-    argv = _preview_arguments(trial, words)
+    argv = _preview_words(trial, (trial.workload.program, *trial.workload.arguments))
     return gated(argv) if program_of(trial).is_gated else argv
 
 
-def _preview_arguments(trial: Trial, words: Sequence[str]) -> list[str]:
+def _preview_words(trial: Trial, words: Iterable[str], **more: object) -> list[str]:
     if trial.workload.command is not None and trial.workload.command.is_literal:
         return [*words]
-    return _preview_words(trial, words)
-
-
-def _preview_words(trial: Trial, words: Sequence[str], **more: object) -> list[str]:
     files = [Path("DIR") / dataset.file_name for dataset in trial.datasets]
     file = files[0] if files else "DIR"
     values = {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from pagecage.agent.build_record import build_record
 from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.host_session import HostSession, alone, open_session, sweep
 from pagecage.agent.own_programs import write_own_programs
+from pagecage.agent.packages import read_packages
 from pagecage.agent.phases import run_phases
 from pagecage.agent.protocol.request import RunRequest
 from pagecage.agent.protocol.rpc import AnswerQueue
@@ -38,11 +40,18 @@ def serve(
         for unit in sweep(find_systemd(request.user), request.spool, tracers.children):
             stream.event("swept", unit=unit)
         write_own_programs(request)
-        facts = read_facts(Path(request.data_dir), request.user, request.disks)
+        facts = _facts(request)
         stream.facts(facts)
         with open_session(request, facts, stream, interruption, inbox, tracers) as session:
             for trial in request.trials:
                 run_trial(session, trial, request.attempts.get(trial.trial_id, 1))
+
+
+def _facts(request: RunRequest) -> dict[str, Any]:
+    """Return the facts of the host, with the versions of the packages that the trials need."""
+    facts = read_facts(Path(request.data_dir), request.user, request.disks)
+    packages = dict.fromkeys(package for trial in request.trials for package in trial.packages)
+    return {**facts, "packages": read_packages(tuple(packages))} if packages else facts
 
 
 def run_trial(session: HostSession, trial: Trial, attempt: int) -> None:

@@ -203,6 +203,7 @@ _EXAMPLES = {
         """,
     "host provision": """
         pagecage host provision local --device /dev/disk/by-id/nvme-EXAMPLE
+        pagecage host provision rack --for postgres-gp3
         pagecage host provision rack --ask-password
         """,
     "host verify": """

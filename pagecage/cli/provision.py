@@ -14,6 +14,7 @@ from pagecage.checkout import LOGS
 from pagecage.cli.fixes import fix_here
 from pagecage.cli.output import Json, notify, notify_step
 from pagecage.cli.paths import ExistingFile
+from pagecage.cli.run_options import definitions
 from pagecage.errors import EXIT_HOST, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.provisioning import ProvisionRequest, run_playbook
 
@@ -44,6 +45,7 @@ def provision(
     sudo: SudoOptions = SudoOptions(),
     *,
     device: Annotated[str | None, Parameter(metavar="DEVICE")] = None,
+    experiment: Annotated[str | None, Parameter(name="--for", metavar="EXPERIMENT")] = None,
     as_json: Json = False,
 ) -> int:
     """Prepare hosts for measuring.
@@ -56,14 +58,23 @@ def provision(
     device
         Disk or partition for data, which must be blank or provisioned before; none for no disk
         of its own. The group must be a single host
+    experiment
+        Install the packages that this experiment needs as well
     """
     if device == "":
         raise PagecageError(
             "--device: '' is not the name of a device", "--device /dev/disk/by-id/NAME, or none"
         )
-    return _execute(
-        ProvisionRequest(group, "site.yml", device, sudo.ask_password, sudo.password_file), as_json
+    packages = definitions().experiment(experiment).packages if experiment is not None else ()
+    request = ProvisionRequest(
+        group,
+        "site.yml",
+        device,
+        sudo.ask_password,
+        sudo.password_file,
+        packages=packages,
     )
+    return _execute(request, as_json)
 
 
 def verify(group: HostGroup, sudo: SudoOptions = SudoOptions(), *, as_json: Json = False) -> int:

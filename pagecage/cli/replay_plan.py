@@ -135,7 +135,7 @@ def plan_for(
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     served: ServiceOptions = ServiceOptions(),  # noqa: B008 - frozen
 ) -> tuple[Plan, Host]:
-    """Return the plan of a replay of `argv` and its host; `cages` replace those of cgroups/."""
+    """Return the plan of a replay of `argv`, and its host; `command` is the whole command line."""
     argv, service = _checked(argv, options, served)
     names, known = _cages(cage, options, cages, volume)
     copies = find_uploads(options.copy)

@@ -14,11 +14,14 @@ from pagecage.definitions.service_keys import wrong_response
 from pagecage.definitions.trial_tables import (
     PLACEHOLDERS,
     DataTable,
+    DebianName,
     LevelTable,
+    PackageTable,
     Repeats,
     SizeTable,
     WorkloadTable,
 )
+from pagecage.model.needs.packages import Package
 from pagecage.model.trial import DriverName
 from pagecage.units import PAGE_BYTES
 
@@ -33,6 +36,11 @@ class ExperimentFile(StrictTable):
     source: Citation | None = None
     fill: Literal["random", "zero", "index"] = Field(
         "random", description="content of the dataset, made by pcgen"
+    )
+    packages: list[DebianName | PackageTable] = Field(
+        [],
+        description="packages of the distribution that the programs need: Debian's names, or a"
+        " table where other distributions have other names",
     )
     workload: WorkloadTable
     data: DataTable | None = None
@@ -61,6 +69,13 @@ class ExperimentFile(StrictTable):
     findings: list[FindingTable] = []
     tables: list[ReportTable] = []
     ratio_tables: list[RatioTable] = []
+
+    def resolved_packages(self) -> tuple[Package, ...]:
+        """Return the packages as trials have them. A name alone is that of all distributions."""
+        return tuple(
+            Package(entry, entry) if isinstance(entry, str) else Package(entry.debian, entry.redhat)
+            for entry in self.packages
+        )
 
     @model_validator(mode="after")
     def _consistent(self) -> ExperimentFile:
@@ -169,17 +184,13 @@ class ExperimentFile(StrictTable):
                         )
 
     def _check_data(self) -> None:
-        """Check that only commands use prepared data, and that there are some if {data} is used."""
+        """Check that fio uses no prepared data, and that there are some if {data} is used."""
         tables = [table for levels in self.levels.values() for table in levels.values()]
         workloads = [self.workload, *(table.workload for table in tables if table.workload)]
-        if self.data is not None and any(one.kind in ("handshake", "fio") for one in workloads):
-            raise ValueError('data: only a workload of kind "command" can use prepared data')
+        if self.data is not None and any(one.kind == "fio" for one in workloads):
+            raise ValueError('data: a workload of kind "fio" cannot use prepared data')
         arguments = [argument for table in tables for argument in table.arguments]
-        own = [
-            word
-            for one in workloads
-            for word in (one.program, *one.arguments, *one.data_paths, *one.load)
-        ]
+        own = [word for one in workloads for word in _words_of(one)]
         if self.data is None and any("{data}" in word for word in (*arguments, *own)):
             raise ValueError("{data} is used, but there is no table [data]")
         for word in self.data.prepare if self.data else ():
@@ -207,7 +218,7 @@ class ExperimentFile(StrictTable):
     def _check_argument(self, argument: str, is_strict: bool, where: str) -> None:
         """Raise ValueError for a wrong placeholder; other braces are allowed unless `is_strict`."""
         own = sorted({name for size in self.sizes.values() for name in size.places})
-        known = (*PLACEHOLDERS, *own)
+        known = (*PLACEHOLDERS, *own, *(["data"] if self.data else []))
         for name in re.findall(r"\{([a-z_]+)\}", argument):
             if name not in known and is_strict:
                 raise ValueError(
@@ -225,9 +236,17 @@ class ExperimentFile(StrictTable):
                 raise ValueError(f"sizes.{lacking[0]} has no value for {{{name}}}")
 
 
+def _words_of(workload: WorkloadTable) -> tuple[str, ...]:
+    """Return the words in which a command or a service may name its data."""
+    load = workload.load or ()
+    return (workload.program, *workload.arguments, *workload.data_paths, *load)
+
+
 def _has_value(placeholder: str, size: SizeTable) -> bool:
     if placeholder in ("file", "files", "sidecar"):
         return size.dataset is not None
+    if placeholder == "data":
+        return True
     if placeholder not in PLACEHOLDERS:
         return placeholder in size.places
     return placeholder != "max_seconds" or size.max_seconds is not None

@@ -186,6 +186,7 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         command=_command(table.workload),
         service=_service(table.workload),
         driver=table.driver,
+        packages=table.resolved_packages(),
         copies=tuple(table.copies),
         own_programs=programs,
         data=table.data.resolved() if table.data else None,
@@ -265,5 +266,5 @@ def known_programs(top: Path) -> list[str]:
         for p in (folder / "c").glob("pc*/main.c")
     )
     python = (f"{path.stem}-python" for path in (folder / "python").glob("pc*.py"))
-    java = (f"{path.stem.lower()}-java" for path in (folder / "java").glob("Pc*.java"))
+    java = (f"{path.stem.lower()}-java" for path in folder.glob("[jl]*/Pc*.java"))
     return sorted({*rust, *c, *python, *java})

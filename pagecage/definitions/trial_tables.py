@@ -27,6 +27,7 @@ def _regular_expression(value: object) -> object:
 
 Repeats = Annotated[int, Field(gt=0, le=MOST_REPEATS)]
 RegularExpression = Annotated[str, BeforeValidator(_regular_expression, json_schema_input_type=str)]
+DebianName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
 PLACEHOLDERS = ("file", "files", "sidecar", "data_dir", "max_seconds")
 OF_COMMANDS = ("programs", "data")
 """Placeholders in the words of commands alone, not in those of other workloads."""
@@ -120,6 +121,16 @@ class WorkloadTable(ServiceKeys):
             if reason := wrong_job_option(option):
                 raise ValueError(f"arguments: {reason}")
         return self
+
+
+class PackageTable(StrictTable):
+    """A package whose name differs between families of distributions.
+
+    A family without a name has no such package.
+    """
+
+    debian: DebianName
+    redhat: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$")] | None = None
 
 
 class SizeTable(StrictTable):

@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from pagecage.ansible import FIX, HostResult, Playbook, TaskEvent, run_to_end
@@ -16,6 +16,7 @@ from pagecage.fleet.inventory import FleetHost, find_group, inventory_dir
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import Progress
 from pagecage.hosts.vm import guest
+from pagecage.model.needs.packages import Package
 
 VM = "vm"
 _PASSWORD = ("sudo password", "become password", "password is required")
@@ -27,7 +28,7 @@ class ProvisionRequest:
     """A playbook and a group. `device` replaces pagecage_data_device of a single host.
 
     `ask_password` makes Ansible ask for sudo's password, `password_file` contains it. `erase` makes
-    unprovisioning destroy data.
+    unprovisioning destroy data. `packages` are installed too.
     """
 
     group: str
@@ -36,10 +37,15 @@ class ProvisionRequest:
     ask_password: bool = False
     password_file: Path | None = None
     erase: bool = False
+    packages: tuple[Package, ...] = ()
 
     def words(self) -> tuple[str, ...]:
         """Return the arguments for ansible-playbook(1)."""
-        settings = {"pagecage_data_device": self.device, "pagecage_erase_data": self.erase or None}
+        settings = {
+            "pagecage_data_device": self.device,
+            "pagecage_erase_data": self.erase or None,
+            "base_experiment_packages": [asdict(package) for package in self.packages] or None,
+        }
         variables = {name: value for name, value in settings.items() if value is not None}
         words = [
             "--limit",
@@ -80,6 +86,11 @@ def _check(request: ProvisionRequest, hosts: Sequence[FleetHost]) -> None:
     if not hosts and request.group != VM:
         message = f"the group {request.group!r} has no hosts"
         raise PagecageError(message, "name them in ansible/inventory (docs/HOSTS.md)")
+    if request.packages and request.group == VM:
+        raise PagecageError(
+            "the packages of an experiment are part of the guest's image",
+            "make setup HOST=vm with the experiment's NAME, without make provision",
+        )
     if request.device is not None and len(hosts) > 1:
         raise PagecageError(
             f"--device {request.device} would apply to {len(hosts)} hosts",

@@ -53,6 +53,10 @@ def require_workloads(package: AgentPackage) -> None:
         raise HostError("the workload binaries are not built", "make build")
 
 
+_BUILT_FOR = {"pclucene-java": "NAME=lucene-search"}
+"""Workloads that `make build` leaves out, because their libraries are fetched by Maven."""
+
+
 def require_programs(package: AgentPackage, trials: Collection[Trial]) -> None:
     """Raise HostError naming the workloads that these trials start and that are not compiled."""
     wanted = {name for trial in trials for name in _programs_of(trial)}
@@ -61,7 +65,12 @@ def require_programs(package: AgentPackage, trials: Collection[Trial]) -> None:
         missing.append(PLUGIN)
     if missing:
         verb = "is" if len(missing) == 1 else "are"
-        raise HostError(f"{', '.join(missing)} {verb} not built", "make build")
+        hint = (
+            "make build"
+            if set(missing) - set(_BUILT_FOR)
+            else f"make setup {_BUILT_FOR[missing[0]]}"
+        )
+        raise HostError(f"{', '.join(missing)} {verb} not built", hint)
 
 
 def _programs_of(trial: Trial) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.model.cage import DATA_DISK
+from pagecage.model.needs.packages import Package
 
 Progress = Callable[[str], None]
 """Called when a step that takes seconds begins, with a phrase such as "booting the guest"."""
@@ -21,7 +22,8 @@ class ResourceNeeds:
     `resident_bytes` of the data must be in memory at the same time. `has_volume` tells that a
     simulated volume enforces limits of a trial. `disks` are the names of the disks that the plan
     needs beside the data directory's, each with room for `written_bytes`. A host may install
-    `package` and attach `tracers` (names of collectors) in advance.
+    `package` and attach `tracers` (names of collectors) in advance. `distribution_packages` must be
+    installed on the host.
     """
 
     memory_bytes: int
@@ -32,6 +34,7 @@ class ResourceNeeds:
     written_bytes: int = 0
     package: AgentPackage | None = None
     tracers: tuple[str, ...] = ()
+    distribution_packages: tuple[Package, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.packages import read_packages
 from pagecage.agent.system import procfs
 from pagecage.agent.system.facts import is_emulated, read_facts
 from pagecage.agent.system.systemd import runtime_dir
@@ -17,6 +18,7 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_agent_package
 from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.model.cage import DATA_DISK
+from pagecage.model.needs.packages import missing_packages
 from pagecage.model.requirements import MissedRequirement, check_disk, check_limits
 from pagecage.units import format_bytes
 
@@ -52,11 +54,17 @@ class LocalHost:
         return is_emulated(self.facts())
 
     def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
-        """Raise HostError if the disk cannot be measured, memory is short, or a run is going on."""
+        """Raise HostError if the host is unfit.
+
+        The disk cannot be measured, memory is short, a package is missing, or a run is going on.
+        """
         _require_idle(Path(self.spool_dir))
         facts = self.facts()
         if missed := check_disk(facts):
             raise HostError(f"this machine cannot be the host: {missed[0].reason}", missed[0].hint)
+        packages = need.distribution_packages
+        if lacking := missing_packages({"packages": read_packages(packages)}, packages):
+            raise HostError(f"{lacking[0]} on this machine", lacking[1])
         available_bytes = procfs.available_memory_bytes()
         if available_bytes is not None and available_bytes < need.resident_bytes:
             raise HostError(

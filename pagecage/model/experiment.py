@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pagecage.model.needs.packages import Package
 from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import CommandSpec, SetupStep, Workload
 from pagecage.model.trial_data import TrialData
@@ -104,11 +105,12 @@ class Experiment:
     fill: str = "random"
     command: CommandSpec | None = None
     driver: str | None = None
-    service: ServiceSpec | None = None
+    packages: tuple[Package, ...] = ()
     project: Path | None = None
     copies: tuple[str, ...] = ()
     own_programs: Mapping[str, str] = field(default_factory=dict)
     data: TrialData | None = None
+    service: ServiceSpec | None = None
 
     def cage_names(self) -> set[str]:
         """Return the cages of all levels at any size: in a table, or as a level of `cage`."""

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from pagecage.model.cage import Cage
+from pagecage.model.needs.packages import missing_packages
 from pagecage.model.trial import OWN_LIMITS, WITHOUT_LIMITS, Trial
 from pagecage.units import format_bytes
 
@@ -42,6 +43,7 @@ class Requirement(StrEnum):
     DIRTY_LIMITS = "dirty_limits"
     DRIVER = "driver"
     VOLUME = "volume"
+    PACKAGES = "packages"
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,8 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
         )
         missed.append(MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm"))
     missed += _unsupported_by_driver(trial) + _unsupported_by_volume(trial)
+    if lacking := missing_packages(facts, trial.packages):
+        missed.append(MissedRequirement(Requirement.PACKAGES, *lacking))
     if facts["uid"] != 0:
         missed += _needs_root(trial)
     limit = trial.cage.properties.get("MemoryMax")

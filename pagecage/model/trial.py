@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from pagecage.model.cage import Cage
 from pagecage.model.cage_json import cage_from_json, cage_to_json
+from pagecage.model.needs.packages import Package, packages_from_json
 from pagecage.model.services.spec import ServiceSpec, service_from_json, service_to_json
 from pagecage.model.trial_data import TrialData, trial_data_from_json, trial_data_to_json
 
@@ -54,10 +55,10 @@ class Workload:
 
     `kind` is `handshake` (workloads/README.md), `command`, `service` or `fio`. The `arguments` of
     `fio` are options of one job. Those of other kinds may contain {file}, {sidecar}, {data_dir} and
-    {max_seconds}; an argument {files} stands for all files. Program and arguments of a command may
-    contain {programs}, the folder of the definition's own programs, and {data}, its prepared data.
-    `min_memory_bytes` is the smallest MemoryMax in which the program is known to work. A service
-    has the settings of a `command`, and those of its load in `service`.
+    {max_seconds}; an argument {files} stands for all files. Program and arguments of a command or a
+    service may contain {programs}, the folder of the definition's own programs, and {data}, its
+    prepared data. `min_memory_bytes` is the smallest MemoryMax in which the program is known to
+    work. A service has the settings of a `command`, and those of its load in `service`.
     """
 
     program: str
@@ -85,7 +86,7 @@ class Trial:
     are `files` files like `dataset`, with consecutive seeds. Any `storage` but "data" is made for
     the trial. `machine_memory_bytes` is the memory left to the machine. `dirty_limits` are the
     values of vm.dirty_bytes and vm.dirty_background_bytes. The workload writes up to `writes_bytes`
-    to its own files. `data` are prepared or copied data.
+    to its own files. `packages` must be installed on the host. `data` are prepared or copied data.
     """
 
     trial_id: str
@@ -110,6 +111,7 @@ class Trial:
     dirty_limits: Mapping[str, int] = field(default_factory=dict)
     writes_bytes: int = 0
     driver: str = DRIVERS[0]
+    packages: tuple[Package, ...] = ()
     data: TrialData | None = None
 
     @property
@@ -135,6 +137,7 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
         "treatment": dict(trial.treatment),
         "cage": cage_to_json(trial.cage),
         "collectors": list(trial.collectors),
+        "packages": [asdict(package) for package in trial.packages],
         "dirty_limits": dict(trial.dirty_limits),
         "workload": _workload_to_json(trial.workload),
         "data": trial_data_to_json(trial.data),
@@ -170,6 +173,7 @@ def trial_from_json(data: Mapping[str, Any]) -> Trial:
             "dataset": Dataset(**data["dataset"]) if data["dataset"] else None,
             "collectors": tuple(data["collectors"]),
             "before": _step(data.get("before")),
+            "packages": packages_from_json(data.get("packages", ())),
             "data": trial_data_from_json(data.get("data")),
         }
     )

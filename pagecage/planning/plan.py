@@ -125,6 +125,7 @@ def _make_trial(
         dirty_limits=_dirty_limits(levels),
         writes_bytes=size.writes_bytes,
         driver=_last(levels, "driver") or experiment.driver or DRIVERS[0],
+        packages=experiment.packages,
         data=_data(experiment.data, size),
     )
 

@@ -41,6 +41,9 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
         disks=tuple(sorted({name for trial in plan.trials for name in trial.cage.disks})),
         package=package,
         tracers=tracers,
+        distribution_packages=tuple(
+            dict.fromkeys(package for trial in plan.trials for package in trial.packages)
+        ),
     )
 
 

@@ -312,3 +312,28 @@ def test_a_container_layer_has_no_prepared_data(
 def make_storage(machine: Machine) -> Storage:
     session = make_session(machine, io.BytesIO(), WRITTEN)
     return Storage("data", session.disk, machine.data)
+
+
+def test_a_workload_with_the_handshake_reads_prepared_data(machine: Machine) -> None:
+    """Its files are those of the data, so their cache state is set and measured."""
+    trial = make_trial(
+        workload=Workload("good.py", ("--file", "{data}/file")),
+        cage=MEMORY,
+        collectors=(),
+        dataset=None,
+        cache="cold",
+    )
+    record = carry_out(machine, replace(trial, data=TrialData(PREPARE)))
+    assert (record.outcome, record.error) == ("ok", None)
+    assert record.workload.argv
+    assert record.workload.argv[-1] == f"{record.data.directory}/file"
+    assert record.cache.file_bytes == len("seed 1\n")
+    assert record.cache.resident_bytes_before == 0
+
+
+def test_a_workload_of_pagecage_may_make_the_data(machine: Machine) -> None:
+    """A name in the folder of the workloads counts before one in PATH."""
+    data = TrialData(("loads.py", "{data}"))
+    record = carry_out(machine, trial_of(data))
+    assert record.outcome == "not_prepared"
+    assert "loads.py, which makes the data, ended with status" in (record.error or "")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from pagecage.agent.own_programs import programs_folder
-from pagecage.agent.programs.arguments import fill, fill_all
+from pagecage.agent.programs.arguments import fill, fill_all, program_path
 from pagecage.agent.programs.observation import describe_status
 from pagecage.agent.programs.stderr_tail import StderrTail
 from pagecage.agent.system.process_tree import MARKER, kill_marked, leaves_marked
@@ -56,10 +56,16 @@ def _identities(run: TrialRun, data: TrialData) -> Iterator[tuple[str, str]]:
     for name, text in sorted(run.session.request.own_programs.items()):
         if any(f"{{programs}}/{name}" in word for word in words):
             yield name, hashlib.sha256(text.encode()).hexdigest()
-    for word in (data.prepare[0], *data.made_by):
+    for word in (_program(run, data), *data.made_by):
         for path in _find_programs(fill(word, {"programs": folder})):
             with path.open("rb") as file:
-                yield word, hashlib.file_digest(file, "sha256").hexdigest()
+                yield Path(word).name, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _program(run: TrialRun, data: TrialData) -> str:
+    """Return the program that makes the data: a workload of pagecage's own, or any other."""
+    workload = program_path(run.session.request, data.prepare[0])
+    return workload if Path(workload).is_file() else data.prepare[0]
 
 
 def _find_programs(word: str) -> list[Path]:
@@ -90,7 +96,7 @@ def make_data(run: TrialRun, data: TrialData, target: Path, datasets: Sequence[P
         "file": datasets[0] if datasets else None,
         "data_dir": target.parent,
     }
-    argv = fill_all(data.prepare, values, datasets)
+    argv = fill_all([_program(run, data), *data.prepare[1:]], values, datasets)
     mark = f"{run.session.request.spool}:prepare"
     children, tail = run.session.children, StderrTail()
     process = children.start(argv, stdout=PIPE, stderr=STDOUT, env={MARKER: mark}, cwd=target)

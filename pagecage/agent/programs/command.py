@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ class CommandProgram:
         own = run.trial.workload
         return self.filled(run, caged, (own.program, *own.arguments))
 
-    def filled(self, run: TrialRun, caged: Caged, words: Sequence[str]) -> list[str]:
+    def filled(self, run: TrialRun, caged: Caged, words: Iterable[str]) -> list[str]:
         """Return the words of a command with their places filled in.
 
         In words that were given literally, only disks have places.
@@ -94,8 +94,7 @@ class CommandProgram:
             literal = disk_places(caged.folders)
             return [fill(word, literal) for word in words]
         values = places(caged.files, caged.data_dir, run.trial.max_seconds, caged.folders)
-        values |= own_places(run)
-        return [fill(words[0], values), *fill_all(words[1:], values, caged.files)]
+        return fill_all(words, values | own_places(run), caged.files)
 
     def measure(self, run: TrialRun, caged: Caged) -> Measured:
         """Start the program, open its gate, and watch it until it exits or serves."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pagecage.agent.caged import Caged
-from pagecage.agent.programs.arguments import fill_all, places, program_path
+from pagecage.agent.programs.arguments import fill_all, own_places, places, program_path
 from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.programs.workload import ReportingProgram
@@ -17,6 +17,7 @@ class HandshakeProgram(ReportingProgram):
         """Return the workload's command line."""
         own = run.trial.workload
         values = places(caged.files, caged.data_dir, run.trial.max_seconds, caged.folders)
+        values |= own_places(run)
         return [
             program_path(run.session.request, own.program),
             *fill_all(own.arguments, values, caged.files),

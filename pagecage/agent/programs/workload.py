@@ -9,12 +9,13 @@ from typing import Any
 
 from pagecage.agent.cache_checks import confirmed
 from pagecage.agent.caged import Caged, ProgramFiles
+from pagecage.agent.data_files import find_files
 from pagecage.agent.programs.arguments import CANNOT
 from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.responses import wrong_response
 from pagecage.agent.storage import Storage
-from pagecage.agent.trial_run import Ending, Measured, TrialRun
+from pagecage.agent.trial_run import Ending, Measured, RequirementMissed, TrialRun
 from pagecage.model.cage import Cage
 from pagecage.model.requirements import MissedRequirement, Requirement
 
@@ -31,12 +32,17 @@ class ReportingProgram:
 
     def find_files(
         self,
-        run: TrialRun,  # noqa: ARG002
+        run: TrialRun,
         storage: Storage,
         datasets: tuple[Path, ...],
     ) -> ProgramFiles:
-        """Return the datasets."""
-        return ProgramFiles(datasets, storage.disk)
+        """Return the datasets and the files of the prepared data. Raises RequirementMissed."""
+        if run.data_directory is None:
+            return ProgramFiles(datasets, storage.disk)
+        found = find_files((run.data_directory,))
+        if isinstance(found, MissedRequirement):
+            raise RequirementMissed([found])
+        return ProgramFiles((*datasets, *found), storage.disk)
 
     def calibration_file(
         self,
@@ -45,8 +51,8 @@ class ReportingProgram:
         files: ProgramFiles,
         slice_cage: Cage,  # noqa: ARG002
     ) -> Path | None:
-        """Return the first dataset."""
-        return files.paths[0] if files.paths else None
+        """Return the largest file, the first of equal ones."""
+        return max(files.paths, key=lambda path: path.stat().st_size, default=None)
 
     def argv(self, run: TrialRun, caged: Caged) -> list[str]:
         """Return the command line. Raises RequirementMissed."""

@@ -6,17 +6,21 @@ It is used in its present state and left running.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pagecage.checkout import TOP
 from pagecage.errors import HostDied, HostError
 from pagecage.hosts.connection import SharedConnection
 from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.hosts.vm.acceleration import find_acceleration
 from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.guest_host import GuestHost
+from pagecage.hosts.vm.image.contents import read_contents
 from pagecage.hosts.vm.image.guest_image import GuestImage
+from pagecage.hosts.vm.image.recipe import read_recipe
 from pagecage.hosts.vm.machine import Acceleration
 from pagecage.hosts.vm.qemu import Qemu, sockets_dir
 from pagecage.hosts.vm.running_guest import RunningGuest, read_guest
@@ -68,8 +72,16 @@ class PersistentGuest(GuestHost):
             raise HostError("the running guest's data disk is not a simulated volume", _STOP_HINT)
         if need.disks:
             raise HostError(f"the running guest has no disk {need.disks[0]!r}", _STOP_HINT)
+        self._require_packages([package.debian for package in need.distribution_packages])
         self._require("memory", self._memory_bytes(), need.memory_bytes)
         self._require("data disk", self._cache.data_disk.stat().st_size, need.data_bytes)
+
+    def _require_packages(self, names: Sequence[str]) -> None:
+        """Raise HostError naming the packages of an experiment that the guest's image lacks."""
+        extra = read_recipe(TOP, packages=names).extra_packages
+        lacking = read_contents(GuestImage(Path(self._guest.image))).lacks(extra)
+        if lacking:
+            raise HostError(f"the running guest lacks {', '.join(lacking)}", _STOP_HINT)
 
     def _memory_bytes(self) -> int:
         return int(self._running().monitor.execute("query-memory-size-summary")["base-memory"])

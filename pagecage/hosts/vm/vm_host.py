@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -89,7 +89,8 @@ class VmHost(GuestHost):
         """
         require_tools("setpriv", "ssh", "qemu-img", "mke2fs", *(["nbdkit"] * need.has_volume))
         self._plugin = need.package.volume_plugin if need.package and need.has_volume else None
-        image, acceleration = self._image_and_acceleration(progress)
+        packages = [package.debian for package in need.distribution_packages]
+        image, acceleration = self._image_and_acceleration(progress, packages)
         machine = machine_for(need, acceleration, self._options.cpus)
         self._disk_names = ensure_disks(self._cache, need, progress)
         is_done = is_provisioned(TOP, image)
@@ -132,13 +133,15 @@ class VmHost(GuestHost):
             else super().agent_command()
         )
 
-    def _image_and_acceleration(self, progress: Progress) -> tuple[GuestImage, Acceleration]:
+    def _image_and_acceleration(
+        self, progress: Progress, packages: Sequence[str] = ()
+    ) -> tuple[GuestImage, Acceleration]:
         self._progress = progress
         self._cache.make()
         self._acquire_lock()
         provision = partial(provision_image, TOP, self._cache.scratch, progress)
         image = ensure_image(
-            self._cache, read_recipe(TOP, self._options.suite), progress, provision
+            self._cache, read_recipe(TOP, self._options.suite, packages), progress, provision
         )
         return image, find_acceleration(self._cache, image, progress)
 

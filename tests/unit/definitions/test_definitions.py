@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import BurstCredits, CloudVolume, CreditBucket, IoAccounting, LatencyFloor
+from pagecage.model.needs.packages import Package
 from pagecage.planning.treatments import treatments
 from tests.builders.definitions import EXPERIMENT, definitions, refusal, top
 from tests.tree import ROOT
@@ -60,6 +61,23 @@ def test_an_experiment_is_resolved(top: Path) -> None:
     assert experiment.levels["pattern"]["random"].read_ahead_kb == 0
     assert len(list(treatments(experiment))) == 4
     assert experiment.definition == tomllib.loads(EXPERIMENT)
+
+
+def test_packages_have_names_by_family(top: Path) -> None:
+    assert definitions(top).experiment("asked").packages == ()
+    named = '["git", { debian = "sqlite3", redhat = "sqlite" }, { debian = "vmtouch" }]'
+    (top / "experiments/asked.toml").write_text(f"packages = {named}\n{EXPERIMENT}")
+    assert definitions(top).experiment("asked").packages == (
+        Package("git", "git"),
+        Package("sqlite3", "sqlite"),
+        Package("vmtouch", None),
+    )
+
+
+@pytest.mark.parametrize("name", ["", "Git", "-o=Dir::Etc=/tmp", "git; reboot", "git sqlite3"])
+def test_a_name_that_no_package_can_have_is_refused(top: Path, name: str) -> None:
+    said = refusal(top, f'packages = ["{name}"]\n{EXPERIMENT}')
+    assert "packages.0" in said.message
 
 
 def test_a_cages_values_are_resolved(top: Path) -> None:

@@ -82,10 +82,16 @@ def test_what_is_wrong_is_named(top: Path, change: tuple[str, str], says: str) -
     assert says in refusal(top, OWN.replace(*change)).message
 
 
-def test_only_commands_have_prepared_data(top: Path) -> None:
+def test_a_workload_with_the_handshake_may_use_prepared_data(top: Path) -> None:
     text = OWN.replace('kind = "command"', "").replace('data_paths = ["{data}"]', "")
-    text = text.replace('"search"', '"pcread"').replace('"--in", "{data}"', "")
-    assert 'only a workload of kind "command" can use' in refusal(top, text).message
+    (top / "experiments/own.toml").write_text(text.replace('"search"', '"pcread"'))
+    assert definitions(top).experiment("own").arguments == ("--in", "{data}")
+
+
+def test_fio_has_no_prepared_data(top: Path) -> None:
+    text = OWN.replace('"command"', '"fio"').replace('data_paths = ["{data}"]', "")
+    text = text.replace('"search"', '"fio"').replace('"--in", "{data}"', "")
+    assert 'a workload of kind "fio" cannot use' in refusal(top, text).message
 
 
 def test_data_without_a_table_are_refused(top: Path) -> None:

@@ -17,6 +17,7 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.hosts import local
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.local import LocalHost
+from pagecage.model.needs.packages import Package
 from pagecage.process import run, spawn
 from pagecage.units import GIB
 from tests.builders.facts import FIT
@@ -62,6 +63,20 @@ def test_a_machine_that_holds_no_limits_can_be_prepared(
     monkeypatch.setattr(host, "facts", lambda: known)
     host.prepare(NEED, lambda _: None)
     assert [missed.hint for missed in host.missed_for_limits()] == ["use HOST=vm"]
+
+
+def test_a_missing_package_is_refused_with_the_command_that_installs_it(
+    host: LocalHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Package("git", "git")
+    versions: dict[str, str | None] = {"git": None}
+    found = {"family": "debian", "versions": versions}
+    monkeypatch.setattr(local, "read_packages", lambda _: found)
+    with pytest.raises(HostError, match="package git is missing on this machine") as caught:
+        host.prepare(replace(NEED, distribution_packages=(package,)), lambda _: None)
+    assert caught.value.hint == "sudo apt-get install git"
+    versions["git"] = "1:2.47.3"
+    host.prepare(replace(NEED, distribution_packages=(package,)), lambda _: None)
 
 
 def test_a_run_beside_another_is_refused_before_it_is_planned(

@@ -29,7 +29,8 @@ CAGES = ("uncaged", "tenth")
 def replay(service: ServiceSpec = SERVICE, cages: tuple[str, ...] = CAGES) -> ReplaySpec:
     command = CommandSpec(ready_port=80, is_literal=True)
     argv = ("server", "x")
-    return ReplaySpec(argv, argv, command, cages, "cold", (), None, None, service, service.load)
+    spec = ReplaySpec(argv, argv, command, cages, "cold", ())
+    return replace(spec, service=service, typed_load=service.load)
 
 
 def test_its_first_metric_is_the_response() -> None:

@@ -36,12 +36,16 @@ def bootstrap_argv(directory: Path, recipe: ImageRecipe, as_root: bool) -> list[
         "host_key": "host_key",
         "host_key.pub": "host_key.pub",
         "customize.sh": "customize.sh",
+        "install-extra.sh": "install-extra.sh",
     }
     hooks = ['mkdir -m 0700 "$1/pagecage-build"']
     hooks += [
         f"upload {directory / source} /pagecage-build/{target}"
         for source, target in uploads.items()
     ]
+    if recipe.extra_packages:
+        names = " ".join(recipe.extra_packages)
+        hooks.append(f'chroot "$1" sh /pagecage-build/install-extra.sh {names}')
     hooks += ['chroot "$1" sh /pagecage-build/customize.sh', _REMOVE_EXCLUDED]
     return [
         "mmdebstrap",
@@ -74,6 +78,7 @@ def debian_keyring(folder: Path = KEYRINGS) -> Path:
 def bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:
     """Run mmdebstrap, which writes `target`."""
     (image.directory / "customize.sh").write_text(recipe.customize)
+    (image.directory / "install-extra.sh").write_text(recipe.install_extra)
     log = image.directory / "bootstrap.log"
     as_root = os.geteuid() == 0
     argv = bootstrap_argv(image.directory, recipe, as_root)
@@ -127,5 +132,10 @@ def _bootstrap_failure(log: str) -> PagecageError:
         return HostError(
             "this user has no subordinate user ids (subuid(5))",
             "make setup, or: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER",
+        )
+    if "Unable to locate package" in errors[0]:
+        return HostError(
+            f"the guest's root file system could not be made: {errors[0]}",
+            "correct the name under `packages` in the experiment's definition",
         )
     return HostError(f"the guest's root file system could not be made: {errors[0]}", "make setup")

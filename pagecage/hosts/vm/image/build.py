@@ -16,13 +16,14 @@ from pagecage.hosts.host import Progress
 from pagecage.hosts.prerequisites import require_free_space, require_tools
 from pagecage.hosts.vm.cache import GuestCache, keep_newest
 from pagecage.hosts.vm.image.bootstrap import bootstrap
+from pagecage.hosts.vm.image.contents import find_image, write_contents
 from pagecage.hosts.vm.image.guest_image import HOST_KEY_ALIAS, GuestImage
 from pagecage.hosts.vm.image.packed import packed_directory, unpack
 from pagecage.hosts.vm.image.recipe import ROOT_DISK_BYTES, ImageRecipe
 from pagecage.process import run, search_path
 from pagecage.units import GIB
 
-MOST_IMAGES = 2
+MOST_IMAGES = 4
 BUILD_BYTES = 3 * GIB
 """Space for the root file system, its tar archive and the disk image together."""
 UNPACKED_BYTES = 3 * GIB // 2
@@ -32,14 +33,15 @@ Provision = Callable[[GuestImage], None]
 def ensure_image(
     cache: GuestCache, recipe: ImageRecipe, progress: Progress, provision: Provision | None = None
 ) -> GuestImage:
-    """Return the image of this recipe, unpacked or built if it is missing.
+    """Return an image with everything in this recipe, unpacked or built if it is missing.
 
     It is built in a temporary directory that is renamed at the end. Root calls `provision` with the
     image while its root file system is a directory. Raises PagecageError if a tool is missing or
     fails.
     """
-    image = GuestImage(cache.images / recipe.key)
-    if not image.directory.exists():
+    image = find_image(cache.images, recipe)
+    if image is None:
+        image = GuestImage(cache.images / recipe.key)
         part = image.directory.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
         packed = packed_directory(recipe.key)
@@ -47,6 +49,7 @@ def ensure_image(
             _unpack(packed, part, progress)
         else:
             _build(part, recipe, progress, provision)
+        write_contents(GuestImage(part), recipe)
         part.rename(image.directory)
     os.utime(image.directory)
     keep_newest(cache.images, MOST_IMAGES)
@@ -68,7 +71,7 @@ def _build(
 ) -> None:
     require_tools("mmdebstrap", "fakeroot", "mke2fs", "ssh-keygen", "tar", "setpriv")
     require_free_space(part.parent, BUILD_BYTES, "building the guest's image")
-    progress("building the guest's image from Debian packages (about 60 s, once)")
+    progress(_announcement(recipe))
     part.mkdir(mode=0o700)
     image = GuestImage(part)
     _make_keys(image)
@@ -76,6 +79,13 @@ def _build(
         _build_as_root(image, recipe, provision)
     else:
         _build_as_user(image, recipe)
+
+
+def _announcement(recipe: ImageRecipe) -> str:
+    if not recipe.extra_packages:
+        return "building the guest's image from Debian packages (about 60 s, once)"
+    names = ", ".join(recipe.extra_packages)
+    return f"building a guest's image with {names} from Debian packages (1 to 3 minutes, once)"
 
 
 def _build_as_root(image: GuestImage, recipe: ImageRecipe, provision: Provision | None) -> None:

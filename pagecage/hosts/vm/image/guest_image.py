@@ -46,6 +46,11 @@ class GuestImage:
         return self.directory / "known_hosts"
 
     @property
+    def contents(self) -> Path:
+        """A file with the key of the base image and the packages of experiments (contents.py)."""
+        return self.directory / "contents.json"
+
+    @property
     def tree(self) -> Path:
         """The root file system during the build."""
         return self.directory / "root"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pagecage.errors import HostError
@@ -17,12 +18,22 @@ _DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True)
 class ImageRecipe:
-    """A Debian suite, an architecture, packages, and the script for the new root file system."""
+    """A Debian suite, an architecture, packages, and the script for the new root file system.
+
+    `extra_packages` are those of experiments, and `install_extra` is the script that installs them.
+    """
 
     suite: str
     arch: str
     packages: tuple[str, ...]
     customize: str
+    extra_packages: tuple[str, ...] = ()
+    install_extra: str = ""
+
+    @property
+    def base_key(self) -> str:
+        """The key of the recipe without the packages of experiments."""
+        return replace(self, extra_packages=(), install_extra="").key
 
     @property
     def key(self) -> str:
@@ -34,12 +45,17 @@ class ImageRecipe:
             self.arch,
             *self.packages,
             self.customize,
+            *((self.install_extra, *self.extra_packages) if self.extra_packages else ()),
         )
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def read_recipe(project_dir: Path, suite: str | None = None) -> ImageRecipe:
-    """Return the recipe of the checkout, with another Debian `suite` if given.
+def read_recipe(
+    project_dir: Path, suite: str | None = None, packages: Iterable[str] = ()
+) -> ImageRecipe:
+    """Return the recipe of the checkout, with the packages of an experiment.
+
+    A Debian `suite` replaces that of containers/versions.env.
 
     Raises HostError on an architecture without a guest.
     """
@@ -50,11 +66,14 @@ def read_recipe(project_dir: Path, suite: str | None = None) -> ImageRecipe:
         )
     guest = project_dir / "containers" / "guest"
     suite = suite or read_versions(project_dir)["GUEST_SUITE"]
+    base = parse_packages((guest / "packages.txt").read_text(), arch, suite)
     return ImageRecipe(
         suite=suite,
         arch=arch,
-        packages=parse_packages((guest / "packages.txt").read_text(), arch, suite),
+        packages=base,
         customize=(guest / "customize.sh").read_text(),
+        extra_packages=tuple(sorted(set(packages) - set(base))),
+        install_extra=(guest / "install-extra.sh").read_text(),
     )
 
 

@@ -59,6 +59,14 @@ def test_missing_subordinate_ids_are_named(
     assert "make setup" in said
 
 
+def test_a_package_that_debian_lacks_is_named(
+    cache: GuestCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = fail_with(cache, tmp_path, monkeypatch, "E: Unable to locate package postgre")
+    assert "package postgre" in said
+    assert "`packages` in the experiment" in said
+
+
 def test_a_finished_image_is_not_built_again(cache: GuestCache) -> None:
     (cache.images / RECIPE.key).mkdir()
     steps: list[str] = []
