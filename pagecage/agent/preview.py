@@ -16,6 +16,7 @@ from pagecage.agent.system.block_device import Disk
 from pagecage.agent.system.supervised_processes import SupervisedProcesses
 from pagecage.agent.system.systemd import Systemd, slice_commands, unit_name
 from pagecage.agent.system.trial_processes import SliceProcesses, TrialProcesses
+from pagecage.model.image import ImageSpec
 from pagecage.model.trial import Trial
 from pagecage.process import replay
 
@@ -24,7 +25,8 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
     """Return the commands that the host will run for one trial. The host resolves DISK and DIR."""
     systemd, unit = Systemd(user, 257), unit_name(trial.trial_id)
     spool = Path("SPOOL")
-    driver = make_driver(trial.driver, ContainerEngines(systemd, spool), _no_answer, spool)
+    engines, image = ContainerEngines(systemd, spool, Path("DIR")), _image(trial)
+    driver = make_driver(trial.driver, engines, _no_answer, spool, image)
     context, argv = _preview_context(trial, systemd, unit, driver), _preview_argv(trial)
     if not driver.has_slice:
         yield from map(replay, driver.preview_commands(context, argv))
@@ -34,6 +36,10 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
     yield from map(replay, driver.preview_commands(context, argv))
     yield replay(systemd.systemctl("stop", unit))
     yield replay(["rm", "-r", systemd.control_directory() / f"{unit}.d"])
+
+
+def _image(trial: Trial) -> ImageSpec | None:
+    return trial.workload.command.image if trial.workload.command else None
 
 
 def _no_answer(_question: str, _details: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,7 +71,7 @@ def _preview_argv(trial: Trial) -> list[str]:
     workload = trial.workload
     is_literal = workload.command is not None and workload.command.is_literal
     argv = [workload.program, *(workload.arguments if is_literal else _preview_arguments(trial))]
-    return gated(argv) if program_of(trial).is_gated else argv
+    return gated(argv) if program_of(trial).is_gated and not _image(trial) else argv
 
 
 def _preview_arguments(trial: Trial) -> list[str]:

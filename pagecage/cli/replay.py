@@ -14,21 +14,23 @@ from pagecage.cli.execution import PreparedRun, create_run, execute
 from pagecage.cli.exit_status import all_requirements_missed, exit_code
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.plan_listing import show_plan
+from pagecage.cli.replay_image import ImageOptions, plan_for_image
 from pagecage.cli.replay_plan import ReplayOptions, plan_for
-from pagecage.errors import EXIT_OK
+from pagecage.errors import EXIT_OK, PagecageError
 
 _STDOUT, _STDERR = 1, 2
 _EXIT_STATUS = "Exit status: the program's own if it failed, else as in `pagecage --help`."
-_USAGE = "pagecage replay [OPTIONS] CAGE -- COMMAND..."
+_USAGE = "pagecage replay [OPTIONS] CAGE (-- COMMAND... | --image NAME [-- ARGUMENTS...])"
 app = App(name="replay", help_epilogue=examples("replay", _EXIT_STATUS), usage=_USAGE)
 
 
 @app.default
 def replay(
-    cage: str,
+    cage: str | None = None,
     /,
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
     options: ReplayOptions = ReplayOptions(),  # noqa: B008 - frozen
+    image: ImageOptions = ImageOptions(),  # noqa: B008 - frozen
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     dry_run: bool = False,
     as_json: Json = False,
@@ -43,14 +45,22 @@ def replay(
     ----------
     cage
         Cage of cgroups/, or volume type (aws-gp3) or named size (azure-p10) of the catalogue;
-        see `pagecage cage list`
+        see `pagecage cage list`. May be left out with --compose: the file's own limits
     command
-        Program and its arguments
+        Program and its arguments; with --image the arguments of the image's entry point
     dry_run
         Show the plan and its commands; start nothing
     """
     typed = typed_command()
-    plan, host = plan_for(cage, command, options, typed, notify, volume=volume)
+    if image.is_given:
+        found = plan_for_image(cage, command, options, image, typed, notify, volume)
+        plan, host = found.plan, found.host
+        if not dry_run:
+            found.provide(notify)
+    elif cage is None:
+        raise PagecageError("pagecage replay requires CAGE", "pagecage cage list")
+    else:
+        plan, host = plan_for(cage, command, options, typed, notify, volume=volume)
     if dry_run:
         host.stop()
         show_plan(plan, host)

@@ -128,8 +128,12 @@ def plan_for(
     in these instead of those of cgroups/, and without a control. All errors in the input are found
     here, before anything starts.
     """
-    names, known = _cages(cage, options, cages, volume)
-    _check(argv, options)
+    names, known = chosen_cages(cage, options, cages, volume)
+    if not argv:
+        raise PagecageError(
+            "there is no command to replay", "pagecage replay CAGE -- COMMAND ARGUMENTS"
+        )
+    check_readiness(options)
     copies = find_uploads(options.copy)
     program, start = program_uploads(argv[0]) if options.copy_program else ((), (argv[0],))
 
@@ -143,19 +147,19 @@ def plan_for(
         replay = ReplaySpec(
             argv,
             translate_command(words, files, directory),
-            _command(options, len(names), files, directory),
+            command_spec(options, len(names), files, directory),
             names,
             options.cache if options.cold else "any",
-            _collectors(options.collectors),
+            collector_names(options.collectors),
             options.driver,
         )
         about = {"carried": uploads_to_json(uploads), "directory": directory}
-        return _plan(replay, options, host, command, about, known, notify)
+        return make_replay_plan(replay, options, host, command, about, known, notify)
 
     return plan_on_host(options.host, options.data_dir, make, notify)
 
 
-def _plan(
+def make_replay_plan(
     replay: ReplaySpec,
     options: ReplayOptions,
     host: Host,
@@ -164,6 +168,7 @@ def _plan(
     cages: _Cages,
     notify: Notify,
 ) -> Plan:
+    """Return the plan of a replay on a host. `about` is kept as the plan's entry `replay`."""
     cages = enforced(cages, options.enforced_by, options.dilate, host, notify)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     plan_options = PlanOptions(
@@ -181,7 +186,7 @@ def _plan(
     )
 
 
-def _cages(
+def chosen_cages(
     cage: str, options: ReplayOptions, cages: _Cages | None, volume: VolumeOptions
 ) -> tuple[tuple[str, ...], _Cages]:
     """Return the names of the cages to run in, and all cages by name."""
@@ -191,11 +196,8 @@ def _cages(
     return names, replay_cages(names, volume, options.cold or options.copy)
 
 
-def _check(argv: tuple[str, ...], options: ReplayOptions) -> None:
-    if not argv:
-        raise PagecageError(
-            "there is no command to replay", "pagecage replay CAGE -- COMMAND ARGUMENTS"
-        )
+def check_readiness(options: ReplayOptions) -> None:
+    """Raise PagecageError for an invalid --ready-when, or for --ready-port beside it."""
     if options.ready_when is not None and options.ready_port is not None:
         raise PagecageError(
             "--ready-when and --ready-port are mutually exclusive", "give one of them"
@@ -226,9 +228,10 @@ def _working_directory(host: Host, uploads: tuple[UploadedFile, ...]) -> str:
     return str(Path.cwd()) if host.name == "local" else host.data_dir
 
 
-def _command(
+def command_spec(
     options: ReplayOptions, cages: int, uploads: tuple[UploadedFile, ...], directory: str
 ) -> CommandSpec:
+    """Return the settings of the command in so many cages."""
     is_single = cages * options.repeats == 1
     paths = (
         path_on_host(path, uploads, directory) or str(Path(directory, path))
@@ -246,7 +249,8 @@ def _command(
     )
 
 
-def _collectors(text: str) -> tuple[str, ...]:
+def collector_names(text: str) -> tuple[str, ...]:
+    """Return the names in a list of collectors. Raises PagecageError for an unknown one."""
     names = () if text == "none" else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in COLLECTORS:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from pagecage.agent.drivers.image_container import GATE
 from pagecage.agent.system.volume_server import PLUGIN
 from pagecage.errors import HostError
 from pagecage.model.trial import Trial
@@ -67,6 +68,8 @@ def _programs_of(trial: Trial) -> Iterator[str]:
         yield trial.workload.program
     if trial.before is not None:
         yield trial.before.program
+    if trial.workload.command and trial.workload.command.image:
+        yield GATE
     if trial.datasets or (trial.workload.kind == "command" and trial.cage.limits_io):
         yield "pcgen"  # makes datasets, and the file that a command's I/O limits are tested against
 

@@ -33,12 +33,22 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
     )
     return ResourceNeeds(
         memory_bytes=memory,
-        data_bytes=needed_disk_bytes(plan.trials) + uploaded + _SPARE_DATA_BYTES,
+        data_bytes=needed_disk_bytes(plan.trials)
+        + uploaded
+        + _layer_bytes(plan)
+        + _SPARE_DATA_BYTES,
         resident_bytes=max(map(_resident_bytes, plan.trials), default=0),
         has_volume=any(trial.cage.is_volume for trial in plan.trials),
         package=package,
         tracers=tracers,
     )
+
+
+def _layer_bytes(plan: Plan) -> int:
+    """Return the bytes of the image that a host's engine loads; 0 without one."""
+    commands = (trial.workload.command for trial in plan.trials)
+    images = (command.image for command in commands if command and command.image)
+    return max((image.layer_bytes for image in images if image.archive), default=0)
 
 
 def needed_disk_bytes(trials: Sequence[Trial]) -> int:

@@ -26,13 +26,15 @@ class UploadedFile:
     """A file or directory to copy.
 
     `typed` is the user's spelling, `source` the path on this machine, `name` the path in the
-    replay's directory on the host.
+    replay's directory on the host. A copy belongs to the host's user, or with `keeps_owner` to the
+    numeric owner of the source, if that user is root.
     """
 
     typed: str
     source: str
     name: str
     size_bytes: int
+    keeps_owner: bool = False
 
 
 def find_uploads(
@@ -102,7 +104,7 @@ def upload(host: Host, files: Sequence[UploadedFile], directory: str, progress: 
         f"copying {format_bytes(sum(file.size_bytes for file in files))} to the {host.name} host"
     )
     target = shlex.quote(directory)
-    unpack = f"rm -rf {target} && mkdir -p {target} && tar -xf - --no-same-owner -C {target}"
+    unpack = f"rm -rf {target} && mkdir -p {target} && tar -xf - --numeric-owner -C {target}"
     with tempfile.TemporaryFile() as stderr:
         process = spawn(host.command(["sh", "-c", unpack]), stdin=PIPE, stderr=stderr)
         assert process.stdin is not None
@@ -130,4 +132,12 @@ def _pack(files: Sequence[UploadedFile], raw: IO[bytes]) -> None:
         tarfile.open(fileobj=pipe, mode="w|", bufsize=_BLOCK_BYTES) as archive,
     ):
         for file in files:
-            archive.add(os.path.realpath(file.source), arcname=file.name)
+            source, own = os.path.realpath(file.source), None if file.keeps_owner else _of_root
+            archive.add(source, arcname=file.name, filter=own)
+
+
+def _of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return an entry that root extracts as its own. Another user's are always that user's."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry

@@ -133,7 +133,7 @@ def _spec(run: TrialRun) -> CommandSpec:
 def _launch(run: TrialRun, caged: Caged, spec: CommandSpec, argv: list[str]) -> GatedProcess:
     sink = run.session.stream.output if spec.streams_output else None
     directory = Path(spec.directory) if spec.directory else None
-    command = caged.driver.command(caged.context, gated(argv))
+    command = caged.driver.command(caged.context, argv if spec.image else gated(argv))
     program = GatedProcess(command, directory, spec.ready_when, sink)
     caged.context.processes.launched(program.process.pid)
     return program
@@ -257,7 +257,8 @@ def judge_command(measured: Measured, command: CommandSpec, timeout_seconds: flo
     if found["oom_kill"]:
         return Ending("oom_killed")
     if not measured.response:
-        return Ending("failed", f"its scope was not started: {last_line or f'status {status}'}")
+        what = "container" if command.image else "scope"
+        return Ending("failed", f"its {what} was not started: {last_line or f'status {status}'}")
     if found["escaped"]:
         return Ending("failed", _describe_escaped(found["escaped"][0]))
     if command.serves and measured.response.get("ready_seconds") is not None:

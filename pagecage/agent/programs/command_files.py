@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Set
 from pathlib import Path
 
 from pagecage.agent.caged import ProgramFiles
 from pagecage.agent.data_files import common_disk, make_dataset
 from pagecage.agent.data_files import find_files as find_data_files
 from pagecage.agent.programs.arguments import fill_all, places
+from pagecage.agent.programs.image_files import image_paths
 from pagecage.agent.storage import Storage
 from pagecage.agent.system.block_device import Disk, resolve_disk
 from pagecage.agent.system.procfs import listens
@@ -32,19 +34,27 @@ def find_files(
 
     Raises RequirementMissed for what is missing, with its fix.
     """
+    if command.image is not None:
+        _require_free_ports({command.ready_port, *command.image.ports})
+        found = _found(image_paths(run, command.image, storage))
+        return ProgramFiles(found, _disk(command, storage, found))
     _require_program(run, command)
-    _require_free_port(command)
+    _require_free_ports({command.ready_port})
     files = datasets
     if command.data_paths:
         values = places(datasets, storage.data_dir, run.trial.max_seconds)
         paths = (
             command.data_paths if command.is_literal else fill_all(command.data_paths, values, ())
         )
-        found = find_data_files(tuple(Path(command.directory or "", path) for path in paths))
-        if isinstance(found, MissedRequirement):
-            raise RequirementMissed([found])
-        files += found
+        files += _found(tuple(Path(command.directory or "", path) for path in paths))
     return ProgramFiles(files, _disk(command, storage, files))
+
+
+def _found(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    found = find_data_files(paths)
+    if isinstance(found, MissedRequirement):
+        raise RequirementMissed([found])
+    return found
 
 
 def find_program(program: str, directory: str | None) -> str | None:
@@ -68,16 +78,16 @@ def _require_program(run: TrialRun, command: CommandSpec) -> None:
     )
 
 
-def _require_free_port(command: CommandSpec) -> None:
+def _require_free_ports(ports: Set[int | None]) -> None:
     """Refuse a port that another process listens on: it would serve before the program does."""
-    port = command.ready_port
-    if port is not None and listens(port, ("self",)):
-        reason = (
-            f"port {port} is already in use, so pagecage could not detect when the program serves"
-        )
-        raise RequirementMissed.of(
-            Requirement.PORT, reason, "end what listens there (ss -ltnp), or take another"
-        )
+    for port in sorted(port for port in ports if port is not None):
+        if listens(port, ("self",)):
+            raise RequirementMissed.of(
+                Requirement.PORT,
+                f"port {port} is already in use, so pagecage could not detect when the program"
+                " serves",
+                "end what listens there (ss -ltnp), or take another",
+            )
 
 
 def _disk(command: CommandSpec, storage: Storage, files: tuple[Path, ...]) -> Disk:
