@@ -14,7 +14,9 @@ from pagecage.model.image import BindMount
 _MODES = {"ro": True, "rw": False}
 _LABELS = ("z", "Z", "cached", "delegated", "consistent")
 """Options of a mount that change nothing without SELinux or on Linux."""
-_PORT = re.compile(r"(?:(?:[0-9.]+|\[[0-9A-Fa-f:]*\]):)?(?:(?P<host>\d+):)?(?P<own>\d+)(?:/tcp)?")
+_PORT = re.compile(
+    r"(?:(?:\d+(?:\.\d+){3}|\[[0-9A-Fa-f:]*\]):)?(?:(?P<host>\d+):)?(?P<own>\d+)(?:/tcp)?"
+)
 _LARGEST_PORT = 65535
 _NAME = re.compile(r"[^=\0\n]+")
 

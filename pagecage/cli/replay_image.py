@@ -168,12 +168,12 @@ def _replay(
 
 
 def _check(options: ReplayOptions, image: ImageOptions) -> None:
+    if image.service is not None and image.compose is None:
+        raise PagecageError("--service names a service of a Compose file", "--compose FILE")
     if image.image is None and image.compose is None:
         raise PagecageError(
             "options of a container need an image", "--image NAME, or --compose FILE"
         )
-    if image.service is not None and image.compose is None:
-        raise PagecageError("--service names a service of a Compose file", "--compose FILE")
     for name in ("copy", "copy_program", "cold"):
         if getattr(options, name):
             raise PagecageError(

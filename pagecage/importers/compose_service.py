@@ -86,7 +86,7 @@ def read_service(document: Document, name: str, file: str) -> ComposeService:
 
 
 def _check(service: Mapping[str, Any], name: str, file: str) -> None:
-    if "image" not in service:
+    if not isinstance(service.get("image"), str):
         fix = f"docker compose -f {shlex.quote(file)} build {name}, then --image with its name"
         raise PagecageError(f"service {name} of {file} names no image", fix)
     for key in _USED:
@@ -216,7 +216,8 @@ def _ports(value: Any) -> tuple[list[int], list[str]]:
 def _notes(service: Mapping[str, Any]) -> Iterator[str]:
     others = service.get("depends_on") or []
     if others:
-        yield f"depends_on: {', '.join(map(str, others))} is not started"
+        names = others if isinstance(others, dict) else _list(others)
+        yield f"depends_on: {', '.join(map(str, names))} is not started"
     left = [key for key in service if key not in (*_USED, *_WITHOUT_EFFECT)]
     if left:
         yield f"left out: {', '.join(map(str, left))}"

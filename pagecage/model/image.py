@@ -44,6 +44,11 @@ class ImageSpec:
     user: str | None = None
 
 
+def environment_names(image: ImageSpec) -> list[str]:
+    """Return the names of the container's variables, without those of the image and of files."""
+    return sorted({entry.partition("=")[0] for entry in image.environment})
+
+
 def image_to_json(image: ImageSpec | None) -> dict[str, Any] | None:
     """Return the image as JSON data."""
     if image is None:

@@ -14,6 +14,7 @@ from pagecage.model.image_config import ImageConfig, image_config
 
 _MANIFEST = "manifest.json"
 _MOST_JSON_BYTES = 16 << 20
+_SAVE = "docker save IMAGE -o image.tar"
 _BROKEN = (tarfile.TarError, EOFError, ValueError, LookupError, TypeError, AttributeError)
 
 
@@ -31,9 +32,9 @@ def read_archive(path: Path) -> ImageConfig:
             f"{path} cannot be read: {reason}", f"ls -l {shlex.quote(str(path))}"
         ) from None
     except (*_BROKEN, RecursionError) as error:
-        raise PagecageError(
-            f"{path} is not an archive of an image: {why_unreadable(error)}", _save_command(path)
-        ) from None
+        is_tar = not isinstance(error, tarfile.TarError)
+        reason = why_unreadable(error) if is_tar else "it is not a whole tar archive"
+        raise PagecageError(f"{path} is not an archive of an image: {reason}", _SAVE) from None
 
 
 def _read(archive: tarfile.TarFile, path: Path) -> ImageConfig:
@@ -41,11 +42,11 @@ def _read(archive: tarfile.TarFile, path: Path) -> ImageConfig:
         kind = (
             "an archive in OCI's own format" if "oci-layout" in archive.getnames() else "no image"
         )
-        raise PagecageError(f"{path} has no {_MANIFEST}, so it is {kind}", _save_command(path))
+        raise PagecageError(f"{path} has no {_MANIFEST}, so it is {kind}", _SAVE)
     manifest = json.loads(_member(archive, _MANIFEST))
     if len(manifest) != 1:
         names = ", ".join(str((one.get("RepoTags") or ["?"])[0]) for one in manifest)
-        raise PagecageError(f"{path} has {len(manifest)} images: {names}", _save_command(path))
+        raise PagecageError(f"{path} has {len(manifest)} images: {names}", _SAVE)
     text = _member(archive, manifest[0]["Config"])
     config = json.loads(text)
     size_bytes = sum(archive.getmember(layer).size for layer in manifest[0]["Layers"])
@@ -62,7 +63,3 @@ def _member(archive: tarfile.TarFile, name: Any) -> bytes:
     if len(content) > _MOST_JSON_BYTES:
         raise ValueError(f"{name} is larger than {_MOST_JSON_BYTES >> 20} MiB")
     return content
-
-
-def _save_command(path: Path) -> str:
-    return f"docker save IMAGE -o {shlex.quote(str(path))}"

@@ -109,32 +109,39 @@ def _found(engine: str, name: str, config: ImageConfig) -> FoundImage:
 
 
 def _installed(engines: Sequence[str], name: str) -> list[str]:
-    """Return the engines of this machine. Raises PagecageError if there is none."""
-    found = [engine for engine in engines if find_tool(engine)]
-    if found:
-        return found
-    raise PagecageError(
-        f"this machine has no container engine ({' or '.join(engines)}) that could have {name!r}",
-        f"where it is: docker save {shlex.quote(name)} -o image.tar; then here: --image image.tar",
-    )
+    """Return the engines of this machine that answer.
 
-
-def _inspect(engine: str, name: str) -> ImageConfig | None:
-    """Return the configuration of an image; None if the engine does not have it.
-
-    Raises HostError if the engine does not answer.
+    Raises PagecageError if none is installed, and HostError if none of them answers.
     """
-    done = run([engine, "image", "inspect", name], check=False, timeout_seconds=_ANSWER_SECONDS)
-    if done.ok:
-        return _config(engine, done)
-    said = done.stderr.strip()
-    if "no such image" in said.lower() or "not known" in said.lower():
-        return None
-    reason = (said.splitlines() or [f"status {done.status}"])[0].removeprefix("Error: ")
+    installed = [engine for engine in engines if find_tool(engine)]
+    if not installed:
+        raise PagecageError(
+            f"this machine has no {' or '.join(engines)} that could have the image {name!r}",
+            f"where it is: docker save {shlex.quote(name)} -o image.tar; then --image image.tar",
+        )
+    silent = {engine: reason for engine in installed if (reason := _why_silent(engine))}
+    if answering := [engine for engine in installed if engine not in silent]:
+        return answering
+    engine, reason = next(iter(silent.items()))
     fix = "systemctl start docker" if engine == "docker" else "podman info"
     raise HostError(
         f"{engine} does not answer: {reason}", f"{fix}, or name an archive by docker save"
     )
+
+
+def _why_silent(engine: str) -> str | None:
+    """Return why an engine does not answer; None if it does."""
+    done = run([engine, "info"], check=False, timeout_seconds=_ANSWER_SECONDS)
+    if done.ok and "Cannot connect" not in done.stderr:
+        return None
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return (lines or [f"status {done.status}"])[-1].strip().removeprefix("Error: ")
+
+
+def _inspect(engine: str, name: str) -> ImageConfig | None:
+    """Return the configuration of an image; None if the engine does not have it."""
+    done = run([engine, "image", "inspect", name], check=False, timeout_seconds=_ANSWER_SECONDS)
+    return _config(engine, done) if done.ok else None
 
 
 def _config(engine: str, done: Completed) -> ImageConfig:

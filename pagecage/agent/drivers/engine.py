@@ -102,7 +102,7 @@ class ContainerEngine:
         return idle if "docker.service" in idle else ()
 
     def _start(self) -> None:
-        """Start Docker if it is not running, to stop later those of its units that were inactive."""
+        """Start Docker if it is not running, and stop at the end the units that were inactive."""
         if self.program != "docker" or self.has_running_daemon():
             return
         stop = self._systemd.systemctl("stop", *self._idle_units())
