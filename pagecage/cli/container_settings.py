@@ -60,7 +60,8 @@ def parse_mount(text: str, option: str = "--volume", base: Path | None = None) -
     Raises PagecageError for a named volume, whose files are known to its engine alone.
     """
     source, *rest = text.split(":")
-    if len(rest) not in (1, 2) or not source or not rest[0].startswith("/"):
+    is_mount = len(rest) in (1, 2) and source and rest[0].startswith("/") and "\0" not in text
+    if not is_mount:
         raise PagecageError(
             f"{option}: {text!r} is not HOST:CONTAINER with an absolute path in the container",
             f"write it as {option} ./data:/data:ro",
@@ -79,7 +80,7 @@ def parse_mount(text: str, option: str = "--volume", base: Path | None = None) -
 
 def _existing(source: str, option: str, base: Path) -> str:
     path = os.path.abspath(base / Path(source).expanduser())  # noqa: PTH100 - without ".."
-    if "\0" in source or not os.path.exists(path):  # noqa: PTH110 - a name may be too long
+    if not os.path.exists(path):  # noqa: PTH110 - a name may be too long
         raise PagecageError(f"{option}: {source!r} does not exist", f"mkdir {shlex.quote(source)}")
     return path
 

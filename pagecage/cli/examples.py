@@ -124,6 +124,8 @@ _EXAMPLES = {
         pagecage replay customer --cage tenth --cold big.db -- sqlite3 big.db .dump
         pagecage replay customer --cold index --ready-port 8080 -- ./server --load
         pagecage replay customer --host vm --copy data --cold data -- cat data/words
+        pagecage replay customer --image postgres:16 -e PGUSER=x --ready-port 5432
+        pagecage replay --compose compose.yaml --service db --image db.tar
         pagecage run replay-grep --resume
         """,
     "shell": """

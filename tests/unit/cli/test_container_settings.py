@@ -54,7 +54,7 @@ def test_a_mount_below_another_folder(folder: Path) -> None:
         ("./data:/x:rx", "there is no mode 'rx'", "ro or rw"),
         ("data:/x", "'data' is a named volume", "--volume ./data:/x"),
         ("./nope:/x", "'./nope' does not exist", "mkdir"),
-        ("./\0:/x", "does not exist", ""),
+        ("./\0:/x", "is not HOST:CONTAINER", ""),
         ("./" + "n" * 5000 + ":/x", "does not exist", ""),
     ],
 )
