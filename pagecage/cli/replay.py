@@ -14,7 +14,7 @@ from pagecage.cli.execution import PreparedRun, create_run, execute
 from pagecage.cli.exit_status import all_requirements_missed, exit_code
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.plan_listing import show_plan
-from pagecage.cli.replay_image import ImageOptions, plan_for_image
+from pagecage.cli.replay_image import ImageOptions, PlannedReplay, plan_for_image
 from pagecage.cli.replay_plan import ReplayOptions, plan_for
 from pagecage.errors import EXIT_OK, PagecageError
 
@@ -51,24 +51,29 @@ def replay(
     dry_run
         Show the plan and its commands; start nothing
     """
-    typed = typed_command()
     if image.is_given:
-        found = plan_for_image(cage, command, options, image, typed, notify, volume)
-        plan, host = found.plan, found.host
-        if not dry_run:
-            found.provide(notify)
-    elif cage is None:
-        raise PagecageError("pagecage replay requires CAGE", "pagecage cage list")
+        found = plan_for_image(cage, command, options, image, typed_command(), notify, volume)
     else:
-        plan, host = plan_for(cage, command, options, typed, notify, volume=volume)
+        found = _of_program(cage, command, options, volume)
     if dry_run:
-        host.stop()
-        show_plan(plan, host)
+        found.host.stop()
+        show_plan(found.plan, found.host)
         return EXIT_OK
-    prepared = create_run(plan, host, True, notify)
+    found.provide(notify)
+    prepared = create_run(found.plan, found.host, True, notify)
     status = execute(prepared, notify, _STDERR if as_json else _STDOUT)
     _report(prepared, as_json)
     return exit_code(prepared, status, notify)
+
+
+def _of_program(
+    cage: str | None, argv: tuple[str, ...], options: ReplayOptions, volume: VolumeOptions
+) -> PlannedReplay:
+    if cage is None:
+        raise PagecageError("pagecage replay requires CAGE", "pagecage cage list")
+    return PlannedReplay(
+        *plan_for(cage, argv, options, typed_command(), notify, volume=volume), None
+    )
 
 
 def _report(prepared: PreparedRun, as_json: bool) -> None:

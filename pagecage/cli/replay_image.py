@@ -31,9 +31,9 @@ from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.image import IMAGE_DRIVERS
-from pagecage.model.image_config import image_program
 from pagecage.planning.plan import Plan
 from pagecage.planning.replay import ReplaySpec
+from pagecage.runner.image_config import image_program
 from pagecage.runner.image_source import FoundImage, find_image
 from pagecage.runner.image_uploads import ContainerFiles, container_files
 
@@ -83,16 +83,16 @@ class ImageOptions:
 
 
 @dataclass(frozen=True)
-class ImageReplay:
-    """A replay of an image that is planned: `image` is saved to its archive before the start."""
+class PlannedReplay:
+    """A plan with its host, and the image that it runs; None without one."""
 
     plan: Plan
     host: Host
-    image: FoundImage
+    image: FoundImage | None
 
     def provide(self, notify: Notify) -> None:
-        """Save the image for a host that has no engine with it."""
-        if self.host.name != "local":
+        """Save the image to its archive, for a host that has no engine with it."""
+        if self.image is not None and self.host.name != "local":
             self.image.save(lambda step: notify(f"{step} ..."))
 
 
@@ -113,7 +113,7 @@ def plan_for_image(
     command: str,
     notify: Notify,
     volume: VolumeOptions,
-) -> ImageReplay:
+) -> PlannedReplay:
     """Return the plan of a replay of an image. `arguments` replace the image's own.
 
     All errors in the input are found here, before anything starts.
@@ -135,7 +135,7 @@ def plan_for_image(
         about = {"carried": files.carried, "directory": files.directory}
         return make_replay_plan(replay, options, host, command, about, cages, notify)
 
-    return ImageReplay(*plan_on_host(options.host, options.data_dir, make, notify), found)
+    return PlannedReplay(*plan_on_host(options.host, options.data_dir, make, notify), found)
 
 
 def _replay(

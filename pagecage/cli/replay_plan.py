@@ -129,11 +129,7 @@ def plan_for(
     here, before anything starts.
     """
     names, known = chosen_cages(cage, options, cages, volume)
-    if not argv:
-        raise PagecageError(
-            "there is no command to replay", "pagecage replay CAGE -- COMMAND ARGUMENTS"
-        )
-    check_readiness(options)
+    _check(argv, options)
     copies = find_uploads(options.copy)
     program, start = program_uploads(argv[0]) if options.copy_program else ((), (argv[0],))
 
@@ -194,6 +190,14 @@ def chosen_cages(
         return tuple(cages), cages
     names = cage_names(cage, options.others, has_control=not options.no_control)
     return names, replay_cages(names, volume, options.cold or options.copy)
+
+
+def _check(argv: tuple[str, ...], options: ReplayOptions) -> None:
+    if not argv:
+        raise PagecageError(
+            "there is no command to replay", "pagecage replay CAGE -- COMMAND ARGUMENTS"
+        )
+    check_readiness(options)
 
 
 def check_readiness(options: ReplayOptions) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import PagecageError, why_unreadable
-from pagecage.model.image_config import ImageConfig, image_config
+from pagecage.runner.image_config import ImageConfig, image_config
 
 _MANIFEST = "manifest.json"
 _MOST_JSON_BYTES = 16 << 20

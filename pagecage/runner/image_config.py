@@ -1,4 +1,4 @@
-"""What an image says of itself: its platform, its program and its size."""
+"""The configuration of an image: its platform, its program and its size."""
 
 from __future__ import annotations
 
