@@ -14,23 +14,28 @@ from typing import Any, Generic, TypeVar
 
 from rich.console import Console
 
+from analysis.arguments import parser
 from analysis.claims.answers import as_json as answers_json
 from analysis.claims.answers import open_questions
 from analysis.claims.deviations import read_deviations
 from analysis.claims.hosts import HostedScorecard, chosen_runs, hosted_as_json, hosted_scorecard
 from analysis.claims.scorecard import newest_runs
+from analysis.data.baseline import baseline_of
 from analysis.data.bundles import bundled_runs
 from analysis.data.include import include_by_name
 from analysis.data.load import Run, load_run
 from analysis.data.volume_checks import read_checks
+from analysis.exchange.figures import responses_of
+from analysis.exchange.formats import WRITERS
 from analysis.pages.answers import answers_report
 from analysis.pages.fidelity import fidelity_page
 from analysis.pages.scorecard import scorecard_page
 from analysis.stats.gates import parse_gate
-from analysis.summaries.compared_runs import load_runs
-from analysis.summaries.comparison import Comparison, compare
+from analysis.summaries.compared_runs import load_runs, run_or_baseline
+from analysis.summaries.comparison import Comparison, check_responses, compare
 from analysis.summaries.fleet import Fleet, is_fleet, load_fleet
-from analysis.views import comparison, fleet, run
+from analysis.summaries.history import History, history_of
+from analysis.views import comparison, fleet, history, run
 from analysis.views.scorecard import scorecard_report
 from pagecage.checkout import TOP
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
@@ -38,14 +43,12 @@ from pagecage.report.export import to_markdown
 from pagecage.report.model import Report
 from pagecage.report.terminal import print_report
 
-INCLUDE_HELP = "an excluded trial, or a verdict that excludes trials, to include"
-JSON_HELP = "print JSON, and nothing else, to standard output"
 T = TypeVar("T")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one subcommand; return the exit code of docs/FORMAT.md."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         return _COMMANDS[arguments.command](arguments) or EXIT_OK
     except PagecageError as error:
@@ -77,13 +80,21 @@ def _print_rendered(
 def _show(arguments: argparse.Namespace) -> None:
     if is_fleet(arguments.run_dir):
         _print_result(arguments, _fleet(arguments), FLEET_FORMATS)
+        return
+    shown = include_by_name(load_run(arguments.run_dir), arguments.include)
+    if arguments.format:
+        sys.stdout.write(WRITERS[arguments.format](shown))
     else:
-        _print_result(
-            arguments, include_by_name(load_run(arguments.run_dir), arguments.include), RUN_FORMATS
-        )
+        _print_result(arguments, shown, RUN_FORMATS)
 
 
 def _fleet(arguments: argparse.Namespace) -> Fleet:
+    if getattr(arguments, "format", None):
+        one = f"pagecage show {arguments.run_dir}/hosts/HOST --format {arguments.format}"
+        raise PagecageError(
+            "--format applies to one run, and this is a fleet run",
+            f"show the run of one host: {one}",
+        )
     if arguments.include:
         one = f"pagecage show {arguments.run_dir}/hosts/HOST --include {arguments.include[0]}"
         raise PagecageError(
@@ -104,14 +115,43 @@ def _compare(arguments: argparse.Namespace) -> int:
         title = " against ".join(run.plan["run_id"] for run in compared.runs)
         write_page(to_html(comparison.comparison_report(compared), title), arguments.html)
     _print_result(arguments, compared, COMPARISON_FORMATS)
-    verdicts = compared.verdicts()
-    return (
-        EXIT_GATE_FAILED
-        if "failed" in verdicts
-        else EXIT_GATE_UNDECIDED
-        if "undecided" in verdicts
-        else EXIT_OK
+    return _gate_status(compared.verdicts())
+
+
+def _gates(arguments: argparse.Namespace) -> None:
+    """Check gates and the run they will compare with, before there is another run."""
+    (baseline,) = load_runs([arguments.run_dir])
+    check_responses([baseline], [parse_gate(text) for text in arguments.fail_if])
+
+
+def _baseline(arguments: argparse.Namespace) -> None:
+    run = include_by_name(load_run(arguments.run_dir), arguments.include)
+    text = json.dumps(baseline_of(run, [*responses_of(run), *arguments.response]), indent=1)
+    arguments.out.write_text(f"{text}\n")
+
+
+def _history(arguments: argparse.Namespace) -> int:
+    gates = [parse_gate(text) for text in arguments.fail_if]
+    response = gates[0].response if gates else arguments.response
+    found = history_of([run_or_baseline(path) for path in arguments.run_dirs], response)
+    if arguments.html:
+        from analysis.views.html import to_html, write_page
+
+        report = history.history_report(found, gates)
+        write_page(to_html(report, report.title), arguments.html)
+    formats = Formats[History](
+        lambda one: history.as_json(one, gates),
+        history.as_csv,
+        lambda one: history.history_report(one, gates),
     )
+    _print_result(arguments, found, formats)
+    return _gate_status({word for gate in gates for _, word, _ in found.gate_verdicts(gate)})
+
+
+def _gate_status(verdicts: set[str]) -> int:
+    if "failed" in verdicts:
+        return EXIT_GATE_FAILED
+    return EXIT_GATE_UNDECIDED if "undecided" in verdicts else EXIT_OK
 
 
 def _claims(arguments: argparse.Namespace) -> None:
@@ -191,85 +231,11 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int | None]] = {
     "answers": _answers,
     "fidelity": _fidelity,
     "compare": _compare,
+    "baseline": _baseline,
+    "gates": _gates,
+    "history": _history,
     "publish": _publish,
 }
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m analysis", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    _add_render_and_show(commands)
-    _add_compare(commands)
-    claims = commands.add_parser(
-        "claims", help="print every published figure with the result of the newest runs"
-    )
-    claims.add_argument("--experiment", help="print only the figures that this experiment tests")
-    answers = commands.add_parser(
-        "answers", help="print the articles' open questions with the findings of the newest runs"
-    )
-    fidelity = commands.add_parser(
-        "fidelity", help="print the fidelity of simulated volumes, from stored checks and bundles"
-    )
-    fidelity.add_argument("folder", type=Path, help="the folder of checks and bundles")
-    fidelity.add_argument(
-        "--bundles", type=Path, default=TOP / "docs/runs", help="a folder of further bundles"
-    )
-    for command, page in (
-        (claims, "docs/SCORECARD.md"),
-        (answers, "docs/answers.md"),
-        (fidelity, "docs/FIDELITY.md"),
-    ):
-        command.add_argument("--markdown", action="store_true", help=f"print the page {page}")
-        command.add_argument("--json", action="store_true", help=JSON_HELP)
-    site = commands.add_parser("publish", help="build a static site of runs")
-    site.add_argument(
-        "run_dir",
-        type=Path,
-        nargs="*",
-        help="run folders; by default the newest of every experiment",
-    )
-    site.add_argument("--out", type=Path, required=True, help="the folder to write the site to")
-    for command in (claims, answers, site):
-        command.add_argument(
-            "--runs", type=Path, default=TOP / "runs", help="the folder that holds the runs"
-        )
-        command.add_argument("--bundles", type=Path, help="a folder of bundles, to read instead")
-    return parser
-
-
-def _add_render_and_show(commands: Any) -> None:
-    for name, about in (
-        ("render", "write report.ipynb and report.html"),
-        ("show", "print table, verdicts and claims"),
-    ):
-        command = commands.add_parser(name, help=about)
-        command.add_argument(
-            "run_dir", type=Path, help="the run's folder, such as runs/latest-constrained-random"
-        )
-        command.add_argument("--include", action="append", default=[], help=INCLUDE_HELP)
-        if name == "render":
-            command.add_argument(
-                "--show",
-                action="store_true",
-                help="print the output of `show` instead of the page's path",
-            )
-        command.add_argument("--json", action="store_true", help=JSON_HELP)
-        command.add_argument(
-            "--csv", action="store_true", help="print the table as CSV, one line per treatment"
-        )
-        command.add_argument(
-            "--markdown", action="store_true", help="print the table and the claims as Markdown"
-        )
-
-
-def _add_compare(commands: Any) -> None:
-    command = commands.add_parser("compare", help="compare runs with the first of them")
-    command.add_argument("run_dirs", type=Path, nargs="+", help="the runs' folders")
-    for name, about in (("--fail-if", "'read_seconds > +10%%'"), ("--include", INCLUDE_HELP)):
-        command.add_argument(name, action="append", default=[], help=about)
-    command.add_argument("--html", type=Path, help="also write an HTML page")
-    for name in ("--anyway", "--json", "--csv", "--markdown"):
-        command.add_argument(name, action="store_true")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ VERBS = (
         "schema",
         "host",
         "compare",
+        "baseline",
+        "history",
         "bundle",
         "render",
     ),

@@ -13,7 +13,7 @@ import pytest
 
 from pagecage.model.record import append_record
 from pagecage.process import PIPE, spawn
-from tests.checkout import PLAIN, environment, pagecage
+from tests.checkout import ANALYSIS, PLAIN, environment, pagecage
 from tests.fixtures.records import make_record
 
 
@@ -144,3 +144,36 @@ def test_a_reader_that_goes_away_is_no_traceback(top: Path) -> None:
     assert process.wait(60) != 0
     assert "Traceback" not in said
     assert "Exception ignored" not in said
+
+
+def test_a_run_is_compared_with_its_baseline(top: Path, planned: Path) -> None:
+    data = json.loads((planned / "plan.json").read_text())
+    for trial in data["trials"]:
+        append_record(
+            planned / "records.jsonl",
+            make_record(trial_id=trial["trial_id"], plan_sha256=data["plan_sha256"]),
+        )
+    (top / "old.json").write_text("{}")
+    gate = "--fail-if=device_reads > +5%"
+    words = ("run", "smoke", "--resume", "--yes", "--baseline", "old.json", gate)
+    (top / "analysis/__main__.py").write_text(f"""{ANALYSIS}
+sys.exit(5 if sys.argv[1] == "compare" else 0)
+""")
+    done = pagecage(top, *words)
+    assert done.status == 5
+    assert done.stdout.splitlines() == [
+        f"analysis render {planned} --show",
+        f"analysis compare {top}/old.json {planned} {gate}",
+    ]
+
+
+def test_a_baseline_that_is_refused_is_refused_before_the_run(top: Path, planned: Path) -> None:
+    (top / "old.json").write_text("{}")
+    (top / "analysis/__main__.py").write_text("""import sys
+sys.stderr.write("old.json is not a baseline\\n  fix: pagecage baseline save RUN\\n")
+sys.exit(2)
+""")
+    done = pagecage(top, "run", "smoke", "--resume", "--yes", "--baseline", "old.json")
+    assert done.status == 2
+    assert "old.json is not a baseline" in done.stderr
+    assert "trials to run" not in done.stderr

@@ -31,8 +31,17 @@ def excluded_ids_named(run: Run, names: Sequence[str]) -> set[str]:
     return {
         trial.record.trial_id
         for trial in excluded_trials(run)
-        if trial.record.trial_id in ids or failed_verdicts(trial) <= verdicts
+        if trial.record.trial_id in ids or _fails_only(trial, verdicts)
     }
+
+
+def _fails_only(trial: JudgedTrial, verdicts: set[str]) -> bool:
+    """Return whether these verdicts alone exclude a trial.
+
+    A trial of a baseline has reasons but no verdicts, so no verdict selects it.
+    """
+    failed = failed_verdicts(trial)
+    return bool(failed) and failed <= verdicts
 
 
 def include_by_name(run: Run, names: Sequence[str]) -> Run:

@@ -54,10 +54,13 @@ def parse_gate(text: str) -> Gate:
     return gate
 
 
-def evaluate_gate(gate: Gate, ratio: MedianSummary | None) -> tuple[str, str]:
+def evaluate_gate(
+    gate: Gate, ratio: MedianSummary | None, noise_share: float = 0.0
+) -> tuple[str, str]:
     """Return `failed`, `passed` or `undecided`, and the reason.
 
-    A gate is decided if the whole interval lies on one side of its threshold.
+    A gate is decided if the whole interval lies on one side of its threshold. It does not fail for
+    a change within `noise_share`, by which identical trials differ.
     """
     if ratio is None:
         return "undecided", "there is no ratio"
@@ -67,6 +70,8 @@ def evaluate_gate(gate: Gate, ratio: MedianSummary | None) -> tuple[str, str]:
             f"fewer than {MIN_TRIALS_PER_RUN} trials per run do not show their spread",
         )
     ends = [_is_met(gate, end) for end in (ratio.low, ratio.high)]
+    if all(ends) and max(ratio.middle, 1 / ratio.middle) <= 1 + noise_share:
+        return "undecided", f"identical trials differ by up to {noise_share:.1%}"
     if all(ends):
         return "failed", "the whole interval is beyond the threshold"
     return (

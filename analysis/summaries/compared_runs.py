@@ -6,6 +6,7 @@ import string
 from collections.abc import Sequence
 from pathlib import Path
 
+from analysis.data.baseline import load_baseline
 from analysis.data.include import excluded_ids_named
 from analysis.data.load import Run, excluded_trials, load_run, with_included
 from pagecage.errors import PagecageError
@@ -20,7 +21,7 @@ def run_letter(index: int) -> str:
 
 
 def load_runs(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
-    """Load the runs in the given order, with the excluded trials that `include` names.
+    """Load runs, or baselines, in the given order, with the excluded trials that `include` names.
 
     A name is a trial or a verdict: `r1_x` or `host_quiet` in every run, `B:r1_x` in one. Raises
     PagecageError if a run is given twice, or if a name selects no excluded trial.
@@ -31,7 +32,7 @@ def load_runs(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
         )
     if len({path.resolve() for path in paths}) < len(paths):
         raise PagecageError("a run cannot be compared with itself", "name another run")
-    runs = [load_run(path) for path in paths]
+    runs = [run_or_baseline(path) for path in paths]
     selections = [_selection(name, runs) for name in include]
     names_by_run = [
         [name for name, indices in selections if index in indices] for index in range(len(runs))
@@ -40,6 +41,11 @@ def load_runs(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
         with_included(run, excluded_ids_named(run, names))
         for run, names in zip(runs, names_by_run, strict=True)
     ]
+
+
+def run_or_baseline(path: Path) -> Run:
+    """Load a run's folder, or a baseline file."""
+    return load_baseline(path) if path.is_file() else load_run(path)
 
 
 def _selection(name: str, runs: Sequence[Run]) -> tuple[str, set[int]]:

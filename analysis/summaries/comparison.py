@@ -24,10 +24,11 @@ from analysis.summaries.differences import (
     Difference,
     Incompatibility,
     find_differences,
+    find_gate_obstacles,
     find_incompatibilities,
 )
 from analysis.summaries.noise import NoiseFloor, noise_floor
-from pagecage.errors import PagecageError
+from pagecage.errors import EXIT_GATE_UNDECIDED, EXIT_USAGE, PagecageError
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,17 @@ def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = F
     """Compare each run with the first.
 
     Raises PagecageError if the runs are not comparable, unless `anyway` is set, or if they share no
-    treatment, or no treatment with figures on both sides.
+    treatment, or no treatment with figures on both sides. With gates its exit code is
+    EXIT_GATE_UNDECIDED.
     """
     found = find_incompatibilities(runs)
+    found += find_gate_obstacles(runs, [gate.response for gate in gates])
     if found and not anyway:
         reasons = "; ".join(f"{one.what}: {one.reason}" for one in found)
         raise PagecageError(
-            f"these runs are not comparable: {reasons}", "--anyway compares them and reports this"
+            f"these runs are not comparable: {reasons}",
+            "--anyway compares them and reports this",
+            EXIT_GATE_UNDECIDED if gates else EXIT_USAGE,
         )
     common = _common_treatments(runs)
     responses = _responses(runs, gates)
@@ -140,17 +145,19 @@ def _is_in_plan(run: Run, treatment: Treatment) -> bool:
 
 
 def _responses(runs: Sequence[Run], gates: Sequence[Gate]) -> tuple[str, ...]:
-    """Return the experiment's response and those that gates name.
+    """Return the experiment's response and those that gates name."""
+    check_responses(runs, gates)
+    return tuple(dict.fromkeys((runs[0].response, *(gate.response for gate in gates))))
 
-    Raises PagecageError for a response that no trial has.
-    """
+
+def check_responses(runs: Sequence[Run], gates: Sequence[Gate]) -> None:
+    """Raise PagecageError for a gate on a response that no trial has."""
     names = sorted({name for run in runs for trial in run.trials for name in trial.record.response})
     for gate in gates:
         if gate.response not in names:
             raise PagecageError(
                 f"--fail-if: no trial has {gate.response!r}", f"one of {', '.join(names)}"
             )
-    return tuple(dict.fromkeys((runs[0].response, *(gate.response for gate in gates))))
 
 
 def comparison_row(runs: Sequence[Run], treatment: Treatment, response: str) -> ComparisonRow:
@@ -245,7 +252,9 @@ def _gate_results(gate: Gate, row: ComparisonRow) -> list[GateResult]:
     for index, change in enumerate(row.changes, start=1):
         if change.ratio is None and not (row.cells[0].summary or row.cells[index].summary):
             continue
-        verdict, reason = evaluate_gate(gate, change.ratio)
+        verdict, reason = evaluate_gate(
+            gate, change.ratio, change.floor.share if change.floor else 0
+        )
         results.append(
             GateResult(gate, index, row.treatment, verdict, reason if change.ratio else change.word)
         )

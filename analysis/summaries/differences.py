@@ -9,6 +9,7 @@ from typing import Any
 
 from analysis.data.load import Run
 from analysis.formatting import treatment_label
+from analysis.response_units import depends_on_cpu_speed
 
 _TRANSIENT = frozenset(
     {
@@ -23,6 +24,8 @@ _TRANSIENT = frozenset(
     }
 )
 """Facts that differ between any two starts of the same machine."""
+_MACHINE = ("cpu_model", "cpus", "disk.filesystem", "disk.queue_settings.rotational")
+"""Facts on which times depend, and which are equal on machines of one kind."""
 _DATA = ("files", "dataset", "writes_bytes")
 _PROGRAM = ("workload", "before")
 
@@ -39,7 +42,8 @@ class Difference:
 class Incompatibility:
     """A reason against comparing runs.
 
-    `what` is `experiment`, `dataset`, `program`, `kernel` or `emulation`; `reason` is a sentence.
+    `what` is `experiment`, `dataset`, `program`, `kernel` or `emulation`, or for gates `size` or
+    `machine`; `reason` is a sentence.
     """
 
     what: str
@@ -130,6 +134,32 @@ def find_incompatibilities(runs: Sequence[Run]) -> list[Incompatibility]:
     """Return each reason for which a run is not comparable with the first one."""
     found = dict.fromkeys(one for run in runs[1:] for one in _incompatibilities(runs[0], run))
     return list(found)
+
+
+def find_gate_obstacles(runs: Sequence[Run], responses: Sequence[str]) -> list[Incompatibility]:
+    """Return each reason for which gates on these responses cannot be decided.
+
+    Bytes, I/Os and faults do not depend on the machine, times and rates do. Runs of another size
+    measure something else.
+    """
+    found: list[Incompatibility] = []
+    timed = [name for name in responses if depends_on_cpu_speed(name)]
+    for run in runs[1:]:
+        if run.plan["size"] != runs[0].plan["size"]:
+            sizes = f"{runs[0].plan['size']} against {run.plan['size']}"
+            found.append(Incompatibility("size", f"size {sizes}"))
+        if timed:
+            found += _other_machine(runs[0], run, timed[0])
+    return list(dict.fromkeys(found))
+
+
+def _other_machine(first: Run, other: Run, response: str) -> Iterator[Incompatibility]:
+    facts = [facts_of(run) for run in (first, other)]
+    for name in _MACHINE:
+        values = [one.get(name, "not known") for one in facts]
+        if values[0] != values[1]:
+            reason = f"{name} {values[0]} against {values[1]}, on which {response} depends"
+            yield Incompatibility("machine", reason)
 
 
 def _incompatibilities(first: Run, other: Run) -> Iterator[Incompatibility]:

@@ -27,7 +27,8 @@ def analyse(verb: str, *arguments: str | Path, accepted: Collection[int] = (EXIT
     """Run `python -m analysis VERB ...` with the width and the colours of this terminal.
 
     Raises PagecageError with the analysis's own message and exit status if the status is not in
-    `accepted`. Raises Defect if the analysis ended with a traceback.
+    `accepted`, or if nothing but a message was printed. Raises Defect if the analysis ended with a
+    traceback.
     """
     width = {"COLUMNS": str(shutil.get_terminal_size().columns)}
     width |= {"FORCE_COLOR": "1"} if sys.stdout.isatty() and "NO_COLOR" not in os.environ else {}
@@ -35,7 +36,7 @@ def analyse(verb: str, *arguments: str | Path, accepted: Collection[int] = (EXIT
     done = run(
         argv, check=False, cwd=TOP, timeout_seconds=_ANALYSIS_SECONDS, env={**width, **OWN_PYTHON}
     )
-    if done.status in accepted:
+    if done.status in accepted and (done.stdout or not done.stderr):
         return done
     if _TRACEBACK in done.stderr:
         raise Defect(f"python -m analysis {verb} ended with status {done.status}", done.stderr)

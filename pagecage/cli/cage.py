@@ -10,6 +10,7 @@ from rich.console import Console
 
 from pagecage.checkout import TOP
 from pagecage.cli import cage_list, cage_page
+from pagecage.cli.cage_export import ExportOptions, cage_for_tool
 from pagecage.cli.cage_import import import_cage
 from pagecage.cli.cage_options import VolumeOptions, offered_providers
 from pagecage.cli.cage_save import check_new_name, save_profile
@@ -63,6 +64,7 @@ def list_(
 def show(
     name: str,
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
+    export: ExportOptions = ExportOptions(),  # noqa: B008 - frozen
     *,
     save: Annotated[str | None, Parameter(metavar="NAME")] = None,
     force: bool = False,
@@ -91,7 +93,9 @@ def show(
             profile, description, check_new_name(save, CAGES, providers, force=force), CAGES
         )
         _error.print(f"saved: {path.relative_to(TOP)}", markup=False, soft_wrap=True)
-    if as_json:
+    if export.is_given(as_json=as_json):
+        print(cage_for_tool(profile, export), end="")
+    elif as_json:
         print(json.dumps(cage_page.to_json(profile)))
     else:
         cage_page.show(profile, description)

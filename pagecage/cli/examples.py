@@ -20,6 +20,7 @@ _EXAMPLES = {
         pagecage run constrained-random --cage customer-tenth --repeats 5
         pagecage run constrained-random --until-ci 5% --fresh block
         pagecage run constrained-random --resume
+        pagecage run smoke --baseline smoke.json --fail-if 'device_reads > +5%'
         pagecage run constrained-random --host rack --fleet spread
         """,
     "show": """
@@ -27,6 +28,16 @@ _EXAMPLES = {
         pagecage show constrained-random --json
         pagecage show smoke --include host_quiet
         pagecage show runs/latest-smoke --html
+        pagecage show smoke --format openmetrics
+        """,
+    "baseline": """
+        pagecage baseline save constrained-random
+        pagecage compare baselines/constrained-random.json constrained-random
+        """,
+    "history": """
+        pagecage history constrained-random
+        pagecage history smoke --response device_reads --html history.html
+        pagecage history smoke --fail-if 'device_reads > +5%'
         """,
     "publish": """
         pagecage publish
@@ -153,6 +164,8 @@ _EXAMPLES = {
         pagecage cage show customer
         pagecage cage show azure-p10
         pagecage cage show aws-gp3 --size 500GiB --instance m7i.large --save acme
+        pagecage cage show customer --as docker --device /dev/nvme1n1
+        pagecage cage show aws-gp3 --size 500GiB --as kubernetes
         """,
     "cage import": """
         pagecage cage import probe.json --save acme

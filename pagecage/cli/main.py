@@ -69,6 +69,8 @@ _VERBS = {
     "Results": {
         "show": "show:show",
         "compare": "show:compare",
+        "baseline": "baseline:app",
+        "history": "history:history",
         "predict": "predict:predict",
         "claims": "show:claims",
         "answers": "show:answers",

@@ -8,6 +8,7 @@ from typing import Any
 from pagecage.cli.analyse import report
 from pagecage.cli.execution import execute, new_run, plan_for
 from pagecage.cli.exit_status import exit_code
+from pagecage.cli.gate import GateOptions, judge
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.plan_listing import show_plan
 from pagecage.cli.progress import expected_trial_seconds
@@ -92,6 +93,7 @@ def run(
     name: str,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     fleet_options: FleetOptions = FleetOptions(),  # noqa: B008 - frozen
+    gate: GateOptions = GateOptions(),  # noqa: B008 - frozen
     *,
     resume: bool = False,
     dry_run: bool = False,
@@ -121,8 +123,9 @@ def run(
     check_options(options, fleet_options)
     output_format = OutputFormat(as_json=as_json)
     if is_group(options.host):
+        gate.refuse_on_group()
         return _run_on_group(name, options, fleet_options, resume, yes, output_format)
-    return _run_on_host(name, options, resume, yes, output_format)
+    return _run_on_host(name, options, gate, resume, yes, output_format)
 
 
 def _run_on_group(
@@ -140,12 +143,21 @@ def _run_on_group(
 
 
 def _run_on_host(
-    name: str, options: RunOptions, resume: bool, yes: bool, output_format: OutputFormat
+    name: str,
+    options: RunOptions,
+    gate: GateOptions,
+    resume: bool,
+    yes: bool,
+    output_format: OutputFormat,
 ) -> int:
+    baseline = gate.checked()
     if resume:
         prepared = resume_run(name, options, yes, notify)
     else:
         prepared = new_run(name, options, typed_command(), yes, notify)
     status = execute(prepared, notify)
     report(prepared.folder.path, output_format.options(), notify)
-    return exit_code(prepared, status, notify)
+    status = exit_code(prepared, status, notify)
+    if status or baseline is None:
+        return status
+    return judge(baseline, prepared.folder.path, gate.fail_if, to_stderr=output_format.as_json)

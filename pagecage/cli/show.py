@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -18,22 +18,27 @@ from pagecage.cli.analyse import (
     show_fidelity,
     show_run,
 )
+from pagecage.cli.gate import GATE_STATUSES, FailIf, run_or_baseline
 from pagecage.cli.output import Json, OutputFormat, notify
 from pagecage.cli.paths import ExistingFolder, Folder, NewFile
-from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
+from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.fleet.folder import find_fleet
 from pagecage.runner.run_folder import find_run
 
-_GATE_STATUSES = (EXIT_OK, EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED)
 Include = Annotated[list[str] | None, Parameter(metavar="NAME")]
 """Names of excluded trials, or of verdicts, whose trials are averaged in."""
+ExchangeFormat = Annotated[
+    Literal["bencher", "github-benchmark", "hyperfine", "junit", "openmetrics"],
+    Parameter(metavar="NAME"),
+]
+"""Formats that other programs read (analysis/exchange/)."""
 
 
 def compare(
     first: str,
     second: str,
     *more: str,
-    fail_if: Annotated[list[str] | None, Parameter(metavar="CONDITION")] = None,
+    fail_if: FailIf = None,
     include: Include = None,
     anyway: bool = False,
     html: NewFile | None = None,
@@ -46,7 +51,7 @@ def compare(
     Parameters
     ----------
     first
-        Run to compare with: id, path, or an experiment's name for its newest run
+        Run to compare with (id, path or experiment's name), or file of `pagecage baseline save`
     second
         Run to compare
     more
@@ -62,11 +67,11 @@ def compare(
     html
         Write a page with the tables and a figure of the ratios
     """
-    folders = [find_run(RUNS, name).path for name in (first, second, *more)]
+    folders = [run_or_baseline(name) for name in (first, second, *more)]
     options = [*_repeated("--fail-if", fail_if), *_repeated("--include", include)]
     options += ["--anyway"] if anyway else []
     options += [f"--html={html.resolve()}"] if html else []
-    done = analyse("compare", *folders, *options, *output_format.options(), accepted=_GATE_STATUSES)
+    done = analyse("compare", *folders, *options, *output_format.options(), accepted=GATE_STATUSES)
     print(done.stdout, end="")
     return done.status
 
@@ -81,6 +86,7 @@ def show(
     *,
     include: Include = None,
     html: bool = False,
+    format: ExchangeFormat | None = None,  # noqa: A002 - the option's name
 ) -> int:
     """Show a run's tables, verdicts and claims.
 
@@ -94,12 +100,16 @@ def show(
         host_quiet) for all trials excluded by it alone
     html
         Make the HTML report again and print its path
+    format
+        Print the proven figures in a format that another program reads: bencher (bencher.dev),
+        github-benchmark, hyperfine, junit (one test for each trial) or openmetrics
     """
     fleet = find_fleet(RUNS, name)
     path = fleet.path if fleet else find_run(RUNS, name).path
-    formats = output_format.options()
-    if html and formats:
-        raise PagecageError(f"--html and {formats[0]} are mutually exclusive", "give one of them")
+    formats = [*output_format.options(), *([f"--format={format}"] if format else [])]
+    if len(given := [*(["--html"] if html else []), *formats]) > 1:
+        named = " and ".join(option.partition("=")[0] for option in given)
+        raise PagecageError(f"{named} are mutually exclusive", "give one of them")
     if html:
         print(render(path, notify, include or ()))
     else:

@@ -1,0 +1,150 @@
+"""Baselines: the figures of a run and what makes them comparable, in a small file to commit.
+
+A run folder keeps raw evidence. A baseline keeps what `pagecage compare` needs: per trial its
+outcome, its verdict in one word and some responses, and once per treatment what was run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from analysis.data.load import JudgedTrial, Run
+from analysis.data.series import series_of
+from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
+from pagecage.model.record import Record
+from pagecage.model.record_sections import DeviceEvidence, WorkloadEvidence
+from pagecage.verdicts.evaluate import evaluate
+
+BASELINE_VERSION = 1
+_RUN = (
+    *("run_id", "experiment", "definition_sha256", "size", "size_reason", "seed", "host"),
+    *("fresh", "command", "harness"),
+)
+_DEFINITION = ("question", "response", "factors", "identical")
+_TRIAL = (
+    *("workload", "before", "dataset", "files", "writes_bytes", "cache", "read_ahead_kb"),
+    *("storage", "machine_memory_bytes", "dirty_limits"),
+)
+_FACTS = (
+    *("kernel", "machine", "os_release", "cpus", "cpu_model", "memory_bytes", "swap_bytes"),
+    *("transparent_hugepage", "systemd"),
+)
+"""Facts that make runs comparable. Names of hosts, users and paths stay out of a shared file."""
+_COVERED = "covered_fraction"
+"""The share of a pass that was read, by which totals are scaled."""
+_DISK = ("filesystem", "queue_settings")
+
+
+def baseline_of(run: Run, responses: Sequence[str]) -> dict[str, Any]:
+    """Return a run's baseline as plain data, with these responses."""
+    planned = {trial["trial_id"]: trial for trial in run.plan["trials"]}
+    treatments: dict[str, dict[str, Any]] = {}
+    for trial in run.trials:
+        key = json.dumps(dict(trial.record.treatment))
+        about = planned[trial.record.trial_id]
+        entry = treatments.setdefault(key, _treatment(trial.record, about))
+        entry["trials"].append(_trial(trial, responses))
+    return {
+        "baseline_version": BASELINE_VERSION,
+        **{key: run.plan.get(key) for key in _RUN},
+        "definition": {key: run.definition[key] for key in _DEFINITION if key in run.definition},
+        "facts": [_facts(facts) for facts in run.facts],
+        "treatments": list(treatments.values()),
+    }
+
+
+def _treatment(record: Record, planned: Mapping[str, Any]) -> dict[str, Any]:
+    cage = planned.get("cage") or {}
+    return {
+        "treatment": dict(record.treatment),
+        "cage": {key: cage[key] for key in ("name", "properties") if key in cage},
+        **{key: planned.get(key) for key in _TRIAL},
+        "trials": [],
+    }
+
+
+def _trial(trial: JudgedTrial, responses: Sequence[str]) -> dict[str, Any]:
+    record = trial.record
+    figures = {name: record.response.get(name) for name in (*responses, _COVERED)}
+    return {
+        "trial_id": record.trial_id,
+        "repeat": record.repeat,
+        "block": record.block,
+        "position": record.position,
+        "outcome": record.outcome,
+        "excluded": list(trial.verdicts.reasons) if trial.is_excluded else [],
+        "emulated": record.emulated,
+        "disk": record.device.name,
+        "workload_sha256": record.workload.sha256,
+        "response": {name: value for name, value in figures.items() if value is not None},
+    }
+
+
+def _facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    disk = facts.get("disk") or {}
+    kept = {key: facts[key] for key in _FACTS if key in facts}
+    return kept | {"disk": {key: disk[key] for key in _DISK if key in disk}}
+
+
+def load_baseline(path: Path) -> Run:
+    """Return the run of a baseline file.
+
+    Its trials have no evidence, only their verdict. Raises PagecageError for a file that is none.
+    """
+    try:
+        data = json.loads(path.read_bytes())
+        version = data["baseline_version"]
+        if version == BASELINE_VERSION:
+            return _run(path, data)
+    except (*UNREADABLE, KeyError, TypeError, AttributeError) as error:
+        message = f"{path} is not a baseline: {why_unreadable(error)}"
+        raise PagecageError(message, "pagecage baseline save RUN") from None
+    raise PagecageError(
+        f"{path} is a baseline of version {version}", "use the pagecage that wrote it"
+    )
+
+
+def _run(path: Path, data: Mapping[str, Any]) -> Run:
+    trials = sorted(_planned(data), key=lambda trial: (trial["block"], trial["position"]))
+    plan = {
+        **{key: data.get(key) for key in _RUN},
+        "definition": data["definition"],
+        "trials": trials,
+        "planned": len(trials),
+    }
+    judged = tuple(_judged(data, trial) for trial in trials)
+    return Run(path, plan, tuple(data["facts"]), judged, len(judged))
+
+
+def _planned(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for entry in data["treatments"]:
+        about = {key: value for key, value in entry.items() if key != "trials"}
+        yield from ({**about, **trial} for trial in entry["trials"])
+
+
+def _judged(data: Mapping[str, Any], trial: Mapping[str, Any]) -> JudgedTrial:
+    record = Record(
+        run_id=data["run_id"],
+        plan_sha256="",
+        host=data["host"],
+        experiment=data["experiment"],
+        trial_id=trial["trial_id"],
+        treatment=trial["treatment"],
+        repeat=trial["repeat"],
+        block=trial["block"],
+        position=trial["position"],
+        attempt=1,
+        outcome=trial["outcome"],
+        phase="record",
+        emulated=trial["emulated"],
+        response=trial["response"],
+        device=DeviceEvidence(name=trial["disk"]),
+        workload=WorkloadEvidence(sha256=trial["workload_sha256"]),
+    )
+    reasons = tuple(trial["excluded"])
+    verdicts = replace(evaluate(record), excluded=bool(reasons), reasons=reasons)
+    return JudgedTrial(record, verdicts, series_of(()))

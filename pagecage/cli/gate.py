@@ -1,0 +1,83 @@
+"""Gates: comparison of a finished run with a baseline, and its exit status."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from pagecage.checkout import RUNS
+from pagecage.cli.analyse import analyse
+from pagecage.errors import (
+    EXIT_GATE_FAILED,
+    EXIT_GATE_UNDECIDED,
+    EXIT_OK,
+    PagecageError,
+)
+from pagecage.runner.run_folder import find_run, path_exists
+
+GATE_STATUSES = (EXIT_OK, EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED)
+FailIf = Annotated[list[str] | None, Parameter(metavar="CONDITION")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class GateOptions:
+    """Options of a run that is compared with an earlier one.
+
+    Parameters
+    ----------
+    baseline
+        Compare with this run, or with a file of `pagecage baseline save`
+    fail_if
+        Exit with 5 if a response changed so, with 6 if it cannot be decided; for example
+        'device_read_bytes > +5%'
+    """
+
+    baseline: Annotated[str | None, Parameter(metavar="RUN")] = None
+    fail_if: FailIf = None
+
+    def checked(self) -> Path | None:
+        """Return the path of the baseline, or None without one.
+
+        Raises PagecageError for a baseline that cannot be read, and for a gate that is none or that
+        names a response which the baseline lacks.
+        """
+        if self.baseline is None:
+            if self.fail_if:
+                raise PagecageError("--fail-if needs a --baseline", "--baseline RUN")
+            return None
+        path = run_or_baseline(self.baseline)
+        analyse("gates", path, *_options(self.fail_if))
+        return path
+
+    def refuse_on_group(self) -> None:
+        """Raise PagecageError if there is a baseline, which is of one host."""
+        if self.baseline is not None:
+            message = "--baseline applies to one host, and this run is on a group"
+            raise PagecageError(message, "pagecage compare BASELINE RUN/hosts/HOST")
+
+
+def run_or_baseline(name: str) -> Path:
+    """Return the folder of a run, or the path of a baseline file."""
+    path = Path(name)
+    if path_exists(path) and path.is_file():
+        return path.resolve()
+    return find_run(RUNS, name).path
+
+
+def judge(baseline: Path, run: Path, fail_if: list[str] | None, *, to_stderr: bool) -> int:
+    """Print the comparison of a run with its baseline; return the gates' exit status.
+
+    Raises PagecageError if the two are not comparable.
+    """
+    done = analyse("compare", baseline, run, *_options(fail_if), accepted=GATE_STATUSES)
+    print(done.stdout, end="", file=sys.stderr if to_stderr else sys.stdout)
+    return done.status
+
+
+def _options(fail_if: list[str] | None) -> list[str]:
+    return [f"--fail-if={text}" for text in fail_if or ()]

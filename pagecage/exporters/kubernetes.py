@@ -1,0 +1,93 @@
+"""Cages for Kubernetes: a pod with its limits, and the volume that brings the I/O limits.
+
+The kubelet turns limits into memory.max and cpu.max. It does not limit disk I/O; a volume does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from pagecage.exporters.export import Export, LostLimit, lost_behaviour, lost_properties
+from pagecage.model.cage import IO_MAX_KEY, Cage, CloudVolume
+
+_MIB = 1 << 20
+_AWS_TYPES = ("gp2", "gp3", "io1", "io2", "st1", "sc1")
+_NAME = "pagecage-volume"
+
+
+def pod(cage: Cage, _device: str) -> Export:
+    """Return a pod, with a claim of the volume and its storage class if it can be bought."""
+    documents = [_pod(cage)]
+    if (volume := cage.volume) and _is_offered(volume):
+        documents += [_claim(volume), _storage_class(volume)]
+        _mount(documents[0]["spec"])
+    return Export(yaml.safe_dump_all(documents, sort_keys=False), tuple(_lost(cage)))
+
+
+def _pod(cage: Cage) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    if (memory := cage.properties.get("MemoryMax")) is not None:
+        limits["memory"] = str(memory)
+    if (quota := cage.properties.get("CPUQuota")) is not None:
+        limits["cpu"] = f"{quota * 10}m"
+    container = {"name": "app", "image": "IMAGE", "resources": {"limits": limits}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "app"},
+        "spec": {"containers": [container]},
+    }
+
+
+def _mount(spec: dict[str, Any]) -> None:
+    spec["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": _NAME}}]
+
+
+def _is_offered(volume: CloudVolume) -> bool:
+    """Return whether the storage driver of the provider can make this volume."""
+    is_known = volume.provider == "aws" and volume.type in _AWS_TYPES
+    return is_known and volume.scale == 1 and volume.size_bytes is not None
+
+
+def _claim(volume: CloudVolume) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": _NAME},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": _NAME,
+            "resources": {"requests": {"storage": str(volume.size_bytes)}},
+        },
+    }
+
+
+def _storage_class(volume: CloudVolume) -> dict[str, Any]:
+    parameters = {"type": str(volume.type)}
+    if volume.iops is not None:
+        parameters["iops"] = str(volume.iops)
+    if volume.throughput_bytes_per_second is not None:
+        parameters["throughput"] = str(volume.throughput_bytes_per_second // _MIB)
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": _NAME},
+        "provisioner": "ebs.csi.aws.com",
+        "parameters": parameters,
+    }
+
+
+def _lost(cage: Cage) -> Iterator[LostLimit]:
+    # Without MemorySwap of the kubelet a container has no swap, as a cage by default.
+    kept = ["MemoryMax", "CPUQuota"]
+    if not cage.properties.get("MemorySwapMax"):
+        kept.append("MemorySwapMax")
+    if cage.volume and _is_offered(cage.volume):
+        yield from lost_properties(cage, (*kept, *IO_MAX_KEY), "the kubelet has no such limit")
+        return
+    yield from lost_properties(cage, kept, "the kubelet does not limit disk I/O; a volume does")
+    yield from lost_behaviour(cage)

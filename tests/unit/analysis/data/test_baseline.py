@@ -1,0 +1,109 @@
+"""Baselines: comparing with one gives what comparing with its run gives, and no secret is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.data.baseline import baseline_of
+from analysis.data.load import load_run
+from analysis.exchange.figures import responses_of
+from analysis.stats.gates import parse_gate
+from analysis.summaries.compared_runs import load_runs
+from analysis.summaries.comparison import compare
+from pagecage.errors import PagecageError
+from tests.builders.timed_runs import times
+from tests.fixtures.runs import build_run
+from tests.fixtures.small_runs import NAMES, unpacked
+
+BYTES, TIME = parse_gate("device_read_bytes > +5%"), parse_gate("full_pass_seconds > +10%")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, a slower one, and the first one's baseline."""
+    top = tmp_path_factory.mktemp("runs")
+    build_run(top / "a", times(1, 1), repeats=8)
+    build_run(top / "slow", times(1.3, 3), repeats=8)
+    assert main(["baseline", str(top / "a"), "--out", str(top / "a.json")]) == 0
+    return top
+
+
+def changed(folders: Path, tmp_path: Path, name: str, value: Any) -> Path:
+    """Return the baseline with another fact or entry."""
+    data = json.loads((folders / "a.json").read_text())
+    table = data if name in data else data["facts"][0]
+    table[name] = value
+    (tmp_path / "changed.json").write_text(json.dumps(data))
+    return tmp_path / "changed.json"
+
+
+def test_a_comparison_with_a_baseline_is_that_with_its_run(folders: Path) -> None:
+    found, expected = (
+        compare(load_runs([folders / name, folders / "slow"]), [BYTES, TIME])
+        for name in ("a.json", "a")
+    )
+    assert [row.changes for row in found.rows] == [row.changes for row in expected.rows]
+    assert found.overall == expected.overall
+    assert found.gate_results == expected.gate_results
+    assert found.obstacles == ()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_experiment_keeps_its_figures_and_no_names(name: str, tmp_path: Path) -> None:
+    run = load_run(unpacked(name, tmp_path / "run"))
+    text = json.dumps(baseline_of(run, responses_of(run)))
+    (tmp_path / "b.json").write_text(text)
+    [again] = load_runs([tmp_path / "b.json"])
+    figures = {
+        trial.record.trial_id: (trial.is_included, trial.record.response.get(run.response))
+        for trial in run.trials
+    }
+    found = {
+        trial.record.trial_id: (trial.is_included, trial.record.response.get(run.response))
+        for trial in again.trials
+    }
+    assert found == figures
+    hostnames = {facts["hostname"] for facts in run.facts if facts.get("hostname")}
+    assert not [word for word in (*hostnames, "mount_point", "data_dir") if f'"{word}"' in text]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "gate", "says"),
+    [
+        ("kernel", "6.1.0", BYTES, "kernel"),
+        ("size", "full", BYTES, "size"),
+        ("cpu_model", "another", TIME, "cpu_model"),
+        ("cpus", 64, TIME, "cpus"),
+    ],
+)
+def test_a_gate_on_what_is_not_comparable_is_undecided(
+    folders: Path, tmp_path: Path, name: str, value: Any, gate: Any, says: str
+) -> None:
+    other = changed(folders, tmp_path, name, value)
+    with pytest.raises(PagecageError, match=says) as caught:
+        compare(load_runs([other, folders / "slow"]), [gate])
+    assert caught.value.exit_code == 6
+
+
+def test_bytes_are_comparable_on_another_machine(folders: Path, tmp_path: Path) -> None:
+    other = changed(folders, tmp_path, "cpus", 64)
+    compared = compare(load_runs([other, folders / "a"]), [BYTES])
+    verdicts = [result.verdict for result in compared.gate_results]
+    assert verdicts.count("passed") == 10, "two of twelve treatments are killed"
+
+
+@pytest.mark.parametrize(
+    "data", [{}, [], {"baseline_version": 1}, {"baseline_version": 99}, "text", None]
+)
+def test_a_file_that_is_no_baseline_is_refused(
+    tmp_path: Path, data: Mapping[str, Any] | None
+) -> None:
+    (tmp_path / "b.json").write_text(json.dumps(data))
+    with pytest.raises(PagecageError, match="baseline"):
+        load_runs([tmp_path / "b.json"])
