@@ -98,8 +98,11 @@ def uploads_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[UploadedFile, 
 def upload(host: Host, files: Sequence[UploadedFile], directory: str, progress: Progress) -> None:
     """Copy files to a new directory on the host, through one tar stream.
 
-    A directory of an earlier replay is removed. Raises HostError if the host cannot write.
+    A directory of an earlier replay is removed. Raises PagecageError if a file has gone since the
+    plan was made, and HostError if the host cannot write.
     """
+    if gone := [file.source for file in files if not os.path.exists(file.source)]:  # noqa: PTH110
+        raise PagecageError(f"{gone[0]}, which the run copies, has gone", "start a new run")
     progress(
         f"copying {format_bytes(sum(file.size_bytes for file in files))} to the {host.name} host"
     )

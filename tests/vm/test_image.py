@@ -134,6 +134,7 @@ def test_the_layers_and_the_mount_are_cold(replayed: Replayed) -> None:
     sums = _sums(replayed).stat().st_size
     assert cache.file_bytes == DATA_BYTES + program + sums
     read = record.response["device_read_bytes"] or 0
+    assert record.device.name == "vdb"  # the data disk: the engine's store is there
     assert 0.99 * (DATA_BYTES + program) < read < 1.5 * DATA_BYTES  # some of it twice: 16 MiB
 
 

@@ -56,8 +56,8 @@ def _load(engine: ContainerEngine, image: ImageSpec) -> dict[str, Any]:
     if found is None:
         short = image.image_id.removeprefix(DIGEST)[:12]
         raise HostError(
-            f"{program} has loaded {image.reference}, but has no image {short}",
-            "use --driver podman" if program == "docker" else "podman images",
+            f"{program} has loaded {image.archive}, which does not hold the image {short}",
+            "start a new run; if Docker has containerd's image store, use --driver podman",
         )
     return found
 
