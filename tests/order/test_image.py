@@ -96,6 +96,14 @@ def test_the_program_runs_behind_the_gate_with_cold_layers(machine: Machine, lay
     }
 
 
+def test_the_record_has_nothing_of_the_hosts_own(machine: Machine, layer: Path) -> None:
+    """Neither its variables nor the hash of its program, which another of that name is."""
+    [record] = carry_out(machine, trial("true", image={"environment": ("B=2", "A=1")}))
+    assert record.outcome == "ok", layer
+    assert record.workload.environment == ("A", "B")
+    assert record.workload.sha256 is None
+
+
 def test_the_image_is_loaded_once_and_removed_at_the_end(machine: Machine, layer: Path) -> None:
     first, second = carry_out(machine, trial("true"), trial("true"))
     assert (first.outcome, second.outcome) == ("ok", "ok"), (layer, second.error)
