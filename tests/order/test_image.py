@@ -96,6 +96,18 @@ def test_the_program_runs_behind_the_gate_with_cold_layers(machine: Machine, lay
     }
 
 
+@pytest.mark.parametrize(("state", "evicted"), [("cold", 4096), ("any", None)])
+def test_what_the_engine_reads_is_evicted_at_the_gate(
+    machine: Machine, layer: Path, state: str, evicted: int | None
+) -> None:
+    (layer.parent / "passwd").write_bytes(b"root:x:0:0::/:/x\n")
+    [record] = carry_out(machine, replace(trial("true"), cache=state))
+    assert (record.outcome, record.cache.evicted_bytes) == ("ok", evicted), record.error
+    if state == "cold":
+        assert record.cache.go is not None
+        assert record.cache.go["resident_bytes"] == 0
+
+
 def test_the_record_has_nothing_of_the_hosts_own(machine: Machine, layer: Path) -> None:
     """Neither its variables nor the hash of its program, which another of that name is."""
     [record] = carry_out(machine, trial("true", image={"environment": ("B=2", "A=1")}))

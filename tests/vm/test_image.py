@@ -25,7 +25,6 @@ services:
   search:
     image: registry.example/search:1
     command: --block-bytes 4096 --pattern sequential
-    user: "1000"
     volumes: ["./sums:/sums:ro"]
     mem_limit: 16m
     memswap_limit: 16m
@@ -41,6 +40,10 @@ READ = [
     "/sums/words.json",
 ]
 ARGUMENTS = ["--block-bytes", "4096", "--pattern", "sequential"]
+
+# What an engine reads itself: it looks the user up, and copies /state to a new volume.
+PASSWD = b"root:x:0:0::/:/x\nsearch:x:1000:1000::/:/x\n"
+SEED = b"seed" * (MIB // 2)
 
 
 class Replays(CommandLine):
@@ -77,8 +80,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run([PROGRAMS / "pcgen", "--out", words, *size], timeout_seconds=60)
     sums.mkdir(mode=0o755)
     words.with_name("words.json").rename(sums / "words.json")
-    layers = [layer({"tools/pcread": PROGRAMS / "pcread"}), layer({"index/words": words})]
-    write_archive(folder / "search.tar", layers, config_of(layers, Entrypoint=READ))
+    layers = [
+        layer({"etc/passwd": PASSWD, "etc/group": b"search:x:1000:\n", "state/seed": SEED}),
+        layer({"tools/pcread": PROGRAMS / "pcread"}),
+        layer({"index/words": words}),
+    ]
+    config = config_of(layers, Entrypoint=READ, User="search", Volumes={"/state": {}})
+    write_archive(folder / "search.tar", layers, config)
     (folder / "compose.yaml").write_text(COMPOSE)
     (folder / "variables").write_text("PATH=/tools\n")
     return folder
@@ -132,7 +140,10 @@ def test_the_layers_and_the_mount_are_cold(replayed: Replayed) -> None:
     assert (cache.requested, cache.resident_bytes_before) == ("cold", 0)
     program = (PROGRAMS / "pcread").stat().st_size
     sums = _sums(replayed).stat().st_size
-    assert cache.file_bytes == DATA_BYTES + program + sums
+    assert cache.go is not None
+    assert cache.go["resident_bytes"] == 0
+    others = len(PASSWD) + len(b"search:x:1000:\n") + len(SEED)
+    assert cache.file_bytes == DATA_BYTES + program + sums + others
     read = record.response["device_read_bytes"] or 0
     assert record.device.name == "vdb"  # the data disk: the engine's store is there
     assert 0.99 * (DATA_BYTES + program) < read < 1.5 * DATA_BYTES  # some of it twice: 16 MiB
@@ -151,7 +162,7 @@ def test_the_record_names_the_image(replayed: Replayed) -> None:
     assert {key: kept[key] for key in ("reference", "id", "user")} == {
         "reference": "search.tar",
         "id": image["image_id"],
-        "user": "1000",
+        "user": "search",
     }
     assert kept["layer_bytes"] > DATA_BYTES
     assert replayed.record.workload.argv == (*READ, *ARGUMENTS)

@@ -16,6 +16,7 @@ from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.programs import command_files
 from pagecage.agent.programs.arguments import fill_all, places
 from pagecage.agent.programs.gated_process import GatedProcess, gated
+from pagecage.agent.programs.image_files import evict_at_gate
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.storage import Storage
 from pagecage.agent.system.process_tree import ProcessInfo
@@ -103,11 +104,11 @@ class CommandProgram:
         try:
             if program.wait_at_gate(part.deadline):
                 program.follow(caged.driver.main_pid(caged.context, program.process.pid))
-                part.at_gate(lambda: program.process.poll() is not None)
+                evicted = evict_at_gate(run, caged, spec.image)
+                part.at_gate(lambda: program.process.poll() is not None, evicted)
                 seen = _watch_measured(run, caged, program, part, spec)
         finally:
             _end(run, caged, program, seen)
-        is_timed_out = seen is not None and not seen.is_done(spec)
         return Measured(
             interval=run.interval,
             counters=run.sections["counters"],
@@ -115,7 +116,7 @@ class CommandProgram:
             exit=run.sections["exit"],
             last_line=program.last_line(),
             start_seconds=part.start_seconds,
-            is_timed_out=is_timed_out,
+            is_timed_out=seen is not None and not seen.is_done(spec),
             response=seen.times(spec) if seen else {},
         )
 

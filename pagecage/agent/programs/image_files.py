@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pagecage.agent.caged import Caged
 from pagecage.agent.drivers.image_container import mounted_paths
 from pagecage.agent.storage import Storage
+from pagecage.agent.system.page_cache import evict, resident_bytes
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.model.image import ImageSpec
 from pagecage.model.requirements import Requirement
@@ -30,3 +32,17 @@ def image_paths(run: TrialRun, image: ImageSpec, storage: Storage) -> tuple[Path
         )
     layers = run.sections["cage"]["driver"]["image"]["layers"]
     return (*map(Path, layers), *mounts)
+
+
+def evict_at_gate(run: TrialRun, caged: Caged, image: ImageSpec | None) -> int:
+    """Evict what the engine itself has read of cold files, and return these bytes.
+
+    An engine looks the user up in the image's /etc/passwd, and copies the image's files to a new
+    volume, while it makes the container.
+    """
+    if image is None or run.trial.cache != "cold":
+        return 0
+    found = {path: count for path in caged.files if (count := resident_bytes(path))}
+    for path in found:
+        evict(path)
+    return sum(found.values())

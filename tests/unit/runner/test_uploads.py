@@ -38,7 +38,7 @@ def sent(tmp_path: Path, *files: UploadedFile) -> dict[str, tarfile.TarInfo]:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A directory of an ordinary user, whoever runs the test."""
+    """A directory of an ordinary user, even if root runs the test."""
     folder = tmp_path / "own"
     (folder / "below").mkdir(parents=True)
     (folder / "below/file").write_text("x")
