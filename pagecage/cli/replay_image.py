@@ -30,7 +30,7 @@ from pagecage.cli.replay_plan import (
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.image import IMAGE_DRIVERS
+from pagecage.model.image import IMAGE_DRIVERS, Variable
 from pagecage.planning.plan import Plan
 from pagecage.planning.replay import ReplaySpec
 from pagecage.runner.image_config import image_program
@@ -149,7 +149,7 @@ def _replay(
     settings = container.settings
     spec = replace(
         files.image,
-        environment=settings.environment,
+        environment=tuple(map(_variable, settings.environment)),
         ports=settings.ports,
         directory=settings.directory,
         user=settings.user,
@@ -165,6 +165,11 @@ def _replay(
         collector_names(options.collectors),
         options.driver or engine or IMAGE_DRIVERS[0],
     )
+
+
+def _variable(entry: str) -> Variable:
+    name, _, value = entry.partition("=")
+    return Variable(name, value)
 
 
 def _check(options: ReplayOptions, image: ImageOptions) -> None:

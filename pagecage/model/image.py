@@ -21,13 +21,21 @@ class BindMount:
 
 
 @dataclass(frozen=True)
+class Variable:
+    """A variable of a container. Bundles redact its value, which may be a secret, by its key."""
+
+    name: str
+    variable_value: str
+
+
+@dataclass(frozen=True)
 class ImageSpec:
     """An image and the settings of its container.
 
     `reference` is the user's spelling, `image_id` the digest of the image's configuration. The
     engine loads `archive`, a path on the host; None if the engine has the image already.
-    `environment` has entries NAME=VALUE, `env_files` are paths on the host. `user` and `directory`
-    replace those of the image; None leaves them. `ports` must be free on the host, whose network
+    `env_files` are paths on the host. `user` and `directory` replace those of the image; None
+    leaves them. `ports` must be free on the host, whose network
     the container shares. `layer_bytes` is the size of all layers without compression.
     """
 
@@ -36,7 +44,7 @@ class ImageSpec:
     architecture: str
     layer_bytes: int
     archive: str | None = None
-    environment: tuple[str, ...] = ()
+    environment: tuple[Variable, ...] = ()
     env_files: tuple[str, ...] = ()
     mounts: tuple[BindMount, ...] = ()
     ports: tuple[int, ...] = ()
@@ -44,23 +52,30 @@ class ImageSpec:
     user: str | None = None
 
 
+_TABLES: Mapping[str, type[Variable] | type[BindMount]] = {
+    "environment": Variable,
+    "mounts": BindMount,
+}
+
+
 def environment_names(image: ImageSpec) -> list[str]:
     """Return the names of the container's variables, without those of the image and of files."""
-    return sorted({entry.partition("=")[0] for entry in image.environment})
+    return sorted({variable.name for variable in image.environment})
 
 
 def image_to_json(image: ImageSpec | None) -> dict[str, Any] | None:
     """Return the image as JSON data."""
     if image is None:
         return None
-    lists = {name: list(getattr(image, name)) for name in ("environment", "env_files", "ports")}
-    return {**asdict(image), **lists, "mounts": [asdict(mount) for mount in image.mounts]}
+    lists = {name: list(getattr(image, name)) for name in ("env_files", "ports")}
+    tables = {name: [asdict(item) for item in getattr(image, name)] for name in _TABLES}
+    return {**asdict(image), **lists, **tables}
 
 
 def image_from_json(data: Mapping[str, Any] | None) -> ImageSpec | None:
     """Return the image of JSON data."""
     if data is None:
         return None
-    tuples = {name: tuple(data[name]) for name in ("environment", "env_files", "ports")}
-    mounts = tuple(BindMount(**mount) for mount in data["mounts"])
-    return ImageSpec(**{**data, **tuples, "mounts": mounts})
+    lists = {name: tuple(data[name]) for name in ("env_files", "ports")}
+    tables = {name: tuple(kind(**item) for item in data[name]) for name, kind in _TABLES.items()}
+    return ImageSpec(**{**data, **lists, **tables})

@@ -17,7 +17,7 @@ import pytest
 
 from pagecage.agent.host_session import HostSession
 from pagecage.agent.session import run_trial
-from pagecage.model.image import BindMount, ImageSpec
+from pagecage.model.image import BindMount, ImageSpec, Variable
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Trial, Workload
 from tests.builders.command_trials import MEMORY
@@ -110,7 +110,8 @@ def test_what_the_engine_reads_is_evicted_at_the_gate(
 
 def test_the_record_has_nothing_of_the_hosts_own(machine: Machine, layer: Path) -> None:
     """Neither its variables nor the hash of its program, which another of that name is."""
-    [record] = carry_out(machine, trial("true", image={"environment": ("B=2", "A=1")}))
+    variables = (Variable("B", "2"), Variable("A", "1"))
+    [record] = carry_out(machine, trial("true", image={"environment": variables}))
     assert record.outcome == "ok", layer
     assert record.workload.environment == ("A", "B")
     assert record.workload.sha256 is None

@@ -74,7 +74,7 @@ def run_image_command(
         f"--entrypoint={_GATE_TARGET}",
         *(f"--mount={mount_option(mount)}" for mount in (gate, *image.mounts)),
         *(f"--env-file={path}" for path in image.env_files),
-        *(f"--env={entry}" for entry in image.environment),
+        *(f"--env={each.name}={each.variable_value}" for each in image.environment),
         *([f"--workdir={image.directory}"] if image.directory else []),
         *([f"--user={image.user}"] if image.user is not None else []),
         image.image_id,

@@ -17,7 +17,7 @@ from pagecage.agent.system.systemd import Systemd
 from pagecage.agent.system.trial_processes import SliceProcesses
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage
-from pagecage.model.image import BindMount, ImageSpec, image_from_json, image_to_json
+from pagecage.model.image import BindMount, ImageSpec, Variable, image_from_json, image_to_json
 
 PATHS = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1)
 IMAGES = st.builds(
@@ -27,7 +27,7 @@ IMAGES = st.builds(
     st.text(),
     st.integers(0),
     st.none() | st.text(),
-    st.lists(st.text()).map(tuple),
+    st.lists(st.builds(Variable, st.text(), st.text())).map(tuple),
     st.lists(st.text()).map(tuple),
     st.lists(st.builds(BindMount, st.text(), st.text(), st.booleans())).map(tuple),
     st.lists(st.integers(1, 65535)).map(tuple),
@@ -74,7 +74,7 @@ def test_the_container_is_the_customers_but_for_slice_network_and_gate() -> None
 def test_settings_of_the_container() -> None:
     image = ImageSpec(
         *("own:1", "sha256:0123", "amd64", 1000),
-        environment=("A=b c",),
+        environment=(Variable("A", "b c"),),
         env_files=("/data/replay/env-1",),
         mounts=(BindMount("/data/replay/volume-1", "/srv", is_read_only=True),),
         directory="/srv",
