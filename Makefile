@@ -39,7 +39,7 @@ only = $(foreach level,$(ONLY),--treatment $(level))
 ask = $(if $(ASK),--ask-password)
 locks := bootstrap controller analysis site notebook dev ansible
 
-.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build images sbom test test-long check lint lock bench clean distclean FORCE
+.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build images sbom test test-long check lint lock bench trust clean distclean FORCE
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -86,6 +86,8 @@ lint: build/.stamp-lint ## Run linters, type checks and the rules for imports an
 	@$(python) -m pytest -q tests/test_linters.py tests/test_imports.py tests/test_shape.py
 bench: ready-test ## Measure the overhead of the harness and the accuracy of caps (17 minutes; ONLY="caps start" for some parts)
 	@$(python) -m tests.bench "$$HOST" $(ONLY)
+trust: ready-test ## Measure how often pagecage is wrong, and write docs/TRUST.md (15 minutes)
+	@$(python) -m tests.trust
 
 ##@ Build and clean
 setup: ready ## Set up everything that `make experiment` needs (NAME=... for one experiment, HOST=...)

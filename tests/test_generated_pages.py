@@ -15,6 +15,8 @@ from analysis.data.volume_checks import read_checks
 from pagecage.bundle.layout import SUFFIX
 from pagecage.model.published_figures import read_rows, read_titles
 from tests.tree import ROOT
+from tests.trust.page import PAGE as TRUST
+from tests.trust.page import page as trust_page
 
 BUNDLES = ROOT / "docs/runs"
 ROWS = read_rows(ROOT / "experiments")
@@ -121,3 +123,7 @@ def test_a_damaged_bundle_is_refused_by_its_name(
     error = capsys.readouterr().err
     assert f"bad{SUFFIX}" in error
     assert "fix:" in error
+
+
+def test_the_page_of_trust_is_made_from_its_results() -> None:
+    assert trust_page() == TRUST.read_text()

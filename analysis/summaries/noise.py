@@ -15,6 +15,7 @@ from typing import Any
 from analysis.data.load import Run, Treatment
 from analysis.summaries.cells import included_values
 
+MIN_TO_COMPARE = 2
 MIN_TO_HALVE = 4
 MAX_SPLITS = 999
 SEED = 20261121
@@ -30,6 +31,7 @@ class NoiseFloor:
     cage, cache and data in the plan, or whose levels the definition declares identical. `halves`:
     the repeats of one treatment, split in two in every way or in 999 random ways; `share` is the
     95th percentile. Halves have half as many trials each, so that they overestimate the noise.
+    `range`: two or three repeats, from the least to the largest.
     """
 
     share: float
@@ -39,16 +41,29 @@ class NoiseFloor:
 def noise_floor(run: Run, treatment: Treatment, response: str) -> NoiseFloor | None:
     """Return the noise floor of one treatment.
 
-    None if the treatment has neither an A/A pair nor four repeats.
+    None if the treatment has neither an A/A pair nor two repeats.
     """
     own = included_values(run, treatment, response)
     for identical in identical_treatments(run, treatment):
         other = included_values(run, identical, response)
         if _are_positive(own) and _are_positive(other):
             return NoiseFloor(_relative_difference(median(own), median(other)), "a_a_pair")
-    if len(own) < MIN_TO_HALVE or not _are_positive(own):
+    return noise_of(own)
+
+
+def noise_of(values: Sequence[float]) -> NoiseFloor | None:
+    """Return the noise floor of one treatment's repeats.
+
+    None for a single value, and for values that are not positive.
+    """
+    if len(values) < MIN_TO_COMPARE or not _are_positive(values):
         return None
-    shares = sorted(_relative_difference(median(one), median(other)) for one, other in _halves(own))
+    if len(values) < MIN_TO_HALVE:
+        return NoiseFloor(_relative_difference(min(values), max(values)), "range")
+    differences = (
+        _relative_difference(median(one), median(other)) for one, other in _halves(values)
+    )
+    shares = sorted(differences)
     return NoiseFloor(shares[math.ceil(SHARE * len(shares)) - 1], "halves")
 
 

@@ -29,7 +29,11 @@ from pagecage.report.model import (
 
 _MARKS = {"higher": "▲", "lower": "▼", "inconclusive": "≈"}
 _TONES: dict[str, Tone] = {"failed": "bad", "undecided": "warning", "passed": "good"}
-_NOISE = {"halves": "halves of a treatment's repeats", "a_a_pair": "an A/A pair of treatments"}
+_NOISE = {
+    "halves": "halves of a treatment's repeats",
+    "a_a_pair": "an A/A pair of treatments",
+    "range": "the range of two or three repeats",
+}
 NOTHING_DIFFERS = (
     "Nothing that is recorded differs between these runs: a change is noise, or what is not"
     " recorded."

@@ -18,6 +18,8 @@ from pagecage.units import GIB, MIB, format_bytes
 
 _MOST_BYTES = 64 * GIB
 _MOST_MANIFEST_BYTES = 64 * MIB
+_MOST_RATIO = 200
+"""Unpacked bytes per packed byte: a run's traces reach 30, an archive made to fill a disk 1000."""
 _CHUNK = MIB
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 """Exceptions that zipfile raises for a truncated, changed, encrypted or unsupported archive."""
@@ -95,10 +97,22 @@ def _check_entries(archive: zipfile.ZipFile, manifest: Mapping[str, Any], bundle
             raise PagecageError(
                 f"{bundle} contains {entry.filename!r}, which is not a regular file", _AGAIN
             )
+    _check_ratio(archive, bundle)
     if sorted(archive.namelist()) != sorted([MANIFEST, *listed]):
         raise PagecageError(f"{bundle} contains other files than its {MANIFEST} lists", _AGAIN)
     if missing := [name for name in REQUIRED if name not in listed]:
         raise PagecageError(f"{bundle} lacks {missing[0]}", _AGAIN)
+
+
+def _check_ratio(archive: zipfile.ZipFile, bundle: Path) -> None:
+    """Raise PagecageError for an archive that unpacks to far more than a run's traces do."""
+    packed = sum(entry.compress_size for entry in archive.infolist())
+    unpacked = sum(entry.file_size for entry in archive.infolist())
+    if unpacked > _MOST_RATIO * packed + MIB:
+        raise PagecageError(
+            f"{bundle} unpacks to {unpacked // max(1, packed)} times its size, which no run does",
+            _AGAIN,
+        )
 
 
 def _check_free_space(manifest: Mapping[str, Any], folder: Path, bundle: Path) -> None:
