@@ -41,6 +41,12 @@ class ReplaySpec:
         return f"replay-{slug}" if slug else "replay"
 
     @property
+    def subject(self) -> str:
+        """The command in backquotes; for an image with the first digits of its id."""
+        image, typed = self.command.image, f"`{shlex.join(self.typed)}`"
+        return f"the image {typed} ({image.image_id[:19]})" if image else typed
+
+    @property
     def response(self) -> str:
         """The response: the time until the program serves, or else until it exits."""
         return "ready_seconds" if self.command.serves else "wall_seconds"
@@ -80,9 +86,7 @@ def _definition(replay: ReplaySpec) -> dict[str, Any]:
     until = "until it serves" if replay.command.serves else "to its end"
     command = command_to_json(replay.command) or {}
     return {
-        "question": (
-            f"How long does `{shlex.join(replay.typed)}` take {until} in {_listing(replay.cages)}?"
-        ),
+        "question": (f"How long does {replay.subject} take {until} in {_listing(replay.cages)}?"),
         "workload": {
             "program": replay.argv[0],
             "kind": "command",
