@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Set
 from pathlib import Path
 
 from pagecage.agent.caged import ProgramFiles
@@ -35,11 +34,11 @@ def find_files(
     Raises RequirementMissed for what is missing, with its fix.
     """
     if command.image is not None:
-        _require_free_ports({command.ready_port, *command.image.ports})
+        _require_free_ports(command)
         found = _found(image_paths(run, command.image, storage))
         return ProgramFiles(found, _disk(command, storage, found))
     _require_program(run, command)
-    _require_free_ports({command.ready_port})
+    _require_free_ports(command)
     files = datasets
     if command.data_paths:
         values = places(datasets, storage.data_dir, run.trial.max_seconds)
@@ -78,14 +77,21 @@ def _require_program(run: TrialRun, command: CommandSpec) -> None:
     )
 
 
-def _require_free_ports(ports: Set[int | None]) -> None:
-    """Refuse a port that another process listens on: it would serve before the program does."""
-    for port in sorted(port for port in ports if port is not None):
+def _require_free_ports(command: CommandSpec) -> None:
+    """Refuse ports that other processes listen on.
+
+    Such a process would seem to serve before the program does, or the container could not listen.
+    """
+    ready = command.ready_port
+    published = command.image.ports if command.image else ()
+    for port in (*(() if ready is None else (ready,)), *published):
         if listens(port, ("self",)):
+            why = "so pagecage could not detect when the program serves"
+            if port != ready:
+                why = "and the container shares the host's network"
             raise RequirementMissed.of(
                 Requirement.PORT,
-                f"port {port} is already in use, so pagecage could not detect when the program"
-                " serves",
+                f"port {port} is already in use, {why}",
                 "end what listens there (ss -ltnp), or take another",
             )
 
