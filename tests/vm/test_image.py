@@ -41,7 +41,7 @@ READ = [
 ]
 ARGUMENTS = ["--block-bytes", "4096", "--pattern", "sequential"]
 
-# What an engine reads itself: it looks the user up, and copies /state to a new volume.
+# An engine itself reads these: it looks the user up, and copies /state to a new volume.
 PASSWD = b"root:x:0:0::/:/x\nsearch:x:1000:1000::/:/x\n"
 SEED = b"seed" * (MIB // 2)
 
