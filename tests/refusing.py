@@ -74,6 +74,7 @@ def arrange() -> None:
     import pagecage.cli.fleet
     import pagecage.cli.fleet_hosts
     import pagecage.cli.host
+    import pagecage.cli.memory
     import pagecage.cli.probe
     import pagecage.cli.run
     import pagecage.cli.show

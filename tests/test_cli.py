@@ -33,7 +33,7 @@ VERBS = (
         "render",
     ),
     *("cage", "floor", "predict", "volume", "probe", "replay", "sweep", "shell", "publish"),
-    *("cold", "verify"),
+    *("cold", "verify", "memory"),
 )
 ASKED = (ROOT / "experiments/smoke.toml").read_text()
 

@@ -147,7 +147,7 @@ def commands(draw: st.DrawFn, verb: str, app: App) -> list[str]:
     words = [draw(values(each)) for each in placed if draw(st.integers(0, 9)) < 9]
     for option in draw(st.lists(st.sampled_from(options), max_size=4)) if options else []:
         words += draw(typed(option))
-    if verb in ("replay", "sweep"):
+    if verb in ("replay", "sweep", "memory"):
         words += draw(st.sampled_from([[], ["--"], ["--", "true"], ["--", "cat", "bad/unit"]]))
     return [*verb.split(), *words]
 
@@ -164,6 +164,7 @@ def test_every_verb_that_does_something_is_tried() -> None:
         "--repeats",
         "--cold",
         "--vary",
+        "--slowdown",
         "--data-dir",
         "--fail-if",
         "--min-iops",

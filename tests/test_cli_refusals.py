@@ -16,6 +16,7 @@ ASKING = [
     ("run smoke --size smoke --yes", ""),
     ("replay customer", "-- true"),
     ("sweep customer --vary IOReadIOPSMax=500 --yes", "-- true"),
+    ("memory customer", "-- true"),
 ]
 """Commands that need a host; options go between the two parts."""
 

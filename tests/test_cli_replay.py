@@ -55,6 +55,11 @@ HERE = ("--host", "local")
             "no collector 'srr'",
             '"sar"',
         ),
+        (
+            ("customer", *HERE, "--writes", "--cold", "/etc/hostname", "--", "true"),
+            "--writes restores copies, and nothing is copied",
+            "--copy",
+        ),
         (("customer", "--host", "mars", "--", "true"), "no single host 'mars'", "auto"),
         (("tenth", *HERE, "--", "true"), "share of the dataset", ""),
         (

@@ -17,7 +17,7 @@ ORDER = (
     *("version", "errors", "units", "checkout", "process", "ansible", "report"),
     "model",
     "planning verdicts agent",
-    "definitions importers exporters bundle eviction",
+    "definitions importers exporters bundle eviction memory_search",
     "cloud hosts verify cold",
     "runner",
     "fleet",
@@ -25,7 +25,7 @@ ORDER = (
 )
 AGENT_ORDER = (
     "system protocol",
-    "drivers collectors data_files",
+    "drivers collectors data_files own_programs",
     "limits",
     "host_session",
     "trial_run shell",
@@ -33,7 +33,7 @@ AGENT_ORDER = (
     "caged",
     "caging responses cache_checks",
     "programs",
-    "build_record cache_state host_settings trial_collectors preview",
+    "build_record prepared cache_state host_settings trial_collectors preview",
     "phases",
     "session standby",
     "main",
@@ -52,7 +52,10 @@ ANALYSIS_ORDER = (
 )
 LAYERS = {"pagecage": ORDER, "pagecage.agent": AGENT_ORDER, "analysis": ANALYSIS_ORDER}
 AGENT_MAY = {"errors", "units", "process", "model", "agent"}
-ANALYSIS_MAY = {"errors", "units", "checkout", "process", "report", "model", "verdicts", "bundle"}
+ANALYSIS_MAY = {
+    *("errors", "units", "checkout", "process", "report", "model", "verdicts", "bundle"),
+    "memory_search",
+}
 # Installed packages that a part of pagecage may import; the longest matching name counts.
 INSTALLED_MAY = {
     "pagecage": {"rich", "cyclopts"},

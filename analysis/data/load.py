@@ -13,6 +13,7 @@ from typing import Any
 from analysis.data.levels import TableLayout, sort_levels, table_layout
 from analysis.data.series import Series, series_of
 from pagecage.errors import PagecageError, why_unreadable
+from pagecage.memory_search.rounds import with_rounds
 from pagecage.model.record import Record, read_records
 from pagecage.model.run_files import check_records, read_facts, read_plan
 from pagecage.model.traces import read_lines
@@ -128,14 +129,27 @@ def load_run(path: Path) -> Run:
 
     Raises PagecageError if it is not a run folder, has no record, or holds an invalid record.
     """
-    plan = read_plan(path)
-    records = list(read_records(path / "records.jsonl"))
-    check_records(path, plan, records)
+    plan, records = planned_and_recorded(path)
     last = {record.trial_id: _in_factor_order(record, plan) for record in records}
     trials = needed(plan, last)
     judged = tuple(_judged(path, last[t["trial_id"]]) for t in trials if t["trial_id"] in last)
     narrowed = {**plan, "trials": trials, "planned": len(plan["trials"])}
     return Run(path, narrowed, read_facts(path), judged, len(records), too_wide(plan, last))
+
+
+def planned_and_recorded(path: Path) -> tuple[Mapping[str, Any], list[Record]]:
+    """Return plan.json with the rounds that its records ask for, and the records, both checked."""
+    records = list(read_records(path / "records.jsonl"))
+    plan = read_plan(path)
+    try:
+        plan = with_rounds(plan, {record.trial_id: record for record in records})
+    except _MALFORMED_RECORD_ERRORS as error:
+        raise PagecageError(
+            f"{path}: its search for memory cannot be repeated ({why_unreadable(error)})",
+            "docs/FORMAT.md lists the keys",
+        ) from None
+    check_records(path, plan, records)
+    return plan, records
 
 
 def _judged(path: Path, record: Record) -> JudgedTrial:

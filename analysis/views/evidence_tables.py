@@ -210,10 +210,29 @@ def making_table(run: Run) -> pd.DataFrame:
         + (" with uncommitted changes" if harness.get("git_dirty") else ""),
         "plan, SHA-256": plan.get("plan_sha256"),
         "definition, SHA-256": plan.get("definition_sha256"),
+        **_data_rows(run),
     }
     return pd.DataFrame(
         [(key, str(value)) for key, value in rows.items()], columns=["what", "value"]
     )
+
+
+def _data_rows(run: Run) -> dict[str, str]:
+    """Return the prepared or copied data of the trials, and how they were restored."""
+    found = [t.record.data for t in run.trials if t.record.data.manifest_sha256 is not None]
+    if not found:
+        return {}
+    restored = [one.restored for one in found if one.restored is not None]
+    methods = " and ".join(sorted({one["method"] for one in restored}))
+    again = [one["copied_bytes"] for one in restored[1:]]
+    most = f", later with at most {format_bytes(max(again))} written" if again else ""
+    how = f", restored before {len(restored)} trials by {methods}{most}" if restored else ""
+    return {
+        "data": f"{format_bytes(found[0].size_bytes or 0)} in {found[0].entries} entries{how}",
+        "data, SHA-256 of the manifest": ", ".join(
+            sorted({one.manifest_sha256 or "" for one in found})
+        ),
+    }
 
 
 def fault_table(fault_df: pd.DataFrame) -> pd.DataFrame:

@@ -10,9 +10,10 @@ import pandas as pd
 from analysis.data import frames
 from analysis.data.fault_events import fault_event_table
 from analysis.data.load import Run
-from analysis.figures import alt_text, charts, curves, heat, latencies, sweep, timelines
+from analysis.figures import alt_text, charts, curves, heat, latencies, memory, sweep, timelines
 from analysis.figures.run_frames import RunFrames
 from analysis.figures.style import drawing_style, numeric_factor
+from analysis.summaries.memory import memory_run
 from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views import evidence_tables
 from analysis.views.html import Html, figure_html, folded_table, svg_html, table_html, with_heading
@@ -92,6 +93,15 @@ def sweep_section(data: RunFrames) -> Html | None:
     return Html(
         f"<h2>Sweep of one limit</h2>{table.text}<ul>{items}</ul>{drawn.text if drawn else ''}"
     )
+
+
+def memory_section(data: RunFrames) -> Html | None:
+    """Return time and refaults over MemoryMax, of a search for memory."""
+    found = memory_run(data.run)
+    if found is None:
+        return None
+    drawn = figure_html(lambda: memory.memory_figure(found), lambda: memory.memory_alt_text(found))
+    return with_heading("Memory, time and refaults", drawn)
 
 
 def amplification_section(data: RunFrames) -> Html | None:

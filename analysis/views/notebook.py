@@ -22,7 +22,7 @@ from analysis.views.html import (
     table_html,
 )
 from analysis.views.narrative import ABOUT_CLAIMS, answer_html, notices_html, story_html
-from analysis.views.rare_sections import minima_section
+from analysis.views.rare_sections import memory_section, minima_section
 from analysis.views.ratio_tables import ratio_sections
 from pagecage.checkout import TOP
 from pagecage.model.published_figures import PublishedFigure, read_rows
@@ -46,8 +46,9 @@ class Results(RunFrames):
 
     @property
     def answer(self) -> Html | None:
-        """The findings in sentences, and ratios over two factors."""
-        items, ratios = answer_html(self.run), blocks_html(ratio_sections(self.run))
+        """The findings in sentences, ratios over two factors, and a search for memory."""
+        tables = [*memory_section(self.run), *ratio_sections(self.run)]
+        items, ratios = answer_html(self.run), blocks_html(tables)
         answer = f'<h2>Answer</h2><ul class="answer">{items}</ul>' if items else ""
         return Html(answer + ratios) if answer or ratios else None
 
@@ -120,8 +121,8 @@ class Results(RunFrames):
 
     @property
     def sweep(self) -> Html | None:
-        """Measured and predicted times, and the knee, of a sweep."""
-        return figure_sections.sweep_section(self)
+        """Measured and predicted times, and the knee, of a sweep; the curve of a memory search."""
+        return figure_sections.sweep_section(self) or figure_sections.memory_section(self)
 
     @property
     def diagnosis(self) -> Html | None:

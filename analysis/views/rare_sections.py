@@ -1,4 +1,4 @@
-"""Sections of a report that few runs have: published minima, and simulated volumes."""
+"""Sections of a report that few runs have: published minima, volumes, searches for memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from analysis.data.load import Run
 from analysis.formatting import format_published, format_quantity, treatment_label
+from analysis.summaries.memory import memory_run, step_rows
 from analysis.summaries.minima import minima
 from analysis.summaries.volumes import VolumeSummary, volume_summaries
 from pagecage.report.model import Block, Heading, Paragraph, make_table
@@ -16,6 +17,10 @@ _COLUMNS = (
     "waited for: limits of the volume or its instance, with the share of the time in which requests"
     " waited; read, write: mean latency by the volume's clock; late: replies later than the model"
     " decided; witnesses: the diagnosis and the volume's account"
+)
+_STEP_COLUMNS = (
+    "medians of the trials that count; loss: of time, against all of the memory; refaults,"
+    " anonymous, major faults: pages of the measured part; in brackets: no trial counts"
 )
 _DILATED = (
     "The volume was slowed down by the factor in the table: its rates were divided and its"
@@ -43,6 +48,20 @@ def minima_section(run: Run) -> Iterator[Block]:
         for one in found
     ]
     yield make_table(["treatment", "minimum", "trials", "published"], rows)
+
+
+def memory_section(run: Run) -> Iterator[Block]:
+    """Yield the answer of a search for memory and a table of its steps; nothing for other runs."""
+    found = memory_run(run)
+    if found is None:
+        return
+    answer, *others = found.sentences
+    yield Paragraph(answer, tone="strong", marker="•")
+    yield from (Paragraph(sentence, marker="•") for sentence in others)
+    rows = step_rows(found)
+    if rows:
+        yield Heading("Memory and time")
+        yield make_table(list(rows[0]), [list(row.values()) for row in rows], _STEP_COLUMNS)
 
 
 def volume_section(run: Run) -> Iterator[Block]:

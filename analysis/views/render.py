@@ -12,13 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from analysis.data.load import Run
+from analysis.data.load import Run, planned_and_recorded
 from analysis.views import notebook_file
 from analysis.views.notebook_run import run_cells
 from pagecage.checkout import TOP
 from pagecage.errors import EXIT_FAILED, PagecageError
-from pagecage.model.record import read_records
-from pagecage.model.run_files import check_records, read_plan
 
 HERE = TOP / "analysis"
 SOURCE = HERE / "notebooks" / "experiment.py"
@@ -33,8 +31,7 @@ def render(run_path: Path, include: Sequence[str] = ()) -> Run:
     PagecageError if the folder is not a run, or if a cell fails; the message names the notebook
     with the failure.
     """
-    plan = read_plan(run_path)
-    check_records(run_path, plan, list(read_records(run_path / "records.jsonl")))
+    plan, _ = planned_and_recorded(run_path)
     title = f"{plan['experiment']} · {plan['run_id']}"
     document, run = _execute(run_path, title, {"run_dir": ".", "include": list(include)})
     with tempfile.TemporaryDirectory(prefix="pagecage-report-") as scratch:

@@ -31,11 +31,12 @@ from analysis.summaries.diagnoses import (
     fidelity_lines,
     stopping_rule_status,
 )
+from analysis.summaries.memory import memory_json
 from analysis.summaries.per_unit import per_unit, per_unit_heading
 from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views.comparison import csv_summary
 from analysis.views.contradictions import contradiction_sentence
-from analysis.views.rare_sections import minima_section, volume_section
+from analysis.views.rare_sections import memory_section, minima_section, volume_section
 from analysis.views.ratio_tables import ratio_sections
 from analysis.views.scorecard import TONES
 from pagecage.report.export import csv_text
@@ -54,6 +55,7 @@ def run_report(run: Run) -> Report:
     results = evaluate_claims(run)
     blocks += _contradictions(results)
     blocks += _limitations(run)
+    blocks += memory_section(run)
     blocks += map(_finding, evaluate_findings(run), published_ratios(run))
     blocks += ratio_sections(run)
     blocks += [Heading(response_title(run.response)), _response_table(run)]
@@ -226,6 +228,7 @@ def as_json(run: Run) -> dict[str, Any]:
             _cell_json(make_cell(run, treatment, run.response)) for treatment in treatments(run)
         ],
         "sweep": asdict(sweep) if (sweep := sweep_of(run)) else None,
+        "memory": memory_json(run),
         "claims": [asdict(result) for result in evaluate_claims(run)],
         "trials": [
             {

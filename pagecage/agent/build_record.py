@@ -11,7 +11,7 @@ from typing import Any
 
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.trial_run import TrialRun
-from pagecage.model.image import environment_names
+from pagecage.model.container.image import environment_names
 from pagecage.model.json_codec import to_json
 from pagecage.model.record import RECORD_VERSION, Record, record_from_json
 
@@ -20,6 +20,7 @@ _SECTIONS = (
     "counters",
     "cage",
     "cache",
+    "data",
     "device",
     "machine_memory",
     "dirty_limits",

@@ -110,13 +110,13 @@ def is_whole(path: Path, dataset: Dataset) -> bool:
     )
 
 
-def require_room(directory: Path, need_bytes: int) -> None:
-    """Raise HostError unless the disk has `need_bytes` and 256 MiB free."""
+def require_room(directory: Path, need_bytes: int, what: str = "a dataset") -> None:
+    """Raise HostError unless the disk has `need_bytes` for `what`, and 256 MiB free."""
     free = os.statvfs(directory)
     free_bytes = free.f_bavail * free.f_frsize
     if free_bytes < need_bytes + _SPARE_BYTES:
         raise HostError(
-            f"a dataset of {format_bytes(need_bytes)} does not fit {directory}"
+            f"{what} of {format_bytes(need_bytes)} does not fit {directory}"
             f" ({format_bytes(free_bytes)} free)",
             "choose a smaller SIZE, or free space there",
         )

@@ -35,7 +35,10 @@ from pagecage.errors import HostError
 
 @dataclass(frozen=True)
 class HostSession:
-    """Services of one host, shared by the trials of one machine state."""
+    """Services of one host, shared by the trials of one machine state.
+
+    `restored` are the directories whose restoration was announced.
+    """
 
     request: RunRequest
     facts: dict[str, Any]
@@ -53,6 +56,7 @@ class HostSession:
     stream: FrameStream
     inbox: AnswerQueue = field(default_factory=AnswerQueue)
     volume_calibrator: VolumeCalibrator = field(default_factory=VolumeCalibrator)
+    restored: set[Path] = field(default_factory=set)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pagecage.agent.cache_state import all_resident_bytes, reach_cache_state, run_setup_step
@@ -20,6 +21,7 @@ from pagecage.agent.host_settings import (
     reserve_memory,
     set_queue_settings,
 )
+from pagecage.agent.prepared.trial_data import prepare_data
 from pagecage.agent.programs.program import Program
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.responses import responses
@@ -33,6 +35,7 @@ PHASES = (
     "requirements",
     "driver",
     "storage",
+    "data",
     "dataset",
     "queue_settings",
     "calibrate",
@@ -89,6 +92,8 @@ def prepare(run: TrialRun) -> Prepared:
     with run.announced("storage"):
         storage = prepare_storage(run)
     program = program_of(run.trial)
+    with run.announced("data"):
+        prepare_data(run, storage, partial(_make_datasets, run, storage))
     with run.announced("dataset"):
         files = program.find_files(run, storage, _make_datasets(run, storage))
     with run.announced("queue_settings"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,18 @@ from pagecage.agent.system.block_device import Disk
 from pagecage.agent.system.supervised_processes import SupervisedProcesses
 from pagecage.agent.system.systemd import Systemd, slice_commands, unit_name
 from pagecage.agent.system.trial_processes import SliceProcesses, TrialProcesses
-from pagecage.model.image import ImageSpec
+from pagecage.model.container.image import ImageSpec
 from pagecage.model.trial import Trial
 from pagecage.process import replay
 
 
 def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
-    """Return the commands that the host will run for one trial. The host resolves DISK and DIR."""
+    """Return the commands that the host will run for one trial. The host resolves DISK and DIR.
+
+    The first trial makes the data that the host has not; KEY stands for the key of the data.
+    """
+    if trial.data and trial.data.prepare and trial.position == 0:
+        yield replay(_preview_words(trial, trial.data.prepare, seed=trial.data.seed))
     systemd, unit = Systemd(user, 257), unit_name(trial.trial_id)
     spool = Path("SPOOL")
     engines, image = ContainerEngines(systemd, spool, Path("DIR")), _image(trial)
@@ -70,11 +75,12 @@ def _preview_context(trial: Trial, systemd: Systemd, unit: str, driver: Driver) 
 def _preview_argv(trial: Trial) -> list[str]:
     workload = trial.workload
     is_literal = workload.command is not None and workload.command.is_literal
-    argv = [workload.program, *(workload.arguments if is_literal else _preview_arguments(trial))]
+    words = (workload.program, *workload.arguments)
+    argv = list(words) if is_literal else _preview_words(trial, words)
     return gated(argv) if program_of(trial).is_gated and not _image(trial) else argv
 
 
-def _preview_arguments(trial: Trial) -> list[str]:
+def _preview_words(trial: Trial, words: Sequence[str], **more: object) -> list[str]:
     files = [Path("DIR") / dataset.file_name for dataset in trial.datasets]
     file = files[0] if files else "DIR"
     values = {
@@ -82,5 +88,8 @@ def _preview_arguments(trial: Trial) -> list[str]:
         "sidecar": f"{file}.json",
         "data_dir": "DIR",
         "max_seconds": trial.max_seconds,
+        "programs": "SPOOL/programs",
+        "data": "DIR/prepared/KEY/data",
+        **more,
     }
-    return fill_all(trial.workload.arguments, values, files)
+    return fill_all(words, values, files)

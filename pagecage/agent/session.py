@@ -8,6 +8,7 @@ from pathlib import Path
 from pagecage.agent.build_record import build_record
 from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.host_session import HostSession, alone, open_session, sweep
+from pagecage.agent.own_programs import write_own_programs
 from pagecage.agent.phases import run_phases
 from pagecage.agent.protocol.request import RunRequest
 from pagecage.agent.protocol.rpc import AnswerQueue
@@ -36,6 +37,7 @@ def serve(
         tracers = tracers or Tracers.of(request.spool)
         for unit in sweep(find_systemd(request.user), request.spool, tracers.children):
             stream.event("swept", unit=unit)
+        write_own_programs(request)
         facts = read_facts(Path(request.data_dir), request.user)
         stream.facts(facts)
         with open_session(request, facts, stream, interruption, inbox, tracers) as session:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pagecage.agent.collectors.blocklat import responses_of
 from pagecage.agent.collectors.collector import Collector, CollectorContext, CollectorResult
+from pagecage.agent.collectors.damon import Damon
 from pagecage.agent.collectors.perf_mem import PerfMem
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
@@ -23,6 +24,7 @@ _COLLECTORS: Mapping[str, Callable[[CollectorContext], Collector]] = {
     "sar": Sar,
     "vmtouch": Vmtouch,
     "perf-mem": PerfMem,
+    "damon": Damon,
 }
 _MOST_FILES = 64
 """Number of files above which residency is not sampled, because sampling would be a load of its

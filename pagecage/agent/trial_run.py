@@ -75,6 +75,7 @@ class TrialRun:
     """One attempt at a trial.
 
     Each phase adds to `sections` at once, so that a later failure keeps what was found.
+    `data_directory` is what {data} stands for; None for a trial without prepared data.
     """
 
     session: HostSession
@@ -89,6 +90,7 @@ class TrialRun:
     samples: list[dict[str, Any]] = field(default_factory=list)
     collected: dict[str, CollectorResult] = field(default_factory=dict)
     ending: Ending = Ending("failed")
+    data_directory: Path | None = None
 
     def keep(self, section: str, **values: Any) -> None:
         """Add values to a section of the record."""

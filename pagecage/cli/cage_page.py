@@ -103,6 +103,9 @@ def _rows(profile: LimitProfile) -> Iterator[tuple[str, str, str, str]]:
         yield "memory", f"{profile.memory_share * 100:g} % of the dataset", profile.memory_by, ""
     elif profile.memory_bytes is not None:
         yield "memory", format_bytes(profile.memory_bytes), profile.memory_by, ""
+    high = profile.cage.properties.get("MemoryHigh") if profile.cage else None
+    if high is not None:
+        yield "memory, throttled above", format_bytes(high), profile.memory_by, ""
 
 
 def _speeds(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.errors import PagecageError
-from pagecage.model.image import BindMount
+from pagecage.model.container.image import BindMount
 
 _MODES = {"ro": True, "rw": False}
 _LABELS = ("z", "Z", "cached", "delegated", "consistent")

@@ -137,6 +137,7 @@ _EXAMPLES = {
         pagecage replay customer --host vm --copy data --cold data -- cat data/words
         pagecage replay customer --image postgres:16 -e PGUSER=x --ready-port 5432
         pagecage replay --compose compose.yaml --service db --image db.tar
+        pagecage replay customer --copy db --writes --cold db -- ./update db
         pagecage run replay-grep --resume
         """,
     "shell": """
@@ -149,6 +150,12 @@ _EXAMPLES = {
         pagecage sweep customer-tenth customer-replay --vary IOReadIOPSMax=250,1000 \\
             --treatment load=lazy-random
         pagecage run sweep-customer-replay --resume
+        """,
+    "memory": """
+        pagecage memory customer --cold data -- grep -r needle data
+        pagecage memory uncaged --cold index --ready-port 8080 -- ./server --load
+        pagecage memory customer --repeats 3 --slowdown 10% --cold data -- cat data
+        pagecage memory customer --cold data --dry-run -- cat data
         """,
     "cage": """
         pagecage cage list

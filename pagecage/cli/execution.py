@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,7 +24,9 @@ from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, Pagecage
 from pagecage.hosts.agent_package import make_agent_package, require_programs, require_workloads
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
+from pagecage.memory_search.rounds import KEY, rule_of
 from pagecage.model.experiment import Experiment
+from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign, prepare
 from pagecage.runner.resource_needs import check_memory_floor
@@ -109,16 +112,31 @@ def prepare_host(plan: Plan, host: Host, yes: bool, notify: Notify) -> None:
     prepare(host, plan, package, lambda step: notify(f"{step} ..."))
 
 
+def _extent(prepared: PreparedRun, remaining: Sequence[Trial]) -> tuple[int, int]:
+    """Return the number of trials of a run, and of those that are left.
+
+    Of a search, whose rounds are not planned, these are the most.
+    """
+    search = prepared.plan.document.get(KEY)
+    if not search or not remaining:
+        return len(prepared.plan.trials), len(remaining)
+    done = sum(record.is_final for record in prepared.folder.last_records().values())
+    left = max(len(remaining), search["most_trials"] - done)
+    return done + left, left
+
+
 def execute(prepared: PreparedRun, notify: Notify, stdout: int = 1) -> int:
     """Run the remaining trials; return EXIT_OK if every trial of the plan has a result.
 
     The standard output of a replayed program is written to the descriptor `stdout`.
     """
     remaining = prepared.folder.remaining(prepared.plan)
-    total, estimate = len(prepared.plan.trials), expected_seconds(remaining)
-    about = "at most" if prepared.plan.document.get("until_ci") else "about"
+    total, left = _extent(prepared, remaining)
+    estimate = expected_seconds(remaining) * left / max(1, len(remaining))
+    document = prepared.plan.document
+    about = "at most" if document.get("until_ci") or rule_of(document) else "about"
     notify(
-        f"{len(remaining)} of {total} trials to run, {about} {format_seconds(estimate)}:"
+        f"{left} of {total} trials to run, {about} {format_seconds(estimate)}:"
         f" {prepared.folder.path.name}"
     )
     if not remaining:
@@ -129,7 +147,7 @@ def execute(prepared: PreparedRun, notify: Notify, stdout: int = 1) -> int:
         notify(f"it may be interrupted: finished trials are kept, and `{resume}` continues")
     try:
         with RunProgress(
-            total, total - len(remaining), estimate, bar=not prepared.streams_output
+            total, total - left, estimate, bar=not prepared.streams_output
         ) as progress:
             campaign = Campaign(
                 prepared.host,

@@ -63,6 +63,7 @@ _VERBS = {
     "Your own programs": {
         "replay": "replay:app",
         "sweep": "sweep:app",
+        "memory": "memory:app",
         "shell": "shell:app",
         "cold": "cold:app",
     },

@@ -11,6 +11,7 @@ from typing import Any
 
 from pagecage.bundle.unpack import unpack
 from pagecage.errors import UNREADABLE, PagecageError, nearest, why_unreadable
+from pagecage.memory_search.rounds import with_rounds
 from pagecage.model.record import Record
 from pagecage.model.run_files import check_records, read_plan
 from pagecage.model.traces import read_lines
@@ -92,7 +93,7 @@ def _folder(runs: Path, name: str) -> Iterator[RunFolder]:
 
 
 def _treatments(folder: RunFolder, wanted: Mapping[str, str]) -> StoredTreatments:
-    plan = read_plan(folder.path)
+    plan = with_rounds(read_plan(folder.path), folder.last_records())
     check_records(folder.path, plan, folder.records())
     groups = _by_treatment(folder, plan["definition"]["factors"])
     chosen = [levels for levels in groups if wanted.items() <= dict(levels).items()]

@@ -111,6 +111,8 @@ class RunProgress:
         match event["event"]:
             case "step":
                 self._show_step(event["text"])
+            case "notice":
+                self._console.print(escape(event["text"]), soft_wrap=True)
             case "trial":
                 self._time.begin()
                 self._bar.update(self._task, description=event["trial_id"])
@@ -204,7 +206,7 @@ class FleetProgress:
     def __call__(self, host: str, event: Mapping[str, Any]) -> None:
         """Show one event of a host."""
         match event["event"]:
-            case "step":
+            case "step" | "notice":
                 self._console.print(
                     f"{host:<{self._width}} {escape(event['text'])}", soft_wrap=True
                 )

@@ -9,7 +9,8 @@ from pathlib import Path
 from pagecage.cli.output import Notify
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import AgentHost
-from pagecage.runner.uploads import UploadedFile, path_on_host
+from pagecage.model.trial_data import TrialData
+from pagecage.runner.uploads import RESTORED_FOLDER, UploadedFile, path_on_host
 
 
 def implied_copies(
@@ -27,6 +28,24 @@ def implied_copies(
         path
         for path in relative
         if os.path.lexists(path) and path_on_host(path, uploads, "") is None
+    )
+
+
+def copied_data(writes: bool, uploads: Sequence[UploadedFile], host: AgentHost) -> TrialData | None:
+    """Return the copied files as data that are restored before each trial; None without --writes.
+
+    Raises PagecageError if nothing is copied: files in place are never written by pagecage.
+    """
+    if not writes:
+        return None
+    if not uploads:
+        raise PagecageError(
+            "--writes restores copies, and nothing is copied",
+            "name the files with --copy; the command runs in their copy",
+        )
+    size_bytes = sum(file.size_bytes for file in uploads)
+    return TrialData(
+        writes=True, size_bytes=size_bytes, copied_to=f"{host.data_dir}/{RESTORED_FOLDER}"
     )
 
 

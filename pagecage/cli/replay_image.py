@@ -30,7 +30,7 @@ from pagecage.cli.replay_plan import (
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.image import IMAGE_DRIVERS, Variable
+from pagecage.model.container.image import IMAGE_DRIVERS, Variable
 from pagecage.planning.plan import Plan
 from pagecage.planning.replay import ReplaySpec
 from pagecage.runner.image_config import image_program
@@ -132,8 +132,7 @@ def plan_for_image(
     def make(host: Host) -> Plan:
         files = container_files(found, settings.mounts, settings.env_files, host)
         replay = _replay(container, arguments, options, names, files, host)
-        about = {"carried": files.carried, "directory": files.directory}
-        return make_replay_plan(replay, options, host, command, about, cages, notify)
+        return make_replay_plan(replay, files.carried, options, host, command, cages, notify)
 
     return PlannedReplay(*plan_on_host(options.host, options.data_dir, make, notify), found)
 
@@ -179,7 +178,7 @@ def _check(options: ReplayOptions, image: ImageOptions) -> None:
         raise PagecageError(
             "options of a container need an image", "--image NAME, or --compose FILE"
         )
-    for name in ("copy", "copy_program", "cold"):
+    for name in ("copy", "copy_program", "cold", "writes"):
         if getattr(options, name):
             raise PagecageError(
                 f"--{name.replace('_', '-')} does not apply to an image, which has its own files",

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -19,7 +19,7 @@ from pagecage.cli.numbers import Port, Repeats, Seconds, Seed
 from pagecage.cli.output import Notify
 from pagecage.cli.paths import Folder
 from pagecage.cli.replay_cages import cage_names, replay_cages
-from pagecage.cli.replay_data import check_cold, implied_copies
+from pagecage.cli.replay_data import check_cold, copied_data, implied_copies
 from pagecage.cli.run_options import Dilate, Driver, EnforcedBy, HostName
 from pagecage.cli.run_plan import driver_without_limits, harness
 from pagecage.cli.stdio import input_is_file
@@ -27,6 +27,7 @@ from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.host import Host
 from pagecage.model.cage import Cage
 from pagecage.model.trial import COLLECTORS, CommandSpec
+from pagecage.model.trial_data import TrialData
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, SIZE_REASON, ReplaySpec, make_experiment
 from pagecage.runner.run_folder import new_run_id
@@ -74,13 +75,16 @@ class ReplayOptions:
     copy
         Copy a file or directory to the host's data disk and run the program there. May be given
         several times
+    writes
+        The command writes to the files of --copy, or beside them: all are restored before each
+        trial
     copy_program
         Copy the program with its shared libraries
     timeout
         Longest duration of a trial
     collectors
         Collectors, separated by commas: iostat, sar, vmtouch, bpftrace, blocklat,
-        perf-mem; or none. The sampler always records
+        perf-mem, damon; or none. The sampler always records
     data_dir
         Directory on a disk of this machine for files that pagecage writes (host local)
     seed
@@ -103,6 +107,7 @@ class ReplayOptions:
     ready_when: Annotated[str | None, Parameter(metavar="REGEX")] = None
     ready_port: Port | None = None
     copy: _Path = ()
+    writes: bool = False
     copy_program: bool = False
     timeout: Seconds = _TIMEOUT_SECONDS
     collectors: Annotated[str, Parameter(metavar="NAMES")] = "none"
@@ -125,8 +130,7 @@ def plan_for(
     """Return the plan of a replay and its host.
 
     `argv` is the program with its arguments, `command` the whole command line. With `cages` it runs
-    in these instead of those of cgroups/, and without a control. All errors in the input are found
-    here, before anything starts.
+    in these instead of cgroups/, and without a control. Raises PagecageError for bad input.
     """
     names, known = chosen_cages(cage, options, cages, volume)
     _check(argv, options)
@@ -136,7 +140,8 @@ def plan_for(
     def make(host: Host) -> Plan:
         files = find_uploads(implied_copies(options.cold, copies, host.name), copies)
         uploads = files + program
-        directory = _working_directory(host, uploads)
+        restored = copied_data(options.writes, uploads, host)
+        directory = _working_directory(host, uploads, restored)
         _check_program(argv[0], host, uploads)
         check_cold(options.cold, host, uploads, notify)
         words = (*(word.replace("{directory}", directory) for word in start), *argv[1:])
@@ -148,23 +153,23 @@ def plan_for(
             options.cache if options.cold else "any",
             collector_names(options.collectors),
             options.driver,
+            restored,
         )
-        about = {"carried": uploads_to_json(uploads), "directory": directory}
-        return make_replay_plan(replay, options, host, command, about, known, notify)
+        return make_replay_plan(replay, uploads, options, host, command, known, notify)
 
     return plan_on_host(options.host, options.data_dir, make, notify)
 
 
 def make_replay_plan(
     replay: ReplaySpec,
+    uploads: tuple[UploadedFile, ...],
     options: ReplayOptions,
     host: Host,
     command: str,
-    about: dict[str, Any],
     cages: _Cages,
     notify: Notify,
 ) -> Plan:
-    """Return the plan of a replay on a host. `about` is kept as the plan's entry `replay`."""
+    """Return the plan of a replay on a host, with the files that are copied there."""
     cages = enforced(cages, options.enforced_by, options.dilate, host, notify)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     plan_options = PlanOptions(
@@ -177,6 +182,11 @@ def make_replay_plan(
         driver_without_limits=driver_without_limits(host),
     )
     run_id = new_run_id(replay.name, host.name)
+    about = {
+        "carried": uploads_to_json(uploads),
+        "directory": replay.command.directory,
+        "restored": replay.data.copied_to if replay.data else None,
+    }
     return make_plan(
         run_id, make_experiment(replay), cages, plan_options, command, harness(), about
     )
@@ -221,12 +231,16 @@ def _check_program(program: str, host: Host, uploads: tuple[UploadedFile, ...]) 
         raise PagecageError(f"there is no program {program!r}", "check its name and PATH")
 
 
-def _working_directory(host: Host, uploads: tuple[UploadedFile, ...]) -> str:
+def _working_directory(
+    host: Host, uploads: tuple[UploadedFile, ...], restored: TrialData | None
+) -> str:
     """Return the command's working directory.
 
     It is that of the copies if there are any, else the current directory or the guest's data
     directory.
     """
+    if restored:
+        return f"{restored.copied_to}/data"
     if uploads:
         return f"{host.data_dir}/{FOLDER}"
     return str(Path.cwd()) if host.name == "local" else host.data_dir

@@ -90,6 +90,9 @@ class CageFile(StrictTable):
 
     about: str
     MemoryMax: SizeBytes | DatasetFraction | None = None
+    MemoryHigh: SizeBytes | None = Field(
+        None, description="above it the kernel throttles and reclaims, and never kills"
+    )
     MemorySwapMax: SizeBytes | Literal["infinity"] | None = Field(
         None, description="0 unless given: swap is off"
     )

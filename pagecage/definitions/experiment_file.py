@@ -12,6 +12,7 @@ from pagecage.definitions.claim_tables import ClaimTable, FindingTable, RatioTab
 from pagecage.definitions.fields import Citation, StrictTable
 from pagecage.definitions.trial_tables import (
     PLACEHOLDERS,
+    DataTable,
     LevelTable,
     Repeats,
     SizeTable,
@@ -20,7 +21,7 @@ from pagecage.definitions.trial_tables import (
 from pagecage.model.trial import DriverName
 from pagecage.units import PAGE_BYTES
 
-Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem"]
+Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem", "damon"]
 
 
 class ExperimentFile(StrictTable):
@@ -33,6 +34,7 @@ class ExperimentFile(StrictTable):
         "random", description="content of the dataset, made by pcgen"
     )
     workload: WorkloadTable
+    data: DataTable | None = None
     response: str = "full_pass_seconds"
     repeats: Repeats = 5
     fresh: Literal["never", "run", "block", "trial"] = "never"
@@ -74,6 +76,7 @@ class ExperimentFile(StrictTable):
         self._check_identical()
         self._check_all_placeholders()
         self._check_files()
+        self._check_data()
         if missing := {"full", "default", "emulated", "smoke"} - set(self.sizes):
             raise ValueError(f"sizes.{min(missing)} is missing")
         return self
@@ -145,6 +148,19 @@ class ExperimentFile(StrictTable):
                             f"levels.{factor}.{name}.files: the data of sizes.{size_name} cannot be"
                             f" divided among {level.files} files of whole pages"
                         )
+
+    def _check_data(self) -> None:
+        """Check that only commands use prepared data, and that there are some if {data} is used."""
+        tables = [table for levels in self.levels.values() for table in levels.values()]
+        workloads = [self.workload, *(table.workload for table in tables if table.workload)]
+        if self.data is not None and any(one.kind in ("handshake", "fio") for one in workloads):
+            raise ValueError('data: only a workload of kind "command" can use prepared data')
+        arguments = [argument for table in tables for argument in table.arguments]
+        own = [word for one in workloads for word in (one.program, *one.arguments, *one.data_paths)]
+        if self.data is None and any("{data}" in word for word in (*arguments, *own)):
+            raise ValueError("{data} is used, but there is no table [data]")
+        for word in self.data.prepare if self.data else ():
+            self._check_argument(word, False, "data.prepare")
 
     def _check_all_placeholders(self) -> None:
         """Check that every {placeholder} is known and that every size has a value for it."""

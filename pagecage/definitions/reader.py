@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,8 @@ from pagecage.definitions.claim_tables import (
 )
 from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.fields import Citation
-from pagecage.definitions.trial_tables import LevelTable, SizeTable, WorkloadTable
+from pagecage.definitions.own_programs import definition_sha256, own_programs
+from pagecage.definitions.trial_tables import DataTable, LevelTable, SizeTable, WorkloadTable
 from pagecage.errors import PagecageError, nearest, why_unreadable
 from pagecage.model.cage import Cage
 from pagecage.model.experiment import Experiment, Level, Size
@@ -80,6 +80,7 @@ def _keys_hint(path: Path, key: str) -> str:
     """Return a hint with the nearest key of the same table (docs/schema/ has all keys)."""
     tables: dict[str, type[BaseModel]] = {
         "workload": WorkloadTable,
+        "data": DataTable,
         "sizes": SizeTable,
         "levels": LevelTable,
         "claims": ClaimTable,
@@ -189,6 +190,7 @@ class Definitions:
 
 
 def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> Experiment:
+    programs = own_programs(data, path)
     return Experiment(
         name=name,
         question=table.question,
@@ -209,11 +211,13 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         exclude=tuple(table.exclude),
         claims=tuple(data.get("claims", ())),
         sizes={n: _size(n, s) for n, s in table.sizes.items()},
-        definition_sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        definition_sha256=definition_sha256(path, programs),
         definition=data,
         fill=table.fill,
         command=_command(table.workload),
         driver=table.driver,
+        own_programs=programs,
+        data=table.data.resolved() if table.data else None,
     )
 
 
@@ -229,6 +233,7 @@ def _size(name: str, table: SizeTable) -> Size:
         treatments,
         places,
         table.writes or 0,
+        table.prepared or 0,
     )
 
 

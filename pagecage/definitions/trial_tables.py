@@ -11,6 +11,7 @@ from pagecage.definitions.cage_file import DatasetFraction
 from pagecage.definitions.fields import SizeBytes, StrictTable
 from pagecage.model.cage import Enforcer
 from pagecage.model.trial import DriverName
+from pagecage.model.trial_data import TrialData
 from pagecage.verdicts.median_interval import MOST_REPEATS
 
 
@@ -26,6 +27,8 @@ def _regular_expression(value: object) -> object:
 Repeats = Annotated[int, Field(gt=0, le=MOST_REPEATS)]
 RegularExpression = Annotated[str, BeforeValidator(_regular_expression, json_schema_input_type=str)]
 PLACEHOLDERS = ("file", "files", "sidecar", "data_dir", "max_seconds")
+OF_COMMANDS = ("programs", "data")
+"""Placeholders in the words of commands alone, not in those of other workloads."""
 CacheState = Literal["cold", "resident", "any"]
 Storage = Literal["data", "null_blk", "dm_delay", "container_layer"]
 # Options that the agent writes into every job file (pagecage/agent/programs/fio.py).
@@ -125,14 +128,46 @@ class SizeTable(StrictTable):
     writes: SizeBytes | None = Field(
         None, description="space that the workload needs for its own writes"
     )
+    prepared: SizeBytes | None = Field(None, description="size of the data that [data] makes")
 
     @model_validator(mode="after")
     def _check_placeholders(self) -> SizeTable:
-        if taken := set(self.places) & set(PLACEHOLDERS):
+        if taken := set(self.places) & {*PLACEHOLDERS, *OF_COMMANDS}:
             raise ValueError(
                 f"places.{min(taken)} has the name of a placeholder that the agent fills in"
             )
         return self
+
+
+class DataTable(StrictTable):
+    """A directory, {data} in a command, that the program `prepare` makes once.
+
+    It is kept between runs, until the command, its programs, the datasets among its words or the
+    seed change.
+    """
+
+    prepare: Annotated[list[str], Field(min_length=1)] = Field(
+        description="command that fills the empty directory {data}"
+    )
+    made_by: list[str] = Field(
+        [], description="programs that `prepare` calls; data of another version are made anew"
+    )
+    seed: int = 1
+    writes: bool = Field(
+        False, description="trials write to the data, which are restored before each"
+    )
+    timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 3600.0
+
+    @model_validator(mode="after")
+    def _names_data(self) -> DataTable:
+        if not any("{data}" in word for word in self.prepare):
+            raise ValueError("prepare does not contain {data}, the directory that it fills")
+        return self
+
+    def resolved(self) -> TrialData:
+        """Return the data as trials have them."""
+        lists = {"prepare": tuple(self.prepare), "made_by": tuple(self.made_by)}
+        return TrialData(**{**self.model_dump(), **lists})
 
 
 class SetupStepTable(StrictTable):

@@ -64,11 +64,13 @@ class LocalHost:
     def require_free_space(self, data_bytes: int) -> None:
         """Raise PagecageError if the data directory has no room for data of this size.
 
-        Datasets that are there already count as room.
+        Datasets and prepared data that are there already count as room.
         """
-        dataset_bytes = sum(path.stat().st_size for path in Path(self.data_dir).glob("*.bin"))
+        folder = Path(self.data_dir)
+        held = (*folder.glob("*.bin"), *folder.glob("prepared/*/*/**/*"))
+        held_bytes = sum(path.lstat().st_size for path in held if path.is_file())
         free_bytes = self.facts()["free_bytes"]
-        if free_bytes + dataset_bytes < data_bytes:
+        if free_bytes + held_bytes < data_bytes:
             raise PagecageError(
                 f"{format_bytes(data_bytes)} do not fit in {self.data_dir}"
                 f" ({format_bytes(free_bytes)} free)",

@@ -14,7 +14,6 @@ from typing import Any
 from pagecage.errors import PagecageError
 from pagecage.importers.document import Document, rows, table
 from pagecage.importers.result import (
-    SOFT_LIMIT,
     ImportedLimit,
     ImportResult,
     Selection,
@@ -31,7 +30,11 @@ _CAPS = (
     ("IOReadIOPSMax", "random_read_ios_per_second", "random_read_sustained"),
     ("IOWriteIOPSMax", "random_write_ios_per_second", "random_write_sustained"),
 )
-_CGROUP_LIMITS = (("MemoryMax", "memory_max_bytes"), ("CPUQuota", "cpu_quota_percent"))
+_CGROUP_LIMITS = (
+    ("MemoryMax", "memory_max_bytes"),
+    ("MemoryHigh", "memory_high_bytes"),
+    ("CPUQuota", "cpu_quota_percent"),
+)
 DIGITS = 2
 REACHED = 0.9
 """Least measured share of a cap in the cgroup's files that makes it the cage's cap.
@@ -157,8 +160,6 @@ def _unsupported(
         reason = table(phases.get(name)).get("reason")
         if reason:
             yield UnsupportedLimit(key, str(reason))
-    if table(tree, "cgroup").get("memory_high_bytes"):
-        yield UnsupportedLimit("memory.high", SOFT_LIMIT)
     yield UnsupportedLimit(
         "a limit that reads and writes share", "the probe does not read and write at the same time"
     )

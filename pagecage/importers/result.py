@@ -15,7 +15,6 @@ CPU_LIST = "a cage does not select CPUs"
 PROCESSES = "a cage does not limit the number of processes"
 PROTECTION = "it protects memory and does not limit it"
 NO_SUCH_LIMIT = "a cage has no such limit"
-SOFT_LIMIT = "it slows a program down below its limit, and a cage has only the limit"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from pagecage.importers.result import (
     CPU_LIST,
     PROCESSES,
     PROTECTION,
-    SOFT_LIMIT,
     WEIGHT,
     BlockLimit,
     ImportedLimit,
@@ -33,9 +32,8 @@ _NEW_NAMES = {
     "BlockIOWriteBandwidth": "IOWriteBandwidthMax",
 }
 _BLOCK = ("IOReadBandwidthMax", "IOWriteBandwidthMax", "IOReadIOPSMax", "IOWriteIOPSMax")
-_SUPPORTED = ("MemoryMax", "MemorySwapMax", "CPUQuota", *_BLOCK)
+_SUPPORTED = ("MemoryMax", "MemoryHigh", "MemorySwapMax", "CPUQuota", *_BLOCK)
 _UNSUPPORTED = {
-    "MemoryHigh": SOFT_LIMIT,
     "MemoryMin": PROTECTION,
     "MemoryLow": PROTECTION,
     "MemoryZSwapMax": "a cage has no limit for compressed swap",
@@ -149,6 +147,7 @@ _ZERO_BY_DEFAULT = ("MemoryMin", "MemoryLow")
 _SET_BY_DEFAULT = ("TasksMax",)
 _SHOWN_LIMITS = {
     "MemoryMax",
+    "MemoryHigh",
     "MemorySwapMax",
     "CPUQuotaPerSecUSec",
     "MemoryCurrent",
@@ -224,7 +223,7 @@ def single_limits(single: dict[str, str]) -> tuple[list[ImportedLimit], list[Uns
     """Return the limits of memory and CPU, and those that are shares of an unknown size."""
     limits: list[ImportedLimit] = []
     unsupported: list[UnsupportedLimit] = []
-    for key in ("MemoryMax", "MemorySwapMax"):
+    for key in ("MemoryMax", "MemoryHigh", "MemorySwapMax"):
         value = single.get(key, "")
         if value.endswith("%"):
             reason = "it is a share of the customer's memory, whose size is not in the file"

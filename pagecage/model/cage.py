@@ -30,7 +30,13 @@ SHARED_PROPERTIES = {
 }
 """The limits that reads and writes share if a provider combines them, by kind."""
 # systemd property -> cgroup file.
-MEMORY_FILE = {"MemoryMax": "memory.max", "MemorySwapMax": "memory.swap.max"}
+MEMORY_FILE = {
+    "MemoryMax": "memory.max",
+    "MemoryHigh": "memory.high",
+    "MemorySwapMax": "memory.swap.max",
+}
+MEMORY_EVENT = {"MemoryMax": "max", "MemoryHigh": "high"}
+"""Keys of memory.events that count how often a memory limit was met, by property."""
 PROPERTIES = (*MEMORY_FILE, *IO_MAX_KEY, "CPUQuota")
 UNCAGED = "uncaged"
 Enforcer = Literal["cgroup", "volume"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pagecage.model.trial import CommandSpec, SetupStep, Workload
+from pagecage.model.trial_data import TrialData
 
 SIZES = ("full", "default", "emulated", "smoke")
 
@@ -42,7 +43,7 @@ class Size:
 
     `treatments` is "all" or "covering". `places` are the values of the definition's own
     {placeholders} at this size. `writes_bytes` is the disk space that the workload needs for its
-    own files.
+    own files, `prepared_bytes` the size of its prepared data.
     """
 
     dataset_bytes: int | None
@@ -52,6 +53,7 @@ class Size:
     treatments: str = "all"
     places: Mapping[str, str] = field(default_factory=dict)
     writes_bytes: int = 0
+    prepared_bytes: int = 0
 
     def filled(self, text: str) -> str:
         """Return the text with the definition's own {placeholders} filled in.
@@ -72,7 +74,8 @@ class Size:
 class Experiment:
     """One checked TOML file of experiments/.
 
-    `definition` is the file's content as plain data, and `definition_sha256` its hash.
+    `definition` is the file's content as plain data, and `definition_sha256` the hash of the file
+    and of its own programs. `own_programs` are their texts by name.
     """
 
     name: str
@@ -96,6 +99,8 @@ class Experiment:
     fill: str = "random"
     command: CommandSpec | None = None
     driver: str | None = None
+    own_programs: Mapping[str, str] = field(default_factory=dict)
+    data: TrialData | None = None
 
     def cage_names(self) -> set[str]:
         """Return the cages of all levels at any size: in a table, or as a level of `cage`."""

@@ -15,6 +15,7 @@ from pagecage.model.record_sections import (
     CacheEvidence,
     CageEvidence,
     CountersEvidence,
+    DataEvidence,
     DeviceEvidence,
     DirtyLimitsEvidence,
     ExitEvidence,
@@ -74,6 +75,7 @@ class Record:
     outer_host: OuterHost | None = None
     cage: CageEvidence = CageEvidence()
     cache: CacheEvidence = CacheEvidence()
+    data: DataEvidence = DataEvidence()
     device: DeviceEvidence = DeviceEvidence()
     machine_memory: MemoryEvidence = MemoryEvidence()
     dirty_limits: DirtyLimitsEvidence = DirtyLimitsEvidence()

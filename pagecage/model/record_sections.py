@@ -61,6 +61,19 @@ class CacheEvidence(Section):
 
 
 @dataclass(frozen=True)
+class DataEvidence(Section):
+    """The prepared or copied data of the trial, and their restoration before it."""
+
+    directory: str | None = None
+    key: str | None = None
+    made_by: tuple[str, ...] | None = None
+    entries: int | None = None
+    size_bytes: int | None = None
+    manifest_sha256: str | None = None
+    restored: Row | None = None
+
+
+@dataclass(frozen=True)
 class DeviceEvidence(Section):
     """The disk that was measured."""
 

@@ -8,10 +8,11 @@ from typing import Any, Literal, get_args
 
 from pagecage.model.cage import Cage
 from pagecage.model.cage_json import cage_from_json, cage_to_json
-from pagecage.model.image import ImageSpec, image_from_json, image_to_json
+from pagecage.model.container.image import ImageSpec, image_from_json, image_to_json
+from pagecage.model.trial_data import TrialData, trial_data_from_json, trial_data_to_json
 
 CACHE_STATES = ("cold", "resident", "any")
-COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem")
+COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem", "damon")
 TRACERS = ("bpftrace", "blocklat")
 """Collectors that are attached once per machine state, not once per trial."""
 STORAGES = ("data", "null_blk", "dm_delay", "container_layer")
@@ -52,7 +53,9 @@ class Workload:
     """The program to run. `kind` is `handshake` (workloads/README.md), `command` or `fio`.
 
     The `arguments` of `fio` are options of one job. Those of other kinds may contain {file},
-    {sidecar}, {data_dir} and {max_seconds}; an argument {files} stands for all files.
+    {sidecar}, {data_dir} and {max_seconds}; an argument {files} stands for all files. Program and
+    arguments of a command may contain {programs}, the folder of the definition's own programs, and
+    {data}, its prepared data.
     `min_memory_bytes` is the smallest MemoryMax in which the program is known to work.
     """
 
@@ -80,7 +83,7 @@ class Trial:
     are `files` files like `dataset`, with consecutive seeds. Any `storage` but "data" is made for
     the trial. `machine_memory_bytes` is the memory left to the machine. `dirty_limits` are the
     values of vm.dirty_bytes and vm.dirty_background_bytes. The workload writes up to `writes_bytes`
-    to its own files.
+    to its own files. `data` are prepared or copied data.
     """
 
     trial_id: str
@@ -105,6 +108,7 @@ class Trial:
     dirty_limits: Mapping[str, int] = field(default_factory=dict)
     writes_bytes: int = 0
     driver: str = DRIVERS[0]
+    data: TrialData | None = None
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
@@ -131,6 +135,7 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
         "collectors": list(trial.collectors),
         "dirty_limits": dict(trial.dirty_limits),
         "workload": _workload_to_json(trial.workload),
+        "data": trial_data_to_json(trial.data),
         "before": {**asdict(trial.before), "arguments": list(trial.before.arguments)}
         if trial.before
         else None,
@@ -157,6 +162,7 @@ def trial_from_json(data: Mapping[str, Any]) -> Trial:
             "dataset": Dataset(**data["dataset"]) if data["dataset"] else None,
             "collectors": tuple(data["collectors"]),
             "before": _step(data.get("before")),
+            "data": trial_data_from_json(data.get("data")),
         }
     )
 

@@ -14,6 +14,7 @@ from typing import Any
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.trial import DRIVERS, Dataset, Trial, Workload, trial_from_json, trial_to_json
+from pagecage.model.trial_data import TrialData
 from pagecage.planning.treatments import Treatment, selected, treatments
 from pagecage.units import page_floor_bytes
 
@@ -101,7 +102,6 @@ def _make_trial(
 ) -> Trial:
     levels = [_level(experiment, factor, level, size) for factor, level in treatment.items()]
     read_ahead_kb, workload = _last(levels, "read_ahead_kb"), _workload(experiment, levels, size)
-    storage = [level for level in levels if level.storage]
     files = _last(levels, "files") or size.files
     return Trial(
         trial_id=trial_id,
@@ -120,13 +120,29 @@ def _make_trial(
         timeout_seconds=_timeout_seconds(workload, size),
         files=files,
         before=_last(levels, "before"),
-        storage=(storage[-1].storage if storage else None) or "data",
-        storage_latency_us=storage[-1].storage_latency_us if storage else None,
+        **_storage(levels),
         machine_memory_bytes=_machine_memory_bytes(levels, size.total_bytes),
         dirty_limits=_dirty_limits(levels),
         writes_bytes=size.writes_bytes,
         driver=_last(levels, "driver") or experiment.driver or DRIVERS[0],
+        data=_data(experiment.data, size),
     )
+
+
+def _storage(levels: list[Level]) -> dict[str, Any]:
+    """Return the storage of the last level that sets one, with its latency."""
+    for level in reversed(levels):
+        if level.storage:
+            return {"storage": level.storage, "storage_latency_us": level.storage_latency_us}
+    return {}
+
+
+def _data(data: TrialData | None, size: Size) -> TrialData | None:
+    """Return the data of this size."""
+    if data is None or not data.prepare:
+        return data
+    prepare, made_by = (tuple(map(size.filled, words)) for words in (data.prepare, data.made_by))
+    return replace(data, prepare=prepare, made_by=made_by, size_bytes=size.prepared_bytes)
 
 
 def _cage(cage: Cage, enforced_by: str | None) -> Cage:
@@ -239,6 +255,7 @@ def make_plan(
         "harness": dict(harness),
         "trials": [trial_to_json(t) for t in trials],
         "replay": None if replay is None else dict(replay),
+        "own_programs": dict(experiment.own_programs),
     }
     return Plan(run_id, trials, document)
 

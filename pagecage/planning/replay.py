@@ -13,6 +13,7 @@ from typing import Any
 from pagecage.model.cage import UNCAGED
 from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.trial import CommandSpec, command_to_json
+from pagecage.model.trial_data import TrialData
 
 SIZE = "default"
 SIZE_REASON = "a replay uses the data as they are"
@@ -23,7 +24,8 @@ class ReplaySpec:
     """The program to replay, its cages and its collectors.
 
     `typed` is the command as the user wrote it, `argv` the command as it runs on the host. `cages`
-    includes the control (`uncaged`) if there is one.
+    includes the control (`uncaged`) if there is one. `data` are the copied files if the command
+    writes to them.
     """
 
     typed: tuple[str, ...]
@@ -33,6 +35,7 @@ class ReplaySpec:
     cache: str
     collectors: tuple[str, ...]
     driver: str | None = None
+    data: TrialData | None = None
 
     @property
     def name(self) -> str:
@@ -76,6 +79,7 @@ def make_experiment(replay: ReplaySpec) -> Experiment:
         definition=definition,
         command=replay.command,
         driver=replay.driver,
+        data=replay.data,
         definition_sha256=hashlib.sha256(
             json.dumps(definition, sort_keys=True).encode()
         ).hexdigest(),

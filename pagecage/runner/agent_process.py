@@ -38,6 +38,7 @@ def request_for(
         harness={**harness, "agent_sha256": agent_sha256},
         trials=trials,
         attempts=folder.next_attempts(),
+        own_programs=plan.document.get("own_programs", {}),
     )
 
 

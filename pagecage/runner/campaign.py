@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pagecage.errors import HostDied, HostError
@@ -16,7 +16,12 @@ from pagecage.planning.plan import Plan, blocks
 from pagecage.process import PIPE, run, spawn
 from pagecage.runner.agent_process import close_input, request_for, send_request, wait_for_agent
 from pagecage.runner.frame_receiver import FrameReader, FrameReceiver
-from pagecage.runner.resource_needs import check_memory_floor, resource_needs, uploads_of
+from pagecage.runner.resource_needs import (
+    check_memory_floor,
+    resource_needs,
+    upload_directories,
+    uploads_of,
+)
 from pagecage.runner.run_folder import RunFolder
 from pagecage.runner.uploads import upload
 from pagecage.verdicts.median_interval import FEWEST
@@ -153,7 +158,8 @@ class Campaign:
         """
         uploads = uploads_of(self._plan)
         if uploads and not self._has_uploaded:
-            upload(self._host, uploads, self._plan.document["replay"]["directory"], self._step)
+            directory, removed = upload_directories(self._plan)
+            upload(self._host, uploads, directory, self._step, removed)
             self._has_uploaded = True
 
     def _remove_uploads(self) -> None:
@@ -163,10 +169,7 @@ class Campaign:
             and self._state is not None
             and not self._folder.remaining(self._plan)
         ):
-            run(
-                self._host.command(["rm", "-rf", self._plan.document["replay"]["directory"]]),
-                check=False,
-            )
+            run(self._host.command(["rm", "-rf", upload_directories(self._plan)[1]]), check=False)
 
     def _step(self, text: str) -> None:
         self._listener({"event": "step", "text": text})
@@ -204,11 +207,14 @@ class Campaign:
             stderr.seek(0)
             self._check_end(
                 receiver,
+                group,
                 status,
                 stderr.read().decode(errors="replace")[-_STDERR_CHARACTERS:].strip(),
             )
 
-    def _check_end(self, receiver: FrameReceiver, status: int, stderr: str) -> None:
+    def _check_end(
+        self, receiver: FrameReceiver, group: tuple[Trial, ...], status: int, stderr: str
+    ) -> None:
         """After the agent failed, record its unfinished trial and have the host restarted."""
         if status == 0 and receiver.open_trial is None:
             return
@@ -218,4 +224,4 @@ class Campaign:
             "the agent or its host ended (status"
             f" {status}){': ' + stderr.splitlines()[-1] if stderr else ''}"
         )
-        receiver.record_interrupted(self._plan, reason)
+        receiver.record_interrupted(replace(self._plan, trials=group), reason)

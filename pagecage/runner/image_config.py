@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagecage.errors import PagecageError
-from pagecage.model.image import DIGEST
+from pagecage.model.container.image import DIGEST
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
 """Names of the image specification (Go's GOARCH) by the kernel's."""

@@ -12,7 +12,7 @@ from typing import Any
 from pagecage.checkout import TOP
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import Progress
-from pagecage.model.image import DIGEST, IMAGE_DRIVERS
+from pagecage.model.container.image import DIGEST, IMAGE_DRIVERS
 from pagecage.process import Completed, find_tool, run, spawn
 from pagecage.runner.image_archive import read_archive
 from pagecage.runner.image_config import ImageConfig, check_platform, image_config

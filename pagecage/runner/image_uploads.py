@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pagecage.hosts.host import AgentHost
-from pagecage.model.image import DIGEST, BindMount, ImageSpec
+from pagecage.model.container.image import DIGEST, BindMount, ImageSpec
 from pagecage.runner.image_source import FoundImage
-from pagecage.runner.uploads import FOLDER, UploadedFile, size_of, uploads_to_json
+from pagecage.runner.uploads import FOLDER, UploadedFile, size_of
 
 
 @dataclass(frozen=True)
 class ContainerFiles:
-    """The image with its files on a host; `carried` are the files to copy, as a plan stores them.
+    """The image with its files on a host; `carried` are the files to copy.
 
     `directory` is the directory of the copies, else the current one.
     """
 
     image: ImageSpec
-    carried: list[dict[str, Any]]
+    carried: tuple[UploadedFile, ...]
     directory: str
 
 
@@ -35,7 +34,7 @@ def container_files(
         archive = str(found.archive) if found.engine is None else None
         paths = tuple(map(str, env_files))
         image = replace(image, archive=archive, mounts=tuple(mounts), env_files=paths)
-        return ContainerFiles(image, [], str(Path.cwd()))
+        return ContainerFiles(image, (), str(Path.cwd()))
     directory = f"{host.data_dir}/{FOLDER}"
     digest = config.image_id.removeprefix(DIGEST)
     archive_copy = UploadedFile(
@@ -52,8 +51,7 @@ def container_files(
         ),
         env_files=tuple(f"{directory}/{copy.name}" for copy in variables),
     )
-    carried = uploads_to_json([archive_copy, *mounted, *variables])
-    return ContainerFiles(image, carried, directory)
+    return ContainerFiles(image, (archive_copy, *mounted, *variables), directory)
 
 
 def _copy(source: str, name: str) -> UploadedFile:

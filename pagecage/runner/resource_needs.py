@@ -52,9 +52,15 @@ def _layer_bytes(plan: Plan) -> int:
 
 
 def needed_disk_bytes(trials: Sequence[Trial]) -> int:
-    """Return the disk space of every distinct file and of the most that one trial writes."""
+    """Return the disk space of all distinct data and of the most that one trial writes."""
     sizes = {data.file_name: data.size_bytes for trial in trials for data in trial.datasets}
-    return sum(sizes.values()) + max((trial.writes_bytes for trial in trials), default=0)
+    prepared = {trial.data for trial in trials if trial.data is not None}
+    prepared_bytes = sum(data.disk_bytes for data in prepared)
+    return (
+        sum(sizes.values())
+        + prepared_bytes
+        + max((trial.writes_bytes for trial in trials), default=0)
+    )
 
 
 def _resident_bytes(trial: Trial) -> int:
@@ -72,6 +78,16 @@ def _memory_bytes(trial: Trial) -> int:
 def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:
     """Return the files that a replay copies to the host; none for an experiment."""
     return uploads_from_json((plan.document.get("replay") or {}).get("carried", ()))
+
+
+def upload_directories(plan: Plan) -> tuple[str, str]:
+    """Return the directory for a replay's files, and the one to remove before and after it.
+
+    Of files that the command writes to, the original is copied to the host.
+    """
+    replay = plan.document["replay"]
+    base = replay.get("restored")
+    return (f"{base}/original", base) if base else (replay["directory"], replay["directory"])
 
 
 def _has_disk_in_memory(trial: Trial) -> bool:

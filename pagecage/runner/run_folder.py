@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
+from pagecage.memory_search.rounds import rule_of, with_rounds
 from pagecage.model.record import Record, append_record, read_records
-from pagecage.model.trial import Trial
+from pagecage.model.trial import Trial, trial_from_json
 from pagecage.planning.plan import Plan, plan_from_json, plan_to_json
 from pagecage.verdicts.stopping import enough_blocks
 
@@ -95,11 +96,14 @@ class RunFolder:
     def remaining(self, plan: Plan) -> tuple[Trial, ...]:
         """Return the trials without a final record, in order.
 
-        Blocks that the stopping rule has made unnecessary are left out.
+        Blocks that the stopping rule has made unnecessary are left out. Rounds that the records of
+        a search ask for are added.
         """
         last = self.last_records()
         open_trials = (
-            t for t in plan.trials if t.trial_id not in last or not last[t.trial_id].is_final
+            t
+            for t in planned_trials(plan, last)
+            if t.trial_id not in last or not last[t.trial_id].is_final
         )
         enough = enough_blocks(plan.document, last)
         return tuple(t for t in open_trials if enough is None or t.block <= enough)
@@ -122,6 +126,14 @@ class RunFolder:
     def append(self, record: Record) -> None:
         """Append one record and force it to disk."""
         append_record(self.records_path, record)
+
+
+def planned_trials(plan: Plan, last: Mapping[str, Record]) -> tuple[Trial, ...]:
+    """Return the trials of a plan, and those of the rounds that the records of a search ask for."""
+    if rule_of(plan.document) is None:
+        return plan.trials
+    added = with_rounds(plan.document, last)["trials"][len(plan.trials) :]
+    return (*plan.trials, *map(trial_from_json, added))
 
 
 def path_exists(path: Path) -> bool:

@@ -19,6 +19,7 @@ from pagecage.units import format_bytes
 
 _BLOCK_BYTES = 1 << 20
 FOLDER = "replay"
+RESTORED_FOLDER = "replay-restored"
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,18 @@ def uploads_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[UploadedFile, 
     return tuple(UploadedFile(**entry) for entry in data)
 
 
-def upload(host: Host, files: Sequence[UploadedFile], directory: str, progress: Progress) -> None:
+def upload(
+    host: Host,
+    files: Sequence[UploadedFile],
+    directory: str,
+    progress: Progress,
+    removed: str | None = None,
+) -> None:
     """Copy files to a new directory on the host, through one tar stream.
 
-    A directory of an earlier replay is removed. Raises PagecageError if a file has gone since the
-    plan was made, and HostError if the host cannot write.
+    A directory of an earlier replay is removed, or `removed`, which contains it. Raises
+    PagecageError if a file has gone since the plan was made, and HostError if the host cannot
+    write.
     """
     if gone := [file.source for file in files if not os.path.exists(file.source)]:  # noqa: PTH110
         raise PagecageError(f"{gone[0]}, which the run copies, has gone", "start a new run")
@@ -107,7 +115,8 @@ def upload(host: Host, files: Sequence[UploadedFile], directory: str, progress: 
         f"copying {format_bytes(sum(file.size_bytes for file in files))} to the {host.name} host"
     )
     target = shlex.quote(directory)
-    unpack = f"rm -rf {target} && mkdir -p {target} && tar -xf - --numeric-owner -C {target}"
+    old = shlex.quote(removed or directory)
+    unpack = f"rm -rf {old} && mkdir -p {target} && tar -xf - --numeric-owner -C {target}"
     with tempfile.TemporaryFile() as stderr:
         process = spawn(host.command(["sh", "-c", unpack]), stdin=PIPE, stderr=stderr)
         assert process.stdin is not None

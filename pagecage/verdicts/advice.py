@@ -10,7 +10,7 @@ from pagecage.verdicts.amplification import amplification
 from pagecage.verdicts.caps import requested_caps
 from pagecage.verdicts.counters import final_counter
 from pagecage.verdicts.evidence import Evidence, format_iops, format_percent
-from pagecage.verdicts.remarks import remarks, reread_sentence
+from pagecage.verdicts.remarks import is_throttled, remarks, reread_sentence
 from pagecage.verdicts.traffic import total
 from pagecage.verdicts.volume_account import mean_latency_us
 from pagecage.verdicts.window_limit import DISK_WAITING, WAITING
@@ -112,21 +112,22 @@ def _wasted_bytes(evidence: Evidence) -> str:
     )
 
 
-def _memory_limit(record: Record) -> str:
-    limit = (record.cage.requested or {}).get("MemoryMax")
-    return f"MemoryMax of {format_bytes(limit)}" if isinstance(limit, int) else "memory limit"
+def _memory_limit(record: Record, name: str = "MemoryMax") -> str:
+    limit = (record.cage.requested or {}).get(name)
+    return f"{name} of {format_bytes(limit)}" if isinstance(limit, int) else "memory limit"
 
 
 def _memory(evidence: Evidence) -> str:
-    reclaim = (
-        f"Reclaiming memory took {format_percent(evidence.time_share('waited_memory'))} of that"
-        " time."
-    )
+    waits = "Throttling and reclaim" if is_throttled(evidence.record) else "Reclaiming memory"
+    reclaim = f"{waits} took {format_percent(evidence.time_share('waited_memory'))} of that time."
     costs = f"{reread_sentence(evidence)} {reclaim}" if evidence.reread_share else reclaim
+    name = "MemoryHigh" if is_throttled(evidence.record) else "MemoryMax"
     held = (
-        f"The {_memory_limit(evidence.record)} held the program back for"
+        f"The {_memory_limit(evidence.record, name)} held the program back for"
         f" {format_percent(evidence.share)} of the time."
     )
+    if name == "MemoryHigh":
+        held += " Above it the kernel throttles the program, but does not kill it."
     return f"{held} {costs} More memory helps."
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.cage import IO_STAT_KEY, MEMORY_FILE, SHARED_PROPERTIES
+from pagecage.model.cage import IO_STAT_KEY, MEMORY_EVENT, MEMORY_FILE, SHARED_PROPERTIES
 from pagecage.model.rate_limits import TokenBucket
 from pagecage.model.record import Record
 from pagecage.units import format_bytes, format_rate
@@ -203,7 +203,7 @@ def observed_use(record: Record, name: str) -> float | None:
     """Return the trial's use of a property, in its unit."""
     if name == "MemorySwapMax":
         return _number(final_counter(record, "memory.swap.current"))
-    if name == "MemoryMax":
+    if name in MEMORY_EVENT:
         return _number(final_counter(record, "memory.peak"))
     if name == "CPUQuota":
         used, seconds = cpu_seconds(record), measured_seconds(record)

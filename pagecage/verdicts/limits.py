@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY, MEMORY_FILE, Cage, expected_read_back
+from pagecage.model.cage import (
+    IO_MAX_KEY,
+    IO_STAT_KEY,
+    MEMORY_EVENT,
+    MEMORY_FILE,
+    Cage,
+    expected_read_back,
+)
 from pagecage.model.rate_limits import HORIZON_SECONDS
 from pagecage.model.record import Record
 from pagecage.units import format_bytes, format_seconds
@@ -48,6 +56,18 @@ _FILE = {
     **{name: f"io.max.{key}" for name, key in IO_MAX_KEY.items()},
     "CPUQuota": "cpu.max",
 }
+
+
+def _met_memory_limit(record: Record, name: str, cap: float, peak: float | None) -> str | None:
+    """Return a sentence if the trial met a memory limit, by the kernel's count of events."""
+    kills = final_counter(record, "memory.events", "oom_kill") or 0 if name == "MemoryMax" else 0
+    hits = final_counter(record, "memory.events", MEMORY_EVENT[name]) or 0
+    if not kills and not hits:
+        return None
+    met = "reclaimed" if name == "MemoryMax" else "throttled"
+    events = f"{kills} OOM kill{'s' * (kills > 1)}" if kills else f"{met} {hits} times at the limit"
+    most = f", peak {format_bytes(peak)} of {format_bytes(cap)}" if peak is not None else ""
+    return f"The trial reached the limit: {events}{most}."
 
 
 def judge_limits(record: Record) -> tuple[LimitVerdict, ...]:
@@ -161,6 +181,8 @@ def _allowed(record: Record, name: str, cap: float) -> float:
 
     It is the cap, one slice at full speed after each change of the cap, and a grace.
     """
+    if name == "MemoryHigh":
+        return math.inf  # the kernel throttles above it and lets memory grow (cgroup-v2.rst)
     if name in MEMORY_FILE:
         return 0 if cap == 0 else cap * GRACE + CHARGE_BATCH_BYTES
     key = IO_STAT_KEY.get(name)
@@ -229,7 +251,8 @@ def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
     calibration = calibration_of(record, name)
     driven = calibration.get("observed")
     if calibration.get("held") and driven is not None and driven >= CALIBRATION_REACHED * cap:
-        held = f"was held to {amount(name, driven)}; the limit is {amount(name, cap)}"
+        what = "throttled at" if name == "MemoryHigh" else "held to"
+        held = f"was {what} {amount(name, driven)}; the limit is {amount(name, cap)}"
         return "enforced", f"Calibration ({calibration.get('method')}) {held}."
     evidence = _reached(record, name, cap)
     if evidence:
@@ -253,20 +276,8 @@ def _reached(record: Record, name: str, cap: float) -> str | None:
     if name in IO_MAX_KEY and volume_account(record) is not None:
         return reached_by_account(record, name)
     observed = observed_use(record, name)
-    if name == "MemoryMax":
-        kills = final_counter(record, "memory.events", "oom_kill") or 0
-        hits = final_counter(record, "memory.events", "max") or 0
-        events = (
-            f"{kills} OOM kill{'s' * (kills > 1)}"
-            if kills
-            else f"reclaimed {hits} times at the limit"
-        )
-        peak = (
-            f", peak {format_bytes(observed)} of {format_bytes(cap)}"
-            if observed is not None
-            else ""
-        )
-        return f"The trial reached the limit: {events}{peak}." if kills or hits else None
+    if name in MEMORY_EVENT:
+        return _met_memory_limit(record, name, cap, observed)
     if name == "CPUQuota":
         throttled = difference(record, "cgroup", "cpu.stat", "throttled_usec") or 0
         return f"The trial was throttled for {throttled / 1e6:.2f} s." if throttled else None

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pagecage.model.cage import MEMORY_EVENT
+from pagecage.model.record import Record
 from pagecage.model.trial_counters import SECTOR_BYTES
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.caps import SharedLimit, shared_limits
-from pagecage.verdicts.counters import difference, io_difference
+from pagecage.verdicts.counters import (
+    difference,
+    io_difference,
+    measured_seconds,
+    stalled_seconds,
+)
 from pagecage.verdicts.evidence import Evidence, format_iops, format_percent
 
 WORTH_NAMING = 0.15
@@ -41,6 +48,7 @@ def remarks(evidence: Evidence) -> Iterator[str]:
         _drained_credits(evidence),
         _shared_limit(evidence),
         _memory_as_well(evidence),
+        _throttled_as_well(evidence),
         _sequential_reading(evidence),
     )
     yield from (sentence for sentence in found if sentence)
@@ -129,6 +137,32 @@ def _memory_as_well(evidence: Evidence) -> str:
     ):
         return ""
     return f"{reread_sentence(evidence)} More memory helps as well."
+
+
+def is_throttled(record: Record) -> bool:
+    """Return whether memory.high throttled a trial, and memory.max was met less often."""
+    high, most = (
+        difference(record, "cgroup", "memory.events", MEMORY_EVENT[name]) or 0
+        for name in ("MemoryHigh", "MemoryMax")
+    )
+    return "MemoryHigh" in (record.cage.requested or {}) and high > most
+
+
+def _throttled_as_well(evidence: Evidence) -> str:
+    """Return that memory.high throttled the program, if another limit held it back for longer."""
+    waited = stalled_seconds(evidence.record, "memory") or 0.0
+    share = waited / (measured_seconds(evidence.record) or 1.0)
+    if (
+        not is_throttled(evidence.record)
+        or evidence.binding.verdict == "memory"
+        or share < WORTH_NAMING
+    ):
+        return ""
+    limit = format_bytes((evidence.record.cage.requested or {})["MemoryHigh"])
+    return (
+        f"The MemoryHigh of {limit} throttled the program: it waited for memory"
+        f" {format_percent(share)} of the time."
+    )
 
 
 def reread_sentence(evidence: Evidence) -> str:

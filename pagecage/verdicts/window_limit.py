@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.cage import IO_STAT_KEY
+from pagecage.model.cage import IO_STAT_KEY, MEMORY_EVENT
 from pagecage.units import PAGE_BYTES
 
 NEAR_CAP = 0.6
@@ -53,7 +53,7 @@ class Window:
     waited_cpu: float | None
     refault_pages: float | None
     limit_hits: float | None
-    """Times that memory.max was met (`max` of memory.events)."""
+    """Times that memory.max or memory.high was met (`max` and `high` of memory.events)."""
     disk_busy: float | None
     cpu: float | None
     throttled: float | None
@@ -78,7 +78,9 @@ def binding_limit(window: Window, requested: Mapping[str, Any]) -> BindingLimit:
         closeness >= NEAR_CAP and _share(window.waited_io, window) >= WAITING
     ):
         return BindingLimit("bandwidth" if "Bandwidth" in prop else "iops", prop)
-    if "MemoryMax" in requested and _suffers_from_reclaim(window):
+    if requested.keys() & MEMORY_EVENT.keys() and (
+        _suffers_from_reclaim(window) or _sleeps_above_high(window, requested)
+    ):
         return BindingLimit("memory")
     if (
         _share(window.disk_busy, window) >= DISK_BUSY
@@ -110,3 +112,11 @@ def _suffers_from_reclaim(window: Window) -> bool:
         return False
     reread_share = (window.refault_pages or 0) * PAGE_BYTES / max(window.moved["rbytes"], 1)
     return reread_share >= REFAULT_SHARE or _share(window.waited_memory, window) >= RECLAIMING
+
+
+def _sleeps_above_high(window: Window, requested: Mapping[str, Any]) -> bool:
+    """Return whether memory.high held tasks asleep.
+
+    A sleep lasts up to two seconds (MEMCG_MAX_HIGH_DELAY_JIFFIES), and only its begin is counted.
+    """
+    return "MemoryHigh" in requested and _share(window.waited_memory, window) >= RECLAIMING

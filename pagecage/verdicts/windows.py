@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pagecage.model.cage import IO_STAT_KEY
+from pagecage.model.cage import IO_STAT_KEY, MEMORY_EVENT
 from pagecage.model.record import Record
 from pagecage.verdicts.caps import caps_between, measured_caps
 from pagecage.verdicts.counters import (
@@ -21,6 +21,7 @@ from pagecage.verdicts.window_limit import Window
 WINDOW_SECONDS = 0.5
 """Five slices of blk-throttle: a throttled reader moves data once per slice of 100 ms."""
 SHORTEST_REMAINDER_SECONDS = 0.01
+_EVENTS = tuple(MEMORY_EVENT.values())
 
 
 def windows_of(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
@@ -109,6 +110,12 @@ def _sum(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else first + second
 
 
+def _hits(counts: Iterable[float | None]) -> float | None:
+    """Return how often memory limits were met; older records do not count memory.high."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
 def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
@@ -128,7 +135,7 @@ def _from_rows(record: Record, first: Mapping[str, Any], last: Mapping[str, Any]
         waited_memory=_scaled(_growth(first, last, "pressure", "memory", "some"), 1e-6),
         waited_cpu=_scaled(_growth(first, last, "pressure", "cpu", "some"), 1e-6),
         refault_pages=_growth(first, last, "memory_stat", "workingset_refault_file"),
-        limit_hits=_growth(first, last, "memory_events", "max"),
+        limit_hits=_hits(_growth(first, last, "memory_events", key) for key in _EVENTS),
         disk_busy=_scaled(_growth(first, last, "disk", "io_ticks"), 1e-3),
         cpu=_scaled(_growth(first, last, "cpu", "usage_usec"), 1e-6),
         throttled=_scaled(_growth(first, last, "cpu", "throttled_usec"), 1e-6),
@@ -152,7 +159,7 @@ def _whole(record: Record) -> Window | None:
         waited_memory=stalled_seconds(record, "memory"),
         waited_cpu=stalled_seconds(record, "cpu"),
         refault_pages=difference(record, "cgroup", "memory.stat", "workingset_refault_file"),
-        limit_hits=difference(record, "cgroup", "memory.events", "max"),
+        limit_hits=_hits(difference(record, "cgroup", "memory.events", key) for key in _EVENTS),
         disk_busy=_scaled(difference(record, "device", "io_ticks"), 1e-3),
         cpu=cpu_seconds(record),
         throttled=_scaled(difference(record, "cgroup", "cpu.stat", "throttled_usec"), 1e-6),

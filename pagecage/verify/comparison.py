@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.model.cage import IO_MAX_KEY
+from pagecage.model.cage import IO_MAX_KEY, MEMORY_FILE
 from pagecage.units import KIB, format_bytes
 from pagecage.verify.disks import IDLE_BYTES, WrittenDevice, disk_name, used_disks, written_device
 from pagecage.verify.engines import container_id
 from pagecage.verify.in_force import (
-    MEMORY_FILES,
     LimitInForce,
     all_limits,
     shown_value,
@@ -122,7 +121,7 @@ def _is_meant(limit: LimitInForce, asked: RequestedLimit, device: WrittenDevice)
 
 def _is_equal(asked: RequestedLimit, found: LimitInForce) -> bool:
     margin = 0.0
-    if asked.name in MEMORY_FILES:
+    if asked.name in MEMORY_FILE:
         margin = _ROUNDED_BYTES - 1
     elif asked.name == "CPUQuota":
         margin = _ROUNDED_PERCENT
@@ -130,7 +129,7 @@ def _is_equal(asked: RequestedLimit, found: LimitInForce) -> bool:
 
 
 def _loss_reason(asked: RequestedLimit) -> str:
-    file = "io.max" if asked.name in IO_MAX_KEY else MEMORY_FILES.get(asked.name, "cpu.max")
+    file = "io.max" if asked.name in IO_MAX_KEY else MEMORY_FILE.get(asked.name, "cpu.max")
     path = asked.cgroup / file
     if path.exists():
         return f"{_shown_file(path)} has no such limit"

@@ -10,9 +10,7 @@ from pagecage.agent.system.kernel_text import parse_limits, read_text
 from pagecage.model.cage import IO_MAX_KEY, MEMORY_FILE
 from pagecage.units import exact_size
 
-MEMORY_FILES = {**MEMORY_FILE, "MemoryHigh": "memory.high"}
-"""cgroup files of the memory limits, by systemd property. A cage has no MemoryHigh."""
-NAMES = (*IO_MAX_KEY, "MemoryMax", "MemoryHigh", "MemorySwapMax", "CPUQuota")
+NAMES = (*IO_MAX_KEY, *MEMORY_FILE, "CPUQuota")
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ def limits_of(cgroup: Path) -> Iterator[LimitInForce]:
 
     `max` is no limit.
     """
-    for name, file_name in MEMORY_FILES.items():
+    for name, file_name in MEMORY_FILE.items():
         file = cgroup / file_name
         value = _number((read_text(file) or "").strip())
         if value is not None:

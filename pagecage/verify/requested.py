@@ -10,7 +10,6 @@ from typing import Any
 from pagecage.errors import UNREADABLE, PagecageError
 from pagecage.importers.docker import block_limits as docker_blocks
 from pagecage.importers.docker import cpu_limits, memory_limits
-from pagecage.importers.quantities import systemd_bytes
 from pagecage.importers.result import BlockLimit, ImportedLimit
 from pagecage.importers.systemd import UnitProperties, single_limits
 from pagecage.importers.systemd import block_limits as systemd_blocks
@@ -80,7 +79,6 @@ def requested_of_unit(
     Raises PagecageError if a value cannot be read.
     """
     singles, _ = single_limits(properties.single)
-    singles += _memory_high(properties)
     if properties.single.get("MemorySwapMax") == "0":
         singles.append(ImportedLimit("MemorySwapMax", "0B", "MemorySwapMax=0"))
     blocks = _io_limits(systemd_blocks(properties))
@@ -105,13 +103,6 @@ def expected_limits(texts: Iterable[str], cgroup: Path) -> tuple[RequestedLimit,
             raise PagecageError(f"{EXPECT}: {text!r} is not a limit", EXPECT_EXAMPLE)
         found += limits
     return tuple(found)
-
-
-def _memory_high(properties: UnitProperties) -> Iterator[ImportedLimit]:
-    written = properties.single.get("MemoryHigh", "")
-    size = systemd_bytes(written, _MEMORY_BASE) if written and "%" not in written else None
-    if size is not None:
-        yield ImportedLimit("MemoryHigh", f"{size}B", f"MemoryHigh={written}")
 
 
 def _requested(

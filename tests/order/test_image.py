@@ -17,7 +17,7 @@ import pytest
 
 from pagecage.agent.host_session import HostSession
 from pagecage.agent.session import run_trial
-from pagecage.model.image import BindMount, ImageSpec, Variable
+from pagecage.model.container.image import BindMount, ImageSpec, Variable
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Trial, Workload
 from tests.builders.command_trials import MEMORY

@@ -17,6 +17,7 @@ from pagecage.hosts.agent_package import AgentPackage, agent_bytes
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Dataset
+from pagecage.model.trial_data import TrialData
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, ReplaySpec, make_experiment
 from pagecage.runner.campaign import ATTEMPTS, Campaign, RunSummary
@@ -45,12 +46,15 @@ def plan_of(
     carried: tuple[str, ...] = (),
     place: str = "",
     cache: str = "any",
+    data: TrialData | None = None,
 ) -> Plan:
     """Return the plan of a replay in one cage."""
     made = find_uploads(carried)
     here = replace(command, is_literal=True, directory=place or command.directory)
-    asked = ReplaySpec(argv, translate_command(argv, made, place), here, ("tight",), cache, ())
+    words = translate_command(argv, made, place)
+    asked = ReplaySpec(argv, words, here, ("tight",), cache, (), data=data)
     more = {"carried": uploads_to_json(made), "directory": place}
+    more |= {"restored": data.copied_to} if data else {}
     choices = PlanOptions(SIZE, "asked for", repeats, 7, "vm", "never")
     run_id = f"20261121T100000Z-{asked.name}-vm"
     return make_plan(
@@ -181,6 +185,32 @@ def test_files_are_carried_and_put_away(
     assert not Path(place).exists()
 
 
+def test_copies_that_the_program_writes_to_are_restored(
+    machine: Machine, package: AgentPackage, streams: Streams, tmp_path: Path
+) -> None:
+    """It runs in the directory of the copies, where it leaves a file too."""
+    db = tmp_path / "db"
+    db.mkdir()
+    (db / "rows").write_text("first\n")
+    base = machine.data / "replay-restored"
+    (base / "data/earlier").mkdir(parents=True)
+    script = 'test "$(ls; cat "$1/rows")" = "db\nfirst" && echo more >>"$1/rows" && touch left'
+    plan = plan_of(
+        *("sh", "-c", script, "sh", str(db)),
+        command=CommandSpec(data_paths=(f"{base}/data/db",)),
+        repeats=3,
+        carried=(str(db),),
+        place=f"{base}/data",
+        cache="cold",
+        data=TrialData(writes=True, size_bytes=6, copied_to=str(base)),
+    )
+    summary, records = carry_out(machine, package, plan, streams)
+    assert (summary, [r.error for r in records]) == (RunSummary(3, 0), [None] * 3)
+    assert [(record.data.restored or {})["changed_files"] for record in records] == [1, 1, 1]
+    assert (db / "rows").read_text() == "first\n"
+    assert not base.exists()
+
+
 def test_uploads_need_free_space(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * 1_000_000)
     bare, loaded = (
@@ -188,6 +218,11 @@ def test_uploads_need_free_space(tmp_path: Path) -> None:
         for paths in ((), (str(tmp_path / "big"),))
     )
     assert resource_needs(loaded).data_bytes - resource_needs(bare).data_bytes == 1_000_000
+    data = TrialData(writes=True, size_bytes=1_000_000, copied_to="/d")
+    restored = plan_of(
+        "true", command=CommandSpec(), carried=(str(tmp_path / "big"),), place="/d", data=data
+    )
+    assert resource_needs(restored).data_bytes - resource_needs(bare).data_bytes == 2_000_000
 
 
 def test_a_failed_upload_is_reported(

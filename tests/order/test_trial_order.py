@@ -75,6 +75,7 @@ def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
         "requirements",
         "driver",
         "storage",
+        "data",
         "dataset",
         "queue_settings",
         "calibrate",

@@ -18,7 +18,7 @@ from pagecage.agent.system.trial_processes import TrialProcesses
 from pagecage.model.cage import IO_STAT_KEY
 
 _MEMORY_KEYS = ("anon", "file", "pgmajfault", "workingset_refault_file", "pgscan", "pgsteal")
-_EVENT_KEYS = ("max", "oom", "oom_kill")
+_EVENT_KEYS = ("high", "max", "oom", "oom_kill")
 _CPU_KEYS = ("usage_usec", "throttled_usec")
 _IO_KEYS = tuple(IO_STAT_KEY.values())
 _PRESSURES = ("io", "memory", "cpu")

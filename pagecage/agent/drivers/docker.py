@@ -126,7 +126,10 @@ class DockerFlagsDriver(DockerDriver):
         self.name = "docker-flags"
 
     def slice_cage(self, cage: Cage, /) -> Cage:
-        """Return the limits that Docker lacks: a swap limit without a memory limit."""
+        """Return the limits that Docker lacks: MemoryHigh, and swap without a memory limit.
+
+        Docker's --memory-reservation sets memory.low, which protects and does not limit.
+        """
         return cage_for_slice(cage)
 
     def own_cgroup(self, context: LaunchContext, /) -> Path | None:
@@ -175,9 +178,6 @@ class DockerApiDriver(DockerFlagsDriver):
 
 def cage_for_slice(cage: Cage) -> Cage:
     """Return the limits that stay on the slice when the engine sets its own."""
-    kept = (
-        {}
-        if "MemoryMax" in cage.properties
-        else {key: value for key, value in cage.properties.items() if key == "MemorySwapMax"}
-    )
+    lacking = {"MemoryHigh"} | (set() if "MemoryMax" in cage.properties else {"MemorySwapMax"})
+    kept = {key: value for key, value in cage.properties.items() if key in lacking}
     return Cage(cage.name, kept)

@@ -14,7 +14,7 @@ from pagecage.agent.drivers.driver import ClientDriver, LaunchContext
 from pagecage.agent.drivers.engine import LABEL, ContainerEngine
 from pagecage.agent.drivers.engine_store import keep_on_data_disk
 from pagecage.agent.drivers.image_layers import provide_image
-from pagecage.model.image import BindMount, ImageSpec
+from pagecage.model.container.image import BindMount, ImageSpec
 
 GATE = "pcgate"
 """The program that holds a container at its start (workloads/c/pcgate)."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pagecage.agent.drivers.engine import ContainerEngine
 from pagecage.errors import HostError, PagecageError
-from pagecage.model.image import DIGEST, ImageSpec
+from pagecage.model.container.image import DIGEST, ImageSpec
 from pagecage.process import run
 
 _LOAD_SECONDS = 3600.0

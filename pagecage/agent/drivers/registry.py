@@ -10,7 +10,7 @@ from pagecage.agent.drivers.image_container import ImageDriver
 from pagecage.agent.drivers.process import ProcessDriver
 from pagecage.agent.drivers.qemu_throttle import QemuThrottleDriver
 from pagecage.agent.drivers.systemd_run import SystemdScopeDriver, SystemdServiceDriver
-from pagecage.model.image import ImageSpec
+from pagecage.model.container.image import ImageSpec
 
 
 def make_driver(

@@ -19,7 +19,7 @@ from pagecage.agent.system.cgroupfs import read_counters
 from pagecage.agent.system.interruption import Interruption
 from pagecage.agent.system.systemd import Systemd, scope_command, start_slice, stop_slice, unit_name
 from pagecage.errors import PagecageError
-from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY, Cage
+from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY, MEMORY_EVENT, Cage
 from pagecage.process import Completed, find_tool, run
 from pagecage.units import MIB, page_floor_bytes
 
@@ -39,6 +39,7 @@ _LOADS = {
     "IOWriteIOPSMax": ("randwrite", "4k", 64),
 }
 _FILL = "n = int(__import__('sys').argv[1]); b = b'1' * n; print(len(b))"
+_FILL_SLOWLY = f"__import__('signal').alarm(5); {_FILL}"
 _SPIN = (
     "import os, time\nfor _ in range(os.cpu_count() or 1):\n  if os.fork() == 0: break\n"
     "end = time.monotonic() + float(__import__('sys').argv[1])\nwhile time.monotonic() < end: pass"
@@ -108,7 +109,11 @@ class Calibrator:
             scratch = self._data_dir / SCRATCH if self._data_dir else None
             target = read_from if "Read" in name else scratch
             return (lambda prop, cap: self._drive_disk(prop, cap, target)) if target else None
-        return {"MemoryMax": self._drive_memory, "CPUQuota": self._drive_cpu}.get(name)
+        return {
+            "MemoryMax": self._drive_memory,
+            "MemoryHigh": self._drive_memory_high,
+            "CPUQuota": self._drive_cpu,
+        }.get(name)
 
     def _in_slice(
         self, name: str, cap: int, argv: list[str]
@@ -117,7 +122,7 @@ class Calibrator:
 
         Return its result, the slice's counters, and the wall seconds.
         """
-        properties = {name: cap, **({"MemorySwapMax": 0} if name == "MemoryMax" else {})}
+        properties = {name: cap, **({"MemorySwapMax": 0} if name in MEMORY_EVENT else {})}
         unit = unit_name(f"calibrate_{name.lower()}")
         try:
             cgroup = start_slice(
@@ -158,6 +163,24 @@ class Calibrator:
             if held
             else f"exit status {done.status}, oom_kill {killed}, peak {peak} of {limit}"
         )
+        return Calibration(method, seconds, limit, peak, held, error)
+
+    def _drive_memory_high(self, name: str, cap: int) -> Calibration:
+        """Fill memory a little past the limit, together with Python itself.
+
+        The kernel throttles it, and kills nothing.
+
+        The further above the limit, the longer each sleep (calculate_high_delay, mm/memcontrol.c),
+        so that the load is stopped after some seconds.
+        """
+        method = "fill anonymous memory past the limit, which throttles"
+        argv = [sys.executable, "-I", "-c", _FILL_SLOWLY, str(max(MIB, cap - 2 * MIB))]
+        _, counters, seconds = self._in_slice(name, cap, argv)
+        events, peak = counters["memory.events"] or {}, counters["memory.peak"]
+        limit, was_throttled = page_floor_bytes(cap), events.get("high", 0) > 0
+        is_past = peak is not None and peak > limit
+        held = True if was_throttled else False if is_past else None
+        error = None if held else f"memory.events {events}, peak {peak} of {limit}"
         return Calibration(method, seconds, limit, peak, held, error)
 
     def _drive_cpu(self, name: str, cap: int) -> Calibration:

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pagecage.agent.data_files import sidecar_of
+from pagecage.agent.own_programs import programs_folder
 from pagecage.agent.protocol.request import RunRequest
+from pagecage.agent.trial_run import TrialRun
 
 CANNOT = 77
 """Exit status of a workload that cannot run on this host (workloads/README.md)."""
@@ -22,6 +24,14 @@ def places(files: Sequence[Path], data_dir: Path, max_seconds: float | None) -> 
     first = files[0] if files else None
     sidecar = sidecar_of(first) if first else None
     return {"file": first, "sidecar": sidecar, "data_dir": data_dir, "max_seconds": max_seconds}
+
+
+def own_places(run: TrialRun) -> dict[str, object]:
+    """Return the values of the places that only commands have.
+
+    {programs} is the folder of the definition's own programs, {data} the prepared data.
+    """
+    return {"programs": programs_folder(run.session.request), "data": run.data_directory}
 
 
 def fill_all(

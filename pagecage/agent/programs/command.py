@@ -14,7 +14,7 @@ from typing import Any
 from pagecage.agent.cache_checks import confirmed
 from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.programs import command_files
-from pagecage.agent.programs.arguments import fill_all, places
+from pagecage.agent.programs.arguments import fill, fill_all, own_places, places
 from pagecage.agent.programs.gated_process import GatedProcess, gated
 from pagecage.agent.programs.image_files import evict_at_gate
 from pagecage.agent.programs.measured_part import MeasuredPart
@@ -91,8 +91,8 @@ class CommandProgram:
         own = run.trial.workload
         if own.command and own.command.is_literal:
             return [own.program, *own.arguments]
-        values = places(caged.files, caged.data_dir, run.trial.max_seconds)
-        return [own.program, *fill_all(own.arguments, values, caged.files)]
+        values = places(caged.files, caged.data_dir, run.trial.max_seconds) | own_places(run)
+        return [fill(own.program, values), *fill_all(own.arguments, values, caged.files)]
 
     def measure(self, run: TrialRun, caged: Caged) -> Measured:
         """Start the program, open its gate, and watch it until it exits or serves."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from pagecage.agent.caged import ProgramFiles
 from pagecage.agent.data_files import common_disk, make_dataset
 from pagecage.agent.data_files import find_files as find_data_files
-from pagecage.agent.programs.arguments import fill_all, places
+from pagecage.agent.programs.arguments import fill, fill_all, own_places, places
 from pagecage.agent.programs.image_files import image_paths
 from pagecage.agent.storage import Storage
 from pagecage.agent.system.block_device import Disk, resolve_disk
@@ -41,7 +41,7 @@ def find_files(
     _require_free_ports(command)
     files = datasets
     if command.data_paths:
-        values = places(datasets, storage.data_dir, run.trial.max_seconds)
+        values = places(datasets, storage.data_dir, run.trial.max_seconds) | own_places(run)
         paths = (
             command.data_paths if command.is_literal else fill_all(command.data_paths, values, ())
         )
@@ -63,6 +63,8 @@ def find_program(program: str, directory: str | None) -> str | None:
 
 def _require_program(run: TrialRun, command: CommandSpec) -> None:
     program = run.trial.workload.program
+    if not command.is_literal:
+        program = fill(program, own_places(run))
     if find_program(program, command.directory):
         return
     is_guest = run.session.request.host == "vm"

@@ -9,7 +9,7 @@ from pagecage.agent.drivers.image_container import mounted_paths
 from pagecage.agent.storage import Storage
 from pagecage.agent.system.page_cache import evict, resident_bytes
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
-from pagecage.model.image import ImageSpec
+from pagecage.model.container.image import ImageSpec
 from pagecage.model.requirements import Requirement
 
 

@@ -18,6 +18,7 @@ class RunRequest:
 
     `attempts` is each trial's attempt number. `machine` describes the machine state (`state_id
     restore_seq emulated details`). With `user` the trials run under the user's own systemd.
+    `own_programs` are the texts of the definition's own programs by name.
     """
 
     run_id: str
@@ -32,6 +33,7 @@ class RunRequest:
     harness: Mapping[str, Any]
     trials: tuple[Trial, ...]
     attempts: Mapping[str, int] = field(default_factory=dict)
+    own_programs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def spool(self) -> Path:

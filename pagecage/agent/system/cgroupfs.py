@@ -21,7 +21,7 @@ CGROUP_ROOT = Path("/sys/fs/cgroup")
 _FLAT = ("memory.stat", "memory.events", "cpu.stat")
 _NUMBER = ("memory.current", "memory.peak", "memory.swap.current")
 _PRESSURE = ("cpu.pressure", "io.pressure", "memory.pressure")
-_LIMIT = ("memory.max", "memory.swap.max", "cpu.max")
+_LIMIT = ("memory.max", "memory.high", "memory.swap.max", "cpu.max")
 
 
 def read_counters(cgroup: Path) -> dict[str, Any]:

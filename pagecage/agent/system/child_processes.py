@@ -33,9 +33,10 @@ class ToolProcesses:
         stdout: int | IO[bytes] = DEVNULL,
         stderr: int | IO[bytes] = DEVNULL,
         env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
     ) -> Process[bytes]:
         """Start a tool in a new session, out of reach of the terminal's Ctrl-C."""
-        process = spawn(argv, stdout=stdout, stderr=stderr, env=env, new_session=True)
+        process = spawn(argv, stdout=stdout, stderr=stderr, env=env, cwd=cwd, new_session=True)
         (self._notes / str(process.pid)).write_text(str(_start_ticks(process.pid) or 0))
         self._started.add(process.pid)
         return process

@@ -194,6 +194,16 @@ def kill_marked(mark: str, proc: Path = PROC) -> int:
     return killed
 
 
+def leaves_marked(mark: str, patience_seconds: float, proc: Path = PROC) -> bool:
+    """Return whether a process whose environment has this mark outlives the given time."""
+    deadline = time.monotonic() + patience_seconds
+    while any(is_running(pid) for pid in _marked(mark, proc)):
+        if time.monotonic() >= deadline:
+            return True
+        time.sleep(_POLL_SECONDS)
+    return False
+
+
 def _marked(mark: str, proc: Path) -> Iterator[int]:
     wanted = f"{MARKER}={mark}".encode()
     for entry in proc.iterdir():

@@ -13,7 +13,7 @@ from pagecage.bundle.redact import Redactor, SensitiveNames, names_in
 from pagecage.bundle.unpack import unpack
 from pagecage.cli.bundle import bundle, render
 from pagecage.errors import PagecageError
-from pagecage.model.image import ImageSpec, Variable, image_from_json, image_to_json
+from pagecage.model.container.image import ImageSpec, Variable, image_from_json, image_to_json
 from tests.fixtures.bundles import KEPT, SECRETS, contents, run, written
 from tests.fixtures.runs import DEFINITION, build_run
 from tests.tree import ROOT

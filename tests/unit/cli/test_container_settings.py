@@ -16,7 +16,7 @@ from pagecage.cli.container_settings import (
     parse_variable,
 )
 from pagecage.errors import PagecageError
-from pagecage.model.image import BindMount
+from pagecage.model.container.image import BindMount
 
 
 @pytest.fixture

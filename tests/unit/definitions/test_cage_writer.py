@@ -14,6 +14,7 @@ from pagecage.definitions.cage_writer import cage_to_toml
 from pagecage.model.cage import (
     ENFORCERS,
     IO_MAX_KEY,
+    MEMORY_EVENT,
     BurstCredits,
     Cage,
     CloudVolume,
@@ -35,7 +36,7 @@ percents = st.integers(1, 2**31 - 1)
 words = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
 properties = st.fixed_dictionaries(
     {"MemorySwapMax": st.just(0)},
-    optional={**dict.fromkeys((*IO_MAX_KEY, "MemoryMax"), counts), "CPUQuota": percents},
+    optional={**dict.fromkeys((*IO_MAX_KEY, *MEMORY_EVENT), counts), "CPUQuota": percents},
 )
 flags = st.none() | st.booleans()
 buckets = st.none() | st.builds(CreditBucket, st.integers(2**50 + 1, 2**51), counts)

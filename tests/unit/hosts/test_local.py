@@ -110,6 +110,13 @@ def test_a_dataset_that_is_there_already_needs_no_room(host: LocalHost) -> None:
     with Path(host.data_dir, "random-209715200-1.bin").open("wb") as file:
         file.truncate(200 * 2**20)
     host.require_free_space(200 * 2**20)
+    prepared = Path(host.data_dir) / "prepared/0123/data/below"
+    prepared.mkdir(parents=True)
+    with pytest.raises(PagecageError):
+        host.require_free_space(310 * 2**20)
+    with (prepared / "table").open("wb") as file:
+        file.truncate(100 * 2**20)
+    host.require_free_space(310 * 2**20)
 
 
 def test_files_arrive_with_their_names_and_modes(host: LocalHost, tmp_path: Path) -> None:

@@ -139,6 +139,7 @@ def test_compose() -> None:
 
 UNIT_LIMITS = {
     "MemoryMax": "512MiB",
+    "MemoryHigh": "400MiB",
     "CPUQuota": 150,
     "IOReadBandwidthMax": "20MB",
     "IOReadIOPSMax": 500,
@@ -149,7 +150,6 @@ UNIT_LIMITS = {
 def test_systemctl_cat() -> None:
     found = fixture("systemctl-cat.txt")
     assert limits(found) == UNIT_LIMITS
-    assert "MemoryHigh" in unsupported(found)
     assert "ExecStart" in found.ignored
 
 
@@ -157,7 +157,7 @@ def test_systemctl_show() -> None:
     """Of the same unit as in `systemctl cat`, properties that are not set are left out."""
     found = fixture("systemctl-show.txt")
     assert limits(found) == UNIT_LIMITS | {"MemorySwapMax": "infinity"}
-    assert [item.what for item in found.unsupported] == ["MemoryHigh=419430400"]
+    assert not found.unsupported
 
 
 def test_a_unit_file_may_remove_values_and_join_lines() -> None:
@@ -294,6 +294,12 @@ def test_a_probes_burst_becomes_a_bucket() -> None:
     )
     assert limits(found)["IOReadIOPSMax"] == 100
     assert limits(found)["burst"] == {"iops": {"rate": 1000, "credits": 18_000}}
+
+
+def test_memory_limits_of_the_cgroup_are_those_of_the_cage() -> None:
+    found = probe_with(cgroup={"memory_max_bytes": 2**30, "memory_high_bytes": 2**29})
+    assert limits(found) | {"MemoryMax": "1GiB", "MemoryHigh": "512MiB"} == limits(found)
+    assert "memory.high" not in unsupported(found)
 
 
 def test_a_cap_of_the_cgroup_is_exact_and_a_measured_one_is_rounded() -> None:

@@ -13,7 +13,7 @@ from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage
-from pagecage.model.image import ImageSpec
+from pagecage.model.container.image import ImageSpec
 from pagecage.model.trial import (
     CommandSpec,
     command_from_json,

@@ -21,31 +21,9 @@ from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch, parse_vmtouch
 from pagecage.agent.session import run_trial
-from pagecage.agent.system import facts
 from pagecage.agent.system.child_processes import ToolProcesses
-from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.system.trial_processes import SliceProcesses
 from pagecage.model.record import read_records
-from tests.fake_host.machine import DATASET, LIGHT, MAJ_MIN, Machine, make_session, make_trial
-
-
-@pytest.fixture
-def around(machine: Machine) -> CollectorContext:
-    directory = machine.root / "traces"
-    directory.mkdir()
-    cgroup = machine.cgroups / "slice"
-    cgroup.mkdir()
-    (cgroup / "io.stat").write_text(f"{MAJ_MIN} rbytes=5 wbytes=0 rios=1 wios=0\n")
-    (cgroup / "memory.current").write_text("4096\n")
-    (cgroup / "memory.events").write_text("max 3\noom 0\noom_kill 0\n")
-    dataset = machine.data / DATASET.file_name
-    return CollectorContext(
-        directory,
-        facts.resolve_disk(machine.data),
-        SliceProcesses(Systemd(False, 257), "slice", cgroup),
-        (dataset,),
-        ToolProcesses(machine.spool),
-    )
+from tests.fake_host.machine import LIGHT, MAJ_MIN, Machine, make_session, make_trial
 
 
 def collect(collector: Collector, seconds: float = 0.0) -> Any:

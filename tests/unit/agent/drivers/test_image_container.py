@@ -17,7 +17,13 @@ from pagecage.agent.system.systemd import Systemd
 from pagecage.agent.system.trial_processes import SliceProcesses
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage
-from pagecage.model.image import BindMount, ImageSpec, Variable, image_from_json, image_to_json
+from pagecage.model.container.image import (
+    BindMount,
+    ImageSpec,
+    Variable,
+    image_from_json,
+    image_to_json,
+)
 
 PATHS = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1)
 IMAGES = st.builds(

@@ -104,6 +104,16 @@ def test_a_memory_limit_is_filled_past_and_must_kill(
     assert machine.left() == []
 
 
+def test_a_throttling_limit_must_count_its_throttling(
+    calibrator: Calibrator, machine: Machine
+) -> None:
+    """Nothing throttles here, so that memory beyond the limit is a leak."""
+    found = calibrated(calibrator, machine, MemoryHigh=2**20)["MemoryHigh"]
+    assert found["held"] is not True
+    assert "peak" in found["error"]
+    assert machine.left() == []
+
+
 def test_a_quota_that_is_not_reached_is_not_proven(
     calibrator: Calibrator, machine: Machine
 ) -> None:

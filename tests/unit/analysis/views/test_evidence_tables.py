@@ -232,3 +232,29 @@ def test_no_experiment_has_a_factor_with_the_name_of_a_column(run):
         for name, read in read_definitions(ROOT / "experiments").items()
     }
     assert not [name for name, clash in named.items() if clash]
+
+
+def test_restored_data_are_told(tmp_path):
+    folder = build_run(tmp_path / "run")
+    records = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    for number, record in enumerate(records):
+        restored = {"method": "copy", "changed_files": 1, "seconds": 0.5}
+        restored["copied_bytes"] = 2**20 if number else 2**25
+        record["data"] = {
+            "directory": "/data/x",
+            "entries": 5,
+            "size_bytes": 2**25,
+            "manifest_sha256": "a" * 64,
+            "restored": restored,
+        }
+    (folder / "records.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in records))
+    made = evidence_tables.making_table(load_run(folder)).set_index("what")["value"]
+    assert made["data"] == (
+        f"32 MiB in 5 entries, restored before {len(records)} trials by copy, later with at most"
+        " 1 MiB written"
+    )
+    assert made["data, SHA-256 of the manifest"] == "a" * 64
+
+
+def test_a_run_without_prepared_data_has_no_row_for_them(run):
+    assert "data" not in set(evidence_tables.making_table(run)["what"])

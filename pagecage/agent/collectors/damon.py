@@ -1,0 +1,156 @@
+"""A collector that has DAMON estimate the working set of a trial's processes.
+
+DAMON samples the accessed bits of page tables (Documentation/admin-guide/mm/damon/usage.rst). It
+sees mapped files and anonymous memory, but not what read(2) copies out of the page cache.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
+
+ADMIN = Path("/sys/kernel/mm/damon/admin/kdamonds")
+INTERVAL_SECONDS = 0.5
+"""A page belongs to the working set if it is touched within this time."""
+_SAMPLE_SECONDS = 0.02
+_MOST_REGIONS = 300
+_MOST_BYTES = 2**63 - 1
+_MOST_COUNT = 2**32 - 1
+_POLL_SECONDS = 0.02
+_JOIN_SECONDS = 10.0
+
+
+def refusal(admin: Path = ADMIN) -> str | None:
+    """Return the reason why DAMON cannot be used here; None if it can."""
+    if not admin.is_dir():
+        return "the kernel has no DAMON with a sysfs interface (CONFIG_DAMON_SYSFS)"
+    try:
+        states = [path.read_text().strip() for path in admin.glob("*/state")]
+        with (admin / "nr_kdamonds").open("r+"):
+            pass
+    except OSError as error:
+        return f"DAMON cannot be used: {error.strerror}"
+    return "another process uses DAMON" if "on" in states else None
+
+
+class Monitor:
+    """One kdamond that counts the bytes that some processes touch. Raises OSError."""
+
+    def __init__(self, pids: tuple[int, ...], admin: Path = ADMIN) -> None:
+        self.pids, self._admin = pids, admin
+        self._kdamond = admin / "0"
+        self._scheme = self._kdamond / "contexts/0/schemes/0"
+
+    def start(self) -> None:
+        """Set it up and turn it on."""
+        self._write(self._admin / "nr_kdamonds", 1)
+        context = self._kdamond / "contexts/0"
+        self._write(self._kdamond / "contexts/nr_contexts", 1)
+        self._write(context / "operations", "vaddr")
+        intervals = context / "monitoring_attrs/intervals"
+        self._write(intervals / "sample_us", round(_SAMPLE_SECONDS * 1e6))
+        for name in ("aggr_us", "update_us"):
+            self._write(intervals / name, round(INTERVAL_SECONDS * 1e6))
+        self._write(context / "monitoring_attrs/nr_regions/max", _MOST_REGIONS)
+        self._write(context / "targets/nr_targets", len(self.pids))
+        for number, pid in enumerate(self.pids):
+            self._write(context / f"targets/{number}/pid_target", pid)
+        self._set_scheme(context)
+        self._write(self._kdamond / "state", "on")
+
+    def _set_scheme(self, context: Path) -> None:
+        """Count the regions with at least one access in an interval, whatever their size and age.
+
+        The scheme's action `stat` does nothing else.
+        """
+        self._write(context / "schemes/nr_schemes", 1)
+        self._write(self._scheme / "action", "stat")
+        pattern = self._scheme / "access_pattern"
+        for name, least, most in (
+            ("sz", 0, _MOST_BYTES),
+            ("nr_accesses", 1, _MOST_COUNT),
+            ("age", 0, _MOST_COUNT),
+        ):
+            self._write(pattern / name / "max", most)
+            self._write(pattern / name / "min", least)
+
+    def touched_bytes(self) -> int:
+        """Wait for the end of the present interval, and return the bytes touched in it."""
+        self._write(self._kdamond / "state", "update_schemes_tried_bytes")
+        return int((self._scheme / "tried_regions/total_bytes").read_text())
+
+    def stop(self) -> None:
+        """Turn it off and remove it."""
+        if (self._kdamond / "state").read_text().strip() == "on":
+            self._write(self._kdamond / "state", "off")
+        self._write(self._admin / "nr_kdamonds", 0)
+
+    @staticmethod
+    def _write(path: Path, value: object) -> None:
+        path.write_text(f"{value}\n")
+
+
+class Damon:
+    """A thread that reads DAMON's count of the trial's processes, once per interval."""
+
+    name = "damon"
+
+    def __init__(self, context: CollectorContext, admin: Path = ADMIN) -> None:
+        self._path = context.directory / "damon.jsonl"
+        self._processes, self._admin = context.processes, admin
+        self._rows: list[dict[str, Any]] = []
+        self._reason = refusal(admin)
+        self._error: str | None = None
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, which waits for the trial's first process."""
+        if self._reason is None:
+            self._thread.start()
+
+    def wait_until_recording(self) -> None:
+        """Return at once: there is nothing to record before the program starts."""
+
+    def stop(self) -> CollectorResult:
+        """Stop, and write the counts."""
+        self._ending.set()
+        if self._reason is not None:
+            return CollectorResult("missing", self._reason)
+        self._thread.join(_JOIN_SECONDS)
+        self._path.write_text("".join(json.dumps(row) + "\n" for row in self._rows))
+        if self._rows:
+            return CollectorResult("ok", files=(self._path,))
+        seconds = f"{INTERVAL_SECONDS:g} s"
+        reason = self._error or f"the program ended within DAMON's interval of {seconds}"
+        return CollectorResult("partial", reason, files=(self._path,))
+
+    def _watch(self) -> None:
+        while not self._ending.is_set():
+            pids = tuple(sorted(process.pid for process in self._processes.members()))
+            if pids:
+                self._monitor(pids)
+            self._ending.wait(_POLL_SECONDS)
+
+    def _monitor(self, pids: tuple[int, ...]) -> None:
+        """Record until the trial has other processes. An error ends it: a process may be gone."""
+        monitor = Monitor(pids, self._admin)
+        try:
+            try:
+                monitor.start()
+                while not self._ending.is_set() and self._has(pids):
+                    touched = monitor.touched_bytes()
+                    row = {"t": time.monotonic(), "wall": time.time()}
+                    self._rows.append({**row, "bytes": touched, "processes": len(pids)})
+            finally:
+                monitor.stop()
+        except (OSError, ValueError) as error:
+            self._error = f"DAMON: {error}"
+
+    def _has(self, pids: tuple[int, ...]) -> bool:
+        return {process.pid for process in self._processes.members()} == set(pids)

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+from pagecage.agent.collectors.collector import CollectorContext
+from pagecage.agent.system import facts
+from pagecage.agent.system.child_processes import ToolProcesses
+from pagecage.agent.system.systemd import Systemd
+from pagecage.agent.system.trial_processes import SliceProcesses
+from tests.fake_host.machine import DATASET, MAJ_MIN, Machine
+
+
+@pytest.fixture
+def around(machine: Machine) -> CollectorContext:
+    """A slice with a few counters, and what else a collector gets."""
+    directory = machine.root / "traces"
+    directory.mkdir()
+    cgroup = machine.cgroups / "slice"
+    cgroup.mkdir()
+    (cgroup / "io.stat").write_text(f"{MAJ_MIN} rbytes=5 wbytes=0 rios=1 wios=0\n")
+    (cgroup / "memory.current").write_text("4096\n")
+    (cgroup / "memory.events").write_text("max 3\noom 0\noom_kill 0\n")
+    dataset = machine.data / DATASET.file_name
+    return CollectorContext(
+        directory,
+        facts.resolve_disk(machine.data),
+        SliceProcesses(Systemd(False, 257), "slice", cgroup),
+        (dataset,),
+        ToolProcesses(machine.spool),
+    )
