@@ -46,6 +46,10 @@ FILES = {
     "less.json": b'{"Volumes": [{"VolumeType": "gp3", "Size": -5}]}',
     "probe.json": b'{"probe_version": 99}',
     "compose.yaml": b"services: 5\n",
+    "service.yaml": (
+        b"services: {built: {build: .}, limited: {image: a, mem_limit: zz}, plain: {image: a},"
+        b' text: {image: a, command: "\'"}}\n'
+    ),
 }
 ARCHIVES = {
     "other.zip": {"x": "y"},

@@ -127,6 +127,10 @@ def test_what_one_experiment_names_is_compiled_for_it(sources: Path) -> None:
     assert "--workspace" not in asked
 
 
+def test_replays_need_no_workload(sources: Path) -> None:
+    assert built(sources, "pcgen") == {"pcgen", "pcgate"}
+
+
 def test_workloads_in_every_language_are_found(sources: Path) -> None:
     names = ("pcscan", "pcscan-c", "pcscan-python")
     assert {"pcgen", *names} <= built(sources, "async-hazard")

@@ -11,6 +11,7 @@ from typing import Any
 
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.trial_run import TrialRun
+from pagecage.model.container.image import environment_names
 from pagecage.model.json_codec import to_json
 from pagecage.model.record import RECORD_VERSION, Record, record_from_json
 
@@ -70,11 +71,12 @@ def _workload(run: TrialRun) -> dict[str, Any]:
         list(run.sections["workload"].get("argv", ())),
         dict(run.sections["workload"].get("end", {})),
     )
-    program = shutil.which(argv[0]) if argv else None
+    command = run.trial.workload.command
+    image = command.image if command else None
+    program = shutil.which(argv[0]) if argv and not image else None  # the image's id tells it
     # Names alone: the values of an environment may be secrets.
-    inherited = (
-        {"environment": sorted(os.environ)} if program_of(run.trial).inherits_environment else {}
-    )
+    names = environment_names(image) if image else sorted(os.environ)
+    inherited = {"environment": names} if program_of(run.trial).inherits_environment else {}
     return {
         "program": run.trial.workload.program,
         "argv": argv,

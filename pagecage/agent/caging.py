@@ -42,7 +42,9 @@ def prepare_driver(run: TrialRun) -> Driver:
     """
     session, name = run.session, run.trial.driver
     asks = partial(ask, session.stream, session.inbox)
-    driver = make_driver(name, session.engines, asks, session.request.spool)
+    command = run.trial.workload.command
+    image = command.image if command else None
+    driver = make_driver(name, session.engines, asks, session.request.spool, image)
     run.keep("cage", driver={"name": name})
     try:
         run.sections["cage"]["driver"] |= driver.prepare()

@@ -113,7 +113,7 @@ def open_session(
     spool = request.spool
     disk, systemd = resolve_disk(data_dir), find_systemd(request.user)
     calibrator = Calibrator(systemd, disk, data_dir, interruption)
-    engines = ContainerEngines(systemd, spool)
+    engines = ContainerEngines(systemd, spool, data_dir)
     try:
         _attach(tracers, request, stream)
         yield HostSession(

@@ -18,6 +18,7 @@ from pagecage.agent.system.block_device import Disk
 from pagecage.agent.system.supervised_processes import SupervisedProcesses
 from pagecage.agent.system.systemd import Systemd, slice_commands, unit_name
 from pagecage.agent.system.trial_processes import SliceProcesses, TrialProcesses
+from pagecage.model.container.image import ImageSpec
 from pagecage.model.trial import Trial
 from pagecage.process import replay
 
@@ -31,7 +32,8 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
         yield replay(_preview_words(trial, trial.data.prepare, seed=trial.data.seed))
     systemd, unit = Systemd(user, 257), unit_name(trial.trial_id)
     spool = Path("SPOOL")
-    driver = make_driver(trial.driver, ContainerEngines(systemd, spool), _no_answer, spool)
+    engines, image = ContainerEngines(systemd, spool, Path("DIR")), _image(trial)
+    driver = make_driver(trial.driver, engines, _no_answer, spool, image)
     context, argv = _preview_context(trial, systemd, unit, driver), _preview_argv(trial)
     if not driver.has_slice:
         yield from map(replay, driver.preview_commands(context, argv))
@@ -55,6 +57,10 @@ def _load_commands(trial: Trial, context: LaunchContext) -> Iterator[str]:
     outside = replace(context, processes=processes, is_gated=False)
     argv = gated(_preview_words(trial, trial.workload.service.load))
     yield from map(replay, ProcessDriver(context.spool).preview_commands(outside, argv))
+
+
+def _image(trial: Trial) -> ImageSpec | None:
+    return trial.workload.command.image if trial.workload.command else None
 
 
 def _no_answer(_question: str, _details: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,7 +90,7 @@ def _preview_context(trial: Trial, systemd: Systemd, unit: str, driver: Driver) 
 
 def _preview_argv(trial: Trial) -> list[str]:
     argv = _preview_words(trial, (trial.workload.program, *trial.workload.arguments))
-    return gated(argv) if program_of(trial).is_gated else argv
+    return gated(argv) if program_of(trial).is_gated and not _image(trial) else argv
 
 
 def _preview_words(trial: Trial, words: Iterable[str], **more: object) -> list[str]:

@@ -144,6 +144,8 @@ def _address_6(n: int) -> str:
 
 
 _HEX = "[0-9a-fA-F]"
+_TYPED = r"(?:\s-e\s|\s--env[ =])"
+"""Options of a container with a variable, as a shell would read the command line."""
 PATTERNS = (
     RedactionPattern("disk_id", r"/dev/disk/by-[a-z]+/([^\s\"'\\,]+)", lambda n: f"redacted-{n}"),
     RedactionPattern(
@@ -154,6 +156,11 @@ PATTERNS = (
         r"\"(?:serial|serial_number|wwid|wwn|product_uuid|product_serial)\":\s*\"([^\"]+)\"",
         lambda n: f"redacted-{n}",
     ),
+    RedactionPattern(
+        "variable", r"\"variable_value\":\s*\"((?:[^\"\\]|\\.)+)\"", lambda n: f"redacted-{n}"
+    ),
+    RedactionPattern("variable", rf"{_TYPED}'\w+=([^']+)'", lambda n: f"redacted-{n}"),
+    RedactionPattern("variable", rf"{_TYPED}\w+=([^\s'\"\\]+)", lambda n: f"redacted-{n}"),
     RedactionPattern(
         "user", r"(?:/home|/Users)/([^/\s\"'\\:,]+)", lambda n: "user" if n == 1 else f"user-{n}"
     ),

@@ -21,7 +21,7 @@ app = App(name="baseline", help=_HELP, help_epilogue=examples("baseline"))
 FOLDER = Path("baselines")
 
 
-@app.command(help_epilogue=examples("baseline"))
+@app.command(help_epilogue=examples("baseline save"))
 def save(
     name: str,
     /,

@@ -39,6 +39,10 @@ _EXAMPLES = {
         pagecage baseline save constrained-random
         pagecage compare baselines/constrained-random.json constrained-random
         """,
+    "baseline save": """
+        pagecage baseline save smoke
+        pagecage baseline save smoke --out smoke.json --response block_p99_us
+        """,
     "history": """
         pagecage history constrained-random
         pagecage history smoke --response device_reads --html history.html
@@ -141,6 +145,8 @@ _EXAMPLES = {
         pagecage replay customer --cold index --ready-port 8080 -- ./server --load
         pagecage replay customer --host vm --copy data --cold data -- cat data/words
         pagecage replay gp3-wal-apart -- ./db --data data --log {disk.wal}
+        pagecage replay customer --image postgres:16 -e PGUSER=x --ready-port 5432
+        pagecage replay --compose compose.yaml --service db --image db.tar
         pagecage replay customer --copy db --writes --cold db -- ./update db
         pagecage replay customer --serve './server -p 80' --ready-port 80 \\
             --load 'pgbench -T 30' --warm-up 10s --metric 'tps = ([0-9.]+)'

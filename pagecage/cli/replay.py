@@ -14,22 +14,27 @@ from pagecage.cli.execution import PreparedRun, create_run, execute
 from pagecage.cli.exit_status import all_requirements_missed, exit_code
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.plan_listing import show_plan
+from pagecage.cli.replay_image import ImageOptions, PlannedReplay, plan_for_image
 from pagecage.cli.replay_plan import ReplayOptions, plan_for
-from pagecage.cli.replay_service import ServiceOptions
-from pagecage.errors import EXIT_OK
+from pagecage.cli.replay_service import ServiceOptions, refuse_service
+from pagecage.errors import EXIT_OK, PagecageError
 
 _STDOUT, _STDERR = 1, 2
 _EXIT_STATUS = "Exit status: the program's own if it failed, else as in `pagecage --help`."
-_USAGE = "pagecage replay [OPTIONS] CAGE (-- COMMAND... | --serve COMMAND --load COMMAND)"
+_USAGE = (
+    "pagecage replay [OPTIONS] CAGE"
+    " (-- COMMAND... | --serve COMMAND --load COMMAND | --image NAME [-- ARGUMENTS...])"
+)
 app = App(name="replay", help_epilogue=examples("replay", _EXIT_STATUS), usage=_USAGE)
 
 
 @app.default
 def replay(
-    cage: str,
+    cage: str | None = None,
     /,
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
     options: ReplayOptions = ReplayOptions(),  # noqa: B008 - frozen
+    image: ImageOptions = ImageOptions(),  # noqa: B008 - frozen
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     served: ServiceOptions = ServiceOptions(),  # noqa: B008 - frozen
     dry_run: bool = False,
@@ -48,22 +53,40 @@ def replay(
     ----------
     cage
         Cage of cgroups/, or volume type (aws-gp3) or named size (azure-p10) of the catalogue;
-        see `pagecage cage list`
+        see `pagecage cage list`. May be left out with --compose: the file's own limits
     command
-        Program and its arguments
+        Program and its arguments; with --image the arguments of the image's entry point
     dry_run
         Show the plan and its commands; start nothing
     """
-    typed = typed_command()
-    plan, host = plan_for(cage, command, options, typed, notify, volume=volume, served=served)
+    if image.is_given:
+        refuse_service(served)
+        found = plan_for_image(cage, command, options, image, typed_command(), notify, volume)
+    else:
+        found = _of_program(cage, command, options, volume, served)
     if dry_run:
-        host.stop()
-        show_plan(plan, host)
+        found.host.stop()
+        show_plan(found.plan, found.host)
         return EXIT_OK
-    prepared = create_run(plan, host, True, notify)
+    found.provide(notify)
+    prepared = create_run(found.plan, found.host, True, notify)
     status = execute(prepared, notify, _STDERR if as_json else _STDOUT)
     _report(prepared, as_json)
     return exit_code(prepared, status, notify)
+
+
+def _of_program(
+    cage: str | None,
+    argv: tuple[str, ...],
+    options: ReplayOptions,
+    volume: VolumeOptions,
+    served: ServiceOptions,
+) -> PlannedReplay:
+    if cage is None:
+        raise PagecageError("pagecage replay requires CAGE", "pagecage cage list")
+    typed = typed_command()
+    plan, host = plan_for(cage, argv, options, typed, notify, volume=volume, served=served)
+    return PlannedReplay(plan, host, None)
 
 
 def _report(prepared: PreparedRun, as_json: bool) -> None:

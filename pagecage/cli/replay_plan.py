@@ -137,7 +137,7 @@ def plan_for(
 ) -> tuple[Plan, Host]:
     """Return the plan of a replay of `argv`, and its host; `command` is the whole command line."""
     argv, service = _checked(argv, options, served)
-    names, known = _cages(cage, options, cages, volume)
+    names, known = chosen_cages(cage, options, cages, volume)
     copies = find_uploads(options.copy)
     program, start = program_uploads(argv[0]) if options.copy_program else ((), (argv[0],))
 
@@ -152,20 +152,20 @@ def plan_for(
         replay = ReplaySpec(
             argv,
             translate_command(words, files, directory),
-            _command(options, len(names), files, directory, service),
+            command_spec(options, len(names), files, directory, service),
             names,
             options.cache if options.cold else "any",
-            _collectors(options.collectors),
+            collector_names(options.collectors),
             options.driver,
             restored,
             *_loads(service, files, directory),
         )
-        return _plan(replay, uploads, options, host, command, known, notify)
+        return make_replay_plan(replay, uploads, options, host, command, known, notify)
 
     return plan_on_host(options.host, options.data_dir, make, notify, options.disk)
 
 
-def _plan(
+def make_replay_plan(
     replay: ReplaySpec,
     uploads: tuple[UploadedFile, ...],
     options: ReplayOptions,
@@ -174,6 +174,7 @@ def _plan(
     cages: _Cages,
     notify: Notify,
 ) -> Plan:
+    """Return the plan of a replay on a host, with the files that are copied there."""
     cages = enforced(cages, options.enforced_by, options.dilate, host, notify)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     plan_options = PlanOptions(
@@ -196,7 +197,7 @@ def _plan(
     )
 
 
-def _cages(
+def chosen_cages(
     cage: str, options: ReplayOptions, cages: _Cages | None, volume: VolumeOptions
 ) -> tuple[tuple[str, ...], _Cages]:
     """Return the names of the cages to run in, and all cages by name."""
@@ -221,6 +222,11 @@ def _check(argv: tuple[str, ...], options: ReplayOptions) -> None:
         raise PagecageError(
             "there is no command to replay", "pagecage replay CAGE -- COMMAND ARGUMENTS"
         )
+    check_readiness(options)
+
+
+def check_readiness(options: ReplayOptions) -> None:
+    """Raise PagecageError for an invalid --ready-when, or for --ready-port beside it."""
     if options.ready_when is not None and options.ready_port is not None:
         raise PagecageError(
             "--ready-when and --ready-port are mutually exclusive", "give one of them"
@@ -256,12 +262,12 @@ def _working_directory(
     return str(Path.cwd()) if host.name == "local" else host.data_dir
 
 
-def _command(
+def command_spec(
     options: ReplayOptions,
     cages: int,
     uploads: tuple[UploadedFile, ...],
     directory: str,
-    service: ServiceSpec | None,
+    service: ServiceSpec | None = None,
 ) -> CommandSpec:
     """Return the settings of the command. A server has no part in the terminal's streams."""
     is_single = cages * options.repeats == 1 and service is None
@@ -291,7 +297,8 @@ def _loads(
     return replace(service, load=load), service.load
 
 
-def _collectors(text: str) -> tuple[str, ...]:
+def collector_names(text: str) -> tuple[str, ...]:
+    """Return the names in a list of collectors. Raises PagecageError for an unknown one."""
     names = () if text == "none" else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in COLLECTORS:

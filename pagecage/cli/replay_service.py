@@ -83,6 +83,13 @@ def server_and_load(
     return _split(options.serve, "--serve"), _service(options, options.load)
 
 
+def refuse_service(options: ServiceOptions) -> None:
+    """Raise PagecageError for any option of a server, beside an image."""
+    if given := [name for name, value in vars(options).items() if _is_given(name, value)]:
+        message = f"--{given[0].replace('_', '-')} and --image are mutually exclusive"
+        raise PagecageError(message, "measure until the image serves: --ready-port PORT")
+
+
 def _service(options: ServiceOptions, load: str) -> ServiceSpec:
     patience = options.ready_timeout
     return ServiceSpec(

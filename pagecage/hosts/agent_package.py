@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from pagecage.agent.drivers.image_container import GATE
 from pagecage.agent.system.volume_server import PLUGIN
 from pagecage.checkout import BUILD, TOP
 from pagecage.errors import HostError
@@ -78,6 +79,8 @@ def _programs_of(trial: Trial) -> Iterator[str]:
         yield trial.workload.program
     if trial.before is not None:
         yield trial.before.program
+    if trial.workload.command and trial.workload.command.image:
+        yield GATE
     is_tested = trial.workload.command is not None and trial.cage.limits_io
     if trial.datasets or trial.cage.disks or is_tested:
         yield "pcgen"  # makes datasets, and the file that a command's I/O limits are tested against

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from pagecage.model.cage import Cage
 from pagecage.model.cage_json import cage_from_json, cage_to_json
+from pagecage.model.container.image import ImageSpec, image_from_json, image_to_json
 from pagecage.model.needs.packages import Package, packages_from_json
 from pagecage.model.services.spec import ServiceSpec, service_from_json, service_to_json
 from pagecage.model.trial_data import TrialData, trial_data_from_json, trial_data_to_json
@@ -191,7 +192,7 @@ class CommandSpec:
     measured. The command serves when a line of its output matches `ready_when` or when it listens
     on TCP `ready_port`. It runs in `directory` (None: the agent's). If `is_literal`, its arguments
     contain no {placeholders}. With `streams_output` its output goes to the user, and with
-    `takes_input` it reads the user's standard input.
+    `takes_input` it reads the user's standard input. With `image` it is a program of that image.
     """
 
     data_paths: tuple[str, ...] = ()
@@ -202,6 +203,7 @@ class CommandSpec:
     is_literal: bool = False
     streams_output: bool = False
     takes_input: bool = False
+    image: ImageSpec | None = None
 
     @property
     def serves(self) -> bool:
@@ -211,11 +213,17 @@ class CommandSpec:
 
 def command_to_json(command: CommandSpec | None) -> dict[str, Any] | None:
     """Return the command as JSON data."""
-    return None if command is None else {**asdict(command), "data_paths": list(command.data_paths)}
+    if command is None:
+        return None
+    paths, image = list(command.data_paths), image_to_json(command.image)
+    # A command without an image keeps the keys, and so the hash, of earlier plans.
+    data = {key: value for key, value in asdict(command).items() if key != "image"}
+    return {**data, "data_paths": paths, **({"image": image} if image else {})}
 
 
 def command_from_json(data: Mapping[str, Any] | None) -> CommandSpec | None:
     """Return the command of JSON data."""
-    return (
-        None if data is None else CommandSpec(**{**data, "data_paths": tuple(data["data_paths"])})
-    )
+    if data is None:
+        return None
+    image = image_from_json(data.get("image"))
+    return CommandSpec(**{**data, "data_paths": tuple(data["data_paths"]), "image": image})

@@ -54,6 +54,12 @@ class ReplaySpec:
         return f"replay-{slug}" if slug else "replay"
 
     @property
+    def subject(self) -> str:
+        """The command in backquotes; for an image with the first digits of its id."""
+        image, typed = self.command.image, f"`{shlex.join(self.typed)}`"
+        return f"the image {typed} ({image.image_id[:19]})" if image else typed
+
+    @property
     def response(self) -> str:
         """The response: the time until the program serves, or else until it exits.
 
@@ -123,7 +129,7 @@ def _question(replay: ReplaySpec) -> str:
     if replay.service:
         return service_question(replay.typed, replay.typed_load, cages)
     until = "until it serves" if replay.command.serves else "to its end"
-    return f"How long does `{shlex.join(replay.typed)}` take {until} in {cages}?"
+    return f"How long does {replay.subject} take {until} in {cages}?"
 
 
 def _listing(cages: tuple[str, ...]) -> str:

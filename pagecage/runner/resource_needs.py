@@ -34,7 +34,10 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
     )
     return ResourceNeeds(
         memory_bytes=memory,
-        data_bytes=needed_disk_bytes(plan.trials) + uploaded + _SPARE_DATA_BYTES,
+        data_bytes=needed_disk_bytes(plan.trials)
+        + uploaded
+        + _layer_bytes(plan)
+        + _SPARE_DATA_BYTES,
         resident_bytes=max(map(_resident_bytes, plan.trials), default=0),
         has_volume=any(trial.cage.is_volume for trial in plan.trials),
         written_bytes=max((trial.writes_bytes for trial in plan.trials), default=0),
@@ -45,6 +48,13 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
             dict.fromkeys(package for trial in plan.trials for package in trial.packages)
         ),
     )
+
+
+def _layer_bytes(plan: Plan) -> int:
+    """Return the bytes of the image that a host's engine loads; 0 without one."""
+    commands = (trial.workload.command for trial in plan.trials)
+    images = (command.image for command in commands if command and command.image)
+    return max((image.layer_bytes for image in images if image.archive), default=0)
 
 
 def needed_disk_bytes(trials: Sequence[Trial]) -> int:

@@ -27,13 +27,15 @@ class UploadedFile:
     """A file or directory to copy.
 
     `typed` is the user's spelling, `source` the path on this machine, `name` the path in the
-    replay's directory on the host.
+    replay's directory on the host. A copy belongs to the host's user, or with `keeps_owner` to the
+    numeric owner of the source, if that user is root.
     """
 
     typed: str
     source: str
     name: str
     size_bytes: int
+    keeps_owner: bool = False
 
 
 def find_uploads(
@@ -103,15 +105,18 @@ def upload(
 ) -> None:
     """Copy files to a new directory on the host, through one tar stream.
 
-    A directory of an earlier replay is removed, or `removed`, which contains it. Raises HostError
-    if the host cannot write.
+    A directory of an earlier replay is removed, or `removed`, which contains it. Raises
+    PagecageError if a file has gone since the plan was made, and HostError if the host cannot
+    write.
     """
+    if gone := [file.source for file in files if not os.path.exists(file.source)]:  # noqa: PTH110
+        raise PagecageError(f"{gone[0]}, which the run copies, has gone", "start a new run")
     progress(
         f"copying {format_bytes(sum(file.size_bytes for file in files))} to the {host.name} host"
     )
     target = shlex.quote(directory)
     old = shlex.quote(removed or directory)
-    unpack = f"rm -rf {old} && mkdir -p {target} && tar -xf - --no-same-owner -C {target}"
+    unpack = f"rm -rf {old} && mkdir -p {target} && tar -xf - --numeric-owner -C {target}"
     with tempfile.TemporaryFile() as stderr:
         process = spawn(host.command(["sh", "-c", unpack]), stdin=PIPE, stderr=stderr)
         assert process.stdin is not None
@@ -139,4 +144,12 @@ def _pack(files: Sequence[UploadedFile], raw: IO[bytes]) -> None:
         tarfile.open(fileobj=pipe, mode="w|", bufsize=_BLOCK_BYTES) as archive,
     ):
         for file in files:
-            archive.add(os.path.realpath(file.source), arcname=file.name)
+            source, own = os.path.realpath(file.source), None if file.keeps_owner else _of_root
+            archive.add(source, arcname=file.name, filter=own)
+
+
+def _of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return an entry that root extracts as its own. Another user's are always that user's."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry

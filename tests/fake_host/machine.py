@@ -281,7 +281,7 @@ def make_session(
         memory=MemoryReservation(machine.spool),
         dirty_limits=DirtyLimits(machine.spool),
         children=children,
-        engines=ContainerEngines(manager, machine.spool),
+        engines=ContainerEngines(manager, machine.spool, machine.data),
         interruption=heard,
         stream=FrameStream(out),
         inbox=inbox or AnswerQueue(),

@@ -41,8 +41,10 @@ class DockerDriver(ClientDriver):
         self._is_made = False
 
     def prepare(self) -> dict[str, Any]:
-        """Start the engine if it is not running."""
-        return {"engine": self._engine.ready().to_json()}
+        """Start the engine if it is not running, and load the containers' root."""
+        facts = self._engine.ready()
+        self._engine.load_root()
+        return {"engine": facts.to_json()}
 
     def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
         """Return `docker run`.

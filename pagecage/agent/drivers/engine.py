@@ -11,6 +11,7 @@ import os
 import re
 import tarfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,18 +35,16 @@ _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 class ContainerEngine:
     """Docker or podman, used by its command line. Its facts are read once."""
 
-    def __init__(self, program: str, systemd: Systemd, spool: Path) -> None:
+    def __init__(self, program: str, systemd: Systemd, spool: Path, data_dir: Path) -> None:
         self.program = program
+        self.data_dir = data_dir
+        self.undo = ExitStack()
+        """Closed at the end of the session, to return the engine to its previous state."""
         self._systemd, self._spool = systemd, spool
         self._facts: EngineFacts | None = None
-        self._started: tuple[str, ...] = ()
-        self._was_loaded = False
 
     def ready(self) -> EngineFacts:
-        """Start the engine, check its facts and load the image.
-
-        Raises HostError if it is unusable.
-        """
+        """Start the engine and check its facts. Raises HostError if it is unusable."""
         if self._facts is None:
             if not find_tool(self.program):
                 package = "docker.io" if self.program == "docker" else self.program
@@ -57,7 +56,6 @@ class ContainerEngine:
             if unfit := unfit_reason(facts, self._systemd.user):
                 raise HostError(*unfit)
             self._sweep()
-            self._load()
             self._facts = facts
         return self._facts
 
@@ -70,33 +68,45 @@ class ContainerEngine:
         )
 
     def stop(self) -> None:
-        """Remove the image if this object loaded it; stop the engine if this object started it."""
-        if self._was_loaded:
-            run(
-                [self.program, "image", "rm", "--force", IMAGE],
-                check=False,
-                timeout_seconds=_ANSWER_SECONDS,
-            )
-        if self._started:
-            run(
-                self._systemd.systemctl("stop", *self._started),
-                check=False,
-                timeout_seconds=_START_SECONDS,
-            )
-        self._facts, self._was_loaded, self._started = None, False, ()
+        """Remove what this object has loaded; stop the engine if this object started it."""
+        self.undo.close()
+        self._facts = None
 
-    def _start(self) -> None:
-        """Start Docker and note which of its units were inactive, to stop them later.
+    def has_running_daemon(self) -> bool:
+        """Return whether the engine's daemon is running. Podman has none."""
+        return self.program == "docker" and not self._idle_units()
 
-        Podman has no daemon.
-        """
-        if self.program != "docker":
-            return
+    def inspect_image(self, name: str) -> dict[str, Any] | None:
+        """Return what the engine tells about an image; None if it has no such image."""
+        done = run(
+            [self.program, "image", "inspect", name], check=False, timeout_seconds=_ANSWER_SECONDS
+        )
+        try:
+            found = json.loads(done.stdout) if done.ok else []
+        except ValueError:
+            found = []
+        return dict(found[0]) if found else None
+
+    def remove_image(self, name: str) -> None:
+        """Remove an image, if it exists."""
+        run(
+            [self.program, "image", "rm", "--force", name],
+            check=False,
+            timeout_seconds=_ANSWER_SECONDS,
+        )
+
+    def _idle_units(self) -> tuple[str, ...]:
+        """Return Docker's units that are inactive; none of them if the engine is running."""
         states = run(self._systemd.systemctl("is-active", *_UNITS), check=False).stdout.split()
         idle = tuple(unit for unit, state in zip(_UNITS, states, strict=False) if state != "active")
-        if "docker.service" not in idle:
+        return idle if "docker.service" in idle else ()
+
+    def _start(self) -> None:
+        """Start Docker if it is not running, and stop at the end the units that were inactive."""
+        if self.program != "docker" or self.has_running_daemon():
             return
-        self._started = idle
+        stop = self._systemd.systemctl("stop", *self._idle_units())
+        self.undo.callback(run, stop, check=False, timeout_seconds=_START_SECONDS)
         done = run(
             self._systemd.systemctl("start", "docker.service"),
             check=False,
@@ -132,16 +142,15 @@ class ContainerEngine:
         for name in listed.stdout.split():
             self.remove(name)
 
-    def _load(self) -> None:
-        if run(
-            [self.program, "image", "inspect", IMAGE], check=False, timeout_seconds=_ANSWER_SECONDS
-        ).ok:
+    def load_root(self) -> None:
+        """Load the image with an empty root, in which the host's programs run, if it is missing."""
+        if self.inspect_image(IMAGE) is not None:
             return
         archive = self._spool / "image.tar"
         archive.write_bytes(empty_root())
         try:
             run([self.program, "import", archive, IMAGE], timeout_seconds=_ANSWER_SECONDS)
-            self._was_loaded = True
+            self.undo.callback(self.remove_image, IMAGE)
         except PagecageError as error:
             raise HostError(
                 f"{self.program} cannot import the image: {error.message}", f"{self.program} info"
@@ -168,13 +177,14 @@ def empty_root(top: Path = Path("/")) -> bytes:
 class ContainerEngines:
     """The engines of one machine state, each created on first use."""
 
-    def __init__(self, systemd: Systemd, spool: Path) -> None:
-        self._systemd, self._spool = systemd, spool
+    def __init__(self, systemd: Systemd, spool: Path, data_dir: Path) -> None:
+        self._systemd, self._spool, self._data_dir = systemd, spool, data_dir
         self._known: dict[str, ContainerEngine] = {}
 
     def get(self, program: str) -> ContainerEngine:
         """Return the engine of this program, docker or podman."""
-        return self._known.setdefault(program, ContainerEngine(program, self._systemd, self._spool))
+        engine = ContainerEngine(program, self._systemd, self._spool, self._data_dir)
+        return self._known.setdefault(program, engine)
 
     def stop(self) -> None:
         """Return each engine to its previous state."""

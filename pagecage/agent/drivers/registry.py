@@ -6,13 +6,19 @@ from pathlib import Path
 
 from pagecage.agent.drivers.driver import Ask, Driver
 from pagecage.agent.drivers.engine import ContainerEngines
+from pagecage.agent.drivers.image_container import ImageDriver
 from pagecage.agent.drivers.process import ProcessDriver
 from pagecage.agent.drivers.qemu_throttle import QemuThrottleDriver
 from pagecage.agent.drivers.systemd_run import SystemdScopeDriver, SystemdServiceDriver
+from pagecage.model.container.image import ImageSpec
 
 
-def make_driver(name: str, engines: ContainerEngines, ask: Ask, spool: Path) -> Driver:
-    """Return the driver with this name."""
+def make_driver(
+    name: str, engines: ContainerEngines, ask: Ask, spool: Path, image: ImageSpec | None = None
+) -> Driver:
+    """Return the driver with this name; with `image` one that runs a program of this image."""
+    if image is not None:
+        return ImageDriver(engines.get(name), image)
     match name:
         case "systemd-scope":
             return SystemdScopeDriver()

@@ -13,6 +13,7 @@ from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.programs import command_files
 from pagecage.agent.programs.arguments import disk_places, fill, fill_all, own_places, places
 from pagecage.agent.programs.gated_process import GatedProcess, gated
+from pagecage.agent.programs.image_files import evict_at_gate
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.programs.observation import (
     MEMBERS_SECONDS,
@@ -106,11 +107,11 @@ class CommandProgram:
         try:
             if program.wait_at_gate(part.deadline):
                 program.follow(caged.driver.main_pid(caged.context, program.process.pid))
-                part.at_gate(lambda: program.process.poll() is not None)
+                evicted = evict_at_gate(run, caged, spec.image)
+                part.at_gate(lambda: program.process.poll() is not None, evicted)
                 seen = _watch_measured(run, caged, program, part, spec)
         finally:
             _end(run, caged, program, seen)
-        is_timed_out = seen is not None and not seen.is_done(spec)
         return Measured(
             interval=run.interval,
             counters=run.sections["counters"],
@@ -118,7 +119,7 @@ class CommandProgram:
             exit=run.sections["exit"],
             last_line=program.last_line(),
             start_seconds=part.start_seconds,
-            is_timed_out=is_timed_out,
+            is_timed_out=seen is not None and not seen.is_done(spec),
             response=seen.times(spec) if seen else {},
         )
 
@@ -138,7 +139,7 @@ def launch(run: TrialRun, caged: Caged, spec: CommandSpec, argv: list[str]) -> G
     """Start the program in its cage, where it waits at its gate."""
     sink = run.session.stream.output if spec.streams_output else None
     directory = Path(spec.directory) if spec.directory else None
-    command = caged.driver.command(caged.context, gated(argv))
+    command = caged.driver.command(caged.context, argv if spec.image else gated(argv))
     program = GatedProcess(command, directory, spec.ready_when, sink)
     caged.context.processes.launched(program.process.pid)
     return program
@@ -223,7 +224,8 @@ def judge_command(measured: Measured, command: CommandSpec, timeout_seconds: flo
     if found["oom_kill"]:
         return Ending("oom_killed")
     if not measured.response:
-        return Ending("failed", f"its scope was not started: {last_line or f'status {status}'}")
+        what = "container" if command.image else "scope"
+        return Ending("failed", f"its {what} was not started: {last_line or f'status {status}'}")
     if found["escaped"]:
         return Ending("failed", describe_escaped(found["escaped"][0]))
     if command.serves and measured.response.get("ready_seconds") is not None:

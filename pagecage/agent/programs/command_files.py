@@ -9,6 +9,7 @@ from pagecage.agent.caged import ProgramFiles
 from pagecage.agent.data_files import common_disk, make_dataset
 from pagecage.agent.data_files import find_files as find_data_files
 from pagecage.agent.programs.arguments import fill, fill_all, own_places, places
+from pagecage.agent.programs.image_files import image_paths
 from pagecage.agent.storage import Storage
 from pagecage.agent.system.block_device import Disk, resolve_disk
 from pagecage.agent.system.listeners import listener
@@ -33,8 +34,12 @@ def find_files(
 
     Raises RequirementMissed for what is missing, with its fix.
     """
+    if command.image is not None:
+        _require_free_ports(command)
+        found = _found(image_paths(run, command.image, storage))
+        return ProgramFiles(found, _disk(command, storage, found))
     require_program(run, run.trial.workload.program, command)
-    _require_free_port(command)
+    _require_free_ports(command)
     files = datasets
     if command.data_paths:
         values = places(datasets, storage.data_dir, run.trial.max_seconds, storage.folders)
@@ -42,11 +47,15 @@ def find_files(
         paths = (
             command.data_paths if command.is_literal else fill_all(command.data_paths, values, ())
         )
-        found = find_data_files(tuple(Path(command.directory or "", path) for path in paths))
-        if isinstance(found, MissedRequirement):
-            raise RequirementMissed([found])
-        files += found
+        files += _found(tuple(Path(command.directory or "", path) for path in paths))
     return ProgramFiles(files, _disk(command, storage, files))
+
+
+def _found(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    found = find_data_files(paths)
+    if isinstance(found, MissedRequirement):
+        raise RequirementMissed([found])
+    return found
 
 
 def find_program(program: str, directory: str | None) -> str | None:
@@ -72,17 +81,23 @@ def require_program(run: TrialRun, program: str, command: CommandSpec) -> None:
     )
 
 
-def _require_free_port(command: CommandSpec) -> None:
-    """Refuse a port that another process listens on: it would serve before the program does."""
-    port = command.ready_port
-    if port is not None and listens(port, ("self",)):
-        reason = (
-            f"port {port} is already taken by {listener(port)}, so pagecage could not detect when"
-            " the program serves"
-        )
-        raise RequirementMissed.of(
-            Requirement.PORT, reason, "end what listens there (ss -ltnp), or take another"
-        )
+def _require_free_ports(command: CommandSpec) -> None:
+    """Refuse ports that other processes listen on.
+
+    Such a process would seem to serve before the program does, or the container could not listen.
+    """
+    ready = command.ready_port
+    published = command.image.ports if command.image else ()
+    for port in (*(() if ready is None else (ready,)), *published):
+        if listens(port, ("self",)):
+            why = "so pagecage could not detect when the program serves"
+            if port != ready:
+                why = "and the container shares the host's network"
+            raise RequirementMissed.of(
+                Requirement.PORT,
+                f"port {port} is already taken by {listener(port)}, {why}",
+                "end what listens there (ss -ltnp), or take another",
+            )
 
 
 def _disk(command: CommandSpec, storage: Storage, files: tuple[Path, ...]) -> Disk:

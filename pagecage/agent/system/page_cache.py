@@ -27,7 +27,7 @@ _LIBC.mmap.argtypes = [
 _LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _LIBC.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
 _PROT_NONE = 0
-_EVICT_TRIES = 5
+_EVICT_TRIES = 6
 
 
 class _Range(ctypes.Structure):
@@ -148,16 +148,16 @@ def uptodate_bytes(path: Path) -> int:
 def evict(path: Path) -> Residency:
     """Write back and drop the file's pages; measure what is left.
 
-    POSIX_FADV_DONTNEED drops only clean, unmapped pages (mm/fadvise.c), hence fsync before and the
-    measurement after.
+    POSIX_FADV_DONTNEED drops only clean, unmapped pages (mm/fadvise.c), hence the measurement, and
+    fsync if pages are left. Without a need, fsync costs a flush of the disk: 46 s for 20 000 files.
     """
     with path.open("rb") as file:
         for _ in range(_EVICT_TRIES):
-            os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             left = measure_residency(path)
             if left.is_empty:
                 return left
+            os.fsync(file.fileno())
     return left
 
 

@@ -13,6 +13,7 @@ from pagecage.bundle.redact import Redactor, SensitiveNames, names_in
 from pagecage.bundle.unpack import unpack
 from pagecage.cli.bundle import bundle, render
 from pagecage.errors import PagecageError
+from pagecage.model.container.image import ImageSpec, Variable, image_from_json, image_to_json
 from tests.fixtures.bundles import KEPT, SECRETS, contents, run, written
 from tests.fixtures.runs import DEFINITION, build_run
 from tests.tree import ROOT
@@ -117,6 +118,20 @@ def test_the_same_thing_gets_the_same_name_everywhere():
         for text in ("big-box 10.1.1.1", "10.1.1.2", "10.1.1.1 big-box carol@big-box")
     ]
     assert told == ["host-1 192.0.2.1", "192.0.2.2", "192.0.2.1 host-1 user@host-1"]
+
+
+def test_values_of_a_containers_variables_are_redacted():
+    """A plan has them in its trials, and those that were typed in its command line."""
+    variables = [Variable("PASSWORD", 'deep "secret"'), Variable("EMPTY", "")]
+    image = ImageSpec("own:1", "sha256:0", "amd64", 1, environment=tuple(variables))
+    typed = "pagecage replay c --image own:1 -e 'PASSWORD=deep secret' --env=TOKEN=deep -- cat -e"
+    redactor = Redactor(SensitiveNames(frozenset(), frozenset()))
+    told = redactor.redact(json.dumps({"image": image_to_json(image), "command": typed}))
+    assert "deep" not in told
+    plan = json.loads(told)
+    assert plan["image"]["environment"][0]["name"] == "PASSWORD"
+    assert image_from_json(plan["image"]).environment[1] == Variable("EMPTY", "")
+    assert "-e 'PASSWORD=redacted-2' --env=TOKEN=redacted-3 -- cat -e" in plan["command"]
 
 
 def test_the_crate_lists_every_file_with_its_hash(run, tmp_path):

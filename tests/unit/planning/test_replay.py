@@ -13,6 +13,7 @@ from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage
+from pagecage.model.container.image import ImageSpec
 from pagecage.model.trial import (
     CommandSpec,
     command_from_json,
@@ -77,6 +78,12 @@ def test_a_replay_is_named_after_its_program(program: str, name: str) -> None:
     assert replay(program).name == name
 
 
+def test_an_image_is_named_with_its_id() -> None:
+    image = ImageSpec("own:1", f"sha256:{'0123456789ab' * 5}", "amd64", 1)
+    made = make_experiment(replay("own:1", "-a", command=CommandSpec(image=image)))
+    assert "How long does the image `own:1 -a` (sha256:0123456789ab) take" in made.question
+
+
 def test_findings_compare_each_cage_with_the_control() -> None:
     made = make_experiment(replay("true", cages=("uncaged", "customer", "tenth")))
     findings = made.definition["findings"]
@@ -108,6 +115,7 @@ commands = st.builds(
     st.booleans(),
     st.booleans(),
     st.booleans(),
+    st.none() | st.builds(ImageSpec, st.text(), st.text(), st.text(), st.integers(0)),
 )
 
 

@@ -1,0 +1,136 @@
+"""Settings of a customer's container, in the notation of `docker run`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagecage.errors import PagecageError
+from pagecage.model.container.image import BindMount
+
+_MODES = {"ro": True, "rw": False}
+_LABELS = ("z", "Z", "cached", "delegated", "consistent")
+"""Options of a mount that change nothing without SELinux or on Linux."""
+_PORT = re.compile(
+    r"(?:(?:\d+(?:\.\d+){3}|\[[0-9A-Fa-f:]*\]):)?(?:(?P<host>\d+):)?(?P<own>\d+)(?:/tcp)?"
+)
+_LARGEST_PORT = 65535
+_NAME = re.compile(r"[^=\0\n]+")
+
+
+@dataclass(frozen=True)
+class ContainerSettings:
+    """Settings that replace or add to those of an image.
+
+    None and empty tuples leave the image's own. `env_files` and the sources of `mounts` are
+    absolute paths on this machine.
+    """
+
+    entrypoint: tuple[str, ...] | None = None
+    arguments: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    env_files: tuple[Path, ...] = ()
+    mounts: tuple[BindMount, ...] = ()
+    ports: tuple[int, ...] = ()
+    directory: str | None = None
+    user: str | None = None
+
+    def changed_by(self, other: ContainerSettings) -> ContainerSettings:
+        """Return these settings with those of the command line, `other`, which count more."""
+        targets = {mount.target for mount in other.mounts}
+        mounts = (mount for mount in self.mounts if mount.target not in targets)
+        return ContainerSettings(
+            self.entrypoint,
+            other.arguments or self.arguments,
+            self.environment + other.environment,
+            self.env_files + other.env_files,
+            (*mounts, *other.mounts),
+            tuple(sorted({*self.ports, *other.ports})),
+            self.directory,
+            self.user,
+        )
+
+
+def parse_mount(text: str, option: str = "--volume", base: Path | None = None) -> BindMount:
+    """Return the mount HOST:CONTAINER[:ro]. A relative HOST is below `base` (None: the current).
+
+    Raises PagecageError for a named volume, whose files are known to its engine alone.
+    """
+    source, *rest = text.split(":")
+    is_mount = len(rest) in (1, 2) and source and rest[0].startswith("/") and "\0" not in text
+    if not is_mount:
+        raise PagecageError(
+            f"{option}: {text!r} is not HOST:CONTAINER with an absolute path in the container",
+            f"write it as {option} ./data:/data:ro",
+        )
+    modes = rest[1].split(",") if len(rest) == 2 else []
+    if unknown := [mode for mode in modes if mode not in (*_MODES, *_LABELS)]:
+        raise PagecageError(f"{option}: there is no mode {unknown[0]!r}", "use ro or rw")
+    if "/" not in source and source not in (".", ".."):
+        raise PagecageError(
+            f"{option}: {source!r} is a named volume, whose files the engine keeps",
+            f"name a directory: {option} ./{source}:{rest[0]}",
+        )
+    is_read_only = any(_MODES.get(mode, False) for mode in modes)
+    return BindMount(_existing(source, option, base or Path.cwd()), rest[0], is_read_only)
+
+
+def _existing(source: str, option: str, base: Path) -> str:
+    path = os.path.abspath(base / Path(source).expanduser())  # noqa: PTH100 - without ".."
+    if not os.path.exists(path):  # noqa: PTH110 - a name may be too long
+        raise PagecageError(f"{option}: {source!r} does not exist", f"mkdir {shlex.quote(source)}")
+    return path
+
+
+def parse_port(text: str, option: str = "--publish") -> int:
+    """Return the port of [[ADDRESS:]HOST:]CONTAINER.
+
+    The container shares the host's network, so a port cannot be mapped to another one. Raises
+    PagecageError if the two differ.
+    """
+    match = _PORT.fullmatch(text)
+    ports = [int(port) for port in match.groups() if port] if match else []
+    if not ports or not all(1 <= port <= _LARGEST_PORT for port in ports):
+        raise PagecageError(f"{option}: {text!r} is not a TCP port", f"{option} 5432:5432")
+    if len(set(ports)) > 1:
+        raise PagecageError(
+            f"{option}: port {ports[1]} of the container cannot be mapped to {ports[0]}, because a"
+            " replay uses the host's network",
+            f"{option} {ports[1]}:{ports[1]}",
+        )
+    return ports[0]
+
+
+def parse_variable(text: str, option: str = "--env") -> str:
+    """Return NAME=VALUE; the value of a bare NAME is this process's.
+
+    Raises PagecageError for a name without a value, which an engine would leave out in silence.
+    """
+    name, equals, value = text.partition("=")
+    if not _NAME.fullmatch(name) or "\0" in value:
+        raise PagecageError(f"{option}: {text!r} is not NAME=VALUE", f"{option} LANG=C")
+    if equals:
+        return text
+    if name not in os.environ:
+        raise PagecageError(
+            f"{option}: the variable {name} is not set here", f"{option} {name}=VALUE"
+        )
+    return f"{name}={os.environ[name]}"
+
+
+def env_file(name: str, option: str = "--env-file") -> Path:
+    """Return the absolute path of a file of variables. Raises PagecageError if it is unreadable."""
+    path = Path(name).absolute()
+    try:
+        path.read_text()
+    except UnicodeDecodeError:
+        raise PagecageError(f"{option}: {name} is not text", f"file {shlex.quote(name)}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not a valid path"
+        raise PagecageError(
+            f"{option}: {name!r} cannot be read: {reason}", f"ls -l {shlex.quote(name)}"
+        ) from None
+    return path

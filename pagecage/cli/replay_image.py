@@ -1,0 +1,237 @@
+"""Replays of container images: the options, and the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from pagecage.cli.cage_options import VolumeOptions
+from pagecage.cli.container_settings import (
+    ContainerSettings,
+    env_file,
+    parse_mount,
+    parse_port,
+    parse_variable,
+)
+from pagecage.cli.host_choice import plan_on_host
+from pagecage.cli.output import Notify
+from pagecage.cli.replay_cages import cage_names, replay_cages
+from pagecage.cli.replay_compose import CAGE, ComposedContainer, read_compose
+from pagecage.cli.replay_plan import (
+    ReplayOptions,
+    check_readiness,
+    collector_names,
+    command_spec,
+    make_replay_plan,
+)
+from pagecage.errors import PagecageError
+from pagecage.hosts.host import Host
+from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.container.image import IMAGE_DRIVERS, Variable
+from pagecage.planning.plan import Plan
+from pagecage.planning.replay import ReplaySpec
+from pagecage.runner.image_config import image_program
+from pagecage.runner.image_source import FoundImage, find_image
+from pagecage.runner.image_uploads import ContainerFiles, container_files
+
+_Texts = Annotated[tuple[str, ...], Parameter(negative=(), metavar="TEXT")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    """Options of a container image, which is replayed instead of a program of this machine.
+
+    Parameters
+    ----------
+    image
+        Image to run: a name in Docker or podman on this machine, or an archive by docker save
+    pull
+        Let the engine fetch an image that this machine lacks
+    env
+        Variable NAME=VALUE of the container, or NAME with its value here. May be given several
+        times
+    env_file
+        File of variables, as for docker run. May be given several times
+    volume
+        HOST:CONTAINER[:ro], a file or directory of this machine in the container. May be given
+        several times
+    publish
+        Port that the container uses on the host's network. May be given several times
+    compose
+        Compose file with the image and its settings; CAGE compose is what the file itself limits
+    service
+        Service of the Compose file
+    """
+
+    image: Annotated[str | None, Parameter(metavar="NAME")] = None
+    pull: Annotated[bool, Parameter(negative=())] = False
+    env: Annotated[_Texts, Parameter(name=("--env", "-e"))] = ()
+    env_file: Annotated[_Texts, Parameter(metavar="FILE")] = ()
+    volume: Annotated[_Texts, Parameter(name=("--volume", "-v"))] = ()
+    publish: Annotated[_Texts, Parameter(name=("--publish", "-p"), metavar="PORT")] = ()
+    compose: Annotated[str | None, Parameter(metavar="FILE")] = None
+    service: Annotated[str | None, Parameter(metavar="NAME")] = None
+
+    @property
+    def is_given(self) -> bool:
+        """True if any option of an image is given."""
+        return self != ImageOptions()
+
+
+@dataclass(frozen=True)
+class PlannedReplay:
+    """A plan with its host, and the image that it runs; None without one."""
+
+    plan: Plan
+    host: Host
+    image: FoundImage | None
+
+    def provide(self, notify: Notify) -> None:
+        """Save the image to its archive, for a host that has no engine with it."""
+        if self.image is not None and self.host.name != "local":
+            self.image.save(lambda step: notify(f"{step} ..."))
+
+
+@dataclass(frozen=True)
+class _Container:
+    """An image on this machine with its settings, and the words that it runs."""
+
+    image: FoundImage
+    settings: ContainerSettings
+    words: tuple[str, ...]
+
+
+def plan_for_image(
+    cage: str | None,
+    arguments: tuple[str, ...],
+    options: ReplayOptions,
+    image: ImageOptions,
+    command: str,
+    notify: Notify,
+    volume: VolumeOptions,
+) -> PlannedReplay:
+    """Return the plan of a replay of an image. `arguments` replace the image's own.
+
+    All errors in the input are found here, before anything starts.
+    """
+    _check(options, image)
+    composed = read_compose(image.compose, image.service) if image.compose else None
+    settings = _settings(image, arguments, composed)
+    names, cages = _cages(cage, options, volume, composed, settings)
+    check_readiness(options)
+    _tell(composed, notify)
+    name = image.image or (composed.image if composed else "")
+    found = find_image(name, options.driver, pulls=image.pull)
+    words = image_program(found.config, name, settings.arguments, settings.entrypoint)
+    container = _Container(found, settings, words)
+
+    def make(host: Host) -> Plan:
+        files = container_files(found, settings.mounts, settings.env_files, host)
+        replay = _replay(container, arguments, options, names, files, host)
+        return make_replay_plan(replay, files.carried, options, host, command, cages, notify)
+
+    return PlannedReplay(*plan_on_host(options.host, options.data_dir, make, notify), found)
+
+
+def _replay(
+    container: _Container,
+    arguments: tuple[str, ...],
+    options: ReplayOptions,
+    names: Sequence[str],
+    files: ContainerFiles,
+    host: Host,
+) -> ReplaySpec:
+    settings = container.settings
+    spec = replace(
+        files.image,
+        environment=tuple(map(_variable, settings.environment)),
+        ports=settings.ports,
+        directory=settings.directory,
+        user=settings.user,
+    )
+    command = command_spec(options, len(names), (), files.directory)
+    engine = container.image.engine if host.name == "local" else None
+    return ReplaySpec(
+        (container.image.name, *arguments),
+        container.words,
+        replace(command, image=spec),
+        tuple(names),
+        options.cache,
+        collector_names(options.collectors),
+        options.driver or engine or IMAGE_DRIVERS[0],
+    )
+
+
+def _variable(entry: str) -> Variable:
+    name, _, value = entry.partition("=")
+    return Variable(name, value)
+
+
+def _check(options: ReplayOptions, image: ImageOptions) -> None:
+    if image.service is not None and image.compose is None:
+        raise PagecageError("--service names a service of a Compose file", "--compose FILE")
+    if image.image is None and image.compose is None:
+        raise PagecageError(
+            "options of a container need an image", "--image NAME, or --compose FILE"
+        )
+    for name in ("copy", "copy_program", "cold", "writes"):
+        if getattr(options, name):
+            raise PagecageError(
+                f"--{name.replace('_', '-')} does not apply to an image, which has its own files",
+                "--volume HOST:CONTAINER mounts others; all of them are cold by default",
+            )
+    if options.driver is not None and options.driver not in IMAGE_DRIVERS:
+        raise PagecageError(
+            f"--driver {options.driver} cannot run an image", f"use {' or '.join(IMAGE_DRIVERS)}"
+        )
+
+
+def _settings(
+    image: ImageOptions, arguments: tuple[str, ...], composed: ComposedContainer | None
+) -> ContainerSettings:
+    typed = ContainerSettings(
+        arguments=arguments,
+        environment=tuple(map(parse_variable, image.env)),
+        env_files=tuple(map(env_file, image.env_file)),
+        mounts=tuple(map(parse_mount, image.volume)),
+        ports=tuple(map(parse_port, image.publish)),
+    )
+    return composed.settings.changed_by(typed) if composed else typed
+
+
+def _cages(
+    cage: str | None,
+    options: ReplayOptions,
+    volume: VolumeOptions,
+    composed: ComposedContainer | None,
+    settings: ContainerSettings,
+) -> tuple[tuple[str, ...], dict[str, Cage]]:
+    """Return the names of the cages to run in, and all cages by name."""
+    if cage is None and composed is None:
+        raise PagecageError("pagecage replay requires CAGE", "pagecage cage list")
+    wanted = dict.fromkeys((cage or CAGE, *options.others))
+    others = [name for name in wanted if composed is None or name != CAGE]
+    own = [name for name in wanted if name not in others]
+    if own and composed and composed.cage is None:
+        raise PagecageError(
+            "the service has no limits in its Compose file", "name a cage: pagecage cage list"
+        )
+    control = () if options.no_control else (UNCAGED,)
+    known = cage_names(others[0], others[1:], has_control=False) if others else ()
+    paths = [mount.source for mount in settings.mounts]
+    cages = replay_cages(known, volume, paths)
+    if own and composed and composed.cage is not None:
+        cages[CAGE] = composed.cage
+    return (*control, *wanted), cages
+
+
+def _tell(composed: ComposedContainer | None, notify: Notify) -> None:
+    """Name the parts of a Compose file that a replay leaves out."""
+    for note in composed.notes if composed else ():
+        notify(f"compose: {note}")
+    for lost in composed.lost if composed else ():
+        notify(f"compose: limit not imported: {lost}")

@@ -1,0 +1,173 @@
+"""A trial of an image on the fake machine: loaded once, behind the gate, its files cold."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from socket import create_server
+from typing import Any
+
+import pytest
+
+from pagecage.agent.host_session import HostSession
+from pagecage.agent.session import run_trial
+from pagecage.model.container.image import BindMount, ImageSpec, Variable
+from pagecage.model.record import Record, read_records
+from pagecage.model.trial import CommandSpec, Trial, Workload
+from tests.builders.command_trials import MEMORY
+from tests.fake_host.machine import Machine, make_session, make_trial
+from tests.record_schema import breaches
+from tests.tree import ROOT
+
+RUN = "container pagecage-run-r1_tight.1 in pagecage-r1_tight.1.slice: pcgate"
+GATE = ROOT / "build/c/pcgate"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def gate() -> None:
+    argv = ["make", "-C", str(ROOT / "workloads/c"), "OUT=../../build/c", "../../build/c/pcgate"]
+    subprocess.run(argv, check=True, capture_output=True)
+
+
+@pytest.fixture
+def layer(machine: Machine) -> Path:
+    """The image's only layer, with a file that is in the page cache."""
+    file = machine.docker_root / "upper/words"
+    file.write_bytes(os.urandom(200_000))
+    return file
+
+
+def trial(
+    *argv: str, image: dict[str, Any] | None = None, number: int = 1, **command: Any
+) -> Trial:
+    settings: dict[str, Any] = {"archive": "/archives/own.tar", **(image or {})}
+    spec = ImageSpec("own:1", "sha256:0123", "amd64", 4096, **settings)
+    program = CommandSpec(is_literal=True, image=spec, **command)
+    workload = Workload(argv[0], argv[1:], "command", command=program)
+    return replace(
+        make_trial(driver="docker", collectors=(), workload=workload, cache="cold", cage=MEMORY),
+        dataset=None,
+        position=number - 1,
+    )
+
+
+@contextmanager
+def session(machine: Machine, *trials: Trial) -> Iterator[HostSession]:
+    made, programs = make_session(machine, io.BytesIO(), *trials), machine.root / "bin"
+    programs.mkdir()
+    (programs / GATE.name).symlink_to(GATE)
+    try:
+        yield replace(made, request=replace(made.request, programs_dir=str(programs)))
+    finally:
+        made.engines.stop()
+
+
+def carry_out(machine: Machine, *trials: Trial) -> list[Record]:
+    with session(machine, *trials) as made:
+        for attempt, one in enumerate(trials, 1):
+            run_trial(made, one, attempt)
+    for line in machine.records.read_text().splitlines():
+        assert not breaches(json.loads(line))
+    assert machine.left() == []
+    return list(read_records(machine.records))
+
+
+def test_the_program_runs_behind_the_gate_with_cold_layers(machine: Machine, layer: Path) -> None:
+    [record] = carry_out(machine, trial("sh", "-c", f"cat {layer} >/dev/null"))
+    assert (record.outcome, record.error) == ("ok", None)
+    assert RUN in machine.log_lines()
+    assert (record.cache.file_bytes, record.cache.resident_bytes_before) == (200_000, 0)
+    assert record.cache.resident_bytes_after == -(-200_000 // 4096) * 4096
+    assert record.workload.argv[0] == "sh"
+    assert record.cage.driver is not None
+    assert record.cage.driver["image"] == {
+        "reference": "own:1",
+        "id": "sha256:0123",
+        "architecture": "amd64",
+        "layer_bytes": 4096,
+        "user": "web",
+        "layers": [str(layer.parent)],
+    }
+
+
+@pytest.mark.parametrize(("state", "evicted"), [("cold", 4096), ("any", None)])
+def test_what_the_engine_reads_is_evicted_at_the_gate(
+    machine: Machine, layer: Path, state: str, evicted: int | None
+) -> None:
+    (layer.parent / "passwd").write_bytes(b"root:x:0:0::/:/x\n")
+    [record] = carry_out(machine, replace(trial("true"), cache=state))
+    assert (record.outcome, record.cache.evicted_bytes) == ("ok", evicted), record.error
+    if state == "cold":
+        assert record.cache.go is not None
+        assert record.cache.go["resident_bytes"] == 0
+
+
+def test_the_record_has_nothing_of_the_hosts_own(machine: Machine, layer: Path) -> None:
+    """Neither its variables nor the hash of its program, which another of that name is."""
+    variables = (Variable("B", "2"), Variable("A", "1"))
+    [record] = carry_out(machine, trial("true", image={"environment": variables}))
+    assert record.outcome == "ok", layer
+    assert record.workload.environment == ("A", "B")
+    assert record.workload.sha256 is None
+
+
+def test_the_image_is_loaded_once_and_removed_at_the_end(machine: Machine, layer: Path) -> None:
+    first, second = carry_out(machine, trial("true"), trial("true"))
+    assert (first.outcome, second.outcome) == ("ok", "ok"), (layer, second.error)
+    log = machine.log_lines()
+    assert log.count("docker load own.tar") == 1
+    assert log.count("docker image rm") == 1
+    assert log.index("docker image rm") < log.index(
+        "stop docker.socket docker.service containerd.service"
+    )
+
+
+def test_a_mount_is_cold_too(machine: Machine, layer: Path) -> None:
+    own = machine.data / "own"
+    own.write_bytes(b"x" * 5000)
+    mounts = (BindMount(str(own), "/own", is_read_only=True),)
+    [record] = carry_out(machine, trial("true", image={"mounts": mounts}))
+    assert (record.outcome, record.cache.file_bytes) == ("ok", 205_000), layer
+
+
+def test_a_program_that_the_image_lacks(machine: Machine, layer: Path) -> None:
+    [record] = carry_out(machine, trial("no-such-program"))
+    assert record.outcome == "failed"
+    said = "its container was not started: there is no program no-such-program in the image"
+    assert record.error == said, layer
+
+
+@pytest.mark.parametrize(
+    ("image", "says", "hint"),
+    [
+        ({"archive": None}, "docker has no image own:1", "docker pull own:1"),
+        (
+            {"archive": "/archives/broken.tar"},
+            "docker cannot load own:1: `docker load --input /archives/broken.tar` failed",
+            "docker info",
+        ),
+        ({"mounts": (BindMount("/nope", "/x"),)}, "--volume: /nope does not exist", "ls -d /nope"),
+    ],
+)
+def test_what_is_missing_on_the_host(
+    machine: Machine, layer: Path, image: dict[str, Any], says: str, hint: str
+) -> None:
+    [record] = carry_out(machine, trial("true", image=image))
+    assert record.outcome == "requirement_missed", layer
+    assert says in (record.error or "")
+    assert record.missed_requirements[0].hint == hint
+
+
+def test_a_published_port_that_is_in_use(machine: Machine, layer: Path) -> None:
+    with closing(create_server(("127.0.0.1", 0))) as server:
+        port = server.getsockname()[1]
+        [record] = carry_out(machine, trial("true", image={"ports": (port,)}))
+    assert record.outcome == "requirement_missed", layer
+    said = f"port {port} is already in use, and the container shares the host's network"
+    assert said in (record.error or "")

@@ -1,0 +1,140 @@
+"""Images on this machine: which engine has one, and its archive for another host."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pagecage.errors import HostError, PagecageError
+from pagecage.process import find_tool
+from pagecage.runner import image_source
+from pagecage.runner.image_source import find_image
+from tests.builders.image_archive import ARCHITECTURES, config_of, layer, write_archive
+
+# An engine's client with one image, own:1. What it prints is cut from Docker 26.1.5 and podman 5.4.
+ENGINE = """#!/bin/sh
+folder=${0%/*}
+echo "$@" >>"$0.log"
+case "$1 $2" in
+"info ") [ -e "$0.runs" ] || { echo "Cannot connect to the Docker daemon" >&2 && exit 1; } ;;
+"image inspect") [ -e "$0.has" ] && [ "$3" = own:1 ] && cat "$0.json" ;;
+"pull own:1") : >"$0.has" ;;
+"save --output") cp "$folder/own.tar" "$3" ;;
+*) exit 64 ;;
+esac
+"""
+
+
+@pytest.fixture
+def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with no engine yet, which is PATH beside the tools of the stub."""
+    for tool in ("sh", "cat", "cp"):
+        (tmp_path / tool).symlink_to(shutil.which(tool) or "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("pagecage.process.SYSTEM_DIRECTORIES", (str(tmp_path),))
+    monkeypatch.setattr(image_source, "_SAVED", tmp_path / "saved")
+    assert find_tool("docker") is None
+    return tmp_path
+
+
+def engine(folder: Path, name: str, *, has: bool = True, runs: bool = True) -> str:
+    """Install an engine; return the id of its image."""
+    layers = [layer({"own": b"x"})]
+    config = config_of(layers, Entrypoint=["/own"], Cmd=["-a"])
+    digest = write_archive(folder / "own.tar", layers, config)
+    (folder / name).write_text(ENGINE)
+    (folder / name).chmod(0o755)
+    told = {"Id": digest, "Architecture": config["architecture"], "Os": "linux", "Size": 12345}
+    (folder / f"{name}.json").write_text(json.dumps([{**told, "Config": config["config"]}]))
+    for suffix, is_wanted in (("has", has), ("runs", runs)):
+        if is_wanted:
+            (folder / f"{name}.{suffix}").touch()
+    return digest
+
+
+def test_an_image_of_an_engine(engines: Path) -> None:
+    digest = engine(engines, "docker")
+    found = find_image("own:1", None, pulls=False)
+    assert (found.engine, found.config.image_id) == ("docker", digest)
+    assert (found.config.entrypoint, found.config.command) == (("/own",), ("-a",))
+    assert found.config.architecture in ARCHITECTURES.values()
+    assert found.archive_bytes == found.config.layer_bytes == 12345
+
+
+def test_it_is_saved_once(engines: Path) -> None:
+    engine(engines, "docker")
+    found = find_image("own:1", None, pulls=False)
+    steps: list[str] = []
+    found.save(steps.append)
+    found.save(steps.append)
+    assert found.archive.read_bytes() == (engines / "own.tar").read_bytes()
+    assert steps == ["docker saves own:1 (12.1 KiB)"]
+    assert found.archive_bytes == found.archive.stat().st_size
+
+
+def test_an_archive_of_another_id_is_refused(engines: Path) -> None:
+    """Docker with containerd's image store gives an image the id of its manifest."""
+    engine(engines, "docker")
+    told = json.loads((engines / "docker.json").read_text())
+    told[0]["Id"] = "sha256:" + "0" * 64
+    (engines / "docker.json").write_text(json.dumps(told))
+    with pytest.raises(PagecageError, match="has another id") as refused:
+        find_image("own:1", None, pulls=False).save(lambda _: None)
+    assert refused.value.hint == "docker save own:1 -o image.tar, then --image image.tar"
+    assert list((engines / "saved").iterdir()) == []
+
+
+def test_the_second_engine_is_asked_too(engines: Path) -> None:
+    engine(engines, "docker", has=False)
+    engine(engines, "podman")
+    assert find_image("own:1", None, pulls=False).engine == "podman"
+
+
+def test_an_engine_that_is_not_running_is_passed_over(engines: Path) -> None:
+    engine(engines, "docker", runs=False)
+    engine(engines, "podman")
+    assert find_image("own:1", None, pulls=False).engine == "podman"
+
+
+def test_nothing_is_fetched_unasked(engines: Path) -> None:
+    engine(engines, "docker", has=False)
+    with pytest.raises(PagecageError, match="docker has no image 'own:1'") as refused:
+        find_image("own:1", None, pulls=False)
+    assert refused.value.hint == "docker pull own:1, or add --pull"
+    assert "pull" not in (engines / "docker.log").read_text()
+
+
+def test_it_is_fetched_if_asked(engines: Path) -> None:
+    engine(engines, "docker", has=False)
+    assert find_image("own:1", None, pulls=True).engine == "docker"
+
+
+def test_a_pull_that_fails(engines: Path) -> None:
+    engine(engines, "docker", has=False)
+    with pytest.raises(PagecageError, match="docker pull other:1 ended with status 64"):
+        find_image("other:1", None, pulls=True)
+
+
+@pytest.mark.parametrize("driver", [None, "docker", "podman"])
+def test_a_machine_without_an_engine(engines: Path, driver: str | None) -> None:
+    with pytest.raises(PagecageError, match=f"this machine has no {driver or 'docker'}") as refused:
+        find_image("own:1", driver, pulls=True)
+    assert "docker save own:1 -o image.tar; then --image image.tar" in refused.value.hint
+    assert engines
+
+
+def test_an_engine_that_does_not_answer(engines: Path) -> None:
+    engine(engines, "docker", runs=False)
+    with pytest.raises(HostError, match="docker does not answer: Cannot connect") as refused:
+        find_image("own:1", None, pulls=False)
+    assert refused.value.hint.startswith("systemctl start docker")
+
+
+def test_an_answer_in_another_form(engines: Path) -> None:
+    engine(engines, "docker")
+    (engines / "docker.json").write_text("[{}]")
+    with pytest.raises(HostError, match="in an unknown form"):
+        find_image("own:1", None, pulls=False)
