@@ -13,7 +13,7 @@ from pagecage.cli.exit_status import all_requirements_missed, exit_code
 from pagecage.cli.memory_plan import MemoryOptions, plan_of, search_lines
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.plan_listing import plan_lines
-from pagecage.cli.replay_plan import ReplayOptions
+from pagecage.cli.replay_options import ReplayOptions
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.host import Host
 from pagecage.planning.plan import Plan

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from pagecage.cli import replay_plan
 from pagecage.cli.output import Notify
 from pagecage.cli.replay_cages import data_bytes
-from pagecage.cli.replay_plan import ReplayOptions
+from pagecage.cli.replay_options import ReplayOptions
 from pagecage.cli.run_options import definitions
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host

@@ -15,7 +15,8 @@ from pagecage.cli.exit_status import all_requirements_missed, exit_code
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.plan_listing import show_plan
 from pagecage.cli.replay_image import ImageOptions, PlannedReplay, plan_for_image
-from pagecage.cli.replay_plan import ReplayOptions, plan_for
+from pagecage.cli.replay_options import ReplayOptions
+from pagecage.cli.replay_plan import plan_for
 from pagecage.cli.replay_service import ServiceOptions, refuse_service
 from pagecage.errors import EXIT_OK, PagecageError
 

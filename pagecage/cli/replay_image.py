@@ -20,13 +20,8 @@ from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.output import Notify
 from pagecage.cli.replay_cages import cage_names, replay_cages
 from pagecage.cli.replay_compose import CAGE, ComposedContainer, read_compose
-from pagecage.cli.replay_plan import (
-    ReplayOptions,
-    check_readiness,
-    collector_names,
-    command_spec,
-    make_replay_plan,
-)
+from pagecage.cli.replay_options import ReplayOptions, check_readiness, collector_names
+from pagecage.cli.replay_plan import command_spec, make_replay_plan
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED, Cage

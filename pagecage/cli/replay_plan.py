@@ -1,35 +1,28 @@
-"""Options of `pagecage replay`, and its plan."""
+"""The plan of a replay."""
 
 from __future__ import annotations
 
 import random
-import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
-
-from cyclopts import Parameter
 
 from pagecage.cli.cage_options import VolumeOptions
-from pagecage.cli.disk_options import Disks
 from pagecage.cli.enforcement import enforced
 from pagecage.cli.host_choice import plan_on_host
-from pagecage.cli.numbers import Port, Repeats, Seconds, Seed
 from pagecage.cli.output import Notify
-from pagecage.cli.paths import Folder
 from pagecage.cli.replay_cages import cage_names, replay_cages
 from pagecage.cli.replay_data import check_cold, copied_data, implied_copies
+from pagecage.cli.replay_options import ReplayOptions, check_readiness, collector_names
 from pagecage.cli.replay_service import ServiceOptions, server_and_load
-from pagecage.cli.run_options import Dilate, Driver, EnforcedBy, HostName
 from pagecage.cli.run_plan import driver_without_limits, harness
 from pagecage.cli.stdio import input_is_file
-from pagecage.errors import PagecageError, nearest
+from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.model.cage import Cage
 from pagecage.model.services.spec import ServiceSpec
-from pagecage.model.trial import COLLECTORS, CommandSpec
+from pagecage.model.trial import CommandSpec
 from pagecage.model.trial_data import TrialData
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, SIZE_REASON, ReplaySpec, make_experiment
@@ -44,85 +37,7 @@ from pagecage.runner.uploads import (
     uploads_to_json,
 )
 
-_TIMEOUT_SECONDS = 3600.0
 _Cages = Mapping[str, Cage]
-_Path = Annotated[tuple[str, ...], Parameter(metavar="PATH")]
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class ReplayOptions:
-    """Options of a replay.
-
-    Parameters
-    ----------
-    others
-        Another cage to compare with; may be given several times
-    no_control
-        Leave out the run without limits
-    repeats
-        Repeats in each cage
-    host
-        Host to run on: auto, local or vm
-    cold
-        File or directory that is not in the page cache when the program starts, and whose disk
-        is limited. A relative path is copied to the vm, as by --copy. May be given several
-        times
-    cache
-        State of the --cold files in the page cache before each trial; any leaves them as they
-        are
-    ready_when
-        Measure until a line of output matches this regular expression, then end the program
-    ready_port
-        Measure until the program listens on this TCP port, then end it
-    copy
-        Copy a file or directory to the host's data disk and run the program there. May be given
-        several times
-    writes
-        The command writes to the files of --copy, or beside them: all are restored before each
-        trial
-    copy_program
-        Copy the program with its shared libraries
-    timeout
-        Longest duration of a trial
-    collectors
-        Collectors, separated by commas: iostat, sar, vmtouch, bpftrace, blocklat,
-        perf-mem, damon; or none. The sampler always records
-    data_dir
-        Directory on a disk of this machine for files that pagecage writes (host local)
-    disk
-        Directory on another disk for a disk that a cage names, such as wal=/mnt/other (host
-        local). May be given several times
-    seed
-        Seed of the order of trials; by default chosen at random and recorded
-    driver
-        Program that applies the cage; see docs/CONTAINERS.md
-    enforced_by
-        Enforcer of the cage's I/O limits: cgroup (io.max), or volume, a simulated cloud volume
-        with latencies and smooth limits; see docs/CLOUD.md
-    dilate
-        Factor by which a simulated volume is slowed down; auto fits it to an emulated guest
-    """
-
-    others: Annotated[tuple[str, ...], Parameter(name="--cage", metavar="CAGE")] = ()
-    no_control: bool = False
-    repeats: Repeats = 1
-    host: HostName = "auto"
-    cold: _Path = ()
-    cache: Annotated[Literal["cold", "resident", "any"], Parameter(metavar="STATE")] = "cold"
-    ready_when: Annotated[str | None, Parameter(metavar="REGEX")] = None
-    ready_port: Port | None = None
-    copy: _Path = ()
-    writes: bool = False
-    copy_program: bool = False
-    timeout: Seconds = _TIMEOUT_SECONDS
-    collectors: Annotated[str, Parameter(metavar="NAMES")] = "none"
-    data_dir: Folder | None = None
-    disk: Disks = ()
-    seed: Seed | None = None
-    driver: Driver | None = None
-    enforced_by: EnforcedBy | None = None
-    dilate: Dilate = None
 
 
 def plan_for(
@@ -225,21 +140,6 @@ def _check(argv: tuple[str, ...], options: ReplayOptions) -> None:
     check_readiness(options)
 
 
-def check_readiness(options: ReplayOptions) -> None:
-    """Raise PagecageError for an invalid --ready-when, or for --ready-port beside it."""
-    if options.ready_when is not None and options.ready_port is not None:
-        raise PagecageError(
-            "--ready-when and --ready-port are mutually exclusive", "give one of them"
-        )
-    try:
-        re.compile(options.ready_when or "")
-    except (re.error, OverflowError, RecursionError) as error:
-        message = f"--ready-when: {options.ready_when!r} is not a regular expression: {error}"
-        raise PagecageError(
-            message, "put a backslash before special characters, as in '\\(ready\\)'"
-        ) from None
-
-
 def _check_programs(programs: Sequence[str], host: Host, uploads: tuple[UploadedFile, ...]) -> None:
     """Raise PagecageError if a program is missing on the host; checked only for host local."""
     for program in programs if host.name == "local" and not uploads else ():
@@ -295,15 +195,3 @@ def _loads(
         return None, ()
     load = translate_command(service.load, uploads, directory)
     return replace(service, load=load), service.load
-
-
-def collector_names(text: str) -> tuple[str, ...]:
-    """Return the names in a list of collectors. Raises PagecageError for an unknown one."""
-    names = () if text == "none" else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
-    for name in names:
-        if name not in COLLECTORS:
-            raise PagecageError(
-                f"--collectors: there is no collector {name!r}",
-                nearest(name, [*COLLECTORS, "none"]),
-            )
-    return names

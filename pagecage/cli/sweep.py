@@ -14,7 +14,7 @@ from pagecage.cli.execution import PreparedRun, create_run, execute
 from pagecage.cli.exit_status import exit_code
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.plan_listing import plan_lines
-from pagecage.cli.replay_plan import ReplayOptions
+from pagecage.cli.replay_options import ReplayOptions
 from pagecage.cli.replay_service import ServiceOptions
 from pagecage.cli.sweep_plan import (
     ExperimentOptions,

@@ -11,7 +11,7 @@ from pagecage.cli import replay_plan
 from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.output import Notify
 from pagecage.cli.replay_cages import data_bytes
-from pagecage.cli.replay_plan import ReplayOptions
+from pagecage.cli.replay_options import ReplayOptions
 from pagecage.cli.replay_service import ServiceOptions
 from pagecage.cli.run_options import Fresh, RunOptions, SizeName, definitions
 from pagecage.cli.run_plan import build_plan, choose_size, parse_treatment

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pagecage.cli.memory_plan import MemoryOptions, plan_of, search_lines
-from pagecage.cli.replay_plan import ReplayOptions
+from pagecage.cli.replay_options import ReplayOptions
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost

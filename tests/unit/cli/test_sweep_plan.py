@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.cli.replay_plan import ReplayOptions
+from pagecage.cli.replay_options import ReplayOptions
 from pagecage.cli.resume import require_same_definition
 from pagecage.cli.sweep_plan import (
     ExperimentOptions,
