@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from pagecage.hosts.vm.image.packed import packed_directory
 from pagecage.process import Completed, run
 from tests.tree import ROOT
 
@@ -69,7 +70,7 @@ def test_a_mounted_folder_of_somebody_else_is_named_with_its_mend(work: Path, na
 
 def test_the_packed_guest_gets_into_the_image_where_it_is_looked_for() -> None:
     assert "COPY build/images/guest /work/build/guest\n" in RECIPE
-    assert "build/guest" in (ROOT / "pagecage/hosts/vm/image/packed.py").read_text()
+    assert packed_directory("key") == ROOT / "build/guest/key"
     assert "!/build/images/guest" in (ROOT / ".dockerignore").read_text().splitlines()
 
 

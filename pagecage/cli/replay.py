@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -46,25 +47,19 @@ def replay(
     The program runs in the cage and without limits. A single run (one cage, --no-control, one
     repeat) has the terminal's standard input and output, and ends with the program's exit status.
     With several runs a table is shown, and each run reads all of standard input if that is a file.
-
-    With --serve the program is a server in the cage, and what is measured is the load that drives
-    it from outside.
+    With --serve the program is a server in the cage, and the load that drives it is measured.
 
     Parameters
     ----------
     cage
-        Cage of cgroups/, or volume type (aws-gp3) or named size (azure-p10) of the catalogue;
-        see `pagecage cage list`. May be left out with --compose: the file's own limits
+        Cage, volume type or named size (`pagecage cage list`); with --compose the file's own limits
     command
         Program and its arguments; with --image the arguments of the image's entry point
     dry_run
         Show the plan and its commands; start nothing
     """
-    if image.is_given:
-        refuse_service(served)
-        found = plan_for_image(cage, command, options, image, typed_command(), notify, volume)
-    else:
-        found = _of_program(cage, command, options, volume, served)
+    of = partial(_of_image, image) if image.is_given else _of_program
+    found = of(cage, command, options, volume, served)
     if dry_run:
         found.host.stop()
         show_plan(found.plan, found.host)
@@ -76,6 +71,18 @@ def replay(
     return exit_code(prepared, status, notify)
 
 
+def _of_image(
+    image: ImageOptions,
+    cage: str | None,
+    arguments: tuple[str, ...],
+    options: ReplayOptions,
+    volume: VolumeOptions,
+    served: ServiceOptions,
+) -> PlannedReplay:
+    refuse_service(served)
+    return plan_for_image(cage, arguments, options, image, typed_command(), notify, volume)
+
+
 def _of_program(
     cage: str | None,
     argv: tuple[str, ...],
@@ -84,7 +91,7 @@ def _of_program(
     served: ServiceOptions,
 ) -> PlannedReplay:
     if cage is None:
-        raise PagecageError("pagecage replay requires CAGE", "pagecage cage list")
+        raise PagecageError("pagecage replay requires CAGE", "pagecage replay --help")
     typed = typed_command()
     plan, host = plan_for(cage, argv, options, typed, notify, volume=volume, served=served)
     return PlannedReplay(plan, host, None)

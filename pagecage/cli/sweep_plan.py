@@ -61,7 +61,7 @@ class SweepOptions:
     vary: str
     experiment: ExperimentOptions
     replay: ReplayOptions
-    served: ServiceOptions
+    served: ServiceOptions = ServiceOptions()  # noqa: RUF009 - frozen
 
 
 def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:

@@ -81,7 +81,7 @@ def _programs_of(trial: Trial) -> Iterator[str]:
         yield trial.before.program
     if trial.workload.command and trial.workload.command.image:
         yield GATE
-    is_tested = trial.workload.command is not None and trial.cage.limits_io
+    is_tested = trial.workload.kind in ("command", "service") and trial.cage.limits_io
     if trial.datasets or trial.cage.disks or is_tested:
         yield "pcgen"  # makes datasets, and the file that a command's I/O limits are tested against
 

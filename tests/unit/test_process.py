@@ -160,6 +160,7 @@ def test_tools_are_looked_for_in_one_place() -> None:
         "runner/shared_libraries.py",
         "agent/programs/command_files.py",
         "agent/build_record.py",
+        "agent/prepared/preparation.py",
     }
     package = ROOT / "pagecage"
     found = {
