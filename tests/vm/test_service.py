@@ -35,14 +35,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
         *("sweep", "customer-tenth", "--vary", f"IOReadIOPSMax={','.join(map(str, _IOPS))}"),
         *("--host", "vm", *copies, "--cold", data),
         *("--serve", f"python3 {server} {data} 7000", "--ready-port", "7000"),
-        *(
-            "--load",
-            f"python3 {load} 7000 {_SECONDS} /dev/shm/next",
-            "--warm-up",
-            "3s",
-            "--settle",
-            "1s",
-        ),
+        *("--load", f"python3 {load} 7000 {_SECONDS} {_CONNECTIONS}"),
+        *("--warm-up", "3s", "--settle", "1s"),
         *("--metric", "tps = ([0-9.]+)", "--metric", "average_ms=$.latency.average_ms"),
     )
     assert status == 0, printed

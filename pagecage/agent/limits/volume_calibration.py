@@ -20,6 +20,8 @@ from pagecage.process import find_tool, run
 
 _GRACE = 1.02
 """The account is read after fio has ended, and the run time in it is that of fio's threads."""
+_IOS_AROUND, _BYTES_AROUND = 4, 64 * 1024
+"""I/O of the file system before and after the driven time, which the account counts too."""
 
 
 @dataclass
@@ -91,7 +93,8 @@ def judge_account(
     used = [limit["used"] for limit in account["pcvolume"]["limits"] if _covers(limit, name)]
     if not used or seconds <= 0:
         return Calibration(method, seconds, cap, None, None, "the volume counted no I/O")
-    observed, allowed = max(used) / seconds, cap * _GRACE
+    around = _IOS_AROUND if "IOPS" in name else _BYTES_AROUND
+    observed, allowed = max(used) / seconds, cap * _GRACE + around / seconds
     if observed < DRIVEN_SHARE * cap:
         reason = f"the volume reached only {observed / cap:.0%} of the limit"
         return Calibration(method, seconds, allowed, observed, None, reason)
