@@ -142,9 +142,8 @@ def test_a_lost_limit_is_detected_for_every_kind_of_program(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setenv("FAKE_LOSES", "device")
-    monkeypatch.setenv(
-        "FAKE_LASTS", "0.5"
-    )  # the cage of a command that exits at once cannot be read
+    # the cage of a command that exits at once cannot be read
+    monkeypatch.setenv("FAKE_LASTS", "3")
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
     command = Workload(
         "sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=CommandSpec()
