@@ -129,7 +129,8 @@ def made_twice(tmp_path_factory: pytest.TempPathFactory) -> list[list[Record]]:
         (top / name).mkdir(parents=True)
     (top / "cgroups/uncaged.toml").write_text((TOP / "cgroups/uncaged.toml").read_text())
     (top / "experiments/own.toml").write_text(OWN)
-    (top / "experiments/programs/make-tables").write_text(_MAKE)
+    # Data of an earlier test on this guest's disk have another key.
+    (top / "experiments/programs/make-tables").write_text(f"{_MAKE}# {time.time_ns()}\n")
     (top / "experiments/programs/work").write_text(f'cd "$1"\n{_WORK}')
     definitions = Definitions(top, [])
     cages = {UNCAGED: definitions.cage(UNCAGED, None)}
