@@ -111,6 +111,12 @@ class Run:
         """The name of the experiment's main response."""
         return str(self.definition.get("response", "read_seconds"))
 
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """The patterns of a service's metrics by name; empty for other workloads."""
+        metrics: Mapping[str, Any] = self.definition["workload"].get("metrics") or {}
+        return metrics
+
     def fill_places(self, text: str) -> str:
         """Return a text of the definition with the {places} of the run's size filled in."""
         size = (self.definition.get("sizes") or {}).get(self.plan["size"]) or {}

@@ -42,7 +42,7 @@ def github_benchmark(run: Run) -> str:
 
 def _benchmark(run: Run, figure: TreatmentFigure) -> dict[str, Any]:
     summary = figure.summary
-    better = "more" if is_rate(figure.response) else "less"
+    better = "more" if is_rate(run, figure.response) else "less"
     return {
         "name": figure.name,
         "unit": unit_of(figure.response) or "count",

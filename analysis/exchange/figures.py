@@ -10,6 +10,7 @@ from analysis.formatting import treatment_label
 from analysis.response_units import depends_on_cpu_speed, response_scale
 from analysis.stats.intervals import MedianSummary, summarise
 from analysis.summaries.cells import included_values, treatments
+from analysis.summaries.sweeps import is_metric_rate
 
 _COUNTS = ("device_read_bytes", "device_reads", "major_faults")
 """Responses that hardly vary between repeats, and are therefore good gates."""
@@ -46,14 +47,16 @@ def figures_of(run: Run, responses: Sequence[str]) -> Iterator[TreatmentFigure]:
                 yield TreatmentFigure(name, treatment, response, tuple(values), summarise(values))
 
 
-def is_rate(response: str) -> bool:
-    """Return whether more is better: a response per second."""
+def is_rate(run: Run, response: str) -> bool:
+    """Return whether more is better: a response per second, or such a metric of a service."""
+    if response in run.metrics:
+        return is_metric_rate(run, response)
     return response.endswith("_per_second")
 
 
 def is_time(response: str) -> bool:
     """Return whether a response is a duration."""
-    return depends_on_cpu_speed(response) and not is_rate(response)
+    return depends_on_cpu_speed(response) and not response.endswith("_per_second")
 
 
 def seconds(response: str, value: float) -> float:

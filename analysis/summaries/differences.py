@@ -139,11 +139,12 @@ def find_incompatibilities(runs: Sequence[Run]) -> list[Incompatibility]:
 def find_gate_obstacles(runs: Sequence[Run], responses: Sequence[str]) -> list[Incompatibility]:
     """Return each reason for which gates on these responses cannot be decided.
 
-    Bytes, I/Os and faults do not depend on the machine, times and rates do. Runs of another size
-    measure something else.
+    Bytes, I/Os and faults do not depend on the machine. Times, rates and metrics of a service do.
+    Runs of another size measure something else.
     """
     found: list[Incompatibility] = []
-    timed = [name for name in responses if depends_on_cpu_speed(name)]
+    metrics = runs[0].metrics
+    timed = [name for name in responses if depends_on_cpu_speed(name) or name in metrics]
     for run in runs[1:]:
         if run.plan["size"] != runs[0].plan["size"]:
             sizes = f"{runs[0].plan['size']} against {run.plan['size']}"

@@ -84,7 +84,7 @@ def sweep_of(run: Run) -> Sweep | None:
 
 def _knee(run: Run, figures: list[tuple[float, float]], response: str | None) -> Knee:
     """Return the knee; of a latency's curve the reason speaks of that latency, not of a time."""
-    if response is None or is_rate(run, response):
+    if response is None or is_metric_rate(run, response):
         return find_knee(figures, response)
     knee = find_knee(figures)
     return replace(knee, reason=knee.reason.replace("the time", f"the metric {response}"))
@@ -95,9 +95,9 @@ def _metric(run: Run) -> str | None:
     return run.response if run.definition["workload"].get("kind") == "service" else None
 
 
-def is_rate(run: Run, response: str) -> bool:
+def is_metric_rate(run: Run, response: str) -> bool:
     """Return whether more of a service's figure is better."""
-    found = run.definition["workload"].get("metrics", {}).get(response)
+    found = run.metrics.get(response)
     if isinstance(found, Mapping):
         return is_better_if_higher(response, MetricPattern(**found))
     return is_better_if_higher(response)
@@ -197,7 +197,7 @@ def _predicted_figure(
     if response is None or response == "wall_seconds":
         return prediction.seconds
     record, figure = source[1].record, _figure(run, source[1])
-    if not is_rate(run, response) or figure is None or record.measured is None:
+    if not is_metric_rate(run, response) or figure is None or record.measured is None:
         return None
     return figure * record.measured.seconds / prediction.seconds
 

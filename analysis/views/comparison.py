@@ -28,7 +28,7 @@ from pagecage.report.model import (
 )
 
 _MARKS = {"higher": "▲", "lower": "▼", "inconclusive": "≈"}
-_TONES: dict[str, Tone] = {"failed": "bad", "undecided": "warning", "passed": "good"}
+GATE_TONES: dict[str, Tone] = {"failed": "bad", "undecided": "warning", "passed": "good"}
 _NOISE = {
     "halves": "halves of a treatment's repeats",
     "a_a_pair": "an A/A pair of treatments",
@@ -115,8 +115,12 @@ def figure_cell(cell: TreatmentCell) -> Cell:
 def change_cells(change: Change) -> tuple[Cell, Cell, Cell]:
     """Return the ratio with its interval, the noise floor, and the word with its mark."""
     floor = f"± {100 * change.floor.share:.2g} %" if change.floor else "–"
-    word = f"{_MARKS.get(change.word, '')} {change.word}".strip()
-    return _ratio_cell(change.ratio), Cell(floor), Cell(word)
+    return _ratio_cell(change.ratio), Cell(floor), Cell(marked(change.word))
+
+
+def marked(word: str) -> str:
+    """Return the word of a change behind its mark."""
+    return f"{_MARKS.get(word, '')} {word}".strip()
 
 
 def _ratio_cell(ratio: MedianSummary | None) -> Cell:
@@ -146,13 +150,13 @@ def _overall(number: int, summary: MedianSummary) -> str:
 def _gates(comparison: Comparison) -> Iterator[Block]:
     """Yield the gates with their treatments, grouped by verdict and reason, failures first."""
     treatments: dict[tuple[str, str, str, str], list[str]] = {}
-    for one in sorted(comparison.gate_results, key=lambda one: list(_TONES).index(one.verdict)):
+    for one in sorted(comparison.gate_results, key=lambda one: list(GATE_TONES).index(one.verdict)):
         key = one.verdict, one.gate.text, f"{run_letter(one.run)} / A", one.reason
         treatments.setdefault(key, []).append(varying_label(comparison, one.treatment))
     if treatments:
         yield Heading("Gates")
         rows: list[list[str | Cell]] = [
-            [Cell(verdict, tone=_TONES[verdict]), gate, run, reason, "; ".join(labels)]
+            [Cell(verdict, tone=GATE_TONES[verdict]), gate, run, reason, "; ".join(labels)]
             for (verdict, gate, run, reason), labels in treatments.items()
         ]
         yield make_table(["verdict", "gate", "runs", "reason", "treatments"], rows)

@@ -10,6 +10,7 @@ from typing import Any
 from analysis.formatting import format_quantity, format_summary, response_title, treatment_label
 from analysis.stats.gates import Gate
 from analysis.summaries.history import History, LevelChange, TreatmentHistory
+from analysis.views.comparison import GATE_TONES, csv_summary, marked
 from pagecage.report.export import csv_text
 from pagecage.report.model import (
     Block,
@@ -19,12 +20,8 @@ from pagecage.report.model import (
     Paragraph,
     Report,
     Table,
-    Tone,
     make_table,
 )
-
-_TONES: dict[str, Tone] = {"failed": "bad", "undecided": "warning", "passed": "good"}
-_MARKS = {"higher": "▲", "lower": "▼"}
 
 
 def history_report(history: History, gates: Sequence[Gate] = ()) -> Report:
@@ -56,8 +53,7 @@ def _changes(history: History) -> Iterator[Block]:
 
 def _change_cells(change: LevelChange) -> tuple[str, str]:
     ratio = format_summary("", change.ratio, is_ratio=True)
-    word = change.word.replace("trials", "runs")
-    return ratio, f"{_MARKS.get(change.word, '')} {word}".strip()
+    return ratio, marked(change.word).replace("trials", "runs")
 
 
 def _levels(history: History) -> Table:
@@ -78,7 +74,7 @@ def _gates(history: History, gates: Sequence[Gate]) -> Iterator[Block]:
         yield Heading("Gates")
     for gate in gates:
         rows: list[list[str | Cell]] = [
-            [gate.text, treatment_label(one.treatment), Cell(word, tone=_TONES[word]), reason]
+            [gate.text, treatment_label(one.treatment), Cell(word, tone=GATE_TONES[word]), reason]
             for one, word, reason in history.gate_verdicts(gate)
         ]
         yield make_table(["gate", "treatment", "verdict", "reason"], rows)
@@ -125,12 +121,8 @@ def as_csv(history: History) -> str:
     """Return a line per run and treatment, with all digits, in the response's own unit."""
     factors = list(history.runs[-1].factors)
     rows = (
-        [point.run_id, *one.treatment.values(), one.response, *_summary(point.summary)]
+        [point.run_id, *one.treatment.values(), one.response, *csv_summary(point.summary)]
         for one in history.treatments
         for point in one.points
     )
     return csv_text(["run", *factors, "response", "median", "low", "high", "kind", "n"], rows)
-
-
-def _summary(summary: Any) -> list[Any]:
-    return [summary.middle, summary.low, summary.high, summary.kind, summary.n]

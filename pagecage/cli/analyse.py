@@ -48,6 +48,11 @@ def analyse(verb: str, *arguments: str | Path, accepted: Collection[int] = (EXIT
     )
 
 
+def repeated(option: str, values: Sequence[str] | None) -> list[str]:
+    """Return an option once for each value."""
+    return [f"{option}={value}" for value in values or ()]
+
+
 def render(run_folder: Path, notify: Notify, include: Sequence[str] = ()) -> Path:
     """Run the run's notebook, write its report, and return the path of the page.
 
@@ -55,7 +60,7 @@ def render(run_folder: Path, notify: Notify, include: Sequence[str] = ()) -> Pat
     verdicts, whose trials are averaged in.
     """
     notify("making the report ...")
-    analyse("render", run_folder, *(f"--include={name}" for name in include))
+    analyse("render", run_folder, *repeated("--include", include))
     return run_folder / "report.html"
 
 
@@ -88,7 +93,7 @@ def show_fidelity(folder: Path, formats: OutputFormat) -> str:
 
 def show_run(run_folder: Path, formats: Sequence[str] = (), include: Sequence[str] = ()) -> str:
     """Return the run's tables, for a terminal or in the format of an option of OutputFormat."""
-    return analyse("show", run_folder, *formats, *(f"--include={name}" for name in include)).stdout
+    return analyse("show", run_folder, *formats, *repeated("--include", include)).stdout
 
 
 def report(run_folder: Path, formats: Sequence[str], notify: Notify) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from pagecage.checkout import RUNS
-from pagecage.cli.analyse import analyse
+from pagecage.cli.analyse import analyse, repeated
 from pagecage.cli.examples import examples
 from pagecage.cli.output import notify
 from pagecage.cli.paths import NewFile
@@ -54,8 +54,7 @@ def save(
     if target.exists() and not force:
         raise PagecageError(f"{target} exists", "choose another --out, or add --force")
     target.parent.mkdir(parents=True, exist_ok=True)
-    options = [f"--response={one}" for one in response or ()]
-    options += [f"--include={one}" for one in include or ()]
+    options = [*repeated("--response", response), *repeated("--include", include)]
     analyse("baseline", run.path, f"--out={target.resolve()}", *options)
     notify(f"saved: {os.path.relpath(target)}")
     return EXIT_OK

@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pagecage.checkout import RUNS
-from pagecage.cli.analyse import analyse
+from pagecage.cli.analyse import analyse, repeated
 from pagecage.errors import (
     EXIT_GATE_FAILED,
     EXIT_GATE_UNDECIDED,
@@ -51,7 +51,7 @@ class GateOptions:
                 raise PagecageError("--fail-if needs a --baseline", "--baseline RUN")
             return None
         path = run_or_baseline(self.baseline)
-        analyse("gates", path, *_options(self.fail_if))
+        analyse("gates", path, *repeated("--fail-if", self.fail_if))
         return path
 
     def refuse_on_group(self) -> None:
@@ -74,10 +74,7 @@ def judge(baseline: Path, run: Path, fail_if: list[str] | None, *, to_stderr: bo
 
     Raises PagecageError if the two are not comparable.
     """
-    done = analyse("compare", baseline, run, *_options(fail_if), accepted=GATE_STATUSES)
+    gates = repeated("--fail-if", fail_if)
+    done = analyse("compare", baseline, run, *gates, accepted=GATE_STATUSES)
     print(done.stdout, end="", file=sys.stderr if to_stderr else sys.stdout)
     return done.status
-
-
-def _options(fail_if: list[str] | None) -> list[str]:
-    return [f"--fail-if={text}" for text in fail_if or ()]

@@ -13,6 +13,7 @@ from pagecage.cli.analyse import (
     analyse,
     publish_site,
     render,
+    repeated,
     show_answers,
     show_claims,
     show_fidelity,
@@ -68,16 +69,12 @@ def compare(
         Write a page with the tables and a figure of the ratios
     """
     folders = [run_or_baseline(name) for name in (first, second, *more)]
-    options = [*_repeated("--fail-if", fail_if), *_repeated("--include", include)]
+    options = [*repeated("--fail-if", fail_if), *repeated("--include", include)]
     options += ["--anyway"] if anyway else []
     options += [f"--html={html.resolve()}"] if html else []
     done = analyse("compare", *folders, *options, *output_format.options(), accepted=GATE_STATUSES)
     print(done.stdout, end="")
     return done.status
-
-
-def _repeated(option: str, values: list[str] | None) -> list[str]:
-    return [f"{option}={value}" for value in values or ()]
 
 
 def show(

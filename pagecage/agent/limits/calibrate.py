@@ -18,7 +18,7 @@ from pagecage.agent.system.block_device import Disk
 from pagecage.agent.system.cgroupfs import read_counters
 from pagecage.agent.system.interruption import Interruption
 from pagecage.agent.system.systemd import Systemd, scope_command, start_slice, stop_slice, unit_name
-from pagecage.errors import PagecageError
+from pagecage.errors import HostError, PagecageError
 from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY, MEMORY_EVENT, Cage
 from pagecage.process import Completed, find_tool, run
 from pagecage.units import MIB, page_floor_bytes
@@ -217,13 +217,21 @@ def fio_argv(name: str, target: Path) -> list[str]:
     ]
 
 
-def _disk_result(method: str, cap: int, done: Completed, counted: int | None) -> Calibration:
+def driven_seconds(done: Completed) -> float:
+    """Return how long fio drove the disk. Raises HostError if it failed."""
     try:
         job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
-        seconds = max(job["read"]["runtime"], job["write"]["runtime"]) / 1000
+        return float(max(job["read"]["runtime"], job["write"]["runtime"]) / 1000)
     except (ValueError, LookupError):
         reason = (done.stderr.strip().splitlines() or ["it printed no JSON"])[-1]
-        return Calibration(method, None, cap, None, None, f"fio failed: {reason}")
+        raise HostError(f"fio failed: {reason}") from None
+
+
+def _disk_result(method: str, cap: int, done: Completed, counted: int | None) -> Calibration:
+    try:
+        seconds = driven_seconds(done)
+    except HostError as error:
+        return Calibration(method, None, cap, None, None, error.message)
     if counted is None or seconds <= 0:
         return Calibration(
             method, seconds, cap, None, None, "the slice counted no I/O on the measured disk"

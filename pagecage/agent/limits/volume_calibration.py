@@ -12,8 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.limits.calibrate import DRIVEN_SHARE, Calibration, fio_argv, fio_method
+from pagecage.agent.limits.calibrate import (
+    DRIVEN_SHARE,
+    Calibration,
+    driven_seconds,
+    fio_argv,
+    fio_method,
+)
 from pagecage.agent.limits.simulated_volume import SimulatedVolume
+from pagecage.errors import HostError
 from pagecage.model.cage import IO_MAX_KEY, Cage
 from pagecage.model.volume_model import volume_model
 from pagecage.process import find_tool, run
@@ -78,11 +85,9 @@ def _drive(
     finally:
         volume.free()
     try:
-        job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
-        seconds = max(job["read"]["runtime"], job["write"]["runtime"]) / 1000
-    except (ValueError, LookupError):
-        reason = (done.stderr.strip().splitlines() or ["it printed no JSON"])[-1]
-        return Calibration(method, None, cap, None, None, f"fio failed: {reason}")
+        seconds = driven_seconds(done)
+    except HostError as error:
+        return Calibration(method, None, cap, None, None, error.message)
     return judge_account(method, cap, account, name, seconds)
 
 

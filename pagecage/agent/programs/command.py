@@ -17,12 +17,11 @@ from pagecage.agent.programs.image_files import evict_at_gate
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.programs.observation import (
     MEMBERS_SECONDS,
-    STDERR_LINES,
     ProgramObservation,
     describe_escaped,
     describe_status,
+    exit_to_json,
     name_process,
-    processes_to_json,
     remaining_members,
 )
 from pagecage.agent.storage import Storage
@@ -207,15 +206,8 @@ def _end(
     if not program.exits_within(0) or (seen and seen.left_behind):
         caged.context.processes.signal("TERM" if is_serving else "KILL")
     status = program.finish()
-    run.keep(
-        "exit",
-        status=status,
-        oom_kill=caged.context.processes.oom_kills(),
-        stderr_tail=program.stderr_lines()[-STDERR_LINES:],
-        ended_by_itself=seen is not None and not is_serving,
-        left_behind=processes_to_json(seen.left_behind if seen else []),
-        escaped=processes_to_json(seen.escaped if seen else []),
-    )
+    by_itself, processes = seen is not None and not is_serving, caged.context.processes
+    run.keep("exit", **exit_to_json(program, processes, seen, status, ended_by_itself=by_itself))
 
 
 def judge_command(measured: Measured, command: CommandSpec, timeout_seconds: float) -> Ending:

@@ -66,9 +66,24 @@ def remaining_members(processes: TrialProcesses, patience_seconds: float) -> lis
     return left
 
 
-def processes_to_json(processes: list[ProcessInfo]) -> list[dict[str, Any]]:
-    """Return processes as records keep them."""
-    return [process.to_json() for process in processes]
+def exit_to_json(
+    program: GatedProcess,
+    processes: TrialProcesses,
+    seen: ProgramObservation | None,
+    status: int,
+    *,
+    ended_by_itself: bool,
+) -> dict[str, Any]:
+    """Return the `exit` of a record; `seen` is None for a program that was never let go."""
+    left_behind, escaped = (seen.left_behind, seen.escaped) if seen else ([], [])
+    return {
+        "status": status,
+        "oom_kill": processes.oom_kills(),
+        "stderr_tail": program.stderr_lines()[-STDERR_LINES:],
+        "ended_by_itself": ended_by_itself,
+        "left_behind": [process.to_json() for process in left_behind],
+        "escaped": [process.to_json() for process in escaped],
+    }
 
 
 def describe_status(status: int) -> str:

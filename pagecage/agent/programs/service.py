@@ -13,7 +13,7 @@ from pagecage.agent.programs.command import CommandProgram, command_spec, launch
 from pagecage.agent.programs.command_files import require_program
 from pagecage.agent.programs.gated_process import GatedProcess
 from pagecage.agent.programs.measured_part import MeasuredPart
-from pagecage.agent.programs.observation import STDERR_LINES, processes_to_json
+from pagecage.agent.programs.observation import exit_to_json
 from pagecage.agent.programs.service_load import CpuSplit, LoadOutput, cpus_of, pin, split_cpus
 from pagecage.agent.programs.service_outcome import judge_service
 from pagecage.agent.programs.service_run import (
@@ -131,12 +131,5 @@ def _end(
         seen.kill_escaped()
     by_itself = seen is not None and seen.exited_at is not None
     status = stop_server(caged, server, service_spec(run).stop_signal if seen else "KILL")
-    run.keep(
-        "exit",
-        status=status,
-        oom_kill=caged.context.processes.oom_kills(),
-        stderr_tail=server.stderr_lines()[-STDERR_LINES:],
-        ended_by_itself=by_itself,
-        left_behind=[],
-        escaped=processes_to_json(seen.escaped if seen else []),
-    )
+    processes = caged.context.processes
+    run.keep("exit", **exit_to_json(server, processes, seen, status, ended_by_itself=by_itself))

@@ -1,4 +1,4 @@
-"""Bundles that were made to harm whoever reads them: nothing of them runs."""
+"""Bundles made to harm their reader: nothing in them is executed."""
 
 from __future__ import annotations
 

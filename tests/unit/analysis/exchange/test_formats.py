@@ -18,6 +18,7 @@ from junitparser import JUnitXml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from analysis.data.load import Run, load_run
+from analysis.exchange.figures import is_rate
 from analysis.exchange.formats import WRITERS
 from analysis.exchange.junit import _text
 from analysis.summaries.cells import make_cell, treatments
@@ -91,6 +92,13 @@ def test_bencher_and_github_have_each_proven_figure_and_no_other(name: str) -> N
     found = {key: row[run.response]["value"] for key, row in bencher.items() if run.response in row}
     assert found == pytest.approx(expected)
     assert {row["name"]: row["value"] for row in github} == pytest.approx(expected)
+
+
+def test_more_transactions_per_second_are_better() -> None:
+    run = stored("postgres-gp3")
+    assert is_rate(run, "tps")
+    assert not is_rate(run, "latency_average_ms")
+    assert is_rate(stored("fio-matrix"), stored("fio-matrix").response)
 
 
 @pytest.mark.parametrize("name", NAMES)
