@@ -49,6 +49,15 @@ def copied_data(writes: bool, uploads: Sequence[UploadedFile], host: AgentHost) 
     )
 
 
+def restored_base(data: TrialData | None, directory: str | None) -> str | None:
+    """Return the base of the restored copies if the command runs in them, else None.
+
+    All copies are then part of the original. Of a container only the volumes are restored.
+    """
+    base = data.copied_to if data else None
+    return base if base and directory and directory.startswith(f"{base}/") else None
+
+
 def check_cold(
     cold: Sequence[str], host: AgentHost, uploads: Sequence[UploadedFile], notify: Notify
 ) -> None:

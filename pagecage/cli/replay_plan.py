@@ -13,7 +13,7 @@ from pagecage.cli.enforcement import enforced
 from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.output import Notify
 from pagecage.cli.replay_cages import cage_names, replay_cages
-from pagecage.cli.replay_data import check_cold, copied_data, implied_copies
+from pagecage.cli.replay_data import check_cold, copied_data, implied_copies, restored_base
 from pagecage.cli.replay_options import ReplayOptions, check_readiness, collector_names
 from pagecage.cli.replay_service import ServiceOptions, server_and_load
 from pagecage.cli.run_plan import driver_without_limits, harness
@@ -23,7 +23,7 @@ from pagecage.hosts.host import Host
 from pagecage.model.cage import Cage
 from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import CommandSpec
-from pagecage.model.trial_data import TrialData
+from pagecage.model.trial_data import DATA, TrialData
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, SIZE_REASON, ReplaySpec, make_experiment
 from pagecage.runner.run_folder import new_run_id
@@ -105,7 +105,7 @@ def make_replay_plan(
     about = {
         "carried": uploads_to_json(uploads),
         "directory": replay.command.directory,
-        "restored": replay.data.copied_to if replay.data else None,
+        "restored": restored_base(replay.data, replay.command.directory),
     }
     return make_plan(
         run_id, make_experiment(replay), cages, plan_options, command, harness(), about
@@ -156,7 +156,7 @@ def _working_directory(
     directory.
     """
     if restored:
-        return f"{restored.copied_to}/data"
+        return f"{restored.copied_to}/{DATA}"
     if uploads:
         return f"{host.data_dir}/{FOLDER}"
     return str(Path.cwd()) if host.name == "local" else host.data_dir
