@@ -64,7 +64,7 @@ def typed(desk: Path, command: str) -> Completed:
     """Type a command of the guide. The server and the index are brought to the guest."""
     words = shlex.split(command)[1:]
     if words[0] == "replay":
-        words[1:1] = ["--host", "vm", "--copy-program"]
+        words[1:1] = ["--host", "vm", "--copy", "server"]
     argv = [sys.executable, "-m", "pagecage.cli.main", *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PAGECAGE_RUNS": str(desk / "runs")}
     done = run(argv, check=False, cwd=desk, env=environment, timeout_seconds=800)
