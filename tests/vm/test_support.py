@@ -61,10 +61,10 @@ def customer() -> Iterator[VmHost]:
 
 
 def typed(desk: Path, command: str) -> Completed:
-    """Type a command of the guide. The server and the index are brought to the guest."""
+    """Type a command of the guide. The server and the index come along by themselves."""
     words = shlex.split(command)[1:]
     if words[0] == "replay":
-        words[1:1] = ["--host", "vm", "--copy", "server"]
+        words[1:1] = ["--host", "vm"]
     argv = [sys.executable, "-m", "pagecage.cli.main", *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PAGECAGE_RUNS": str(desk / "runs")}
     done = run(argv, check=False, cwd=desk, env=environment, timeout_seconds=800)
