@@ -9,7 +9,6 @@ from typing import Any
 
 from pagecage.report.export import markdown_table
 from tests.tree import ROOT
-from tests.trust import variation
 
 RESULTS = ROOT / "docs/trust"
 PAGE = ROOT / "docs/TRUST.md"
