@@ -25,7 +25,7 @@ from analysis.summaries.noise import noise_of
 from pagecage.report.export import markdown_table
 from pagecage.runner.run_folder import find_run
 
-RESPONSES = ("device_read_bytes", "device_reads", "major_faults", "wall_seconds")
+COUNTS = ("device_read_bytes", "device_reads", "major_faults")
 REPEATS, PAIRS, REGRESSION = 3, 100, 1.2
 FEWEST = 4 * REPEATS
 """Trials of a treatment, below which the pairs are too much alike."""
@@ -59,7 +59,7 @@ class Variation:
 def variations(run: Run) -> Iterator[Variation]:
     """Yield the variation of each response of a run's treatments with enough included trials."""
     for treatment in treatments(run):
-        for response in RESPONSES:
+        for response in (*COUNTS, run.response):
             values = included_values(run, treatment, response)
             if len(values) >= FEWEST and min(values) > 0:
                 yield _variation(run, treatment, response, values)
