@@ -248,8 +248,13 @@ _EXAMPLES = {
         pagecage host rebuild
         pagecage host rebuild vm --name old
         """,
+    "host image": """
+        pagecage host image
+        pagecage host image vm --for sqlite-cold --json
+        """,
     "host pack": """
         pagecage host pack --out build/guest
+        pagecage host pack --out build/guest --for sqlite-cold
         """,
     "host inventory": """
         pagecage host inventory
