@@ -114,7 +114,8 @@ class Run:
     @property
     def metrics(self) -> Mapping[str, Any]:
         """The patterns of a service's metrics by name; empty for other workloads."""
-        metrics: Mapping[str, Any] = self.definition["workload"].get("metrics") or {}
+        workload = self.definition.get("workload") or {}  # a baseline has none but for its metrics
+        metrics: Mapping[str, Any] = workload.get("metrics") or {}
         return metrics
 
     def fill_places(self, text: str) -> str:
