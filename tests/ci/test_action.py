@@ -96,7 +96,7 @@ def test_the_summary_has_the_table(finished: Job) -> None:
 def test_a_gate_that_cannot_be_decided_fails_the_job_and_has_a_report(
     runner: Runner, baseline: Path
 ) -> None:
-    gates = "device_read_bytes > +5%\r\n\nmajor_faults > +5%\n"
+    gates = "wall_seconds > +5%\r\n\ndevice_read_bytes > +5%\n"
     inputs = {"baseline": baseline.name, "fail_if": gates, "artifact": "undecided", **LIGHT}
     job = runner.use(experiment="reader", repeats="3", **inputs)
     assert (job.status, job.outputs["verdict"]) == (6, "undecided"), job.logs
