@@ -19,7 +19,7 @@ on:
 permissions:
   contents: read
 jobs:
-  {name}:
+  measure:
     runs-on: ubuntu-24.04
     timeout-minutes: 60
     steps:
