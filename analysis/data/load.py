@@ -114,8 +114,7 @@ class Run:
     @property
     def metrics(self) -> Mapping[str, Any]:
         """The patterns of a service's metrics by name; empty for other workloads."""
-        workload = self.definition.get("workload") or {}  # a baseline has none but for its metrics
-        metrics: Mapping[str, Any] = workload.get("metrics") or {}
+        metrics: Mapping[str, Any] = (self.definition.get("workload") or {}).get("metrics") or {}
         return metrics
 
     def fill_places(self, text: str) -> str:
