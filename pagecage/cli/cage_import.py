@@ -102,14 +102,7 @@ def import_cage(
     imported = _import(
         [NamedText(_name(path), _read_text(path)) for path in (file, *more)], options
     )
-    if options.instance is not None and not (imported.volume or options.volume):
-        raise PagecageError(
-            "--instance applies only to a cloud volume, and the file has none", "remove --instance"
-        )
-    if options.memory_qos is not None and imported.origin != KUBERNETES:
-        raise PagecageError(
-            f"--memory-qos applies to a pod, and this is {imported.origin}", "remove --memory-qos"
-        )
+    _check_options_of_kinds(imported, options)
     is_needed = options.save is not None or options.volume is not None
     known = _known_volume(imported, options) if is_needed else None
     path = None
@@ -120,6 +113,18 @@ def import_cage(
     else:
         print("\n".join(_lines(imported, options.instance, path)))
     return EXIT_OK
+
+
+def _check_options_of_kinds(imported: ImportResult, options: ImportOptions) -> None:
+    """Raise PagecageError for an option that applies to files of another kind."""
+    if options.instance is not None and not (imported.volume or options.volume):
+        raise PagecageError(
+            "--instance applies only to a cloud volume, and the file has none", "remove --instance"
+        )
+    if options.memory_qos is not None and imported.origin != KUBERNETES:
+        raise PagecageError(
+            f"--memory-qos applies to a pod, and this is {imported.origin}", "remove --memory-qos"
+        )
 
 
 def _import(files: list[NamedText], options: ImportOptions) -> ImportResult:

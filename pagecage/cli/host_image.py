@@ -71,9 +71,10 @@ def pack(
     experiment
         Image with the packages of this experiment
     """
+    packages = _packages(experiment)
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-    notify(f"packed: {guest.pack_image(out, notify_step, _packages(experiment))}")
+    notify(f"packed: {guest.pack_image(out, notify_step, packages)}")
     return EXIT_OK
 
 
