@@ -65,12 +65,14 @@ class Job:
     context: dict[str, str] = field(default_factory=dict)
     status: int = 0
     outputs: dict[str, str] = field(default_factory=dict)
+    folder: Path = ROOT
+    """The folder of the action, where GitHub unpacks its repository."""
 
     def run(self) -> Job:
         """Run the steps up to the first that fails."""
         described = action()
         self.context = _inputs(described, self.inputs)
-        self.context |= {"github.action_path": str(ROOT), "runner.temp": str(self._temp)}
+        self.context |= {"github.action_path": str(self.folder), "runner.temp": str(self._temp)}
         for step in described["runs"]["steps"]:
             self._declare_outputs(step)
             if self.status == 0 and is_true(step.get("if", "'' == ''"), self.context):

@@ -173,3 +173,24 @@ def test_shellcheck(name: str, tmp_path: Path) -> None:
     script.write_text(f"#!/bin/bash\n{SCRIPTS[name]}")
     done = run([BIN / "shellcheck", script], check=False)
     assert done.ok, done.stdout
+
+
+def test_a_copy_of_the_action_without_source_asks_for_a_wheel(tmp_path: Path, path: Path) -> None:
+    runner = Runner(tmp_path, tmp_path / "files", path)
+    job = Job(runner, {"experiment": "smoke", "host": "local"}, folder=tmp_path).run()
+    assert job.status == 2
+    assert "give it the input wheel or version" in job.logs["Identify the wheel"].stdout
+
+
+def test_a_wheel_from_source_has_a_key_of_its_contents(tmp_path: Path, path: Path) -> None:
+    keys = []
+    for number, text in enumerate(("a", "a", "b")):
+        source = tmp_path / str(number)
+        (source / "build").mkdir(parents=True)
+        (source / "build/made").write_text(str(number))
+        (source / "Makefile").write_text(f"wheel:\n\t@echo {text}; exit 7\n")
+        runner = Runner(tmp_path, tmp_path / f"files-{number}", path)
+        job = Job(runner, {"experiment": "smoke", "host": "local"}, folder=source).run()
+        assert job.ran[-1] == "Build the wheel"
+        keys.append(job.context["steps.source.outputs.key"])
+    assert keys[0] == keys[1] != keys[2]
