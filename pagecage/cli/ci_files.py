@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from pagecage.checkout import TOP
@@ -13,7 +12,7 @@ from pagecage.process import find_tool, run
 _PIPELINE = ".gitlab-ci.yml"
 
 
-def new_ci_files(given: CiSystem | None, name: str, folder: Path) -> Mapping[Path, str]:
+def new_ci_files(given: CiSystem | None, name: str, folder: Path) -> dict[Path, str]:
     """Return the contents of the files that are missing, by path.
 
     `given` is None to choose by the remote of the git repository. What the user has to do is

@@ -75,7 +75,7 @@ def _google(parameters: Parameters, gib: int) -> DescribedVolume:
     rate = parameters.get("throughput") or parameters.get("provisioned-throughput-on-create")
     throughput = None if rate is None else int(-(-kubernetes_quantity(rate) // MIB))
     kind = parameters.get("type", "pd-standard")
-    return DescribedVolume(f"gcp-{kind}", gib * GIB, iops and int(iops), throughput)
+    return DescribedVolume(f"gcp-{kind}", gib * GIB, _whole(iops), throughput)
 
 
 def _azure(parameters: Parameters, gib: int) -> DescribedVolume:
@@ -88,9 +88,11 @@ def _azure(parameters: Parameters, gib: int) -> DescribedVolume:
     elif kind == "premium-ssd" and parameters.get("enableperformanceplus", "").lower() == "true":
         kind = "premium-ssd-performance-plus"
     iops, megabytes = parameters.get("diskiopsreadwrite"), parameters.get("diskmbpsreadwrite")
-    return DescribedVolume(
-        f"azure-{kind}", gib * GIB, iops and int(iops), megabytes and int(megabytes)
-    )
+    return DescribedVolume(f"azure-{kind}", gib * GIB, _whole(iops), _whole(megabytes))
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text else None
 
 
 def _lower(parameters: Parameters) -> dict[str, str]:
