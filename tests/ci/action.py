@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,13 +68,19 @@ class Job:
     folder: Path = ROOT
     """The folder of the action, where GitHub unpacks its repository."""
 
-    def run(self) -> Job:
-        """Run the steps up to the first that fails."""
+    def run(self, only: Sequence[str] = (), **known: str) -> Job:
+        """Run the steps up to the first that fails.
+
+        `only` names some of them; `known` are then the outputs of the step `run`.
+        """
         described = action()
         self.context = _inputs(described, self.inputs)
         self.context |= {"github.action_path": str(self.folder), "runner.temp": str(self._temp)}
         for step in described["runs"]["steps"]:
             self._declare_outputs(step)
+            self.context |= {f"steps.run.outputs.{name}": value for name, value in known.items()}
+            if only and step["name"] not in only:
+                continue
             if self.status == 0 and is_true(step.get("if", "'' == ''"), self.context):
                 self.ran.append(step["name"])
                 self.status = self._used(step) if "uses" in step else self._script(step)

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from analysis.__main__ import main
 from pagecage.process import run
+from tests.builders.timed_runs import times
 from tests.checkout import environment
 from tests.ci.action import ACTION, BASH, Job, Runner, action
 from tests.ci.conftest import make_project
 from tests.ci.expressions import UnknownExpressionError, interpolate, is_true
+from tests.fixtures.runs import build_run
 
 BIN = Path(sys.prefix) / "bin"
 LIGHT = {"host": "local", "size": "smoke", "treatments": "cage=uncaged\n", "install": "false"}
@@ -105,6 +108,32 @@ def test_a_gate_that_cannot_be_decided_fails_the_job_and_has_a_report(
     assert "5.4.0-another" in job.summary
     assert (runner.artifacts / "undecided/report.html").exists()
     assert "::error title=pagecage::verdict undecided" in job.logs["Gate"].stdout
+
+
+@pytest.mark.parametrize(
+    ("times_as_many", "status", "verdict"), [(1, "0", "passed"), (3, "5", "failed")]
+)
+def test_a_decided_gate_has_a_table_and_a_chart_in_the_summary(
+    runner: Runner, tmp_path: Path, times_as_many: int, status: str, verdict: str
+) -> None:
+    """The steps after the run, with the figures of made runs."""
+    build_run(tmp_path / "a", times(1, 1), repeats=8)
+    build_run(tmp_path / "b", times(times_as_many, 3), repeats=8, run_id="b")
+    assert main(["baseline", str(tmp_path / "a"), "--out", str(tmp_path / "a.json")]) == 0
+    inputs = {
+        "experiment": "constrained-random",
+        "baseline": str(tmp_path / "a.json"),
+        "fail-if": "full_pass_seconds > +25%",
+        "artifact": f"made-{verdict}",
+    }
+    after = ("Write the summary and the report", "Upload the report", "Gate")
+    known = {"run": str(tmp_path / "b"), "status": status, "verdict": verdict}
+    job = Job(runner, inputs).run(after, **known)
+    assert job.status == int(status), job.logs
+    assert f"Gate: **{verdict}** (exit status {status})" in job.summary
+    assert f"| {verdict} | full_pass_seconds > +25% |" in job.summary
+    assert "```mermaid\nxychart-beta horizontal\n" in job.summary
+    assert (runner.artifacts / f"made-{verdict}/comparison.html").exists()
 
 
 def test_a_condition_that_names_nothing_is_refused_before_the_run(
