@@ -100,11 +100,8 @@ def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = F
     found += find_gate_obstacles(runs, [gate.response for gate in gates])
     if found and not anyway:
         reasons = "; ".join(f"{one.what}: {one.reason}" for one in found)
-        raise PagecageError(
-            f"these runs are not comparable: {reasons}",
-            "--anyway compares them and reports this",
-            refusal,
-        )
+        message = f"these runs are not comparable: {reasons}"
+        raise PagecageError(message, "--anyway compares them and reports this", refusal)
     common = _common_treatments(runs, refusal)
     responses = _responses(runs, gates)
     rows = tuple(
