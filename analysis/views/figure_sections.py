@@ -18,7 +18,6 @@ from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views import evidence_tables
 from analysis.views.html import Html, figure_html, folded_table, svg_html, table_html, with_heading
 from analysis.views.narrative import ABOUT_KERNEL, ABOUT_LATENCY, ABOUT_RESIDENCY, ABOUT_TIME
-from pagecage.units import PAGE_BYTES
 
 KIB = 1024
 
@@ -123,7 +122,7 @@ def _marks(run: Run) -> dict[str, float]:
     marks = {"each byte once": 1.0}
     if len(sizes) == 1:
         window = float(sizes.pop() or 0)
-        marks[f"{window:.0f} KiB for each page"] = window * KIB / PAGE_BYTES
+        marks[f"{window:.0f} KiB for each page"] = window * KIB / run.page_bytes
     return marks
 
 

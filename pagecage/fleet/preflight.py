@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.host_run import RemoteHost
 from pagecage.fleet.inventory import FleetHost
 from pagecage.fleet.playbook import FleetPlaybook, check_names
+from pagecage.hosts.architecture import VARIABLE, target_machine
 from pagecage.model.requirements import check_host
 
 SPOOL = "/dev/shm/pagecage"
@@ -131,7 +131,7 @@ def _parse_facts(text: str) -> Mapping[str, Any] | None:
 
 def _obstacle(name: str, group: str, facts: Mapping[str, Any] | None) -> HostError | None:
     """Return why a host cannot run trials, or None."""
-    machine = platform.machine()
+    machine = target_machine()
     if facts is None:
         return HostError(
             f"{name} printed other output than facts",
@@ -140,7 +140,8 @@ def _obstacle(name: str, group: str, facts: Mapping[str, Any] | None) -> HostErr
     if facts["machine"] != machine:
         return HostError(
             f"{name} is {facts['machine']}, but the workloads are built for {machine}",
-            f"remove {name} from the group, or use a controller of its architecture",
+            f"remove {name} from the group, or: make build MACHINE={facts['machine']}, and set "
+            f"{VARIABLE}={facts['machine']}",
         )
     missed = check_host(facts)
     if missed:

@@ -15,6 +15,7 @@ from pagecage.agent.drivers.image_container import GATE
 from pagecage.agent.system.volume_server import PLUGIN
 from pagecage.checkout import BUILD, TOP
 from pagecage.errors import HostError
+from pagecage.hosts.architecture import build_folder
 from pagecage.model.trial import Trial
 
 PACKAGE_DIR = Path(__file__).resolve().parent.parent
@@ -140,10 +141,10 @@ def zipapp_bytes(
 def make_agent_package(top: Path) -> AgentPackage:
     """Write the agent to the folder of built files, and return it with the workloads of `top`.
 
-    Workloads may be missing; see require_programs(). Raises HostError if the folder cannot be
-    written.
+    They are those for the hosts' architecture. Workloads may be missing; see require_programs().
+    Raises HostError if the folder cannot be written.
     """
-    built = top / "build/host"
+    built = top / "build" / build_folder()
     programs = tuple(sorted(path for path in (built / "bin").glob("*") if path.is_file()))
     content = agent_bytes()
     agent = (BUILD if top == TOP else top / "build") / "host/agent.pyz"
