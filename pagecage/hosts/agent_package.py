@@ -13,9 +13,9 @@ from typing import Protocol
 
 from pagecage.agent.drivers.image_container import GATE
 from pagecage.agent.system.volume_server import PLUGIN
-from pagecage.checkout import BUILD, TOP
+from pagecage.checkout import BUILD, IS_INSTALLED, TOP
 from pagecage.errors import HostError
-from pagecage.hosts.architecture import build_folder
+from pagecage.hosts.architecture import build_folder, target_machine
 from pagecage.model.trial import Trial
 
 PACKAGE_DIR = Path(__file__).resolve().parent.parent
@@ -67,6 +67,11 @@ def require_programs(package: AgentPackage, trials: Collection[Trial]) -> None:
         missing.append(PLUGIN)
     if missing:
         verb = "is" if len(missing) == 1 else "are"
+        if IS_INSTALLED and set(missing) - set(_BUILT_FOR):
+            raise HostError(
+                f"{', '.join(missing)} {verb} not in this package for {target_machine()}",
+                f"make wheel MACHINE={target_machine()}, where Rust can compile for it",
+            )
         hint = (
             "make build"
             if set(missing) - set(_BUILT_FOR)

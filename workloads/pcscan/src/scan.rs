@@ -5,10 +5,9 @@ use crate::sizes::size;
 use crate::touch::{compute, touch, touch_as_published};
 use contract::cli::seconds;
 use contract::json_lines::ThreadLine;
+use contract::page::page_bytes;
 use std::ops::{AddAssign, Range};
 use std::time::{Duration, Instant};
-
-/// The smallest page, which prefetching uses.
 
 /// The work on the bytes.
 #[derive(Debug, Clone, clap::Args)]
