@@ -85,7 +85,7 @@ unprovision: ready ## Restore them (data stay; ERASE=1 destroys them)
 test: ready-test ## Run all tests except the long ones, those in the guest included (TESTS="tests/unit -k cage")
 	@$(python) -m pytest -n logical --maxprocesses 8 --dist worksteal -m "not long and not vm" $(TESTS); others=$$?; \
 	  $(python) -m pytest -m "vm and not long" $(TESTS); case $$others$$? in 00 | 05 | 50) ;; *) exit 1 ;; esac
-test-long: ready-test build/.stamp-fuzzing ## Run the long tests
+test-long: ready-test build/.stamp-fuzzing build/.stamp-cross-programs ## Run the long tests
 	@$(python) -m pytest -m long $(TESTS)
 check: build/.stamp-lint build/.stamp-workloads ## Run linters, type checks and unit tests (TESTS="tests/unit/model/test_cage.py" for some)
 	@$(python) -m pytest -q -n logical --maxprocesses 8 --dist worksteal -m "not long and not vm" \
@@ -206,9 +206,9 @@ endif
 
 # Programs of this machine, installed by an Ansible role if they are missing. A JDK is large, and
 # only one experiment has a workload in Java: it is installed for that experiment and for the tests.
-# Only the long tests need clang.
+# Only the long tests need clang, and compilers for the other architecture.
 role := ansible/controller.yml $(shell find ansible/roles/controller -type f 2>/dev/null)
-purposes := compilers:build guest-programs:guest recorders:record volume-programs:volume jdk:jdk maven:maven fuzzing:fuzzing browser:browser lint-programs:lint
+purposes := compilers:build guest-programs:guest recorders:record volume-programs:volume jdk:jdk maven:maven fuzzing:fuzzing cross-programs:cross browser:browser lint-programs:lint
 define controller # stamp, purpose
 build/.stamp-$(1): .venv-ansible/.stamp-ansible $$(role)
 	@tools/bootstrap controller $(2)
