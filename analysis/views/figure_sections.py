@@ -170,7 +170,7 @@ def kernel_section(data: RunFrames) -> Html | None:
     """Return sizes of read-ahead requests, and faults by the flags of the mapping."""
     readahead_df = frames.readahead_frame(data.run)
     drawn = figure_html(
-        lambda: charts.readahead_figure(readahead_df, data.styles),
+        lambda: charts.readahead_figure(readahead_df, data.styles, data.run.page_bytes),
         lambda: alt_text.readahead_alt_text(readahead_df, data.styles),
     )
     faults = folded_table(
