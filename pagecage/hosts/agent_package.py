@@ -155,7 +155,7 @@ def make_agent_package(top: Path) -> AgentPackage:
     agent = (BUILD if top == TOP else top / "build") / "host/agent.pyz"
     if not agent.exists() or agent.read_bytes() != content:
         _replace(agent, content)
-    plugin = built / "lib" / PLUGIN
+    plugin = top / "build/host/lib" / PLUGIN  # nbdkit runs here, beside QEMU
     return AgentPackage(
         agent,
         programs,

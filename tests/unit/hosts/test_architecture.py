@@ -135,3 +135,13 @@ def test_an_architecture_without_a_guest_is_refused(
     monkeypatch.setattr(LocalHost, "facts", lambda _: FACTS)
     (finding,) = (one for one in doctor.examine(None) if one.host == "vm")
     assert (finding.level, finding.what) == ("missing", "architecture")
+
+
+def test_the_plugin_of_volumes_is_this_machines(here: str, hosts: str, tmp_path: Path) -> None:
+    """nbdkit serves a guest's disks on the machine that runs QEMU."""
+    for folder in ("host", *MACHINES):
+        (tmp_path / "build" / folder / "lib").mkdir(parents=True)
+        (tmp_path / "build" / folder / "lib/libpcvolume.so").write_text(folder)
+    plugin = make_agent_package(tmp_path).volume_plugin
+    assert plugin is not None
+    assert plugin.read_text() == "host"
