@@ -20,7 +20,8 @@ class Architecture:
     """An architecture for which programs and guests are made.
 
     `machine` is the kernel's name, `debian` that of packages. `board` is QEMU's machine with its
-    options, `console` the kernel's device of its serial port.
+    options, `console` the kernel's device of its serial port. `boot_option` goes to the guest's
+    kernel; "" for none.
     """
 
     machine: str
@@ -28,6 +29,7 @@ class Architecture:
     board: str
     console: str
     early_console: str
+    boot_option: str = ""
 
     @property
     def is_native(self) -> bool:
@@ -43,7 +45,10 @@ class Architecture:
 _KNOWN = (
     Architecture("x86_64", "amd64", "q35", "ttyS0", "earlyprintk=serial,ttyS0"),
     # QEMU's default is GICv2, which KVM lacks on most servers (docs/system/arm/virt.rst).
-    Architecture("aarch64", "arm64", "virt,gic-version=max", "ttyAMA0", "earlycon"),
+    Architecture(
+        *("aarch64", "arm64", "virt,gic-version=max", "ttyAMA0", "earlycon"),
+        boot_option="systemd.getty_auto=no",  # the image masks the login of ttyS0 only
+    ),
 )
 ARCHITECTURES = {known.machine: known for known in _KNOWN}
 

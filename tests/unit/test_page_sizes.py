@@ -91,18 +91,20 @@ def test_refaults_weigh_as_much_as_their_pages(page: int) -> None:
 
     def found(refaults: float) -> str:
         moved = {"rbytes": float(read), "rios": 1.0, "wbytes": 0.0, "wios": 0.0}
-        nothing = dict.fromkeys(("waited_io", "waited_memory", "waited_cpu", "disk_busy"), 0.0)
         window = Window(
             start_seconds=0.0,
             seconds=1.0,
             moved=moved,
             caps={},
+            waited_io=0.0,
+            waited_memory=0.0,
+            waited_cpu=0.0,
+            disk_busy=0.0,
             refault_pages=refaults,
             limit_hits=10.0,
             cpu=0.1,
             throttled=0.0,
             page_bytes=page,
-            **nothing,
         )
         return binding_limit(window, {"MemoryMax": MIB}).name
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from pagecage.agent.system import cgroupfs, procfs
 from pagecage.agent.system.block_device import Disk, read_queue_settings, resolve_disk
-from pagecage.agent.system.cpu_model import EMULATED, cpu_model
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.page_cache import cachestat_pages
 from pagecage.agent.system.systemd import Systemd, is_pid1, systemd_version
@@ -50,7 +49,7 @@ def read_facts(
         "kernel_command_line": (read_text(Path("/proc/cmdline")) or "").strip(),
         "boot_id": procfs.boot_id(),
         "cpus": os.cpu_count(),
-        "cpu_model": cpu_model(read_text(Path("/proc/cpuinfo")) or ""),
+        "cpu_model": procfs.cpu_model(read_text(Path("/proc/cpuinfo")) or ""),
         "page_bytes": kernel_page_bytes(),
         "memory_bytes": _meminfo("MemTotal"),
         "swap_bytes": _meminfo("SwapTotal"),
@@ -74,7 +73,7 @@ def read_facts(
 
 def is_emulated(facts: Mapping[str, Any]) -> bool:
     """Return True if the host is a guest without hardware virtualization, by its CPU model."""
-    return EMULATED in (facts["cpu_model"] or "")
+    return procfs.EMULATED_CPU in (facts["cpu_model"] or "")
 
 
 def find_systemd(user: bool) -> Systemd:

@@ -6,7 +6,7 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagecage.agent.system.cpu_model import cpu_model
+from pagecage.agent.system.procfs import cpu_model
 from pagecage.hosts.architecture import ARCHITECTURES, architecture
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.image.guest_image import GuestImage
@@ -82,10 +82,11 @@ def _accel_arguments(acceleration: Acceleration) -> list[str]:
 
 
 def _boot_arguments(image: GuestImage, arch: str) -> list[str]:
-    console = ARCHITECTURES[arch].console
+    known = ARCHITECTURES[arch]
     line = (
-        f"root=/dev/vda rw console={console} net.ifnames=0 panic=-1 quiet systemd.show_status=false"
-    )
+        f"root=/dev/vda rw console={known.console} net.ifnames=0 panic=-1 quiet"
+        f" systemd.show_status=false {known.boot_option}"
+    ).rstrip()
     return ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", line]
 
 
