@@ -23,7 +23,8 @@ def hook() -> ModuleType:
     vars(interface)["BuildHookInterface"] = object
     sys.modules.setdefault(interface.__name__, interface)
     spec = importlib.util.spec_from_file_location("wheel", ROOT / "tools/wheel_contents.py")
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules["wheel"] = module
     spec.loader.exec_module(module)

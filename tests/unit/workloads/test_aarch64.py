@@ -29,7 +29,8 @@ def built() -> Completed:
     """The output of the build; without Rust's standard library only C is compiled."""
     for name in (f"{MACHINE}-linux-gnu-gcc", f"qemu-{MACHINE}-static"):
         assert shutil.which(name), f"there is no {name}: make test-long installs it"
-    return run([ROOT / "tools/build-workloads", f"{MACHINE}-unknown-linux-gnu"], timeout_seconds=1500)
+    target = f"{MACHINE}-unknown-linux-gnu"
+    return run([ROOT / "tools/build-workloads", target], timeout_seconds=1500)
 
 
 def emulated(name: str, *words: str | Path, stdin: str = "") -> Completed:
