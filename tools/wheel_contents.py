@@ -54,8 +54,6 @@ class WheelContents(BuildHookInterface):
         compiled = compiled_folder(top, machine)
         names = {path: path.relative_to(top).as_posix() for path in contents(top)}
         names |= {path: f"{INSIDE}/{path.relative_to(compiled)}" for path in programs(compiled)}
-        if missing := without(compiled):
-            self.app.display_warning(f"note: this wheel is without {missing}")
         build_data["force_include"] |= {
             str(path): f"pagecage/_data/{name}" for path, name in names.items()
         }
