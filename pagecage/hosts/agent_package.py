@@ -68,9 +68,10 @@ def require_programs(package: AgentPackage, trials: Collection[Trial]) -> None:
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         if IS_INSTALLED and set(missing) - set(_BUILT_FOR):
+            machine = target_machine()
             raise HostError(
-                f"{', '.join(missing)} {verb} not in this package for {target_machine()}",
-                f"make wheel MACHINE={target_machine()}, where Rust can compile for it",
+                f"{', '.join(missing)} {verb} not in this package for {machine}",
+                f"install a wheel that was made with Rust's standard library for {machine}",
             )
         hint = (
             "make build"
