@@ -156,7 +156,8 @@ impl Work {
     fn compute_on(&self, len: usize) {
         if self.compute_for_page > Duration::ZERO {
             compute(
-                self.compute_for_page * u32::try_from(len.div_ceil(page_bytes())).unwrap_or(u32::MAX),
+                self.compute_for_page
+                    * u32::try_from(len.div_ceil(page_bytes())).unwrap_or(u32::MAX),
             );
         }
     }
