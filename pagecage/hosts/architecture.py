@@ -21,7 +21,7 @@ class Architecture:
 
     `machine` is the kernel's name, `debian` that of packages. `board` is QEMU's machine with its
     options, `console` the kernel's device of its serial port. `boot_option` goes to the guest's
-    kernel; "" for none.
+    kernel; "" for none. `devices` are QEMU's that only this architecture has.
     """
 
     machine: str
@@ -30,6 +30,7 @@ class Architecture:
     console: str
     early_console: str
     boot_option: str = ""
+    devices: tuple[str, ...] = ()
 
     @property
     def is_native(self) -> bool:
@@ -43,7 +44,10 @@ class Architecture:
 
 
 _KNOWN = (
-    Architecture("x86_64", "amd64", "q35", "ttyS0", "earlyprintk=serial,ttyS0"),
+    Architecture(
+        *("x86_64", "amd64", "q35", "ttyS0", "earlyprintk=serial,ttyS0"),
+        devices=("vmgenid,guid=auto",),  # reseeds at a restore; the guest's daemon does so too
+    ),
     # QEMU's default is GICv2, which KVM lacks on most servers (docs/system/arm/virt.rst).
     Architecture(
         *("aarch64", "arm64", "virt,gic-version=max", "ttyAMA0", "earlycon"),

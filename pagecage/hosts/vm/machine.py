@@ -62,12 +62,11 @@ def machine_for(need: ResourceNeeds, acceleration: Acceleration, cpus: int = CPU
     return GuestMachine(architecture().machine, -(-memory_bytes // step) * step, cpus, acceleration)
 
 
-def _devices() -> list[str]:
+def _devices(arch: str) -> list[str]:
     return [
         "-device",
         "virtio-rng-pci",
-        "-device",
-        "vmgenid,guid=auto",
+        *(word for device in ARCHITECTURES[arch].devices for word in ("-device", device)),
         *(
             word
             for number, port in enumerate(PORTS, start=1)
@@ -123,7 +122,7 @@ def qemu_argv(
         "-m",
         f"{machine.memory_bytes // MIB}M",
         *_boot_arguments(image, machine.arch),
-        *_devices(),
+        *_devices(machine.arch),
         "-drive",
         f"file={escape(disk)},format=qcow2,if=virtio,cache=writeback,discard=unmap",
         *_NETWORK,
