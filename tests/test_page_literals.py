@@ -35,6 +35,7 @@ NOT_PAGES = {
     "pagecage/definitions/trial_tables.py": "a number of files",
     "pagecage/hosts/vm/image/recipe.py": "GiB of a disk",
     "pagecage/hosts/volume_drive.py": "published sizes of I/Os",
+    "pagecage/importers/memory_qos.py": "the page with which a kubelet rounds, as published",
     "pagecage/model/volume_model.py": "published sizes of I/Os",
     "pagecage/units.py": "the definitions themselves",
     "volume/src/spec.rs": "blocks of a volume",
