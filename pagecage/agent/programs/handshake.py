@@ -1,4 +1,4 @@
-"""Workloads that speak the handshake: ready, go, samples, end (workloads/README.md)."""
+"""Workloads that speak the handshake: ready, go, samples, end (docs/HANDSHAKE.md)."""
 
 from __future__ import annotations
 
@@ -30,10 +30,15 @@ class HandshakeProgram(ReportingProgram):
         part: MeasuredPart,
         process: HandshakeProcess,
     ) -> bool:
-        """Take the workload from `ready` to `end`. Returns False if the deadline passes before."""
+        """Take the workload from `ready` to `end`.
+
+        Returns False if the deadline passes before, or if the workload breaks the protocol.
+        """
         if not process.wait_for("ready", deadline=part.deadline):
             return False
         part.at_gate(lambda: process.has_exited, process.evicted_bytes)
+        if not process.is_waiting():
+            return False
         part.begin()
         process.go()
         is_stopped = process.wait_for("stopped", "end", deadline=part.deadline)
