@@ -70,11 +70,11 @@ def _uploads(project: Path, copies: tuple[str, ...], name: str) -> tuple[Uploade
 
 
 def _mapped(experiment: Experiment, placed: _Placed) -> Experiment:
-    """Return the experiment with the change applied to each of its commands."""
+    """Return the experiment with the change applied to each of the project's own programs."""
     base = Workload(
         experiment.program, experiment.arguments, experiment.workload_kind, 0, experiment.command
     )
-    own = placed(base) if experiment.command else base
+    own = placed(base) if _is_own(base) else base
     levels: Mapping[str, Mapping[str, Level]] = {
         factor: {name: _mapped_level(level, placed) for name, level in table.items()}
         for factor, table in experiment.levels.items()
@@ -89,11 +89,27 @@ def _mapped(experiment: Experiment, placed: _Placed) -> Experiment:
 
 
 def _mapped_level(level: Level, placed: _Placed) -> Level:
-    has_command = level.workload is not None and level.workload.command is not None
-    return replace(level, workload=placed(level.workload)) if has_command else level  # type: ignore[arg-type]
+    own = level.workload
+    return replace(level, workload=placed(own)) if own is not None and _is_own(own) else level
+
+
+def _is_own(workload: Workload) -> bool:
+    return workload.command is not None or _speaks_handshake(workload)
+
+
+def _speaks_handshake(workload: Workload) -> bool:
+    return workload.kind == "handshake" and not workload.is_built_in
 
 
 def _in_folder(own: Workload, directory: str | None) -> Workload:
+    """Return a workload that runs in the project's folder; None on another host."""
+    if _speaks_handshake(own):
+        if directory is None:
+            raise PagecageError(
+                f"{own.program} is a file of the project, and is not copied to the host",
+                f"name it in `copies`, and run it with --host vm: copies = [{own.program!r}]",
+            )
+        return replace(own, program=f"{directory}/{own.program.removeprefix('./')}")
     command = own.command or CommandSpec()
     return replace(own, command=replace(command, directory=command.directory or directory))
 
@@ -103,6 +119,8 @@ def _copied(
 ) -> Workload:
     """Return a command whose words and files that are copied have the paths of the copies."""
     program, *arguments = translate_command((own.program, *own.arguments), uploads, directory)
+    if _speaks_handshake(own):
+        return _copied_workload(own, uploads, directory, project, tuple(arguments))
     command = own.command or CommandSpec()
     paths = tuple(
         path_on_host(str((project or Path()) / path), uploads, directory) or path
@@ -113,4 +131,20 @@ def _copied(
         program=program,
         arguments=tuple(arguments),
         command=replace(command, data_paths=paths, directory=directory),
+    )
+
+
+def _copied_workload(
+    own: Workload,
+    uploads: tuple[UploadedFile, ...],
+    directory: str,
+    project: Path | None,
+    arguments: tuple[str, ...],
+) -> Workload:
+    """Return a workload whose program is the copy of the project's."""
+    program = path_on_host(str((project or Path()) / own.program), uploads, directory)
+    return (
+        _in_folder(own, None)
+        if program is None
+        else replace(own, program=program, arguments=arguments)
     )

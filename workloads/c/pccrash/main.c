@@ -3,7 +3,7 @@
 
 #include "contract/clock.h"
 #include "contract/failure.h"
-#include "contract/handshake.h"
+#include "pagecage_workload.h"
 #include "trial.h"
 
 #include <errno.h>
@@ -86,14 +86,14 @@ int main(int count, char **words) {
     }
     signal(SIGTERM, on_termination);
     signal(SIGINT, on_termination);
-    if (plan.handshake && !handshake_begin()) {
+    if (plan.handshake && !pagecage_wait_for_go(0)) {
         return DONE;
     }
     double seconds = run(&plan, state, &totals);
     print_sample(&plan, &totals, seconds);
     print_end(&plan, &totals, seconds);
     if (plan.handshake) {
-        handshake_end();
+        pagecage_wait_for_close();
     }
     if (!all_good(&totals)) {
         fail(FAILED, "a committed record was lost, duplicated or torn, a hole was not closed, or a writer stalled");

@@ -11,7 +11,7 @@
 
 #include "contract/clock.h"
 #include "contract/failure.h"
-#include "contract/handshake.h"
+#include "pagecage_workload.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -145,7 +145,7 @@ int main(int count, char **words) {
     struct run run = {.plan = plan_read(count, words)};
     signal(SIGBUS, on_bus_error);
     open_all(&run);
-    if (run.plan.handshake && !handshake_begin()) {
+    if (run.plan.handshake && !pagecage_wait_for_go(0)) {
         return DONE;
     }
     getrusage(RUSAGE_SELF, &run.before);
@@ -157,7 +157,7 @@ int main(int count, char **words) {
     print_sample(&run, &all);
     print_end(&run, &all, !compared ? "null" : right ? "true" : "false");
     if (run.plan.handshake) {
-        handshake_end();
+        pagecage_wait_for_close();
     }
     if (compared && !right) {
         fail(FAILED, "the checksum of the files differs from their sidecars");

@@ -11,7 +11,6 @@ pub mod cli;
 pub mod cpus;
 pub mod data_files;
 pub mod expectation;
-pub mod failure;
 pub mod handshake;
 pub mod index;
 pub mod json_lines;
@@ -27,6 +26,6 @@ pub mod threads;
 pub mod timing;
 pub mod usage;
 
-pub use failure::Failure;
 pub use handshake::Handshake;
+pub use pagecage_workload::{failure, Failure};
 pub use sidecar::Sidecar;
