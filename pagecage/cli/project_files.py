@@ -5,6 +5,7 @@ On this machine they are used in place. The guest gets copies, as of a replay's 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -32,18 +33,33 @@ def place_files(
     """Return the experiment for a host, and the copies that its plan records; None without any.
 
     Commands run in the project's folder, or in the folder of the copies. Raises PagecageError for
-    a file that does not exist or is outside the project, and for a group of hosts.
+    a file that does not exist or is outside the project, for a workload that is not built, and for
+    a group of hosts.
     """
     if experiment.project is None:
         return experiment, None
+    _check_programs(experiment, experiment.project)
     if host.name != "vm" or not experiment.copies:
         _refuse_group(experiment, host)
         here = str(experiment.project) if host.name == "local" else None
-        return _mapped(experiment, lambda own: _in_folder(own, here)), None
+        return _mapped(experiment, lambda own: _in_folder(own, here, experiment.copies)), None
     uploads = _uploads(experiment.project, experiment.copies, experiment.name)
     directory = f"{getattr(host, 'data_dir', '')}/{FOLDER}"
     placed = _mapped(experiment, lambda own: _copied(own, uploads, directory, experiment.project))
     return placed, {"carried": uploads_to_json(uploads), "directory": directory}
+
+
+def _check_programs(experiment: Experiment, project: Path) -> None:
+    """Raise PagecageError for a workload of the project that is not an executable file."""
+    tables = (level for levels in experiment.levels.values() for level in levels.values())
+    base = Workload(experiment.program, (), experiment.workload_kind)
+    for own in (base, *(level.workload for level in tables if level.workload)):
+        path = project / own.program
+        if _speaks_handshake(own) and not (path.is_file() and os.access(path, os.X_OK)):
+            raise PagecageError(
+                f"{experiment.name}.toml: workload.program: {path} is not an executable file",
+                f"build it in {path.parent}; a script needs chmod +x",
+            )
 
 
 def _refuse_group(experiment: Experiment, host: SizedHost) -> None:
@@ -101,15 +117,17 @@ def _speaks_handshake(workload: Workload) -> bool:
     return workload.kind == "handshake" and not workload.is_built_in
 
 
-def _in_folder(own: Workload, directory: str | None) -> Workload:
-    """Return a workload that runs in the project's folder; None on another host."""
+def _in_folder(own: Workload, directory: str | None, copies: tuple[str, ...] = ()) -> Workload:
+    """Return a workload with the files of the project's folder; None on another host."""
     if _speaks_handshake(own):
         if directory is None:
             raise PagecageError(
                 f"{own.program} is a file of the project, and is not copied to the host",
                 f"name it in `copies`, and run it with --host vm: copies = [{own.program!r}]",
             )
-        return replace(own, program=f"{directory}/{own.program.removeprefix('./')}")
+        words = (f"{directory}/{word}" if word in copies else word for word in own.arguments)
+        program = os.path.normpath(Path(directory, own.program))
+        return replace(own, program=program, arguments=tuple(words))
     command = own.command or CommandSpec()
     return replace(own, command=replace(command, directory=command.directory or directory))
 

@@ -88,7 +88,8 @@ class Handshake:
         """Print one message and flush it, because the agent acts on it."""
         for name, number in _not_finite("", content):
             raise Failure(f"`{name}` is {number}, which is not a number in JSON")
-        self._output.write(json.dumps({**content, "type": kind}).encode() + b"\n")
+        own = {key: value for key, value in content.items() if key != "type"}
+        self._output.write(json.dumps({"type": kind, **own}).encode() + b"\n")
         self._output.flush()
 
 

@@ -1,7 +1,7 @@
-//! The contract that every workload keeps: command lines, JSON lines, the handshake, exit codes,
-//! sidecars and sums.
+//! The contract that every workload keeps: command lines, JSON lines, exit codes, sidecars and sums.
 //!
-//! `workloads/README.md` states the contract in full.
+//! `workloads/README.md` states the contract in full. The handshake is that of the crate
+//! `pagecage-workload`.
 
 pub mod advice;
 pub mod amount;

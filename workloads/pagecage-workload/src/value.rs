@@ -103,6 +103,15 @@ impl Object {
     }
 }
 
+impl IntoIterator for Object {
+    type Item = (String, Value);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
 impl Value {
     /// Append the JSON text. `name` is for errors.
     fn write(&self, name: &str, text: &mut String) -> Result<(), Failure> {
