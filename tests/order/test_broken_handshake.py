@@ -34,9 +34,7 @@ def broken(way: str) -> Workload:
 
 
 @pytest.mark.parametrize(("way", "sentence"), BREACHES.items(), ids=BREACHES)
-def test_a_breach_is_a_failure_with_one_sentence(
-    machine: Machine, way: str, sentence: str
-) -> None:
+def test_a_breach_is_a_failure_with_one_sentence(machine: Machine, way: str, sentence: str) -> None:
     record = carry_out(machine, make_trial(workload=broken(way), cage=LIGHT, collectors=()))
     assert (record.outcome, record.error) == ("failed", sentence)
     assert record.response == {}

@@ -149,6 +149,12 @@ void pagecage_text(struct pagecage_message *message, const char *key, const char
     append_quoted(message, value);
 }
 
+void pagecage_checksum(struct pagecage_message *message, const char *key, uint64_t value) {
+    char text[32];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    pagecage_text(message, key, text);
+}
+
 void pagecage_bool(struct pagecage_message *message, const char *key, bool value) {
     add(message, key, value ? "true" : "false");
 }

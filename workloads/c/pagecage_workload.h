@@ -68,11 +68,13 @@ struct pagecage_message {
 struct pagecage_message pagecage_begin(const char *type);
 
 /* These add one value, or with a key of NULL one element of an array. Text is UTF-8. A number must
- * be finite, because JSON has no other. */
+ * be finite, because JSON has no other. A checksum is written as text, because readers that keep
+ * numbers as doubles would round it. */
 void pagecage_number(struct pagecage_message *message, const char *key, double value);
 void pagecage_count(struct pagecage_message *message, const char *key, uint64_t value);
 void pagecage_integer(struct pagecage_message *message, const char *key, int64_t value);
 void pagecage_text(struct pagecage_message *message, const char *key, const char *value);
+void pagecage_checksum(struct pagecage_message *message, const char *key, uint64_t value);
 void pagecage_bool(struct pagecage_message *message, const char *key, bool value);
 void pagecage_null(struct pagecage_message *message, const char *key);
 

@@ -22,7 +22,8 @@ import json
 import math
 import os
 import sys
-from typing import IO, Any, Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import IO, Any
 
 PROTOCOL_VERSION = 1
 """The version of the protocol that this library speaks."""

@@ -104,9 +104,7 @@ class ReportingProgram:
 
     def judge(self, run: TrialRun, measured: Measured) -> Ending:
         """Return the outcome, with the requirement that the workload reports as missing."""
-        ending = judge_end(
-            measured, run.trial.timeout_seconds, has_handshake=self.has_handshake
-        )
+        ending = judge_end(measured, run.trial.timeout_seconds, has_handshake=self.has_handshake)
         ending = confirmed(run, measured, ending)
         if ending.outcome != "requirement_missed":
             return ending

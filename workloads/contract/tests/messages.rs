@@ -17,9 +17,9 @@ fn values() -> impl Strategy<Value = Value> {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
             prop::collection::vec((any::<String>(), inner), 0..4).prop_map(|pairs| {
-                let filled = pairs.into_iter().fold(Object::new(), |object, (name, value)| {
-                    object.with(&name, value)
-                });
+                let filled = pairs
+                    .into_iter()
+                    .fold(Object::new(), |object, (name, value)| object.with(&name, value));
                 Value::from(filled)
             }),
         ]

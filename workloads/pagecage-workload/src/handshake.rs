@@ -96,8 +96,7 @@ pub fn print_line(text: &str) -> Result<(), Failure> {
 }
 
 fn ready(evicted_bytes: u64) -> Object {
-    let content =
-        Object::new().with("protocol", PROTOCOL_VERSION).with("pid", std::process::id());
+    let content = Object::new().with("protocol", PROTOCOL_VERSION).with("pid", std::process::id());
     let content = match evicted_bytes {
         0 => content,
         bytes => content.with("evicted_bytes", bytes),
