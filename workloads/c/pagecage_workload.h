@@ -78,7 +78,7 @@ void pagecage_checksum(struct pagecage_message *message, const char *key, uint64
 void pagecage_bool(struct pagecage_message *message, const char *key, bool value);
 void pagecage_null(struct pagecage_message *message, const char *key);
 
-/* What is added in between is inside the object or the array. */
+/* Values that are added in between belong to the object or the array. */
 void pagecage_open_object(struct pagecage_message *message, const char *key);
 void pagecage_close_object(struct pagecage_message *message);
 void pagecage_open_array(struct pagecage_message *message, const char *key);

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +20,6 @@ from hypothesis import strategies as st
 from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.handshake_protocol import PROTOCOL_VERSION, parse_message
 from tests.tree import ROOT
-from tests.unit.agent.programs.test_handshake_process import soon
 
 WORKLOADS = ROOT / "workloads"
 STATED = {
@@ -170,10 +170,10 @@ def test_a_template_speaks_with_the_agent(language: str, tmp_path: Path) -> None
 def spoken_with(argv: list[str]) -> None:
     """Take a template's workload through a whole trial."""
     process = HandshakeProcess(argv)
-    assert process.wait_for("ready", deadline=soon())
+    assert process.wait_for("ready", deadline=time.monotonic() + 30)
     assert process.is_waiting()
     process.go()
-    assert process.wait_for("end", deadline=soon())
+    assert process.wait_for("end", deadline=time.monotonic() + 30)
     assert process.finish() == 0, process.last_line()
     assert process.breach is None
     assert (process.end["bytes"], process.end["blocks"]) == (300_000, 5)
