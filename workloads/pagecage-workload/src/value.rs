@@ -119,7 +119,9 @@ impl Value {
             Self::Null => text.push_str("null"),
             Self::Bool(value) => text.push_str(if *value { "true" } else { "false" }),
             Self::Integer(value) => text.push_str(&value.to_string()),
-            Self::Number(value) if value.is_finite() => text.push_str(&format!("{value:?}")),
+            Self::Number(value) if value.is_finite() => {
+                let _ = write!(text, "{value:?}"); // a String never fails
+            }
             Self::Number(value) => {
                 let why = format!("`{name}` is {value}, which is not a number in JSON");
                 return Err(Failure::Failed(why));
