@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pagecage.agent.programs.handshake_process import HandshakeProcess
@@ -114,6 +114,8 @@ JSON = st.recursive(
 )
 
 
+@example({"response": {"speeds": [1.0, float("nan")]}})
+@example({"response": {"speed": float("inf")}})
 @given(st.dictionaries(TEXTS.filter(lambda key: key != "type"), JSON, max_size=4))
 def test_python_writes_what_it_was_given_or_refuses(
     library: ModuleType, content: dict[str, Any]
