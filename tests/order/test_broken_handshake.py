@@ -10,6 +10,10 @@ from tests.fake_host.machine import LIGHT, Machine, make_trial
 
 BREACHES = {
     "dies before ready": "it ended with status 3 before `ready`",
+    "other version": (
+        "it speaks version 2 of the handshake, and this pagecage speaks version 1: take the library"
+        " from `pagecage init --template`"
+    ),
     "starts by itself": "it printed `sample` without waiting for `go`",
     "garbage before ready": (
         "it printed a line that is not a JSON object: 'hello, I am a program'"
@@ -39,18 +43,6 @@ def test_a_breach_is_a_failure_with_one_sentence(machine: Machine, way: str, sen
     assert (record.outcome, record.error) == ("failed", sentence)
     assert record.response == {}
     assert machine.left() == []
-
-
-def test_another_version_is_a_missed_requirement(machine: Machine) -> None:
-    trial = make_trial(workload=broken("other version"), cage=LIGHT, collectors=())
-    record = carry_out(machine, trial)
-    sentence = (
-        "it speaks version 2 of the handshake, and this pagecage speaks version 1: take the library"
-        " from `pagecage init --template`"
-    )
-    assert (record.outcome, record.error) == ("requirement_missed", sentence)
-    assert [missed.reason for missed in record.missed_requirements] == [sentence]
-    assert record.measured is None
 
 
 def test_one_that_is_never_ready_times_out(machine: Machine) -> None:

@@ -21,10 +21,6 @@ class HandshakeBreach(Exception):
     """A line that breaks the protocol. The message is a sentence whose subject is the workload."""
 
 
-class OtherVersion(HandshakeBreach):
-    """The workload speaks another version of the protocol."""
-
-
 def parse_message(line: bytes) -> dict[str, Any]:
     """Return the message of one line without its newline. Raises HandshakeBreach."""
     if len(line) >= LONGEST_LINE_BYTES:
@@ -87,7 +83,7 @@ class Conversation:
 def _check_ready(content: Mapping[str, Any]) -> None:
     version = content.get("protocol", PROTOCOL_VERSION)
     if isinstance(version, bool) or version != PROTOCOL_VERSION:
-        raise OtherVersion(
+        raise HandshakeBreach(
             f"it speaks version {_cut(repr(version))} of the handshake, and this pagecage speaks"
             f" version {PROTOCOL_VERSION}: take the library from `pagecage init --template`"
         )

@@ -12,7 +12,6 @@ from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.data_files import find_files
 from pagecage.agent.programs.arguments import CANNOT
 from pagecage.agent.programs.handshake_process import HandshakeProcess
-from pagecage.agent.programs.handshake_protocol import OtherVersion
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.programs.observation import describe_status
 from pagecage.agent.responses import wrong_response
@@ -149,10 +148,7 @@ def judge_end(measured: Measured, timeout_seconds: float, *, has_handshake: bool
 
 
 def _breach(process: HandshakeProcess) -> Ending | None:
-    if process.breach is None:
-        return None
-    is_version = isinstance(process.breach, OtherVersion)
-    return Ending("requirement_missed" if is_version else "failed", str(process.breach))
+    return Ending("failed", str(process.breach)) if process.breach else None
 
 
 def _awaited(measured: Measured) -> str | None:

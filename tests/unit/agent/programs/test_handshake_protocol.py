@@ -14,7 +14,6 @@ from pagecage.agent.programs.handshake_protocol import (
     LONGEST_LINE_BYTES,
     Conversation,
     HandshakeBreach,
-    OtherVersion,
     parse_message,
 )
 from pagecage.agent.responses import wrong_response
@@ -104,7 +103,7 @@ def test_work_before_go_is_a_breach() -> None:
 
 @pytest.mark.parametrize("version", [0, 2, "1", None, True, 1.5, 10**400])
 def test_another_version_is_refused(version: object) -> None:
-    with pytest.raises(OtherVersion, match="this pagecage speaks version 1") as refusal:
+    with pytest.raises(HandshakeBreach, match="this pagecage speaks version 1") as refusal:
         Conversation().take({"type": "ready", "protocol": version})
     assert sentence(str(refusal.value))
 
