@@ -112,7 +112,8 @@ fn read_go(input: &mut impl BufRead) -> Result<bool, Failure> {
         b"" => Ok(false),
         other => {
             let found = String::from_utf8_lossy(other);
-            Err(Failure::Failed(format!("expected the line \"go\" on stdin, found {found:?}")))
+            let word = found.trim_end_matches('\n');
+            Err(Failure::Failed(format!("expected the line \"go\" on stdin, found {word:?}")))
         }
     }
 }
