@@ -6,7 +6,7 @@ import pytest
 
 from pagecage.model.trial import Workload
 from tests.builders.trial_runs import carry_out
-from tests.fake_host.machine import LIGHT, Machine, make_trial
+from tests.fake_host.machine import LIGHT, WORKLOADS, Machine, make_trial
 
 BREACHES = {
     "dies before ready": "it ended with status 3 before `ready`",
@@ -51,6 +51,20 @@ def test_one_that_is_never_ready_times_out(machine: Machine) -> None:
     )
     record = carry_out(machine, trial)
     assert (record.outcome, record.error) == ("timed_out", "not ready after 1 s")
+
+
+def test_a_program_of_the_users_own_is_found_by_its_path(machine: Machine) -> None:
+    """It is started from its path, and not from the folder of pagecage's workloads."""
+    own = machine.root / "ours/mine"
+    trial = make_trial(workload=Workload(str(own), ()), cage=LIGHT, collectors=())
+    record = carry_out(machine, trial)
+    assert record.outcome == "requirement_missed"
+    assert record.error == f"there is no executable program '{own}'"
+    own.parent.mkdir()
+    own.symlink_to(WORKLOADS / "good.py")
+    record = carry_out(machine, trial)
+    assert (record.outcome, record.error) == ("ok", None)
+    assert record.workload.argv == (str(own),)
 
 
 def test_one_that_follows_it_is_a_data_point(machine: Machine) -> None:
