@@ -13,9 +13,11 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from pagecage.checkout import IS_INSTALLED, TOP, find_project
+from pagecage.cli.ci_files import new_ci_files
 from pagecage.cli.examples import examples
 from pagecage.cli.output import notify
 from pagecage.cli.paths import shown, writing
+from pagecage.definitions.ci_writer import CiSystem
 from pagecage.definitions.files import check_name
 from pagecage.definitions.project_writer import FILES, experiment_text
 from pagecage.definitions.workload_templates import (
@@ -29,7 +31,7 @@ from pagecage.errors import EXIT_OK, PagecageError
 app = App(
     name="init",
     help_epilogue=examples("init"),
-    usage="pagecage init [--name NAME] [--template LANGUAGE | -- COMMAND...]",
+    usage="pagecage init [--name NAME] [--ci SYSTEM] [--template LANGUAGE | -- COMMAND...]",
 )
 _DEFAULT_COMMAND = ("cat", "{file}")
 _DEFAULT_NAME = "mine"
@@ -42,6 +44,7 @@ def init(
     template: Annotated[
         Literal["command", "rust", "c", "python"], Parameter(metavar="LANGUAGE")
     ] = "command",
+    ci: Annotated[CiSystem | None, Parameter(metavar="SYSTEM")] = None,
 ) -> int:
     """Make a project in this folder, with an experiment around a command or a new workload.
 
@@ -60,23 +63,26 @@ def init(
         Name of the experiment; by default that of the program, or `mine`
     template
         command, or the language of a workload
+    ci
+        CI system to write files for: github, gitlab or none; by default that of the git remote
     """
     if template != "command":
-        return _init_workload(template, command, name)
+        return _init_workload(template, command, name, ci)
     words = command or _DEFAULT_COMMAND
     _check_text(words)
     folder = _folder()
     chosen = check_name(name if name is not None else _name_of(words[0]))
     experiment = folder / f"experiments/{chosen}.toml"
     _check_new(experiment, "--name", f"{chosen}-2", "--", *words)
-    _write(
-        _project(folder) | {experiment: experiment_text(words, _own_files(folder, words)).encode()}
-    )
+    own = {experiment: experiment_text(words, _own_files(folder, words)).encode()}
+    _write(_project(folder) | own | _ci_files(ci, chosen, folder))
     notify(f"run it: pagecage run {chosen}")
     return EXIT_OK
 
 
-def _init_workload(language: str, command: Sequence[str], name: str | None) -> int:
+def _init_workload(
+    language: str, command: Sequence[str], name: str | None, ci: CiSystem | None
+) -> int:
     """Make a project with a workload in this language."""
     if command:
         raise PagecageError(
@@ -92,6 +98,7 @@ def _init_workload(language: str, command: Sequence[str], name: str | None) -> i
         _project(folder)
         | {experiment: template_experiment(template, chosen).encode()}
         | {folder / path: data for path, data in own.items()}
+        | _ci_files(ci, chosen, folder)
     )
     if template.build:
         notify(f"build it: cd {folder_of(chosen)} && {template.build}")
@@ -114,6 +121,10 @@ def _project(folder: Path) -> dict[Path, bytes]:
     missing = {name: text for name, text in FILES.items() if not (folder / name).exists()}
     texts = {folder / name: text for name, text in missing.items()} | _ignored_runs(folder)
     return {path: text.encode(errors="surrogateescape") for path, text in texts.items()}
+
+
+def _ci_files(ci: CiSystem | None, name: str, folder: Path) -> dict[Path, bytes]:
+    return {path: text.encode() for path, text in new_ci_files(ci, name, folder).items()}
 
 
 def _folder() -> Path:
