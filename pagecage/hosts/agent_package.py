@@ -82,7 +82,7 @@ def require_programs(package: AgentPackage, trials: Collection[Trial]) -> None:
 
 
 def _programs_of(trial: Trial) -> Iterator[str]:
-    if trial.workload.kind == "handshake":
+    if trial.workload.is_built_in:
         yield trial.workload.program
     if trial.before is not None:
         yield trial.before.program
