@@ -24,6 +24,7 @@ from pagecage.agent.host_settings import (
     reserve_memory,
     set_queue_settings,
 )
+from pagecage.agent.own_collectors import require_scripts
 from pagecage.agent.prepared.trial_data import prepare_data
 from pagecage.agent.programs.program import Program
 from pagecage.agent.programs.registry import program_of
@@ -91,6 +92,7 @@ def prepare(run: TrialRun) -> Prepared:
         facts, trial = run.session.facts, run.trial
         if missed := check_trial(facts, trial) + check_disks(facts, trial.cage):
             raise RequirementMissed(missed)
+        require_scripts(run)
     with run.announced("driver"):
         driver = prepare_driver(run)
     with run.announced("storage"):

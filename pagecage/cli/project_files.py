@@ -39,10 +39,12 @@ def place_files(
     if host.name != "vm" or not experiment.copies:
         _refuse_group(experiment, host)
         here = str(experiment.project) if host.name == "local" else None
-        return _mapped(experiment, lambda own: _in_folder(own, here)), None
+        placed = _mapped(experiment, lambda own: _in_folder(own, here))
+        return _collecting_in(placed, (), here), None
     uploads = _uploads(experiment.project, experiment.copies, experiment.name)
     directory = f"{getattr(host, 'data_dir', '')}/{FOLDER}"
     placed = _mapped(experiment, lambda own: _copied(own, uploads, directory, experiment.project))
+    placed = _collecting_in(placed, uploads, directory)
     return placed, {"carried": uploads_to_json(uploads), "directory": directory}
 
 
@@ -91,6 +93,21 @@ def _mapped(experiment: Experiment, placed: _Placed) -> Experiment:
 def _mapped_level(level: Level, placed: _Placed) -> Level:
     has_command = level.workload is not None and level.workload.command is not None
     return replace(level, workload=placed(level.workload)) if has_command else level  # type: ignore[arg-type]
+
+
+def _collecting_in(
+    experiment: Experiment, uploads: tuple[UploadedFile, ...], directory: str | None
+) -> Experiment:
+    """Return the experiment with its collectors run in this directory, as its commands are."""
+    collectors = tuple(
+        replace(
+            one,
+            directory=directory,
+            command=translate_command(one.command, uploads, directory or ""),
+        )
+        for one in experiment.own_collectors
+    )
+    return replace(experiment, own_collectors=collectors)
 
 
 def _in_folder(own: Workload, directory: str | None) -> Workload:

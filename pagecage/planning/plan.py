@@ -126,6 +126,7 @@ def _make_trial(
         writes_bytes=size.writes_bytes,
         driver=_last(levels, "driver") or experiment.driver or DRIVERS[0],
         packages=experiment.packages,
+        own_collectors=experiment.own_collectors,
         data=_data(experiment.data, size),
     )
 
@@ -265,6 +266,8 @@ def make_plan(
         "copies": None if copies is None else dict(copies),
         "own_programs": dict(experiment.own_programs),
     }
+    if experiment.sections:
+        document["sections"] = dict(experiment.sections)
     return Plan(run_id, trials, document)
 
 
