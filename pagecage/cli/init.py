@@ -12,10 +12,11 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.checkout import IS_INSTALLED, TOP, find_project
+from pagecage.checkout import IS_INSTALLED, MARKER, TOP, find_project
 from pagecage.cli.examples import examples
 from pagecage.cli.output import notify
 from pagecage.cli.paths import shown, writing
+from pagecage.cli.run_options import PROGRAMS
 from pagecage.definitions.files import check_name
 from pagecage.definitions.project_writer import FILES, experiment_text
 from pagecage.errors import EXIT_OK, PagecageError
@@ -56,9 +57,22 @@ def init(
         )
     files = {path: text for name, text in FILES.items() if not (path := folder / name).exists()}
     files |= {experiment: experiment_text(words, _own_files(folder, words))}
+    is_new = folder / MARKER in files
     _write(files | _ignored_runs(folder))
+    _remember(folder, chosen, is_new=is_new)
     notify(f"run it: pagecage run {chosen}")
     return EXIT_OK
+
+
+def _remember(folder: Path, name: str, *, is_new: bool) -> None:
+    """Keep that the definition is the user's own; of a new project, each of its definitions."""
+    from pagecage.cli.known_definitions import remember_definition, remember_project
+    from pagecage.definitions.reader import Definitions
+
+    if is_new:
+        remember_project(folder)
+    else:
+        remember_definition(Definitions(TOP, PROGRAMS, folder).experiment(name))
 
 
 def _folder() -> Path:

@@ -120,7 +120,8 @@ class Definitions:
         data |= {"claims": self._claims(name, table, data, path)} if table.claims else {}
         experiment = _experiment(name, table, data, path)
         if not path.is_relative_to(self._top / "experiments"):
-            experiment = replace(experiment, project=self._project or path.absolute().parent)
+            project = self._project or path.absolute().parent
+            experiment = replace(experiment, project=project, file=path)
         self._check_names(path, experiment)
         return experiment
 

@@ -83,7 +83,7 @@ class Experiment:
     and of its own programs. `own_programs` are their texts by name.
     `project` is the top of the user's project with the file; None for an experiment of pagecage.
     `copies` are files of the project that the guest gets. `sections` are the texts of its own
-    parts of the report, by file name.
+    parts of the report, by file name. `file` is the definition's; None for one of pagecage.
     """
 
     name: str
@@ -115,6 +115,7 @@ class Experiment:
     service: ServiceSpec | None = None
     own_collectors: tuple[OwnCollector, ...] = ()
     sections: Mapping[str, str] = field(default_factory=dict)
+    file: Path | None = None
 
     def cage_names(self) -> set[str]:
         """Return the cages of all levels at any size: in a table, or as a level of `cage`."""

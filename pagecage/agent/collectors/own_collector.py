@@ -133,6 +133,7 @@ class OwnCollectorProcess:
             "lines": 0,
             "gaps": 0,
             "fields": [],
+            "start_monotonic_seconds": process.started_at,
             "cpu_seconds": process.cpu_seconds,
             "seconds": seconds,
             "cpus": list(process.cpus),
