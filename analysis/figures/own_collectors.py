@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
 from analysis.figures.charts import ACROSS, WIDTH, wrapped_label
 from analysis.figures.panels import shade_outside
@@ -90,7 +91,11 @@ def _format_axis(axes: Axes, field: str, own_df: pd.DataFrame) -> None:
     low, high = min(0.0, float(values.min())), float(values.max())
     margin = 0.05 * (high - low) or 1.0
     axes.set_ylim(low - (margin if low < 0 else 0.0), high + margin)
-    axes.yaxis.set_major_locator(MaxNLocator(4))
+    top = axes.get_ylim()[1]
+    is_binary = field.endswith("_bytes") and top > 4
+    axes.yaxis.set_major_locator(
+        MultipleLocator(2 ** math.ceil(math.log2(top / 4))) if is_binary else MaxNLocator(4)
+    )
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_quantity(field, value)))
 
 

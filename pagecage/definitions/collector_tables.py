@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Discriminator, Field, Tag
 
 from pagecage.definitions.fields import StrictTable
 from pagecage.model.collectors.lines import STATISTICS
@@ -46,8 +46,23 @@ class BpftraceTable(StrictTable):
     )
 
 
-CollectorTables = dict[str, Literal[True] | OwnCollectorTable]
+def _by_type(table: str, other: str) -> Discriminator:
+    """Return a choice by type, so that an error is that of the branch which was meant."""
+    return Discriminator(lambda given: table if isinstance(given, dict | BaseModel) else other)
+
+
+CollectorTables = dict[
+    str,
+    Annotated[
+        Annotated[OwnCollectorTable, Tag("tag-own")] | Annotated[Literal[True], Tag("tag-true")],
+        _by_type("tag-own", "tag-true"),
+    ],
+]
 """[collectors]: true for a collector of pagecage, a table for one of the definition."""
+Collectors = Annotated[
+    Annotated[CollectorTables, Tag("tag-tables")] | Annotated[list[CollectorName], Tag("tag-list")],
+    _by_type("tag-tables", "tag-list"),
+]
 
 
 def built_in(given: list[CollectorName] | CollectorTables) -> tuple[str, ...]:

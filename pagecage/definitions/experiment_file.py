@@ -11,8 +11,7 @@ from pydantic import Field, model_validator
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, RatioTable, ReportTable
 from pagecage.definitions.collector_tables import (
     BpftraceTable,
-    CollectorName,
-    CollectorTables,
+    Collectors,
     check_collectors,
 )
 from pagecage.definitions.fields import Citation, StrictTable
@@ -52,7 +51,7 @@ class ExperimentFile(StrictTable):
     repeats: Repeats = 5
     fresh: Literal["never", "run", "block", "trial"] = "never"
     read_ahead_kb: Annotated[int, Field(ge=0)] | None = None
-    collectors: list[CollectorName] | CollectorTables = Field(
+    collectors: Collectors = Field(
         [], description="recorders that run beside each trial (docs/PROJECT.md)"
     )
     bpftrace: BpftraceTable | None = None

@@ -43,7 +43,7 @@ def _first_error(path: Path, error: ValidationError) -> PagecageError:
     key = ".".join(
         str(part)
         for part in first["loc"]
-        if not str(part).startswith(("function-", "literal[", "Fraction"))
+        if not str(part).startswith(("function-", "literal[", "Fraction", "tag-"))
     )
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":

@@ -105,7 +105,8 @@ def test_the_reason_ends_with_the_programs_own_message(machine: Machine) -> None
 
 
 def test_lines_that_are_no_objects_are_counted_and_kept(machine: Machine) -> None:
-    text = f"#!/bin/sh\necho '{ONE}'; echo 'oops'; echo '[1]'; echo; sleep 0.3\necho '{ONE}'; sleep 9\n"
+    odd = "echo oops; echo '[1]'; echo; sleep 0.3"
+    text = f"#!/bin/sh\necho '{ONE}'; {odd}; echo '{ONE}'; sleep 9\n"
     record, frames = serve_with(machine, trial_with(0.6), {"sample": text})
     mine = record.collectors["mine"]
     assert (mine["status"], mine["lines"]) == ("partial", 4)
