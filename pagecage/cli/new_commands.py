@@ -104,8 +104,9 @@ def _outside(experiment: Experiment) -> list[str]:
     for one in experiment.own_collectors:
         kind = "bpftrace script" if one.is_script else "collector"
         commands.append(f"{_words(one.command)} ({kind} {one.name})")
-    if packages := definition.get("packages"):
-        commands.append(f"packages that it needs: {len(packages)}")
+    if experiment.packages:
+        names = " ".join(package.debian for package in experiment.packages)
+        commands.append(f"packages: {names}")
     return commands
 
 
