@@ -57,7 +57,7 @@ def evaluate(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdic
     limits, cache, quiet = judge_limits(record), judge_cache_state(record), judge_host_quiet(record)
     windows = windows_of(record, series)
     binding = judge_binding_limit(record, windows)
-    reasons = (*_exclusion_reasons(limits, cache, quiet), *_missing_data(record))
+    reasons = (*_exclusion_reasons(limits, cache, quiet), *incomplete_collectors(record))
     return Verdicts(
         limits=limits,
         cache_state_reached=cache,
@@ -98,7 +98,7 @@ def _judge_emulation(record: Record) -> Verdict:
     return Verdict("no", "The CPU runs the instructions itself.")
 
 
-def _missing_data(record: Record) -> tuple[str, ...]:
+def incomplete_collectors(record: Record) -> tuple[str, ...]:
     """Return why the data of a collector that the definition requires are not complete."""
     return tuple(
         f"required collector {name} {entry['status']}: {entry.get('reason') or 'no reason given'}"

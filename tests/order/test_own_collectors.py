@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from analysis.data.include import failed_verdicts
+from analysis.data.load import JudgedTrial
+from analysis.data.series import series_of
 from pagecage.agent.protocol.rpc import AnswerQueue
 from pagecage.agent.protocol.stream import FrameStream
 from pagecage.agent.session import serve
@@ -176,3 +179,9 @@ def test_a_trial_counts_without_its_data_unless_they_are_required(
     assert bool(reasons) is excluded
     if excluded:
         assert reasons[0].startswith("required collector mine failed: it failed with status 3")
+
+
+def test_a_trial_without_required_data_is_included_by_name_alone(machine: Machine) -> None:
+    record = run(machine, "#!/bin/sh\nexit 3\n", required=True)
+    trial = JudgedTrial(record, evaluate(record), series_of([]))
+    assert "collectors" in failed_verdicts(trial)

@@ -32,7 +32,7 @@ def pagecage(folder: Path, *words: str) -> Completed:
 
 
 def test_the_example_runs_in_its_own_cage(example: Path) -> None:
-    done = pagecage(example, "run", "search", "--host", "vm", "--size", "smoke")
+    done = pagecage(example, "run", "search", "--host", "vm", "--size", "smoke", "--yes")
     assert done.status == 0, done.stderr
     folder = (example / "runs/latest-search").resolve()
     assert (folder / "report.html").exists()

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from pagecage.agent.collectors.collector import CollectorContext
 from pagecage.agent.collectors.own_output import ArrivedLine
-from pagecage.process import find_tool, run
+from pagecage.errors import PagecageError
+from pagecage.process import Completed, find_tool, run
 
 TICK = b"PAGECAGE_TICK"
 """The text of the added probe's line."""
@@ -49,12 +50,20 @@ def is_tick(line: ArrivedLine) -> bool:
 def check_script(script: Path) -> str | None:
     """Return bpftrace's first error about a script, with its place; None if it can be attached.
 
-    All probes are attached and detached again, without a line printed.
+    All probes are attached and detached again. Raises nothing: a check that takes too long fails.
     """
-    done = run(
-        ["bpftrace", "--dry-run", script, "0", "0"], check=False, timeout_seconds=_CHECK_SECONDS
-    )
+    try:
+        done = _dry_run("--dry-run", script)
+        if "unrecognized option" in done.stderr:  # before 0.19, -d did not attach
+            done = _dry_run("-d", script)
+    except PagecageError as error:
+        return error.message
     return None if done.ok else first_error(done.stderr or done.stdout)
+
+
+def _dry_run(option: str, script: Path) -> Completed:
+    argv = ["bpftrace", option, str(script), "0", "0"]
+    return run(argv, check=False, timeout_seconds=_CHECK_SECONDS)
 
 
 def first_error(text: str) -> str:

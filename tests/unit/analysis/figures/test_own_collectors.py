@@ -41,8 +41,14 @@ def own_run(folder: Path) -> Path:
         )
         for name in ("queue", "reads"):
             record["collectors"][name] = {
-                "status": "ok", "reason": None, "lost_events": None, "required": False,
-                "lines": 5, "gaps": 0, "seconds": 4.0, "cpu_seconds": 0.1,
+                "status": "ok",
+                "reason": None,
+                "lost_events": None,
+                "required": False,
+                "lines": 5,
+                "gaps": 0,
+                "seconds": 4.0,
+                "cpu_seconds": 0.1,
                 "start_monotonic_seconds": START - 2,
             }
 
