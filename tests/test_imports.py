@@ -33,7 +33,6 @@ AGENT_ORDER = (
     "disks caged",
     "caging responses cache_checks",
     "programs",
-    "own_collectors",
     "build_record prepared cache_state host_settings trial_collectors preview",
     "phases",
     "session standby",

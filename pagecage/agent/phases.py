@@ -24,8 +24,8 @@ from pagecage.agent.host_settings import (
     reserve_memory,
     set_queue_settings,
 )
-from pagecage.agent.own_collectors import require_scripts
 from pagecage.agent.prepared.trial_data import prepare_data
+from pagecage.agent.programs.own_collectors import require_scripts
 from pagecage.agent.programs.program import Program
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.responses import responses

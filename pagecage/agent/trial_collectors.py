@@ -18,7 +18,7 @@ from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch
 from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.limits.io_max_controller import IoMaxController, rewrites_io_max
-from pagecage.agent.own_collectors import own_collectors, report_of
+from pagecage.agent.programs.own_collectors import own_collectors, report_of
 from pagecage.agent.trial_run import TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.cage import DATA_DISK

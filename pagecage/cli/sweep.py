@@ -69,12 +69,17 @@ def sweep(
     if "--" in sys.argv or served != ServiceOptions():
         plan, host = plan_of_command(options, typed_command(), notify)
     else:
-        if len(words) == 1 and not dry_run:
-            experiment = definitions().experiment(words[0])
-            ask_before_commands(experiment, replay_options.host, yes=yes)
+        if not dry_run:
+            _ask(words, replay_options.host, yes=yes)
         require_workloads(make_agent_package(TOP))
         plan, host = plan_of_experiment(options, typed_command(), notify)
     return _listed(plan, host) if dry_run else _run(create_run(plan, host, yes, notify), as_json)
+
+
+def _ask(words: tuple[str, ...], host: str, *, yes: bool) -> None:
+    """Ask before the commands of the experiment, if one is named."""
+    if len(words) == 1:
+        ask_before_commands(definitions().experiment(words[0]), host, yes=yes)
 
 
 def _listed(plan: Plan, host: Host) -> int:

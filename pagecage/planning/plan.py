@@ -265,9 +265,8 @@ def make_plan(
         "replay": None if replay is None else dict(replay),
         "copies": None if copies is None else dict(copies),
         "own_programs": dict(experiment.own_programs),
+        "sections": dict(experiment.sections),
     }
-    if experiment.sections:
-        document["sections"] = dict(experiment.sections)
     return Plan(run_id, trials, document)
 
 

@@ -151,10 +151,10 @@ def test_it_knows_the_trial_and_its_cpu_time_is_in_the_record(machine: Machine) 
         "#!/usr/bin/env python3\nimport json, os, time\n"
         "print(json.dumps({'a': 1, 'in': os.environ['PAGECAGE_CGROUP'], "
         "'on': os.environ['PAGECAGE_DISK_NUMBER']}), flush=True)\n"
-        "end = time.monotonic() + 0.4\nwhile time.monotonic() < end: pass\n"
+        "while time.process_time() < 0.3: pass\n"
         "print('{\"a\": 2}', flush=True)\ntime.sleep(9)\n"
     )
-    record, frames = serve_with(machine, trial_with(0.8), {"sample": text})
+    record, frames = serve_with(machine, trial_with(3.0), {"sample": text})
     mine = record.collectors["mine"]
     assert mine["cpu_seconds"] >= 0.2
     assert mine["seconds"] >= mine["cpu_seconds"]

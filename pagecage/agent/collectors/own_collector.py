@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
 from pagecage.agent.collectors.own_findings import OwnEvidence, findings, status_and_reason
@@ -20,6 +22,24 @@ from pagecage.model.collectors.lines import (
     script_values,
 )
 from pagecage.model.collectors.spec import OwnCollector
+
+
+@dataclass(frozen=True)
+class OwnFigures:
+    """The keys of the record that only a collector of the definition has (docs/FORMAT.md)."""
+
+    required: bool
+    start_monotonic_seconds: float
+    seconds: float | None
+    cpu_seconds: float | None
+    cpus: tuple[int, ...] = ()
+    lines: int = 0
+    gaps: int = 0
+    fields: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the keys as JSON data."""
+        return {**vars(self), "cpus": list(self.cpus), "fields": list(self.fields)}
 
 
 class OwnCollectorProcess:
@@ -90,13 +110,9 @@ class OwnCollectorProcess:
             else 0,
         )
         status, reason = status_and_reason(findings(evidence))
-        figures = {
-            "lines": len(lines),
-            "gaps": len(evidence.gaps()),
-            "fields": list(fields_of(values)),
-        }
         lost = evidence.lost_events if self._spec.is_script else None
-        result = self._result(status, reason, self._trace, lost, figures)
+        counts = {"lines": len(lines), "gaps": len(evidence.gaps()), "fields": fields_of(values)}
+        result = self._result(status, reason, self._trace, lost, **counts)
         return result, responses_of(self.name, values, begin, self._end_of_data(end))
 
     def _end_of_data(self, end: float) -> float:
@@ -124,19 +140,16 @@ class OwnCollectorProcess:
         reason: str | None,
         file: Path | None = None,
         lost: int | None = None,
-        figures: Mapping[str, object] | None = None,
+        **figures: Any,
     ) -> CollectorResult:
         process = self._process
         seconds = None if process.stopped_at is None else process.stopped_at - process.started_at
-        own = {
-            "required": self._spec.required,
-            "lines": 0,
-            "gaps": 0,
-            "fields": [],
-            "start_monotonic_seconds": process.started_at,
-            "cpu_seconds": process.cpu_seconds,
-            "seconds": seconds,
-            "cpus": list(process.cpus),
-            **(figures or {}),
-        }
-        return CollectorResult(status, reason, lost, (file,) if file else (), own)
+        own = OwnFigures(
+            self._spec.required,
+            process.started_at,
+            seconds,
+            process.cpu_seconds,
+            process.cpus,
+            **figures,
+        )
+        return CollectorResult(status, reason, lost, (file,) if file else (), own.to_json())
