@@ -89,4 +89,4 @@ def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %"
 
 
-SECTIONS: tuple[Callable[[Path], Iterator[str]], ...] = (_statistics)
+SECTIONS: tuple[Callable[[Path], Iterator[str]], ...] = _statistics

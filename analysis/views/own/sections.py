@@ -57,7 +57,8 @@ def _executed(run_path: Path, name: str, text: str, include: Sequence[str]) -> l
     with tempfile.TemporaryDirectory(prefix="pagecage-section-") as scratch:
         source, out = Path(scratch) / "section.py", Path(scratch) / "cells.json"
         source.write_text(text, encoding="utf-8")
-        argv = [sys.executable, "-m", "analysis", "section", run_path.resolve(), source, out]
+        argv: list[str | Path] = [sys.executable, "-m", "analysis", "section"]
+        argv += [run_path.resolve(), source, out]
         argv += [f"--include={one}" for one in include]
         environment = {**OWN_PYTHON, "MPLBACKEND": "svg", "PYTHONDONTWRITEBYTECODE": "1"}
         try:
