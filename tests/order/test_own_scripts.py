@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pagecage.agent.collectors import own_collector
 from pagecage.agent.collectors.own_scripts import first_error
 from pagecage.agent.protocol.rpc import AnswerQueue
 from pagecage.agent.protocol.stream import FrameStream
@@ -37,6 +38,7 @@ grep -q dies "$3" && { echo "ERROR: could not attach" >&2; exit 1; }
 trap 'echo "{\\"type\\": \\"map\\", \\"data\\": {\\"@n\\": 99}}"; exit 0' INT TERM
 n=0
 echo '{"type": "attached_probes", "data": {"probes": 2}}'
+grep -q stays "$3" && trap '' INT TERM
 grep -q lost "$3" && echo '{"type": "lost_events", "data": {"events": 7}}'
 while :; do
   n=$((n + 1))
@@ -125,11 +127,18 @@ def test_an_older_bpftrace_is_asked_by_its_own_option(machine: Machine, calls: P
     [
         ("dies", "failed", "could not attach"),
         ("lost", "partial", "bpftrace lost 7 events"),
+        ("stays", "partial", "so that it did not print its maps"),
     ],
 )
 def test_a_fault_is_one_sentence(
-    machine: Machine, calls: Path, text: str, status: str, says: str
+    machine: Machine,
+    calls: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    status: str,
+    says: str,
 ) -> None:
+    monkeypatch.setattr(own_collector, "SCRIPT_STOP_SECONDS", 1.0 if text == "stays" else 30.0)
     [record], _ = run(machine, f"// {text}")
     mine = record.collectors["mine"]
     assert (record.outcome, mine["status"]) == ("ok", status)

@@ -23,6 +23,10 @@ from pagecage.model.collectors.lines import (
 )
 from pagecage.model.collectors.spec import OwnCollector
 
+STOP_SECONDS = 5.0
+SCRIPT_STOP_SECONDS = 30.0
+"""bpftrace detaches its probes before it prints its maps, which takes an emulated CPU seconds."""
+
 
 @dataclass(frozen=True)
 class OwnFigures:
@@ -82,7 +86,10 @@ class OwnCollectorProcess:
 
     def stop(self) -> CollectorResult:
         """End the program. Its data are judged by report(), when the measured part is known."""
-        self._process.stop(signal.SIGINT if self._spec.is_script else signal.SIGTERM)
+        if self._spec.is_script:
+            self._process.stop(signal.SIGINT, SCRIPT_STOP_SECONDS)
+        else:
+            self._process.stop(signal.SIGTERM, STOP_SECONDS)
         if self._process.output is None:
             return self._result("missing", self._process.obstacle or "it was not started")
         self._lines = [line for line in self._process.output.lines() if not is_tick(line)]
@@ -105,6 +112,7 @@ class OwnCollectorProcess:
             process.output.ended_at,
             process.last_error_line(),
             process.output.is_flood,
+            process.was_killed and self._spec.is_script,
             sum(lost_events(line.data) for line in lines if line.data)
             if self._spec.is_script
             else 0,

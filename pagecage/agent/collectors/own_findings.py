@@ -21,7 +21,8 @@ class OwnEvidence:
 
     `lines` are as they arrived, `values` those that have numbers. `begin` and `end` are those of
     the measured part in CLOCK_MONOTONIC. `status` is that with which it ended by itself, at
-    `ended_at`; None if it ran until it was stopped.
+    `ended_at`; None if it ran until it was stopped. A script `lacks_totals` if it had to be killed
+    before it printed its maps.
     """
 
     spec: OwnCollector
@@ -33,6 +34,7 @@ class OwnEvidence:
     ended_at: float | None = None
     last_error_line: str | None = None
     is_flood: bool = False
+    lacks_totals: bool = False
     lost_events: int = 0
 
     def gaps(self) -> list[float]:
@@ -65,6 +67,8 @@ def _end(evidence: OwnEvidence) -> Iterator[Finding]:
     if evidence.is_flood:
         most = f"{format_bytes(MOST_BYTES)} or {MOST_LINES} lines of output"
         yield "partial", f"it was ended after {most}"
+    elif evidence.lacks_totals:
+        yield "partial", "bpftrace did not end by itself, so that it did not print its maps"
     elif evidence.status is not None and _is_early(evidence):
         told = f": {evidence.last_error_line}" if evidence.last_error_line else ""
         before = f"{format_seconds(evidence.end - (evidence.ended_at or evidence.end))} before"

@@ -53,19 +53,28 @@ class OwnProcess:
             return
         self.output = OwnOutput(_stdout(self._process), self._end_flood)
 
-    def stop(self, signal_number: int = signal.SIGTERM) -> None:
-        """End it with all that it started. Its status is that of before the signal, or None."""
+    def stop(self, signal_number: int, seconds: float) -> None:
+        """End it by a signal, with all that it started, and kill it if that takes too long.
+
+        Its status is that of before the signal, or None.
+        """
         if self._process is None or self.output is None or self.stopped_at is not None:
             return
         self.cpu_seconds = session_cpu_seconds(self._process.pid)
         self.stopped_at = time.monotonic()
-        self.status = self._children.end_session(self._process, signal_number)
+        self.status = self._children.end_session(self._process, signal_number, seconds)
         self.output.join(5.0)
 
     @property
     def was_running(self) -> bool:
         """True if it ran until it was stopped."""
         return self._process is not None and self.status is None
+
+    @property
+    def was_killed(self) -> bool:
+        """True if it ran until it was stopped, and did not end by itself then."""
+        process = self._process
+        return self.was_running and process is not None and process.poll() == -signal.SIGKILL
 
     def last_error_line(self) -> str | None:
         """Return the last line of its standard error; None without one."""

@@ -52,7 +52,9 @@ class ToolProcesses:
         self._wait_and_kill(process)
         return None if dead_before else process.returncode
 
-    def end_session(self, process: Process[bytes], signal_number: int) -> int | None:
+    def end_session(
+        self, process: Process[bytes], signal_number: int, seconds: float = _STOP_SECONDS
+    ) -> int | None:
         """End a tool by a signal to all processes of its group, and kill what remains.
 
         Return the exit status with which it had ended before, or None if it still ran.
@@ -60,12 +62,12 @@ class ToolProcesses:
         status_before = process.poll()
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal_number)
-        self._wait_and_kill(process)
+        self._wait_and_kill(process, seconds)
         return status_before
 
-    def _wait_and_kill(self, process: Process[bytes]) -> None:
+    def _wait_and_kill(self, process: Process[bytes], seconds: float = _STOP_SECONDS) -> None:
         try:
-            process.wait(_STOP_SECONDS)
+            process.wait(seconds)
         except TimeoutExpired:
             pass
         finally:
