@@ -142,7 +142,7 @@ def test_silences_are_gaps(machine: Machine) -> None:
     text = "#!/bin/sh\necho '{\"a\": 1}'; sleep 1.8; echo '{\"a\": 2}'; sleep 9\n"
     mine = run(machine, text, seconds=2.0, period_seconds=0.1).collectors["mine"]
     assert (mine["status"], mine["gaps"]) == ("partial", 1)
-    assert "it was silent 1 times for more than 1.1 s" in mine["reason"]
+    assert "it has a silence of over 1.1 s, up to" in mine["reason"]
     assert run(machine, text, seconds=2.0, period_seconds=0.0).collectors["mine"]["status"] == "ok"
 
 

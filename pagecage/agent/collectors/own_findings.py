@@ -138,8 +138,9 @@ def _times(evidence: OwnEvidence) -> Iterator[Finding]:
         late = format_seconds(first - evidence.begin)
         yield "partial", f"its first line came {late} after the measured part had begun"
     if silences := evidence.gaps():
+        count = "a silence" if len(silences) == 1 else f"{len(silences)} silences"
         yield (
             "partial",
-            f"it was silent {len(silences)} times for more than"
-            f" {evidence.spec.period_seconds + 1:g} s, at most {max(silences):.1f} s",
+            f"it has {count} of over {evidence.spec.period_seconds + 1:g} s, up to"
+            f" {max(silences):.1f} s",
         )
