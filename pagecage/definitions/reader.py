@@ -121,7 +121,8 @@ class Definitions:
         experiment = _experiment(name, table, data, path)
         if not path.is_relative_to(self._top / "experiments"):
             project = self._project or path.absolute().parent
-            experiment = replace(experiment, project=project, file=path)
+            is_built_in = path.resolve().is_relative_to((self._top / "experiments").resolve())
+            experiment = replace(experiment, project=project, file=None if is_built_in else path)
         self._check_names(path, experiment)
         return experiment
 

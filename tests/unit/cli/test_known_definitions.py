@@ -145,7 +145,12 @@ def test_definitions_of_ones_own_project_are_known(project: Path) -> None:
     assert not known.is_known(experiment(inner)), "a project inside of it"
 
 
-def test_definitions_of_pagecage_are_known(project: Path) -> None:
+def test_definitions_of_pagecage_are_known(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    by_path = Definitions(ROOT, ["pcread"], ROOT).experiment(
+        "./experiments/constrained-random.toml"
+    )
+    assert known.is_known(by_path)
     assert known.is_known(Definitions(ROOT, ["pcread"], ROOT).experiment("constrained-random"))
 
 
