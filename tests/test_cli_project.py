@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -109,6 +110,32 @@ def test_a_second_init_adds_an_experiment_and_replaces_nothing(folder: Path) -> 
     assert again.status == 2
     assert "experiments/cat.toml exists already" in again.stderr
     assert "fix: pagecage init --name cat-2 -- cat x" in again.stderr
+
+
+def test_a_foreign_definition_is_not_run_without_a_yes(tmp_path: Path) -> None:
+    """Neither run gets any further than its plan: this machine holds no limits in a test."""
+    copy = tmp_path / "theirs"
+    shutil.copytree(EXAMPLE, copy)
+    words = ("run", "search", *PLAIN, "--treatment", "cage=old-laptop")
+    refused = pagecage(copy, *words)
+    assert refused.status == 2
+    assert "search.toml has not run on this machine before. Its commands:" in refused.stderr
+    assert "  on this machine, in the experiment's cages:\n    python3 search.py" in refused.stderr
+    assert "then add --yes" in refused.stderr
+    assert not (copy / "runs").exists()
+    assert pagecage(copy, "plan", "search", *PLAIN).ok, "a plan starts nothing"
+    accepted = pagecage(copy, *words, "--yes", "--data-dir", "/dev/null/x")
+    assert "has commands that have not run" not in accepted.stderr
+    again = pagecage(copy, *words, "--data-dir", "/dev/null/x")
+    assert "has not run on this machine" not in again.stderr, "it was accepted"
+
+
+def test_a_project_of_ones_own_is_not_asked_for(folder: Path) -> None:
+    init(folder, "--", "cat", "src/a.txt")
+    definition = folder / "experiments/cat.toml"
+    definition.write_text(definition.read_text().replace('"src/a.txt"', '"src"', 1))
+    done = pagecage(folder, "run", "cat", *PLAIN, "--data-dir", "/dev/null/x")
+    assert "has not run on this machine" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from cyclopts import CycloptsError, MissingArgumentError
 
 from pagecage import errors
 from pagecage.agent.collectors.collector import CollectorResult
+from pagecage.agent.collectors.own_collector import OwnFigures
 from pagecage.agent.phases import PHASES
 from pagecage.agent.responses import STANDARD_RESPONSES
 from pagecage.agent.system.procfs import DISKSTATS_FIELDS
@@ -220,7 +221,10 @@ def test_responses_are_the_same_in_schema_and_document() -> None:
 
 def test_collectors_outcomes_are_as_documented() -> None:
     entry = json.loads(PATH.read_text())["properties"]["collectors"]["additionalProperties"]
-    assert set(entry["properties"]) == set(CollectorResult("ok").to_json())
+    own = {field.name for field in fields(OwnFigures)}
+    assert set(entry["properties"]) == {*CollectorResult("ok").to_json(), *own}
+    assert set(entry["required"]) == set(CollectorResult("ok").to_json())
+    assert all(f"`{name}`" in FORMAT for name in own)
     assert all(
         f"`{status}`" in record_rows()["`collectors`"]
         for status in entry["properties"]["status"]["enum"]

@@ -12,11 +12,12 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from pagecage.checkout import IS_INSTALLED, TOP, find_project
+from pagecage.checkout import IS_INSTALLED, MARKER, TOP, find_project
 from pagecage.cli.ci_files import new_ci_files
 from pagecage.cli.examples import examples
 from pagecage.cli.output import notify
 from pagecage.cli.paths import shown, writing
+from pagecage.cli.run_options import PROGRAMS
 from pagecage.definitions.ci_writer import CiSystem
 from pagecage.definitions.files import check_name
 from pagecage.definitions.project_writer import FILES, experiment_text
@@ -75,7 +76,9 @@ def init(
     experiment = folder / f"experiments/{chosen}.toml"
     _check_new(experiment, "--name", f"{chosen}-2", "--", *words)
     own = {experiment: experiment_text(words, _own_files(folder, words)).encode()}
+    is_new = not (folder / MARKER).exists()
     _write(_project(folder) | own | _ci_files(ci, chosen, folder))
+    _remember(folder, chosen, is_new=is_new)
     notify(f"run it: pagecage run {chosen}")
     return EXIT_OK
 
@@ -93,13 +96,14 @@ def _init_workload(
     experiment, workload = folder / f"experiments/{chosen}.toml", folder / folder_of(chosen)
     for path in (experiment, workload):
         _check_new(path, "--template", language, "--name", f"{chosen}-2")
-    own = template_files(template, chosen, TOP)
+    own, is_new = template_files(template, chosen, TOP), not (folder / MARKER).exists()
     _write(
         _project(folder)
         | {experiment: template_experiment(template, chosen).encode()}
         | {folder / path: data for path, data in own.items()}
         | _ci_files(ci, chosen, folder)
     )
+    _remember(folder, chosen, is_new=is_new)
     if template.build:
         notify(f"build it: cd {folder_of(chosen)} && {template.build}")
     else:
@@ -125,6 +129,17 @@ def _project(folder: Path) -> dict[Path, bytes]:
 
 def _ci_files(ci: CiSystem | None, name: str, folder: Path) -> dict[Path, bytes]:
     return {path: text.encode() for path, text in new_ci_files(ci, name, folder).items()}
+
+
+def _remember(folder: Path, name: str, *, is_new: bool) -> None:
+    """Keep that the definition is the user's own; of a new project, each of its definitions."""
+    from pagecage.cli.known_definitions import remember_definition, remember_project
+    from pagecage.definitions.reader import Definitions
+
+    if is_new:
+        remember_project(folder)
+    else:
+        remember_definition(Definitions(TOP, PROGRAMS, folder).experiment(name))
 
 
 def _folder() -> Path:

@@ -42,10 +42,12 @@ def place_files(
     if host.name != "vm" or not experiment.copies:
         _refuse_group(experiment, host)
         here = str(experiment.project) if host.name == "local" else None
-        return _mapped(experiment, lambda own: _in_folder(own, here, experiment.copies)), None
+        placed = _mapped(experiment, lambda own: _in_folder(own, here, experiment.copies))
+        return _collecting_in(placed, (), here), None
     uploads = _uploads(experiment.project, experiment.copies, experiment.name)
     directory = f"{getattr(host, 'data_dir', '')}/{FOLDER}"
     placed = _mapped(experiment, lambda own: _copied(own, uploads, directory, experiment.project))
+    placed = _collecting_in(placed, uploads, directory)
     return placed, {"carried": uploads_to_json(uploads), "directory": directory}
 
 
@@ -115,6 +117,21 @@ def _is_own(workload: Workload) -> bool:
 
 def _speaks_handshake(workload: Workload) -> bool:
     return workload.kind == "handshake" and not workload.is_built_in
+
+
+def _collecting_in(
+    experiment: Experiment, uploads: tuple[UploadedFile, ...], directory: str | None
+) -> Experiment:
+    """Return the experiment with its collectors run in this directory, as its commands are."""
+    collectors = tuple(
+        replace(
+            one,
+            directory=directory,
+            command=translate_command(one.command, uploads, directory or ""),
+        )
+        for one in experiment.own_collectors
+    )
+    return replace(experiment, own_collectors=collectors)
 
 
 def _in_folder(own: Workload, directory: str | None, copies: tuple[str, ...] = ()) -> Workload:

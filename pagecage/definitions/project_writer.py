@@ -22,7 +22,6 @@ _EXPERIMENT = """question = {question}
 # The time from the start of the command to its exit.
 response = "wall_seconds"
 repeats = 3
-collectors = []
 {copies}
 [workload]
 kind = "command"
