@@ -134,6 +134,7 @@ def ansible_settings(project_dir: Path) -> dict[str, str]:
         "ANSIBLE_CONFIG": str(project_dir / "ansible" / "ansible.cfg"),
         "ANSIBLE_NOCOLOR": "1",
         "LC_ALL": "C.UTF-8",
+        "ANSIBLE_CALLBACK_PLUGINS": str(TOP / "ansible/plugins/callback"),
         "ANSIBLE_STDOUT_CALLBACK": "pagecage_events",
         "PYTHONWARNINGS": "ignore",
         "PAGECAGE_PYTHON": sys.executable,

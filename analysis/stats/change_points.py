@@ -1,8 +1,8 @@
 """Change points of a series: the positions from which on it has another level.
 
 Segments have the least sum of squares plus a penalty for each change (B. Jackson et al., "An
-Algorithm for Optimal Partitioning of Data on an Interval", IEEE Signal Processing Letters 12, 2005).
-The tests compare them with those of the library ruptures. The noise is estimated from the
+Algorithm for Optimal Partitioning of Data on an Interval", IEEE Signal Processing Letters 12,
+2005). The tests compare them with those of the library ruptures. The noise is estimated from the
 differences of neighbours, which a change of level hardly affects.
 """
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
+
 from ansible.plugins.connection import ConnectionBase
 
 DOCUMENTATION = """
