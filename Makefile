@@ -95,7 +95,7 @@ setup: ready ## Set up everything that `make experiment` needs (NAME=... for one
 build: build/.stamp-workloads $(plugin) ## Compile the workloads into build/host/bin, and the simulated volume into build/host/lib
 wheel: .venv/.stamp-plan build/.stamp-workloads $(plugin) ## Build an installable wheel in dist/ (MACHINE=aarch64 on such a machine)
 	@tools/build-wheel $(MACHINE)
-images: .venv/.stamp-run build/.stamp-workloads ## Build container images with Docker or buildah (IMAGES="base workloads notebook harness")
+images: .venv/.stamp-run build/.stamp-workloads $(plugin) ## Build container images with Docker or buildah (IMAGES="base workloads notebook harness")
 	@tools/build-images $(IMAGES)
 sbom: ## List the contents of the built images, as CycloneDX (build/images/*.cdx.json)
 	@tools/sbom $(IMAGES)
