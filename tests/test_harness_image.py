@@ -14,9 +14,9 @@ import pytest
 
 from pagecage.hosts.vm.image.packed import FOLDER_VARIABLE, packed_directory
 from pagecage.process import Completed, run
+from tests.harness_store import IMAGE, STORE
 from tests.tree import ROOT
 
-IMAGE = "localhost/pagecage-harness:latest"
 MOST_BYTES = 700_000_000
 """The bound of docs/CONTAINERS.md, uncompressed and with the guest."""
 RECIPE = (ROOT / "containers/harness.Containerfile").read_text()
@@ -84,20 +84,12 @@ def test_the_packed_guest_gets_into_the_image_where_it_is_looked_for(
 
 
 def test_its_last_stage_is_one_layer_of_the_system() -> None:
-    """What a stage removes from the one below it would still take space."""
+    """Files that a stage removes from the one below it still take space."""
     last = RECIPE[RECIPE.rindex("\nFROM ") :]
     assert last.startswith("\nFROM scratch\n")
     assert "apt-get" not in last
 
 
-STORE = [
-    "--root",
-    ROOT / "build/images/store",
-    "--runroot",
-    ROOT / "build/images/run",
-    "--storage-driver",
-    "vfs",
-]
 # crun supports either cgroup v1 or v2. If both are mounted, the container sees v2, in its own mount
 # namespace.
 V2_ALONE = [

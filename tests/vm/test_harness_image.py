@@ -14,7 +14,7 @@ import pytest
 
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.process import Completed, run
-from tests.test_harness_image import IMAGE, STORE
+from tests.harness_store import IMAGE, STORE
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(3600)]

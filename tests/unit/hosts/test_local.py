@@ -197,10 +197,10 @@ def test_a_users_systemd_is_named_where_no_login_did(monkeypatch: pytest.MonkeyP
 
 def test_where_things_lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     assert LocalHost().data_dir == f"{tmp_path}/pagecage/data"
-    assert LocalHost().spool_dir == "/run/user/1000/pagecage"
+    assert LocalHost().spool_dir == f"{tmp_path}/pagecage"
     assert LocalHost().user
 
 
