@@ -45,7 +45,7 @@ plugin := build/host/lib/libpcvolume.so
 device = $(if $(DEVICE),--device "$$DEVICE")
 only = $(foreach level,$(ONLY),--treatment $(level))
 ask = $(if $(ASK),--ask-password)
-locks := bootstrap controller analysis site notebook dev ansible
+locks := bootstrap controller analysis site notebook dev ansible roles
 
 .PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom test test-long check lint lock bench trust clean distclean FORCE
 
@@ -102,7 +102,7 @@ setup: ready ## Set up everything that `make experiment` needs (NAME=... for one
 build: $(or $(programs_for_foreign),build/.stamp-workloads $(plugin)) ## Compile the workloads into build/host/bin, and the simulated volume into build/host/lib (MACHINE=aarch64 cross-compiles)
 wheel: .venv/.stamp-plan $(if $(foreign),build/.stamp-compilers,build/.stamp-workloads $(plugin)) ## Build an installable wheel in dist/ (MACHINE=aarch64 cross-compiles)
 	@tools/build-wheel $(MACHINE)
-images: .venv/.stamp-run build/.stamp-workloads ## Build container images with Docker or buildah (IMAGES="base workloads notebook harness")
+images: .venv/.stamp-run build/.stamp-workloads $(plugin) ## Build container images with Docker or buildah (IMAGES="base workloads notebook harness")
 	@tools/build-images $(IMAGES)
 sbom: ## List the contents of the built images, as CycloneDX (build/images/*.cdx.json)
 	@tools/sbom $(IMAGES)
@@ -189,7 +189,7 @@ ifneq ($(if $(wildcard .venv/bin/python),$(wildcard .venv/.filling),gone),)
 .venv/.stamp-plan .venv/.stamp-run .venv/.stamp-site .venv/.stamp-dev: FORCE
 endif
 ifeq ($(wildcard .venv-ansible/bin/python),)
-.venv-ansible/.stamp-ansible: FORCE
+.venv-ansible/.stamp-ansible .venv-ansible/.stamp-roles: FORCE
 endif
 
 .venv/.stamp-plan: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap controller)
@@ -203,6 +203,9 @@ endif
 	@tools/bootstrap dev
 .venv-ansible/.stamp-ansible: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap ansible)
 	@tools/bootstrap ansible
+.venv-ansible/.stamp-roles: | .venv-ansible/.stamp-ansible
+.venv-ansible/.stamp-roles: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap ansible roles)
+	@tools/bootstrap roles
 
 # Programs of this machine, installed by an Ansible role if they are missing. A JDK is large, and
 # only one experiment has a workload in Java: it is installed for that experiment and for the tests.
@@ -247,7 +250,7 @@ build/.stamp-guest build/.stamp-packages-$(NAME): | .venv/.stamp-plan build/.sta
 	@tools/step guest "making the guest" $(pagecage) host prepare vm $(plan_for)
 	@touch $@
 
-build/.stamp-lint: .venv/.stamp-dev .venv-ansible/.stamp-ansible build/.stamp-compilers build/.stamp-lint-programs
+build/.stamp-lint: .venv/.stamp-dev .venv-ansible/.stamp-roles build/.stamp-compilers build/.stamp-lint-programs
 	@touch $@
 build/.stamp-test: build/.stamp-lint build/.stamp-workloads $(plugin) build/.stamp-volume-programs build/.stamp-guest build/.stamp-browser
 	@touch $@

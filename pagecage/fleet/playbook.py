@@ -94,14 +94,16 @@ def make_fleet_playbook(
 
 
 def _archive(package: AgentPackage) -> bytes:
-    """Return the agent and the workloads as a tar archive; equal files give equal bytes."""
+    """Return the package as a tar archive; equal files give equal bytes.
+
+    The plugin of simulated volumes lies beside the workloads, where the agent looks for it.
+    """
+    plugins = [package.volume_plugin] if package.volume_plugin else []
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
-        for path, name in [
-            (package.agent, package.agent.name),
-            *((program, f"bin/{program.name}") for program in package.programs),
-        ]:
-            _add(tar, name, path.read_bytes())
+        _add(tar, package.agent.name, package.agent.read_bytes())
+        for path in (*package.programs, *plugins):
+            _add(tar, f"bin/{path.name}", path.read_bytes())
     return out.getvalue()
 
 
