@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.programs.registry import program_of
+from pagecage.agent.system.facts import is_emulated
 from pagecage.agent.trial_run import TrialRun
 from pagecage.model.container.image import environment_names
 from pagecage.model.json_codec import to_json
@@ -53,7 +54,7 @@ def build_record(run: TrialRun) -> Record:
         "boot_id": run.session.facts["boot_id"],
         "state_id": machine["state_id"],
         "restore_seq": machine["restore_seq"],
-        "emulated": machine["emulated"],
+        "emulated": machine["emulated"] or is_emulated(run.session.facts),
         "measured": to_json(run.interval),
         "samples": run.samples,
         **sections,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pagecage.model.cache_proof import broken_reason, requested_bytes, tolerance_bytes
@@ -10,6 +10,8 @@ from pagecage.model.json_codec import to_json
 from pagecage.model.record import Record
 from pagecage.model.record_sections import CacheEvidence
 from pagecage.units import MIB, PAGE_BYTES, format_bytes
+from pagecage.verdicts.consistency.reads import read_before_go
+from pagecage.verdicts.consistency.samples import LONGEST_GAP_SECONDS, longest_gap_seconds
 from pagecage.verdicts.counters import (
     counter,
     cpu_seconds,
@@ -56,11 +58,11 @@ _BUSY = ("user", "nice", "system", "irq", "softirq")
 Finding = tuple[bool | None, str]
 
 
-def judge_host_quiet(record: Record) -> Verdict:
+def judge_host_quiet(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdict:
     """Return `quiet`, `not_quiet` or `unknown`.
 
     The verdict rests on disk traffic, stolen time, waits for a CPU, foreign CPU limits and the
-    outer host.
+    outer host, and gaps in the sampler's series, during which the whole machine stood still.
     """
     seconds = measured_seconds(record)
     if not seconds:
@@ -72,6 +74,7 @@ def judge_host_quiet(record: Record) -> Verdict:
         _other_processes(record, seconds),
         _foreign_cpu_limit(record),
         _outer_host(record),
+        _pause(record, series),
     )
     views = disk_views(record)
     found += tuple(_disk_traffic(view, f"the disk {name}") for name, view in views.items())
@@ -177,6 +180,13 @@ def _outer_host(record: Record) -> Finding | None:
     return not is_noise, f"on the outer host, other processes kept {used / seconds:.2f} CPUs busy"
 
 
+def _pause(record: Record, series: Sequence[Mapping[str, Any]]) -> Finding | None:
+    gap = longest_gap_seconds(record, series)
+    if gap <= LONGEST_GAP_SECONDS:
+        return None
+    return False, f"nothing was sampled for {gap:.1f} s: the machine was paused or overloaded"
+
+
 def _growth(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> float | None:
     if before.get(key) is None or after.get(key) is None:
         return None
@@ -247,7 +257,7 @@ def _contradiction(record: Record) -> str | None:
     """Return the evidence that the state did not last or was not what the trial read, or None."""
     asked = requested_bytes(record.workload.program, record.workload.end or {})
     if record.cache.start:
-        return broken_reason(to_json(record.cache), asked)
+        return broken_reason(to_json(record.cache), asked) or read_before_go(record)
     return _contradicting_counters(record, asked) if record.cache.requested == "cold" else None
 
 

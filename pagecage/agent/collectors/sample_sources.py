@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.system.cgroupfs import read_limits
 from pagecage.agent.system.kernel_text import (
     open_text,
     parse_flat_keyed,
@@ -42,10 +43,15 @@ def _totals(rows: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 class CgroupSource:
-    """The files of a cgroup, which are opened once."""
+    """The files of a cgroup, which are opened once.
+
+    A limit is part of the first sample, and of each that finds another value than the one before.
+    """
 
     def __init__(self, cgroup: Path) -> None:
         self._files = {name: open_text(cgroup / name) for name in _FILES}
+        self._cgroup = cgroup
+        self._limits: dict[str, str] = {}
 
     def row(
         self, maj_min: str, _disk: Mapping[str, int], others: Mapping[str, str]
@@ -56,6 +62,7 @@ class CgroupSource:
         disks = {name: {"io": pick(io.get(one, {}), _IO_KEYS)} for name, one in others.items()}
         return {
             **({"disks": disks} if disks else {}),
+            **self._changed_limits(maj_min),
             "io": pick(io.get(maj_min, {}), _IO_KEYS),
             "memory_current": int(text["memory.current"]) if text["memory.current"] else None,
             "memory_stat": pick(parse_flat_keyed(text["memory.stat"]), _MEMORY_KEYS),
@@ -65,6 +72,12 @@ class CgroupSource:
                 kind: _totals(parse_pressure(text[f"{kind}.pressure"])) for kind in _PRESSURES
             },
         }
+
+    def _changed_limits(self, maj_min: str) -> dict[str, dict[str, str]]:
+        now = read_limits(self._cgroup, maj_min)
+        changed = {name: value for name, value in now.items() if self._limits.get(name) != value}
+        self._limits |= changed
+        return {"limits": changed} if changed else {}
 
     def close(self) -> None:
         """Close the files."""
