@@ -50,6 +50,8 @@ SHORTEST_SECONDS = 0.2
 """In less time, counters with ticks of 10 ms cannot distinguish 5 % from nothing."""
 LEAST_LOST_SECONDS = 0.05
 """Less lost time than this is a handful of ticks and never counts as noise."""
+IDLE_SHARE = 0.1
+"""Share of the CPUs' time that is idle if no task has to wait for another."""
 ONE_THREAD = 1.2
 """A slice that used more CPUs than this caused its own CPU pressure."""
 _BUSY = ("user", "nice", "system", "irq", "softirq")
@@ -142,7 +144,7 @@ def _cpu_wait(record: Record, seconds: float) -> Finding | None:
 def _other_processes(record: Record, seconds: float) -> Finding | None:
     """Check the CPU time of other processes, where the trial's waits cannot be told from theirs."""
     own, busy = cpu_seconds(record), host_cpu_seconds(record, *_BUSY)
-    if (has_cgroup(record) and not record.load) or own is None or busy is None:
+    if own is None or busy is None or _judges_waits(record, own, seconds):
         return None
     if record.load:
         if record.load.cpu_seconds is None:
@@ -153,6 +155,16 @@ def _other_processes(record: Record, seconds: float) -> Finding | None:
     other = max(0.0, busy - own)
     is_noise = other > OTHER_CPUS * seconds and other > LEAST_LOST_SECONDS
     return not is_noise, f"other processes kept {other / seconds:.2f} CPUs busy"
+
+
+def _judges_waits(record: Record, own: float, seconds: float) -> bool:
+    """Return whether `_cpu_wait` judges the trial, or no CPU was short of time for it."""
+    if not has_cgroup(record) or record.load:
+        return False
+    if own <= ONE_THREAD * seconds and "CPUQuota" not in (record.cage.requested or {}):
+        return True
+    idle, busy = host_cpu_seconds(record, "idle"), host_cpu_seconds(record, *_BUSY)
+    return idle is None or busy is None or idle > IDLE_SHARE * (idle + busy)
 
 
 def _foreign_cpu_limit(record: Record) -> Finding | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system.cgroupfs import read_limits
+from pagecage.agent.system.cgroupfs import LIMIT_FILES, ancestors, limits_of
 from pagecage.agent.system.kernel_text import (
     open_text,
     parse_flat_keyed,
@@ -45,12 +45,18 @@ def _totals(rows: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 class CgroupSource:
     """The files of a cgroup, which are opened once.
 
-    A limit is part of the first sample, and of each that finds another value than the one before.
+    A limit is part of the first sample, and of each that finds another text than the one before.
+    Those of the ancestors have the cgroup's path before the name.
     """
 
     def __init__(self, cgroup: Path) -> None:
         self._files = {name: open_text(cgroup / name) for name in _FILES}
-        self._cgroup = cgroup
+        above = {f"{one}/": one for one in ancestors(cgroup)}
+        self._limit_files = {
+            f"{prefix}{name}": open_text(one / name)
+            for prefix, one in {"": cgroup, **above}.items()
+            for name in LIMIT_FILES
+        }
         self._limits: dict[str, str] = {}
 
     def row(
@@ -74,14 +80,17 @@ class CgroupSource:
         }
 
     def _changed_limits(self, maj_min: str) -> dict[str, dict[str, str]]:
-        now = read_limits(self._cgroup, maj_min)
-        changed = {name: value for name, value in now.items() if self._limits.get(name) != value}
-        self._limits |= changed
+        changed: dict[str, str] = {}
+        for name, descriptor in self._limit_files.items():
+            text = pread_text(descriptor)
+            if descriptor is not None and self._limits.get(name) != text:
+                self._limits[name] = text
+                changed |= limits_of(name, text, maj_min)
         return {"limits": changed} if changed else {}
 
     def close(self) -> None:
         """Close the files."""
-        for descriptor in self._files.values():
+        for descriptor in (*self._files.values(), *self._limit_files.values()):
             if descriptor is not None:
                 os.close(descriptor)
 

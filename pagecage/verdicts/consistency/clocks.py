@@ -16,9 +16,10 @@ STEP_SECONDS = 0.1
 READING_SECONDS = 0.02
 """Two readings of one clock around the same event."""
 UNCOUNTED_SHARE = 0.1
-UNCOUNTED_SECONDS, UNCOUNTED_EMULATED_SECONDS = 0.6, 1.5
+UNCOUNTED_SECONDS, UNCOUNTED_EMULATED_SECONDS = 0.15, 1.5
+UNMAPPED_BYTES_PER_SECOND = 25e9
 """Time between `go` and `end` that a workload may leave out of its own time: the start of threads,
-the end of mappings. 0.49 s was the most in a long trial, and 1.2 s on an emulated CPU."""
+and the end of mappings, which took 0.38 s for 15 GiB. 1.2 s was the most on an emulated CPU."""
 OUTER_SECONDS, OUTER_SHARE = 1.5, 0.1
 """Delay of the events by which the outer host knows the measured part; 0.8 s was the most."""
 _OWN_RUNTIME = "fio"
@@ -42,6 +43,7 @@ def _workloads_clock(record: Record) -> str | None:
     if own > seconds + READING_SECONDS:
         return f"the workload reports {own:.3f} s of a measured part of {seconds:.3f} s"
     most = UNCOUNTED_EMULATED_SECONDS if record.emulated else UNCOUNTED_SECONDS
+    most += (record.cache.file_bytes or 0) / UNMAPPED_BYTES_PER_SECOND
     is_short = seconds - own > max(most, UNCOUNTED_SHARE * seconds)
     if is_short and record.workload.program != _OWN_RUNTIME:
         return f"the workload reports {own:.3f} s, and the measured part took {seconds:.3f} s"

@@ -47,7 +47,7 @@ def _changed(record: Record, limit: LimitVerdict, series: Rows) -> str | None:
     for when, value in (*_sampled(record, file, series), *_at_end(record, file)):
         if value != expected:
             return f"The kernel held {file} = {value} instead of {expected} {when}."
-    return _tightened(record, file, limit)
+    return _tightened(record, file, limit, series)
 
 
 def _is_rewritten(record: Record, name: str) -> bool:
@@ -79,12 +79,21 @@ def _at_end(record: Record, file: str) -> Iterator[tuple[str, str]]:
         yield "at the end of the measured part", value
 
 
-def _tightened(record: Record, file: str, limit: LimitVerdict) -> str | None:
+def _of_ancestors(record: Record, file: str, series: Rows) -> Iterator[tuple[str, str]]:
+    """Yield (cgroup, text) of an ancestors' limit, as sampled and at the end."""
+    for cgroup in record.cage.ancestors or {}:
+        for _, text in _sampled(record, f"{cgroup}/{file}", series):
+            yield cgroup, text
+        text = (record.cage.ancestors_after or {}).get(cgroup, {}).get(file)
+        if text is not None:
+            yield cgroup, text
+
+
+def _tightened(record: Record, file: str, limit: LimitVerdict, series: Rows) -> str | None:
     """Return a sentence if an ancestor got a tighter limit while the trial ran."""
-    for cgroup, files in (record.cage.ancestors_after or {}).items():
-        held = files.get(file, "max").split()
-        before = (record.cage.ancestors or {}).get(cgroup, {}).get(file)
-        if files.get(file) == before or not held or held[0] == "max" or limit.cap is None:
+    for cgroup, text in _of_ancestors(record, file, series):
+        held = text.split()
+        if not held or held[0] == "max" or limit.cap is None:
             continue
         value = 100 * float(held[0]) / float(held[1]) if "cpu" in file else float(held[0])
         if value < limit.cap:
