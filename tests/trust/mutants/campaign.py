@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
-from tests.trust.mutants.lie import Mutant
+from tests.trust.mutants.files import FORGED, FORGED_NAMES, HONEST, results
+from tests.trust.mutants.lie import INVISIBLE, SURVIVED, Lie, Mutant
 from tests.trust.mutants.simulation import caught_by, simulate
+from tests.trust.mutants.table import mutants
 
 AT_A_TIME = 3
 """A simulated trial mostly waits."""
@@ -37,7 +42,24 @@ def try_mutant(mutant: Mutant) -> dict[str, Any]:
     return result(mutant, found, reason)
 
 
-def try_all(mutants: Iterable[Mutant]) -> list[dict[str, Any]]:
+def try_everything() -> dict[str, Any]:
+    """Return the results of every simulated mutant and of every edit of a run."""
+    scratch = Path(tempfile.mkdtemp(prefix="pagecage-mutants-"))
+    try:
+        edits = [as_row(*one) for one in results(simulate(HONEST), scratch)]
+    finally:
+        shutil.rmtree(scratch)
+    return {"mutants": [*try_all(mutants()), *edits]}
+
+
+def as_row(group: str, name: str, how: str, found: str) -> dict[str, Any]:
+    """Return the result of an edit as plain data, by the kind of what caught it."""
+    is_forged = name in FORGED_NAMES or (group == "baselines" and "again" in how)
+    lie = Lie(group, name, "", (how,), INVISIBLE if is_forged else "", FORGED if is_forged else "")
+    return result(Mutant(lie, how), found.partition(":")[0] if found != SURVIVED else found, found)
+
+
+def try_all(planted: Iterable[Mutant]) -> list[dict[str, Any]]:
     """Simulate mutants in processes of their own, since a lie may change a clock."""
     with ProcessPoolExecutor(AT_A_TIME, mp_context=get_context("spawn")) as pool:
-        return list(pool.map(try_mutant, mutants))
+        return list(pool.map(try_mutant, planted))

@@ -24,12 +24,12 @@ from tests.trust.mutants.simulation import Simulated, simulated_trial
 HOW = ("as it is", "digest removed", "digest made again")
 """What the editor does about the record's digest."""
 Data = dict[str, Any]
-_HONEST = Mutant(Lie("files", "none", "none", ("",), SURVIVED), "")
+HONEST = Mutant(Lie("files", "none", "none", ("",), SURVIVED), "")
 
 
 def build(folder: Path, honest: Simulated) -> Path:
     """Write a run of one trial with two repeats, as a campaign does."""
-    first = simulated_trial(_HONEST)
+    first = simulated_trial(HONEST)
     trials = [trial_to_json(first), {**trial_to_json(first), "trial_id": "r2_tight", "repeat": 2}]
     plan: Data = {
         "plan_version": 1,
@@ -283,4 +283,8 @@ def _baselines(whole: Path, scratch: Path) -> Iterator[tuple[str, str, str, str]
 FORGED = (
     "Whoever changes every place where a figure stands, and makes the digests again, has made"
     " another record. Only a digest that is published elsewhere shows it."
+)
+FORGED_NAMES = (
+    "trial removed from records and plan, digests made again",
+    "figure 5 % smaller in all places, digest made again",
 )
