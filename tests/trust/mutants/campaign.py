@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.trust.mutants.files import FORGED, FORGED_NAMES, HONEST, results
-from tests.trust.mutants.lie import INVISIBLE, SURVIVED, Lie, Mutant
+from tests.trust.mutants.lie import INVISIBLE, Lie, Mutant
+from tests.trust.mutants.services import EXAGGERATED, WHY, service_lies
 from tests.trust.mutants.simulation import caught_by, simulate
 from tests.trust.mutants.table import mutants
 
@@ -46,7 +47,8 @@ def try_everything() -> dict[str, Any]:
     """Return the results of every simulated mutant and of every edit of a run."""
     scratch = Path(tempfile.mkdtemp(prefix="pagecage-mutants-"))
     try:
-        edits = [as_row(*one) for one in results(simulate(HONEST), scratch)]
+        honest = simulate(HONEST)
+        edits = [as_row(*one) for one in (*service_lies(honest), *results(honest, scratch))]
     finally:
         shutil.rmtree(scratch)
     return {"mutants": [*try_all(mutants()), *edits]}
@@ -55,8 +57,10 @@ def try_everything() -> dict[str, Any]:
 def as_row(group: str, name: str, how: str, found: str) -> dict[str, Any]:
     """Return the result of an edit as plain data, by the kind of what caught it."""
     is_forged = name in FORGED_NAMES or (group == "baselines" and "again" in how)
-    lie = Lie(group, name, "", (how,), INVISIBLE if is_forged else "", FORGED if is_forged else "")
-    return result(Mutant(lie, how), found.partition(":")[0] if found != SURVIVED else found, found)
+    why = FORGED if is_forged else WHY if name == EXAGGERATED else ""
+    lie = Lie(group, name, "", (how,), INVISIBLE if why else "", why)
+    kind = found if group == "services" or ":" not in found else found.partition(":")[0]
+    return result(Mutant(lie, how), kind, found)
 
 
 def try_all(planted: Iterable[Mutant]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.data.baseline import baseline_digest, baseline_of, load_baseline
-from analysis.data.load import load_run
+from analysis.data.load import JudgedTrial, load_run
 from pagecage.bundle.pack import pack
 from pagecage.bundle.unpack import unpack
 from pagecage.errors import PagecageError
@@ -19,7 +19,7 @@ from pagecage.model.record import append_record, record_digest
 from pagecage.model.run_files import plan_digest
 from pagecage.model.trial import trial_to_json
 from tests.trust.mutants.lie import SURVIVED, Lie, Mutant
-from tests.trust.mutants.simulation import Simulated, simulated_trial
+from tests.trust.mutants.simulation import Simulated, caught_by, simulated_trial
 
 HOW = ("as it is", "digest removed", "digest made again")
 """What the editor does about the record's digest."""
@@ -207,12 +207,17 @@ def judge(run: Path) -> str:
         return f"refused: {error.message.rpartition('/')[2]}"
     for trial in loaded.trials:
         if not trial.is_included:
-            return f"verdict: {'; '.join(trial.verdicts.reasons) or trial.record.outcome}"
+            return f"{_kind(trial)}: {'; '.join(trial.verdicts.reasons) or trial.record.outcome}"
         if trial.verdicts.emulated.verdict != "no":
-            return "verdict: emulated yes"
+            return "emulated: yes: the record says so"
     if len(loaded.trials) < loaded.plan["planned"]:
         return f"shown as {len(loaded.trials)} of {loaded.plan['planned']} trials"
     return SURVIVED
+
+
+def _kind(trial: JudgedTrial) -> str:
+    """Return the verdict that excludes a trial, as `caught_by` does."""
+    return caught_by(Simulated(trial.record, ())).replace(": ", " ")
 
 
 def results(honest: Simulated, scratch: Path) -> Iterator[tuple[str, str, str, str]]:

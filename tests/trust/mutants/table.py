@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pagecage.model.trial import Workload
 from tests.trust.mutants.lie import EQUIVALENT, INVISIBLE, Lie, Mutant
 
 PROVEN = ("before", "collectors", "run")
@@ -330,6 +331,20 @@ def _workload() -> list[Lie]:
     ]
 
 
+def _planned_direct() -> Lie:
+    why = "Direct reads leave no page behind, and io.stat counts bytes, not blocks or files."
+    return Lie(
+        "workload",
+        "direct reads of other blocks, sum from a copy in memory",
+        "none",
+        ("",),
+        INVISIBLE,
+        why,
+        conduct={"reads_cached": False, "reads_file": False},
+        trial={"workload": Workload("pcread", ("--file", "{file}", "--direct"))},
+    )
+
+
 def _counters() -> list[Lie]:
     return [
         Lie("counters", "io.stat wraps at 2^32", "wrap 2^32", ("",), NOT_PREPARED),
@@ -376,6 +391,7 @@ LIES = (
     *_collectors(),
     *_data(),
     *_workload(),
+    _planned_direct(),
     *_counters(),
     *_clocks(),
 )
