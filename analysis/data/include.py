@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from analysis.data.load import JudgedTrial, Run, excluded_trials, with_included
 from pagecage.errors import PagecageError
 
-VERDICTS = ("limits", "cache_state_reached", "host_quiet")
+VERDICTS = ("limits", "cache_state_reached", "host_quiet", "consistency")
 """Names of the verdicts that exclude a trial if they fail."""
 
 
@@ -18,6 +18,7 @@ def failed_verdicts(trial: JudgedTrial) -> frozenset[str]:
         "limits": any(limit.verdict == "leaky" for limit in verdicts.limits),
         "cache_state_reached": verdicts.cache_state_reached.verdict == "not_reached",
         "host_quiet": verdicts.host_quiet.verdict == "not_quiet",
+        "consistency": verdicts.consistency.verdict == "contradictory",
     }
     return frozenset(name for name, is_failed in failed.items() if is_failed)
 

@@ -63,8 +63,7 @@ Finding = tuple[bool | None, str]
 def judge_host_quiet(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdict:
     """Return `quiet`, `not_quiet` or `unknown`.
 
-    The verdict rests on disk traffic, stolen time, waits for a CPU, foreign CPU limits and the
-    outer host, and gaps in the sampler's series, during which the whole machine stood still.
+    The verdict rests on the disk, the CPUs, the outer host and the gaps in the sampler's series.
     """
     seconds = measured_seconds(record)
     if not seconds:

@@ -19,7 +19,7 @@ from pagecage.model.record import append_record, record_digest
 from pagecage.model.run_files import plan_digest
 from pagecage.model.trial import trial_to_json
 from tests.trust.mutants.lie import SURVIVED, Lie, Mutant
-from tests.trust.mutants.simulation import Simulated, caught_by, simulated_trial
+from tests.trust.mutants.simulation import Simulated, simulated_trial, verdict_of
 
 HOW = ("as it is", "digest removed", "digest made again")
 """What the editor does about the record's digest."""
@@ -217,7 +217,7 @@ def judge(run: Path) -> str:
 
 def _kind(trial: JudgedTrial) -> str:
     """Return the verdict that excludes a trial, as `caught_by` does."""
-    return caught_by(Simulated(trial.record, ())).replace(": ", " ")
+    return verdict_of(trial.record, trial.verdicts).replace(": ", " ")
 
 
 def results(honest: Simulated, scratch: Path) -> Iterator[tuple[str, str, str, str]]:

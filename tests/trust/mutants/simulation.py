@@ -65,7 +65,11 @@ class Simulated:
 
 def caught_by(found: Simulated) -> str:
     """Return the verdict that keeps a trial from counting as proven, or SURVIVED."""
-    record, verdicts = found.record, found.verdicts
+    return verdict_of(found.record, found.verdicts)
+
+
+def verdict_of(record: Record, verdicts: Verdicts) -> str:
+    """Return the same from a record and its verdicts."""
     if record.outcome not in DATA_POINTS:
         return f"outcome: {record.outcome}"
     named = {
