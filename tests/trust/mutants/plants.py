@@ -58,7 +58,7 @@ Plant = Callable[[Place, str], None]
 
 def raised(name: str, value: str | None = None, *, is_put_back: bool) -> Plant:
     """Raise a limit at the moment; put it back at the next that this side knows."""
-    after = {"middle": "late", "before": "collectors", "collectors": "run", "go": "end"}
+    after = {"middle": "last", "before": "collectors", "collectors": "run", "go": "end"}
 
     def plant(place: Place, moment: str) -> None:
         if place.is_now(moment):
@@ -76,7 +76,7 @@ def ancestor(name: str, *, is_put_back: bool) -> Plant:
     def plant(place: Place, moment: str) -> None:
         if place.is_now(moment):
             place.kernel.limit_of_parent(name, tight.get(name, "4194304"))
-        elif is_put_back and moment == "late":
+        elif is_put_back and moment == "last":
             place.kernel.limit_of_parent(name, "" if name == "io.max" else "max")
 
     return plant

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pagecage.model.trial import Workload
 from tests.trust.mutants.lie import EQUIVALENT, INVISIBLE, Lie, Mutant
+from tests.trust.mutants.workload_lies import WORKLOAD_LIES
 
 PROVEN = ("before", "collectors", "run")
 """Phases of the agent after the proof of the limits and before the launch."""
@@ -15,8 +16,8 @@ CONTRADICTORY, NOT_REACHED = "consistency: contradictory", "cache_state: not_rea
 BEFORE = "It happens before the measured part, of which the counters are differences."
 
 
-def _limits() -> list[Lie]:
-    found = [
+def _written() -> list[Lie]:
+    return [
         Lie(
             "limits",
             "never written: both",
@@ -62,6 +63,10 @@ def _limits() -> list[Lie]:
             "limits", "workload leaves its cgroup", "leave", ("go", "middle", "last"), NOT_PREPARED
         ),
     ]
+
+
+def _changed() -> list[Lie]:
+    found: list[Lie] = []
     for name in ("rbps", "memory.max"):
         for how in ("raised", "max"):
             found += [
@@ -92,6 +97,11 @@ def _limits() -> list[Lie]:
                     "The measured part has ended.",
                 ),
             ]
+    return found
+
+
+def _ancestors() -> list[Lie]:
+    found: list[Lie] = []
     for name in ("memory.max", "io.max"):
         found += [
             Lie("limits", f"ancestor with a tighter {name}", f"ancestor {name}", PROVEN, REFUSED),
@@ -228,109 +238,6 @@ def _data() -> list[Lie]:
     ]
 
 
-def _workload() -> list[Lie]:
-    return [
-        Lie(
-            "workload",
-            "skips half of the blocks",
-            "none",
-            ("",),
-            NOT_PREPARED,
-            conduct={"skips_from": 8},
-        ),
-        Lie(
-            "workload",
-            "skips half of the blocks, faster",
-            "none",
-            ("",),
-            NOT_PREPARED,
-            conduct={"skips_from": 8, "waits": False},
-        ),
-        Lie(
-            "workload",
-            "good checksum without reading",
-            "none",
-            ("",),
-            NOT_PREPARED,
-            conduct={"skips_from": 0},
-        ),
-        Lie(
-            "workload",
-            "reads every block twice past the cache",
-            "none",
-            ("",),
-            LEAKY,
-            conduct={"reads_twice": True, "reads_cached": False},
-        ),
-        Lie(
-            "workload",
-            "reads from another file",
-            "none",
-            ("",),
-            CONTRADICTORY,
-            conduct={"reads_file": False},
-        ),
-        Lie(
-            "workload",
-            "O_DIRECT against the plan",
-            "none",
-            ("",),
-            CONTRADICTORY,
-            conduct={"reads_cached": False},
-        ),
-        Lie(
-            "workload",
-            "exits with 0 in the middle",
-            "none",
-            ("",),
-            "outcome: failed",
-            conduct={"exits_from": 8},
-        ),
-        Lie(
-            "workload",
-            "does its reads in another cgroup",
-            "none",
-            ("",),
-            NOT_PREPARED,
-            conduct={"is_outside": True},
-        ),
-        Lie(
-            "workload",
-            "its clock runs at half speed",
-            "none",
-            ("",),
-            CONTRADICTORY,
-            conduct={"clock": 0.5},
-        ),
-        Lie(
-            "workload",
-            "its clock runs at double speed",
-            "none",
-            ("",),
-            CONTRADICTORY,
-            conduct={"clock": 2.0},
-        ),
-        Lie(
-            "workload",
-            "reports twice the bytes",
-            "none",
-            ("",),
-            NOT_PREPARED,
-            conduct={"claims": 2.0},
-        ),
-        Lie(
-            "workload",
-            "good checksum of resident data without reading",
-            "none",
-            ("",),
-            INVISIBLE,
-            "No counter shows reads of memory. Nothing but the checksum tells them.",
-            conduct={"skips_from": 0},
-            trial={"cache": "resident"},
-        ),
-    ]
-
-
 def _planned_direct() -> Lie:
     why = "Direct reads leave no page behind, and io.stat counts bytes, not blocks or files."
     return Lie(
@@ -385,12 +292,14 @@ def _clocks() -> list[Lie]:
 
 
 LIES = (
-    *_limits(),
+    *_written(),
+    *_changed(),
+    *_ancestors(),
     *_cache(),
     *_neighbours(),
     *_collectors(),
     *_data(),
-    *_workload(),
+    *WORKLOAD_LIES,
     _planned_direct(),
     *_counters(),
     *_clocks(),

@@ -162,6 +162,10 @@ def test_what_differs_is_listed(folders, tmp_path):
     plan = json.loads((other / "plan.json").read_text())
     for trial in plan["trials"]:
         trial["cage"]["properties"] = {"MemoryMax": 4096}
+    records = [json.loads(line) for line in (other / "records.jsonl").read_text().splitlines()]
+    for record in records:
+        record["cage"]["requested"] = {"MemoryMax": 4096}
+    (other / "records.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
     del plan["plan_sha256"]
     (other / "plan.json").write_text(json.dumps(plan))
     (other / "facts/b-1.json").write_text(
