@@ -49,6 +49,54 @@ def test_init_makes_a_project_around_a_command(folder: Path) -> None:
     assert (command["directory"], command["data_paths"]) == (str(folder), ["src"])
 
 
+@pytest.mark.parametrize(
+    ("language", "files", "build"),
+    [
+        ("rust", {"Cargo.toml", ".cargo/config.toml", "src/main.rs"}, "cargo build --release"),
+        ("c", {"Makefile", "workload.c", "pagecage_workload.h", "pagecage_workload.c"}, "make"),
+        ("python", {"workload.py", "pagecage_workload.py"}, ""),
+    ],
+)
+def test_init_makes_a_workload_with_its_library(
+    folder: Path, language: str, files: set[str], build: str
+) -> None:
+    done = pagecage(folder, "init", "--template", language)
+    assert done.ok, done.stderr
+    own = folder / "workloads/mine"
+    made = {str(path.relative_to(own)) for path in own.rglob("*") if path.is_file()}
+    assert files <= made
+    assert ("build it" in done.stderr) == bool(build)
+    assert f"cd workloads/mine && {build}" in done.stderr or not build
+    assert "run it: pagecage run mine" in done.stderr
+    assert pagecage(folder, "list").stdout.startswith("project  mine ")
+    unbuilt = pagecage(folder, "plan", "mine", *PLAIN, "--json")
+    assert (unbuilt.status, "is not an executable file" in unbuilt.stderr) == (
+        (2, True) if build else (0, False)
+    )
+
+
+def test_a_library_is_copied_unchanged(folder: Path) -> None:
+    init(folder, "--template", "rust")
+    crate = ROOT / "workloads/pagecage-workload"
+    copies = folder / "workloads/mine/pagecage-workload"
+    paths = [path.relative_to(crate) for path in crate.rglob("*") if path.is_file()]
+    assert len(paths) > 3
+    for path in paths:
+        assert (copies / path).read_bytes() == (crate / path).read_bytes()
+
+
+def test_a_template_replaces_nothing(folder: Path) -> None:
+    init(folder, "--template", "python")
+    again = pagecage(folder, "init", "--template", "python")
+    assert (again.status, "experiments/mine.toml exists already" in again.stderr) == (2, True)
+    assert "fix: pagecage init --template python --name mine-2" in again.stderr
+    (folder / "experiments/mine.toml").unlink()
+    (folder / "workloads/mine/workload.py").write_text("ours")
+    kept = pagecage(folder, "init", "--template", "c")
+    assert (kept.status, "workloads/mine exists already" in kept.stderr) == (2, True)
+    assert (folder / "workloads/mine/workload.py").read_text() == "ours"
+
+
 def test_a_second_init_adds_an_experiment_and_replaces_nothing(folder: Path) -> None:
     (folder / ".gitignore").write_text("*.o")
     init(folder, "--", "cat", "src/a.txt")

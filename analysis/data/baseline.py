@@ -52,7 +52,7 @@ def baseline_of(run: Run, responses: Sequence[str]) -> dict[str, Any]:
     baseline = {
         "baseline_version": BASELINE_VERSION,
         **{key: run.plan.get(key) for key in _RUN},
-        "definition": {key: run.definition[key] for key in _DEFINITION if key in run.definition},
+        "definition": _definition(run),
         "facts": [_facts(facts) for facts in run.facts],
         "treatments": list(treatments.values()),
     }
@@ -63,6 +63,11 @@ def baseline_digest(baseline: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a baseline without its own digest."""
     content = {key: value for key, value in baseline.items() if key != "baseline_sha256"}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _definition(run: Run) -> dict[str, Any]:
+    kept = {key: run.definition[key] for key in _DEFINITION if key in run.definition}
+    return kept | ({"workload": {"metrics": dict(run.metrics)}} if run.metrics else {})
 
 
 def _treatment(record: Record, planned: Mapping[str, Any]) -> dict[str, Any]:

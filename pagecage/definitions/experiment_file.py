@@ -23,7 +23,7 @@ from pagecage.definitions.trial_tables import (
 )
 from pagecage.model.needs.packages import Package
 from pagecage.model.trial import DriverName
-from pagecage.units import PAGE_BYTES
+from pagecage.units import LEAST_PAGE_BYTES
 
 Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem", "damon"]
 
@@ -177,7 +177,7 @@ class ExperimentFile(StrictTable):
             for name, level in levels.items():
                 for size_name, size in self.sizes.items():
                     total = (size.dataset or 0) * size.files
-                    if level.files and (not total or total % (level.files * PAGE_BYTES)):
+                    if level.files and (not total or total % (level.files * LEAST_PAGE_BYTES)):
                         raise ValueError(
                             f"levels.{factor}.{name}.files: the data of sizes.{size_name} cannot be"
                             f" divided among {level.files} files of whole pages"

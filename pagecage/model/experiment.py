@@ -132,4 +132,4 @@ class Experiment:
         base = Workload(self.program, (), self.workload_kind)
         workloads = [base, *(level.workload for level in tables if level.workload)]
         steps = {level.before.program for level in tables if level.before}
-        return steps | {workload.program for workload in workloads if workload.kind == "handshake"}
+        return steps | {workload.program for workload in workloads if workload.is_built_in}

@@ -54,7 +54,7 @@ class Dataset:
 class Workload:
     """The program to run.
 
-    `kind` is `handshake` (workloads/README.md), `command`, `service` or `fio`. The `arguments` of
+    `kind` is `handshake` (docs/HANDSHAKE.md), `command`, `service` or `fio`. The `arguments` of
     `fio` are options of one job. Those of other kinds may contain {file}, {sidecar}, {data_dir} and
     {max_seconds}; an argument {files} stands for all files. Program and arguments of a command or a
     service may contain {programs}, the folder of the definition's own programs, and {data}, its
@@ -68,6 +68,11 @@ class Workload:
     min_memory_bytes: int = 0
     command: CommandSpec | None = None
     service: ServiceSpec | None = None
+
+    @property
+    def is_built_in(self) -> bool:
+        """True if the program is one of workloads/; one with a slash is a path of its own."""
+        return self.kind == "handshake" and "/" not in self.program
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.process import Completed, run
+from tests.ci.action import Runner
 from tests.newcomer.machine import CAN_PIVOT, UID, machine, printed
 from tests.tree import ROOT, files
 
@@ -105,6 +106,26 @@ def test_a_verb(installed: Installed, untouched: None, command: str, says: str) 
     assert says in done.stdout
 
 
+@pytest.mark.parametrize("language", ["rust", "c", "python"])
+def test_a_template_brings_its_library(
+    installed: Installed, untouched: None, language: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "ours"
+    folder.mkdir()
+    argv = [installed.environment / "bin/pagecage", "init", "--template", language]
+    clean = {"HOME": str(installed.home), "PATH": "/usr/bin:/bin"}
+    done = run(["env", "-i", *(f"{k}={v}" for k, v in clean.items()), *argv], cwd=folder)
+    assert "run it: pagecage run mine" in done.stderr
+    path = f"/usr/bin:/bin:{Path.home() / '.cargo/bin'}"
+    words = {"rust": ("cargo", "build", "--offline", "--release"), "c": ("make",)}.get(language)
+    own = folder / "workloads/mine"
+    if words:
+        run(words, cwd=own, env={"PATH": path}, timeout_seconds=120)
+    program = {"rust": "target/release/workload", "python": "workload.py"}.get(language, "workload")
+    end = run([own / program, folder / "pagecage.toml", "--no-handshake"]).stdout
+    assert json.loads(end)["response"]["slowest_block_us"] > 0
+
+
 def test_verify_and_probe_are_files_to_copy(installed: Installed, untouched: None) -> None:
     for verb, argument in (("verify", "--help"), ("probe", "--help")):
         done = installed.pagecage(verb, "--print-path")
@@ -176,6 +197,21 @@ def test_without_compiled_programs_no_wheel_is_built(tmp_path: Path) -> None:
     assert not done.ok
     assert "build/host/bin/pcgen" in done.stdout + done.stderr
     assert "fix: make wheel" in done.stdout + done.stderr
+
+
+def test_the_action_installs_it_and_runs_an_experiment(wheel: Path, tmp_path: Path) -> None:
+    workspace, empty, home = (tmp_path / name for name in ("workspace", "bin", "home"))
+    for folder in (workspace, empty, home):
+        folder.mkdir()
+    variables = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    runner = Runner(workspace, tmp_path / "files", empty, variables, timeout_seconds=1500)
+    light = {"host": "local", "size": "smoke", "treatments": "cage=uncaged", "cache": "false"}
+    job = runner.use(experiment="smoke", wheel=str(wheel), **light)
+    assert (job.status, job.outputs["verdict"]) == (0, "none"), job.logs
+    assert "Install pagecage" in job.ran
+    assert "Build the wheel" not in job.ran
+    assert (runner.artifacts / "pagecage/report.html").exists()
+    assert (runner.files / "temp/pagecage/bin/pagecage").exists()
 
 
 @CAN_PIVOT
