@@ -191,10 +191,7 @@ def _read_back(cgroup: Path, maj_min: str) -> dict[str, Any]:
 
 
 def require_unchanged_limits(run: TrialRun, caged: Caged) -> None:
-    """Read the limits back once more, right before the measured part.
-
-    Raises RequirementMissed if another process has changed one since its proof.
-    """
+    """Read the limits back again. Raises RequirementMissed if one changed since its proof."""
     if now := _read_back_again(run, caged):
         expected = {key: run.sections["cage"]["expected"].get(key, "max") for key in now[0]}
         wrong = limits_not_in_force(expected, *now)
@@ -212,15 +209,15 @@ def _read_back_again(
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]] | None:
     """Return the requested limits of the cgroup that holds them, and those of its ancestors.
 
-    Left out is io.max if burst credits rewrite it. None without a cgroup of the trial's own, and if
-    a container's has gone with it.
+    Without io.max if burst credits rewrite it. None without a cgroup, or if a container's is gone.
     """
     cage, cgroup = run.sections["cage"], caged.context.processes.cgroup
     if cgroup is None:
         return None
     found = _read_back(Path(cage.get("driver_cgroup", cgroup)), caged.disk.maj_min)
-    on_slice = expected_read_back(caged.driver.slice_cage(run.trial.cage.cgroup_part))
+    slice_cage = caged.driver.slice_cage(run.trial.cage.cgroup_part)
     of_slice = _read_back(cgroup, caged.disk.maj_min)["read_back"]
+    on_slice = expected_read_back(slice_cage, kernel_page_bytes())
     held = found["read_back"] | {key: of_slice.get(key, "missing") for key in on_slice}
     kept = [key for key in cage["expected"] if not (caged.controllers and "io.max" in key)]
     if not found["read_back"] or not all(key in held for key in kept):

@@ -13,7 +13,7 @@ from pagecage.errors import HostError
 from pagecage.model.requirements import MissedRequirement, Requirement
 from pagecage.model.trial import Dataset
 from pagecage.process import run
-from pagecage.units import PAGE_BYTES, format_bytes
+from pagecage.units import LEAST_PAGE_BYTES, format_bytes
 
 
 def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...] | MissedRequirement:
@@ -99,12 +99,12 @@ def _require_random(path: Path, dataset: Dataset) -> None:
 
     Storage may keep such data in fewer blocks, and read less than was asked for.
     """
-    if dataset.fill != "random" or dataset.size_bytes < _SAMPLED_PAGES * PAGE_BYTES:
+    if dataset.fill != "random" or dataset.size_bytes < _SAMPLED_PAGES * LEAST_PAGE_BYTES:
         return
-    step = dataset.size_bytes // _SAMPLED_PAGES // PAGE_BYTES * PAGE_BYTES
+    step = dataset.size_bytes // _SAMPLED_PAGES // LEAST_PAGE_BYTES * LEAST_PAGE_BYTES
     with path.open("rb", buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
-        pages = [os.pread(file.fileno(), PAGE_BYTES, n * step) for n in range(_SAMPLED_PAGES)]
+        pages = [os.pread(file.fileno(), LEAST_PAGE_BYTES, n * step) for n in range(_SAMPLED_PAGES)]
     content = b"".join(pages)
     if len(zlib.compress(content, 1)) < _COMPRESSED_SHARE * len(content):
         raise HostError(f"{path} is not random, although its sidecar says so", f"rm {path}")

@@ -53,7 +53,7 @@ class Record:
 
     Mappings have kernel counters under the kernel's keys. None means unknown, never 0. `disks` are
     those of the cage beside the data directory's, by name. `page_bytes` is the size of the host's
-    pages; records without it are from x86-64, which has one size. `record_sha256` is set on writing.
+    pages; records without it are from x86-64, which has one size. `record_sha256` is set last.
     """
 
     run_id: str

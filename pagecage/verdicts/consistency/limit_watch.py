@@ -26,7 +26,7 @@ def watched(
     limits: Sequence[LimitVerdict], record: Record, series: Rows, windows: Sequence[Window]
 ) -> tuple[LimitVerdict, ...]:
     """Return the verdicts, `leaky` for each limit that was changed or exceeded meanwhile."""
-    views = {None: record, **disk_views(record)}
+    views: dict[str | None, Record] = {None: record, **disk_views(record)}
     found = []
     for limit in limits:
         reason = None
@@ -84,9 +84,9 @@ def _of_ancestors(record: Record, file: str, series: Rows) -> Iterator[tuple[str
     for cgroup in record.cage.ancestors or {}:
         for _, text in _sampled(record, f"{cgroup}/{file}", series):
             yield cgroup, text
-        text = (record.cage.ancestors_after or {}).get(cgroup, {}).get(file)
-        if text is not None:
-            yield cgroup, text
+        last = (record.cage.ancestors_after or {}).get(cgroup, {}).get(file)
+        if last is not None:
+            yield cgroup, last
 
 
 def _tightened(record: Record, file: str, limit: LimitVerdict, series: Rows) -> str | None:
