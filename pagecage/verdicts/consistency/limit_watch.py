@@ -26,7 +26,8 @@ def watched(
     limits: Sequence[LimitVerdict], record: Record, series: Rows, windows: Sequence[Window]
 ) -> tuple[LimitVerdict, ...]:
     """Return the verdicts, `leaky` for each limit that was changed or exceeded meanwhile."""
-    views: dict[str | None, Record] = {None: record, **disk_views(record)}
+    views: dict[str | None, Record] = {None: record}
+    views.update(disk_views(record).items())
     found = []
     for limit in limits:
         reason = None

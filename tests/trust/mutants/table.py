@@ -16,53 +16,50 @@ CONTRADICTORY, NOT_REACHED = "consistency: contradictory", "cache_state: not_rea
 BEFORE = "It happens before the measured part, of which the counters are differences."
 
 
-def _written() -> list[Lie]:
-    return [
-        Lie(
-            "limits",
-            "never written: both",
-            "none",
-            ("",),
-            REFUSED,
-            environment={"FAKE_FORGETS": "io.max memory.max"},
-        ),
-        Lie(
-            "limits",
-            "never written: io.max",
-            "none",
-            ("",),
-            REFUSED,
-            environment={"FAKE_FORGETS": "io.max"},
-        ),
-        Lie(
-            "limits",
-            "never written: memory.max",
-            "none",
-            ("",),
-            REFUSED,
-            environment={"FAKE_FORGETS": "memory.max"},
-        ),
-        Lie(
-            "limits",
-            "written on another disk",
-            "none",
-            ("",),
-            REFUSED,
-            environment={"FAKE_NODE": "/dev/otherdisk", "FAKE_OTHER_NODE": "/dev/fakedisk"},
-        ),
-        Lie(
-            "limits",
-            "memory.max held by an ancestor alone",
-            "ancestor memory.max",
-            ("cache",),
-            REFUSED,
-            environment={"FAKE_FORGETS": "memory.max"},
-        ),
-        Lie("limits", "workload started in another cgroup", "leave", ("launch",), NOT_PREPARED),
-        Lie(
-            "limits", "workload leaves its cgroup", "leave", ("go", "middle", "last"), NOT_PREPARED
-        ),
-    ]
+_WRITTEN = (
+    Lie(
+        "limits",
+        "never written: both",
+        "none",
+        ("",),
+        REFUSED,
+        environment={"FAKE_FORGETS": "io.max memory.max"},
+    ),
+    Lie(
+        "limits",
+        "never written: io.max",
+        "none",
+        ("",),
+        REFUSED,
+        environment={"FAKE_FORGETS": "io.max"},
+    ),
+    Lie(
+        "limits",
+        "never written: memory.max",
+        "none",
+        ("",),
+        REFUSED,
+        environment={"FAKE_FORGETS": "memory.max"},
+    ),
+    Lie(
+        "limits",
+        "written on another disk",
+        "none",
+        ("",),
+        REFUSED,
+        environment={"FAKE_NODE": "/dev/otherdisk", "FAKE_OTHER_NODE": "/dev/fakedisk"},
+    ),
+    Lie(
+        "limits",
+        "memory.max held by an ancestor alone",
+        "ancestor memory.max",
+        ("cache",),
+        REFUSED,
+        environment={"FAKE_FORGETS": "memory.max"},
+    ),
+    Lie("limits", "workload started in another cgroup", "leave", ("launch",), NOT_PREPARED),
+    Lie("limits", "workload leaves its cgroup", "leave", ("go", "middle", "last"), NOT_PREPARED),
+)
 
 
 def _changed() -> list[Lie]:
@@ -292,7 +289,7 @@ def _clocks() -> list[Lie]:
 
 
 LIES = (
-    *_written(),
+    *_WRITTEN,
     *_changed(),
     *_ancestors(),
     *_cache(),
