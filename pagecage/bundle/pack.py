@@ -17,7 +17,8 @@ from pagecage.bundle.redact import Redactor, SensitiveNames, names_in
 from pagecage.bundle.ro_crate import NAME as CRATE
 from pagecage.bundle.ro_crate import crate
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
-from pagecage.model.record import read_records
+from pagecage.model.record import read_records, sealed_line
+from pagecage.model.run_files import plan_digest
 from pagecage.version import VERSION
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -129,7 +130,25 @@ def _redact(
     contents = {
         redactor.redact(path): redactor.redact(text).encode() for path, text in texts.items()
     }
+    _seal_again(contents)
     return contents, redactor.counts()
+
+
+def _seal_again(contents: dict[str, bytes]) -> None:
+    """Give the plan and the records the digests of their redacted contents."""
+    plan = json.loads(contents["plan.json"])
+    if (written := plan.get("plan_sha256")) and written != (digest := plan_digest(plan)):
+        for name in ("plan.json", "records.jsonl"):
+            contents[name] = contents[name].replace(written.encode(), digest.encode())
+    contents["records.jsonl"] = _sealed_records(contents["records.jsonl"])
+
+
+def _sealed_records(lines: bytes) -> bytes:
+    return b"".join(
+        (sealed_line(json.loads(line)) if _is_json(line) and b'"record_sha256"' in line else line)
+        + b"\n"
+        for line in lines.splitlines()
+    )
 
 
 def _local_names() -> SensitiveNames:
