@@ -1,0 +1,59 @@
+"""Every injection of the scenarios, spread over processes, and the counts by call and fault."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.trust.faults.command_line import import_everything
+from tests.trust.faults.injection import Injection
+from tests.trust.faults.scenario import Scenario
+from tests.trust.faults.trial import Bench, Judged, Unharmed, injections
+
+_BENCHES: dict[str, Bench] = {}
+_SHARED: dict[str, Any] = {}
+
+
+def enumerate_faults(
+    scenario: Scenario, parent: Path, workers: int, chosen: Sequence[Injection] | None = None
+) -> tuple[Unharmed, Iterator[Judged]]:
+    """Return the reference of a scenario, and an iterator over its judged injections."""
+    import_everything()
+    bench = Bench(scenario, parent)
+    unharmed = bench.unharmed()
+    bench.close()
+    every = injections(scenario, unharmed) if chosen is None else list(chosen)
+    return unharmed, _spread(scenario, unharmed, every, parent, workers)
+
+
+def _spread(
+    scenario: Scenario,
+    unharmed: Unharmed,
+    every: Sequence[Injection],
+    parent: Path,
+    workers: int,
+) -> Iterator[Judged]:
+    _SHARED.update(scenario=scenario, unharmed=unharmed, parent=parent)
+    with multiprocessing.get_context("fork").Pool(workers) as pool:
+        yield from pool.imap_unordered(_judge, every)
+        pool.map(_close, range(workers * 4), chunksize=1)
+
+
+def _judge(injection: Injection) -> Judged:
+    scenario: Scenario = _SHARED["scenario"]
+    if scenario.name not in _BENCHES:
+        _BENCHES[scenario.name] = Bench(scenario, _SHARED["parent"])
+    return _BENCHES[scenario.name].judge(injection, _SHARED["unharmed"])
+
+
+def _close(_: int) -> None:
+    while _BENCHES:
+        _BENCHES.popitem()[1].close()
+    time.sleep(0.01)

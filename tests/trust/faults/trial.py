@@ -1,0 +1,153 @@
+"""One injection, judged: the command meets a fault, and the next start must make good for it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pagecage.errors import EXIT_OK
+from tests.trust.faults.injection import CLOCK_JUMPS, KILLED, TORN, Injection, Point
+from tests.trust.faults.scenario import DOCUMENTED, TOLD, Scenario, extra_files, files_below
+from tests.trust.faults.supervisor import Clock, Limits, Outcome, Supervisor
+
+_DEFECTS = ("Traceback (most recent call last)", "internal error", "defect of pagecage")
+_PR_SET_CHILD_SUBREAPER = 36
+LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class Unharmed:
+    """What an execution without a fault does and leaves: the reference of a scenario."""
+
+    trace: tuple[Point, ...]
+    result: Any
+    files: Counter[str]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An injection and what was wrong afterwards; nothing if all was well.
+
+    `was_met` is False if the call did not occur in this execution.
+    """
+
+    scenario: str
+    injection: Injection
+    was_met: bool
+    status: int | None
+    next_status: int | None
+    wrong: tuple[str, ...]
+    seconds: float
+    told: str = ""
+
+
+class Bench:
+    """Folders and a supervisor for the injections of one scenario, one after another."""
+
+    def __init__(self, scenario: Scenario, parent: Path) -> None:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._scenario, self._clock = scenario, Clock()
+        self._clock.install()
+        self._top = Path(tempfile.mkdtemp(prefix=f"faults-{scenario.name}-", dir=parent))
+        self._root = self._top / "root"
+        self._template = self._top / "template"
+        self._template.mkdir()
+        shutil.copytree(self._template, self._root)
+        scenario.prepare(self._root)
+        self._template.rmdir()
+        self._root.rename(self._template)
+
+    def unharmed(self) -> Unharmed:
+        """Return the reference. Raises RuntimeError if the command does not succeed."""
+        supervisor = self._begin()
+        outcome = supervisor.execute(self._start, self._scenario.role, limits=LIMITS)
+        told = self._told()
+        if outcome.status != EXIT_OK or outcome.left:
+            raise RuntimeError(f"{self._scenario.name}: {outcome.status} {outcome.left}: {told}")
+        own = [point for point in outcome.trace if point.target != f"/{TOLD}" or point.call != "openat"]
+        found = self._scenario.result(self._root), files_below(self._root)
+        self._end(supervisor)
+        return Unharmed(tuple(own), *found)
+
+    def judge(self, injection: Injection, unharmed: Unharmed) -> Judged:
+        """Return what one injection did."""
+        supervisor = self._begin()
+        outcome = supervisor.execute(self._start, self._scenario.role, injection, LIMITS)
+        wrong = list(self._wrong_at_once(injection, outcome, unharmed))
+        before = self._scenario.acknowledged(self._root)
+        first_told = self._told()
+        (self._root / TOLD).unlink(missing_ok=True)
+        after = supervisor.execute(self._again, self._scenario.role, limits=LIMITS)
+        wrong += self._wrong_in_the_end(after, before, unharmed)
+        told = first_told + "\n---- next start\n" + self._told() if wrong else ""
+        self._end(supervisor)
+        return Judged(
+            self._scenario.name,
+            injection,
+            outcome.fired,
+            outcome.status,
+            after.status,
+            tuple(dict.fromkeys(wrong)),
+            outcome.seconds + after.seconds,
+            told,
+        )
+
+    def close(self) -> None:
+        """Remove all folders."""
+        shutil.rmtree(self._top)
+
+    def _start(self) -> int:
+        return self._scenario.start(self._root)
+
+    def _again(self) -> int:
+        return self._scenario.again(self._root)
+
+    def _begin(self) -> Supervisor:
+        shutil.copytree(self._template, self._root, symlinks=True)
+        return Supervisor(self._root, self._clock)
+
+    def _end(self, supervisor: Supervisor) -> None:
+        supervisor.end_all()
+        shutil.rmtree(self._root)
+
+    def _told(self) -> str:
+        path = self._root / TOLD
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def _wrong_at_once(
+        self, injection: Injection, outcome: Outcome, unharmed: Unharmed
+    ) -> Iterator[str]:
+        """Yield what the execution with the fault did wrong."""
+        is_killed = injection.fault in (KILLED, TORN) and injection.point.role == "main"
+        if outcome.status is None:
+            yield "it did not end"
+        elif outcome.status not in (*DOCUMENTED, *((-9,) if is_killed else ())):
+            yield f"it ended with status {outcome.status}"
+        yield from (f"it printed {word!r}" for word in _DEFECTS if word in self._told())
+        if outcome.status == EXIT_OK and injection.fault not in CLOCK_JUMPS:
+            for sentence in self._scenario.wrong(self._root, {}, unharmed.result):
+                yield f"it ended with success, but {sentence}"
+
+    def _wrong_in_the_end(self, after: Outcome, before: Any, unharmed: Unharmed) -> Iterator[str]:
+        """Yield what does not hold after the next start."""
+        if after.status != EXIT_OK:
+            yield f"the next start ended with status {after.status}"
+            return
+        yield from (f"the next start printed {word!r}" for word in _DEFECTS if word in self._told())
+        yield from (f"process left: {line[:120]}" for line in after.left)
+        yield from self._scenario.wrong(self._root, before, unharmed.result)
+        extra = extra_files(self._root, unharmed.files, self._scenario.extra_files)
+        yield from (f"left behind: {name}" for name in extra)
+
+
+def injections(scenario: Scenario, unharmed: Unharmed) -> list[Injection]:
+    """Return every fault at every point of a scenario, in the order of execution."""
+    points = dict.fromkeys(unharmed.trace)
+    return [Injection(point, fault) for point in points for fault in scenario.faults(point)]
