@@ -47,6 +47,7 @@ def arrange(root: Path) -> None:
     with_small_analysis()
     replace_everywhere("choose_host", lambda *_, **__: _host(root))
     replace_everywhere("make_agent_package", lambda top: _package(root, top))
+    replace_everywhere("AGENT_EXIT_SECONDS", 0.5)
     replace_everywhere(
         "harness", lambda: {"version": "0", "git_revision": None, "git_dirty": None}
     )
@@ -175,6 +176,7 @@ _EXTRA = (
     r"runs/N-smoke-vm/trials/[^/]*/sampler\.jsonl",
     r"runs/N-smoke-vm/facts/.*",
     r"log(/.*)?",
+    r"tmp/[a-z0-9_N]+",  # Python's own check whether a folder can be used for temporary files
 )
 RUN = Scenario(
     "run", prepare, run, resume, result, acknowledged, wrong, role, faults, _EXTRA
