@@ -47,7 +47,10 @@ def _end_with_controller(inbox: AnswerQueue) -> None:
 def _run(tracers: Tracers | None = None) -> int:
     # Unbuffered, because the thread below reads the rest of the input.
     with open(0, "rb", buffering=0, closefd=False) as stdin:
-        request = request_from_json(json.loads(stdin.readline()))
+        line = stdin.readline()
+    if not line.endswith(b"\n"):  # the controller has ended before it could ask
+        return EXIT_INTERRUPTED
+    request = request_from_json(json.loads(line))
     interruption = Interruption()
     interruption.listen()
     inbox = AnswerQueue()

@@ -25,8 +25,9 @@ _PATH_ARGUMENTS = {
 _RENAMES_FIRST = {"rename": (None, 1)}
 _CHANGING = (
     (re.compile(r"\d{8}T\d{6}Z"), "TIME"),
-    (re.compile(r"(?<=[./_-])[a-z0-9_]{8}(?=/|$)"), "RANDOM"),
-    (re.compile(r"tmp[a-z0-9_]{8}"), "tmpRANDOM"),
+    (re.compile(r"(?<=^/tmp/)[a-z0-9_]{8}(?=/|$)"), "RANDOM"),
+    (re.compile(r"(?<=[a-z]-)(?=[a-z0-9_]*[0-9_])[a-z0-9_]{8}(?=/|$)"), "RANDOM"),
+    (re.compile(r"(?<=/tmp)[a-z0-9_]{8}(?=/|$)"), "RANDOM"),
     (re.compile(r"\d{3,}"), "N"),
     (re.compile(r"[0-9a-f]{16,}"), "HASH"),
 )

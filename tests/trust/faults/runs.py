@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pagecage.errors import EXIT_OK, EXIT_USAGE
+from pagecage.errors import EXIT_OK, EXIT_USAGE, PagecageError
 from pagecage.hosts.agent_package import AgentPackage, make_agent_package
 from pagecage.model.record import Record, record_to_json
 from pagecage.runner.run_folder import RunFolder
@@ -129,6 +129,11 @@ def wrong(root: Path, before: dict[str, str], expected: dict[str, str]) -> Itera
         if count > 1:
             yield f"{key[1]} was counted {count} times"
     yield from _wrong_traces(root)
+    for path in (root / "runs").glob("[!.]*-smoke-vm"):
+        with suppress(PagecageError):
+            RunFolder(path).plan()
+            continue
+        yield f"{path.name} has no plan"
 
 
 def _wrong_traces(root: Path) -> Iterator[str]:
@@ -172,9 +177,10 @@ def prepare_resumed(root: Path) -> None:
 
 
 _EXTRA = (
+    r"runs/N-smoke-vm(/plan\.json|/facts|/trials)?",  # planned, and killed before it was begun
     r"runs/N-smoke-vm/trials/[^/]*\.N?\d*",
     r"runs/N-smoke-vm/trials/[^/]*/sampler\.jsonl",
-    r"runs/N-smoke-vm/facts/.*",
+    r"runs/N-smoke-vm/facts/[^.]*\.json",
     r"log(/.*)?",
     r"tmp/[a-z0-9_N]+",  # Python's own check whether a folder can be used for temporary files
 )

@@ -20,6 +20,7 @@ from pagecage.errors import (
 )
 from tests.trust.faults.calls import command_line
 from tests.trust.faults.injection import Point, faults_at
+from tests.trust.faults.supervisor import Limits
 
 DOCUMENTED = (EXIT_OK, EXIT_USAGE, EXIT_HOST, EXIT_INCOMPLETE, EXIT_INTERRUPTED)
 """Exit statuses after a fault. 1 means a defect, so it is not among them."""
@@ -49,6 +50,11 @@ class Scenario:
     faults: Callable[[Point], Iterator[str]] = faults_at
     extra_files: Sequence[str] = field(default=())
     """Patterns of files that an interrupted execution may leave for good."""
+    is_copied: bool = True
+    """Whether a prepared folder can be copied; else each execution prepares its own."""
+    before: Callable[[Path], None] = lambda _: None
+    """Called in the parent before each execution."""
+    limits: Limits = Limits()
 
 
 def own_role(pid: int) -> str | None:

@@ -40,6 +40,8 @@ _RESPONSE = struct.Struct("<QqiI")
 _CONTINUE = 1
 _POLL_MILLISECONDS = 20
 _FILLING = (*calls.WRITES, *calls.FOLDERS, *calls.OPENS)
+_IGNORED = ("/dev/null", "anon_inode", "/log")
+"""Targets of no consequence; the last is the log of the fake machine."""
 Role = Callable[[int], str | None]
 """Returns the kind of a process by its command line's pid; None for one whose calls do not count."""
 
@@ -203,7 +205,7 @@ class Supervisor:
         role = self._roles[call.pid]
         if call.name in calls.EXECS:
             self._roles.pop(call.pid)
-        if role is None or call.target in ("/dev/null", "anon_inode"):
+        if role is None or call.target in _IGNORED:
             return -1
         key = (role, call.name, call.target)
         self._counts[key] += 1

@@ -7,19 +7,18 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pagecage.errors import EXIT_OK
-from tests.trust.faults.injection import CLOCK_JUMPS, KILLED, TORN, Injection, Point
+from pagecage.errors import EXIT_FAILED, EXIT_OK
+from tests.trust.faults.injection import KILLED, TORN, Injection, Point
 from tests.trust.faults.scenario import DOCUMENTED, TOLD, Scenario, extra_files, files_below
-from tests.trust.faults.supervisor import Clock, Limits, Outcome, Supervisor
+from tests.trust.faults.supervisor import Clock, Outcome, Supervisor
 
 _DEFECTS = ("Traceback (most recent call last)", "internal error", "defect of pagecage")
 _PR_SET_CHILD_SUBREAPER = 36
-LIMITS = Limits()
 
 
 @dataclass(frozen=True)
@@ -58,16 +57,14 @@ class Bench:
         self._top = Path(tempfile.mkdtemp(prefix=f"faults-{scenario.name}-", dir=parent))
         self._root = self._top / "root"
         self._template = self._top / "template"
-        self._template.mkdir()
-        shutil.copytree(self._template, self._root)
+        self._root.mkdir()
         scenario.prepare(self._root)
-        self._template.rmdir()
         self._root.rename(self._template)
 
     def unharmed(self) -> Unharmed:
         """Return the reference. Raises RuntimeError if the command does not succeed."""
         supervisor = self._begin()
-        outcome = supervisor.execute(self._start, self._scenario.role, limits=LIMITS)
+        outcome = self._execute(supervisor, self._scenario.start)
         told = self._told()
         if outcome.status != EXIT_OK or outcome.left:
             raise RuntimeError(f"{self._scenario.name}: {outcome.status} {outcome.left}: {told}")
@@ -79,12 +76,12 @@ class Bench:
     def judge(self, injection: Injection, unharmed: Unharmed) -> Judged:
         """Return what one injection did."""
         supervisor = self._begin()
-        outcome = supervisor.execute(self._start, self._scenario.role, injection, LIMITS)
+        outcome = self._execute(supervisor, self._scenario.start, injection)
         wrong = list(self._wrong_at_once(injection, outcome, unharmed))
         before = self._scenario.acknowledged(self._root)
         first_told = self._told()
         (self._root / TOLD).unlink(missing_ok=True)
-        after = supervisor.execute(self._again, self._scenario.role, limits=LIMITS)
+        after = self._execute(supervisor, self._scenario.again)
         wrong += self._wrong_in_the_end(after, before, unharmed)
         told = first_told + "\n---- next start\n" + self._told() if wrong else ""
         self._end(supervisor)
@@ -103,14 +100,24 @@ class Bench:
         """Remove all folders."""
         shutil.rmtree(self._top)
 
-    def _start(self) -> int:
-        return self._scenario.start(self._root)
-
-    def _again(self) -> int:
-        return self._scenario.again(self._root)
+    def _execute(
+        self,
+        supervisor: Supervisor,
+        command: Callable[[Path], int],
+        injection: Injection | None = None,
+    ) -> Outcome:
+        self._scenario.before(self._root)
+        limits = self._scenario.limits
+        return supervisor.execute(
+            lambda: command(self._root), self._scenario.role, injection, limits
+        )
 
     def _begin(self) -> Supervisor:
-        shutil.copytree(self._template, self._root, symlinks=True)
+        if self._scenario.is_copied:
+            shutil.copytree(self._template, self._root, symlinks=True)
+        else:
+            self._root.mkdir()
+            self._scenario.prepare(self._root)
         return Supervisor(self._root, self._clock)
 
     def _end(self, supervisor: Supervisor) -> None:
@@ -126,12 +133,13 @@ class Bench:
     ) -> Iterator[str]:
         """Yield what the execution with the fault did wrong."""
         is_killed = injection.fault in (KILLED, TORN) and injection.point.role == "main"
+        closed = (EXIT_FAILED,) if injection.fault == "EPIPE" else ()
         if outcome.status is None:
             yield "it did not end"
-        elif outcome.status not in (*DOCUMENTED, *((-9,) if is_killed else ())):
+        elif outcome.status not in (*DOCUMENTED, *((-9,) if is_killed else ()), *closed):
             yield f"it ended with status {outcome.status}"
         yield from (f"it printed {word!r}" for word in _DEFECTS if word in self._told())
-        if outcome.status == EXIT_OK and injection.fault not in CLOCK_JUMPS:
+        if outcome.status == EXIT_OK:
             for sentence in self._scenario.wrong(self._root, {}, unharmed.result):
                 yield f"it ended with success, but {sentence}"
 
