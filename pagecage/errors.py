@@ -51,6 +51,8 @@ class HostDied(HostError):
     """
 
 
+NO_THREAD = "can't start new thread"
+"""Python's message (RuntimeError) when the system refuses a thread."""
 UNREADABLE = (
     *(OSError, ValueError, OverflowError),
     *(KeyError, TypeError, AttributeError, RecursionError),

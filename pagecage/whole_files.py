@@ -13,29 +13,54 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 _PART = re.compile(r"\..+\.(\d+)\.part")
 
 
 def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> None:
-    """Write a file under a temporary name, force it to disk, and rename it.
+    """Write a file as whole_file() does."""
+    with whole_file(path, mode) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
 
-    Raises OSError; an earlier file of this name is then unchanged.
+
+@contextmanager
+def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """Yield a new file under a temporary name; at the end force it to disk and rename it.
+
+    After an exception it is removed, and an earlier file of this name is unchanged.
     """
-    data = content.encode() if isinstance(content, str) else content
     part = _part_of(path)
     remove_abandoned(path.parent)
     try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        with open(descriptor, "w+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
             part.replace(path)
     except BaseException:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line to a file and sync both it and, if it is new, its folder.
+
+    If a killed writer has left an incomplete line, end that line first.
+    """
+    with path.open("ab+") as file:
+        size = file.tell()
+        if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+            line = b"\n" + line
+        file.write(line + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    if not size:
+        sync_folder(path.parent)
 
 
 @contextmanager

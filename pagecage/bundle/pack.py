@@ -19,6 +19,7 @@ from pagecage.bundle.ro_crate import crate
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.record import read_records
 from pagecage.version import VERSION
+from pagecage.whole_files import whole_file
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip archive can store."""
@@ -158,9 +159,11 @@ def _is_json(line: bytes) -> bool:
 
 def _write(target: Path, contents: Mapping[str, bytes]) -> None:
     """Write the archive under a temporary name and rename it. Order, times and modes are fixed."""
-    part = target.with_name(f".pagecage-bundle-{os.getpid()}")
     try:
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        with (
+            whole_file(target) as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
+        ):
             for path in [MANIFEST, *sorted(contents.keys() - {MANIFEST})]:
                 entry = zipfile.ZipInfo(path, _EPOCH)
                 entry.compress_type, entry.external_attr, entry.create_system = (
@@ -169,10 +172,7 @@ def _write(target: Path, contents: Mapping[str, bytes]) -> None:
                     3,
                 )
                 archive.writestr(entry, contents[path])
-        part.replace(target)
     except OSError as error:
         raise PagecageError(
             f"{target} cannot be written: {error.strerror}", "give another --out"
         ) from None
-    finally:
-        part.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, U
 from pagecage.checkout import LOGS
 from pagecage.cli.fixes import fix_here
 from pagecage.cli.output import notify
-from pagecage.errors import EXIT_FAILED, HostError, PagecageError, nearest
+from pagecage.errors import EXIT_FAILED, NO_THREAD, HostError, PagecageError, nearest
 
 LOG = LOGS / "defect.log"
 SHOW = "PAGECAGE_TRACEBACK"
@@ -96,12 +96,11 @@ _REFUSALS = {
     **dict.fromkeys((errno.ECONNREFUSED, errno.ECONNRESET), "repeat the command"),
 }
 """What the operating system may refuse at any time, and what helps."""
-_NO_THREAD = "can't start new thread"
 
 
 def refusal_of_system(error: Exception) -> HostError | None:
     """Return what the operating system refused as an error for the user; None for a defect."""
-    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+    if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
         return HostError("no further thread can be started", _REFUSALS[errno.EAGAIN])
     if not isinstance(error, OSError) or error.errno not in _REFUSALS:
         return None

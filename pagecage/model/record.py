@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from pagecage.model.record_sections import (
     WorkloadEvidence,
 )
 from pagecage.model.record_v1 import upgrade_record
+from pagecage.whole_files import append_line
 
 RECORD_VERSION = 2
 OUTCOMES = (
@@ -143,23 +143,9 @@ def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
 
 
 def append_record(path: Path, record: Record) -> None:
-    """Append one line and sync the file, so that the record survives a crash.
-
-    If a killed writer has left an incomplete line, end that line first.
-    """
-    line = (
-        json.dumps(record_to_json(record), sort_keys=True, separators=(",", ":")).encode() + b"\n"
-    )
-    with path.open("ab+") as file:
-        if file.tell() and not _ends_with_newline(file.fileno(), file.tell()):
-            line = b"\n" + line
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _ends_with_newline(descriptor: int, size: int) -> bool:
-    return os.pread(descriptor, 1, size - 1) == b"\n"
+    """Append one line and sync the file, so that the record survives a crash."""
+    line = json.dumps(record_to_json(record), sort_keys=True, separators=(",", ":"))
+    append_line(path, line.encode())
 
 
 _BEGINNING = b'{"'

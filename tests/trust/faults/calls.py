@@ -138,6 +138,11 @@ def thread_group(pid: int) -> int:
 def command_line(pid: int) -> str:
     """Return the command line of a process, or an empty text."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+        return (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode("utf-8", "replace")
+        )
     except OSError:
         return ""

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import sys
 import time
-import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,28 +24,29 @@ def enumerate_faults(
     import_everything()
     bench = Bench(scenario, parent)
     unharmed = bench.unharmed()
-    bench.close()
     every = injections(scenario, unharmed) if chosen is None else list(chosen)
-    return unharmed, _spread(scenario, unharmed, every, parent, workers)
+    return unharmed, _spread(scenario, unharmed, every, bench, workers)
 
 
 def _spread(
     scenario: Scenario,
     unharmed: Unharmed,
     every: Sequence[Injection],
-    parent: Path,
+    bench: Bench,
     workers: int,
 ) -> Iterator[Judged]:
-    _SHARED.update(scenario=scenario, unharmed=unharmed, parent=parent)
+    _SHARED.update(scenario=scenario, unharmed=unharmed, template=bench.template)
     with multiprocessing.get_context("fork").Pool(workers) as pool:
         yield from pool.imap_unordered(_judge, every)
         pool.map(_close, range(workers * 4), chunksize=1)
+    bench.close()
 
 
 def _judge(injection: Injection) -> Judged:
     scenario: Scenario = _SHARED["scenario"]
     if scenario.name not in _BENCHES:
-        _BENCHES[scenario.name] = Bench(scenario, _SHARED["parent"])
+        template: Path = _SHARED["template"]
+        _BENCHES[scenario.name] = Bench(scenario, template.parent, template)
     return _BENCHES[scenario.name].judge(injection, _SHARED["unharmed"])
 
 

@@ -15,13 +15,13 @@ from pagecage.fleet.folder import FleetFolder, find_fleet
 from pagecage.model.record import Record
 from pagecage.runner.run_folder import RunFolder
 from tests.fake_host.rack import FIT
+from tests.tree import ROOT
 from tests.trust.faults import runs
 from tests.trust.faults.calls import command_line
 from tests.trust.faults.command_line import pagecage, replace_everywhere
 from tests.trust.faults.injection import KILLED, TORN, Point, faults_at
 from tests.trust.faults.scenario import Scenario, own_role
 from tests.trust.faults.supervisor import Limits
-from tests.tree import ROOT
 
 _ANSIBLE = ROOT / "tests/fake_host/small_ansible.py"
 _GROUP = "rack"

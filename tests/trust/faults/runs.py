@@ -48,9 +48,7 @@ def arrange(root: Path) -> None:
     replace_everywhere("choose_host", lambda *_, **__: _host(root))
     replace_everywhere("make_agent_package", lambda top: _package(root, top))
     replace_everywhere("AGENT_EXIT_SECONDS", 0.5)
-    replace_everywhere(
-        "harness", lambda: {"version": "0", "git_revision": None, "git_dirty": None}
-    )
+    replace_everywhere("harness", lambda: {"version": "0", "git_revision": None, "git_dirty": None})
 
 
 def _host(root: Path) -> Any:
@@ -184,9 +182,7 @@ _EXTRA = (
     r"log(/.*)?",
     r"tmp/[a-z0-9_N]+",  # Python's own check whether a folder can be used for temporary files
 )
-RUN = Scenario(
-    "run", prepare, run, resume, result, acknowledged, wrong, role, faults, _EXTRA
-)
+RUN = Scenario("run", prepare, run, resume, result, acknowledged, wrong, role, faults, _EXTRA)
 RESUME = Scenario(
     "resume", prepare_resumed, resume, resume, result, acknowledged, wrong, role, faults, _EXTRA
 )

@@ -52,6 +52,8 @@ class Scenario:
     """Patterns of files that an interrupted execution may leave for good."""
     is_copied: bool = True
     """Whether a prepared folder can be copied; else each execution prepares its own."""
+    wrong_at_once: Callable[[Path, Any], Iterator[str]] | None = None
+    """What is wrong with an execution that met a fault and ended with success; default `wrong`."""
     before: Callable[[Path], None] = lambda _: None
     """Called in the parent before each execution."""
     limits: Limits = Limits()

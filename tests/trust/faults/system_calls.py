@@ -91,7 +91,9 @@ def _instructions() -> Iterator[bytes]:
             yield _one(_EQUAL, number, 0, 1)
             yield _one(_RETURN, _NOTIFY)
     for number, name in NAMES.items():
-        if name in OPENS:  # only those that create or write: the flags are the last argument but one
+        if (
+            name in OPENS
+        ):  # only those that create or write: the flags are the last argument but one
             yield _one(_EQUAL, number, 0, 4)
             yield _one(_LOAD, 16 + 8 * (2 if name == "openat" else 1))
             yield _one(_ANY_BIT, _CHANGING, 0, 1)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from tests.trust.faults.supervisor import Clock, Outcome, Supervisor
 
 _DEFECTS = ("Traceback (most recent call last)", "internal error", "defect of pagecage")
 _PR_SET_CHILD_SUBREAPER = 36
+_OWN_FILES = (f"/{TOLD}", "/frames")
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,18 @@ class Judged:
 class Bench:
     """Folders and a supervisor for the injections of one scenario, one after another."""
 
-    def __init__(self, scenario: Scenario, parent: Path) -> None:
+    def __init__(self, scenario: Scenario, parent: Path, template: Path | None = None) -> None:
+        """Prepare the scenario's folder, unless `template` is one that was prepared already."""
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._scenario, self._clock = scenario, Clock()
         self._clock.install()
         self._top = Path(tempfile.mkdtemp(prefix=f"faults-{scenario.name}-", dir=parent))
         self._root = self._top / "root"
-        self._template = self._top / "template"
-        self._root.mkdir()
-        scenario.prepare(self._root)
-        self._root.rename(self._template)
+        self.template = template or self._top / "template"
+        if template is None:
+            self._root.mkdir()
+            scenario.prepare(self._root)
+            self._root.rename(self.template)
 
     def unharmed(self) -> Unharmed:
         """Return the reference. Raises RuntimeError if the command does not succeed."""
@@ -68,7 +70,11 @@ class Bench:
         told = self._told()
         if outcome.status != EXIT_OK or outcome.left:
             raise RuntimeError(f"{self._scenario.name}: {outcome.status} {outcome.left}: {told}")
-        own = [point for point in outcome.trace if point.target != f"/{TOLD}" or point.call != "openat"]
+        own = [
+            point
+            for point in outcome.trace
+            if point.target not in _OWN_FILES or point.call != "openat"
+        ]
         found = self._scenario.result(self._root), files_below(self._root)
         self._end(supervisor)
         return Unharmed(tuple(own), *found)
@@ -114,7 +120,7 @@ class Bench:
 
     def _begin(self) -> Supervisor:
         if self._scenario.is_copied:
-            shutil.copytree(self._template, self._root, symlinks=True)
+            shutil.copytree(self.template, self._root, symlinks=True)
         else:
             self._root.mkdir()
             self._scenario.prepare(self._root)
@@ -140,7 +146,10 @@ class Bench:
             yield f"it ended with status {outcome.status}"
         yield from (f"it printed {word!r}" for word in _DEFECTS if word in self._told())
         if outcome.status == EXIT_OK:
-            for sentence in self._scenario.wrong(self._root, {}, unharmed.result):
+            at_once = self._scenario.wrong_at_once or (
+                lambda root, expected: self._scenario.wrong(root, {}, expected)
+            )
+            for sentence in at_once(self._root, unharmed.result):
                 yield f"it ended with success, but {sentence}"
 
     def _wrong_in_the_end(self, after: Outcome, before: Any, unharmed: Unharmed) -> Iterator[str]:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,23 +72,37 @@ def _projected(record: Record) -> dict[str, Any]:
 
 def acknowledged(root: Path) -> list[str]:
     """Return the lines of complete records on the host."""
-    return [json.dumps(record_to_json(r), sort_keys=True) for r in read_records(Machine(root).records)]
+    records = read_records(Machine(root).records)
+    return [json.dumps(record_to_json(record), sort_keys=True) for record in records]
 
 
 def wrong(root: Path, before: list[str], expected: dict[str, Any]) -> Iterator[str]:
     """Yield what is wrong: a lost record, a wrong one, or anything left on the machine."""
-    if (now := acknowledged(root))[: len(before)] != list(before or []):
+    if (now := acknowledged(root))[: len(before)] != list(before):
         yield "a record was lost or changed"
-    yield from (f"left on the host: {Path(path).name}" for path in Machine(root).left())
+    if len(now) <= len(before):
+        yield "no record was made"
+    yield from wrong_records(root, expected)
     records = list(read_records(Machine(root).records))
-    if before is not None and len(now) <= len(before):
-        yield "the next start made no record"
-    for record in records:
-        if record.outcome == "ok" and (found := _projected(record)) != expected:
-            keys = [key for key in expected if found[key] != expected[key]]
-            yield f"a record that says ok differs in {keys}"
-    if before and records[-1].outcome != "ok":
+    yield from (f"left on the host: {Path(path).name}" for path in Machine(root).left())
+    if records and records[-1].outcome != "ok":
         yield f"the next start's record says {records[-1].outcome}: {records[-1].error}"
+
+
+def wrong_records(root: Path, expected: dict[str, Any]) -> Iterator[str]:
+    """Yield which records say ok and are wrong. After a fault a record may say that it failed."""
+    for record in read_records(Machine(root).records):
+        if record.outcome == "ok" and (found := _projected(record)) != expected:
+            yield f"a record that says ok differs in {list(_differing(expected, found))}"
+
+
+def _differing(expected: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
+    for key in expected.keys() | found.keys():
+        one, other = expected.get(key), found.get(key)
+        if isinstance(one, dict) and isinstance(other, dict):
+            yield from (f"{key}.{name}" for name in _differing(one, other))
+        elif one != other:
+            yield f"{key}: {one!r} became {other!r}"
 
 
 def role(pid: int) -> str | None:
@@ -109,5 +122,6 @@ TRIAL = Scenario(
     extra_files=(r"spool/.*\.log", r"tmp/[a-z0-9_N]+"),
     is_copied=False,
     before=ask,
+    wrong_at_once=wrong_records,
     limits=Limits(lingering_seconds=2.0),
 )
