@@ -71,10 +71,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     """
     with scratch_folder(path.parent, path.name) as part:
         yield part
-        for folder, _, names in os.walk(part):
-            for name in names:
-                _sync(Path(folder, name))
-            sync_folder(Path(folder))
+        sync_tree(part)
         part.rename(path)
     sync_folder(path.parent)
 
@@ -115,6 +112,14 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_tree(path: Path) -> None:
+    """Force all files and folders below a folder to disk."""
+    for folder, _, names in os.walk(path):
+        for name in names:
+            _sync(Path(folder, name))
+        sync_folder(Path(folder))
 
 
 def remove_abandoned(folder: Path) -> list[str]:

@@ -11,7 +11,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,16 +69,17 @@ def publish(top: Path, stored: Sequence[Run], named: Sequence[Path], out: Path) 
 def _scratch_beside(out: Path) -> Iterator[Path]:
     """Yield a folder on the file system of `out`, so that the site can be renamed into place.
 
-    Raises PagecageError if a file there cannot be written.
+    Raises PagecageError if there cannot be one.
     """
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with scratch_folder(out.parent, "pagecage-site") as scratch:
-            yield scratch
-    except OSError as error:
-        raise PagecageError(
-            f"{out} cannot be written: {error.strerror}", "name another folder with --out"
-        ) from None
+    with ExitStack() as stack:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            scratch = stack.enter_context(scratch_folder(out.parent, "pagecage-site"))
+        except OSError as error:
+            raise PagecageError(
+                f"{out} cannot be written: {error.strerror}", "name another folder with --out"
+            ) from None
+        yield scratch
 
 
 def _check_replaceable(out: Path) -> None:

@@ -13,7 +13,7 @@ from pagecage.cli.analyse import render as render_report
 from pagecage.cli.output import notify
 from pagecage.cli.paths import ExistingFile, Folder, NewFile
 from pagecage.errors import EXIT_OK, PagecageError
-from pagecage.whole_files import scratch_folder, sync_folder
+from pagecage.whole_files import scratch_folder, sync_folder, sync_tree
 
 
 def bundle(
@@ -81,8 +81,7 @@ def render(archive: ExistingFile, *, out: Folder | None = None) -> int:
         raise PagecageError(f"{out} already exists", "give another --out")
     parent = (out or Path()).resolve()
     with scratch_folder(_nearest_existing(parent), "pagecage-render") as scratch:
-        unpacked = scratch / "run"
-        manifest = unpack(archive, unpacked)
+        manifest = unpack(archive, scratch)
         target = out or Path(manifest["run_id"])
         if Path(manifest["run_id"]).name != manifest["run_id"]:
             raise PagecageError(
@@ -90,9 +89,10 @@ def render(archive: ExistingFile, *, out: Folder | None = None) -> int:
             )
         if target.exists():
             raise PagecageError(f"{target} already exists", "give another --out")
-        render_report(unpacked, notify)
+        render_report(scratch, notify)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(unpacked, target)
+        sync_tree(scratch)
+        shutil.move(scratch, target)
         sync_folder(target.resolve().parent)
     print(target / "report.html")
     return EXIT_OK

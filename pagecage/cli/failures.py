@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import sys
@@ -13,7 +12,7 @@ from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, U
 from pagecage.checkout import LOGS
 from pagecage.cli.fixes import fix_here
 from pagecage.cli.output import notify
-from pagecage.errors import EXIT_FAILED, NO_THREAD, HostError, PagecageError, nearest
+from pagecage.errors import EXIT_FAILED, PagecageError, nearest
 
 LOG = LOGS / "defect.log"
 SHOW = "PAGECAGE_TRACEBACK"
@@ -82,30 +81,6 @@ def _one_sentence(message: str, hint: str) -> PagecageError:
             hint if close else choices[1][0].lower() + choices[1][1:],
         )
     return PagecageError(_BOUND.sub(r": m\1", message).removesuffix("."), hint)
-
-
-_REFUSALS = {
-    errno.ENOSPC: "free space on that disk, then repeat the command",
-    errno.EDQUOT: "free space in that quota, then repeat the command",
-    errno.EIO: "read the kernel's messages: dmesg",
-    errno.EAGAIN: "end other processes, or raise the limit: ulimit -u",
-    errno.ENOMEM: "end other processes, then repeat the command",
-    errno.EMFILE: "raise the limit: ulimit -n",
-    errno.ENFILE: "raise the limit: sysctl fs.file-max",
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "check who may write there: ls -ld"),
-    **dict.fromkeys((errno.ECONNREFUSED, errno.ECONNRESET), "repeat the command"),
-}
-"""What the operating system may refuse at any time, and what helps."""
-
-
-def refusal_of_system(error: Exception) -> HostError | None:
-    """Return what the operating system refused as an error for the user; None for a defect."""
-    if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
-        return HostError("no further thread can be started", _REFUSALS[errno.EAGAIN])
-    if not isinstance(error, OSError) or error.errno not in _REFUSALS:
-        return None
-    where = f"{error.filename}: " if error.filename else ""
-    return HostError(f"{where}{error.strerror}", _REFUSALS[error.errno])
 
 
 def give_up_output() -> None:

@@ -22,6 +22,7 @@ from pagecage.errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,
     PagecageError,
+    refusal_of_system,
 )
 from pagecage.version import VERSION
 
@@ -162,7 +163,7 @@ def _call_verb() -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - any other exception is a defect of pagecage
-        if refused := failures.refusal_of_system(error):
+        if refused := refusal_of_system(error):
             return failures.report(refused)
         return failures.report_defect(error)
 

@@ -17,7 +17,7 @@ from tests.trust.faults.scenario import Scenario, own_role, tell
 from tests.trust.faults.supervisor import Limits
 
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-_TIMED = re.compile("second|share|latency|p99")
+_TIMED = re.compile("second|share|latency|p99|ahead")
 _PIPE: list[int] = []
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pagecage.checkout import BUILD
 from pagecage.process import run
+from pagecage.whole_files import sync_tree
 
 PACKED_DISK = "root.qcow2"
 
@@ -29,6 +30,7 @@ def pack(disk: Path, boot_files: Iterable[Path], packed: Path) -> None:
         (part / file.name).write_bytes(file.read_bytes())
         (part / file.name).chmod(0o644)
     _convert(disk, "raw", part / PACKED_DISK, "qcow2", "-c", "-o", "compression_type=zstd")
+    sync_tree(part)
     part.rename(packed)
 
 
