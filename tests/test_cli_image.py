@@ -74,6 +74,11 @@ def test_settings_reach_the_container(top: Path, image: str) -> None:
     assert "--env-file=/data/replay/env-1 '--env=A=b c'" in shown
 
 
+def test_a_volume_that_may_be_written_is_a_restored_copy(top: Path, image: str) -> None:
+    shown, _ = dry(top, "customer", "--image", image, "-v", "./data:/srv", *VM)
+    assert "source=/data/replay/volumes/data/volume-1,target=/srv" in shown
+
+
 def test_a_compose_file_brings_its_own_limits(top: Path, image: str) -> None:
     words = ("--compose", "compose.yaml", "--service", "web", "--image", image, *VM)
     shown, said = dry(top, *words)

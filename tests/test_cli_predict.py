@@ -111,6 +111,31 @@ def test_the_json_has_what_the_page_rests_on(top: Path) -> None:
     assert {left["name"] for left in one["left_out"]} == {"digitalocean-volume", "gcp-pd-extreme"}
 
 
+SERVICE = (str(FOLDER / "postgres-gp3.pagecage.zip"), "--treatment", "cage=uncaged")
+
+
+def test_a_service_has_a_rate_instead_of_a_time(top: Path) -> None:
+    [one] = document(top, *SERVICE, "--at-least", "100")["treatments"]
+    source = one["source"]
+    assert source["rate"]["name"] == "tps"
+    for row in one["volumes"]:
+        transactions = source["rate"]["value"] * source["seconds"]
+        assert row["rate"] * row["seconds"] == pytest.approx(transactions)
+    sufficient = {row["name"] for row in one["volumes"] if row["answer"] == "yes"}
+    enough = {row["name"] for row in one["volumes"] if row["high"] * 100 <= transactions}
+    assert sufficient == enough != set()
+    page = predicted(top, *SERVICE, "--provider", "aws", "--at-least", "5000", status=5).stdout
+    assert cells(page, "volume")[2:] == ["tps", "range", "bound by", "5,000 tps"]
+    assert "No volume reaches 5,000 tps. The nearest is " in page
+
+
+def test_the_target_of_a_service_is_a_rate_and_that_of_a_program_a_time(top: Path) -> None:
+    refused = pagecage(top, "predict", *SERVICE, "--under", "2min")
+    assert (refused.status, "fix: --at-least " in refused.stderr) == (2, True)
+    refused = pagecage(top, "predict", LAZY, *PAGES, "--at-least", "500")
+    assert (refused.status, "fix: --under " in refused.stderr) == (2, True)
+
+
 def test_an_instance_is_combined_with_its_providers_volumes(top: Path) -> None:
     [one] = document(top, LAZY, *PAGES, "--instance", "t3.nano", "--scale", "0.1")["treatments"]
     assert {row["name"].partition("-")[0] for row in one["volumes"]} == {"aws"}

@@ -113,6 +113,7 @@ _EXAMPLES = {
         pagecage predict customer-replay --provider aws --under 2min
         pagecage predict RUN --type gp3 --instance m7i.large --latency-us 500
         pagecage predict RUN --treatment load=lazy-random --start drained --json
+        pagecage predict postgres-gp3 --at-least 500
         """,
     "bundle": """
         pagecage bundle constrained-random

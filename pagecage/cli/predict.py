@@ -19,6 +19,7 @@ from pagecage.cli.predict_json import print_json
 from pagecage.cli.predict_page import TreatmentPrediction, show
 from pagecage.cli.predict_run import TreatmentSource, stored_treatments
 from pagecage.cli.run_plan import parse_treatment
+from pagecage.cli.service_rate import Goal
 from pagecage.cloud.catalogue import read_offers
 from pagecage.cloud.comparison import ANSWERS, VolumeQuestion, compare_volumes
 from pagecage.cloud.instance_comparison import compare_instances
@@ -76,6 +77,7 @@ def predict(
     name: str,
     *,
     under: Annotated[str | None, Parameter(metavar="TIME")] = None,
+    at_least: Annotated[Positive | None, Parameter(metavar="RATE")] = None,
     treatment: Annotated[
         tuple[str, ...], Parameter(consume_multiple=False, metavar="FACTOR=LEVEL")
     ] = (),
@@ -84,9 +86,9 @@ def predict(
 ) -> int:
     """Predict the time that a stored run would take on the volumes of the catalogue.
 
-    The table has the time of each volume as a range, and the limit that would bind. With --under it
-    has the smallest size and rates that are enough; the exit status is 5 if nothing is, and 6 if
-    that is not certain.
+    The table has the time of each volume as a range, and the limit that would bind; for a service,
+    its rate. With --under or --at-least it has the smallest size and rates that are enough; the
+    exit status is 5 if nothing is, and 6 if that is not certain.
 
     Parameters
     ----------
@@ -94,19 +96,24 @@ def predict(
         Run: id, path, an experiment's name for its newest run, or a bundle
     under
         Target, for example 2min or 90s
+    at_least
+        Target of a service, in the unit of its rate, for example 500
     treatment
         Only treatments with this level; by default all that allow a prediction
     """
-    question = _question(options, None if under is None else parse_seconds(under, "--under"))
+    question = _question(options)
+    goal = Goal(None if under is None else parse_seconds(under, "--under"), at_least)
     stored = stored_treatments(RUNS, name, parse_treatment(treatment))
-    predictions = [_prediction(one, question) for one in stored.treatments]
+    predictions = [_prediction(one, question, goal) for one in stored.treatments]
     _require_rows(predictions, stored.run_id, name)
-    output = print_json if as_json else show
-    output(stored.run_id, predictions, question)
-    return _exit_code(predictions) if under else EXIT_OK
+    if as_json:
+        print_json(stored.run_id, predictions, question, goal)
+    else:
+        show(stored.run_id, predictions)
+    return _exit_code(predictions) if goal.is_set else EXIT_OK
 
 
-def _question(options: PredictOptions, under_seconds: float | None) -> VolumeQuestion:
+def _question(options: PredictOptions) -> VolumeQuestion:
     catalogue = read_offers(CAGES / "catalogue")
     providers = offered_providers(catalogue, options.provider)
     if options.throughput is not None:
@@ -120,19 +127,21 @@ def _question(options: PredictOptions, under_seconds: float | None) -> VolumeQue
         None if options.size is None else parse_size_bytes(options.size, "--size"),
         None if options.iops is None else Fraction(options.iops),
         options.throughput,
-        under_seconds=under_seconds,
     )
 
 
-def _prediction(treatment: TreatmentSource, question: VolumeQuestion) -> TreatmentPrediction:
+def _prediction(
+    treatment: TreatmentSource, question: VolumeQuestion, goal: Goal
+) -> TreatmentPrediction:
     """Return the rows of a treatment; none if it has no source."""
     if treatment.source is None:
         return TreatmentPrediction(treatment)
     demand, files = treatment.source.demand, treatment.source.record.cache.file_bytes
-    asked = replace(question, least_bytes=files or 0)
+    seconds = goal.seconds_for(treatment.source.rate)
+    asked = replace(question, least_bytes=files or 0, under_seconds=seconds)
     rows, left_out = compare_volumes(demand, asked)
     instances = compare_instances(demand, asked) if question.instance is None else []
-    return TreatmentPrediction(treatment, tuple(rows), tuple(instances), tuple(left_out))
+    return TreatmentPrediction(treatment, tuple(rows), tuple(instances), tuple(left_out), seconds)
 
 
 def _require_rows(predictions: Sequence[TreatmentPrediction], run_id: str, name: str) -> None:

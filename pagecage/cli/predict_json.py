@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pagecage.cli.predict_page import TreatmentPrediction
+from pagecage.cli.service_rate import Goal, ServiceRate
 from pagecage.cloud.comparison import VolumeQuestion, VolumeRow
 from pagecage.cloud.demand_walk import Cause
 from pagecage.cloud.instance_comparison import InstanceRow
@@ -15,12 +16,16 @@ from pagecage.cloud.run_prediction import COVERED, VolumePrediction
 
 
 def print_json(
-    run_id: str, predictions: Sequence[TreatmentPrediction], question: VolumeQuestion
+    run_id: str,
+    predictions: Sequence[TreatmentPrediction],
+    question: VolumeQuestion,
+    goal: Goal,
 ) -> None:
     """Print the predictions as one JSON object (docs/FORMAT.md)."""
     document = {
         "run_id": run_id,
-        "under_seconds": question.under_seconds,
+        "under_seconds": goal.under_seconds,
+        "at_least": goal.at_least,
         "start": question.options.start,
         "scale": float(question.options.scale),
         "range_coverage": COVERED,
@@ -39,6 +44,9 @@ def _treatment(one: TreatmentPrediction) -> dict[str, Any]:
         else {
             "trial_id": source.record.trial_id,
             "seconds": source.seconds,
+            "rate": None
+            if source.rate is None
+            else {"name": source.rate.name, "value": source.rate.value},
             "trials": source.count,
             "is_counted": source.is_counted,
             "emulated": source.record.emulated,
@@ -47,36 +55,37 @@ def _treatment(one: TreatmentPrediction) -> dict[str, Any]:
             "latency_seconds": source.demand.latency_seconds,
             "depth": source.demand.depth,
         },
-        "volumes": [_volume(row) for row in one.rows],
-        "instances": [_instance(row) for row in one.instances],
+        "volumes": [_volume(row, one.rate) for row in one.rows],
+        "instances": [_instance(row, one.rate) for row in one.instances],
         "left_out": [asdict(left_out) for left_out in one.left_out],
     }
 
 
-def _volume(row: VolumeRow) -> dict[str, Any]:
+def _volume(row: VolumeRow, rate: ServiceRate | None) -> dict[str, Any]:
     volume = row.profile.volume
     return {
         "name": row.kind.name,
         "volume": None if volume is None else asdict(volume),
         "latency_seconds": asdict(row.latency),
-        **_times(row.prediction),
+        **_times(row.prediction, rate),
         "answer": row.answer,
     }
 
 
-def _instance(row: InstanceRow) -> dict[str, Any]:
+def _instance(row: InstanceRow, rate: ServiceRate | None) -> dict[str, Any]:
     return {
         "provider": row.provider,
         "names": list(row.names),
         "types": list(row.types),
-        **_times(row.prediction),
+        **_times(row.prediction, rate),
         "answer": row.answer,
     }
 
 
-def _times(found: VolumePrediction) -> dict[str, Any]:
+def _times(found: VolumePrediction, rate: ServiceRate | None) -> dict[str, Any]:
     return {
         "seconds": found.seconds,
+        "rate": None if rate is None else rate.within(found.seconds),
         "low": found.low,
         "high": found.high,
         "bound_by": _cause(found.cause),

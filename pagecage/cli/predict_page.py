@@ -12,7 +12,8 @@ from rich.table import Table
 from pagecage.cli.cage_options import describe_volume, tier_name
 from pagecage.cli.cage_page import console, plain_table, print_paragraphs, print_table
 from pagecage.cli.predict_run import SourceTrial, TreatmentSource
-from pagecage.cloud.comparison import ANSWERS, LeftOut, VolumeQuestion, VolumeRow
+from pagecage.cli.service_rate import ServiceRate, describe_target, format_figure
+from pagecage.cloud.comparison import ANSWERS, LeftOut, VolumeRow
 from pagecage.cloud.demand_walk import LATENCY, PROGRAM
 from pagecage.cloud.enough import AS_FAST
 from pagecage.cloud.instance_comparison import InstanceRow
@@ -34,15 +35,24 @@ _COLOURS = {"yes": "green", "expected": "green", "not expected": "yellow", "no":
 
 @dataclass(frozen=True)
 class TreatmentPrediction:
-    """The rows of one treatment; empty if it allows no prediction."""
+    """The rows of one treatment; empty if it allows no prediction.
+
+    `target_seconds` is the time that a volume is to reach, or None.
+    """
 
     treatment: TreatmentSource
     rows: tuple[VolumeRow, ...] = ()
     instances: tuple[InstanceRow, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    target_seconds: float | None = None
+
+    @property
+    def rate(self) -> ServiceRate | None:
+        """The rate of a service; None for other programs."""
+        return self.treatment.source.rate if self.treatment.source else None
 
 
-def show(run_id: str, predictions: Sequence[TreatmentPrediction], question: VolumeQuestion) -> None:
+def show(run_id: str, predictions: Sequence[TreatmentPrediction]) -> None:
     """Print the page."""
     out = console()
     out.print(f"[bold]{escape(run_id)}[/]")
@@ -52,10 +62,10 @@ def show(run_id: str, predictions: Sequence[TreatmentPrediction], question: Volu
             out.print(f"no prediction: {escape(one.treatment.reason)}")
             continue
         _show_trial(out, one.treatment.source)
-        _show_volumes(out, one, question.under_seconds)
+        _show_volumes(out, one)
         if memory := _too_little_memory(one.treatment.source, one.rows):
             out.print(escape(memory), soft_wrap=True)
-        _show_instances(out, one.instances, question.under_seconds)
+        _show_instances(out, one)
     rows = next(one.rows for one in predictions if one.rows)
     demands = [one.treatment.source.demand for one in predictions if one.treatment.source]
     print_paragraphs(out, prediction_notes(rows, demands))
@@ -75,7 +85,7 @@ def _facts(source: SourceTrial) -> Iterator[tuple[str, str]]:
     excluded = "" if source.is_counted else "; excluded, `pagecage show` has the reason"
     dilation = record.cage.dilation or 1.0
     slower = f" on a volume {dilation:g} times slower" if dilation != 1 else ""
-    yield "measured", f"{format_hours(source.seconds)}{slower}{of_trials}{excluded}"
+    yield "measured", f"{_measured(source)}{slower}{of_trials}{excluded}"
     for name, ios, size in (("reads", "rios", "rbytes"), ("writes", "wios", "wbytes")):
         yield name, _amount(demand.total(ios), demand.total(size))
     if demand.latency_seconds is not None:
@@ -84,11 +94,21 @@ def _facts(source: SourceTrial) -> Iterator[tuple[str, str]]:
     used = cpu_seconds(record)
     cpu = "" if used is None else f", with {format_hours(used / demand.covered_share)} of CPU time"
     real = ", emulated: a real CPU needs a fraction" if record.emulated and cpu else ""
-    yield "without limits", f"{format_hours(demand.free_seconds)}{cpu}{real}"
+    free = format_figure(source.rate, demand.free_seconds)
+    yield (
+        "without limits",
+        f"{free} {source.rate.name if source.rate else ''}".rstrip() + cpu + real,
+    )
     if demand.capped_share >= WAITING:
         cage = f"limits of {record.cage.name}" if record.cage.name else "its limits"
         share = f"{demand.capped_share:.0%} of the run was held back by the {cage}"
         yield "", f"{share}, so the time without limits is uncertain"
+
+
+def _measured(source: SourceTrial) -> str:
+    if source.rate is None:
+        return format_hours(source.seconds)
+    return f"{source.rate.value:,.3g} {source.rate.name} in {format_hours(source.seconds)}"
 
 
 def _amount(ios: float, size_bytes: float) -> str:
@@ -99,12 +119,14 @@ def _amount(ios: float, size_bytes: float) -> str:
     return f"{ios:,.0f} of {format_bytes(size_bytes / ios)}, {format_bytes(size_bytes)} in all"
 
 
-def _show_volumes(out: Console, one: TreatmentPrediction, target: float | None) -> None:
-    table = _table("volume", "size and rates", target=target)
+def _show_volumes(out: Console, one: TreatmentPrediction) -> None:
+    table = _table("volume", "size and rates", of=one)
     table.columns[0].no_wrap = True
     for row in one.rows:
         name, layer = row.kind.name, row.profile.name
-        table.add_row(f"[bold]{escape(name)}[/]", escape(_description(row)), *_cells(row, layer))
+        table.add_row(
+            f"[bold]{escape(name)}[/]", escape(_description(row)), *_cells(row, layer, one.rate)
+        )
     out.print()
     print_table(out, table)
     for sentence in drained_notes(one.rows):
@@ -114,8 +136,8 @@ def _show_volumes(out: Console, one: TreatmentPrediction, target: float | None) 
             f"[dim]not compared: {escape(left_out.reason)} ({escape(left_out.hint)})[/]",
             soft_wrap=True,
         )
-    if target is not None:
-        out.print(escape(_conclusion(one.rows, target)), soft_wrap=True)
+    if one.target_seconds is not None:
+        out.print(escape(_conclusion(one.rows, one.target_seconds, one.rate)), soft_wrap=True)
 
 
 def _too_little_memory(source: SourceTrial, rows: Sequence[VolumeRow]) -> str | None:
@@ -130,19 +152,19 @@ def _too_little_memory(source: SourceTrial, rows: Sequence[VolumeRow]) -> str | 
     )
 
 
-def _show_instances(out: Console, rows: Sequence[InstanceRow], target: float | None) -> None:
+def _show_instances(out: Console, one: TreatmentPrediction) -> None:
     """Print the instances that hold the run back, those with equal times in one row."""
-    holding = [row for row in rows if row.prediction.held_share >= _HELD]
+    holding = [row for row in one.instances if row.prediction.held_share >= _HELD]
     if holding:
         out.print()
-        table = _table("instance, with any volume", target=target)
+        table = _table("instance, with any volume", of=one)
         alike: dict[tuple[str, ...], list[str]] = {}
         for row in holding:
-            alike.setdefault(tuple(_cells(row, "")), []).append(_names(row))
+            alike.setdefault(tuple(_cells(row, "", one.rate)), []).append(_names(row))
         for cells, names in alike.items():
             table.add_row(escape(" ".join(names)), *cells)
         print_table(out, table)
-    if rows:
+    if one.instances:
         others = "The other instances" if holding else "The instances"
         out.print(f"[dim]{others} of the catalogue do not hold it back.[/]")
 
@@ -152,24 +174,28 @@ def _names(row: InstanceRow) -> str:
     return f"{' '.join(row.names)}{types}"
 
 
-def _table(*heads: str, target: float | None) -> Table:
-    under = [] if target is None else [f"under {format_hours(target)}"]
-    table = plain_table(*heads, "time", "range", "bound by", *under)
+def _table(*heads: str, of: TreatmentPrediction) -> Table:
+    target = of.target_seconds
+    goal = [] if target is None else [describe_target(of.rate, target)]
+    figure = of.rate.name if of.rate else "time"
+    table = plain_table(*heads, figure, "range", "bound by", *goal)
     for column in table.columns[len(heads) :]:
         column.no_wrap = True
     return table
 
 
-def _cells(row: VolumeRow | InstanceRow, volume: str) -> Iterator[str]:
+def _cells(row: VolumeRow | InstanceRow, volume: str, rate: ServiceRate | None) -> Iterator[str]:
     found = row.prediction
-    yield format_hours(found.seconds)
-    yield _range(found)
+    yield format_figure(rate, found.seconds)
+    yield _range(found, rate)
     yield escape(_cause(found, volume))
     if row.answer:
         yield f"[{_COLOURS[row.answer]}]{row.answer}[/]"
 
 
-def _range(found: VolumePrediction) -> str:
+def _range(found: VolumePrediction, rate: ServiceRate | None) -> str:
+    if rate is not None:
+        return f"{format_figure(rate, found.high)} to {format_figure(rate, found.low)}"
     low, high = format_hours(found.low), format_hours(found.high)
     both = low.removesuffix(" s") if " min" not in high and low.endswith(" s") else low
     return f"{both} to {high}"
@@ -190,9 +216,10 @@ def _description(row: VolumeRow) -> str:
     return describe_volume(volume, tier_name(row.kind, volume.size_bytes if volume else None))
 
 
-def _conclusion(rows: Sequence[VolumeRow], target: float) -> str:
+def _conclusion(rows: Sequence[VolumeRow], target: float, rate: ServiceRate | None) -> str:
     """Return the volume with the lowest rates that reaches the target, or the nearest one."""
-    goal = f"under {format_hours(target)}"
+    goal = describe_target(rate, target)
+    is_reached, reach = ("reaches", "reach") if rate else ("is", "be")
     best = min(rows, key=lambda row: ANSWERS.index(row.answer or "no"))
     if best.answer in ("not expected", "no"):
         fastest = min(row.prediction.seconds for row in rows)
@@ -201,10 +228,9 @@ def _conclusion(rows: Sequence[VolumeRow], target: float) -> str:
     named = f"{best.kind.name} ({_description(best)})"
     if best.answer == "yes":
         return f"Enough with the lowest rates: {named}."
-    times = f"{format_hours(found.seconds)}, {_range(found)}"
+    times = f"{format_figure(rate, found.seconds)}, {_range(found, rate)}"
     if best.answer == "expected":
-        return (
-            f"No volume is certain to be {goal}. Expected, with the lowest rates: {named}, {times}."
-        )
-    certain = "No volume is" if best.answer == "no" else "No volume is expected to be"
-    return f"{certain} {goal}. The nearest is {named}: {times}."
+        certain = f"No volume is certain to {reach} {goal}."
+        return f"{certain} Expected, with the lowest rates: {named}, {times}."
+    verb = is_reached if best.answer == "no" else f"is expected to {reach}"
+    return f"No volume {verb} {goal}. The nearest is {named}: {times}."

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.bundle.unpack import unpack
+from pagecage.cli.service_rate import ServiceRate, rate_of
 from pagecage.errors import UNREADABLE, PagecageError, nearest, why_unreadable
 from pagecage.memory_search.rounds import with_rounds
 from pagecage.model.record import Record
@@ -29,7 +30,7 @@ class SourceTrial:
 
     `seconds` is its time for the whole pass, with the dilation of a simulated volume; `demand` is
     without it. `count` is the number of trials with a time. Without `is_counted` all of them are
-    excluded.
+    excluded. A service has a `rate`, by which its median is chosen.
     """
 
     record: Record
@@ -37,6 +38,7 @@ class SourceTrial:
     seconds: float
     count: int
     is_counted: bool
+    rate: ServiceRate | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,9 @@ def _treatments(folder: RunFolder, wanted: Mapping[str, str]) -> StoredTreatment
     chosen = [levels for levels in groups if wanted.items() <= dict(levels).items()]
     if not chosen:
         raise _no_treatment(groups, wanted, plan["run_id"])
-    sources = tuple(_source(folder.path, dict(levels), groups[levels]) for levels in chosen)
+    sources = tuple(
+        _source(folder.path, plan["definition"], dict(levels), groups[levels]) for levels in chosen
+    )
     return StoredTreatments(plan["run_id"], sources)
 
 
@@ -131,16 +135,47 @@ def _no_treatment(
     return PagecageError(f"--treatment: {run} has no trial with {levels}", f"pagecage show {run}")
 
 
-def _source(path: Path, levels: Mapping[str, str], records: Sequence[Record]) -> TreatmentSource:
-    timed = [(seconds, one) for one in records if (seconds := whole_seconds(one)) is not None]
-    if not timed:
-        return TreatmentSource(levels, None, f"its trial ended as {records[-1].outcome}")
-    counted = [pair for pair in timed if not evaluate(pair[1]).excluded]
-    ordered = sorted(counted or timed, key=lambda pair: pair[0])
-    seconds, record = ordered[(len(ordered) - 1) // 2]
+@dataclass(frozen=True)
+class _Candidate:
+    """A trial with a time, and the rate of a service."""
+
+    record: Record
+    seconds: float
+    rate: ServiceRate | None
+
+    @property
+    def slowness(self) -> float:
+        return self.seconds if self.rate is None else -self.rate.value
+
+
+def _source(
+    path: Path, definition: Mapping[str, Any], levels: Mapping[str, str], records: Sequence[Record]
+) -> TreatmentSource:
+    found = _candidates(definition, records)
+    if isinstance(found, str):
+        return TreatmentSource(levels, None, found)
+    counted = [one for one in found if not evaluate(one.record).excluded]
+    ordered = sorted(counted or found, key=lambda one: one.slowness)
+    median = ordered[(len(ordered) - 1) // 2]
+    record = median.record
     demand = io_demand(record, read_lines(path, record, "sampler"))
     if isinstance(demand, str):
         return TreatmentSource(levels, None, demand)
     demand = undilated(demand, record.cage.dilation or 1.0)
-    trial = SourceTrial(record, demand, seconds, len(ordered), bool(counted))
+    trial = SourceTrial(
+        record, demand, median.seconds, len(ordered), bool(counted), rate=median.rate
+    )
     return TreatmentSource(levels, trial)
+
+
+def _candidates(definition: Mapping[str, Any], records: Sequence[Record]) -> list[_Candidate] | str:
+    """Return the trials that allow a prediction, or the reason why none does."""
+    reason, found = f"its trial ended as {records[-1].outcome}", []
+    for record in records:
+        seconds = whole_seconds(record)
+        rate = rate_of(definition, record)
+        if isinstance(rate, str):
+            reason = rate
+        elif seconds is not None:
+            found.append(_Candidate(record, seconds, rate))
+    return found or reason

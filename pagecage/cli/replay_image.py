@@ -158,6 +158,7 @@ def _replay(
         options.cache,
         collector_names(options.collectors),
         options.driver or engine or IMAGE_DRIVERS[0],
+        files.volumes,
     )
 
 

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 ON_DATASETS = ("{file}", "{files}")
+ORIGINAL, DATA = "original", "data"
+"""Names of the saved tree, and of the tree that programs use."""
 
 
 @dataclass(frozen=True)

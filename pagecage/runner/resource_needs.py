@@ -9,6 +9,7 @@ from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.model.trial import TRACERS, Trial
+from pagecage.model.trial_data import ORIGINAL
 from pagecage.planning.plan import Plan
 from pagecage.runner.uploads import UploadedFile, uploads_from_json
 from pagecage.units import GIB, MIB
@@ -97,7 +98,7 @@ def upload_directories(plan: Plan) -> tuple[str, str]:
     """
     copies = _copies(plan)
     base = copies.get("restored")
-    return (f"{base}/original", base) if base else (copies["directory"], copies["directory"])
+    return (f"{base}/{ORIGINAL}", base) if base else (copies["directory"], copies["directory"])
 
 
 def _has_disk_in_memory(trial: Trial) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,15 @@ hand but the sentences between the tables.
 
 
 def page(results: Path = RESULTS) -> str:
-    """Return the page from the stored results."""
+    """Return the page from the stored results, each section from a file of its own."""
+    return "\n".join([_HEAD, *(line for section in SECTIONS for line in section(results))])
+
+
+def _statistics(results: Path) -> Iterator[str]:
     statistics = json.loads((results / "statistics.json").read_text())
-    return "\n".join([_HEAD, *_alarms(statistics), *_power(statistics), *_coverage(statistics)])
+    yield from _alarms(statistics)
+    yield from _power(statistics)
+    yield from _coverage(statistics)
 
 
 def _alarms(statistics: Mapping[str, Any]) -> Iterator[str]:
@@ -81,3 +87,6 @@ def _by_shape(rows: Sequence[Mapping[str, Any]], cell: Any) -> str:
 
 def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %"
+
+
+SECTIONS: tuple[Callable[[Path], Iterator[str]], ...] = (_statistics)

@@ -37,8 +37,9 @@ from pagecage.agent.prepared.file_tree import (
 )
 from pagecage.agent.prepared.tree_restore import TreeRestore
 from pagecage.errors import HostError
+from pagecage.model.trial_data import DATA
 
-MANIFEST, STATE, ORIGINAL, DATA = "manifest.json", "state.json", "original", "data"
+MANIFEST, STATE = "manifest.json", "state.json"
 _TICK_SECONDS = 0.02  # longer than the grain of ctime, CONFIG_HZ=100
 
 

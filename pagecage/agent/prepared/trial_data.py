@@ -11,9 +11,7 @@ from pathlib import Path
 from pagecage.agent.data_files import require_room
 from pagecage.agent.prepared.preparation import key_of, make_data
 from pagecage.agent.prepared.saved_tree import (
-    DATA,
     MANIFEST,
-    ORIGINAL,
     Restoration,
     SavedTree,
     changed_path,
@@ -26,7 +24,7 @@ from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import HostError
 from pagecage.model.requirements import Requirement
-from pagecage.model.trial_data import TrialData
+from pagecage.model.trial_data import DATA, ORIGINAL, TrialData
 from pagecage.units import format_bytes, format_seconds
 
 FOLDER = "prepared"

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from pagecage.agent.prepared import file_content, saved_tree
 from pagecage.agent.prepared.file_tree import difference, scan, with_digests
-from pagecage.agent.prepared.saved_tree import DATA, ORIGINAL, SavedTree, restore, save
+from pagecage.agent.prepared.saved_tree import SavedTree, restore, save
 from pagecage.agent.system.page_cache import resident_bytes
 from pagecage.errors import HostError
+from pagecage.model.trial_data import DATA, ORIGINAL
 from tests.tree import ROOT
 
 Spoil = Callable[[Path], object]

@@ -1,0 +1,103 @@
+"""The five commands of docs/SUPPORT.md, typed in order: from a slow disk to the limit's name."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pagecage.hosts.host import ResourceNeeds
+from pagecage.hosts.vm.vm_host import VmHost
+from pagecage.process import Completed, run
+from tests.tree import ROOT
+
+pytestmark = [pytest.mark.vm, pytest.mark.timeout(1200)]
+_GUIDE = (ROOT / "docs/SUPPORT.md").read_text().split("## Five commands\n", 1)[1]
+COMMANDS = [
+    line.strip() for line in _GUIDE.split("\n## ", 1)[0].splitlines() if line.startswith(" " * 7)
+]
+IOPS = 100
+_SERVER = """#!/usr/bin/env python3
+import mmap, random, socket, sys
+assert sys.argv[1:] == ["--load-index"]
+with open("index/postings", "rb") as file:
+    index = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    index.madvise(mmap.MADV_RANDOM)
+    pages = list(range(0, len(index), 8192))
+    random.Random(1).shuffle(pages)
+    print(sum(index[page] for page in pages), flush=True)
+with socket.create_server(("127.0.0.1", 8080)) as server:
+    server.accept()
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """The support engineer's folder: the program that is slow at the customer's, and its index."""
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index/postings").write_bytes(os.urandom(8 * 2**20))
+    (tmp_path / "server").write_text(_SERVER)
+    (tmp_path / "server").chmod(0o755)
+    (tmp_path / "cgroups").mkdir()
+    (tmp_path / "experiments").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def customer() -> Iterator[VmHost]:
+    """The customer's machine: a guest whose disk allows few I/Os."""
+    host = VmHost()
+    try:
+        host.prepare(ResourceNeeds(0, 0), print)
+        host.start()
+        yield host
+    finally:
+        host.stop()
+
+
+def typed(desk: Path, command: str) -> Completed:
+    """Type a command of the guide. The server and the index come along by themselves."""
+    words = shlex.split(command)[1:]
+    if words[0] == "replay":
+        words[1:1] = ["--host", "vm"]
+    argv = [sys.executable, "-m", "pagecage.cli.main", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PAGECAGE_RUNS": str(desk / "runs")}
+    done = run(argv, check=False, cwd=desk, env=environment, timeout_seconds=800)
+    assert done.ok, done.stderr
+    return done
+
+
+def probed(customer: VmHost, probe: Path, command: str) -> str:
+    """Run the probe at the customer's, for a quarter of its time; return its JSON."""
+    _, folder, option, _ = shlex.split(command)
+    assert option == "--out"
+    customer.push([probe], f"{customer.spool_dir}/probe")
+    limits = f"-p 'IOReadIOPSMax=/data {IOPS}' -p 'IOWriteIOPSMax=/data {IOPS}'"
+    script = f"""
+        install -d /data/customer && install -d {folder} && mount --bind /data/customer {folder}
+        systemd-run --quiet --collect --wait --pipe {limits} \
+            {customer.spool_dir}/probe/pcprobe {folder} --yes --seconds 15 --size 64MiB
+        status=$?; umount {folder}; exit $status
+    """
+    done = run(customer.command(["sh", "-c", script]), check=False, timeout_seconds=300)
+    assert done.ok, done.stderr
+    return done.stdout
+
+
+def test_five_commands_lead_to_the_limit(desk: Path, customer: VmHost) -> None:
+    print_path, probe, import_cage, replay, predict = COMMANDS
+    path = Path(typed(desk, print_path).stdout.strip())
+    (desk / "probe.json").write_text(probed(customer, path, probe))
+    customer.stop()
+    saved = desk / "cgroups/acme.toml"
+    typed(desk, import_cage)
+    assert f"IOReadIOPSMax = {IOPS}" in saved.read_text()
+    printed = " ".join(typed(desk, replay).stdout.split())
+    assert f"the {IOPS} IOPS cap on reads was full" in printed
+    volumes = typed(desk, f"{predict} --json").stdout
+    assert json.loads(volumes)
