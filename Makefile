@@ -40,7 +40,7 @@ only = $(foreach level,$(ONLY),--treatment $(level))
 ask = $(if $(ASK),--ask-password)
 locks := bootstrap controller analysis site notebook dev ansible
 
-.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom test test-long check lint lock bench trust clean distclean FORCE
+.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom test test-long check lint lock bench trust trust-long clean distclean FORCE
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -89,6 +89,9 @@ bench: ready-test ## Measure the overhead of the harness and the accuracy of cap
 	@$(python) -m tests.bench "$$HOST" $(ONLY)
 trust: ready-test ## Measure how often pagecage is wrong, and write docs/TRUST.md (15 minutes)
 	@$(python) -m tests.trust
+trust-long: ready-test ## Inject every fault at every call, and kill parts of the real guest (an hour)
+	@$(python) -m tests.trust.faults
+	@$(python) -m tests.trust.guest_kills
 
 ##@ Build and clean
 setup: ready ## Set up everything that `make experiment` needs (NAME=... for one experiment, HOST=...)

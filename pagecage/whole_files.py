@@ -34,7 +34,7 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     remove_abandoned(path.parent)
     try:
         descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        with open(descriptor, "w+b") as file:
+        with os.fdopen(descriptor, "w+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield file
             file.flush()
@@ -78,7 +78,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
-    """Yield a new temporary folder in `parent`, which is removed at the end if it is still there."""
+    """Yield a new temporary folder in `parent`; at the end remove it if it is still there."""
     remove_abandoned(parent)
     part = _part_of(parent / name)
     part.mkdir(mode=0o777)
@@ -125,7 +125,7 @@ def sync_tree(path: Path) -> None:
 def remove_abandoned(folder: Path) -> list[str]:
     """Remove what killed makers left in a folder; return the names."""
     try:
-        names = [name for name in os.listdir(folder) if _PART.fullmatch(name)]
+        names = [path.name for path in folder.iterdir() if _PART.fullmatch(path.name)]
     except OSError:
         return []
     return [name for name in names if _remove_if_abandoned(folder / name)]

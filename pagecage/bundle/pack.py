@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import io
 import json
 import os
 import platform
@@ -19,7 +20,7 @@ from pagecage.bundle.ro_crate import crate
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.record import read_records
 from pagecage.version import VERSION
-from pagecage.whole_files import whole_file
+from pagecage.whole_files import write_whole
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip archive can store."""
@@ -158,20 +159,19 @@ def _is_json(line: bytes) -> bool:
 
 
 def _write(target: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the archive under a temporary name and rename it. Order, times and modes are fixed."""
+    """Write the archive, whole or not at all. Order, times and modes are fixed."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for path in [MANIFEST, *sorted(contents.keys() - {MANIFEST})]:
+            entry = zipfile.ZipInfo(path, _EPOCH)
+            entry.compress_type, entry.external_attr, entry.create_system = (
+                zipfile.ZIP_DEFLATED,
+                _MODE,
+                3,
+            )
+            archive.writestr(entry, contents[path])
     try:
-        with (
-            whole_file(target) as file,
-            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
-        ):
-            for path in [MANIFEST, *sorted(contents.keys() - {MANIFEST})]:
-                entry = zipfile.ZipInfo(path, _EPOCH)
-                entry.compress_type, entry.external_attr, entry.create_system = (
-                    zipfile.ZIP_DEFLATED,
-                    _MODE,
-                    3,
-                )
-                archive.writestr(entry, contents[path])
+        write_whole(target, packed.getvalue())
     except OSError as error:
         raise PagecageError(
             f"{target} cannot be written: {error.strerror}", "give another --out"

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def provision(host: str, variables: dict[str, Any]) -> None:
 
 
 def main(words: list[str]) -> int:
-    named = dict(zip(words, words[1:], strict=False))
+    named = dict(pairwise(words))
     given = named.get("--extra-vars", "{}")
     variables = json.loads(Path(given[1:]).read_text() if given.startswith("@") else given)
     hosts = named["--limit"].split(",")

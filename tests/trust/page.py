@@ -9,6 +9,7 @@ from typing import Any
 
 from pagecage.report.export import markdown_table
 from tests.tree import ROOT
+from tests.trust.faults.results import section as faults_section
 
 RESULTS = ROOT / "docs/trust"
 PAGE = ROOT / "docs/TRUST.md"
@@ -89,4 +90,4 @@ def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %"
 
 
-SECTIONS: tuple[Callable[[Path], Iterator[str]], ...] = (_statistics)
+SECTIONS: tuple[Callable[[Path], Iterator[str]], ...] = (_statistics, faults_section)

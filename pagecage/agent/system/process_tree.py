@@ -182,7 +182,8 @@ def _run_delays_ns(pid: int, proc: Path) -> Iterator[int]:
 def kill_marked(mark: str, proc: Path = PROC, but_not: str | None = None) -> int:
     """Kill every process whose environment has this mark; return the number of signals sent.
 
-    `mark` may be the beginning of one; processes with the mark `but_not` are kept. A process may fork meanwhile, so this repeats until none is found, for up to 10 s.
+    `mark` may be the beginning of one; processes with the mark `but_not` are kept. A process may
+    fork meanwhile, so this repeats until none is found, for up to 10 s.
     """
     killed, deadline = 0, time.monotonic() + _KILL_SECONDS
     while (marked := list(_marked(mark, proc, but_not))) and time.monotonic() < deadline:

@@ -136,9 +136,9 @@ def start_slice(
 def stop_slice(systemd: Systemd, unit: str) -> None:
     """End everything in the slice; remove the slice and its drop-ins.
 
-    Does nothing if the slice does not exist. Raises HostError if it stays. The drop-ins are deleted directly: `systemctl revert`
-    also reloads the whole manager, which costs more than all the rest of a trial's overhead.
-    systemd forgets a stopped slice, so nothing reads old drop-ins again.
+    Does nothing if the slice does not exist. Raises HostError if it stays. The drop-ins are deleted
+    directly: `systemctl revert` also reloads the whole manager, which costs more than all the rest
+    of a trial's overhead. systemd forgets a stopped slice, so nothing reads old drop-ins again.
     """
     cgroup = systemd.parent_cgroup() / unit
     for _ in range(_STOP_TRIES):

@@ -4,9 +4,9 @@ every execution.
 
 from __future__ import annotations
 
-import os
 import re
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,15 +14,14 @@ from tests.trust.faults import system_calls as calls
 
 NOTIFICATION = struct.Struct("<QIIiIQ6Q")
 """struct seccomp_notif: id, pid, flags; and seccomp_data: nr, arch, instruction, arguments."""
-_PATH_ARGUMENTS = {
-    **dict.fromkeys(("rename", "unlink", "rmdir", "mkdir", "truncate", "chmod", "open"), (None, 0)),
-    **dict.fromkeys(("unlinkat", "mkdirat", "fchmodat", "utimensat", "openat"), (0, 1)),
-    **dict.fromkeys(("renameat", "renameat2", "linkat"), (2, 3)),
-    **{"link": (None, 1), "symlink": (None, 1), "symlinkat": (1, 2), "execve": (None, 0)},
-    **{"execveat": (0, 1), "mount": (None, 1), "umount2": (None, 0), "move_mount": (2, 3)},
-}
-"""By call: the arguments with the folder's descriptor and with the path; of two paths the second."""
-_RENAMES_FIRST = {"rename": (None, 1)}
+_PATH_ARGUMENTS: Mapping[str, tuple[int | None, int]] = (
+    dict.fromkeys(("rename", "unlink", "rmdir", "mkdir", "truncate", "chmod", "open"), (None, 0))
+    | dict.fromkeys(("unlinkat", "mkdirat", "fchmodat", "utimensat", "openat"), (0, 1))
+    | dict.fromkeys(("renameat", "renameat2", "linkat", "move_mount"), (2, 3))
+    | {"link": (None, 1), "symlink": (None, 1), "symlinkat": (1, 2), "execve": (None, 0)}
+    | {"rename": (None, 1), "execveat": (0, 1), "mount": (None, 1), "umount2": (None, 0)}
+)
+"""The arguments with the folder's descriptor and with the path; of two paths the second."""
 _CHANGING = (
     (re.compile(r"\d{8}T\d{6}Z"), "TIME"),
     (re.compile(r"(?<=^/tmp/)[a-z0-9_]{8}(?=/|$)"), "RANDOM"),
@@ -68,7 +67,7 @@ def normalise(text: str, root: Path) -> str:
 
 
 def _target(pid: int, name: str, arguments: list[int]) -> str:
-    if place := (_RENAMES_FIRST.get(name) or _PATH_ARGUMENTS.get(name)):
+    if place := _PATH_ARGUMENTS.get(name):
         folder, path = place
         text = read_string(pid, arguments[path])
         if text.startswith("/") or name in calls.EXECS:
@@ -93,13 +92,13 @@ def _clone_kind(pid: int, name: str, arguments: list[int]) -> str:
 
 def _link(pid: int, name: str) -> str:
     try:
-        return os.readlink(f"/proc/{pid}/{name}")
+        return str(Path(f"/proc/{pid}/{name}").readlink())
     except OSError:
         return "gone"
 
 
 def _memory(pid: int, address: int, size: int) -> bytes:
-    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
         memory.seek(address)
         return memory.read(size)
 
@@ -138,11 +137,7 @@ def thread_group(pid: int) -> int:
 def command_line(pid: int) -> str:
     """Return the command line of a process, or an empty text."""
     try:
-        return (
-            Path(f"/proc/{pid}/cmdline")
-            .read_bytes()
-            .replace(b"\0", b" ")
-            .decode("utf-8", "replace")
-        )
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return ""
+    return words.replace(b"\0", b" ").decode("utf-8", "replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import random
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,13 +19,22 @@ _SHARED: dict[str, Any] = {}
 
 
 def enumerate_faults(
-    scenario: Scenario, parent: Path, workers: int, chosen: Sequence[Injection] | None = None
+    scenario: Scenario,
+    parent: Path,
+    workers: int,
+    chooser: random.Random | None = None,
+    count: int | None = None,
 ) -> tuple[Unharmed, Iterator[Judged]]:
-    """Return the reference of a scenario, and an iterator over its judged injections."""
+    """Return the reference of a scenario, and an iterator over its judged injections.
+
+    With a `chooser`, it chooses `count` of them.
+    """
     import_everything()
     bench = Bench(scenario, parent)
     unharmed = bench.unharmed()
-    every = injections(scenario, unharmed) if chosen is None else list(chosen)
+    every = injections(scenario, unharmed)
+    if chooser is not None:
+        every = chooser.sample(every, min(count or 0, len(every)))
     return unharmed, _spread(scenario, unharmed, every, bench, workers)
 
 

@@ -22,7 +22,7 @@ _PROGRAMS = {
     ' echo i >"$last/boot/initrd.img-1"',
     "mke2fs": 'for last; do :; done; echo disk >"$last"',
     "fakeroot": '"$@"',
-    "ssh-keygen": 'for last; do :; done; echo private >"$last"; echo public >"$last.pub"',
+    "ssh-keygen": 'for last; do :; done; echo a private key >"$last"; echo a public key >"$last.pub"',
 }
 _FILES = ("disk", "kernel", "initrd", "identity", "known_hosts", "contents")
 
@@ -65,7 +65,10 @@ def image(root: Path) -> dict[str, str] | None:
     if not found.directory.exists():
         return None
     paths: list[Path] = [getattr(found, name) for name in _FILES]
-    return {path.name: path.read_text() if path.exists() else "missing" for path in paths}
+    texts = {path.name: path.read_text() if path.exists() else "missing" for path in paths}
+    for key in (found.identity, found.known_hosts):  # random, if a real ssh-keygen makes it
+        texts[key.name] = "a key" if len(texts[key.name]) > len("missing") else "no key"
+    return texts
 
 
 def wrong(root: Path, before: Any, expected: dict[str, str]) -> Iterator[str]:

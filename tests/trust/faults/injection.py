@@ -48,32 +48,26 @@ class Injection:
         return f"{self.fault} at {point.role}'s {point.call} {point.target} #{point.occurrence}"
 
 
+_REFUSED = ("EIO", "ENOSPC", "EACCES")
+_BY_CALL = {
+    **dict.fromkeys(calls.COPIES + calls.CHANGES + calls.RENAMES + calls.FOLDERS, _REFUSED),
+    **dict.fromkeys(calls.SYNCS, ("EIO", "ENOSPC", "EINTR")),
+    **dict.fromkeys(calls.OPENS, (*_REFUSED, "EINTR")),
+    **dict.fromkeys(calls.REMOVALS, ("EIO", "EACCES")),
+    **dict.fromkeys(calls.FORKS, ("EAGAIN",)),
+    **dict.fromkeys(calls.EXECS, ("EACCES", "EIO")),
+    **dict.fromkeys(calls.MOUNTS + calls.SIGNALS, ("EACCES",)),
+    **dict.fromkeys(calls.LOCKS, ("EINTR",)),
+    **dict.fromkeys(calls.SOCKETS, ("EINTR", "ECONNREFUSED")),
+}
+_OF_WRITES = (TORN, "EINTR", "EIO", CLOCK_BACK, CLOCK_AHEAD)
+
+
 def faults_at(point: Point) -> Iterator[str]:
     """Yield the faults of a point, by what the kernel can answer to that call."""
-    name = point.call
     yield KILLED
-    if name in calls.WRITES:
-        yield TORN
-        yield "EINTR"
-        yield from ("EPIPE", "EIO") if point.is_stream else ("EIO", "ENOSPC", DISK_FULL)
-        yield from (CLOCK_BACK, CLOCK_AHEAD)
-    elif name in calls.COPIES + calls.CHANGES:
-        yield from ("EIO", "ENOSPC", "EACCES")
-    elif name in calls.SYNCS:
-        yield from ("EIO", "ENOSPC", "EINTR")
-    elif name in calls.OPENS:
-        yield from ("EIO", "ENOSPC", "EACCES", "EINTR")
-    elif name in calls.RENAMES + calls.FOLDERS:
-        yield from ("EIO", "ENOSPC", "EACCES")
-    elif name in calls.REMOVALS:
-        yield from ("EIO", "EACCES")
-    elif name in calls.FORKS:
-        yield "EAGAIN"
-    elif name in calls.EXECS:
-        yield from ("EACCES", "EIO")
-    elif name in calls.MOUNTS + calls.SIGNALS:
-        yield "EACCES"
-    elif name in calls.LOCKS:
-        yield "EINTR"
-    elif name in calls.SOCKETS:
-        yield from ("EINTR", "ECONNREFUSED")
+    if point.call in calls.WRITES:
+        yield from _OF_WRITES
+        yield from ("EPIPE",) if point.is_stream else ("ENOSPC", DISK_FULL)
+    else:
+        yield from _BY_CALL[point.call]

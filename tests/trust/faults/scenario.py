@@ -20,7 +20,7 @@ from pagecage.errors import (
 )
 from tests.trust.faults.calls import command_line
 from tests.trust.faults.injection import Point, faults_at
-from tests.trust.faults.supervisor import Limits
+from tests.trust.faults.supervisor import DEFAULT, Limits
 
 DOCUMENTED = (EXIT_OK, EXIT_USAGE, EXIT_HOST, EXIT_INCOMPLETE, EXIT_INTERRUPTED)
 """Exit statuses after a fault. 1 means a defect, so it is not among them."""
@@ -56,7 +56,7 @@ class Scenario:
     """What is wrong with an execution that met a fault and ended with success; default `wrong`."""
     before: Callable[[Path], None] = lambda _: None
     """Called in the parent before each execution."""
-    limits: Limits = Limits()
+    limits: Limits = DEFAULT
 
 
 def own_role(pid: int) -> str | None:

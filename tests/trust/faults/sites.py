@@ -1,4 +1,7 @@
-"""Scenario `publish`: a site of one run. What only costs CPU is done once, Sphinx is a small copy."""
+"""Scenario `publish`: a site of one run.
+
+What only costs CPU is done once, and a small copy stands for Sphinx.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from typing import Any
 
 from pagecage.bundle.unpack import unpack
 from pagecage.process import run as run_process
+from tests.tree import ROOT
 from tests.trust.faults.command_line import pagecage, replace_everywhere, stay_in
 from tests.trust.faults.scenario import Scenario, own_role
-from tests.tree import ROOT
 
 _BUNDLE = ROOT / "tests/fixtures/20261121T134017Z-smoke-vm.pagecage.zip"
 _BUILD = 'mkdir "$2" && cp -r "$1/." "$2" && touch "$2/.buildinfo" && echo site >"$2/index.html"'

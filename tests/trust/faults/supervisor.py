@@ -43,7 +43,7 @@ _FILLING = (*calls.WRITES, *calls.FOLDERS, *calls.OPENS)
 _IGNORED = ("/dev/null", "anon_inode", "/log")
 """Targets of no consequence; the last is the log of the fake machine."""
 Role = Callable[[int], str | None]
-"""Returns the kind of a process by its command line's pid; None for one whose calls do not count."""
+"""Returns the kind of a process; None for one whose calls do not count."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,9 @@ class Limits:
     seconds: float = 60.0
     lingering_seconds: float = 10.0
     interrupt_after: float = 2.0
+
+
+DEFAULT = Limits()
 
 
 @dataclass
@@ -114,7 +117,7 @@ class Supervisor:
         command: Callable[[], int],
         role: Role,
         injection: Injection | None = None,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        limits: Limits = DEFAULT,
     ) -> Outcome:
         """Run a command in a forked child; return its end."""
         self._outcome, self._counts, self._is_full = Outcome(), Counter(), False
@@ -280,11 +283,11 @@ def _reap(pid: int) -> int | None:
 def descendants(pid: int) -> list[int]:
     """Return the living descendants of a process, zombies left out."""
     children: dict[int, list[int]] = {}
-    for entry in filter(str.isdigit, os.listdir("/proc")):
+    for entry in (path for path in Path("/proc").iterdir() if path.name.isdigit()):
         with suppress(OSError):
-            fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
             if fields[0] != "Z":
-                children.setdefault(int(fields[1]), []).append(int(entry))
+                children.setdefault(int(fields[1]), []).append(int(entry.name))
     found, generation = [], [pid]
     while generation:
         generation = [child for parent in generation for child in children.get(parent, [])]

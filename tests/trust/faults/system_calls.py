@@ -26,32 +26,30 @@ LOCKS = ("flock",)
 SOCKETS = ("connect", "bind")
 SIGNALS = ("kill", "pidfd_send_signal")
 OPENS = ("open", "openat")
-_X86_64 = {
-    **{"write": 1, "pwrite64": 18, "writev": 20, "pwritev": 296, "sendto": 44, "sendmsg": 46},
-    **{"sendfile": 40, "copy_file_range": 326, "fsync": 74, "fdatasync": 75},
-    **{"sync_file_range": 277, "rename": 82, "renameat": 264, "renameat2": 316, "unlink": 87},
-    **{"unlinkat": 263, "rmdir": 84, "mkdir": 83, "mkdirat": 258, "symlink": 88, "symlinkat": 266},
-    **{"link": 86, "linkat": 265, "truncate": 76, "ftruncate": 77, "fallocate": 285, "chmod": 90},
-    **{"fchmod": 91, "fchmodat": 268, "utimensat": 280, "fork": 57, "vfork": 58, "clone": 56},
-    **{"clone3": 435, "execve": 59, "execveat": 322, "mount": 165, "umount2": 166},
-    **{"move_mount": 429, "flock": 73, "connect": 42, "bind": 49, "kill": 62},
-    **{"pidfd_send_signal": 424, "open": 2, "openat": 257},
-}
-_AARCH64 = {
-    **{"write": 64, "pwrite64": 68, "writev": 66, "pwritev": 70, "sendto": 206, "sendmsg": 211},
-    **{"sendfile": 71, "copy_file_range": 285, "fsync": 82, "fdatasync": 83},
-    **{"sync_file_range": 84, "renameat": 38, "renameat2": 276, "unlinkat": 35, "mkdirat": 34},
-    **{"symlinkat": 36, "linkat": 37, "truncate": 45, "ftruncate": 46, "fallocate": 47},
-    **{"fchmod": 52, "fchmodat": 53, "utimensat": 88, "clone": 220, "clone3": 435, "execve": 221},
-    **{"execveat": 281, "mount": 40, "umount2": 39, "move_mount": 429, "flock": 32, "connect": 203},
-    **{"bind": 200, "kill": 129, "pidfd_send_signal": 424, "openat": 56},
-}
-_MACHINES: Mapping[str, tuple[int, int, Mapping[str, int]]] = {
+_X86_64 = """
+    write 1, pwrite64 18, writev 20, pwritev 296, sendto 44, sendmsg 46, sendfile 40,
+    copy_file_range 326, fsync 74, fdatasync 75, sync_file_range 277, rename 82,
+    renameat 264, renameat2 316, unlink 87, unlinkat 263, rmdir 84, mkdir 83, mkdirat 258,
+    symlink 88, symlinkat 266, link 86, linkat 265, truncate 76, ftruncate 77, fallocate 285,
+    chmod 90, fchmod 91, fchmodat 268, utimensat 280, fork 57, vfork 58, clone 56,
+    clone3 435, execve 59, execveat 322, mount 165, umount2 166, move_mount 429, flock 73,
+    connect 42, bind 49, kill 62, pidfd_send_signal 424, open 2, openat 257
+"""
+_AARCH64 = """
+    write 64, pwrite64 68, writev 66, pwritev 70, sendto 206, sendmsg 211, sendfile 71,
+    copy_file_range 285, fsync 82, fdatasync 83, sync_file_range 84, renameat 38,
+    renameat2 276, unlinkat 35, mkdirat 34, symlinkat 36, linkat 37, truncate 45,
+    ftruncate 46, fallocate 47, fchmod 52, fchmodat 53, utimensat 88, clone 220, clone3 435,
+    execve 221, execveat 281, mount 40, umount2 39, move_mount 429, flock 32, connect 203,
+    bind 200, kill 129, pidfd_send_signal 424, openat 56
+"""
+_MACHINES: Mapping[str, tuple[int, int, str]] = {
     "x86_64": (0xC000003E, 317, _X86_64),
     "aarch64": (0xC00000B7, 277, _AARCH64),
 }
 """By machine: AUDIT_ARCH_* of linux/audit.h, the number of seccomp(2), and the other numbers."""
-NAMES = {number: name for name, number in _MACHINES[platform.machine()][2].items()}
+_PAIRS = (pair.split() for pair in _MACHINES[platform.machine()][2].split(","))
+NAMES = {int(number): name for name, number in _PAIRS}
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|JSET, BPF_RET
 _ALLOW, _NOTIFY = 0x7FFF0000, 0x7FC00000
 _CHANGING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
