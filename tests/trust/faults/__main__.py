@@ -1,13 +1,15 @@
 """Fault campaigns: `python -m tests.trust.faults [--sample N] [--seed SEED] [SCENARIO ...]`.
 
 Without --sample every fault is injected at every point, and docs/trust/faults.json is written. With
-it, N injections are chosen by the seed, and what they found is printed as JSON.
+it, N injections are chosen by the seed, and what they found is printed as JSON. --seconds ends each
+scenario after that time; the seed then decides which injections come first.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import sys
@@ -22,7 +24,7 @@ from tests.trust.faults.campaign import enumerate_faults
 from tests.trust.faults.results import summarise
 from tests.trust.faults.scenario import Scenario
 from tests.trust.faults.scenarios import SCENARIOS
-from tests.trust.faults.trial import Judged
+from tests.trust.faults.trial import Judged, injections
 from tests.trust.page import PAGE, RESULTS, page
 
 SEED = 20261123
@@ -49,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.trust.faults")
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", choices=[*SCENARIOS, []])
     parser.add_argument("--sample", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--workers", type=int, default=3 * (os.cpu_count() or 1))
     return parser
@@ -64,11 +67,14 @@ def _run(
     scenario: Scenario, parent: Path, asked: argparse.Namespace, share: int | None
 ) -> dict[str, Any]:
     began = time.monotonic()
-    chooser = random.Random(f"{asked.seed} {scenario.name}") if share else None
-    unharmed, judged = enumerate_faults(scenario, parent, asked.workers, chooser, share)
+    chooser = random.Random(f"{asked.seed} {scenario.name}")
+    unharmed, judged = enumerate_faults(
+        scenario, parent, asked.workers, chooser, share, began + asked.seconds
+    )
     found = [_told(one) for one in judged]
+    planned = len(injections(scenario, unharmed))
     seconds = round(time.monotonic() - began, 1)
-    return summarise(scenario.name, unharmed, found, seconds)
+    return {**summarise(scenario.name, unharmed, found, seconds), "planned": planned}
 
 
 def _told(one: Judged) -> Judged:

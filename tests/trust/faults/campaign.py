@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import random
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from multiprocessing.pool import AsyncResult
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +26,21 @@ def enumerate_faults(
     scenario: Scenario,
     parent: Path,
     workers: int,
-    chooser: random.Random | None = None,
+    chooser: random.Random,
     count: int | None = None,
+    until: float = math.inf,
 ) -> tuple[Unharmed, Iterator[Judged]]:
     """Return the reference of a scenario, and an iterator over its judged injections.
 
-    With a `chooser`, it chooses `count` of them.
+    They are in an order of the `chooser`: all, or the first `count`, or as many as are judged
+    `until` that time (time.monotonic).
     """
     import_everything()
     bench = Bench(scenario, parent)
     unharmed = bench.unharmed()
     every = injections(scenario, unharmed)
-    if chooser is not None:
-        every = chooser.sample(every, min(count or 0, len(every)))
-    return unharmed, _spread(scenario, unharmed, every, bench, workers)
+    chosen = chooser.sample(every, min(count or len(every), len(every)))
+    return unharmed, _spread(scenario, unharmed, chosen, bench, workers, until)
 
 
 def _spread(
@@ -44,12 +49,23 @@ def _spread(
     every: Sequence[Injection],
     bench: Bench,
     workers: int,
+    until: float,
 ) -> Iterator[Judged]:
     _SHARED.update(scenario=scenario, unharmed=unharmed, template=bench.template)
     with multiprocessing.get_context("fork").Pool(workers) as pool:
-        yield from pool.imap_unordered(_judge, every)
+        before = (one for one in every if time.monotonic() < until)
+        done = (pool.apply_async(_judge, (one,)) for one in before)
+        yield from _in_turn(done, 2 * workers)
         pool.map(_close, range(workers * 4), chunksize=1)
     bench.close()
+
+
+def _in_turn(started: Iterator[AsyncResult[Judged]], ahead: int) -> Iterator[Judged]:
+    """Yield results in their order; only so many are started ahead, so that time can run out."""
+    waiting = deque(islice(started, ahead))
+    while waiting:
+        yield waiting.popleft().get()
+        waiting.extend(islice(started, 1))
 
 
 def _judge(injection: Injection) -> Judged:

@@ -102,6 +102,7 @@ def _introduction(commands: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     points = sum(sum(row["points"].values()) for row in commands)
     injections = sum(row["injections"] for row in commands)
     met = sum(row["met"] for row in commands)
+    planned = sum(row.get("planned", row["injections"]) for row in commands)
     wrong = sum(len(row["wrong"]) for row in commands)
     minutes = sum(row["seconds"] for row in commands) / 60
     yield (
@@ -112,7 +113,8 @@ def _introduction(commands: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         " answer there is injected at each of them, one per execution, on a simulated host.\n"
     )
     yield (
-        f"{points:,} calls, {injections:,} injections, {met:,} of which met their call again."
+        f"{points:,} calls and {planned:,} faults at them, of which {injections:,} were injected"
+        f" and {met:,} met their call again."
         f" **{wrong} had a consequence that must not be.** The campaign took {minutes:.0f}"
         " minutes (`make trust-long`); `make check` repeats 100 of them, chosen by a seed.\n"
     )
@@ -127,7 +129,7 @@ def _introduction(commands: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _by_command(commands: Sequence[Mapping[str, Any]]) -> str:
-    head = ["command", "calls", "injections", "met", "exit status", "wrong"]
+    head = ["command", "calls", "faults", "injected", "met", "exit status", "wrong"]
     return markdown_table(head, [_command_row(row) for row in commands])
 
 
@@ -135,7 +137,8 @@ def _command_row(row: Mapping[str, Any]) -> list[str]:
     statuses = sorted(row["statuses"].items(), key=lambda item: -item[1])
     told = ", ".join(f"{'killed' if word == '-9' else word}: {count}" for word, count in statuses)
     calls = str(sum(row["points"].values()))
-    counts = (calls, str(row["injections"]), str(row["met"]))
+    planned = row.get("planned", row["injections"])
+    counts = (calls, str(planned), str(row["injections"]), str(row["met"]))
     return [row["command"], *counts, told, str(len(row["wrong"]))]
 
 

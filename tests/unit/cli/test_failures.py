@@ -138,7 +138,7 @@ def test_a_refusal_of_the_system_is_no_defect(
         raise error
 
     monkeypatch.setattr(main, "app", refuse)
-    assert main.main() == EXIT_HOST
+    assert ended(monkeypatch, "list") == EXIT_HOST
     printed = capsys.readouterr().err
     assert says in printed
     assert "internal error" not in printed
