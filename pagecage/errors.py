@@ -54,6 +54,8 @@ class HostDied(HostError):
 
 NO_THREAD = "can't start new thread"
 """Python's message (RuntimeError) when the system refuses a thread."""
+_NO_TMPDIR = "No usable temporary directory found"
+"""tempfile's message when no folder can be written, as on a full disk."""
 UNREADABLE = (
     *(OSError, ValueError, OverflowError),
     *(KeyError, TypeError, AttributeError, RecursionError),
@@ -80,6 +82,8 @@ def refusal_of_system(error: Exception) -> HostError | None:
     """Return what the operating system refused as an error for the user; None for a defect."""
     if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
         return HostError("no further thread can be started", _REFUSALS[errno.EAGAIN])
+    if isinstance(error, FileNotFoundError) and _NO_TMPDIR in str(error):
+        return HostError(f"no folder for temporary files: {error.strerror}", "set TMPDIR")
     if not isinstance(error, OSError) or error.errno not in _REFUSALS:
         return None
     where = f"{error.filename}: " if error.filename else ""

@@ -1,8 +1,9 @@
-"""Fault campaigns: `python -m tests.trust.faults [--sample N] [--seed SEED] [SCENARIO ...]`.
+"""Fault campaigns: `python -m tests.trust.faults [SCENARIO ...] [OPTION ...]`.
 
-Without --sample every fault is injected at every point, and docs/trust/faults.json is written. With
-it, N injections are chosen by the seed, and what they found is printed as JSON. --seconds ends each
-scenario after that time; the seed then decides which injections come first.
+Every fault is injected at every point, and docs/trust/faults.json is written. --sample N injects N
+that the seed chooses, and prints their results. --seconds ends each scenario after that time; the
+seed then decides which injections come first. --only repeats the injections with this text in
+their names.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ def main(words: Sequence[str] | None = None) -> int:
         for name in names:
             share = -(-asked.sample // len(names)) if asked.sample else None
             rows.append(_run(SCENARIOS[name], Path(parent), asked, share))
-            if not asked.sample:
+            if not (asked.sample or asked.only):
                 _store(rows[-1:], asked.seed)
-    if asked.sample:
+    if asked.sample or asked.only:
         sys.stdout.write(json.dumps(rows) + "\n")
     return int(any(row["wrong"] for row in rows))
 
@@ -52,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", choices=[*SCENARIOS, []])
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--only", default="")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--workers", type=int, default=3 * (os.cpu_count() or 1))
     return parser
@@ -69,7 +71,7 @@ def _run(
     began = time.monotonic()
     chooser = random.Random(f"{asked.seed} {scenario.name}")
     unharmed, judged = enumerate_faults(
-        scenario, parent, asked.workers, chooser, share, began + asked.seconds
+        scenario, parent, asked.workers, chooser, share, began + asked.seconds, asked.only
     )
     found = [_told(one) for one in judged]
     planned = len(injections(scenario, unharmed))

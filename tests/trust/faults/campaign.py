@@ -29,16 +29,17 @@ def enumerate_faults(
     chooser: random.Random,
     count: int | None = None,
     until: float = math.inf,
+    only: str = "",
 ) -> tuple[Unharmed, Iterator[Judged]]:
     """Return the reference of a scenario, and an iterator over its judged injections.
 
     They are in an order of the `chooser`: all, or the first `count`, or as many as are judged
-    `until` that time (time.monotonic).
+    `until` that time (time.monotonic). With `only`, they are those with this text in their names.
     """
     import_everything()
     bench = Bench(scenario, parent)
     unharmed = bench.unharmed()
-    every = injections(scenario, unharmed)
+    every = [one for one in injections(scenario, unharmed) if only in str(one)]
     chosen = chooser.sample(every, min(count or len(every), len(every)))
     return unharmed, _spread(scenario, unharmed, chosen, bench, workers, until)
 

@@ -22,7 +22,8 @@ _PROGRAMS = {
     ' echo i >"$last/boot/initrd.img-1"',
     "mke2fs": 'for last; do :; done; echo disk >"$last"',
     "fakeroot": '"$@"',
-    "ssh-keygen": 'for last; do :; done; echo a private key >"$last"; echo a public key >"$last.pub"',
+    "ssh-keygen": 'for last; do :; done; echo a private key >"$last";'
+    ' echo a public key >"$last.pub"',
 }
 _FILES = ("disk", "kernel", "initrd", "identity", "known_hosts", "contents")
 

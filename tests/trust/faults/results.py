@@ -95,6 +95,8 @@ def section(results: Path) -> Iterator[str]:
     for row in commands:
         for sentence in row["wrong"]:
             yield f"- **still wrong**, `{row['command']}`: {sentence}\n"
+        for sentence in row.get("mended", ()):
+            yield f"- mended since, and repeated alone, `{row['command']}`: {sentence}\n"
     yield from _kills(results)
 
 

@@ -128,6 +128,7 @@ def test_the_traceback_of_a_defect_can_be_had_at_once(
         (OSError(28, "No space left on device", "/runs/a"), "/runs/a: No space left on device"),
         (OSError(5, "Input/output error"), "pagecage: Input/output error"),
         (BlockingIOError(11, "Resource temporarily unavailable"), "fix: end other processes"),
+        (FileNotFoundError(2, "No usable temporary directory found in ['/x']"), "fix: set TMPDIR"),
         (RuntimeError(NO_THREAD), "no further thread can be started"),
     ],
 )

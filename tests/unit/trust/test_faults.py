@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -88,8 +87,25 @@ def test_an_injection_has_a_name() -> None:
     assert str(Injection(point, "EIO")) == "EIO at main's rename /runs/TIME #2"
 
 
+@pytest.mark.parametrize(
+    ("scenario", "name"),
+    [
+        ("fleet", "SIGKILL at ansible's write pipe #7"),
+        ("fleet", "EAGAIN at main's clone3 thread #1"),
+        ("resume", "disk full at main's write /tmp/RANDOM #1"),
+    ],
+)
+def test_a_fault_that_once_had_a_consequence(scenario: str, name: str) -> None:
+    argv = [sys.executable, "-m", "tests.trust.faults", scenario, "--only", name]
+    argv += ["--workers", "1"]
+    done = run(argv, check=False, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, timeout_seconds=300)
+    assert done.status == 0, done.stderr
+    [row] = json.loads(done.stdout)
+    assert (row["injections"], row["met"], row["wrong"]) == (1, 1, [])
+
+
 @pytest.fixture(scope="module")
-def sample() -> Iterator[list[dict[str, object]]]:
+def sample() -> list[dict[str, object]]:
     """Return the results of some injections, chosen by a seed, in processes of their own."""
     seed = os.environ.get("PAGECAGE_FAULTS_SEED", "1")
     names = ["run", "resume", "bundle", "render", "provision", "image"]
@@ -102,7 +118,8 @@ def sample() -> Iterator[list[dict[str, object]]]:
         timeout_seconds=800,
     )
     assert done.status == 0, done.stderr
-    yield json.loads(done.stdout)
+    rows: list[dict[str, object]] = json.loads(done.stdout)
+    return rows
 
 
 def test_a_sample_of_faults_has_no_consequence(sample: list[dict[str, object]]) -> None:
