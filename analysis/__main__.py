@@ -60,12 +60,16 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _COMMANDS[arguments.command](arguments) or EXIT_OK
     except PagecageError as error:
-        refused: PagecageError | None = error
+        return _refuse(error)
     except (OSError, RuntimeError) as error:
         if (refused := refusal_of_system(error)) is None:
             raise
-    sys.stderr.write(f"{refused}\n")
-    return refused.exit_code
+        return _refuse(refused)
+
+
+def _refuse(error: PagecageError) -> int:
+    sys.stderr.write(f"{error}\n")
+    return error.exit_code
 
 
 def _render(arguments: argparse.Namespace) -> None:
