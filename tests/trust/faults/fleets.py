@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -68,6 +69,7 @@ def resume(root: Path) -> int:
     arrange(root)
     status = pagecage(root, "run", runs.NAME, "--host", _GROUP, "--resume")
     if status == EXIT_USAGE and not acknowledged(root):
+        time.sleep(1)  # a run is named by its second
         status = pagecage(root, *_WORDS, *_ONE_TRIAL)
     return status
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -71,6 +72,7 @@ def resume(root: Path) -> int:
     arrange(root)
     status = pagecage(root, "run", NAME, "--host", "vm", "--resume")
     if status == EXIT_USAGE and not acknowledged(root):
+        time.sleep(1)  # a run is named by its second
         status = pagecage(root, *_WORDS, *_TWO_TRIALS)
     return status
 

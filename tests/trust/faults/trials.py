@@ -61,7 +61,7 @@ def result(root: Path) -> dict[str, Any]:
 def _projected(record: Record) -> dict[str, Any]:
     data = record_to_json(record)
     return {
-        **{key: data[key] for key in ("outcome", "phase", "error")},
+        **{key: data[key] for key in ("outcome", "phase")},
         "response": {k: v for k, v in data["response"].items() if not _TIMED.search(k)},
         "limits": [data["cage"].get("expected"), data["cage"].get("read_back")],
         "cache": data["cache"].get("asked"),
@@ -90,7 +90,10 @@ def wrong(root: Path, before: list[str], expected: dict[str, Any]) -> Iterator[s
 
 
 def wrong_records(root: Path, expected: dict[str, Any]) -> Iterator[str]:
-    """Yield which records say ok and are wrong. After a fault a record may say that it failed."""
+    """Yield which records say ok and are wrong.
+
+    After a fault a record may say that it failed, or `error` what could not be cleaned up.
+    """
     for record in read_records(Machine(root).records):
         if record.outcome == "ok" and (found := _projected(record)) != expected:
             yield f"a record that says ok differs in {list(_differing(expected, found))}"
