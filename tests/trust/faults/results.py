@@ -96,7 +96,8 @@ def section(results: Path) -> Iterator[str]:
         for sentence in row["wrong"]:
             yield f"- **still wrong**, `{row['command']}`: {sentence}\n"
         for sentence in row.get("mended", ()):
-            yield f"- mended since, and repeated alone, `{row['command']}`: {sentence}\n"
+            yield f"- corrected since and repeated without a consequence, `{row['command']}`:"
+            yield f"  {sentence}\n"
     yield from _kills(results)
 
 
