@@ -90,14 +90,18 @@ def section(results: Path) -> Iterator[str]:
     yield _by_command(commands)
     yield "Injections by call and fault, all commands together:\n"
     yield _by_fault(commands)
-    yield "What the first campaigns found was mended, and the campaigns were repeated:\n"
+    yield "What the campaigns and the lists of calls showed at first, and what was mended:\n"
     yield "\n".join(f"- {sentence}" for sentence in FOUND) + "\n"
     for row in commands:
         for sentence in row["wrong"]:
             yield f"- **still wrong**, `{row['command']}`: {sentence}\n"
         for sentence in row.get("mended", ()):
-            yield f"- corrected since and repeated without a consequence, `{row['command']}`:"
-            yield f"  {sentence}\n"
+            yield (
+                f"- corrected since and repeated without a consequence, `{row['command']}`:"
+                f" `{sentence}`"
+            )
+        if row.get("mended"):
+            yield ""
     yield from _kills(results)
 
 
@@ -113,7 +117,8 @@ def _introduction(commands: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         " renames, removes, makes, forks, executes, mounts, locks or signals"
         " (seccomp_unotify(2)), whichever library makes the call. So the calls of an unharmed"
         " execution are a complete list of places for faults. Every fault that the kernel can"
-        " answer there is injected at each of them, one per execution, on a simulated host.\n"
+        " answer there is injected at each of them, one per execution, on a simulated host. Where"
+        " fewer were injected than there are, time ran out, and the seed chose which.\n"
     )
     yield (
         f"{points:,} calls and {planned:,} faults at them, of which {injections:,} were injected"
