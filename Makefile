@@ -47,7 +47,7 @@ only = $(foreach level,$(ONLY),--treatment $(level))
 ask = $(if $(ASK),--ask-password)
 locks := bootstrap controller analysis site notebook dev ansible roles
 
-.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom test test-long check lint lock bench trust clean distclean FORCE
+.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom test test-long check lint lock bench trust trust-long clean distclean FORCE
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -94,8 +94,12 @@ lint: build/.stamp-lint ## Run linters, type checks and the rules for imports an
 	@$(python) -m pytest -q tests/test_linters.py tests/test_imports.py tests/test_shape.py
 bench: ready-test ## Measure the overhead of the harness and the accuracy of caps (17 minutes; ONLY="caps start" for some parts)
 	@$(python) -m tests.bench "$$HOST" $(ONLY)
-trust: ready-test ## Measure how often pagecage is wrong, and write docs/TRUST.md (15 minutes)
+trust: ready-test ## Measure how often pagecage is wrong, and write docs/TRUST.md (20 minutes)
 	@$(python) -m tests.trust
+	@$(python) -m tests.trust.faults --sample 300
+trust-long: ready-test ## Inject every fault at every call, and kill parts of the real guest (an hour)
+	@$(python) -m tests.trust.faults
+	@$(python) -m tests.trust.guest_kills
 
 ##@ Build and clean
 setup: ready ## Set up everything that `make experiment` needs (NAME=... for one experiment, HOST=...)

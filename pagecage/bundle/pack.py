@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import io
 import json
 import os
 import platform
@@ -20,6 +21,7 @@ from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.record import read_records, sealed_line
 from pagecage.model.run_files import plan_digest
 from pagecage.version import VERSION
+from pagecage.whole_files import write_whole
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip archive can store."""
@@ -176,22 +178,20 @@ def _is_json(line: bytes) -> bool:
 
 
 def _write(target: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the archive under a temporary name and rename it. Order, times and modes are fixed."""
-    part = target.with_name(f".pagecage-bundle-{os.getpid()}")
+    """Write the archive, whole or not at all. Order, times and modes are fixed."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for path in [MANIFEST, *sorted(contents.keys() - {MANIFEST})]:
+            entry = zipfile.ZipInfo(path, _EPOCH)
+            entry.compress_type, entry.external_attr, entry.create_system = (
+                zipfile.ZIP_DEFLATED,
+                _MODE,
+                3,
+            )
+            archive.writestr(entry, contents[path])
     try:
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-            for path in [MANIFEST, *sorted(contents.keys() - {MANIFEST})]:
-                entry = zipfile.ZipInfo(path, _EPOCH)
-                entry.compress_type, entry.external_attr, entry.create_system = (
-                    zipfile.ZIP_DEFLATED,
-                    _MODE,
-                    3,
-                )
-                archive.writestr(entry, contents[path])
-        part.replace(target)
+        write_whole(target, packed.getvalue())
     except OSError as error:
         raise PagecageError(
             f"{target} cannot be written: {error.strerror}", "give another --out"
         ) from None
-    finally:
-        part.unlink(missing_ok=True)

@@ -73,10 +73,11 @@ def resume_run(
             f"{missing[0]} is no longer in {options.host}", "put it back into the inventory"
         )
     playbook = make_fleet_playbook(TOP, make_agent_package(TOP), BUILD / "fleet")
-    hosts = tuple(host for name, host in inventory_hosts.items() if name in open_hosts)
+    # A host may have all results and still a stream, whose round was not ended there.
+    busy = folder.unfetched_hosts()
+    hosts = tuple(host for name, host in inventory_hosts.items() if name in open_hosts | busy)
     if not hosts:
         return PreparedFleetRun(playbook, folder, ())
-    busy = folder.unfetched_hosts()
     preflight = check_group(
         playbook, options.host, hosts, fleet_options.skip_unreachable, notify, busy
     )

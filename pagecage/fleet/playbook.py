@@ -14,6 +14,7 @@ from pagecage.ansible import Playbook, PlaybookRun
 from pagecage.errors import PagecageError
 from pagecage.fleet.inventory import FleetHost, inventory_dir
 from pagecage.hosts.agent_package import AgentPackage
+from pagecage.whole_files import write_whole
 
 _MARKER = "package.sha256"
 """The file beside the agent with the hash of the installed package."""
@@ -85,9 +86,7 @@ def make_fleet_playbook(
     scratch.mkdir(parents=True, exist_ok=True)
     archive = scratch / f"agent-{sha256[:16]}.tar"
     if not archive.exists():
-        part = archive.with_suffix(".part")
-        part.write_bytes(_with_marker(content, sha256))
-        part.replace(archive)
+        write_whole(archive, _with_marker(content, sha256))
     return FleetPlaybook(
         project_dir, inventory or inventory_dir(project_dir), scratch, archive, sha256
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from pagecage.model.record_sections import (
 )
 from pagecage.model.record_v1 import upgrade_record
 from pagecage.units import LEAST_PAGE_BYTES
+from pagecage.whole_files import append_line
 
 RECORD_VERSION = 2
 OUTCOMES = (
@@ -163,21 +163,8 @@ def _line(data: Mapping[str, Any]) -> bytes:
 
 
 def append_record(path: Path, record: Record) -> None:
-    """Append one line and sync the file, so that the record survives a crash.
-
-    If a killed writer has left an incomplete line, end that line first.
-    """
-    line = sealed_line(record_to_json(record)) + b"\n"
-    with path.open("ab+") as file:
-        if file.tell() and not _ends_with_newline(file.fileno(), file.tell()):
-            line = b"\n" + line
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _ends_with_newline(descriptor: int, size: int) -> bool:
-    return os.pread(descriptor, 1, size - 1) == b"\n"
+    """Append one line and sync the file, so that the record survives a crash."""
+    append_line(path, sealed_line(record_to_json(record)))
 
 
 _BEGINNING = b'{"'

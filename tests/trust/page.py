@@ -9,6 +9,7 @@ from typing import Any
 
 from pagecage.report.export import markdown_table
 from tests.tree import ROOT
+from tests.trust.faults.results import section as faults_section
 from tests.trust.mutants.section import mutants_section
 
 RESULTS = ROOT / "docs/trust"
@@ -90,4 +91,8 @@ def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %"
 
 
-SECTIONS: tuple[Callable[[Path], Iterator[str]], ...] = (_statistics, mutants_section)
+SECTIONS: tuple[Callable[[Path], Iterator[str]], ...] = (
+    _statistics,
+    faults_section,
+    mutants_section,
+)

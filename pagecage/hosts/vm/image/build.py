@@ -22,6 +22,7 @@ from pagecage.hosts.vm.image.packed import packed_directory, require_xz, unpack
 from pagecage.hosts.vm.image.recipe import ROOT_DISK_BYTES, ImageRecipe
 from pagecage.process import run, search_path
 from pagecage.units import GIB
+from pagecage.whole_files import sync_folder, sync_tree
 
 MOST_IMAGES = 4
 BUILD_BYTES = 3 * GIB
@@ -50,7 +51,9 @@ def ensure_image(
         else:
             _build(part, recipe, progress, provision)
         write_contents(GuestImage(part), recipe)
+        sync_tree(part)
         part.rename(image.directory)
+        sync_folder(cache.images)
     os.utime(image.directory)
     keep_newest(cache.images, MOST_IMAGES)
     return image

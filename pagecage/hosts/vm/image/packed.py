@@ -11,6 +11,7 @@ from pagecage.checkout import BUILD
 from pagecage.errors import HostError
 from pagecage.hosts.vm.image.guest_image import GuestImage
 from pagecage.process import find_tool, run
+from pagecage.whole_files import sync_tree
 
 PACKED_DISK = "root.img.xz"
 FOLDER_VARIABLE = "PAGECAGE_PACKED_GUESTS"
@@ -40,6 +41,7 @@ def pack(image: GuestImage, packed: Path) -> None:
     _compress(["--compress", "--threads=0", *filters], image.disk, part / PACKED_DISK)
     for path in part.iterdir():
         path.chmod(0o644)
+    sync_tree(part)
     part.rename(packed)
 
 
