@@ -1,0 +1,90 @@
+"""The campaign: the trials in the guest, with QEMU's statistics around each measured part.
+
+python -m tests.trust.witnesses.campaign cgroup|volume
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pagecage.checkout import TOP
+from pagecage.hosts.agent_package import make_agent_package
+from pagecage.hosts.vm.vm_host import VmHost
+from pagecage.model.record import Record
+from pagecage.runner.campaign import Campaign
+from pagecage.runner.run_folder import RunFolder
+from tests.trust.page import RESULTS
+from tests.trust.witnesses.accounts import accounts, data_disk
+from tests.trust.witnesses.trials import LAYOUT, PLANS, plan_of
+
+RESULT = RESULTS / "witnesses.json"
+
+
+class WitnessHost(VmHost):
+    """A guest whose QEMU is asked for the disk's statistics whenever the machine around it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks: list[Mapping[str, Any]] = []
+
+    def outer_sample(self) -> dict[str, Any]:
+        self.blocks.append(data_disk(self._running().monitor.execute("query-blockstats")))
+        return super().outer_sample()
+
+
+@dataclass
+class Hearing:
+    """Listener of a campaign: it puts the witnesses of each trial together."""
+
+    host: WitnessHost
+    trials: list[dict[str, Any]] = field(default_factory=list)
+    _output: bytes = b""
+
+    def listen(self, event: Mapping[str, Any]) -> None:
+        """Take an event of the campaign."""
+        match event["event"]:
+            case "trial":
+                self._output, self.host.blocks = b"", []
+            case "output" if event["stream"] == "stdout":
+                self._output += event["piece"]
+            case "record":
+                self._take(event["record"])
+
+    def _take(self, record: Record) -> None:
+        sys.stderr.write(f"{dict(record.treatment)}: {record.outcome} {record.error or ''}\n")
+        if record.treatment["load"] == LAYOUT or record.outcome != "ok":
+            return
+        found = accounts(record, self.host.blocks, self._output.decode())
+        limits = {name: one["held"] for name, one in (record.cage.calibration or {}).items()}
+        self.trials.append({**record.treatment, "limits_held": limits, "accounts": found})
+
+
+def measure(plan: str) -> list[dict[str, Any]]:
+    """Run a plan of the campaign and return its trials with the account of each witness."""
+    host, made = WitnessHost(), plan_of(plan)
+    hearing = Hearing(host)
+    with tempfile.TemporaryDirectory() as runs:
+        folder = RunFolder.create(Path(runs), made)
+        Campaign(host, made, folder, make_agent_package(TOP), hearing.listen).run()
+    return hearing.trials
+
+
+def keep(plan: str, trials: list[dict[str, Any]], path: Path = RESULT) -> None:
+    """Store the trials of a plan in place of its earlier ones."""
+    found = json.loads(path.read_text()) if path.exists() else {"trials": []}
+    others = [one for one in found["trials"] if one["cage"] not in PLANS[plan]]
+    machine = {"machine": platform.machine(), "cpus": 2}
+    stored = {**machine, "trials": [*others, *trials]}
+    path.write_text(json.dumps(stored, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or PLANS:
+        keep(name, measure(name))

@@ -1,0 +1,73 @@
+"""The section of docs/TRUST.md about independent witnesses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pagecage.report.export import markdown_table
+from tests.trust.witnesses.agreement import (
+    TOLERANCE,
+    PairSummary,
+    summaries,
+    unexplained,
+)
+
+_HEAD = """## Independent witnesses
+
+Five witnesses counted the same trials:
+
+- fio, in its JSON (`io_bytes`, `total_ios`);
+- `io.stat` of the trial's slice;
+- `/proc/diskstats` of the guest's disk;
+- QEMU, by `query-blockstats`;
+- the simulated volume's own account, where it served the disk.
+
+They agree within {tolerance:.0%}, or 4 requests or 64 KiB. Requests that the scheduler merged are
+added to those of the disk where the other witness stands above the scheduler.
+"""
+
+
+def witnesses_section(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the paragraphs of the section."""
+    trials = found["trials"]
+    yield _HEAD.format(tolerance=TOLERANCE)
+    rows = summaries(trials)
+    agreeing = [row for row in rows if row.reason is None]
+    apart = unexplained(trials)
+    compared = sum(row.trials for row in agreeing)
+    yield (
+        f"{len(trials)} trials gave {compared} comparisons. {compared - len(apart)} agree"
+        f" ({_apart(len(apart))}).\n"
+    )
+    yield _table(agreeing)
+    yield "Where two witnesses must differ, they do, and these are the reasons:\n"
+    yield _table([row for row in rows if row.reason is not None], with_reason=True)
+
+
+def _apart(count: int) -> str:
+    return "none is apart" if not count else f"**{count} apart**"
+
+
+def _table(rows: Sequence[PairSummary], *, with_reason: bool = False) -> str:
+    head = ["pair", "quantity", "trials", "agree", "median", "worst", "worst trial"]
+    return markdown_table(
+        [*head, *(["why"] if with_reason else [])],
+        [
+            [
+                " – ".join(row.pair),
+                row.quantity,
+                str(row.trials),
+                str(row.agreeing),
+                _share(row.median_share),
+                _share(row.worst.share),
+                row.worst.trial if row.worst.share else "–",
+                *([str(row.reason)] if with_reason else []),
+            ]
+            for row in sorted(rows, key=lambda row: (row.quantity, row.pair))
+        ],
+    )
+
+
+def _share(share: float) -> str:
+    return "0" if share == 0 else f"{100 * share:+.2f} %"
