@@ -40,7 +40,7 @@ only = $(foreach level,$(ONLY),--treatment $(level))
 ask = $(if $(ASK),--ask-password)
 locks := bootstrap controller analysis site notebook dev ansible
 
-.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom test test-long check lint lock bench trust clean distclean FORCE
+.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom test test-long check lint lock bench trust trust-long clean distclean FORCE
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -89,6 +89,10 @@ bench: ready-test ## Measure the overhead of the harness and the accuracy of cap
 	@$(python) -m tests.bench "$$HOST" $(ONLY)
 trust: ready-test ## Measure how often pagecage is wrong, and write docs/TRUST.md (15 minutes)
 	@$(python) -m tests.trust
+trust-long: ready-test ## Run the campaigns of docs/TRUST.md that take an hour in guests, and write the page
+	@$(python) -m tests.trust.witnesses.campaign
+	@$(python) -m tests.trust.disks.campaign
+	@$(python) -m tests.trust.page
 
 ##@ Build and clean
 setup: ready ## Set up everything that `make experiment` needs (NAME=... for one experiment, HOST=...)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pagecage.report.export import markdown_table
 from tests.tree import ROOT
+from tests.trust.disks.section import disks_section
+from tests.trust.witnesses.section import witnesses_section
 
 RESULTS = ROOT / "docs/trust"
 PAGE = ROOT / "docs/TRUST.md"
+SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
+    "witnesses.json": witnesses_section,
+    "disks.json": disks_section,
+}
+"""The sections of the long campaigns (`make trust-long`), by the results that they show."""
 _HEAD = """# Reliability
 
 How often is pagecage wrong? This page answers in figures. `make trust` measures them again and
@@ -23,7 +30,10 @@ hand but the sentences between the tables.
 def page(results: Path = RESULTS) -> str:
     """Return the page from the stored results."""
     statistics = json.loads((results / "statistics.json").read_text())
-    return "\n".join([_HEAD, *_alarms(statistics), *_power(statistics), *_coverage(statistics)])
+    paragraphs = [_HEAD, *_alarms(statistics), *_power(statistics), *_coverage(statistics)]
+    for name, section in SECTIONS.items():
+        paragraphs += section(json.loads((results / name).read_text()))
+    return "\n".join(paragraphs)
 
 
 def _alarms(statistics: Mapping[str, Any]) -> Iterator[str]:
@@ -81,3 +91,7 @@ def _by_shape(rows: Sequence[Mapping[str, Any]], cell: Any) -> str:
 
 def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -193,11 +193,12 @@ def _lower_device(place: Path) -> Path | None:
 
 def has_cgroup_writeback(directory: Path, mountinfo: str | None = None) -> bool:
     """Return whether limits on writes hold for buffered writes to a directory."""
-    text = _read_mountinfo() if mountinfo is None else mountinfo
+    text = read_mountinfo() if mountinfo is None else mountinfo
     return find_mount(directory, parse_mountinfo(text)).has_cgroup_writeback
 
 
-def _read_mountinfo() -> str:
+def read_mountinfo() -> str:
+    """Return the mounts that this process sees (proc_pid_mountinfo(5))."""
     return os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
 
 
@@ -206,7 +207,7 @@ def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None)
 
     Raises HostError for overlay, tmpfs, ZFS, network and multi-disk storage.
     """
-    text = _read_mountinfo() if mountinfo is None else mountinfo
+    text = read_mountinfo() if mountinfo is None else mountinfo
     mount = find_mount(directory, parse_mountinfo(text))
     _refuse(mount, directory)
     start = mount.maj_min

@@ -23,10 +23,10 @@ from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.vm_host import GuestOptions, VmHost
 from pagecage.model.needs.packages import Package
 from pagecage.process import run
+from tests.tree import ROOT
 from tests.trust.disks import probe, stacks
-from tests.trust.page import RESULTS
 
-RESULT = RESULTS / "disks.json"
+RESULT = ROOT / "docs/trust/disks.json"
 _DROP_IN = "/etc/systemd/system/user@.service.d/50-pagecage.conf"
 _UNDELEGATE = (
     f"rm {_DROP_IN}; systemctl daemon-reload; systemctl restart user@1000.service;"

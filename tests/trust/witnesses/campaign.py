@@ -20,11 +20,11 @@ from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.record import Record
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
-from tests.trust.page import RESULTS
+from tests.tree import ROOT
 from tests.trust.witnesses.accounts import accounts, data_disk
 from tests.trust.witnesses.trials import LAYOUT, PLANS, plan_of
 
-RESULT = RESULTS / "witnesses.json"
+RESULT = ROOT / "docs/trust/witnesses.json"
 
 
 class WitnessHost(VmHost):

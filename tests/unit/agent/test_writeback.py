@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.disks import writeback
 from pagecage.agent.disks.writeback import require_cgroup_writeback, unlimited_writes
 from pagecage.agent.storage import OtherDisk, Storage
+from pagecage.agent.system import block_device
 from pagecage.agent.system.block_device import Disk
 from pagecage.agent.trial_run import RequirementMissed
 from pagecage.model.cage import Cage, DiskLimits
@@ -52,10 +52,7 @@ def run_in(cage: Cage) -> Any:
 
 @pytest.fixture
 def mounts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def on_mounts(directory: Path, mountinfo: str | None) -> bool:
-        return "vfat" not in MOUNTS.split(f" {directory} ")[1].splitlines()[0]
-
-    monkeypatch.setattr(writeback, "has_cgroup_writeback", on_mounts)
+    monkeypatch.setattr(block_device, "read_mountinfo", lambda: MOUNTS)
 
 
 @pytest.mark.usefixtures("mounts")
