@@ -1,4 +1,4 @@
-"""What each witness says of a trial's measured part: requests and bytes, read and written."""
+"""The account of each witness of a trial's measured part: requests and bytes, read and written."""
 
 from __future__ import annotations
 

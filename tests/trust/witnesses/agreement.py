@@ -15,7 +15,7 @@ TOLERANCE = 0.01
 SLACK = {"read bytes": 65536, "reads": 4, "written bytes": 65536, "writes": 4}
 """A difference of so little is none: the file system reads a block of its own now and then."""
 ABOVE, BELOW = ("fio", "io.stat"), ("diskstats", "QEMU", "volume")
-"""Witnesses of the trial's own requests, and of the disk's, whoever sent them."""
+"""Witnesses of the trial's own requests, and of all requests to the disk."""
 PAGE_CACHE = "the page cache forms requests of its own (read-ahead, writeback)"
 JOURNAL = "ext4's journal and inodes are written by kernel threads outside of the trial's slice"
 MERGED = "the scheduler merges requests after io.stat has counted them"
