@@ -22,7 +22,7 @@ from pagecage.hosts.ssh import SshTarget, ssh_argv
 from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.vm_host import GuestOptions, VmHost
 from pagecage.model.needs.packages import Package
-from pagecage.process import run
+from pagecage.process import PIPE, run, spawn
 from tests.tree import ROOT
 from tests.trust.disks import probe, stacks
 
@@ -119,20 +119,20 @@ def _test(host: StackHost, tester: Tester, names: tuple[str, ...]) -> Iterator[d
     agent = make_agent_package(CHECKOUT).agent
     host.push([agent, Path(probe.__file__)], _SPOOL)
     run(host.command(["chmod", "-R", "a+rX", _SPOOL]))
-    for name in names:
-        directory = f"{stacks.TOP}/{name}/{tester.word}"
-        words = f"PYTHONPATH={_SPOOL}/agent.pyz python3 {_SPOOL}/probe.py {tester.word} {directory}"
-        done = run(
-            ssh_argv(host.account(tester.account), ["sh", "-c", words]),
-            check=False,
-            timeout_seconds=200,
-        )
-        _tell(f"{name} as {tester.title}: exit status {done.status}")
-        yield (
-            json.loads(done.stdout)
-            if done.ok
-            else {"directory": directory, "failed": done.stderr.strip().splitlines()[-1:]}
-        )
+    left = [f"{stacks.TOP}/{name}/{tester.word}" for name in names]
+    words = f"PYTHONPATH={_SPOOL}/agent.pyz python3 {_SPOOL}/probe.py {tester.word}"
+    argv = ["sh", "-c", f"{words} {' '.join(left)}"]
+    process = spawn(ssh_argv(host.account(tester.account), argv), stdout=PIPE)
+    try:
+        for line in process.stdout or ():
+            finding = json.loads(line)
+            left.remove(finding["directory"])
+            yield finding
+    finally:
+        process.terminate()
+        status = process.wait()
+    for directory in left:
+        yield {"directory": directory, "failed": f"the probe ended with status {status}"}
 
 
 def stored(path: Path = RESULT) -> dict[str, Any]:

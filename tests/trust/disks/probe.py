@@ -36,7 +36,7 @@ LIMITS = {
     "IOReadIOPSMax": 100,
     "IOWriteBandwidthMax": 2_000_000,
     "IOWriteIOPSMax": 100,
-    "MemoryMax": 64 * MIB,
+    "MemoryMax": 32 * MIB,
 }
 READ_FROM_BYTES = 16 * MIB
 BUFFERED = "buffered"
@@ -61,7 +61,10 @@ def main(who: str, directories: list[str]) -> None:
     """Print the findings of each directory as soon as they are known."""
     for directory in directories:
         began = time.monotonic()
-        found = probe(Path(directory), user=who == "user")
+        try:
+            found = probe(Path(directory), user=who == "user")
+        except (PagecageError, OSError) as error:
+            found = {"directory": directory, "failed": getattr(error, "message", str(error))}
         found["probe_seconds"] = round(time.monotonic() - began, 1)
         print(json.dumps(found), flush=True)
 
@@ -113,7 +116,7 @@ def test_limits(systemd: Systemd, disk: Disk, directory: Path) -> dict[str, Any]
     os.sync()
     jobs = dict(_jobs(systemd, disk, directory, read_from))
     with ThreadPoolExecutor(len(jobs)) as pool:
-        started = {name: pool.submit(_tried, job) for name, job in jobs.items()}
+        started = {name: pool.submit(_tried, name, job) for name, job in jobs.items()}
         return {name: future.result() for name, future in started.items()}
 
 
@@ -128,11 +131,14 @@ def _jobs(
     yield BUFFERED, lambda: _write_buffered(systemd, disk, directory)
 
 
-def _tried(job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _tried(name: str, job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    began = time.monotonic()
     try:
-        return job()
+        found = job()
     except (PagecageError, OSError) as error:
-        return {"error": getattr(error, "message", None) or str(error)}
+        found = {"error": getattr(error, "message", None) or str(error)}
+    sys.stderr.write(f"  {name} took {time.monotonic() - began:.0f} s\n")
+    return found
 
 
 def _calibrate(calibrator: HeardCalibrator, name: str, cap: int, read_from: Path) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Stack:
 
 
 _EXT4 = "mkfs.ext4 -q -E lazy_itable_init=0,nodiscard"
-_VG = "pvcreate -qqy -ff $p1; vgcreate -qqy {0} $p1; lvcreate -qqy -W n -l 100%FREE -n data {0}"
+_VG = "vg {0} $p1; lv {0} -l 100%FREE -n data"
 _MD = "mdadm --quiet --create /dev/md/{0} --run --assume-clean --metadata 1.2 --level 1 -n 2 {1}"
 STACKS = (
     Stack("partition", "ext4 on a partition", f"{_EXT4} $p1; mount $p1 $at"),
@@ -56,8 +56,8 @@ STACKS = (
         "ext4 on LVM on LUKS",
         "echo -n key > /run/key2; cryptsetup -q luksFormat --pbkdf pbkdf2"
         " --pbkdf-force-iterations 1000 --key-file /run/key2 $p1;"
-        " cryptsetup open --key-file /run/key2 $p1 below; pvcreate -qqy /dev/mapper/below;"
-        " vgcreate -qqy vgover /dev/mapper/below; lvcreate -qqy -W n -l 100%FREE -n data vgover;"
+        " cryptsetup open --key-file /run/key2 $p1 below;"
+        " vg vgover /dev/mapper/below; lv vgover -l 100%FREE -n data;"
         f" {_EXT4} /dev/vgover/data; mount /dev/vgover/data $at",
     ),
     Stack(
@@ -75,27 +75,24 @@ STACKS = (
     Stack(
         "thin",
         "ext4 on dm-thin",
-        "pvcreate -qqy -ff $p1; vgcreate -qqy vgthin $p1;"
-        " lvcreate -qqy --type thin-pool -L 340M -n pool vgthin;"
-        " lvcreate -qqy -W n -V 320M -n data --thinpool pool vgthin;"
+        "vg vgthin $p1; lv vgthin --type thin-pool -L 340M -n pool;"
+        " lv vgthin -V 320M -n data --thinpool pool;"
         f" {_EXT4} /dev/vgthin/data; mount /dev/vgthin/data $at",
     ),
     Stack(
         "thin-two-disks",
         "ext4 on dm-thin with metadata on another disk",
-        "pvcreate -qqy -ff $p1 $b1; vgcreate -qqy vgpool $p1 $b1;"
-        " lvcreate -qqy -W n -L 340M -n pool vgpool $p1;"
-        " lvcreate -qqy -W n -L 8M -n meta vgpool $b1;"
-        " lvconvert -qqy --type thin-pool --poolmetadata vgpool/meta vgpool/pool;"
-        " lvcreate -qqy -W n -V 320M -n data --thinpool pool vgpool;"
+        "vg vgpool $p1 $b1; lvcreate $own -L 340M -n pool vgpool $p1;"
+        " lvcreate $own -L 8M -n meta vgpool $b1;"
+        " lvconvert $own --type thin-pool --poolmetadata vgpool/meta vgpool/pool;"
+        " lv vgpool -V 320M -n data --thinpool pool;"
         f" {_EXT4} /dev/vgpool/data; mount /dev/vgpool/data $at",
         parts_beside=1,
     ),
     Stack(
         "lvm-two-disks",
         "ext4 on an LVM volume over two disks",
-        "pvcreate -qqy -ff $p1 $b1; vgcreate -qqy vgwide $p1 $b1;"
-        " lvcreate -qqy -W n -l 100%FREE -n data vgwide;"
+        "vg vgwide $p1 $b1; lv vgwide -l 100%FREE -n data;"
         f" {_EXT4} /dev/vgwide/data; mount /dev/vgwide/data $at",
         parts_beside=1,
     ),
@@ -151,9 +148,21 @@ for name in {FIRST} {SECOND}; do
 done
 export first second
 """
+_SETTLED = """
+udevadm settle
+# udev would look at every new device several times. Without it, the tools make the nodes.
+systemctl stop systemd-udevd.service systemd-udevd-control.socket systemd-udevd-kernel.socket
+export DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1 LVM_SUPPRESS_FD_WARNINGS=1
+"""
 _STACK = """
 log={top}/{name}.log
 sh -e /dev/fd/3 3<< 'END' 2> $log < /dev/null || echo "{name}: $(tail -n 1 $log)"
+    vg() {{
+        name=$1; shift
+        own="-qqy --devices $(echo $* | tr ' ' ,) --config activation/monitoring=0"
+        vgcreate $own $name $*
+    }}
+    lv() {{ name=$1; shift; lvcreate $own $* $name; }}
     at={top}/{name}; {variables}
     mkdir -p $at
     {script}
@@ -170,7 +179,7 @@ def script(names: Iterable[str]) -> str:
     made = [_HEAD, _table("$first", [_FIRST_PART_MIB, *[_PART_MIB] * (parts - 1)])]
     if beside:
         made.append(_table("$second", [_PART_MIB] * beside))
-    made.append("udevadm settle")
+    made.append(_SETTLED)
     first = second = 0
     for stack in stacks:
         numbers = [f"p{n}=${{first}}{first + n}" for n in range(1, stack.parts + 1)]

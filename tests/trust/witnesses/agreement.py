@@ -18,6 +18,10 @@ ABOVE, BELOW = ("fio", "io.stat"), ("diskstats", "QEMU", "volume")
 """Witnesses of the trial's own requests, and of all requests to the disk."""
 PAGE_CACHE = "the page cache forms requests of its own (read-ahead, writeback)"
 JOURNAL = "ext4's journal and inodes are written by kernel threads outside of the trial's slice"
+HANDED_OVER = (
+    "the kernel charges the flush of a file to the cgroup that wrote it before, and hands it over"
+    " only after several flushes (cgroup-v2.rst, Writeback)"
+)
 MERGED = "the scheduler merges requests after io.stat has counted them"
 
 
@@ -81,6 +85,8 @@ def must_differ(pair: tuple[str, str], quantity: str, trial: Mapping[str, Any]) 
     load, counts_requests = LOADS[trial["load"]], not quantity.endswith("bytes")
     if "fio" in pair and counts_requests and not load.is_direct:
         return PAGE_CACHE
+    if pair == ABOVE and load.writes and not (load.is_direct or load.makes_file):
+        return HANDED_OVER
     crosses = pair[0] in ABOVE and pair[1] in BELOW
     if crosses and load.writes:
         return JOURNAL

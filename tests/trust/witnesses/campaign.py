@@ -9,8 +9,8 @@ import json
 import platform
 import sys
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,13 @@ from pagecage.checkout import TOP
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.record import Record
+from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
+from pagecage.verdicts.conditions import judge_host_quiet
 from tests.tree import ROOT
 from tests.trust.witnesses.accounts import accounts, data_disk
-from tests.trust.witnesses.trials import LAYOUT, PLANS, plan_of
+from tests.trust.witnesses.trials import CAGES, LAYOUT, LOADS, PLANS, plan_of
 
 RESULT = ROOT / "docs/trust/witnesses.json"
 
@@ -41,10 +43,10 @@ class WitnessHost(VmHost):
 
 @dataclass
 class Hearing:
-    """Listener of a campaign: it puts the witnesses of each trial together."""
+    """Listener of a campaign: it puts the witnesses of each trial together, for `keep`."""
 
     host: WitnessHost
-    trials: list[dict[str, Any]] = field(default_factory=list)
+    keep: Callable[[dict[str, Any]], None]
     _output: bytes = b""
 
     def listen(self, event: Mapping[str, Any]) -> None:
@@ -63,28 +65,36 @@ class Hearing:
             return
         found = accounts(record, self.host.blocks, self._output.decode())
         limits = {name: one["held"] for name, one in (record.cage.calibration or {}).items()}
-        self.trials.append({**record.treatment, "limits_held": limits, "accounts": found})
+        quiet = vars(judge_host_quiet(record))
+        trial = {**record.treatment, "limits_held": limits, "quiet": quiet, "accounts": found}
+        self.keep(trial)
 
 
-def measure(plan: str) -> list[dict[str, Any]]:
-    """Run a plan of the campaign and return its trials with the account of each witness."""
-    host, made = WitnessHost(), plan_of(plan)
-    hearing = Hearing(host)
+def measure(made: Plan, keep: Callable[[dict[str, Any]], None]) -> None:
+    """Run a plan of the campaign; hand each trial with the account of each witness to `keep`."""
+    host = WitnessHost()
+    hearing = Hearing(host, keep)
     with tempfile.TemporaryDirectory() as runs:
         folder = RunFolder.create(Path(runs), made)
         Campaign(host, made, folder, make_agent_package(TOP), hearing.listen).run()
-    return hearing.trials
 
 
-def keep(plan: str, trials: list[dict[str, Any]], path: Path = RESULT) -> None:
-    """Store the trials of a plan in place of its earlier ones."""
+def keep(trial: dict[str, Any], path: Path = RESULT) -> None:
+    """Store a trial in place of an earlier one with the same load and cage."""
     found = json.loads(path.read_text()) if path.exists() else {"trials": []}
-    others = [one for one in found["trials"] if one["cage"] not in PLANS[plan]]
-    machine = {"machine": platform.machine(), "cpus": 2}
-    stored = {**machine, "trials": [*others, *trials]}
+    others = [one for one in found["trials"] if _key(one) != _key(trial)]
+    stored = {"machine": platform.machine(), "trials": sorted([*others, trial], key=_place)}
     path.write_text(json.dumps(stored, indent=1) + "\n")
+
+
+def _key(trial: Mapping[str, Any]) -> tuple[str, str]:
+    return trial["cage"], trial["load"]
+
+
+def _place(trial: Mapping[str, Any]) -> tuple[int, int]:
+    return list(CAGES).index(trial["cage"]), list(LOADS).index(trial["load"])
 
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or PLANS:
-        keep(name, measure(name))
+        measure(plan_of(name), keep)

@@ -23,18 +23,29 @@ CAGES = {
 }
 PLANS = {"cgroup": ("uncaged", "cgroup"), "volume": ("volume",)}
 """The plans of the campaign, with their cages. With a volume, its server is every trial's disk."""
-_WRITTEN = "{data_dir}/witness.bin"
 _WRITTEN_BYTES = 16 * MIB
 _DIRECT = ("--direct=1", "--ioengine=libaio")
-_DATASET = Dataset(32 * MIB)
+_BUFFERED = ("--rw=write", "--bs=16k", "--size=8M", "--fsync=64", "--end_fsync=1")
+_DATASET = Dataset(16 * MIB)
 
 
 @dataclass(frozen=True)
 class Load:
-    """A load of fio. `arguments` lack only the file."""
+    """A load of fio. `arguments` lack only the file.
+
+    A load that `makes_file` removes it at its end. Others write to one that another cgroup wrote.
+    """
 
     arguments: tuple[str, ...]
     writes: bool = False
+    makes_file: bool = False
+
+    @property
+    def file(self) -> str:
+        """The file, as arguments of fio."""
+        if self.makes_file:
+            return "{data_dir}/witness-new.bin"
+        return "{data_dir}/witness.bin" if self.writes else "{file}"
 
     @property
     def is_direct(self) -> bool:
@@ -58,9 +69,10 @@ LOADS = {
         *[("--rw=randwrite", "--bs=4k", "--size=16M", "--io_size=4M", "--fsync=256", *_DIRECT)],
         writes=True,
     ),
-    "sequential writes, buffered, fsync": Load(
-        ("--rw=write", "--bs=16k", "--size=8M", "--fsync=64"), writes=True
+    "buffered writes to a new file, fsync": Load(
+        (*_BUFFERED, "--unlink=1"), writes=True, makes_file=True
     ),
+    "buffered writes to an old file, fsync": Load(_BUFFERED, writes=True),
 }
 _LAYOUT = ("--rw=write", "--bs=1M", f"--size={_WRITTEN_BYTES}", "--end_fsync=1")
 LAYOUT = "layout"
@@ -88,8 +100,7 @@ def plan_of(name: str) -> Plan:
 
 
 def _trial(name: str, cage: str, load: Load) -> Trial:
-    file = _WRITTEN if load.writes else "{file}"
-    words = ("--name=witness", "--thread", f"--filename={file}", "--output-format=json")
+    words = ("--name=witness", "--thread", f"--filename={load.file}", "--output-format=json")
     return Trial(
         trial_id="",
         experiment="witnesses",

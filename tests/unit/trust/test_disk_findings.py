@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from pagecage.agent.system import facts
 from pagecage.hosts.agent_package import agent_bytes
 from pagecage.process import run
+from tests.fake_host.machine import Machine
 from tests.trust.disks import campaign, probe
 from tests.trust.disks.findings import COLUMNS, LEAKS, PROVEN, REFUSED, UNPROVEN, UNTESTED, word
 from tests.trust.disks.section import disks_section
@@ -124,3 +126,14 @@ def test_the_rate_is_fios_own(name: str, rate: float) -> None:
     text = "fio: a note\n" + json.dumps({"jobs": [{"read": reads, "write": writes}]})
     assert probe.rate_of(text, name) == rate
     assert probe.rate_of("fio: failed", name) is None
+
+
+def test_the_probe_drives_every_limit(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "resolve_disk", facts.resolve_disk)
+    directory = machine.data / "probed"
+    directory.mkdir()
+    found = probe.probe(directory, user=False)
+    print(json.dumps(found, indent=1))
+    assert set(found["limits"]) == set(COLUMNS)
+    assert found["not_in_force"] == []
+    assert list(directory.iterdir()) == [], "nothing is left there"
