@@ -4,13 +4,14 @@ shows.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from pagecage.agent.programs.gated_process import GATE
 from pagecage.cli.exit_status import exit_code, shell_status
-from pagecage.cli.replay_data import implied_copies
+from pagecage.cli.replay_data import implied_copies, is_only_here
 from pagecage.errors import PagecageError
 from pagecage.runner.uploads import find_uploads
 from tests.checkout import pagecage, refused
@@ -159,6 +160,38 @@ def test_cold_files_of_here_are_copied_to_where_it_runs(
     (tmp_path / "tree/one").write_text("below")
     monkeypatch.chdir(tmp_path)
     assert implied_copies(cold, find_uploads(copy), host) == copied
+
+
+@pytest.mark.parametrize(
+    ("program", "host", "is_copied"),
+    [
+        ("./tool", "vm", True),
+        ("./tool", "local", False),
+        ("tool", "vm", False),
+        ("/usr/bin/env", "vm", False),
+        ("./gone", "vm", False),
+        ("./tree/one", "vm", False),
+        ("./t\0l", "vm", False),
+    ],
+)
+def test_a_program_of_here_is_copied_to_where_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, host: str, is_copied: bool
+) -> None:
+    (tmp_path / "tool").write_text("#!/bin/sh\n")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/one").write_text("copied with its directory")
+    monkeypatch.chdir(tmp_path)
+    assert is_only_here(program, find_uploads(["tree"]), host) is is_copied
+
+
+def test_a_script_and_a_binary_of_here_are_started_from_their_copies(top: Path) -> None:
+    (top / "serve.sh").write_text("#!/bin/sh\n")
+    shutil.copy("/bin/true", top / "tool")
+    words = ("replay", "customer", "--host", "vm", "--no-control", "--dry-run", "--")
+    assert " /data/replay/serve.sh -a\n" in pagecage(top, *words, "./serve.sh", "-a").stdout
+    assert " /data/replay/program/tool -a\n" in pagecage(top, *words, "./tool", "-a").stdout
+    loads = (*words[:-1], "--serve", "sleep 9", "--ready-port", "80", "--load", "./serve.sh 1")
+    assert " /data/replay/serve.sh 1\n" in pagecage(top, *loads).stdout
 
 
 def test_a_shell_needs_a_terminal(top: Path) -> None:

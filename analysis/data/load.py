@@ -113,8 +113,8 @@ class Run:
 
     @property
     def metrics(self) -> Mapping[str, Any]:
-        """The patterns of a service's metrics by name; empty for other workloads."""
-        metrics: Mapping[str, Any] = self.definition["workload"].get("metrics") or {}
+        """The patterns of a service's metrics by name; empty for other workloads and baselines."""
+        metrics: Mapping[str, Any] = (self.definition.get("workload") or {}).get("metrics") or {}
         return metrics
 
     def fill_places(self, text: str) -> str:

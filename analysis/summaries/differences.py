@@ -143,7 +143,7 @@ def find_gate_obstacles(runs: Sequence[Run], responses: Sequence[str]) -> list[I
     Runs of another size measure something else.
     """
     found: list[Incompatibility] = []
-    metrics = runs[0].metrics
+    metrics = {name for run in runs for name in run.metrics}
     timed = [name for name in responses if depends_on_cpu_speed(name) or name in metrics]
     for run in runs[1:]:
         if run.plan["size"] != runs[0].plan["size"]:

@@ -30,8 +30,7 @@ class NoiseFloor:
     `kind` names the trials. `a_a_pair`: two treatments with different names and the same program,
     cage, cache and data in the plan, or whose levels the definition declares identical. `halves`:
     the repeats of one treatment, split in two in every way or in 999 random ways; `share` is the
-    95th percentile. Halves have half as many trials each, so that they overestimate the noise.
-    `range`: two or three repeats, from the least to the largest.
+    95th percentile, scaled to samples that are not halved. `range`: two or three repeats, from the least to the largest.
     """
 
     share: float
@@ -64,7 +63,7 @@ def noise_of(values: Sequence[float]) -> NoiseFloor | None:
         _relative_difference(median(one), median(other)) for one, other in _halves(values)
     )
     shares = sorted(differences)
-    return NoiseFloor(shares[math.ceil(SHARE * len(shares)) - 1], "halves")
+    return NoiseFloor(_of_whole(shares[math.ceil(SHARE * len(shares)) - 1]), "halves")
 
 
 def identical_treatments(run: Run, treatment: Treatment) -> list[Treatment]:
@@ -104,6 +103,15 @@ def _are_positive(values: Sequence[float]) -> bool:
 
 def _relative_difference(one: float, other: float) -> float:
     return max(one, other) / min(one, other) - 1
+
+
+def _of_whole(share: float) -> float:
+    """Return the noise between two samples, from that between the halves of one.
+
+    The difference of two means of n values has the variance 2/n of one value's, and that of two
+    halves of a sample 4/n: on the logarithmic scale it is larger by the square root of 2.
+    """
+    return math.expm1(math.log1p(share) / math.sqrt(2))
 
 
 def _halves(values: Sequence[float]) -> Iterator[tuple[list[float], list[float]]]:

@@ -31,6 +31,18 @@ def implied_copies(
     )
 
 
+def is_only_here(program: str, uploads: Sequence[UploadedFile], host_name: str) -> bool:
+    """Return whether a program is named by a relative path that another host does not have."""
+    is_relative = "/" in program and not Path(program).is_absolute()
+    return (
+        host_name != "local"
+        and is_relative
+        and "\0" not in program
+        and Path(program).is_file()
+        and path_on_host(program, uploads, "") is None
+    )
+
+
 def copied_data(writes: bool, uploads: Sequence[UploadedFile], host: AgentHost) -> TrialData | None:
     """Return the copied files as data that are restored before each trial; None without --writes.
 

@@ -13,7 +13,13 @@ from pagecage.cli.enforcement import enforced
 from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.output import Notify
 from pagecage.cli.replay_cages import cage_names, replay_cages
-from pagecage.cli.replay_data import check_cold, copied_data, implied_copies, restored_base
+from pagecage.cli.replay_data import (
+    check_cold,
+    copied_data,
+    implied_copies,
+    is_only_here,
+    restored_base,
+)
 from pagecage.cli.replay_options import ReplayOptions, check_readiness, collector_names
 from pagecage.cli.replay_service import ServiceOptions, server_and_load
 from pagecage.cli.run_plan import driver_without_limits, harness
@@ -27,7 +33,7 @@ from pagecage.model.trial_data import DATA, TrialData
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, SIZE_REASON, ReplaySpec, make_experiment
 from pagecage.runner.run_folder import new_run_id
-from pagecage.runner.shared_libraries import program_uploads
+from pagecage.runner.shared_libraries import is_elf, program_uploads
 from pagecage.runner.uploads import (
     FOLDER,
     UploadedFile,
@@ -54,14 +60,18 @@ def plan_for(
     argv, service = _checked(argv, options, served)
     names, known = chosen_cages(cage, options, cages, volume)
     copies = find_uploads(options.copy)
-    program, start = program_uploads(argv[0]) if options.copy_program else ((), (argv[0],))
+    loaders = service.load[:1] if service else ()
 
     def make(host: Host) -> Plan:
-        files = find_uploads(implied_copies(options.cold, copies, host.name), copies)
+        program, start = _program(argv[0], options, copies, host)
+        scripts = [] if program else [argv[0]]
+        own = [one for one in (*scripts, *loaders) if is_only_here(one, copies, host.name)]
+        implied = implied_copies(options.cold, copies, host.name)
+        files = find_uploads((*implied, *dict.fromkeys(own)), copies)
         uploads = files + program
         restored = copied_data(options.writes, uploads, host)
         directory = _working_directory(host, uploads, restored)
-        _check_programs([argv[0], *(service.load[:1] if service else ())], host, uploads)
+        _check_programs([argv[0], *loaders], host, uploads)
         check_cold(options.cold, host, uploads, notify)
         words = (*(word.replace("{directory}", directory) for word in start), *argv[1:])
         replay = ReplaySpec(
@@ -120,6 +130,17 @@ def chosen_cages(
         return tuple(cages), cages
     names = cage_names(cage, options.others, has_control=not options.no_control)
     return names, replay_cages(names, volume, options.cold or options.copy)
+
+
+def _program(
+    program: str, options: ReplayOptions, copies: tuple[UploadedFile, ...], host: Host
+) -> tuple[tuple[UploadedFile, ...], tuple[str, ...]]:
+    """Return the files of the program to copy with its libraries, and the words that start it.
+
+    A binary that only this machine has is copied without --copy-program.
+    """
+    is_own = is_only_here(program, copies, host.name) and is_elf(Path(program))
+    return program_uploads(program) if options.copy_program or is_own else ((), (program,))
 
 
 def _checked(

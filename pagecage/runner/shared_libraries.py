@@ -17,6 +17,7 @@ from pagecage.runner.uploads import UploadedFile
 
 _LINKED = re.compile(r"^\s*(?P<name>\S+)(?: => (?P<path>/\S+|not found))?(?: \(0x[0-9a-f]+\))?$")
 _FOLDER = "program"
+_ELF = b"\x7fELF"
 
 
 def parse_ldd(text: str) -> dict[str, str | None]:
@@ -72,6 +73,12 @@ def _upload(typed: str, source: str, name: str) -> UploadedFile:
     return UploadedFile(typed, source, name, Path(source).stat().st_size)
 
 
+def is_elf(path: Path) -> bool:
+    """Return whether a file is a binary program or library."""
+    with path.open("rb") as file:
+        return file.read(4) == _ELF
+
+
 def _require_elf(path: Path) -> None:
     with path.open("rb") as file:
         head = file.readline(200)
@@ -81,7 +88,7 @@ def _require_elf(path: Path) -> None:
             f"--copy-program: {path} is a script for {' '.join(interpreter)}, not a binary",
             f"copy the script with --copy {path}, and name its interpreter in the command",
         )
-    if not head.startswith(b"\x7fELF"):
+    if not head.startswith(_ELF):
         raise PagecageError(f"--copy-program: {path} is not an ELF program", f"file {path}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Protocol
@@ -13,6 +13,7 @@ from pagecage.checkout import TOP
 from pagecage.cli.host_choice import choose_host
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import Host
+from pagecage.model.needs.packages import Package
 from pagecage.planning.plan import Plan
 from pagecage.process import Completed, run
 from pagecage.runner.resource_needs import resource_needs
@@ -92,11 +93,12 @@ class Bed:
 
 
 @contextmanager
-def started(wish: str) -> Iterator[Bed]:
-    """The host, started and furnished; ended whatever happens."""
+def started(wish: str, packages: tuple[Package, ...] = ()) -> Iterator[Bed]:
+    """The host, started, furnished and with these packages; ended whatever happens."""
     host, package = choose_host(wish, None, say), make_agent_package(TOP)
     try:
-        host.prepare(resource_needs(Plan("bench", (), {})), say)
+        needs = replace(resource_needs(Plan("bench", (), {})), distribution_packages=packages)
+        host.prepare(needs, say)
         state = host.start()
         host.push(package.programs, f"{host.spool_dir}/bin")
         bed = Bed(host, f"{host.data_dir}/bench.bin", state.emulated)

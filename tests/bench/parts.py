@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pagecage.errors import PagecageError, nearest
-from tests.bench import appends, caps, clone, memory, reading, render, replay, start, trials, volume
+from tests.bench import (
+    appends,
+    caps,
+    clone,
+    memory,
+    peers,
+    reading,
+    render,
+    replay,
+    start,
+    trials,
+    volume,
+)
 from tests.bench.bed import Figure, scratch
 from tests.bench.session import Session
 
@@ -50,6 +62,13 @@ PARTS = (
         lambda session: memory.measure(session.bed()),
     ),
     Part("trials", "what a trial and its collectors cost", 3.0, trials.measure),
+    Part(
+        "peers",
+        "a trial of nothing beside systemd-run, hyperfine, docker and BenchExec",
+        3.0,
+        peers.measure,
+        left_out=True,
+    ),
     Part("replay", "what a replay costs beside the bare program", 2.0, replay.measure),
     Part(
         "start",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -50,9 +50,19 @@ def bare_scope_seconds(bed: Bed) -> list[float]:
     return [float(line) for line in done.stdout.split()]
 
 
+def run_nothings(wish: str) -> list[Record]:
+    """Run empty trials on a host of their own; return their records."""
+    nothings = _nothings()
+    return list(_run(wish, _plan_of(nothings)).values())
+
+
 def run_trials(wish: str) -> Mapping[str, Record]:
     """Run the plan on its own host; return the records by trial."""
-    host, plan = choose_host(wish, None, say), _plan()
+    return _run(wish, _plan())
+
+
+def _run(wish: str, plan: Plan) -> Mapping[str, Record]:
+    host = choose_host(wish, None, say)
     folder = RunFolder.create(scratch(), plan)
     Campaign(host, plan, folder, make_agent_package(TOP), tell).run()
     return folder.last_records()
@@ -62,7 +72,6 @@ def _plan() -> Plan:
     """Return a plan of empty trials in one machine state, then reads with and without collectors,
     each in its own state.
     """
-    nothings = [_trial(f"nothing_{n}", 1, "true", "command", (), None) for n in range(NOTHINGS)]
     reading = [
         _trial(
             f"reading_{n}_{'on' if collectors else 'off'}",
@@ -75,12 +84,22 @@ def _plan() -> Plan:
         for n in range(PAIRS)
         for side, collectors in enumerate(((), COLLECTORS) if n % 2 else (COLLECTORS, ()))
     ]
+    return _plan_of([*_nothings(), *reading])
+
+
+def _nothings() -> list[Trial]:
+    return [_trial(f"nothing_{n}", 1, "true", "command", (), None) for n in range(NOTHINGS)]
+
+
+def _plan_of(trials: Sequence[Trial]) -> Plan:
     run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-bench"
-    return Plan(
-        run_id,
-        (*nothings, *reading),
-        {"experiment": "bench", "fresh": "block", "harness": harness()},
-    )
+    document = {"experiment": "bench", "fresh": "block", "harness": harness()}
+    return Plan(run_id, tuple(trials), document)
+
+
+def seconds_of_nothing(record: Record) -> float:
+    """Return the seconds of a trial, from its first phase to its last."""
+    return sum(phase.seconds for phase in record.phases)
 
 
 def _trial(
@@ -127,9 +146,7 @@ def tell(event: Mapping[str, Any]) -> None:
 
 def fixed_cost(records: Mapping[str, Record], bare: list[float]) -> Figure:
     """Compare an empty trial, from its first phase to its last, with a plain scope."""
-    trials = [
-        sum(phase.seconds for phase in records[f"nothing_{n}"].phases) for n in range(NOTHINGS)
-    ]
+    trials = [seconds_of_nothing(records[f"nothing_{n}"]) for n in range(NOTHINGS)]
     ratio, low, high = ratio_of_pairs(trials, bare)
     says = f"{median(trials):.2f} s a trial of nothing, {median(bare):.2f} s a bare scope"
     return Figure(

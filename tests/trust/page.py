@@ -14,11 +14,6 @@ from tests.trust.witnesses.section import witnesses_section
 
 RESULTS = ROOT / "docs/trust"
 PAGE = ROOT / "docs/TRUST.md"
-SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
-    "witnesses.json": witnesses_section,
-    "disks.json": disks_section,
-}
-"""The sections of the long campaigns (`make trust-long`), by the results that they show."""
 _HEAD = """# Reliability
 
 How often is pagecage wrong? This page answers in figures. `make trust` measures them again and
@@ -28,12 +23,15 @@ hand but the sentences between the tables.
 
 
 def page(results: Path = RESULTS) -> str:
-    """Return the page from the stored results."""
+    """Return the page from the stored results, each section from a file of its own."""
+    return "\n".join([_HEAD, *(line for section in SECTIONS for line in section(results))])
+
+
+def _statistics(results: Path) -> Iterator[str]:
     statistics = json.loads((results / "statistics.json").read_text())
-    paragraphs = [_HEAD, *_alarms(statistics), *_power(statistics), *_coverage(statistics)]
-    for name, section in SECTIONS.items():
-        paragraphs += section(json.loads((results / name).read_text()))
-    return "\n".join(paragraphs)
+    yield from _alarms(statistics)
+    yield from _power(statistics)
+    yield from _coverage(statistics)
 
 
 def _alarms(statistics: Mapping[str, Any]) -> Iterator[str]:
@@ -91,6 +89,13 @@ def _by_shape(rows: Sequence[Mapping[str, Any]], cell: Any) -> str:
 
 def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %"
+
+
+SECTIONS: tuple[Callable[[Path], Iterator[str]], ...] = (
+    _statistics,
+    witnesses_section,
+    disks_section,
+)
 
 
 if __name__ == "__main__":

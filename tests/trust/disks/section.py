@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pagecage.report.export import markdown_table
@@ -41,8 +43,9 @@ The last column is a buffered write with flushes under `IOWriteBandwidthMax`, by
 """
 
 
-def disks_section(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the paragraphs of the section."""
+def disks_section(results: Path) -> Iterator[str]:
+    """Yield the paragraphs of the section, from the stored results."""
+    found: dict[str, Any] = json.loads((results / "disks.json").read_text())
     yield _HEAD
     cells: list[Cell] = found["cells"]
     yield _summary(cells)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pagecage.report.export import markdown_table
@@ -28,8 +30,9 @@ added to those of the disk where the other witness stands above the scheduler.
 """
 
 
-def witnesses_section(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the paragraphs of the section."""
+def witnesses_section(results: Path) -> Iterator[str]:
+    """Yield the paragraphs of the section, from the stored results."""
+    found: dict[str, Any] = json.loads((results / "witnesses.json").read_text())
     trials = found["trials"]
     yield _HEAD.format(tolerance=TOLERANCE)
     rows = summaries(trials)

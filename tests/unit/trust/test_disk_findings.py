@@ -85,11 +85,16 @@ def test_a_stack_that_was_not_made_is_no_proof() -> None:
     assert {word({**cell, "failed": ["x"]}, column) for column in COLUMNS} == {UNTESTED}
 
 
-def test_the_section_names_the_worst_case() -> None:
-    good = "\n".join(disks_section({"cells": [CELL]}))
+def section(results: Path, *cells: Any) -> str:
+    (results / "disks.json").write_text(json.dumps({"cells": cells}))
+    return "\n".join(disks_section(results))
+
+
+def test_the_section_names_the_worst_case(tmp_path: Path) -> None:
+    good = section(tmp_path, CELL)
     assert "None read back well and did not hold." in good
     assert "| ext4 on a partition | vdc1 → vdc | proven |" in good
-    bad = "\n".join(disks_section({"cells": [{**CELL, **limits("buffered", fio_rate=1e9)}]}))
+    bad = section(tmp_path, {**CELL, **limits("buffered", fio_rate=1e9)})
     assert "**1 read back well and did not hold: buffered on ext4 on a partition.**" in bad
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,10 +96,15 @@ def test_the_journal_is_the_disks_and_not_the_trials() -> None:
     assert row.worst.share == pytest.approx(1 / 8)
 
 
-def test_the_section_names_those_that_are_apart() -> None:
-    good = "\n".join(witnesses_section({"trials": [TRIAL]}))
+def section(results: Path, *trials: Any) -> str:
+    (results / "witnesses.json").write_text(json.dumps({"trials": trials}))
+    return "\n".join(witnesses_section(results))
+
+
+def test_the_section_names_those_that_are_apart(tmp_path: Path) -> None:
+    good = section(tmp_path, TRIAL)
     assert "1 trials gave 20 comparisons. 20 agree (none is apart)." in good
-    bad = "\n".join(witnesses_section({"trials": [trial(fio={"reads": 2000})]}))
+    bad = section(tmp_path, trial(fio={"reads": 2000}))
     assert "**4 apart**" in bad
 
 
