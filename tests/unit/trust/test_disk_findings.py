@@ -98,6 +98,10 @@ def test_the_section_names_the_worst_case(tmp_path: Path) -> None:
     assert "**1 read back well and did not hold: buffered on ext4 on a partition.**" in bad
 
 
+def test_the_section_says_that_nothing_was_measured(tmp_path: Path) -> None:
+    assert "This has not been measured yet" in "\n".join(disks_section(tmp_path))
+
+
 def test_the_script_that_makes_the_stacks_is_one_for_a_shell() -> None:
     made = script(BY_NAME)
     run(["sh", "-n"], input_text=made)
