@@ -18,10 +18,12 @@ ABOVE, BELOW = ("fio", "io.stat"), ("diskstats", "QEMU", "volume")
 """Witnesses of the trial's own requests, and of all requests to the disk."""
 PAGE_CACHE = "the page cache forms requests of its own (read-ahead, writeback)"
 JOURNAL = "ext4's journal and inodes are written by kernel threads outside of the trial's slice"
+READ_AHEAD = "read-ahead goes past the last block that fio reads"
 HANDED_OVER = (
     "the kernel charges the flush of a file to the cgroup that wrote it before, and hands it over"
     " only after several flushes (cgroup-v2.rst, Writeback)"
 )
+NOT_YET = "the last writes are still in the page cache when the trial ends"
 MERGED = "the scheduler merges requests after io.stat has counted them"
 
 
@@ -85,8 +87,10 @@ def must_differ(pair: tuple[str, str], quantity: str, trial: Mapping[str, Any]) 
     load, counts_requests = LOADS[trial["load"]], not quantity.endswith("bytes")
     if "fio" in pair and counts_requests and not load.is_direct:
         return PAGE_CACHE
-    if pair == ABOVE and load.writes and not (load.is_direct or load.makes_file):
-        return HANDED_OVER
+    if "fio" in pair and load.is_part:
+        return READ_AHEAD
+    if load.writes and not load.is_direct and not load.makes_file and set(pair) & {*ABOVE}:
+        return HANDED_OVER if "io.stat" in pair else NOT_YET
     crosses = pair[0] in ABOVE and pair[1] in BELOW
     if crosses and load.writes:
         return JOURNAL

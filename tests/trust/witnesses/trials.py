@@ -25,8 +25,8 @@ PLANS = {"cgroup": ("uncaged", "cgroup"), "volume": ("volume",)}
 """The plans of the campaign, with their cages. With a volume, its server is every trial's disk."""
 _WRITTEN_BYTES = 16 * MIB
 _DIRECT = ("--direct=1", "--ioengine=libaio")
-_BUFFERED = ("--rw=write", "--bs=16k", "--size=8M", "--fsync=64", "--end_fsync=1")
-_DATASET = Dataset(16 * MIB)
+_BUFFERED = ("--rw=write", "--bs=16k", "--size=8M", "--fsync=64")
+_DATASET = Dataset(32 * MIB)
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,13 @@ class Load:
     """A load of fio. `arguments` lack only the file.
 
     A load that `makes_file` removes it at its end. Others write to one that another cgroup wrote.
+    One that `is_part` ends in the middle of the file.
     """
 
     arguments: tuple[str, ...]
     writes: bool = False
     makes_file: bool = False
+    is_part: bool = False
 
     @property
     def file(self) -> str:
@@ -60,7 +62,10 @@ LOADS = {
     "random reads, direct": Load(
         ("--rw=randread", "--bs=4k", "--io_size=4M", "--iodepth=8", *_DIRECT)
     ),
-    "sequential reads, buffered": Load(("--rw=read", "--bs=64k", "--size=16M")),
+    "sequential reads of a whole file, buffered": Load(("--rw=read", "--bs=64k")),
+    "sequential reads of half a file, buffered": Load(
+        ("--rw=read", "--bs=64k", "--size=16M"), is_part=True
+    ),
     "random reads, buffered": Load(("--rw=randread", "--bs=4k", "--io_size=4M")),
     "sequential writes, direct, fsync": Load(
         ("--rw=write", "--bs=16k", "--size=8M", "--fsync=64", "--iodepth=4", *_DIRECT), writes=True
@@ -70,7 +75,7 @@ LOADS = {
         writes=True,
     ),
     "buffered writes to a new file, fsync": Load(
-        (*_BUFFERED, "--unlink=1"), writes=True, makes_file=True
+        (*_BUFFERED, "--end_fsync=1", "--unlink=1"), writes=True, makes_file=True
     ),
     "buffered writes to an old file, fsync": Load(_BUFFERED, writes=True),
 }

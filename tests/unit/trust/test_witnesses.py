@@ -11,8 +11,10 @@ import pytest
 
 from tests.trust.witnesses.accounts import data_disk, of_fio
 from tests.trust.witnesses.agreement import (
+    HANDED_OVER,
     JOURNAL,
     MERGED,
+    NOT_YET,
     PAGE_CACHE,
     differences,
     summaries,
@@ -73,10 +75,10 @@ def test_merged_requests_are_the_disks_but_not_qemus() -> None:
 def test_read_ahead_explains_requests_and_no_bytes() -> None:
     few = {"reads": 32}
     below = dict.fromkeys(("io.stat", "diskstats", "QEMU", "volume"), few)
-    found = trial("sequential reads, buffered", **below)
+    found = trial("sequential reads of a whole file, buffered", **below)
     assert unexplained([found]) == []
     assert {one.reason for one in differences(found)} == {None, PAGE_CACHE}
-    twice = trial("sequential reads, buffered", fio={"read bytes": 2 * MIB})
+    twice = trial("sequential reads of a whole file, buffered", fio={"read bytes": 2 * MIB})
     assert len(unexplained([twice])) == 4
 
 
@@ -94,6 +96,19 @@ def test_the_journal_is_the_disks_and_not_the_trials() -> None:
     ]
     assert (row.reason, row.agreeing) == (JOURNAL, 0)
     assert row.worst.share == pytest.approx(1 / 8)
+
+
+def test_the_flush_of_an_old_file_is_charged_to_its_former_writer() -> None:
+    written, flushed = {"written bytes": 8 * MIB}, {"written bytes": 7 * MIB}
+    accounts = dict.fromkeys(("diskstats", "QEMU", "volume"), flushed)
+    accounts |= {"fio": written, "io.stat": {"written bytes": 0}}
+    for load, reasons in (
+        ("buffered writes to an old file, fsync", {HANDED_OVER, NOT_YET, PAGE_CACHE, None}),
+        ("buffered writes to a new file, fsync", {JOURNAL, PAGE_CACHE, None}),
+    ):
+        found = trial(load, **accounts)
+        assert {one.reason for one in differences(found)} == reasons
+    assert [one.pair for one in unexplained([found])] == [("fio", "io.stat")], "of a new file"
 
 
 def section(results: Path, *trials: Any) -> str:
