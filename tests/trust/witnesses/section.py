@@ -46,8 +46,8 @@ def witnesses_section(results: Path) -> Iterator[str]:
     yield _table(agreeing)
     yield (
         "In other comparisons two witnesses must differ. Two of the reasons were found by this"
-        " campaign, as 8 comparisons that were apart: the read-ahead past the end, and writeback that is"
-        " charged to another cgroup. The verdict of such a trial is `not_quiet`.\n"
+        " campaign, as 8 comparisons that were apart: the read-ahead past the end, and writeback"
+        " that is charged to another cgroup. The verdict of such a trial is `not_quiet`.\n"
     )
     yield _table([row for row in rows if row.reason is not None], with_reason=True)
 
