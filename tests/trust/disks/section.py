@@ -28,6 +28,7 @@ _USERS = {
     "delegated": "a user with delegation",
     "undelegated": "a user without delegation",
 }
+_GUESTS = {"debian-13": "Debian 13", "debian-12": "Debian 12"}
 _HEAD = """## Every disk under the data directory
 
 A limit can read back well and not hold. So stacks of devices were made in guests, and on each every
@@ -54,6 +55,7 @@ def disks_section(results: Path) -> Iterator[str]:
     for guest in dict.fromkeys(cell["guest"] for cell in cells):
         ours = [cell for cell in cells if cell["guest"] == guest]
         yield from _of_guest(ours)
+    yield _missing(cells)
     yield "ZFS cannot be installed in the guest. A unit test shows the refusal:"
     yield "`tests/unit/agent/system/test_block_device.py`.\n"
 
@@ -66,6 +68,22 @@ def _summary(cells: list[Cell]) -> str:
     bad = leaks(cells)
     worst = "None read back well and did not hold." if not bad else _worst(bad)
     return f"Of {len(words)} limits, {counts}. {worst}\n"
+
+
+def _missing(cells: list[Cell]) -> str:
+    """Return what of the campaign has not been measured, which is proof of nothing."""
+    lines = []
+    for guest, title in _GUESTS.items():
+        for user, name in _USERS.items():
+            found = {
+                cell["stack"] for cell in cells if (cell["guest"], cell["as"]) == (guest, user)
+            }
+            if left := len(BY_NAME) - len(found):
+                lines.append(f"- {title} as {name}: {left} of {len(BY_NAME)} stacks")
+    if not lines:
+        return ""
+    head = "**Not measured yet** (`make trust-long` does, and several calls add up):\n"
+    return "\n".join([head, *lines]) + "\n"
 
 
 def _worst(bad: list[tuple[Cell, str]]) -> str:

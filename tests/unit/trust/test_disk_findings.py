@@ -94,6 +94,7 @@ def test_the_section_names_the_worst_case(tmp_path: Path) -> None:
     good = section(tmp_path, CELL)
     assert "None read back well and did not hold." in good
     assert "| ext4 on a partition | vdc1 → vdc | proven |" in good
+    assert "- Debian 13 as root: 17 of 18 stacks" in good, "what is not measured is said"
     bad = section(tmp_path, {**CELL, **limits("buffered", fio_rate=1e9)})
     assert "**1 read back well and did not hold: buffered on ext4 on a partition.**" in bad
 
