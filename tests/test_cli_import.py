@@ -50,6 +50,12 @@ def test_the_guide_shows_every_format() -> None:
     }
 
 
+def test_memory_qos_applies_to_pods(files: Path) -> None:
+    done = pagecage(files, "cage", "import", "systemctl-cat.txt", "--memory-qos", "0.9")
+    assert done.status == 2
+    assert "--memory-qos applies to a pod, and this is a systemd unit" in done.stderr
+
+
 def test_three_lists_for_people(files: Path) -> None:
     done = pagecage(files, "cage", "import", "docker-inspect.json")
     assert [line for line in done.stdout.splitlines() if line and not line.startswith(" ")] == [

@@ -24,7 +24,7 @@ FOLDERS = (
     "experiments",
     "workloads",
 )
-FILES = ("containers/versions.env", "LICENSE")
+FILES = ("action.yml", "ci/gitlab.yml", "containers/versions.env", "LICENSE")
 LEFT_OUT = ("ansible/molecule", "docs/gallery", "workloads/testbed", "workloads/contract")
 """Tests and pictures, which take 13 MB."""
 BINARIES = ("build/host/bin", "build/host/lib")

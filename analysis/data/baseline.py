@@ -51,10 +51,15 @@ def baseline_of(run: Run, responses: Sequence[str]) -> dict[str, Any]:
     return {
         "baseline_version": BASELINE_VERSION,
         **{key: run.plan.get(key) for key in _RUN},
-        "definition": {key: run.definition[key] for key in _DEFINITION if key in run.definition},
+        "definition": _definition(run),
         "facts": [_facts(facts) for facts in run.facts],
         "treatments": list(treatments.values()),
     }
+
+
+def _definition(run: Run) -> dict[str, Any]:
+    kept = {key: run.definition[key] for key in _DEFINITION if key in run.definition}
+    return kept | ({"workload": {"metrics": dict(run.metrics)}} if run.metrics else {})
 
 
 def _treatment(record: Record, planned: Mapping[str, Any]) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class Run:
 
     @property
     def metrics(self) -> Mapping[str, Any]:
-        """The patterns of a service's metrics by name; empty for other workloads and baselines."""
+        """The patterns of a service's metrics by name; empty for other workloads."""
         metrics: Mapping[str, Any] = (self.definition.get("workload") or {}).get("metrics") or {}
         return metrics
 

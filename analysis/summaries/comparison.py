@@ -95,21 +95,19 @@ def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = F
     treatment, or no treatment with figures on both sides. With gates its exit code is
     EXIT_GATE_UNDECIDED.
     """
+    refusal = EXIT_GATE_UNDECIDED if gates else EXIT_USAGE
     found = find_incompatibilities(runs)
     found += find_gate_obstacles(runs, [gate.response for gate in gates])
     if found and not anyway:
         reasons = "; ".join(f"{one.what}: {one.reason}" for one in found)
-        raise PagecageError(
-            f"these runs are not comparable: {reasons}",
-            "--anyway compares them and reports this",
-            EXIT_GATE_UNDECIDED if gates else EXIT_USAGE,
-        )
-    common = _common_treatments(runs)
+        message = f"these runs are not comparable: {reasons}"
+        raise PagecageError(message, "--anyway compares them and reports this", refusal)
+    common = _common_treatments(runs, refusal)
     responses = _responses(runs, gates)
     rows = tuple(
         comparison_row(runs, treatment, response) for response in responses for treatment in common
     )
-    _check_figures(runs, rows)
+    _check_figures(runs, rows, refusal)
     return Comparison(
         tuple(runs),
         responses,
@@ -130,12 +128,17 @@ def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = F
     )
 
 
-def _common_treatments(runs: Sequence[Run]) -> list[Treatment]:
-    """Return the treatments of the first run that all runs have. Raises PagecageError for none."""
+def _common_treatments(runs: Sequence[Run], refusal: int) -> list[Treatment]:
+    """Return the treatments of the first run that all runs have.
+
+    Raises PagecageError for none, with `refusal` as its exit code.
+    """
     common = [t for t in treatments(runs[0]) if all(_is_in_plan(run, t) for run in runs[1:])]
     if not common:
         raise PagecageError(
-            "these runs have no treatment in common", "compare runs of one experiment and size"
+            "these runs have no treatment in common",
+            "compare runs of one experiment and size",
+            refusal,
         )
     return common
 
@@ -213,7 +216,7 @@ def _state(cell: TreatmentCell) -> str:
     return "wrong answer" if cell.wrong else "no figure"
 
 
-def _check_figures(runs: Sequence[Run], rows: Sequence[ComparisonRow]) -> None:
+def _check_figures(runs: Sequence[Run], rows: Sequence[ComparisonRow], refusal: int) -> None:
     for index in range(1, len(runs)):
         if any(row.changes[index - 1].ratio for row in rows):
             continue
@@ -222,6 +225,7 @@ def _check_figures(runs: Sequence[Run], rows: Sequence[ComparisonRow]) -> None:
             f"{run_letter(0)} and {run_letter(index)} have no treatment with figures on both sides:"
             f" {words}",
             "pagecage show RUN prints why trials are excluded; --include TRIAL includes one",
+            refusal,
         )
 
 

@@ -30,7 +30,8 @@ class NoiseFloor:
     `kind` names the trials. `a_a_pair`: two treatments with different names and the same program,
     cage, cache and data in the plan, or whose levels the definition declares identical. `halves`:
     the repeats of one treatment, split in two in every way or in 999 random ways; `share` is the
-    95th percentile, scaled to samples that are not halved. `range`: two or three repeats, from the least to the largest.
+    95th percentile, scaled to samples that are not halved. `range`: two or three repeats, from the
+    least to the largest.
     """
 
     share: float

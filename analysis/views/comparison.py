@@ -14,6 +14,7 @@ from analysis.stats.intervals import MedianSummary
 from analysis.summaries.cells import TreatmentCell
 from analysis.summaries.compared_runs import run_letter
 from analysis.summaries.comparison import Change, Comparison, ComparisonRow, varying_label
+from analysis.views.bars import change_bars
 from pagecage.report.export import csv_text
 from pagecage.report.model import (
     Block,
@@ -60,7 +61,7 @@ def comparison_report(comparison: Comparison) -> Report:
 
 def ratio_image(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Image:
     """Return the figure of the ratios, to be drawn only if the report becomes HTML."""
-    return Image(partial(_ratio_svg, comparison, rows))
+    return Image(partial(_ratio_svg, comparison, rows), change_bars(comparison, rows))
 
 
 def _ratio_svg(comparison: Comparison, rows: Sequence[ComparisonRow]) -> str | None:

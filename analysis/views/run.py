@@ -34,6 +34,7 @@ from analysis.summaries.diagnoses import (
 from analysis.summaries.memory import memory_json
 from analysis.summaries.per_unit import per_unit, per_unit_heading
 from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
+from analysis.views.bars import median_image
 from analysis.views.comparison import csv_summary
 from analysis.views.contradictions import contradiction_sentence
 from analysis.views.rare_sections import memory_section, minima_section, volume_section
@@ -60,6 +61,7 @@ def run_report(run: Run) -> Report:
     blocks += map(_finding, evaluate_findings(run), published_ratios(run))
     blocks += ratio_sections(run)
     blocks += [Heading(response_title(run.response)), _response_table(run)]
+    blocks += [median_image(run)]
     blocks += volume_section(run)
     blocks += [*_sweep(run), *_verdicts(run), *_diagnoses(run), *_claims(results)]
     blocks += minima_section(run)

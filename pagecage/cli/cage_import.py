@@ -16,13 +16,14 @@ from pagecage.checkout import OWN, TOP
 from pagecage.cli.cage_options import VolumeOptions
 from pagecage.cli.cage_save import check_new_name, save
 from pagecage.cli.imported_volume import KnownVolume, comments, known_volume, volume_cage
-from pagecage.cli.numbers import Positive, Seconds, whole
+from pagecage.cli.numbers import Positive, Seconds, Share, whole
 from pagecage.cli.output import Json
 from pagecage.cli.paths import shown
 from pagecage.cloud.catalogue import read_offers
 from pagecage.definitions.cage_file import cage_of_tables
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.importers.formats import NamedText, import_files
+from pagecage.importers.kubernetes import ORIGIN as KUBERNETES
 from pagecage.importers.probe import DIGITS, Rounding
 from pagecage.importers.result import DescribedVolume, ImportResult, Selection
 from pagecage.units import exact_size
@@ -44,6 +45,8 @@ class ImportOptions:
         Container, service, unit, volume or device to take from a file with several
     instance
         Instance type that a volume is attached to, for example m7i.large; adds its limits
+    memory_qos
+        Memory throttling factor of Kubernetes' kubelets with Memory QoS; 0.9 is their default
     digits
         Significant digits to which a probe's figures are rounded
     seconds
@@ -64,6 +67,7 @@ class ImportOptions:
 
     pick: Annotated[tuple[str, ...], Parameter(negative=(), metavar="NAME")] = ()
     instance: Annotated[str | None, Parameter(metavar="TYPE")] = None
+    memory_qos: Share | None = None
     digits: Annotated[int, whole(1, 9)] = DIGITS
     seconds: Seconds | None = None
     volume: Annotated[str | None, Parameter(metavar="NAME")] = None
@@ -98,10 +102,7 @@ def import_cage(
     imported = _import(
         [NamedText(_name(path), _read_text(path)) for path in (file, *more)], options
     )
-    if options.instance is not None and not (imported.volume or options.volume):
-        raise PagecageError(
-            "--instance applies only to a cloud volume, and the file has none", "remove --instance"
-        )
+    _check_options_of_kinds(imported, options)
     is_needed = options.save is not None or options.volume is not None
     known = _known_volume(imported, options) if is_needed else None
     path = None
@@ -114,10 +115,22 @@ def import_cage(
     return EXIT_OK
 
 
+def _check_options_of_kinds(imported: ImportResult, options: ImportOptions) -> None:
+    """Raise PagecageError for an option that applies to files of another kind."""
+    if options.instance is not None and not (imported.volume or options.volume):
+        raise PagecageError(
+            "--instance applies only to a cloud volume, and the file has none", "remove --instance"
+        )
+    if options.memory_qos is not None and imported.origin != KUBERNETES:
+        raise PagecageError(
+            f"--memory-qos applies to a pod, and this is {imported.origin}", "remove --memory-qos"
+        )
+
+
 def _import(files: list[NamedText], options: ImportOptions) -> ImportResult:
     return import_files(
         files,
-        Selection(options.pick),
+        Selection(options.pick, options.memory_qos),
         Rounding(options.digits),
         options.seconds,
         is_described=options.volume is not None,

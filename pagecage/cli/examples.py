@@ -8,6 +8,7 @@ _EXAMPLES = {
     "init": """
         pagecage init -- grep -rc needle src
         pagecage init --name start -- ./server --load-index index.db
+        pagecage init --ci gitlab -- sort data.txt
         """,
     "list": """
         pagecage list
@@ -249,8 +250,13 @@ _EXAMPLES = {
         pagecage host rebuild
         pagecage host rebuild vm --name old
         """,
+    "host image": """
+        pagecage host image
+        pagecage host image vm --for sqlite-cold --json
+        """,
     "host pack": """
         pagecage host pack --out build/guest
+        pagecage host pack --out build/guest --for sqlite-cold
         """,
     "host inventory": """
         pagecage host inventory

@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from pagecage.cli.examples import examples
+from pagecage.cli.host_image import Vm, image, pack
 from pagecage.cli.host_setup import setup
 from pagecage.cli.numbers import whole
 from pagecage.cli.output import Json, notify, notify_step
-from pagecage.cli.paths import Folder, writing
 from pagecage.cli.provision import provision, unprovision, verify
 from pagecage.cli.run_options import HostName, RunOptions, SizeName
 from pagecage.errors import EXIT_OK
@@ -26,7 +26,6 @@ app = App(
     help="Provision hosts and control the embedded guest.",
     help_epilogue=examples("host"),
 )
-Vm = Annotated[Literal["vm"], Parameter(help="The embedded guest", show_choices=False)]
 GuestName = Annotated[
     str,
     Parameter(name="--name", metavar="NAME", help="Name of the guest; --host vm is the guest vm"),
@@ -37,7 +36,7 @@ Suite = Annotated[
 Cpus = Annotated[int, whole(1, 64), Parameter(help="Number of processors")]
 
 
-for _verb in (setup, provision, verify, unprovision):
+for _verb in (setup, provision, verify, unprovision, image, pack):
     app.command(_verb, help_epilogue=examples(f"host {_verb.__name__}"))
 
 
@@ -166,23 +165,6 @@ def status(
 def rebuild(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME) -> int:
     """Delete the guest's image and saved states and make them again; datasets stay."""
     guest.rebuild(notify_step, GuestCache.of_user(guest_name))
-    return EXIT_OK
-
-
-@app.command(help_epilogue=examples("host pack"))
-def pack(
-    host: Vm = "vm",
-    *,
-    out: Annotated[Folder, Parameter(help="Directory to write; use it as build/guest")],
-) -> int:
-    """Pack an image of the guest for another checkout.
-
-    That checkout then starts a guest without network access or privileges. The image is built anew
-    with its own ssh keys; everyone who has the packed image can read them.
-    """
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-    notify(f"packed: {guest.pack_image(out, notify_step)}")
     return EXIT_OK
 
 

@@ -38,10 +38,13 @@ def known_volume(name: str, options: VolumeOptions) -> KnownVolume:
 def volume_cage(known: KnownVolume, imported: ImportResult, name: str) -> Cage:
     """Return the volume as a cage, with the customer's latencies if the import has any.
 
-    A simulated volume then enforces it, because io.max has no latency.
+    A simulated volume then enforces it, because io.max has no latency. Limits of memory and CPU are
+    those of the pod that has the volume.
     """
-    cage = profile_cage(known.profile, known.description, name)
-    found = cage_of_tables(name, imported.cage()).simulation
+    tables = cage_of_tables(name, imported.cage())
+    volume = profile_cage(known.profile, known.description, name)
+    cage = replace(volume, properties={**volume.properties, **tables.properties})
+    found = tables.simulation
     if found is None:
         return cage
     simulation = replace(

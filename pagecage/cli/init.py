@@ -13,15 +13,19 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from pagecage.checkout import IS_INSTALLED, TOP, find_project
+from pagecage.cli.ci_files import new_ci_files
 from pagecage.cli.examples import examples
 from pagecage.cli.output import notify
 from pagecage.cli.paths import shown, writing
+from pagecage.definitions.ci_writer import CiSystem
 from pagecage.definitions.files import check_name
 from pagecage.definitions.project_writer import FILES, experiment_text
 from pagecage.errors import EXIT_OK, PagecageError
 
 app = App(
-    name="init", help_epilogue=examples("init"), usage="pagecage init [--name NAME] [-- COMMAND...]"
+    name="init",
+    help_epilogue=examples("init"),
+    usage="pagecage init [--name NAME] [--ci SYSTEM] [-- COMMAND...]",
 )
 _DEFAULT_COMMAND = ("cat", "{file}")
 
@@ -30,6 +34,7 @@ _DEFAULT_COMMAND = ("cat", "{file}")
 def init(
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
     name: Annotated[str | None, Parameter(metavar="NAME")] = None,
+    ci: Annotated[CiSystem | None, Parameter(metavar="SYSTEM")] = None,
 ) -> int:
     """Make a project in this folder, with an experiment around a command.
 
@@ -43,6 +48,8 @@ def init(
         Program and its arguments; without one, a file that pagecage makes is read
     name
         Name of the experiment; by default that of the program
+    ci
+        CI system to write files for: github, gitlab or none; by default that of the git remote
     """
     words = command or _DEFAULT_COMMAND
     _check_text(words)
@@ -56,7 +63,7 @@ def init(
         )
     files = {path: text for name, text in FILES.items() if not (path := folder / name).exists()}
     files |= {experiment: experiment_text(words, _own_files(folder, words))}
-    _write(files | _ignored_runs(folder))
+    _write(files | _ignored_runs(folder) | new_ci_files(ci, chosen, folder))
     notify(f"run it: pagecage run {chosen}")
     return EXIT_OK
 

@@ -35,3 +35,4 @@ Port = Annotated[int, whole(1, 65535), Parameter(metavar="PORT")]
 Seconds = Annotated[
     float, Parameter(validator=Number(gt=0, lte=_LONGEST_SECONDS), metavar="SECONDS")
 ]
+Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1), metavar="FACTOR")]

@@ -64,10 +64,8 @@ def plan_for(
 
     def make(host: Host) -> Plan:
         program, start = _program(argv[0], options, copies, host)
-        scripts = [] if program else [argv[0]]
-        own = [one for one in (*scripts, *loaders) if is_only_here(one, copies, host.name)]
-        implied = implied_copies(options.cold, copies, host.name)
-        files = find_uploads((*implied, *dict.fromkeys(own)), copies)
+        scripts = () if program else argv[:1]
+        files = _files((*scripts, *loaders), options, copies, host)
         uploads = files + program
         restored = copied_data(options.writes, uploads, host)
         directory = _working_directory(host, uploads, restored)
@@ -130,6 +128,15 @@ def chosen_cages(
         return tuple(cages), cages
     names = cage_names(cage, options.others, has_control=not options.no_control)
     return names, replay_cages(names, volume, options.cold or options.copy)
+
+
+def _files(
+    programs: Sequence[str], options: ReplayOptions, copies: tuple[UploadedFile, ...], host: Host
+) -> tuple[UploadedFile, ...]:
+    """Return the files to copy: those of --copy, and cold files and programs that are only here."""
+    own = [program for program in programs if is_only_here(program, copies, host.name)]
+    implied = implied_copies(options.cold, copies, host.name)
+    return find_uploads((*implied, *dict.fromkeys(own)), copies)
 
 
 def _program(

@@ -58,7 +58,7 @@ def format_figure(rate: ServiceRate | None, seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a volume is to reach: a time, or the rate of a service; neither without a target."""
+    """The target of a prediction: a time, or the rate of a service; neither if there is none."""
 
     under_seconds: float | None = None
     at_least: float | None = None

@@ -1,6 +1,7 @@
 """Cages for Kubernetes: a pod with its limits, and the volume that brings the I/O limits.
 
 The kubelet turns limits into memory.max and cpu.max. It does not limit disk I/O; a volume does.
+With Memory QoS it sets memory.high as well (KEP-2570): request + 0.9 * (limit - request).
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import yaml
 
 from pagecage.exporters.export import Export, LostLimit, lost_behaviour, lost_properties
 from pagecage.model.cage import IO_MAX_KEY, Cage, CloudVolume
+from pagecage.units import exact_size
 
 _MIB = 1 << 20
 _AWS_TYPES = ("gp2", "gp3", "io1", "io2", "st1", "sc1")
 _NAME = "pagecage-volume"
+_MEMORY_QOS = "in force only if the kubelet has the feature gate MemoryQoS, at its factor of 0.9"
 
 
 def pod(cage: Cage, _device: str) -> Export:
@@ -33,13 +36,28 @@ def _pod(cage: Cage) -> dict[str, Any]:
         limits["memory"] = str(memory)
     if (quota := cage.properties.get("CPUQuota")) is not None:
         limits["cpu"] = f"{quota * 10}m"
-    container = {"name": "app", "image": "IMAGE", "resources": {"limits": limits}}
+    resources: dict[str, Any] = {"limits": limits}
+    if (request := _throttling_request(cage)) is not None:
+        resources["requests"] = {"memory": str(request)}
+    container = {"name": "app", "image": "IMAGE", "resources": resources}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "app"},
         "spec": {"containers": [container]},
     }
+
+
+def _throttling_request(cage: Cage) -> int | None:
+    """Return the request at which Memory QoS sets the cage's MemoryHigh; None if there is none.
+
+    Solved for the request at a factor of 9/10, the default of the kubelet.
+    """
+    high, limit = (cage.properties.get(name) for name in ("MemoryHigh", "MemoryMax"))
+    if high is None or limit is None:
+        return None
+    request = 10 * high - 9 * limit
+    return request if 0 <= request < limit else None
 
 
 def _mount(spec: dict[str, Any]) -> None:
@@ -86,6 +104,10 @@ def _lost(cage: Cage) -> Iterator[LostLimit]:
     kept = ["MemoryMax", "CPUQuota"]
     if not cage.properties.get("MemorySwapMax"):
         kept.append("MemorySwapMax")
+    if _throttling_request(cage) is not None:
+        kept.append("MemoryHigh")
+        said = f"MemoryHigh = {exact_size(cage.properties['MemoryHigh'])}"
+        yield LostLimit(said, _MEMORY_QOS)
     if cage.volume and _is_offered(cage.volume):
         yield from lost_properties(cage, (*kept, *IO_MAX_KEY), "the kubelet has no such limit")
         return

@@ -60,11 +60,11 @@ def read_aws(document: Document, selection: Selection) -> ImportResult:
     ignored = tuple(f"Volumes.{key}" for key in volume if key not in _AWS_KEYS)
     about = "The limits of a customer's volume, from aws ec2 describe-volumes."
     return ImportResult(
-        "aws ec2 describe-volumes", about, (), unsupported, ignored, _aws_volume(volume)
+        "aws ec2 describe-volumes", about, (), unsupported, ignored, aws_volume(volume)
     )
 
 
-def _aws_volume(volume: dict[str, Any]) -> DescribedVolume:
+def aws_volume(volume: dict[str, Any]) -> DescribedVolume:
     """Return the volume without values that follow from its type.
 
     The API also lists the IOPS of gp2, which follow from its size. Only gp3 has a provisioned

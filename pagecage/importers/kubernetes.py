@@ -1,16 +1,20 @@
 """Pods of Kubernetes, from `kubectl get pod -o yaml` or `-o json` (Kubernetes API, PodSpec).
 
 Any other object with a pod template works as well. The kubelet turns limits into memory.max and
-cpu.max. It does not limit disk I/O; the limits of the volume do.
+cpu.max, and with Memory QoS into memory.high. It does not limit disk I/O; the limits of the volume
+do, which follow from its claim and its classes in the same file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from pagecage.errors import PagecageError
 from pagecage.importers.document import Document, rows, table
+from pagecage.importers.kubernetes_volumes import claim_templates, volume_of
+from pagecage.importers.memory_qos import memory_qos
 from pagecage.importers.quantities import cpu_percent, kubernetes_quantity, plain, whole_bytes
 from pagecage.importers.result import (
     NO_SUCH_LIMIT,
@@ -21,11 +25,16 @@ from pagecage.importers.result import (
 )
 from pagecage.units import exact_size
 
+ORIGIN = "a pod of Kubernetes"
 _TEMPLATES = ((), ("template", "spec"), ("jobTemplate", "spec", "template", "spec"))
-_CLAIM = (
-    "a claim does not state the limits of its disk; import the volume (for example aws ec2"
-    " describe-volumes)"
-)
+
+
+@dataclass(frozen=True)
+class _Pod:
+    """A pod or a pod template, with the claims of its controller by name."""
+
+    spec: dict[str, Any]
+    templates: dict[str, Any]
 
 
 def recognise(document: Document) -> bool:
@@ -35,39 +44,50 @@ def recognise(document: Document) -> bool:
 
 
 def read(document: Document, selection: Selection) -> ImportResult:
-    """Read the limits of one container of one pod."""
-    pods = dict(_pods(document))
+    """Read the limits of one container of one pod, and of its volume."""
+    objects = _objects(document)
+    pods = dict(_pods(objects))
     if not pods:
         kinds = ", ".join(sorted({str(row["kind"]) for row in rows(document.tree)}))
         raise PagecageError(
             f"the file does not contain a pod ({kinds})", "kubectl get pod NAME -o yaml"
         )
-    name = selection.choose("pod", list(pods))
-    spec = pods[name]
+    pod = pods[selection.choose("pod", list(pods))]
+    spec = pod.spec
     containers = {str(row.get("name")): row for row in rows(spec.get("containers") or [])}
     container = containers[selection.choose("container", list(containers))] if containers else {}
     limits = table(container, "resources", "limits")
     pod_limits = table(spec, "resources", "limits")
-    unsupported = (
-        *_unsupported_limits(limits),
-        *_volumes(spec),
-        *_other_containers(containers, container),
-    )
+    throttle, unknown = memory_qos(spec, container, objects, selection.memory_qos)
+    volume, left_out = volume_of(spec, pod.templates, container, objects, selection)
     return ImportResult(
-        "a pod of Kubernetes",
+        ORIGIN,
         "The limits of a customer's pod, from kubectl get pod.",
-        tuple(_limits(limits, pod_limits)),
-        unsupported,
+        (*_limits(limits, pod_limits), *throttle),
+        (
+            *_unsupported_limits(limits),
+            *unknown,
+            *left_out,
+            *_memory_volumes(spec),
+            *_other_containers(containers, container),
+        ),
         tuple(_ignored(spec, container)),
+        volume,
     )
 
 
-def _pods(document: Document) -> Iterator[tuple[str, dict[str, Any]]]:
-    items = [item for row in rows(document.tree) for item in rows(row.get("items") or row)]
-    for item in items:
+def _objects(document: Document) -> list[dict[str, Any]]:
+    """Return the objects of all documents, and of lists among them."""
+    return [item for row in rows(document.tree) for item in rows(row.get("items") or row)]
+
+
+def _pods(objects: list[dict[str, Any]]) -> Iterator[tuple[str, _Pod]]:
+    for item in objects:
         name = str(table(item, "metadata").get("name") or item.get("kind"))
         specs = [table(item, "spec", *path) for path in _TEMPLATES]
-        yield from ((name, spec) for spec in specs if "containers" in spec)
+        yield from (
+            (name, _Pod(spec, claim_templates(item))) for spec in specs if "containers" in spec
+        )
 
 
 def _limits(limits: dict[str, Any], pod_limits: dict[str, Any]) -> Iterator[ImportedLimit]:
@@ -98,11 +118,9 @@ def _unsupported_limits(limits: dict[str, Any]) -> Iterator[UnsupportedLimit]:
             yield UnsupportedLimit(f"resources.limits.{key} = {value}", reason)
 
 
-def _volumes(spec: dict[str, Any]) -> Iterator[UnsupportedLimit]:
+def _memory_volumes(spec: dict[str, Any]) -> Iterator[UnsupportedLimit]:
     for row in rows(spec.get("volumes") or []):
-        if "persistentVolumeClaim" in row or "ephemeral" in row:
-            yield UnsupportedLimit(f"volume {row.get('name')}", _CLAIM)
-        elif table(row, "emptyDir").get("medium") == "Memory":
+        if table(row, "emptyDir").get("medium") == "Memory":
             reason = "its files count as memory of the container"
             yield UnsupportedLimit(f"volume {row.get('name')} in memory", reason)
 
@@ -119,6 +137,7 @@ def _other_containers(
 
 def _ignored(spec: dict[str, Any], container: dict[str, Any]) -> Iterator[str]:
     yield from (f"spec.{key}" for key in spec if key not in ("containers", "volumes", "resources"))
-    yield from (f"container.{key}" for key in container if key not in ("name", "resources"))
-    if table(container, "resources", "requests"):
-        yield "container.resources.requests"
+    known = ("name", "resources", "volumeMounts")
+    yield from (f"container.{key}" for key in container if key not in known)
+    if "cpu" in table(container, "resources", "requests"):
+        yield "container.resources.requests.cpu"

@@ -100,9 +100,14 @@ class ImportResult:
 
 @dataclass(frozen=True)
 class Selection:
-    """The containers, units or disks that the user picked (`--pick NAME`)."""
+    """The containers, units or disks that the user picked (`--pick NAME`).
+
+    `memory_qos` is the memory throttling factor of the kubelets, None if they have none or if the
+    file states it.
+    """
 
     names: tuple[str, ...] = ()
+    memory_qos: float | None = None
 
     def choose(self, kind: str, offered: Sequence[str]) -> str:
         """Return the only name offered, or the one that the user picked.

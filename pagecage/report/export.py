@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from io import StringIO
 from typing import Any
 
-from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table
+from pagecage.report.model import BarChart, Block, Cell, Heading, Image, Paragraph, Report, Table
+
+_MOST_BARS = 16
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -23,7 +26,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def to_markdown(report: Report) -> str:
-    """Return a report as Markdown; images and folded blocks are left out."""
+    """Return a report as Markdown; folded blocks and images without bars are left out."""
     parts = [f"# {report.title}\n"]
     previous: Block | None = None
     for block in report.blocks:
@@ -50,8 +53,41 @@ def _markdown(block: Block) -> Iterator[str]:
             yield markdown_table(block.columns, rows) + (
                 f"\n{block.caption}\n" if block.caption else ""
             )
+        case Image(bars=BarChart() as chart):
+            yield mermaid(chart)
         case _:
             pass
+
+
+def mermaid(chart: BarChart) -> str:
+    """Return a chart as a block of Mermaid, which GitHub and GitLab draw in Markdown.
+
+    Both refuse pictures within the text (SVG, data URIs). Of long charts the first bars are drawn:
+    Mermaid shrinks nothing, so that more would overlap.
+    """
+    labels = ", ".join(f'"{_quoted(label)}"' for label in chart.labels[:_MOST_BARS])
+    values = ", ".join(map(_plain_number, chart.values[:_MOST_BARS]))
+    left_out = len(chart.labels) - _MOST_BARS
+    note = f" (without {left_out} more)" if left_out > 0 else ""
+    lines = [
+        "```mermaid",
+        "xychart-beta horizontal",
+        f'    title "{_quoted(chart.title)}{note}"',
+        f"    x-axis [{labels}]",
+        f"    bar [{values}]",
+        "```",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _plain_number(value: float) -> str:
+    """Return a number with six digits and without an exponent, which Mermaid cannot read."""
+    return format(Decimal(f"{value:.6g}"), "f")
+
+
+def _quoted(text: str) -> str:
+    """Return text for a string of Mermaid, which has no escape for a quotation mark."""
+    return " ".join(text.replace('"', "'").replace("`", "'").split())
 
 
 def _cell_text(cell: Cell) -> str:

@@ -49,13 +49,24 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Image:
-    """A figure; `svg` draws it, or returns None if there is nothing to draw.
+class BarChart:
+    """One bar for each label; what Markdown shows in place of a figure."""
 
-    It is a function because drawing takes longer than everything else, and only HTML needs it.
+    title: str
+    labels: tuple[str, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Image:
+    """A figure; `svg` draws it for HTML, or returns None if there is nothing to draw.
+
+    It is a function because drawing takes longer than everything else. `bars` is its short form
+    for Markdown; None for none.
     """
 
     svg: Callable[[], str | None]
+    bars: BarChart | None = None
 
 
 @dataclass(frozen=True)

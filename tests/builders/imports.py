@@ -11,8 +11,8 @@ from pagecage.importers.result import ImportResult, Selection
 FOLDER = Path(__file__).parent.parent / "fixtures/imports"
 
 
-def read(text: str, *picks: str, digits: int = 2) -> ImportResult:
-    return import_text(text, "it", Selection(picks), Rounding(digits))
+def read(text: str, *picks: str, digits: int = 2, memory_qos: float | None = None) -> ImportResult:
+    return import_text(text, "it", Selection(picks, memory_qos), Rounding(digits))
 
 
 def fixture(name: str, *picks: str) -> ImportResult:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.process import Completed, run
+from tests.ci.action import Runner
 from tests.newcomer.machine import CAN_PIVOT, UID, machine, printed
 from tests.tree import ROOT, files
 
@@ -176,6 +177,21 @@ def test_without_compiled_programs_no_wheel_is_built(tmp_path: Path) -> None:
     assert not done.ok
     assert "build/host/bin/pcgen" in done.stdout + done.stderr
     assert "fix: make wheel" in done.stdout + done.stderr
+
+
+def test_the_action_installs_it_and_runs_an_experiment(wheel: Path, tmp_path: Path) -> None:
+    workspace, empty, home = (tmp_path / name for name in ("workspace", "bin", "home"))
+    for folder in (workspace, empty, home):
+        folder.mkdir()
+    variables = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    runner = Runner(workspace, tmp_path / "files", empty, variables, timeout_seconds=1500)
+    light = {"host": "local", "size": "smoke", "treatments": "cage=uncaged", "cache": "false"}
+    job = runner.use(experiment="smoke", wheel=str(wheel), **light)
+    assert (job.status, job.outputs["verdict"]) == (0, "none"), job.logs
+    assert "Install pagecage" in job.ran
+    assert "Build the wheel" not in job.ran
+    assert (runner.artifacts / "pagecage/report.html").exists()
+    assert (runner.files / "temp/pagecage/bin/pagecage").exists()
 
 
 @CAN_PIVOT

@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_each_trial_finds_a_volume_as_it_was(folder: Path) -> None:
-    words = ("replay", "smoke", "--host", "vm", "--image", "claim.tar", "--repeats", "2")
+    words = ("replay", "aws-gp3-tenth", "--host", "vm", "--image", "claim.tar", "--repeats", "2")
     argv = [sys.executable, "-m", "pagecage.cli.main", *words, "-v", "./state:/state"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PAGECAGE_RUNS": str(folder / "runs")}
     done = run(argv, check=False, cwd=folder, env=environment, timeout_seconds=800)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -217,13 +217,15 @@ def prepare(progress: Progress, cache: GuestCache | None = None) -> None:
         host.stop()
 
 
-def pack_image(out: Path, progress: Progress) -> Path:
+def pack_image(out: Path, progress: Progress, packages: Sequence[str] = ()) -> Path:
     """Build an image with its own keys and pack it below `out`; return its path.
+
+    `packages` are added to those of every guest.
 
     An existing packed image is reused. Packed images of other recipes are removed. Raises
     PagecageError if the image cannot be built.
     """
-    recipe = read_recipe(TOP)
+    recipe = read_recipe(TOP, packages=packages)
     packed = out / recipe.key
     if packed.exists():
         return packed

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pagecage.definitions.cage_file import cage_of_tables
 from pagecage.exporters.export import Export
 from pagecage.exporters.formats import EXPORTERS, TOOLS
+from pagecage.importers.result import DescribedVolume
 from pagecage.model.cage import (
     IO_MAX_KEY,
     PROPERTIES,
@@ -136,3 +137,25 @@ def test_a_volume_at_a_share_of_its_speed_cannot_be_bought() -> None:
     export = exported("kubernetes", replace(GP2, volume=volume))
     assert len([*yaml.safe_load_all(export.body)]) == 1
     assert "IOReadIOPSMax = 300" in [one.what for one in export.lost]
+
+
+@given(limit=SIZES, percent=st.integers(90, 99))
+def test_memory_qos_reads_back_at_the_kubelets_own_factor(limit: int, percent: int) -> None:
+    high = limit * percent // 100 // 4096 * 4096
+    cage = Cage("any", {"MemoryMax": limit, "MemoryHigh": high, "MemorySwapMax": 0})
+    export = exported("kubernetes", cage)
+    assert any(one.what.startswith("MemoryHigh = ") for one in export.lost)
+    found = read(export.text("a cage"), memory_qos=0.9).cage()
+    if 10 * high >= 9 * limit and high < limit:
+        assert cage_of_tables("read-back", found).properties == cage.properties
+    else:
+        assert "requests" not in export.body
+
+
+def test_a_volume_reads_back_with_its_pod() -> None:
+    volume = CloudVolume("aws", "gp3", 500 << 30, 6000, 250 * MIB)
+    cage = Cage("any", {"MemoryMax": 1 << 30}, volume=volume)
+    found = read(exported("kubernetes", cage).text("a cage"))
+    assert found.cage()["MemoryMax"] == "1GiB"
+    assert found.volume == DescribedVolume("aws-gp3", 500 << 30, 6000, 250)
+    assert found.unsupported == ()

@@ -26,7 +26,7 @@ def unsupported(found: ImportResult) -> str:
 def test_kubectl(name: str) -> None:
     found = fixture(name)
     assert limits(found) == {"MemoryMax": "2GiB", "CPUQuota": 150}
-    assert "container.resources.requests" in found.ignored
+    assert "container.resources.requests.cpu" in found.ignored
 
 
 def test_a_pod_of_several_containers() -> None:

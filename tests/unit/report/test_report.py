@@ -8,8 +8,17 @@ import pytest
 from rich.console import Console
 
 from analysis.views.html import to_html
-from pagecage.report.export import markdown_table, to_markdown
-from pagecage.report.model import Cell, Folded, Heading, Image, Paragraph, Report, make_table
+from pagecage.report.export import markdown_table, mermaid, to_markdown
+from pagecage.report.model import (
+    BarChart,
+    Cell,
+    Folded,
+    Heading,
+    Image,
+    Paragraph,
+    Report,
+    make_table,
+)
 from pagecage.report.terminal import print_report
 from tests.builders.pages import loads_of
 
@@ -94,6 +103,24 @@ def test_text_reports_draw_nothing() -> None:
     report = Report("title", (Image(draw),))
     assert printed(report).strip() == "title"
     assert to_markdown(report) == "# title\n"
+
+
+def test_markdown_draws_bars() -> None:
+    """The text was accepted by `mermaid.parse` of Mermaid 11."""
+    bars = BarChart('a "title"\nof `it`', ("x · 1", "y"), (-2.5e-5, 1e9))
+    report = Report("title", (Image(lambda: None, bars),))
+    assert to_markdown(report).partition("\n\n")[2] == (
+        "```mermaid\nxychart-beta horizontal\n    title \"a 'title' of 'it'\"\n"
+        '    x-axis ["x · 1", "y"]\n    bar [-0.000025, 1000000000]\n```\n'
+    )
+
+
+def test_of_many_bars_markdown_draws_the_first_and_says_so() -> None:
+    names = tuple(f"n{number}" for number in range(20))
+    text = mermaid(BarChart("many", names, tuple(map(float, range(20)))))
+    assert 'title "many (without 4 more)"' in text
+    assert '"n15"]' in text
+    assert "14, 15]" in text
 
 
 @pytest.mark.parametrize(

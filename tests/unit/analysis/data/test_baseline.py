@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from analysis.__main__ import main
-from analysis.data.baseline import baseline_of
+from analysis.data.baseline import baseline_of, load_baseline
 from analysis.data.load import load_run
 from analysis.exchange.figures import responses_of
 from analysis.stats.gates import parse_gate
@@ -52,6 +52,14 @@ def test_a_comparison_with_a_baseline_is_that_with_its_run(folders: Path) -> Non
     assert found.overall == expected.overall
     assert found.gate_results == expected.gate_results
     assert found.obstacles == ()
+
+
+def test_a_baseline_keeps_which_responses_are_metrics_of_a_service(tmp_path: Path) -> None:
+    run = load_run(unpacked("postgres-gp3", tmp_path / "run"))
+    path = tmp_path / "baseline.json"
+    path.write_text(json.dumps(baseline_of(run, responses_of(run))))
+    assert run.metrics
+    assert load_baseline(path).metrics == run.metrics
 
 
 @pytest.mark.parametrize("name", NAMES)

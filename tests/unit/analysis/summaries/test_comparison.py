@@ -203,6 +203,9 @@ def test_a_run_with_all_trials_excluded_is_an_error_message(folders, tmp_path, c
     other = build_run(tmp_path / "other", all_spoilt)
     assert main(["compare", str(folders / "few"), str(other)]) == 2
     assert "no treatment with figures on both sides" in capsys.readouterr().err
+    gate = "--fail-if=device_read_bytes > +5%"
+    assert main(["compare", str(folders / "few"), str(other), gate]) == 6, "it is undecided"
+    capsys.readouterr()
     assert main(["show", str(other)]) == 0
     assert "0 included" in capsys.readouterr().out
 

@@ -1,0 +1,175 @@
+"""Volumes of pods, from the claims and classes in the same file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pagecage.cli.main import app
+from pagecage.cloud.catalogue import read_offers
+from pagecage.errors import PagecageError
+from pagecage.importers.csi_drivers import described_volume
+from pagecage.importers.result import DescribedVolume
+from pagecage.units import GIB
+from tests.builders.imports import FOLDER, read
+from tests.tree import ROOT
+
+NAME = "pod-with-volumes.yaml"
+TEXT = (FOLDER / NAME).read_text()
+
+
+def changed(kind: str, change: Any) -> str:
+    """Return the fixture with one kind of object changed, or removed if `change` is None."""
+    kept = []
+    for one in yaml.safe_load_all(TEXT):
+        if one["kind"] == kind:
+            if change is None:
+                continue
+            change(one)
+        kept.append(one)
+    return yaml.safe_dump_all(kept)
+
+
+def reason(text: str, name: str, *picks: str) -> str:
+    found = {one.what: one.reason for one in read(text, *picks).unsupported}
+    return found[f"volume {name}"]
+
+
+def test_a_claim_with_its_classes_is_the_pods_volume() -> None:
+    found = read(TEXT, "data")
+    assert found.volume == DescribedVolume("aws-gp3", 500 * GIB, 6000, 250)
+    assert found.cage() == {
+        "about": "The limits of a customer's pod, from kubectl get pod.",
+        "MemoryMax": "4GiB",
+        "CPUQuota": 200,
+        "MemoryHigh": "3879728KiB",
+    }
+    assert reason(TEXT, "wal", "data") == "a cage limits one disk, and data was picked"
+
+
+def test_without_an_attributes_class_the_storage_class_counts() -> None:
+    def plain(claim: dict[str, Any]) -> None:
+        claim["spec"].pop("volumeAttributesClassName", None)
+
+    found = read(changed("PersistentVolumeClaim", plain), "data")
+    assert found.volume == DescribedVolume("aws-gp3", 500 * GIB, 3000, 125)
+
+
+def test_a_claim_without_a_class_has_the_default_one_and_sizes_are_rounded_up() -> None:
+    assert read(TEXT, "wal").volume == DescribedVolume("aws-gp3", 94 * GIB)
+
+
+def test_of_several_volumes_one_is_picked() -> None:
+    with pytest.raises(PagecageError, match="the file has 2 volumes: data, wal"):
+        read(TEXT)
+
+
+@pytest.mark.parametrize("kind", ["PersistentVolumeClaim", "StorageClass"])
+def test_a_claim_or_class_that_is_missing_is_named(kind: str) -> None:
+    text = changed(kind, None)
+    assert read(text).volume is None
+    assert "kubectl get pvc,storageclass" in reason(text, "data")
+
+
+def test_without_the_attributes_class_the_limits_are_not_guessed() -> None:
+    text = changed("VolumeAttributesClass", None)
+    assert read(text).volume == DescribedVolume("aws-gp3", 94 * GIB), "the other volume"
+    assert "kubectl get pvc" in reason(text, "data")
+
+
+def test_a_volume_that_the_container_does_not_mount_is_not_its_volume() -> None:
+    def unmounted(one: dict[str, Any]) -> None:
+        one["spec"]["containers"][0]["volumeMounts"].pop()
+
+    assert read(changed("Pod", unmounted)).volume == DescribedVolume(
+        "aws-gp3", 500 * GIB, 6000, 250
+    )
+
+
+def test_a_stateful_set_has_templates_of_claims() -> None:
+    pod, claim, _, *classes = yaml.safe_load_all(TEXT)
+    pod["spec"]["volumes"] = []
+    claim["metadata"]["name"] = "data"
+    spec = {"template": {"spec": pod["spec"]}, "volumeClaimTemplates": [claim]}
+    controller = {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": spec}
+    found = read(yaml.safe_dump_all([controller, *classes]))
+    assert found.volume == DescribedVolume("aws-gp3", 500 * GIB, 6000, 250)
+
+
+@pytest.mark.parametrize(
+    ("driver", "parameters", "gib", "command"),
+    [
+        ("ebs.csi.aws.com", {}, 10, "aws-gp3 --size 10GiB"),
+        (
+            "ebs.csi.aws.com",
+            {"Type": "io2", "iopsPerGB": "50"},
+            100,
+            "aws-io2 --size 100GiB --iops 5000",
+        ),
+        ("ebs.csi.aws.com", {"type": "gp2", "iops": "9"}, 100, "aws-gp2 --size 100GiB"),
+        ("kubernetes.io/aws-ebs", {}, 100, "aws-gp2 --size 100GiB"),
+        ("pd.csi.storage.gke.io", {"type": "pd-ssd"}, 128, "gcp-pd-ssd --size 128GiB"),
+        (
+            "pd.csi.storage.gke.io",
+            {
+                "type": "hyperdisk-balanced",
+                "provisioned-throughput-on-create": "250Mi",
+                "provisioned-iops-on-create": "7000",
+            },
+            64,
+            "gcp-hyperdisk-balanced --size 64GiB --iops 7000 --throughput 250",
+        ),
+        ("disk.csi.azure.com", {}, 128, "azure-standard-ssd --size 128GiB"),
+        ("disk.csi.azure.com", {"skuName": "Premium_ZRS"}, 128, "azure-premium-ssd --size 128GiB"),
+        (
+            "disk.csi.azure.com",
+            {"skuname": "Premium_LRS", "enableBursting": "true"},
+            1024,
+            "azure-premium-ssd-on-demand --size 1TiB",
+        ),
+        (
+            "disk.csi.azure.com",
+            {"skuName": "UltraSSD_LRS", "DiskIOPSReadWrite": "2000", "DiskMBpsReadWrite": "320"},
+            512,
+            "azure-ultra --size 512GiB --iops 2000 --throughput 320",
+        ),
+    ],
+)
+def test_drivers(driver: str, parameters: dict[str, str], gib: int, command: str) -> None:
+    volume = described_volume(driver, parameters, gib * GIB)
+    assert volume.command() == ["pagecage", "cage", "show", *command.split()]
+    providers = read_offers(ROOT / "cgroups/catalogue")
+    assert volume.name in {offer.name for provider in providers for offer in provider.types}
+
+
+def test_the_cache_of_a_machine_of_azure_is_named_as_lost() -> None:
+    def azure(one: dict[str, Any]) -> None:
+        one |= {"provisioner": "disk.csi.azure.com", "parameters": {"skuName": "Premium_LRS"}}
+
+    text = changed("StorageClass", azure)
+    found = read(text, "wal")
+    assert found.volume == DescribedVolume("azure-premium-ssd", 94 * GIB)
+    assert "cachingMode = ReadOnly" in [one.what for one in found.unsupported]
+
+
+def test_a_driver_without_known_limits_is_refused() -> None:
+    def nfs(one: dict[str, Any]) -> None:
+        one["provisioner"] = "nfs.csi.k8s.io"
+
+    with pytest.raises(PagecageError, match=r"the storage driver 'nfs\.csi\.k8s\.io' states no"):
+        read(changed("StorageClass", nfs), "data")
+
+
+def test_a_saved_cage_has_the_limits_of_the_pod_and_of_its_volume(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("pagecage.cli.cage_import.CAGES", tmp_path)
+    words = ["cage", "import", str(FOLDER / NAME), "--pick", "data", "--save", "orders"]
+    assert app(words, exit_on_error=False, result_action="return_value") == 0
+    saved = (tmp_path / "orders.toml").read_text()
+    for line in ('MemoryHigh = "3879728KiB"', 'MemoryMax = "4GiB"', "IOReadIOPSMax = 6000"):
+        assert f"\n{line}\n" in saved
+    assert 'type = "gp3"' in saved

@@ -1,0 +1,61 @@
+"""The GitHub Action with a gate, from the installed command to the verdict, in the guest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.ci.action import Runner
+from tests.ci.conftest import make_project, path
+
+__all__ = ["path"]
+pytestmark = [pytest.mark.vm, pytest.mark.long]
+MIB = 1 << 20
+READER = "open('data.bin', 'rb').read({bytes})\n"
+GATED = {
+    "host": "vm",
+    "size": "smoke",
+    "treatments": "cage=uncaged",
+    "repeats": "3",
+    "install": "false",
+    "cache": "false",
+}
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory, path: Path) -> Runner:
+    top = tmp_path_factory.mktemp("runner")
+    project = make_project(top / "workspace", path)
+    (project / "data.bin").write_bytes(os.urandom(10 * MIB))
+    (project / "read.py").write_text(READER.format(bytes=8 * MIB))
+    return Runner(project, top / "files", path)
+
+
+@pytest.fixture(scope="module")
+def baseline(runner: Runner) -> str:
+    """The file that the artefact of a first run has, committed to the project."""
+    job = runner.use(experiment="reader", artifact="first", **GATED)
+    assert (job.status, job.outputs["verdict"]) == (0, "none"), job.logs
+    shutil.copy(runner.artifacts / "first/baseline.json", runner.workspace)
+    return "baseline.json"
+
+
+def test_the_same_program_passes(runner: Runner, baseline: str) -> None:
+    gate = {"baseline": baseline, "fail_if": "device_read_bytes > +5%"}
+    job = runner.use(experiment="reader", artifact="same", **gate, **GATED)
+    assert (job.status, job.outputs["verdict"]) == (0, "passed"), job.logs
+    assert "Gate: **passed** (exit status 0)" in job.summary
+    assert "```mermaid\nxychart-beta" in job.summary
+    assert (runner.artifacts / "same/comparison.html").exists()
+
+
+def test_a_program_that_reads_a_fifth_more_fails(runner: Runner, baseline: str) -> None:
+    (runner.workspace / "read.py").write_text(READER.format(bytes=10 * MIB))
+    gate = {"baseline": baseline, "fail_if": "device_read_bytes > +5%"}
+    job = runner.use(experiment="reader", artifact="more", **gate, **GATED)
+    assert (job.status, job.outputs["verdict"]) == (5, "failed"), job.logs
+    assert "| failed | device_read_bytes > +5% |" in job.summary
+    assert (runner.artifacts / "more/report.html").exists()
