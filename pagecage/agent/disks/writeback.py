@@ -14,8 +14,9 @@ from pagecage.model.requirements import Requirement
 def require_cgroup_writeback(run: TrialRun, storage: Storage, disk: Disk) -> None:
     """Raise RequirementMissed if a limit on writes would not hold for buffered writes to a disk.
 
-    Its limit reads back well, and direct writes keep it. The flush of the page cache does not: it
-    is charged to the root cgroup (Documentation/admin-guide/cgroup-v2.rst, "Writeback").
+    Its limit reads back well, and direct writes and the program's own fsync keep it. The kernel's
+    flusher does not: its writes are charged to the root cgroup
+    (Documentation/admin-guide/cgroup-v2.rst, "Writeback").
     """
     for reason in unlimited_writes(_limited(run, storage, disk)):
         hint = "put the data on ext4 (without data=journal), XFS or btrfs, or remove these limits"

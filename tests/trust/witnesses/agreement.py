@@ -23,6 +23,7 @@ HANDED_OVER = (
     "the kernel charges the flush of a file to the cgroup that wrote it before, and hands it over"
     " only after several flushes (cgroup-v2.rst, Writeback)"
 )
+MERGED_BY_QEMU = "QEMU merged adjacent requests before the volume (turned off since)"
 NOT_YET = "the last writes are still in the page cache when the trial ends"
 MERGED = "the scheduler merges requests after io.stat has counted them"
 
@@ -91,6 +92,9 @@ def must_differ(pair: tuple[str, str], quantity: str, trial: Mapping[str, Any]) 
         return READ_AHEAD
     if load.writes and not load.is_direct and not load.makes_file and set(pair) & {*ABOVE}:
         return HANDED_OVER if "io.stat" in pair else NOT_YET
+    merged_by_qemu = trial["accounts"]["QEMU"].get(f"{quantity} merged", 0)
+    if counts_requests and pair[1] == "volume" and pair[0] != "QEMU" and merged_by_qemu:
+        return MERGED_BY_QEMU
     crosses = pair[0] in ABOVE and pair[1] in BELOW
     if crosses and load.writes:
         return JOURNAL
