@@ -27,13 +27,20 @@ DEVICE ?=
 ASK ?=
 ERASE ?=
 export PYTHON NAME HOST SIZE CAGE REPEATS FLEET RUN CMD DEVICE
+# MACHINE=aarch64 is for hosts and a guest of another architecture than this machine's.
+ifneq ($(MACHINE),)
+export PAGECAGE_MACHINE := $(MACHINE)
+endif
 # Without bytecode every process compiles its imports: `make test` starts hundreds, and took half as
 # long again.
 unexport PYTHONDONTWRITEBYTECODE
 
 python := env -u PYTHONHOME -u PYTHONPATH .venv/bin/python
 pagecage := .venv/bin/pagecage
-target := $(shell uname -m)-unknown-linux-gnu
+native := $(shell uname -m)
+target := $(native)-unknown-linux-gnu
+foreign := $(filter-out $(native),$(MACHINE))
+programs_for_foreign := $(if $(foreign),build/.stamp-programs-for-$(foreign))
 plugin := build/host/lib/libpcvolume.so
 device = $(if $(DEVICE),--device "$$DEVICE")
 only = $(foreach level,$(ONLY),--treatment $(level))
@@ -78,7 +85,7 @@ unprovision: ready ## Restore them (data stay; ERASE=1 destroys them)
 test: ready-test ## Run all tests except the long ones, those in the guest included (TESTS="tests/unit -k cage")
 	@$(python) -m pytest -n logical --maxprocesses 8 --dist worksteal -m "not long and not vm" $(TESTS); others=$$?; \
 	  $(python) -m pytest -m "vm and not long" $(TESTS); case $$others$$? in 00 | 05 | 50) ;; *) exit 1 ;; esac
-test-long: ready-test build/.stamp-fuzzing ## Run the long tests
+test-long: ready-test build/.stamp-fuzzing build/.stamp-cross-programs ## Run the long tests
 	@$(python) -m pytest -m long $(TESTS)
 check: build/.stamp-lint build/.stamp-workloads ## Run linters, type checks and unit tests (TESTS="tests/unit/model/test_cage.py" for some)
 	@$(python) -m pytest -q -n logical --maxprocesses 8 --dist worksteal -m "not long and not vm" \
@@ -96,8 +103,8 @@ trust-long: ready-test ## Run the campaigns of docs/TRUST.md that take an hour i
 
 ##@ Build and clean
 setup: ready ## Set up everything that `make experiment` needs (NAME=... for one experiment, HOST=...)
-build: build/.stamp-workloads $(plugin) ## Compile the workloads into build/host/bin, and the simulated volume into build/host/lib
-wheel: .venv/.stamp-plan build/.stamp-workloads $(plugin) ## Build an installable wheel in dist/ (MACHINE=aarch64 on such a machine)
+build: $(or $(programs_for_foreign),build/.stamp-workloads $(plugin)) ## Compile the workloads into build/host/bin, and the simulated volume into build/host/lib (MACHINE=aarch64 cross-compiles)
+wheel: .venv/.stamp-plan $(if $(foreign),build/.stamp-compilers,build/.stamp-workloads $(plugin)) ## Build an installable wheel in dist/ (MACHINE=aarch64 cross-compiles)
 	@tools/build-wheel $(MACHINE)
 images: .venv/.stamp-run build/.stamp-workloads ## Build container images with Docker or buildah (IMAGES="base workloads notebook harness")
 	@tools/build-images $(IMAGES)
@@ -164,8 +171,8 @@ ready:
 	@$(if $(there),:,$(MAKE) -j .venv/.stamp-plan .venv-ansible/.stamp-ansible)
 	@host=$(or $(which),$$($(pagecage) host which "$$HOST" $(plan_for))) && $(MAKE) -j "ready-$$host"
 ready-local: .venv/.stamp-run $(workloads) $(lucene) build/.stamp-recorders $(volume)
-ready-group: .venv/.stamp-run $(workloads) $(lucene)
-ready-vm: .venv/.stamp-run $(workloads) $(lucene) $(guest) $(volume)
+ready-group: .venv/.stamp-run $(workloads) $(lucene) $(programs_for_foreign)
+ready-vm: .venv/.stamp-run $(workloads) $(lucene) $(guest) $(volume) $(programs_for_foreign)
 ready-local ready-group ready-vm:
 	@:
 ready-test:
@@ -203,9 +210,9 @@ endif
 
 # Programs of this machine, installed by an Ansible role if they are missing. A JDK is large, and
 # only one experiment has a workload in Java: it is installed for that experiment and for the tests.
-# Only the long tests need clang.
+# Only the long tests need clang, and compilers for the other architecture.
 role := ansible/controller.yml $(shell find ansible/roles/controller -type f 2>/dev/null)
-purposes := compilers:build guest-programs:guest recorders:record volume-programs:volume jdk:jdk maven:maven fuzzing:fuzzing browser:browser lint-programs:lint
+purposes := compilers:build guest-programs:guest recorders:record volume-programs:volume jdk:jdk maven:maven fuzzing:fuzzing cross-programs:cross browser:browser lint-programs:lint
 define controller # stamp, purpose
 build/.stamp-$(1): .venv-ansible/.stamp-ansible $$(role)
 	@tools/bootstrap controller $(2)
@@ -225,6 +232,11 @@ build/.stamp-pcgen: build/.stamp-compilers $(sources)
 build/.stamp-workloads-%: build/.stamp-compilers experiments/%.toml $(sources)
 	@tools/build-workloads $(target) "$*"
 	@touch "$@"
+
+build/.stamp-programs-for-%: build/.stamp-compilers tools/cross $(sources)
+	@tools/build-workloads $*-unknown-linux-gnu
+	@tools/build-volume $*-unknown-linux-gnu
+	@touch $@
 
 build/.stamp-lucene: build/.stamp-maven tools/build-lucene $(wildcard workloads/lucene/*)
 	@tools/build-lucene

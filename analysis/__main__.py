@@ -64,8 +64,14 @@ def _render(arguments: argparse.Namespace) -> None:
     else:
         from analysis.views.render import PAGE, render
 
-        rendered = render(arguments.run_dir, arguments.include)
+        rendered = render(arguments.run_dir, arguments.include, arguments.section)
         _print_rendered(arguments, arguments.run_dir / PAGE, rendered, RUN_FORMATS)
+
+
+def _section(arguments: argparse.Namespace) -> None:
+    from analysis.views.own.section_process import run_section
+
+    run_section(arguments.run_dir, arguments.source, arguments.out, arguments.include)
 
 
 def _print_rendered(
@@ -231,6 +237,7 @@ def _print_result(arguments: argparse.Namespace, result: T, formats: Formats[T])
 
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int | None]] = {
     "render": _render,
+    "section": _section,
     "show": _show,
     "claims": _claims,
     "answers": _answers,

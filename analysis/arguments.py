@@ -19,6 +19,7 @@ def parser() -> argparse.ArgumentParser:
     whole = argparse.ArgumentParser(prog="python -m analysis", description=_ABOUT)
     commands = whole.add_subparsers(dest="command", required=True)
     _add_render_and_show(commands)
+    _add_section(commands)
     _add_compare(commands)
     _add_baseline(commands)
     _add_gates(commands)
@@ -80,6 +81,13 @@ def _add_render_and_show(commands: Any) -> None:
                 action="store_true",
                 help="print the output of `show` instead of the page's path",
             )
+            command.add_argument(
+                "--section",
+                action="append",
+                default=[],
+                metavar="SHA256",
+                help="a section of the definition that is executed",
+            )
         else:
             command.add_argument("--format", choices=WRITERS, help="print another program's format")
         command.add_argument("--json", action="store_true", help=JSON_HELP)
@@ -89,6 +97,14 @@ def _add_render_and_show(commands: Any) -> None:
         command.add_argument(
             "--markdown", action="store_true", help="print the table and the claims as Markdown"
         )
+
+
+def _add_section(commands: Any) -> None:
+    command = commands.add_parser("section", help="execute a definition's own part of a report")
+    command.add_argument("run_dir", type=Path, help="the run's folder")
+    command.add_argument("source", type=Path, help="the file with the cells")
+    command.add_argument("out", type=Path, help="the file to write the executed cells to")
+    command.add_argument("--include", action="append", default=[], help=INCLUDE_HELP)
 
 
 def _add_compare(commands: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pagecage.errors import PagecageError
-from pagecage.units import GIB, KIB, MIB, PAGE_BYTES
+from pagecage.units import GIB, KIB, LEAST_PAGE_BYTES, MIB
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
 _BYTES = {
@@ -15,7 +15,7 @@ _BYTES = {
     "KiB": KIB,
     "MiB": MIB,
     "GiB": GIB,
-    "pages": PAGE_BYTES,
+    "pages": LEAST_PAGE_BYTES,  # of articles, all about x86-64
 }
 _COUNTS = {
     "x": 1.0,
@@ -42,7 +42,7 @@ _SCALE: dict[str, float] = {
 }
 _SUFFIXES = (
     ("gibit_per_second", GIB / 8),
-    ("_pages", PAGE_BYTES),
+    ("_pages", LEAST_PAGE_BYTES),
     ("_ms", 1e-3),
     ("_us", 1e-6),
     ("_ns", 1e-9),

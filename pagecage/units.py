@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 from decimal import Decimal
 from fractions import Fraction
 
 from pagecage.errors import PagecageError
 
-PAGE_BYTES = 4096
+LEAST_PAGE_BYTES = 4096
+"""The smallest page of Linux, and the page in which published figures count.
+
+A kernel for arm64 may have pages of 16 or 64 KiB (arch/arm64/Kconfig).
+"""
+BLOCK_BYTES = 4096
+"""The I/O size for which providers publish latencies, and the block of ext4."""
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 _SCALE = {
     "B": 1,
@@ -148,9 +155,20 @@ def percent_text(probability: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def page_floor_bytes(count: int) -> int:
+def kernel_page_bytes() -> int:
+    """Return the size of this kernel's pages."""
+    return os.sysconf("SC_PAGESIZE")
+
+
+def page_floor_bytes(count: int, page_bytes: int = LEAST_PAGE_BYTES) -> int:
     """Return `count` rounded down to a page, as the kernel stores memory.max.
 
-    See page_counter_memparse in the kernel, and cgroup-v2.rst.
+    See page_counter_memparse in the kernel, and cgroup-v2.rst. Without the host's page, the result
+    is what a definition asks for; a kernel with larger pages rounds it down further.
     """
-    return count // PAGE_BYTES * PAGE_BYTES
+    return count // page_bytes * page_bytes
+
+
+def page_ceil_bytes(count: int, page_bytes: int) -> int:
+    """Return `count` rounded up to a page: the memory that so many bytes of a file take."""
+    return -(-count // page_bytes) * page_bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -49,6 +50,54 @@ def test_init_makes_a_project_around_a_command(folder: Path) -> None:
     assert (command["directory"], command["data_paths"]) == (str(folder), ["src"])
 
 
+@pytest.mark.parametrize(
+    ("language", "files", "build"),
+    [
+        ("rust", {"Cargo.toml", ".cargo/config.toml", "src/main.rs"}, "cargo build --release"),
+        ("c", {"Makefile", "workload.c", "pagecage_workload.h", "pagecage_workload.c"}, "make"),
+        ("python", {"workload.py", "pagecage_workload.py"}, ""),
+    ],
+)
+def test_init_makes_a_workload_with_its_library(
+    folder: Path, language: str, files: set[str], build: str
+) -> None:
+    done = pagecage(folder, "init", "--template", language)
+    assert done.ok, done.stderr
+    own = folder / "workloads/mine"
+    made = {str(path.relative_to(own)) for path in own.rglob("*") if path.is_file()}
+    assert files <= made
+    assert ("build it" in done.stderr) == bool(build)
+    assert f"cd workloads/mine && {build}" in done.stderr or not build
+    assert "run it: pagecage run mine" in done.stderr
+    assert pagecage(folder, "list").stdout.startswith("project  mine ")
+    unbuilt = pagecage(folder, "plan", "mine", *PLAIN, "--json")
+    assert (unbuilt.status, "is not an executable file" in unbuilt.stderr) == (
+        (2, True) if build else (0, False)
+    )
+
+
+def test_a_library_is_copied_unchanged(folder: Path) -> None:
+    init(folder, "--template", "rust")
+    crate = ROOT / "workloads/pagecage-workload"
+    copies = folder / "workloads/mine/pagecage-workload"
+    paths = [path.relative_to(crate) for path in crate.rglob("*") if path.is_file()]
+    assert len(paths) > 3
+    for path in paths:
+        assert (copies / path).read_bytes() == (crate / path).read_bytes()
+
+
+def test_a_template_replaces_nothing(folder: Path) -> None:
+    init(folder, "--template", "python")
+    again = pagecage(folder, "init", "--template", "python")
+    assert (again.status, "experiments/mine.toml exists already" in again.stderr) == (2, True)
+    assert "fix: pagecage init --template python --name mine-2" in again.stderr
+    (folder / "experiments/mine.toml").unlink()
+    (folder / "workloads/mine/workload.py").write_text("ours")
+    kept = pagecage(folder, "init", "--template", "c")
+    assert (kept.status, "workloads/mine exists already" in kept.stderr) == (2, True)
+    assert (folder / "workloads/mine/workload.py").read_text() == "ours"
+
+
 def test_a_second_init_adds_an_experiment_and_replaces_nothing(folder: Path) -> None:
     (folder / ".gitignore").write_text("*.o")
     init(folder, "--", "cat", "src/a.txt")
@@ -61,6 +110,32 @@ def test_a_second_init_adds_an_experiment_and_replaces_nothing(folder: Path) -> 
     assert again.status == 2
     assert "experiments/cat.toml exists already" in again.stderr
     assert "fix: pagecage init --name cat-2 -- cat x" in again.stderr
+
+
+def test_a_foreign_definition_is_not_run_without_a_yes(tmp_path: Path) -> None:
+    """Neither run gets any further than its plan: this machine holds no limits in a test."""
+    copy = tmp_path / "theirs"
+    shutil.copytree(EXAMPLE, copy)
+    words = ("run", "search", *PLAIN, "--treatment", "cage=old-laptop")
+    refused = pagecage(copy, *words)
+    assert refused.status == 2
+    assert "search.toml has not run on this machine before. Its commands:" in refused.stderr
+    assert "  on this machine, in the experiment's cages:\n    python3 search.py" in refused.stderr
+    assert "then add --yes" in refused.stderr
+    assert not (copy / "runs").exists()
+    assert pagecage(copy, "plan", "search", *PLAIN).ok, "a plan starts nothing"
+    accepted = pagecage(copy, *words, "--yes", "--data-dir", "/dev/null/x")
+    assert "has commands that have not run" not in accepted.stderr
+    again = pagecage(copy, *words, "--data-dir", "/dev/null/x")
+    assert "has not run on this machine" not in again.stderr, "it was accepted"
+
+
+def test_a_project_of_ones_own_is_not_asked_for(folder: Path) -> None:
+    init(folder, "--", "cat", "src/a.txt")
+    definition = folder / "experiments/cat.toml"
+    definition.write_text(definition.read_text().replace('"src/a.txt"', '"src"', 1))
+    done = pagecage(folder, "run", "cat", *PLAIN, "--data-dir", "/dev/null/x")
+    assert "has not run on this machine" not in done.stderr
 
 
 @pytest.mark.parametrize(

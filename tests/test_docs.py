@@ -14,6 +14,7 @@ from cyclopts import CycloptsError, MissingArgumentError
 
 from pagecage import errors
 from pagecage.agent.collectors.collector import CollectorResult
+from pagecage.agent.collectors.own_collector import OwnFigures
 from pagecage.agent.phases import PHASES
 from pagecage.agent.responses import STANDARD_RESPONSES
 from pagecage.agent.system.procfs import DISKSTATS_FIELDS
@@ -190,7 +191,9 @@ def schema_of(path: Path = PATH) -> dict[str, dict[str, object]]:
 def test_a_records_keys_are_the_same_in_code_schema_and_document() -> None:
     in_code = {field.name for field in fields(Record)}
     assert set(schema_of()["properties"]) == in_code
-    assert set(schema_of()["required"]) == in_code - {"disks"}, "which older records lack"
+    assert set(schema_of()["required"]) == in_code - {"disks", "page_bytes"}, (
+        "older records lack them"
+    )
     assert schema_of()["additionalProperties"] is False
     assert keys(list(record_rows())) == in_code
 
@@ -218,7 +221,10 @@ def test_responses_are_the_same_in_schema_and_document() -> None:
 
 def test_collectors_outcomes_are_as_documented() -> None:
     entry = json.loads(PATH.read_text())["properties"]["collectors"]["additionalProperties"]
-    assert set(entry["properties"]) == set(CollectorResult("ok").to_json())
+    own = {field.name for field in fields(OwnFigures)}
+    assert set(entry["properties"]) == {*CollectorResult("ok").to_json(), *own}
+    assert set(entry["required"]) == set(CollectorResult("ok").to_json())
+    assert all(f"`{name}`" in FORMAT for name in own)
     assert all(
         f"`{status}`" in record_rows()["`collectors`"]
         for status in entry["properties"]["status"]["enum"]

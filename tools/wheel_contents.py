@@ -6,6 +6,7 @@ The project's files lie in pagecage/_data of the wheel as they lie in a checkout
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from collections.abc import Iterator
@@ -27,8 +28,9 @@ FOLDERS = (
 FILES = ("action.yml", "ci/gitlab.yml", "containers/versions.env", "LICENSE")
 LEFT_OUT = ("ansible/molecule", "docs/gallery", "workloads/testbed", "workloads/contract")
 """Tests and pictures, which take 13 MB."""
-BINARIES = ("build/host/bin", "build/host/lib")
-LEAST_BINARIES = ("build/host/bin/pcgen", "build/host/bin/pcprobe", "build/host/lib/libpcvolume.so")
+LEAST_BINARIES = ("bin/pcgen", "bin/pcprobe", "lib/libpcvolume.so")
+INSIDE = "build/host"
+"""The folder of compiled programs in the wheel. A checkout has those of others in build/MACHINE."""
 ELF_MACHINES = {"x86_64": 62, "aarch64": 183}  # elf(5), e_machine
 
 
@@ -41,7 +43,7 @@ class WheelContents(BuildHookInterface):
         """Called by hatchling before a build."""
         if version == "editable":
             return
-        top, machine = Path(self.root), platform.machine()
+        top, machine = Path(self.root), target_machine()
         refusal = refused(top, machine)
         if refusal:
             self.app.abort(f"pagecage: {refusal}\n  fix: make wheel, in a checkout on Linux")
@@ -49,7 +51,9 @@ class WheelContents(BuildHookInterface):
         note.write_text(revision(top))
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-linux_{machine}"
+        compiled = compiled_folder(top, machine)
         names = {path: path.relative_to(top).as_posix() for path in contents(top)}
+        names |= {path: f"{INSIDE}/{path.relative_to(compiled)}" for path in programs(compiled)}
         build_data["force_include"] |= {
             str(path): f"pagecage/_data/{name}" for path, name in names.items()
         }
@@ -60,14 +64,37 @@ def refused(top: Path, machine: str) -> str | None:
     """Return why no wheel can be built here; None if one can."""
     if machine not in ELF_MACHINES:
         return f"there is no wheel for {machine}"
-    missing = [name for name in LEAST_BINARIES if not (top / name).exists()]
-    if missing:
-        return f"{', '.join(missing)}: not built"
-    for path in (path for folder in BINARIES for path in sorted((top / folder).iterdir())):
+    compiled = compiled_folder(top, machine)
+    missing = without(compiled)
+    if missing and machine == platform.machine():
+        return f"{missing}: not built"
+    if not compiled.is_dir():
+        return f"the programs for {machine} are not built"
+    for path in programs(compiled):
         found = elf_machine(path)
         if found not in (None, ELF_MACHINES[machine]):
             return f"{path.relative_to(top)} was compiled for another processor than {machine}"
     return None
+
+
+def target_machine() -> str:
+    """Return the architecture of the wheel: PAGECAGE_MACHINE, or this machine's."""
+    return os.environ.get("PAGECAGE_MACHINE") or platform.machine()
+
+
+def compiled_folder(top: Path, machine: str) -> Path:
+    """Return the folder of a checkout with the programs for an architecture."""
+    return top / "build" / ("host" if machine == platform.machine() else machine)
+
+
+def programs(compiled: Path) -> list[Path]:
+    """Return the compiled programs and libraries."""
+    return [path for name in ("bin", "lib") for path in sorted((compiled / name).glob("*"))]
+
+
+def without(compiled: Path) -> str:
+    """Return the programs that every experiment needs and that are not compiled; "" if all are."""
+    return ", ".join(name for name in LEAST_BINARIES if not (compiled / name).exists())
 
 
 def elf_machine(path: Path) -> int | None:
@@ -79,7 +106,7 @@ def elf_machine(path: Path) -> int | None:
 
 def contents(top: Path) -> Iterator[Path]:
     """Yield the files that are added, without bytecode, build products and hidden folders."""
-    for name in (*FOLDERS, *BINARIES):
+    for name in FOLDERS:
         for path in sorted((top / name).rglob("*")):
             inside = path.relative_to(top)
             is_hidden = any(

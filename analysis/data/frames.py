@@ -15,7 +15,6 @@ from analysis.data.series import STALLS, Series
 from analysis.formatting import treatment_label
 from pagecage.errors import PagecageError
 from pagecage.model.traces import read_lines, trace_path
-from pagecage.units import PAGE_BYTES
 from pagecage.verdicts.counters import measured_seconds
 from pagecage.verdicts.verdict import limit_title
 
@@ -92,7 +91,7 @@ def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
         name: np.asarray(getattr(series, name))[steps:][keep]
         for name in ("resident_pages", "memory_current")
     }
-    states["resident_bytes"] = states["resident_pages"] * PAGE_BYTES
+    states["resident_bytes"] = states["resident_pages"] * trial.record.page_bytes
     return {"t": middle, **columns, **states, "seconds": middle - measured.start_monotonic_seconds}
 
 

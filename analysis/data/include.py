@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from analysis.data.load import JudgedTrial, Run, excluded_trials, with_included
 from pagecage.errors import PagecageError
+from pagecage.verdicts.evaluate import incomplete_collectors
 
-VERDICTS = ("limits", "cache_state_reached", "host_quiet")
+VERDICTS = ("limits", "cache_state_reached", "host_quiet", "collectors")
 """Names of the verdicts that exclude a trial if they fail."""
 
 
@@ -18,6 +19,7 @@ def failed_verdicts(trial: JudgedTrial) -> frozenset[str]:
         "limits": any(limit.verdict == "leaky" for limit in verdicts.limits),
         "cache_state_reached": verdicts.cache_state_reached.verdict == "not_reached",
         "host_quiet": verdicts.host_quiet.verdict == "not_quiet",
+        "collectors": bool(incomplete_collectors(trial.record)),
     }
     return frozenset(name for name, is_failed in failed.items() if is_failed)
 

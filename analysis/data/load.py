@@ -17,6 +17,7 @@ from pagecage.memory_search.rounds import with_rounds
 from pagecage.model.record import Record, read_records
 from pagecage.model.run_files import check_records, read_facts, read_plan
 from pagecage.model.traces import read_lines
+from pagecage.units import LEAST_PAGE_BYTES
 from pagecage.verdicts.evaluate import Verdicts, evaluate
 from pagecage.verdicts.stopping import needed, too_wide
 
@@ -128,6 +129,11 @@ class Run:
     def is_emulated(self) -> bool:
         """True if any trial ran on an emulated CPU."""
         return any(trial.record.emulated for trial in self.trials)
+
+    @property
+    def page_bytes(self) -> int:
+        """The size of the hosts' pages; the largest, if the hosts differ."""
+        return max((trial.record.page_bytes for trial in self.trials), default=LEAST_PAGE_BYTES)
 
 
 def load_run(path: Path) -> Run:

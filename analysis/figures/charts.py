@@ -12,6 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from analysis.figures import panels
 from analysis.figures.style import TreatmentStyle
 from analysis.formatting import format_quantity, response_title
+from pagecage.units import format_bytes
 
 WIDTH = 10.8
 TWO_DECADES = 100
@@ -96,7 +97,7 @@ def _changing(rows: pd.DataFrame) -> pd.DataFrame | None:
 
 
 def readahead_figure(
-    readahead_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
+    readahead_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle], page_bytes: int
 ) -> Figure | None:
     """Draw the sizes of the kernel's read-ahead requests, in pages, by treatment."""
     if readahead_df.empty:
@@ -104,6 +105,6 @@ def readahead_figure(
     names = [name for name in styles if name in set(readahead_df["treatment"])]
     figure = Figure(figsize=(WIDTH, 1.2 + 0.52 * len(names)))
     axes = panels.readahead(figure.subplots(), readahead_df, styles)
-    axes.set_xlabel("pages per request (4 KiB each)")
+    axes.set_xlabel(f"pages per request ({format_bytes(page_bytes)} each)")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     return figure

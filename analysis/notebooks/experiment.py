@@ -65,6 +65,9 @@ results.amplification
 results.timelines
 
 # %% tags=["optional"]
+results.own_collectors
+
+# %% tags=["optional"]
 results.residency
 
 # %% tags=["optional"]

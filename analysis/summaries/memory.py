@@ -19,7 +19,7 @@ from pagecage.memory_search.rounds import (
 from pagecage.memory_search.rule import MeasuredLevels, MemoryLevel, SearchRule
 from pagecage.memory_search.sentences import no_answer, sentences
 from pagecage.model.traces import read_lines
-from pagecage.units import PAGE_BYTES, format_bytes, format_seconds
+from pagecage.units import format_bytes, format_seconds
 from pagecage.verdicts.counters import difference, final_counter, io_at
 
 
@@ -261,6 +261,6 @@ def memory_json(run: Run) -> dict[str, Any] | None:
         "sentences": list(found.sentences),
         "answer": asdict(found.answer) if found.answer else None,
         "second_opinion": asdict(opinion) if (opinion := second_opinion(run)) else None,
-        "page_bytes": PAGE_BYTES,
+        "page_bytes": run.page_bytes,
         "steps": [asdict(step) for step in found.steps],
     }

@@ -18,7 +18,6 @@ from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views import evidence_tables
 from analysis.views.html import Html, figure_html, folded_table, svg_html, table_html, with_heading
 from analysis.views.narrative import ABOUT_KERNEL, ABOUT_LATENCY, ABOUT_RESIDENCY, ABOUT_TIME
-from pagecage.units import PAGE_BYTES
 
 KIB = 1024
 
@@ -123,7 +122,7 @@ def _marks(run: Run) -> dict[str, float]:
     marks = {"each byte once": 1.0}
     if len(sizes) == 1:
         window = float(sizes.pop() or 0)
-        marks[f"{window:.0f} KiB for each page"] = window * KIB / PAGE_BYTES
+        marks[f"{window:.0f} KiB for each page"] = window * KIB / run.page_bytes
     return marks
 
 
@@ -171,7 +170,7 @@ def kernel_section(data: RunFrames) -> Html | None:
     """Return sizes of read-ahead requests, and faults by the flags of the mapping."""
     readahead_df = frames.readahead_frame(data.run)
     drawn = figure_html(
-        lambda: charts.readahead_figure(readahead_df, data.styles),
+        lambda: charts.readahead_figure(readahead_df, data.styles, data.run.page_bytes),
         lambda: alt_text.readahead_alt_text(readahead_df, data.styles),
     )
     faults = folded_table(

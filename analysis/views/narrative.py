@@ -16,6 +16,8 @@ from analysis.summaries.diagnoses import stopping_rule_status
 from analysis.views.contradictions import contradiction_html
 from analysis.views.html import definition_text_html
 
+_MOST_REASONS = 3
+"""Reasons per collector that a report names at its top."""
 _EMULATED = (
     "<strong>Emulated.</strong> The guest's CPU was emulated (TCG). Times that depend on the CPU"
     " are several times too long and not comparable with published ones. Counts of bytes and I/Os"
@@ -105,6 +107,22 @@ def _failed_collectors(run: Run) -> Counter[tuple[str, str]]:
     )
 
 
+def _incomplete_collectors(run: Run) -> Iterator[str]:
+    """Yield a sentence per reason; of a collector with many, only the most frequent ones."""
+    failed = _failed_collectors(run)
+    shown: Counter[str] = Counter()
+    for (name, reason), count in failed.most_common():
+        shown[name] += 1
+        if shown[name] <= _MOST_REASONS:
+            yield (
+                f"<strong>{escape(name)} is incomplete</strong> in {count} trials:"
+                f" {escape(reason)}."
+            )
+    for name, count in shown.items():
+        if count > _MOST_REASONS:
+            yield f"<strong>{escape(name)}</strong> has {count - _MOST_REASONS} further reasons."
+
+
 def _notices(run: Run) -> Iterator[tuple[str, str]]:
     if run.is_emulated:
         yield "warn", _EMULATED
@@ -134,11 +152,7 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
     if excluded:
         what = f"{excluded} of {planned} trials are excluded"
         yield "warn", f"<strong>{what}</strong> by their verdicts: shown, but not included."
-    for (name, reason), count in _failed_collectors(run).items():
-        yield (
-            "warn",
-            f"<strong>{escape(name)} is incomplete</strong> in {count} trials: {escape(reason)}.",
-        )
+    yield from (("warn", text) for text in _incomplete_collectors(run))
     size = run.plan["size"]
     reason = run.plan.get("size_reason") or "as requested"
     yield "plain", f"<strong>Size {escape(size)}.</strong> {_capitalised(reason)}."

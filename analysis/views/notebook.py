@@ -22,6 +22,7 @@ from analysis.views.html import (
     table_html,
 )
 from analysis.views.narrative import ABOUT_CLAIMS, answer_html, notices_html, story_html
+from analysis.views.own.collectors import own_section
 from analysis.views.rare_sections import memory_section, minima_section
 from analysis.views.ratio_tables import ratio_sections
 from pagecage.checkout import TOP
@@ -165,6 +166,11 @@ class Results(RunFrames):
     def timelines(self) -> Html | None:
         """Transfer rates over time; sizes, residency, refaults and stalls are collapsed."""
         return figure_sections.timeline_section(self)
+
+    @property
+    def own_collectors(self) -> Html | None:
+        """The numbers of the collectors that the definition brings along, over time."""
+        return own_section(self)
 
     @property
     def residency(self) -> Html | None:

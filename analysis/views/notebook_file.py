@@ -22,7 +22,12 @@ def read_source(path: Path) -> list[Cell]:
 
     Raises ValueError if a cell mark has anything but tags.
     """
-    body = _HEADER.sub("", path.read_text(encoding="utf-8"))
+    return read_cells(path.read_text(encoding="utf-8"))
+
+
+def read_cells(text: str) -> list[Cell]:
+    """Return the cells of a text likewise."""
+    body = _HEADER.sub("", text)
     return [
         _cell(part) for part in re.split(r"^(?=# %%)", body, flags=re.MULTILINE) if part.strip()
     ]
@@ -39,10 +44,11 @@ def _cell(text: str) -> Cell:
     if match[1]:
         source = re.sub(r"^# ?", "", source, flags=re.MULTILINE)
         return {"cell_type": "markdown", "metadata": {"tags": tags}, "source": source}
-    return _code_cell(source, tags)
+    return code_cell(source, tags)
 
 
-def _code_cell(source: str, tags: Sequence[str]) -> Cell:
+def code_cell(source: str, tags: Sequence[str]) -> Cell:
+    """Return a code cell without outputs."""
     metadata = {"tags": list(tags)}
     return {
         "cell_type": "code",
@@ -65,7 +71,7 @@ def with_parameters(cells: Sequence[Cell], parameters: Mapping[str, Any]) -> lis
         shown_cell
         for cell in cells
         for shown_cell in (
-            [cell, _code_cell(source, [INJECTED])]
+            [cell, code_cell(source, [INJECTED])]
             if PARAMETERS in cell["metadata"]["tags"]
             else [cell]
         )
@@ -81,7 +87,7 @@ def notebook(cells: Sequence[Cell], metadata: Mapping[str, Any]) -> dict[str, An
         "pygments_lexer": "ipython3",
     }
     return {
-        "cells": [{**cell, "id": f"cell-{number:02}"} for number, cell in enumerate(cells, 1)],
+        "cells": numbered(cells),
         "metadata": {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {**language, "version": platform.python_version()},
@@ -90,6 +96,11 @@ def notebook(cells: Sequence[Cell], metadata: Mapping[str, Any]) -> dict[str, An
         "nbformat": 4,
         "nbformat_minor": 5,
     }
+
+
+def numbered(cells: Sequence[Cell], first: int = 1) -> list[Cell]:
+    """Return the cells with their ids."""
+    return [{**cell, "id": f"cell-{number:02}"} for number, cell in enumerate(cells, first)]
 
 
 def write(document: Mapping[str, Any], path: Path) -> None:

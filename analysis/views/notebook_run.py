@@ -9,36 +9,51 @@ from __future__ import annotations
 import ast
 import linecache
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from typing import Any
 
 from analysis.views.notebook_file import Cell
 
+MoreOutputs = Callable[[object], Iterable[Cell]]
+"""Outputs of a cell that replace its value, such as figures."""
 _OUR_FRAMES = 2
 """Frames of a traceback that belong to this module: `_run_cell` and `_value`."""
 
 
-def run_cells(cells: Sequence[Cell], namespace: dict[str, Any]) -> Exception | None:
+def no_outputs(_value: object) -> Iterable[Cell]:
+    """Return no outputs besides a cell's value."""
+    return ()
+
+
+def run_cells(
+    cells: Sequence[Cell], namespace: dict[str, Any], more_outputs: MoreOutputs = no_outputs
+) -> Exception | None:
     """Run the code cells up to the first that fails.
 
-    Returns that cell's exception, which is also stored in its outputs, or None.
+    Returns that cell's exception, which is also stored in its outputs, or None. `more_outputs`
+    gets the value of each cell.
     """
     code_cells = [cell for cell in cells if cell["cell_type"] == "code"]
     for number, cell in enumerate(code_cells, 1):
-        if error := _run_cell(cell, number, namespace):
+        if error := _run_cell(cell, number, namespace, more_outputs):
             return error
     return None
 
 
-def _run_cell(cell: Cell, number: int, namespace: dict[str, Any]) -> Exception | None:
+def _run_cell(
+    cell: Cell, number: int, namespace: dict[str, Any], more_outputs: MoreOutputs
+) -> Exception | None:
     stdout, stderr = StringIO(), StringIO()
+    more: list[Cell] = []
     shown: dict[str, str] = {}
     raised = None
     with redirect_stdout(stdout), redirect_stderr(stderr):
         try:
-            shown = _shown(_value(cell["source"], f"<cell {number}>", namespace))
+            value = _value(cell["source"], f"<cell {number}>", namespace)
+            more = list(more_outputs(value))
+            shown = {} if more else _shown(value)
         except Exception as error:  # noqa: BLE001 - whatever a cell raises is its output
             raised = error
     cell["execution_count"] = number
@@ -52,6 +67,7 @@ def _run_cell(cell: Cell, number: int, namespace: dict[str, Any]) -> Exception |
                 "data": shown,
             }
         )
+    cell["outputs"] += more
     if raised:
         cell["outputs"].append(_error(raised))
     return raised

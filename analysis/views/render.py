@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +14,9 @@ from typing import Any
 
 from analysis.data.load import Run, planned_and_recorded
 from analysis.views import notebook_file
+from analysis.views.notebook_file import numbered
 from analysis.views.notebook_run import run_cells
+from analysis.views.own.sections import section_cells
 from pagecage.checkout import TOP
 from pagecage.errors import EXIT_FAILED, PagecageError
 
@@ -24,16 +26,22 @@ TEMPLATES = HERE / "templates" / "offline"
 NAME, PAGE, FAILED = "report.ipynb", "report.html", "report.failed.ipynb"
 
 
-def render(run_path: Path, include: Sequence[str] = ()) -> Run:
+def render(
+    run_path: Path, include: Sequence[str] = (), known_sections: Collection[str] = ()
+) -> Run:
     """Execute the notebook on a run, and export it into the run's folder; return the loaded run.
 
-    `include` is passed to Results. An existing report is replaced only by a complete one. Raises
-    PagecageError if the folder is not a run, or if a cell fails; the message names the notebook
-    with the failure.
+    `include` is passed to Results. `known_sections` are the hashes of the definition's own sections
+    that are executed; the others are left out. An existing report is replaced only by a complete
+    one. Raises PagecageError if the folder is not a run, or if a cell fails; the message names the
+    notebook with the failure.
     """
     plan, _ = planned_and_recorded(run_path)
     title = f"{plan['experiment']} · {plan['run_id']}"
     document, run = _execute(run_path, title, {"run_dir": ".", "include": list(include)})
+    document["cells"] += numbered(
+        section_cells(run_path, plan, include, known_sections), len(document["cells"]) + 1
+    )
     with tempfile.TemporaryDirectory(prefix="pagecage-report-") as scratch:
         made, page = Path(scratch) / NAME, Path(scratch) / PAGE
         notebook_file.write(document, made)

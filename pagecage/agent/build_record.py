@@ -14,6 +14,7 @@ from pagecage.agent.trial_run import TrialRun
 from pagecage.model.container.image import environment_names
 from pagecage.model.json_codec import to_json
 from pagecage.model.record import RECORD_VERSION, Record, record_from_json
+from pagecage.units import kernel_page_bytes
 
 _SECTIONS = (
     "response",
@@ -54,6 +55,7 @@ def build_record(run: TrialRun) -> Record:
         "state_id": machine["state_id"],
         "restore_seq": machine["restore_seq"],
         "emulated": machine["emulated"],
+        "page_bytes": kernel_page_bytes(),
         "measured": to_json(run.interval),
         "samples": run.samples,
         **sections,

@@ -24,7 +24,7 @@ from pagecage.model.cache_proof import (
     tolerance_bytes,
 )
 from pagecage.model.record_sections import MeasuredInterval
-from pagecage.units import PAGE_BYTES
+from pagecage.units import kernel_page_bytes
 
 _HOST_RECLAIM = ("pgsteal_kswapd", "pgsteal_direct", "pgsteal_khugepaged", "pgsteal_proactive")
 """Counters of /proc/vmstat that leave out what a cgroup's own limit reclaims (mm/vmscan.c,
@@ -46,7 +46,7 @@ class CacheChecks:
         """Check before the workload runs. Raises NotPrepared if the proven state is gone."""
         if not self._is_wanted:
             return
-        self._cache["charge_lag_bytes"] = charge_lag_bytes(os.cpu_count() or 1)
+        self._cache["charge_lag_bytes"] = charge_lag_bytes(os.cpu_count() or 1, kernel_page_bytes())
         self._at_start = tuple(
             (resident_bytes(path), _modified_ns(path)) for path in self._caged.files
         )
@@ -96,13 +96,14 @@ class CacheChecks:
         processes, vmstat = self._caged.context.processes, procfs.read_vmstat() or {}
         memory = _memory_stat(processes.cgroup)
         reclaimed = memory.get("pgsteal")
+        page_bytes = kernel_page_bytes()
         by_host = [vmstat[key] for key in _HOST_RECLAIM if key in vmstat]
         return CacheCheck(
             resident_bytes=total_bytes,
             charged_bytes=memory.get("file"),
             read_bytes=processes.read_bytes(self._caged.disk.maj_min),
-            reclaimed_bytes=None if reclaimed is None else reclaimed * PAGE_BYTES,
-            host_reclaimed_bytes=sum(by_host) * PAGE_BYTES if by_host else None,
+            reclaimed_bytes=None if reclaimed is None else reclaimed * page_bytes,
+            host_reclaimed_bytes=sum(by_host) * page_bytes if by_host else None,
         )
 
     def _came_from_disk(self) -> int:
@@ -148,4 +149,4 @@ def _least_resident_bytes(caged: Caged, interval: MeasuredInterval) -> int | Non
     begin = interval.start_monotonic_seconds
     rows = (row for row in caged.sampler.rows() if row["t"] >= begin)
     resident = [row["resident_pages"] for row in rows if row["resident_pages"] is not None]
-    return min(resident) * PAGE_BYTES if resident else None
+    return min(resident) * kernel_page_bytes() if resident else None

@@ -28,6 +28,7 @@ from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage, expected_read_back, limits_not_in_force
 from pagecage.model.cage_json import cloud_to_json
 from pagecage.model.requirements import Requirement
+from pagecage.units import kernel_page_bytes
 
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.01
@@ -97,7 +98,7 @@ def _make_slice(
         name=trial.cage.name,
         requested=dict(trial.cage.properties),
         slice=str(cgroup),
-        expected=expected_read_back(slice_cage),
+        expected=expected_read_back(slice_cage, kernel_page_bytes()),
         **_read_back(cgroup, files.disk.maj_min),
         **cloud_to_json(trial.cage),
         enforced_by=trial.cage.enforced_by,
@@ -205,8 +206,10 @@ def confirm_limits(
     sets one limit after the other, so wait up to `patience_seconds` for a workload that does not
     wait for `go`.
     """
-    cage, asked = run.sections["cage"], expected_read_back(run.trial.cage.cgroup_part)
-    external = expected_read_back(Cage("", cage.get("external", {}).get("read_back", {})))
+    cage, page_bytes = run.sections["cage"], kernel_page_bytes()
+    asked = expected_read_back(run.trial.cage.cgroup_part, page_bytes)
+    elsewhere = Cage("", cage.get("external", {}).get("read_back", {}))
+    external = expected_read_back(elsewhere, page_bytes)
     own = {
         key: value
         for key, value in asked.items()

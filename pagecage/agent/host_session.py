@@ -37,7 +37,8 @@ from pagecage.errors import HostError
 class HostSession:
     """Services of one host, shared by the trials of one machine state.
 
-    `restored` are the directories whose restoration was announced.
+    `restored` are the directories whose restoration was announced, `checked_scripts` bpftrace's
+    errors about the definition's scripts by path, None for a good one.
     """
 
     request: RunRequest
@@ -57,6 +58,7 @@ class HostSession:
     inbox: AnswerQueue = field(default_factory=AnswerQueue)
     volume_calibrator: VolumeCalibrator = field(default_factory=VolumeCalibrator)
     restored: set[Path] = field(default_factory=set)
+    checked_scripts: dict[str, str | None] = field(default_factory=dict)
 
 
 @contextmanager

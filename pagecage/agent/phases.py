@@ -26,6 +26,7 @@ from pagecage.agent.host_settings import (
     set_queue_settings,
 )
 from pagecage.agent.prepared.trial_data import prepare_data
+from pagecage.agent.programs.own_collectors import require_scripts
 from pagecage.agent.programs.program import Program
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.responses import responses
@@ -92,6 +93,7 @@ def prepare(run: TrialRun) -> Prepared:
         facts, trial = run.session.facts, run.trial
         if missed := check_trial(facts, trial) + check_disks(facts, trial.cage):
             raise RequirementMissed(missed)
+        require_scripts(run)
     with run.announced("driver"):
         driver = prepare_driver(run)
     with run.announced("storage"):

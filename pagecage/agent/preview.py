@@ -36,6 +36,7 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
     driver = make_driver(trial.driver, engines, _no_answer, spool, image)
     context, argv = _preview_context(trial, systemd, unit, driver), _preview_argv(trial)
     if not driver.has_slice:
+        yield from _collector_commands(trial)
         yield from map(replay, driver.preview_commands(context, argv))
         yield from _load_commands(trial, context)
         return
@@ -43,10 +44,20 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
     nodes = {name: f"DISK-{name}" for name in cage.disks}
     for command in slice_commands(systemd, unit, cage, "DISK", nodes):
         yield replay(command)
+    yield from _collector_commands(trial)
     yield from map(replay, driver.preview_commands(context, argv))
     yield from _load_commands(trial, context)
     yield replay(systemd.systemctl("stop", unit))
     yield replay(["rm", "-r", systemd.control_directory() / f"{unit}.d"])
+
+
+def _collector_commands(trial: Trial) -> Iterator[str]:
+    """Yield the commands of the definition's own collectors, which run outside the cage."""
+    for collector in trial.own_collectors:
+        words = _preview_words(trial, collector.command)
+        if collector.is_script:
+            words = ["bpftrace", "-f", "json", *words, "CGROUP_ID", "DISK_NUMBER"]
+        yield replay(words)
 
 
 def _load_commands(trial: Trial, context: LaunchContext) -> Iterator[str]:

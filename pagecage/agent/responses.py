@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -82,7 +83,17 @@ def wrong_response(own: Any) -> str | None:
             return f"its response has a figure named {name!r}"
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             return f"its response {name} is no number"
+        if value is not None and not is_finite(value):
+            return f"its response {name} is too large for a double"
     return None
+
+
+def is_finite(value: float) -> bool:
+    """Return whether a number is finite as a double; an integer may be too long for that."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def responses(

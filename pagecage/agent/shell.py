@@ -37,6 +37,7 @@ from pagecage.model.cage import (
 )
 from pagecage.model.requirements import check_host
 from pagecage.process import Process, spawn
+from pagecage.units import kernel_page_bytes
 
 _UNIT = unit_name("shell")
 CAGE_VARIABLE = "PAGECAGE_CAGE"
@@ -102,7 +103,8 @@ def _show(cage: Cage, disk: Disk, cgroup: Path, enforces: bool) -> None:
     above = {
         str(one): cgroupfs.read_limits(one, disk.maj_min) for one in cgroupfs.ancestors(cgroup)
     }
-    if wrong := limits_not_in_force(expected_read_back(cage), read_back, above):
+    expected = expected_read_back(cage, kernel_page_bytes())
+    if wrong := limits_not_in_force(expected, read_back, above):
         raise HostError(f"the limits are not in force: {'; '.join(wrong)}", "pagecage doctor")
     sys.stdout.write("\n".join(lines(cage, disk, cgroup, read_back, enforces)) + "\n")
     sys.stdout.flush()

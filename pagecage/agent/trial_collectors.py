@@ -11,12 +11,14 @@ from pathlib import Path
 from pagecage.agent.collectors.blocklat import responses_of
 from pagecage.agent.collectors.collector import Collector, CollectorContext, CollectorResult
 from pagecage.agent.collectors.damon import Damon
+from pagecage.agent.collectors.own_collector import OwnCollectorProcess
 from pagecage.agent.collectors.perf_mem import PerfMem
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch
 from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.limits.io_max_controller import IoMaxController, rewrites_io_max
+from pagecage.agent.programs.own_collectors import own_collectors, report_of
 from pagecage.agent.trial_run import TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.cage import DATA_DISK
@@ -53,6 +55,8 @@ class TrialCollectors:
             self.sampler,
             *(_COLLECTORS[name](collector_context) for name in names),
         ]
+        self._own = list(own_collectors(run, collector_context, files))
+        self._running += self._own
         self._controllers = dict(_controllers(run, collector_context))
         self._running += self._controllers.values()  # last, to begin when the others record
 
@@ -80,6 +84,7 @@ class TrialCollectors:
         if traced_since is not None:
             loads = (c for c in self._running if isinstance(c, PerfMem))
             ends |= {collector.name: partial(self._take_loads, collector) for collector in loads}
+            ends |= {one.name: partial(self._take_own, one) for one in self._own}
         self._running = []
         if traced_since is not None:
             traces = {"bpftrace": self._take_trace, "blocklat": self._take_block_trace}
@@ -127,6 +132,10 @@ class TrialCollectors:
         if run.sections["response"]:
             run.keep("response", **figures)
         return result
+
+    def _take_own(self, collector: OwnCollectorProcess) -> CollectorResult:
+        """Stop a collector of the definition, and add its figures for the measured part."""
+        return report_of(self._run, collector, collector.stop())
 
 
 def _controllers(run: TrialRun, context: CollectorContext) -> Iterator[tuple[str, IoMaxController]]:

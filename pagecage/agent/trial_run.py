@@ -57,7 +57,8 @@ class Ending:
 class Measured:
     """Results of the run phase, before they are judged.
 
-    `interval` is None if the measured part never ended.
+    `interval` is None if the measured part never ended. `breach` is the outcome of a workload that
+    broke the handshake.
     """
 
     interval: MeasuredInterval | None
@@ -68,6 +69,7 @@ class Measured:
     start_seconds: float | None = None
     is_timed_out: bool = False
     response: Mapping[str, float | None] = field(default_factory=dict)
+    breach: Ending | None = None
 
 
 @dataclass

@@ -5,6 +5,7 @@ It runs as its own process so that the harness does not import pandas.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from pagecage.checkout import TOP
 from pagecage.cli.failures import Defect
+from pagecage.cli.known_definitions import accepted_sections
 from pagecage.cli.output import Notify, OutputFormat
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.process import OWN_PYTHON, Completed, run
@@ -53,15 +55,29 @@ def repeated(option: str, values: Sequence[str] | None) -> list[str]:
     return [f"{option}={value}" for value in values or ()]
 
 
-def render(run_folder: Path, notify: Notify, include: Sequence[str] = ()) -> Path:
+def render(
+    run_folder: Path, notify: Notify, include: Sequence[str] = (), *, runs_sections: bool = True
+) -> Path:
     """Run the run's notebook, write its report, and return the path of the page.
 
     Writes report.ipynb and report.html to the run's folder. `include` names excluded trials, or
-    verdicts, whose trials are averaged in.
+    verdicts, whose trials are averaged in. With `runs_sections` the definition's own sections are
+    executed if they were accepted on this machine.
     """
     notify("making the report ...")
-    analyse("render", run_folder, *repeated("--include", include))
+    sections = known_sections(run_folder) if runs_sections else []
+    analyse("render", run_folder, *repeated("--include", include), *sections)
     return run_folder / "report.html"
+
+
+def known_sections(run_folder: Path) -> list[str]:
+    """Return the options that name the run's own sections which may be executed here."""
+    try:
+        sections = json.loads((run_folder / "plan.json").read_bytes()).get("sections") or {}
+    except (OSError, ValueError, AttributeError):
+        return []
+    texts = sections.values() if isinstance(sections, dict) else ()
+    return repeated("--section", accepted_sections(text for text in texts if isinstance(text, str)))
 
 
 def publish_site(stored: Sequence[str], chosen: Sequence[Path], out: Path, notify: Notify) -> Path:
@@ -102,5 +118,6 @@ def report(run_folder: Path, formats: Sequence[str], notify: Notify) -> None:
     One process does both, so that the run is loaded once.
     """
     notify("making the report ...")
-    print(analyse("render", run_folder, "--show", *formats).stdout, end="")
+    sections = known_sections(run_folder)
+    print(analyse("render", run_folder, "--show", *formats, *sections).stdout, end="")
     notify(f"report: {os.path.relpath(run_folder / 'report.html')}")

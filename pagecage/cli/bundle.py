@@ -92,7 +92,7 @@ def render(archive: ExistingFile, *, out: Folder | None = None) -> int:
             )
         if target.exists():
             raise PagecageError(f"{target} already exists", "give another --out")
-        render_report(unpacked, notify)
+        render_report(unpacked, notify, runs_sections=False)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(unpacked, target)
     print(target / "report.html")

@@ -16,12 +16,12 @@ from pagecage.cli.fixes import fix_here
 from pagecage.cli.output import Json
 from pagecage.cli.paths import Folder
 from pagecage.errors import EXIT_HOST, EXIT_OK
+from pagecage.hosts.architecture import ARCHITECTURES, target_machine
 from pagecage.hosts.local import LocalHost
 from pagecage.model.requirements import check_disk, check_host, check_limits
 from pagecage.process import find_tool
 
 _VM_TOOLS = {
-    "qemu-system-x86_64": "runs the guest",
     "mmdebstrap": "builds the guest's root file system",
     "mke2fs": "makes the guest's disks",
     "ssh": "connects to the guest",
@@ -88,13 +88,22 @@ def _collectors(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
 
 
 def _vm() -> Iterator[DoctorFinding]:
-    for tool, purpose in _VM_TOOLS.items():
+    known = ARCHITECTURES.get(target_machine())
+    if known is None:
+        detail = f"there is no guest for {target_machine()}"
+        yield DoctorFinding("vm", "architecture", "missing", detail, "use HOST=local")
+        return
+    for tool, purpose in {known.qemu: "runs the guest", **_VM_TOOLS}.items():
         if find_tool(tool):
             yield DoctorFinding("vm", tool, "ok", purpose)
         else:
             yield DoctorFinding(
                 "vm", tool, "missing", f"{tool} is not installed ({purpose})", "make setup"
             )
+    if not known.is_native:
+        detail = f"not used: the guest is {known.machine}, so it is emulated (slow CPU)"
+        yield DoctorFinding("vm", "/dev/kvm", "lesser", detail)
+        return
     kvm = Path("/dev/kvm").exists()
     detail = (
         "present; a test boot shows whether it works"

@@ -8,6 +8,7 @@ _EXAMPLES = {
     "init": """
         pagecage init -- grep -rc needle src
         pagecage init --name start -- ./server --load-index index.db
+        pagecage init --template rust --name mine
         pagecage init --ci gitlab -- sort data.txt
         """,
     "list": """

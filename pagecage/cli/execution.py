@@ -8,6 +8,7 @@ from functools import partial
 
 from pagecage.checkout import RUNS, TOP
 from pagecage.cli.host_choice import plan_on_host, plan_without_limits, refuse_limits
+from pagecage.cli.new_commands import ask_before_commands
 from pagecage.cli.output import Notify
 from pagecage.cli.progress import RunProgress, expected_seconds
 from pagecage.cli.queue_settings import ask_before_queue_settings
@@ -83,7 +84,7 @@ def runs_here(name: str, options: RunOptions) -> bool:
 
 def new_run(name: str, options: RunOptions, command: str, yes: bool, notify: Notify) -> PreparedRun:
     """Prepare a new run of an experiment."""
-    definitions().experiment(name)
+    ask_before_commands(definitions().experiment(name), options.host, yes=yes)
     require_workloads(make_agent_package(TOP))
     return create_run(*plan_for(name, options, command, notify), yes, notify)
 

@@ -8,10 +8,11 @@ from pagecage.checkout import BUILD, RUNS, TOP
 from pagecage.cli.analyse import report
 from pagecage.cli.fleet_hosts import check_group, hosts_of
 from pagecage.cli.fleet_plan import PreparedFleetRun, plan_for
+from pagecage.cli.new_commands import ask_before_commands
 from pagecage.cli.output import Notify, OutputFormat
 from pagecage.cli.progress import FleetProgress, expected_seconds
 from pagecage.cli.resume import refuse_plan_options, require_same_definition
-from pagecage.cli.run_options import FleetOptions, RunOptions
+from pagecage.cli.run_options import FleetOptions, RunOptions, definitions
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.fleet.folder import FleetFolder, FleetRequest, find_fleet
 from pagecage.fleet.host_run import HostRun
@@ -42,6 +43,7 @@ def new_run(
     notify: Notify,
 ) -> PreparedFleetRun:
     """Prepare a new fleet run."""
+    ask_before_commands(definitions().experiment(name), options.host, yes=yes)
     plan, plans, prepared = plan_for(name, options, fleet_options, command, yes, notify)
     FleetFolder.create(
         RUNS, plan, FleetRequest(options.host, fleet_options.fleet, prepared.left_out), plans
@@ -50,7 +52,7 @@ def new_run(
 
 
 def resume_run(
-    name: str, options: RunOptions, fleet_options: FleetOptions, notify: Notify
+    name: str, options: RunOptions, fleet_options: FleetOptions, yes: bool, notify: Notify
 ) -> PreparedFleetRun:
     """Prepare the newest run of an experiment on this group, to be finished."""
     refuse_plan_options(options)
@@ -61,7 +63,8 @@ def resume_run(
             f"pagecage run {name} --host {options.host}",
         )
     folders = folder.host_folders()
-    require_same_definition(next(iter(folders.values())).plan())
+    experiment = require_same_definition(next(iter(folders.values())).plan())
+    ask_before_commands(experiment, options.host, yes=yes)
     open_hosts = {host for host, run in folders.items() if run.remaining(run.plan())}
     inventory_hosts = {host.name: host for host in hosts_of(options.host)}
     if missing := sorted(open_hosts - set(inventory_hosts)):
@@ -90,7 +93,7 @@ def run(
 ) -> int:
     """Start or resume a fleet run, execute it, and show its report."""
     if resume_options.resume:
-        prepared = resume_run(name, options, fleet_options, notify)
+        prepared = resume_run(name, options, fleet_options, resume_options.yes, notify)
     else:
         prepared = new_run(name, options, fleet_options, command, resume_options.yes, notify)
     status = execute(prepared, notify)

@@ -12,6 +12,7 @@ from pagecage.cli.disk_options import parse_disks
 from pagecage.cli.output import Notify
 from pagecage.cli.run_options import HOSTS, is_group
 from pagecage.errors import HostError, PagecageError, nearest
+from pagecage.hosts.architecture import is_foreign_target, require_native_target, target_machine
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
 from pagecage.model.requirements import (
@@ -38,7 +39,11 @@ def choose_host(
     if local is None:
         return _guest(notify)
     if name == "local":
+        require_native_target()
         return local
+    if is_foreign_target():
+        notify(f"host: vm ({target_machine()}, emulated on this machine)")
+        return _guest(notify)
     if missed := check_host(local.facts()):
         notify(f"host: vm ({missed[0].reason}, see pagecage doctor)")
         return _guest(notify)
@@ -86,7 +91,7 @@ def _missed_disks(host: Host, plan: Plan) -> list[MissedRequirement]:
 
 def plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
     """Return the plan on this machine if it can hold no limits and none is needed, else None."""
-    if not local.missed_for_limits():
+    if is_foreign_target() or not local.missed_for_limits():
         return None
     try:
         plan = make(local)

@@ -1,4 +1,4 @@
-"""`pagecage init`: a project around a command of the user."""
+"""`pagecage init`: a project around a command or a workload of the user."""
 
 from __future__ import annotations
 
@@ -8,64 +8,138 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from pagecage.checkout import IS_INSTALLED, TOP, find_project
+from pagecage.checkout import IS_INSTALLED, MARKER, TOP, find_project
 from pagecage.cli.ci_files import new_ci_files
 from pagecage.cli.examples import examples
 from pagecage.cli.output import notify
 from pagecage.cli.paths import shown, writing
+from pagecage.cli.run_options import PROGRAMS
 from pagecage.definitions.ci_writer import CiSystem
 from pagecage.definitions.files import check_name
 from pagecage.definitions.project_writer import FILES, experiment_text
+from pagecage.definitions.workload_templates import (
+    TEMPLATES,
+    folder_of,
+    template_experiment,
+    template_files,
+)
 from pagecage.errors import EXIT_OK, PagecageError
 
 app = App(
     name="init",
     help_epilogue=examples("init"),
-    usage="pagecage init [--name NAME] [--ci SYSTEM] [-- COMMAND...]",
+    usage="pagecage init [--name NAME] [--ci SYSTEM] [--template LANGUAGE | -- COMMAND...]",
 )
 _DEFAULT_COMMAND = ("cat", "{file}")
+_DEFAULT_NAME = "mine"
 
 
 @app.default
 def init(
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
     name: Annotated[str | None, Parameter(metavar="NAME")] = None,
+    template: Annotated[
+        Literal["command", "rust", "c", "python"], Parameter(metavar="LANGUAGE")
+    ] = "command",
     ci: Annotated[CiSystem | None, Parameter(metavar="SYSTEM")] = None,
 ) -> int:
-    """Make a project in this folder, with an experiment around a command.
+    """Make a project in this folder, with an experiment around a command or a new workload.
 
     The experiment runs the command on a slow disk and without limits. Files of this folder that the
     command names are copied to the guest, and are not in the page cache when it starts. In an
     existing project, only the experiment is added.
+
+    With --template rust, c or python, the project gets a workload in that language, in
+    workloads/NAME. It reports its own figures through the library that pagecage's workloads use.
 
     Parameters
     ----------
     command
         Program and its arguments; without one, a file that pagecage makes is read
     name
-        Name of the experiment; by default that of the program
+        Name of the experiment; by default that of the program, or `mine`
+    template
+        command, or the language of a workload
     ci
         CI system to write files for: github, gitlab or none; by default that of the git remote
     """
+    if template != "command":
+        return _init_workload(template, command, name, ci)
     words = command or _DEFAULT_COMMAND
     _check_text(words)
     folder = _folder()
     chosen = check_name(name if name is not None else _name_of(words[0]))
     experiment = folder / f"experiments/{chosen}.toml"
-    if experiment.exists():
-        raise PagecageError(
-            f"{shown(experiment)} exists already",
-            shlex.join(["pagecage", "init", "--name", f"{chosen}-2", "--", *words]),
-        )
-    files = {path: text for name, text in FILES.items() if not (path := folder / name).exists()}
-    files |= {experiment: experiment_text(words, _own_files(folder, words))}
-    _write(files | _ignored_runs(folder) | new_ci_files(ci, chosen, folder))
+    _check_new(experiment, "--name", f"{chosen}-2", "--", *words)
+    own = {experiment: experiment_text(words, _own_files(folder, words)).encode()}
+    is_new = not (folder / MARKER).exists()
+    _write(_project(folder) | own | _ci_files(ci, chosen, folder))
+    _remember(folder, chosen, is_new=is_new)
     notify(f"run it: pagecage run {chosen}")
     return EXIT_OK
+
+
+def _init_workload(
+    language: str, command: Sequence[str], name: str | None, ci: CiSystem | None
+) -> int:
+    """Make a project with a workload in this language."""
+    if command:
+        raise PagecageError(
+            f"--template {language} makes its own program, and {command[0]!r} is another one",
+            f"pagecage init --template {language} --name NAME",
+        )
+    folder, chosen, template = _folder(), check_name(name or _DEFAULT_NAME), TEMPLATES[language]
+    experiment, workload = folder / f"experiments/{chosen}.toml", folder / folder_of(chosen)
+    for path in (experiment, workload):
+        _check_new(path, "--template", language, "--name", f"{chosen}-2")
+    own, is_new = template_files(template, chosen, TOP), not (folder / MARKER).exists()
+    _write(
+        _project(folder)
+        | {experiment: template_experiment(template, chosen).encode()}
+        | {folder / path: data for path, data in own.items()}
+        | _ci_files(ci, chosen, folder)
+    )
+    _remember(folder, chosen, is_new=is_new)
+    if template.build:
+        notify(f"build it: cd {folder_of(chosen)} && {template.build}")
+    else:
+        (workload / template.program).chmod(0o755)
+    notify(f"run it: pagecage run {chosen}")
+    return EXIT_OK
+
+
+def _check_new(path: Path, *words: str) -> None:
+    """Raise PagecageError with the words of another `pagecage init` if the path exists."""
+    if path.exists():
+        raise PagecageError(
+            f"{shown(path)} exists already", shlex.join(["pagecage", "init", *words])
+        )
+
+
+def _project(folder: Path) -> dict[Path, bytes]:
+    """Return the files of a project that this folder lacks."""
+    missing = {name: text for name, text in FILES.items() if not (folder / name).exists()}
+    texts = {folder / name: text for name, text in missing.items()} | _ignored_runs(folder)
+    return {path: text.encode(errors="surrogateescape") for path, text in texts.items()}
+
+
+def _ci_files(ci: CiSystem | None, name: str, folder: Path) -> dict[Path, bytes]:
+    return {path: text.encode() for path, text in new_ci_files(ci, name, folder).items()}
+
+
+def _remember(folder: Path, name: str, *, is_new: bool) -> None:
+    """Keep that the definition is the user's own; of a new project, each of its definitions."""
+    from pagecage.cli.known_definitions import remember_definition, remember_project
+    from pagecage.definitions.reader import Definitions
+
+    if is_new:
+        remember_project(folder)
+    else:
+        remember_definition(Definitions(TOP, PROGRAMS, folder).experiment(name))
 
 
 def _folder() -> Path:
@@ -123,9 +197,9 @@ def _ignored_runs(folder: Path) -> dict[Path, str]:
     return {path: "\n".join([*lines, "/runs/", ""])}
 
 
-def _write(files: Mapping[Path, str]) -> None:
-    for path, text in files.items():
+def _write(files: Mapping[Path, bytes]) -> None:
+    for path, content in files.items():
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", errors="surrogateescape")
+            path.write_bytes(content)
         sys.stderr.write(f"made: {shown(path)}\n")

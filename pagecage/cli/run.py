@@ -118,7 +118,8 @@ def run(
     dry_run
         Show the plan and its commands; start nothing
     yes
-        Do not ask before changing settings of the disk that holds /
+        Do not ask before commands of a definition that has not run on this machine, or before
+        changing settings of the disk that holds /
     """
     if dry_run and resume:
         raise PagecageError(

@@ -94,7 +94,7 @@ def show(
         the newest run on a group
     include
         Include an excluded trial, by name; or a verdict (limits, cache_state_reached,
-        host_quiet) for all trials excluded by it alone
+        host_quiet, collectors) for all trials excluded by it alone
     html
         Make the HTML report again and print its path
     format

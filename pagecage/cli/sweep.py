@@ -12,10 +12,12 @@ from pagecage.cli.analyse import report
 from pagecage.cli.examples import examples
 from pagecage.cli.execution import PreparedRun, create_run, execute
 from pagecage.cli.exit_status import exit_code
+from pagecage.cli.new_commands import ask_before_commands
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.plan_listing import plan_lines
 from pagecage.cli.replay_options import ReplayOptions
 from pagecage.cli.replay_service import ServiceOptions
+from pagecage.cli.run_options import definitions
 from pagecage.cli.sweep_plan import (
     ExperimentOptions,
     SweepOptions,
@@ -60,15 +62,24 @@ def sweep(
     dry_run
         Show the plan; start nothing
     yes
-        Do not ask before changing settings of the disk that holds /
+        Do not ask before commands of a definition that has not run on this machine, or before
+        changing settings of the disk that holds /
     """
     options = SweepOptions(base, words, vary, experiment_options, replay_options, served)
     if "--" in sys.argv or served != ServiceOptions():
         plan, host = plan_of_command(options, typed_command(), notify)
     else:
+        if not dry_run:
+            _ask(words, replay_options.host, yes=yes)
         require_workloads(make_agent_package(TOP))
         plan, host = plan_of_experiment(options, typed_command(), notify)
     return _listed(plan, host) if dry_run else _run(create_run(plan, host, yes, notify), as_json)
+
+
+def _ask(words: tuple[str, ...], host: str, *, yes: bool) -> None:
+    """Ask before the commands of the experiment, if one is named."""
+    if len(words) == 1:
+        ask_before_commands(definitions().experiment(words[0]), host, yes=yes)
 
 
 def _listed(plan: Plan, host: Host) -> int:

@@ -11,7 +11,7 @@ from pagecage.cloud.profile import LimitProfile
 from pagecage.cloud.volume_limits import LimitLayer, RatePeriod, rate_periods
 from pagecage.model.cage import LatencyFloor
 from pagecage.model.latency_quantiles import mean_us_at_size
-from pagecage.units import PAGE_BYTES
+from pagecage.units import BLOCK_BYTES
 
 _BOTH = "reads and writes"
 
@@ -125,5 +125,5 @@ def _latency(profile: LimitProfile, direction: str, size_bytes: float) -> tuple[
     if profile.is_volume and simulation:
         sizes = simulation.read_latency if direction == "read" else simulation.write_latency
         if sizes:
-            return f"mean {direction} latency", mean_us_at_size(sizes, size_bytes or PAGE_BYTES)
+            return f"mean {direction} latency", mean_us_at_size(sizes, size_bytes or BLOCK_BYTES)
     return f"{direction} latency", getattr(floor, f"{direction}_us") or 0

@@ -9,6 +9,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, RatioTable, ReportTable
+from pagecage.definitions.collector_tables import (
+    BpftraceTable,
+    Collectors,
+    check_collectors,
+)
 from pagecage.definitions.fields import Citation, StrictTable
 from pagecage.definitions.service_keys import wrong_response
 from pagecage.definitions.trial_tables import (
@@ -23,9 +28,7 @@ from pagecage.definitions.trial_tables import (
 )
 from pagecage.model.needs.packages import Package
 from pagecage.model.trial import DriverName
-from pagecage.units import PAGE_BYTES
-
-Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem", "damon"]
+from pagecage.units import LEAST_PAGE_BYTES
 
 
 class ExperimentFile(StrictTable):
@@ -48,7 +51,14 @@ class ExperimentFile(StrictTable):
     repeats: Repeats = 5
     fresh: Literal["never", "run", "block", "trial"] = "never"
     read_ahead_kb: Annotated[int, Field(ge=0)] | None = None
-    collectors: list[Collector] = []
+    collectors: Collectors = Field(
+        [], description="recorders that run beside each trial (docs/PROJECT.md)"
+    )
+    bpftrace: BpftraceTable | None = None
+    sections: list[str] = Field(
+        [],
+        description="parts of the report: files beside this one in jupytext's percent format",
+    )
     driver: DriverName | None = Field(
         None, description="the driver that runs the workload in its cage (docs/CONTAINERS.md)"
     )
@@ -95,6 +105,7 @@ class ExperimentFile(StrictTable):
         self._check_ratio_tables()
         self._check_identical()
         self._check_services()
+        check_collectors(self.collectors, self.bpftrace, self.workload.metrics)
         self._check_all_placeholders()
         self._check_files()
         self._check_data()
@@ -177,7 +188,7 @@ class ExperimentFile(StrictTable):
             for name, level in levels.items():
                 for size_name, size in self.sizes.items():
                     total = (size.dataset or 0) * size.files
-                    if level.files and (not total or total % (level.files * PAGE_BYTES)):
+                    if level.files and (not total or total % (level.files * LEAST_PAGE_BYTES)):
                         raise ValueError(
                             f"levels.{factor}.{name}.files: the data of sizes.{size_name} cannot be"
                             f" divided among {level.files} files of whole pages"

@@ -22,7 +22,6 @@ _EXPERIMENT = """question = {question}
 # The time from the start of the command to its exit.
 response = "wall_seconds"
 repeats = 3
-collectors = []
 {copies}
 [workload]
 kind = "command"
@@ -40,7 +39,7 @@ cage = ["uncaged", "slow-disk"]
 _COPIES = """# Copied to the guest. On this machine they are used in place.
 copies = {copies}
 """
-_LEVELS = """
+LEVELS = """
 # Nothing of the files is in the page cache when the command starts.
 [levels.cage.uncaged]
 cache = "cold"
@@ -63,10 +62,15 @@ def experiment_text(words: Sequence[str], files: Sequence[str]) -> str:
         program=_quoted(words[0]),
         arguments=_array(words[1:]),
         data_paths=f"data_paths = {_array(data)}\n" if data else "",
-        levels=_LEVELS if data or has_dataset else "",
-        sizes="".join(_size(name, has_dataset) for name in _DATASETS),
+        levels=LEVELS if data or has_dataset else "",
+        sizes=data_sizes() if has_dataset else "".join(_size(name, False) for name in _DATASETS),
         file="{file}",
     )
+
+
+def data_sizes() -> str:
+    """Return the tables of the sizes, with a dataset each."""
+    return "".join(_size(name, True) for name in _DATASETS)
 
 
 def _size(name: str, has_dataset: bool) -> str:

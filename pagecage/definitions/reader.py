@@ -18,10 +18,15 @@ from pagecage.definitions.claim_tables import (
     check_config_key,
     complete_claim,
 )
+from pagecage.definitions.collector_tables import BpftraceTable, built_in, own_collectors
 from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.fields import Citation
 from pagecage.definitions.files import DefinitionFiles, check_stem, is_path, read_toml
-from pagecage.definitions.own_programs import definition_sha256, own_programs
+from pagecage.definitions.own_programs import (
+    definition_sha256,
+    own_programs,
+    own_sections,
+)
 from pagecage.definitions.trial_tables import DataTable, LevelTable, SizeTable, WorkloadTable
 from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import Cage
@@ -38,7 +43,7 @@ def _first_error(path: Path, error: ValidationError) -> PagecageError:
     key = ".".join(
         str(part)
         for part in first["loc"]
-        if not str(part).startswith(("function-", "literal[", "Fraction"))
+        if not str(part).startswith(("function-", "literal[", "Fraction", "tag-"))
     )
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
@@ -52,6 +57,7 @@ def _keys_hint(path: Path, key: str) -> str:
     tables: dict[str, type[BaseModel]] = {
         "workload": WorkloadTable,
         "data": DataTable,
+        "bpftrace": BpftraceTable,
         "sizes": SizeTable,
         "levels": LevelTable,
         "claims": ClaimTable,
@@ -114,7 +120,9 @@ class Definitions:
         data |= {"claims": self._claims(name, table, data, path)} if table.claims else {}
         experiment = _experiment(name, table, data, path)
         if not path.is_relative_to(self._top / "experiments"):
-            experiment = replace(experiment, project=self._project or path.absolute().parent)
+            project = self._project or path.absolute().parent
+            is_built_in = path.resolve().is_relative_to((self._top / "experiments").resolve())
+            experiment = replace(experiment, project=project, file=None if is_built_in else path)
         self._check_names(path, experiment)
         return experiment
 
@@ -159,7 +167,7 @@ class Definitions:
 
 
 def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> Experiment:
-    programs = own_programs(data, path)
+    programs, sections = own_programs(data, path), own_sections(data, path)
     return Experiment(
         name=name,
         question=table.question,
@@ -171,7 +179,8 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         repeats=table.repeats,
         fresh=table.fresh,
         read_ahead_kb=table.read_ahead_kb,
-        collectors=tuple(table.collectors),
+        collectors=built_in(table.collectors),
+        own_collectors=own_collectors(table.collectors, table.bpftrace),
         factors={k: tuple(v) for k, v in table.factors.items()},
         levels={
             f: {n: _level(level) for n, level in levels.items()}
@@ -180,7 +189,7 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         exclude=tuple(table.exclude),
         claims=tuple(data.get("claims", ())),
         sizes={n: _size(n, s) for n, s in table.sizes.items()},
-        definition_sha256=definition_sha256(path, programs),
+        definition_sha256=definition_sha256(path, {**programs, **sections}),
         definition=data,
         fill=table.fill,
         command=_command(table.workload),
@@ -189,6 +198,7 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         packages=table.resolved_packages(),
         copies=tuple(table.copies),
         own_programs=programs,
+        sections=sections,
         data=table.data.resolved() if table.data else None,
     )
 

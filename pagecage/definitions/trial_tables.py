@@ -67,9 +67,10 @@ def wrong_job_option(option: str) -> str | None:
 class WorkloadTable(ServiceKeys):
     """The program that a trial measures, of one of four kinds.
 
-    `handshake` is a program of workloads/. `fio` is fio with job options as arguments. `command` is
-    any program, and `service` a server whose load is measured. The keys from `data_paths` on apply
-    to these two, and those of the load to a service.
+    `handshake` is a program that speaks the handshake (docs/HANDSHAKE.md): the name of one of
+    pagecage's workloads, or with a slash the path of one in the project. `fio` is fio with job
+    options as arguments. `command` is any program, and `service` a server whose load is measured.
+    The keys from `data_paths` on apply to these two, and those of the load to a service.
     """
 
     program: str

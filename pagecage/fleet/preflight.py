@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.host_run import RemoteHost
 from pagecage.fleet.inventory import FleetHost
 from pagecage.fleet.playbook import FleetPlaybook, check_names
+from pagecage.hosts.architecture import ARCHITECTURES, VARIABLE, target_machine
 from pagecage.model.requirements import check_host
 
 SPOOL = "/dev/shm/pagecage"
@@ -131,23 +131,28 @@ def _parse_facts(text: str) -> Mapping[str, Any] | None:
 
 def _obstacle(name: str, group: str, facts: Mapping[str, Any] | None) -> HostError | None:
     """Return why a host cannot run trials, or None."""
-    machine = platform.machine()
     if facts is None:
         return HostError(
             f"{name} printed other output than facts",
             "make sure that its login shell prints nothing",
         )
-    if facts["machine"] != machine:
-        return HostError(
-            f"{name} is {facts['machine']}, but the workloads are built for {machine}",
-            f"remove {name} from the group, or use a controller of its architecture",
-        )
+    if facts["machine"] != target_machine():
+        return _foreign(name, str(facts["machine"]))
     missed = check_host(facts)
     if missed:
         return HostError(
             f"{name} cannot run trials: {missed[0].reason}", f"make provision HOST={group}"
         )
     return None
+
+
+def _foreign(name: str, machine: str) -> HostError:
+    """Return the error for a host that cannot run the compiled workloads."""
+    other = f", or build for it: make build MACHINE={machine}; export {VARIABLE}={machine}"
+    return HostError(
+        f"{name} is {machine}, but the workloads are built for {target_machine()}",
+        f"remove {name} from the group{other if machine in ARCHITECTURES else ''}",
+    )
 
 
 def differences(hosts: Sequence[ReadyHost]) -> Iterator[str]:

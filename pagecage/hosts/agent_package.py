@@ -13,8 +13,9 @@ from typing import Protocol
 
 from pagecage.agent.drivers.image_container import GATE
 from pagecage.agent.system.volume_server import PLUGIN
-from pagecage.checkout import BUILD, TOP
+from pagecage.checkout import BUILD, IS_INSTALLED, TOP
 from pagecage.errors import HostError
+from pagecage.hosts.architecture import build_folder, target_machine
 from pagecage.model.trial import Trial
 
 PACKAGE_DIR = Path(__file__).resolve().parent.parent
@@ -66,6 +67,12 @@ def require_programs(package: AgentPackage, trials: Collection[Trial]) -> None:
         missing.append(PLUGIN)
     if missing:
         verb = "is" if len(missing) == 1 else "are"
+        if IS_INSTALLED and set(missing) - set(_BUILT_FOR):
+            machine = target_machine()
+            raise HostError(
+                f"{', '.join(missing)} {verb} not in this package for {machine}",
+                f"install a wheel that was made with Rust's standard library for {machine}",
+            )
         hint = (
             "make build"
             if set(missing) - set(_BUILT_FOR)
@@ -75,7 +82,7 @@ def require_programs(package: AgentPackage, trials: Collection[Trial]) -> None:
 
 
 def _programs_of(trial: Trial) -> Iterator[str]:
-    if trial.workload.kind == "handshake":
+    if trial.workload.is_built_in:
         yield trial.workload.program
     if trial.before is not None:
         yield trial.before.program
@@ -140,16 +147,16 @@ def zipapp_bytes(
 def make_agent_package(top: Path) -> AgentPackage:
     """Write the agent to the folder of built files, and return it with the workloads of `top`.
 
-    Workloads may be missing; see require_programs(). Raises HostError if the folder cannot be
-    written.
+    They are those for the hosts' architecture. Workloads may be missing; see require_programs().
+    Raises HostError if the folder cannot be written.
     """
-    built = top / "build/host"
+    built = top / "build" / build_folder()
     programs = tuple(sorted(path for path in (built / "bin").glob("*") if path.is_file()))
     content = agent_bytes()
     agent = (BUILD if top == TOP else top / "build") / "host/agent.pyz"
     if not agent.exists() or agent.read_bytes() != content:
         _replace(agent, content)
-    plugin = built / "lib" / PLUGIN
+    plugin = top / "build/host/lib" / PLUGIN  # nbdkit runs here, beside QEMU
     return AgentPackage(
         agent,
         programs,

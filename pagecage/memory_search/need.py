@@ -13,6 +13,7 @@ from pagecage.memory_search.rule import (
     SearchRule,
     grid,
 )
+from pagecage.units import LEAST_PAGE_BYTES
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class MemoryAnswer:
     refaults: float
     is_complete: bool
     needs: tuple[MemoryNeed, ...]
+    page_bytes: int = LEAST_PAGE_BYTES
 
     def need(self, criterion: Criterion) -> MemoryNeed | None:
         """Return the need by one criterion; None if it cannot be told."""
@@ -63,7 +65,7 @@ def answer_of(rule: SearchRule, measured: MeasuredLevels) -> MemoryAnswer | None
     used = measured.used_bytes
     if not measured.is_usable or used is None:
         return None
-    values = grid(rule, used)
+    values = grid(rule, used, measured.page_bytes)
     known = set(values)
     levels = sorted(
         (level for level in measured.levels if level.limit_bytes in known),
@@ -73,7 +75,7 @@ def answer_of(rule: SearchRule, measured: MeasuredLevels) -> MemoryAnswer | None
     needs = tuple(_need(rule, measured, levels, values, criterion) for criterion in criteria)
     is_complete = all(_is_narrow(values, need) for need in needs)
     refaults = measured.reference.refaults or 0.0
-    return MemoryAnswer(used, measured.noise, refaults, is_complete, needs)
+    return MemoryAnswer(used, measured.noise, refaults, is_complete, needs, measured.page_bytes)
 
 
 def _is_narrow(values: Sequence[int], need: MemoryNeed) -> bool:

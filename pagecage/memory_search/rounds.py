@@ -23,7 +23,7 @@ from pagecage.memory_search.rule import (
     next_round,
 )
 from pagecage.model.record import Record
-from pagecage.units import PAGE_BYTES, exact_size
+from pagecage.units import exact_size
 from pagecage.verdicts.counters import difference, final_counter, io_at
 from pagecage.verdicts.evaluate import evaluate
 
@@ -125,7 +125,8 @@ def figures_of(record: Record, response: str) -> MemoryTrial:
         is_short=is_short,
         is_killed=is_killed,
         is_cut=is_cut,
-        read_pages=(io_at(record, "totals", "rbytes") or 0.0) / PAGE_BYTES,
+        read_pages=(io_at(record, "totals", "rbytes") or 0.0) / record.page_bytes,
+        page_bytes=record.page_bytes,
         peak_bytes=final_counter(record, "memory.peak"),
     )
 

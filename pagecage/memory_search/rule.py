@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from pagecage.units import PAGE_BYTES, page_floor_bytes
+from pagecage.units import LEAST_PAGE_BYTES, page_ceil_bytes, page_floor_bytes
 
 Criterion = Literal["time", "refaults"]
 State = Literal["enough", "short", "unknown"]
@@ -56,6 +56,7 @@ class MemoryTrial:
     is_cut: bool = False
     read_pages: float = 0.0
     peak_bytes: float | None = None
+    page_bytes: int = LEAST_PAGE_BYTES
 
     def counts(self, *, is_timed: bool) -> bool:
         """Return whether the trial answers its criteria: refaults, and if `is_timed` the time."""
@@ -119,6 +120,11 @@ class MeasuredLevels:
         return None not in (level.refaults, self.used_bytes) and not level.is_short
 
     @property
+    def page_bytes(self) -> int:
+        """The size of the pages of the host's kernel."""
+        return max((trial.page_bytes for trial in self.reference.trials), default=LEAST_PAGE_BYTES)
+
+    @property
     def used_bytes(self) -> int | None:
         """The most memory that the program used at the reference, in whole pages.
 
@@ -128,9 +134,9 @@ class MeasuredLevels:
         known = [peak for peak in peaks if peak is not None]
         if not known:
             return None
-        used = math.ceil(max(known) / PAGE_BYTES) * PAGE_BYTES
+        used = page_ceil_bytes(math.ceil(max(known)), self.page_bytes)
         limit = self.reference.limit_bytes
-        return used if limit is None else min(used, page_floor_bytes(limit))
+        return used if limit is None else min(used, page_floor_bytes(limit, self.page_bytes))
 
     @property
     def noise(self) -> float:
@@ -167,17 +173,17 @@ class MeasuredLevels:
         return "enough" if found <= bound else "short"
 
 
-def grid(rule: SearchRule, used_bytes: int) -> list[int]:
+def grid(rule: SearchRule, used_bytes: int, page_bytes: int = LEAST_PAGE_BYTES) -> list[int]:
     """Return the levels that may be measured, from the memory in use down to the floor.
 
     Neighbours differ by the precision, and by a page at least.
     """
     steps = math.log(max(1.0, used_bytes / rule.floor_bytes)) / math.log1p(rule.precision)
     values = (
-        page_floor_bytes(round(used_bytes / (1 + rule.precision) ** number))
+        page_floor_bytes(round(used_bytes / (1 + rule.precision) ** number), page_bytes)
         for number in range(math.floor(steps + 1e-9) + 1)
     )
-    return list(dict.fromkeys(value for value in values if value >= PAGE_BYTES)) or [used_bytes]
+    return list(dict.fromkeys(value for value in values if value >= page_bytes)) or [used_bytes]
 
 
 def next_round(rule: SearchRule, measured: MeasuredLevels) -> tuple[LevelRequest, ...]:
@@ -189,7 +195,7 @@ def next_round(rule: SearchRule, measured: MeasuredLevels) -> tuple[LevelRequest
         return repeated
     if not measured.is_usable or measured.used_bytes is None:
         return ()
-    values = grid(rule, measured.used_bytes)
+    values = grid(rule, measured.used_bytes, measured.page_bytes)
     wanted = {_next_level(rule, measured, criterion, values) for criterion in CRITERIA}
     return tuple(
         LevelRequest(value, rule.repeats) for value in sorted(wanted - {None}, key=_descending)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pagecage.memory_search.need import MemoryAnswer, MemoryNeed
 from pagecage.memory_search.rule import SearchRule
-from pagecage.units import PAGE_BYTES, format_bytes
+from pagecage.units import format_bytes
 
 _NEGLIGIBLE = 0.0005
 
@@ -80,7 +80,7 @@ def _below(need: MemoryNeed) -> str:
 
 
 def _working_set(answer: MemoryAnswer, need: MemoryNeed) -> str:
-    pages = f"{answer.refaults:,.0f} pages ({format_bytes(answer.refaults * PAGE_BYTES)})"
+    pages = f"{answer.refaults:,.0f} pages ({format_bytes(answer.refaults * answer.page_bytes)})"
     before = f"With all of the memory it reads {pages} again. " if answer.refaults else ""
     size = format_bytes(need.needed_bytes)
     if need.short_bytes is None and need.needed_bytes < answer.used_bytes:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pagecage.units import MIB, PAGE_BYTES, format_bytes
+from pagecage.units import MIB, format_bytes
 
 TOLERANCE_BYTES = MIB
 """Bytes that may remain unexplained. In all stored trials io.stat and cachestat(2) agreed to the
@@ -68,9 +68,9 @@ class _Evidence:
     requested_bytes: int | None
 
 
-def charge_lag_bytes(cpus: int) -> int:
+def charge_lag_bytes(cpus: int, page_bytes: int) -> int:
     """Return the bytes by which memory.stat may lag behind on a host with `cpus` CPUs."""
-    return CHARGE_LAG_PAGES * PAGE_BYTES * cpus
+    return CHARGE_LAG_PAGES * page_bytes * cpus
 
 
 def tolerance_bytes(file_bytes: int) -> int:

@@ -208,17 +208,17 @@ def property_arguments(
     return arguments
 
 
-def expected_read_back(cage: Cage) -> dict[str, str]:
+def expected_read_back(cage: Cage, page_bytes: int) -> dict[str, str]:
     """Return the expected content of cgroup files.
 
     The keys are those of the cage: {"memory.max": "...", "io.max.rbps": "...", "cpu.max": "..."}.
-    The kernel rounds memory limits down to a page; CPUQuota is a share of systemd's default 100 ms
-    period.
+    The kernel rounds memory limits down to a page of `page_bytes`. CPUQuota is a share of systemd's
+    default period of 100 ms.
     """
     expected: dict[str, str] = {}
     for name, value in cage.properties.items():
         if name in MEMORY_FILE:
-            expected[MEMORY_FILE[name]] = str(page_floor_bytes(value))
+            expected[MEMORY_FILE[name]] = str(page_floor_bytes(value, page_bytes))
         elif name in IO_MAX_KEY:
             expected[f"io.max.{IO_MAX_KEY[name]}"] = str(value)
         else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pagecage.model.collectors.spec import OwnCollector
 from pagecage.model.needs.packages import Package
 from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import CommandSpec, SetupStep, Workload
@@ -81,7 +82,8 @@ class Experiment:
     `definition` is the file's content as plain data, and `definition_sha256` the hash of the file
     and of its own programs. `own_programs` are their texts by name.
     `project` is the top of the user's project with the file; None for an experiment of pagecage.
-    `copies` are files of the project that the guest gets.
+    `copies` are files of the project that the guest gets. `sections` are the texts of its own
+    parts of the report, by file name. `file` is the definition's; None for one of pagecage.
     """
 
     name: str
@@ -111,6 +113,9 @@ class Experiment:
     own_programs: Mapping[str, str] = field(default_factory=dict)
     data: TrialData | None = None
     service: ServiceSpec | None = None
+    own_collectors: tuple[OwnCollector, ...] = ()
+    sections: Mapping[str, str] = field(default_factory=dict)
+    file: Path | None = None
 
     def cage_names(self) -> set[str]:
         """Return the cages of all levels at any size: in a table, or as a level of `cage`."""
@@ -132,4 +137,4 @@ class Experiment:
         base = Workload(self.program, (), self.workload_kind)
         workloads = [base, *(level.workload for level in tables if level.workload)]
         steps = {level.before.program for level in tables if level.before}
-        return steps | {workload.program for workload in workloads if workload.kind == "handshake"}
+        return steps | {workload.program for workload in workloads if workload.is_built_in}

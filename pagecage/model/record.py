@@ -29,6 +29,7 @@ from pagecage.model.record_sections import (
     WorkloadEvidence,
 )
 from pagecage.model.record_v1 import upgrade_record
+from pagecage.units import LEAST_PAGE_BYTES
 
 RECORD_VERSION = 2
 OUTCOMES = (
@@ -50,7 +51,8 @@ class Record:
     """One trial's record.
 
     Mappings have kernel counters under the kernel's keys. None means unknown, never 0. `disks` are
-    those of the cage beside the data directory's, by name.
+    those of the cage beside the data directory's, by name. `page_bytes` is the size of the host's
+    pages; records without it are from x86-64, which has one size.
     """
 
     run_id: str
@@ -71,6 +73,7 @@ class Record:
     state_id: str | None = None
     restore_seq: int | None = None
     emulated: bool | None = None
+    page_bytes: int = LEAST_PAGE_BYTES
     response: Mapping[str, float | None] = field(default_factory=dict)
     measured: MeasuredInterval | None = None
     samples: tuple[Mapping[str, Any], ...] = ()

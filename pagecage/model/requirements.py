@@ -44,6 +44,7 @@ class Requirement(StrEnum):
     DRIVER = "driver"
     VOLUME = "volume"
     PACKAGES = "packages"
+    SCRIPT = "script"
 
 
 @dataclass(frozen=True)

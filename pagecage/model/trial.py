@@ -8,6 +8,11 @@ from typing import Any, Literal, get_args
 
 from pagecage.model.cage import Cage
 from pagecage.model.cage_json import cage_from_json, cage_to_json
+from pagecage.model.collectors.spec import (
+    OwnCollector,
+    own_collectors_from_json,
+    own_collectors_to_json,
+)
 from pagecage.model.container.image import ImageSpec, image_from_json, image_to_json
 from pagecage.model.needs.packages import Package, packages_from_json
 from pagecage.model.services.spec import ServiceSpec, service_from_json, service_to_json
@@ -54,7 +59,7 @@ class Dataset:
 class Workload:
     """The program to run.
 
-    `kind` is `handshake` (workloads/README.md), `command`, `service` or `fio`. The `arguments` of
+    `kind` is `handshake` (docs/HANDSHAKE.md), `command`, `service` or `fio`. The `arguments` of
     `fio` are options of one job. Those of other kinds may contain {file}, {sidecar}, {data_dir} and
     {max_seconds}; an argument {files} stands for all files. Program and arguments of a command or a
     service may contain {programs}, the folder of the definition's own programs, and {data}, its
@@ -68,6 +73,11 @@ class Workload:
     min_memory_bytes: int = 0
     command: CommandSpec | None = None
     service: ServiceSpec | None = None
+
+    @property
+    def is_built_in(self) -> bool:
+        """True if the program is one of workloads/; one with a slash is a path of its own."""
+        return self.kind == "handshake" and "/" not in self.program
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,7 @@ class Trial:
     the trial. `machine_memory_bytes` is the memory left to the machine. `dirty_limits` are the
     values of vm.dirty_bytes and vm.dirty_background_bytes. The workload writes up to `writes_bytes`
     to its own files. `packages` must be installed on the host. `data` are prepared or copied data.
+    `own_collectors` are those that the definition brings along.
     """
 
     trial_id: str
@@ -114,6 +125,7 @@ class Trial:
     driver: str = DRIVERS[0]
     packages: tuple[Package, ...] = ()
     data: TrialData | None = None
+    own_collectors: tuple[OwnCollector, ...] = ()
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
@@ -133,8 +145,10 @@ class Trial:
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
     """Return the trial as JSON data for plan.json and for the agent."""
+    plain = {key: value for key, value in asdict(trial).items() if key != "own_collectors"}
     return {
-        **asdict(trial),
+        **plain,
+        **own_collectors_to_json(trial.own_collectors),
         "treatment": dict(trial.treatment),
         "cage": cage_to_json(trial.cage),
         "collectors": list(trial.collectors),
@@ -176,6 +190,7 @@ def trial_from_json(data: Mapping[str, Any]) -> Trial:
             "before": _step(data.get("before")),
             "packages": packages_from_json(data.get("packages", ())),
             "data": trial_data_from_json(data.get("data")),
+            "own_collectors": own_collectors_from_json(data.get("own_collectors", ())),
         }
     )
 

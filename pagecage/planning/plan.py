@@ -126,6 +126,7 @@ def _make_trial(
         writes_bytes=size.writes_bytes,
         driver=_last(levels, "driver") or experiment.driver or DRIVERS[0],
         packages=experiment.packages,
+        own_collectors=experiment.own_collectors,
         data=_data(experiment.data, size),
     )
 
@@ -264,6 +265,7 @@ def make_plan(
         "replay": None if replay is None else dict(replay),
         "copies": None if copies is None else dict(copies),
         "own_programs": dict(experiment.own_programs),
+        "sections": dict(experiment.sections),
     }
     return Plan(run_id, trials, document)
 

@@ -10,7 +10,7 @@ from typing import Any
 from pagecage.errors import PagecageError
 from pagecage.model.cage import IO_MAX_KEY, MEMORY_EVENT, Cage
 from pagecage.model.experiment import Experiment, Level
-from pagecage.units import PAGE_BYTES, parse_size_bytes
+from pagecage.units import LEAST_PAGE_BYTES, parse_size_bytes
 
 SWEEP_PREFIX = "sweep-"
 """Prefix of a sweep's name; the experiment's name follows."""
@@ -72,7 +72,7 @@ def _value(prop: str, word: str) -> int:
     where = f"--vary {prop}"
     if not _counts(prop):
         size_bytes = parse_size_bytes(word, where)
-        if size_bytes < (PAGE_BYTES if prop in MEMORY_EVENT else 1):
+        if size_bytes < (LEAST_PAGE_BYTES if prop in MEMORY_EVENT else 1):
             raise PagecageError(
                 f"{where}: {word} is too small", f"write values as in {_example(prop)}"
             )

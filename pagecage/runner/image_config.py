@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pagecage.errors import PagecageError
+from pagecage.hosts.architecture import target_machine
 from pagecage.model.container.image import DIGEST
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
@@ -72,10 +72,9 @@ def image_program(
 def check_platform(config: ImageConfig, name: str, machine: str = "") -> None:
     """Raise PagecageError if the image is for another processor or operating system.
 
-    `machine` is the kernel's name of the processor; by default this machine's, which is also the
-    guest's.
+    `machine` is the kernel's name of the processor; by default the hosts'.
     """
-    kernel = machine or platform.machine()
+    kernel = machine or target_machine()
     own = f"linux/{_ARCHITECTURES.get(kernel, kernel)}"
     if (found := f"{config.os}/{config.architecture}") != own:
         raise PagecageError(

@@ -9,7 +9,7 @@ from pagecage.model.cache_proof import broken_reason, requested_bytes, tolerance
 from pagecage.model.json_codec import to_json
 from pagecage.model.record import Record
 from pagecage.model.record_sections import CacheEvidence
-from pagecage.units import MIB, PAGE_BYTES, format_bytes
+from pagecage.units import MIB, format_bytes, page_ceil_bytes
 from pagecage.verdicts.counters import (
     counter,
     cpu_seconds,
@@ -224,7 +224,7 @@ def judge_cache_state(record: Record) -> Verdict:
         return Verdict(
             "not_reached", f"The state {requested} was requested, but residency was not measured."
         )
-    wanted = 0 if requested == "cold" else -(-size // PAGE_BYTES) * PAGE_BYTES
+    wanted = 0 if requested == "cold" else page_ceil_bytes(size, record.page_bytes)
     is_reached = before == 0 if requested == "cold" else before >= wanted
     if is_reached and (contradiction := _contradiction(record)):
         return Verdict("not_reached", f"{requested}: {contradiction}.")

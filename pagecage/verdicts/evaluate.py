@@ -57,7 +57,7 @@ def evaluate(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdic
     limits, cache, quiet = judge_limits(record), judge_cache_state(record), judge_host_quiet(record)
     windows = windows_of(record, series)
     binding = judge_binding_limit(record, windows)
-    reasons = _exclusion_reasons(limits, cache, quiet)
+    reasons = (*_exclusion_reasons(limits, cache, quiet), *incomplete_collectors(record))
     return Verdicts(
         limits=limits,
         cache_state_reached=cache,
@@ -96,6 +96,15 @@ def _judge_emulation(record: Record) -> Verdict:
             "QEMU emulates the CPU (TCG): times that the CPU decides hold for this host only.",
         )
     return Verdict("no", "The CPU runs the instructions itself.")
+
+
+def incomplete_collectors(record: Record) -> tuple[str, ...]:
+    """Return why the data of a collector that the definition requires are not complete."""
+    return tuple(
+        f"required collector {name} {entry['status']}: {entry.get('reason') or 'no reason given'}"
+        for name, entry in record.collectors.items()
+        if entry.get("required") and entry.get("status") != "ok"
+    )
 
 
 def _exclusion_reasons(

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagecage.model.record import Record
-from pagecage.units import PAGE_BYTES
 from pagecage.verdicts.caps import requested_caps
 from pagecage.verdicts.traffic import Traffic, total, traffic
 from pagecage.verdicts.verdict import BindingVerdict
@@ -85,11 +84,8 @@ class Evidence:
         read-ahead fetched.
         """
         read = traffic("read", self.held_windows).bytes
-        return (
-            min(1.0, (total("refault_pages", self.held_windows) or 0.0) * PAGE_BYTES / read)
-            if read
-            else 0.0
-        )
+        again = (total("refault_pages", self.held_windows) or 0.0) * self.record.page_bytes
+        return min(1.0, again / read) if read else 0.0
 
     def time_share(self, figure: str) -> float:
         """Return a figure in seconds as a share of the held time; 0 if it is not known."""

@@ -42,7 +42,7 @@ FIRST_SLICE_SECONDS = 0.1
 """The first slice of blk-throttle has no limit (block/blk-throttle.c, DFL_THROTL_SLICE = HZ/10)."""
 GRACE = 1.03
 """Deep-queue direct I/O was seen 1.4 % above its cap over 6 s. Up to twice that is not a leak."""
-CHARGE_BATCH_BYTES = 64 * 4096
+CHARGE_BATCH_PAGES = 64
 """Each CPU charges memory in batches of 64 pages (mm/memcontrol.c, MEMCG_CHARGE_BATCH)."""
 REACHED = 0.9
 """From this share of a cap on, the trial itself has reached it."""
@@ -121,7 +121,7 @@ def _wrong_read_back(record: Record, name: str, cap: int) -> str | None:
             if held == cap
             else f"{external['by']} holds {name} = {held or 'nothing'} instead of {cap}."
         )
-    expected = expected_read_back(Cage("", {name: cap}))[_FILE[name]]
+    expected = expected_read_back(Cage("", {name: cap}), record.page_bytes)[_FILE[name]]
     held = (record.cage.read_back or {}).get(_FILE[name])
     if held == expected:
         return None
@@ -196,7 +196,7 @@ def _allowed(record: Record, name: str, cap: float) -> float:
     if name == "MemoryHigh":
         return math.inf  # the kernel throttles above it and lets memory grow (cgroup-v2.rst)
     if name in MEMORY_FILE:
-        return 0 if cap == 0 else cap * GRACE + CHARGE_BATCH_BYTES
+        return 0 if cap == 0 else cap * GRACE + CHARGE_BATCH_PAGES * record.page_bytes
     key = IO_STAT_KEY.get(name)
     seconds = (io_and_seconds(record, key) or (0, None))[1] if key else measured_seconds(record)
     slices = (1 + cap_change_count(record, name)) * FIRST_SLICE_SECONDS / (seconds or 1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pagecage.model.cage import DATA_DISK, IO_STAT_KEY, MEMORY_EVENT
-from pagecage.units import PAGE_BYTES
+from pagecage.units import LEAST_PAGE_BYTES
 
 NEAR_CAP = 0.6
 """Least share of its cap that a throttled synchronous reader was seen to reach."""
@@ -61,6 +61,7 @@ class Window:
     """Requests that the disk completed, after merging; those of other processes included."""
     disk_queued: float | None = None
     """Sum of the times that requests spent at the disk, which excludes waits at a limit."""
+    page_bytes: int = LEAST_PAGE_BYTES
     others: Mapping[str, Window] = field(default_factory=dict)
     """The same stretch on each other disk of the cage, by name."""
 
@@ -138,7 +139,7 @@ def _suffers_from_reclaim(window: Window) -> bool:
     if not window.limit_hits:
         return False
     read = sum(one.moved["rbytes"] for one in window.by_disk.values())
-    reread_share = (window.refault_pages or 0) * PAGE_BYTES / max(read, 1)
+    reread_share = (window.refault_pages or 0) * window.page_bytes / max(read, 1)
     return reread_share >= REFAULT_SHARE or _share(window.waited_memory, window) >= RECLAIMING
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from pagecage.agent.system.cgroupfs import read_counters
 from pagecage.agent.system.kernel_text import parse_flat_keyed, read_text
 from pagecage.model.cage import IO_STAT_KEY, enforced_limit
+from pagecage.units import kernel_page_bytes
 from pagecage.verdicts.window_limit import Window, binding_limit
 from pagecage.verify.in_force import LimitInForce
 
@@ -164,6 +165,7 @@ def _window(cgroup: Path, limit: LimitInForce, first: Snapshot, last: Snapshot) 
         waited_memory=_waited(cgroup, "memory", first, last),
         waited_cpu=None,
         refault_pages=_growth(first, last, cgroup, "memory.stat", "workingset_refault_file"),
+        page_bytes=kernel_page_bytes(),
         limit_hits=_hits(limit, first, last),
         disk_busy=None,
         cpu=None,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.units import MIB, PAGE_BYTES
+from pagecage.units import LEAST_PAGE_BYTES, MIB
 
 RATES = (1.0, 2.0, 4.0, 8.0, 16.0)
 BLOCKS = ("4KiB", "16KiB", "64KiB", "256KiB")
@@ -143,7 +143,7 @@ def _write_traces(
 
 
 def _sampler(wall: float, t: float, share: float, moved: int) -> dict[str, Any]:
-    pages, busy = int(share * DATASET_BYTES) // PAGE_BYTES, int(share * 1e6)
+    pages, busy = int(share * DATASET_BYTES) // LEAST_PAGE_BYTES, int(share * 1e6)
     stall = {"some": busy, "full": busy}
     return {
         "t": CLOCK + t,
@@ -170,7 +170,7 @@ def _sampler(wall: float, t: float, share: float, moved: int) -> dict[str, Any]:
 
 def _vmtouch(wall: float, t: float, share: float) -> dict[str, Any]:
     filled = int(60 * share)
-    pages = DATASET_BYTES // PAGE_BYTES
+    pages = DATASET_BYTES // LEAST_PAGE_BYTES
     bar = "O" * filled + " " * (60 - filled)
     return {
         "t": CLOCK + t,

@@ -106,6 +106,26 @@ def test_a_verb(installed: Installed, untouched: None, command: str, says: str) 
     assert says in done.stdout
 
 
+@pytest.mark.parametrize("language", ["rust", "c", "python"])
+def test_a_template_brings_its_library(
+    installed: Installed, untouched: None, language: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "ours"
+    folder.mkdir()
+    argv = [installed.environment / "bin/pagecage", "init", "--template", language]
+    clean = {"HOME": str(installed.home), "PATH": "/usr/bin:/bin"}
+    done = run(["env", "-i", *(f"{k}={v}" for k, v in clean.items()), *argv], cwd=folder)
+    assert "run it: pagecage run mine" in done.stderr
+    path = f"/usr/bin:/bin:{Path.home() / '.cargo/bin'}"
+    words = {"rust": ("cargo", "build", "--offline", "--release"), "c": ("make",)}.get(language)
+    own = folder / "workloads/mine"
+    if words:
+        run(words, cwd=own, env={"PATH": path}, timeout_seconds=120)
+    program = {"rust": "target/release/workload", "python": "workload.py"}.get(language, "workload")
+    end = run([own / program, folder / "pagecage.toml", "--no-handshake"]).stdout
+    assert json.loads(end)["response"]["slowest_block_us"] > 0
+
+
 def test_verify_and_probe_are_files_to_copy(installed: Installed, untouched: None) -> None:
     for verb, argument in (("verify", "--help"), ("probe", "--help")):
         done = installed.pagecage(verb, "--print-path")

@@ -56,7 +56,7 @@ final class PcIndex {
     }
 
     private static boolean waitForGo(BufferedReader stdin) throws IOException {
-        System.out.println("{\"type\":\"ready\",\"pid\":" + ProcessHandle.current().pid() + "}");
+        System.out.println("{\"type\":\"ready\",\"protocol\":1,\"pid\":" + ProcessHandle.current().pid() + "}");
         System.out.flush();
         String word = stdin.readLine();
         if (word != null && !word.equals("go")) {

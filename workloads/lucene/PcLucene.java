@@ -135,7 +135,7 @@ final class PcLucene {
     }
 
     private static boolean waitForGo(BufferedReader stdin) throws IOException {
-        System.out.println(String.format(Locale.ROOT, "{\"type\":\"ready\",\"pid\":%d}", ProcessHandle.current().pid()));
+        System.out.println(String.format(Locale.ROOT, "{\"type\":\"ready\",\"protocol\":1,\"pid\":%d}", ProcessHandle.current().pid()));
         System.out.flush();
         String word = stdin.readLine();
         if (word != null && !word.equals("go")) {

@@ -22,13 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-DONE, FAILED, BAD_ARGUMENTS = 0, 1, 2
+from pagecage_workload import BAD_ARGUMENTS, Failure, Handshake, run
+
+PROGRAM = "pcscan-python"
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "p9999": 0.9999, "max": 1.0}
-
-
-def complain(sentence: str) -> None:
-    """Print one sentence on stderr."""
-    sys.stderr.write(f"pcscan-python: {sentence}\n")
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,7 +33,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with status 2."""
-        complain(f"{message} (see `pcscan-python --help`)")
+        sys.stderr.write(f"{PROGRAM}: {message} (see `{PROGRAM} --help`)\n")
         sys.exit(BAD_ARGUMENTS)
 
 
@@ -51,7 +48,7 @@ def length(text: str) -> int:
 
 def arguments(words: list[str]) -> argparse.Namespace:
     """Parse the command line; exit with status 2 if it is invalid."""
-    parser = Parser(prog="pcscan-python", description="Scans several files in one asyncio loop")
+    parser = Parser(prog=PROGRAM, description="Scans several files in one asyncio loop")
     parser.add_argument("--files", nargs="+", type=Path, required=True, help="the files to scan")
     parser.add_argument(
         "--io",
@@ -192,21 +189,6 @@ async def scan_all(sources: list[Source], plan: argparse.Namespace, heart: Heart
     return time.monotonic() - started
 
 
-def print_line(line: dict[str, object]) -> None:
-    """Print one line of JSON, and flush it for the harness."""
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
-
-
-def wait_for_go() -> bool:
-    """Print `ready` and wait for `go`; return False if stdin is closed instead."""
-    print_line({"type": "ready", "pid": os.getpid()})
-    word = sys.stdin.readline()
-    if word not in ("go\n", ""):
-        raise OSError(f'expected the line "go" on stdin, found {word!r}')
-    return word == "go\n"
-
-
 def usage() -> dict[str, int]:
     """Return the resource usage of the process so far, from getrusage(2)."""
     found = resource.getrusage(resource.RUSAGE_SELF)
@@ -219,13 +201,14 @@ def usage() -> dict[str, int]:
 
 
 def report(
+    handshake: Handshake,
     sources: list[Source],
     plan: argparse.Namespace,
     heart: Heartbeat,
     seconds: float,
     cost: dict[str, int],
-) -> bool:
-    """Print the closing lines; return False if the checksum is wrong."""
+) -> None:
+    """Print the closing lines. Raises Failure if the checksum is wrong."""
     read, size = sum(file.bytes for file in sources), sum(file.size_bytes for file in sources)
     total = sum(file.sum for file in sources)
     compared = plan.expect_sidecars and read == size
@@ -239,42 +222,39 @@ def report(
         "checksum": str(total),
     }
     faults = {name: cost[name] for name in ("major_faults", "minor_faults")}
-    print_line({"type": "sample", "iteration": 0, **common, **faults})
-    print_line(
-        {
-            "type": "end",
-            **common,
-            "distinct_bytes": read,
-            "checksum_ok": right if compared else None,
-            "threads": [{"seconds": seconds, "blocks": pieces, **cost}],
-            "setup": {},
-            "files": [{"seconds": file.seconds, "bytes": file.bytes} for file in sources],
-            "response": {**heart.response(), "minor_faults": cost["minor_faults"]},
-            "heartbeat_hdr_v2_base64": None,
-        }
+    handshake.sample(iteration=0, **common, **faults)
+    handshake.end(
+        **common,
+        distinct_bytes=read,
+        checksum_ok=right if compared else None,
+        threads=[{"seconds": seconds, "blocks": pieces, **cost}],
+        setup={},
+        files=[{"seconds": file.seconds, "bytes": file.bytes} for file in sources],
+        response={**heart.response(), "minor_faults": cost["minor_faults"]},
+        heartbeat_hdr_v2_base64=None,
     )
-    return right or not compared
+    if compared and not right:
+        raise Failure("the checksum of the files differs from their sidecars")
+
+
+def scan_files(plan: argparse.Namespace, handshake: Handshake) -> None:
+    """Open the files, wait for `go`, scan them, and report."""
+    try:
+        sources = [opened(plan, path) for path in plan.files]
+        if not handshake.wait_for_go():
+            return
+        heart, before = Heartbeat(plan.heartbeat_us), usage()
+        seconds = asyncio.run(scan_all(sources, plan, heart))
+    except (ValueError, KeyError) as refused:
+        raise Failure(str(refused)) from None
+    cost = {name: value - before[name] for name, value in usage().items()}
+    report(handshake, sources, plan, heart, seconds, cost)
 
 
 def main() -> int:
     """Run the workload and return its exit status."""
     plan = arguments(sys.argv[1:])
-    try:
-        sources = [opened(plan, path) for path in plan.files]
-        if not plan.no_handshake and not wait_for_go():
-            return DONE
-        heart, before = Heartbeat(plan.heartbeat_us), usage()
-        seconds = asyncio.run(scan_all(sources, plan, heart))
-        cost = {name: value - before[name] for name, value in usage().items()}
-        right = report(sources, plan, heart, seconds, cost)
-        while not plan.no_handshake and sys.stdin.read(64):
-            pass
-    except (OSError, ValueError, KeyError) as refused:
-        complain(str(refused))
-        return FAILED
-    if not right:
-        complain("the checksum of the files differs from their sidecars")
-    return DONE if right else FAILED
+    return run(PROGRAM, lambda handshake: scan_files(plan, handshake), plan.no_handshake)
 
 
 if __name__ == "__main__":

@@ -33,17 +33,19 @@ class CollectorResult:
 
     `reason` explains any status but `ok`; `lost_events` is None if unknown. `status` is `ok`,
     `partial` (events were lost or a file is cut off), `failed` (the tool died) or `missing` (the
-    tool was not started).
+    tool was not started). `own` are further keys of a collector of the definition.
     """
 
     status: str
     reason: str | None = None
     lost_events: int | None = None
     files: tuple[Path, ...] = ()
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the collector's entry in the record."""
-        return {"status": self.status, "reason": self.reason, "lost_events": self.lost_events}
+        common = {"status": self.status, "reason": self.reason, "lost_events": self.lost_events}
+        return {**common, **self.own}
 
 
 class Collector(Protocol):

@@ -13,6 +13,7 @@ from pagecage.errors import PagecageError
 from pagecage.model.cage import expected_read_back, limits_not_in_force
 from pagecage.model.cage_json import cloud_to_json
 from pagecage.model.requirements import Requirement
+from pagecage.units import kernel_page_bytes
 
 _SEED_STEP = 1000
 """Difference between the seeds of two volumes of a trial; repeats are far fewer."""
@@ -25,7 +26,7 @@ def keep_disk_limits(run: TrialRun, disks: Mapping[str, OtherDisk], cgroup: Path
     """
     for name, other in disks.items():
         cage, maj_min = run.trial.cage.on_disk(name), other.disk.maj_min
-        expected = expected_read_back(cage.cgroup_part)
+        expected = expected_read_back(cage.cgroup_part, kernel_page_bytes())
         read_back = _read_back(cgroup, maj_min)
         ancestors = {str(above): _read_back(above, maj_min) for above in cgroupfs.ancestors(cgroup)}
         run.keep_of_disk(

@@ -21,7 +21,7 @@ from pagecage.agent.system.systemd import Systemd, scope_command, start_slice, s
 from pagecage.errors import HostError, PagecageError
 from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY, MEMORY_EVENT, Cage
 from pagecage.process import Completed, find_tool, run
-from pagecage.units import MIB, page_floor_bytes
+from pagecage.units import MIB, kernel_page_bytes, page_floor_bytes
 
 SCRATCH = "calibration-scratch.bin"
 """The file that calibration writes."""
@@ -156,7 +156,7 @@ class Calibrator:
         argv = [sys.executable, "-I", "-c", _FILL, str(cap + 32 * MIB)]
         done, counters, seconds = self._in_slice(name, cap, argv)
         killed = (counters["memory.events"] or {}).get("oom_kill", 0)
-        peak, limit = counters["memory.peak"], page_floor_bytes(cap)
+        peak, limit = counters["memory.peak"], page_floor_bytes(cap, kernel_page_bytes())
         held = killed > 0 and (peak is None or peak <= limit)
         error = (
             None
@@ -177,7 +177,7 @@ class Calibrator:
         argv = [sys.executable, "-I", "-c", _FILL_SLOWLY, str(max(MIB, cap - 2 * MIB))]
         _, counters, seconds = self._in_slice(name, cap, argv)
         events, peak = counters["memory.events"] or {}, counters["memory.peak"]
-        limit, was_throttled = page_floor_bytes(cap), events.get("high", 0) > 0
+        limit, was_throttled = page_floor_bytes(cap, kernel_page_bytes()), events.get("high", 0) > 0
         is_past = peak is not None and peak > limit
         held = True if was_throttled else False if is_past else None
         error = None if held else f"memory.events {events}, peak {peak} of {limit}"

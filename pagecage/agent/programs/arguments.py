@@ -15,8 +15,8 @@ CANNOT = 77
 
 
 def program_path(request: RunRequest, program: str) -> str:
-    """Return the path of a workload on this host."""
-    return f"{request.programs_dir}/{program}"
+    """Return the path of a workload on this host. One with a slash is a path already."""
+    return program if "/" in program else f"{request.programs_dir}/{program}"
 
 
 def places(

@@ -1,11 +1,10 @@
 """A workload process and its handshake: ready, go, samples, stopped (optional), end.
 
-The workload exits when its standard input is closed. workloads/README.md defines the contract.
+The workload exits when its standard input is closed. docs/HANDSHAKE.md specifies the protocol.
 """
 
 from __future__ import annotations
 
-import json
 import queue
 import threading
 import time
@@ -13,11 +12,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
+from pagecage.agent.programs.handshake_protocol import (
+    LONGEST_LINE_BYTES,
+    Conversation,
+    HandshakeBreach,
+    parse_message,
+)
 from pagecage.agent.programs.stderr_tail import StderrTail
 from pagecage.process import PIPE, Process, TimeoutExpired, spawn
 
 _GRACE_SECONDS = 10.0
-_LONGEST_LINE_BYTES = 1 << 20
 _POLL_SECONDS = 0.005
 
 
@@ -25,18 +29,17 @@ class HandshakeProcess:
     """One workload process. Threads read its output, so that every wait has a deadline.
 
     Without a handshake the input is closed at once, and only the end of the output is kept.
+    `breach` is the first line that broke the protocol; nothing that follows it is kept.
     """
 
     def __init__(self, argv: Sequence[str], *, has_handshake: bool = True) -> None:
         self.process: Process[bytes] = spawn(
             argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True
         )
-        self.samples: list[dict[str, Any]] = []
-        self.ready: dict[str, Any] = {}
-        self.end: dict[str, Any] = {}
-        self.has_ended = False
+        self.breach: HandshakeBreach | None = None
+        self._conversation = Conversation()
         self._has_handshake = has_handshake
-        self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._lines: queue.Queue[dict[str, Any] | HandshakeBreach | None] = queue.Queue()
         self._tail = StderrTail()
         readers = (
             (self._read_stdout, self.process.stdout),
@@ -50,22 +53,45 @@ class HandshakeProcess:
         if not has_handshake:
             self._send(b"", close=True)
 
-    def wait_for(self, *kinds: str, deadline: float) -> bool:
-        """Read lines up to one of these types.
+    @property
+    def samples(self) -> list[dict[str, Any]]:
+        """The content of each `sample` so far."""
+        return self._conversation.samples
 
-        Returns False at the end of output or at `deadline`.
+    @property
+    def end(self) -> dict[str, Any]:
+        """The content of `end`, or of a report read elsewhere; empty without it."""
+        return self._conversation.end
+
+    @end.setter
+    def end(self, report: dict[str, Any]) -> None:
+        self._conversation.end = report
+
+    @property
+    def has_ended(self) -> bool:
+        """True if `end` has arrived."""
+        return self._conversation.has(("end",))
+
+    def wait_for(self, *kinds: str, deadline: float) -> bool:
+        """Read messages up to one of these types.
+
+        Returns False at the end of output, at a breach, or at `deadline` (CLOCK_MONOTONIC).
         """
         while time.monotonic() < deadline:
             try:
                 line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 return False
-            if line is None:
+            if line is None or not self._take(line):
                 return False
-            self._keep(line)
-            if line.get("type") in kinds:
+            if isinstance(line, dict) and line["type"] in kinds:
                 return True
         return False
+
+    def is_waiting(self) -> bool:
+        """Return whether the workload kept silent since `ready`, as it must until `go`."""
+        self._take_rest()
+        return self.breach is None
 
     def wait_for_exit(self, deadline: float) -> bool:
         """Wait for the exit; False if CLOCK_MONOTONIC passes `deadline` first."""
@@ -83,11 +109,11 @@ class HandshakeProcess:
     @property
     def evicted_bytes(self) -> int:
         """Bytes that the workload reports to have dropped from the page cache before `ready`."""
-        count = self.ready.get("evicted_bytes")
-        return count if isinstance(count, int) else 0
+        return int(self._conversation.ready.get("evicted_bytes", 0))
 
     def go(self) -> None:
         """Begin the measured part."""
+        self._conversation.is_going = True
         self._send(b"go\n")
 
     def finish(self) -> int:
@@ -106,31 +132,46 @@ class HandshakeProcess:
             status = self.process.wait()
         for thread in self._threads:
             thread.join(1.0)
+        self._take_rest()
         return status
 
     def last_line(self) -> str | None:
-        """Return the last line of standard error, or of standard output that is not JSON.
-
-        Returns None without one.
-        """
+        """Return the last line of standard error; None if it is empty."""
         return self._tail.last_line()
 
-    def _keep(self, line: dict[str, Any]) -> None:
-        content = {key: value for key, value in line.items() if key != "type"}
-        if line.get("type") == "sample":
-            self.samples.append(content)
-        elif line.get("type") == "ready":
-            self.ready = content
-        elif line.get("type") == "end":
-            self.end, self.has_ended = content, True
+    def _take(self, line: dict[str, Any] | HandshakeBreach) -> bool:
+        """Keep a message; return False if it, or one before it, breaks the protocol."""
+        try:
+            if isinstance(line, HandshakeBreach):
+                raise line
+            if self.breach is None:
+                self._conversation.take(line)
+        except HandshakeBreach as breach:
+            self.breach = self.breach or breach
+        return self.breach is None
+
+    def _take_rest(self) -> None:
+        """Take what was printed and not yet waited for."""
+        with suppress(queue.Empty):
+            while True:
+                line = self._lines.get_nowait()
+                if line is None:
+                    self._lines.put(None)  # a later wait must find the end of output too
+                    return
+                self._take(line)
 
     def _read_stdout(self, pipe: IO[bytes]) -> None:
+        """Read to the end of output, so that the workload never blocks; keep it up to a breach.
+
+        A last line without newline is dropped: a process that is killed may leave a part of one.
+        """
+        is_kept = self._has_handshake
         for line in _lines_of(pipe):
-            data = _parse(line) if self._has_handshake else None
-            if data is not None:
-                self._lines.put(data)
-            elif self._has_handshake:
-                self._tail.add(b"it printed a line that is not a JSON object: " + line)
+            is_whole = line.endswith(b"\n") or len(line) == LONGEST_LINE_BYTES
+            if is_kept and is_whole:
+                message = _parse(line.removesuffix(b"\n"))
+                self._lines.put(message)
+                is_kept = not isinstance(message, HandshakeBreach)
         self._lines.put(None)
 
     def _read_stderr(self, pipe: IO[bytes]) -> None:
@@ -153,13 +194,12 @@ def _lines_of(pipe: IO[bytes]) -> Iterator[bytes]:
     Lines are cut at 1 MiB, as a program may write gigabytes without a newline.
     """
     with open(pipe.fileno(), "rb", closefd=False) as buffered:
-        while line := buffered.readline(_LONGEST_LINE_BYTES):
+        while line := buffered.readline(LONGEST_LINE_BYTES):
             yield line
 
 
-def _parse(line: bytes) -> dict[str, Any] | None:
+def _parse(line: bytes) -> dict[str, Any] | HandshakeBreach:
     try:
-        data = json.loads(line)
-    except ValueError:
-        return None
-    return data if isinstance(data, dict) else None
+        return parse_message(line)
+    except HandshakeBreach as breach:
+        return breach

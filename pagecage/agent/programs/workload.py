@@ -13,6 +13,7 @@ from pagecage.agent.data_files import find_files
 from pagecage.agent.programs.arguments import CANNOT
 from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.measured_part import MeasuredPart
+from pagecage.agent.programs.observation import describe_status
 from pagecage.agent.responses import wrong_response
 from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import Ending, Measured, RequirementMissed, TrialRun
@@ -97,11 +98,13 @@ class ReportingProgram:
             last_line=process.last_line(),
             start_seconds=part.start_seconds,
             is_timed_out=is_timed_out,
+            breach=_breach(process),
         )
 
     def judge(self, run: TrialRun, measured: Measured) -> Ending:
         """Return the outcome, with the requirement that the workload reports as missing."""
-        ending = confirmed(run, measured, judge_end(measured, run.trial.timeout_seconds))
+        ending = judge_end(measured, run.trial.timeout_seconds, has_handshake=self.has_handshake)
+        ending = confirmed(run, measured, ending)
         if ending.outcome != "requirement_missed":
             return ending
         reason = ending.error or "the workload cannot run on this host"
@@ -120,24 +123,43 @@ def _finish(run: TrialRun, caged: Caged, process: HandshakeProcess, *, is_killed
     run.samples = list(process.samples)
 
 
-def judge_end(measured: Measured, timeout_seconds: float) -> Ending:
+def judge_end(measured: Measured, timeout_seconds: float, *, has_handshake: bool = True) -> Ending:
     """Return the outcome from the evidence, strongest first."""
     status, end, last_line = measured.exit["status"], measured.end, measured.last_line
+    awaited = _awaited(measured) if has_handshake else None
+    ended = f"it ended {describe_status(status)}{f' before `{awaited}`' if awaited else ''}"
     if measured.exit["oom_kill"]:
         return Ending("oom_killed")
+    if measured.breach:
+        return measured.breach
     if measured.is_timed_out:
-        return Ending("timed_out", f"not done after {timeout_seconds:g} s")
+        return Ending("timed_out", f"{_undone(awaited)} after {timeout_seconds:g} s")
     if status == CANNOT or end.get("refused"):
         return Ending("requirement_missed", last_line or end.get("refused"))
     if end.get("checksum_ok") is False:
         return Ending("wrong_answer", describe_fault(end, last_line))
     if status != 0:
-        return Ending("failed", last_line or f"exit status {status}")
+        return Ending("failed", last_line or ended)
     if not end:
-        return Ending("failed", last_line or "it ended without an end line")
+        return Ending("failed", last_line or ended)
     if wrong := wrong_response(end.get("response", {})):
         return Ending("failed", wrong)
     return Ending("ok")
+
+
+def _breach(process: HandshakeProcess) -> Ending | None:
+    return Ending("failed", str(process.breach)) if process.breach else None
+
+
+def _awaited(measured: Measured) -> str | None:
+    """Return the message that the workload still owed; None after `end`."""
+    if measured.end:
+        return None
+    return "end" if measured.start_seconds is not None else "ready"
+
+
+def _undone(awaited: str | None) -> str:
+    return "not ready" if awaited == "ready" else "not done"
 
 
 def describe_fault(end: Mapping[str, Any], last_line: str | None) -> str:

@@ -14,8 +14,8 @@ from pagecage.process import DEVNULL, Process, TimeoutExpired, spawn
 
 _STOP_SECONDS = 5.0
 # Fields of proc_pid_stat(5), counted from the one after the command's parenthesis: session is 6,
-# starttime 22.
-_SESSION, _START_TICKS = 6 - 3, 22 - 3
+# starttime 22, utime 14, followed by stime, cutime and cstime.
+_STATE, _SESSION, _UTIME, _START_TICKS = 3 - 3, 6 - 3, 14 - 3, 22 - 3
 
 
 class ToolProcesses:
@@ -49,8 +49,25 @@ class ToolProcesses:
         dead_before = process.poll() is not None
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGINT)
+        self._wait_and_kill(process)
+        return None if dead_before else process.returncode
+
+    def end_session(
+        self, process: Process[bytes], signal_number: int, seconds: float = _STOP_SECONDS
+    ) -> int | None:
+        """End a tool by a signal to all processes of its group, and kill what remains.
+
+        Return the exit status with which it had ended before, or None if it still ran.
+        """
+        status_before = process.poll()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal_number)
+        self._wait_and_kill(process, seconds)
+        return status_before
+
+    def _wait_and_kill(self, process: Process[bytes], seconds: float = _STOP_SECONDS) -> None:
         try:
-            process.wait(_STOP_SECONDS)
+            process.wait(seconds)
         except TimeoutExpired:
             pass
         finally:
@@ -59,7 +76,6 @@ class ToolProcesses:
             process.wait()
         note.unlink(missing_ok=True)
         self._started.discard(process.pid)
-        return None if dead_before else process.returncode
 
     def sweep(self) -> list[int]:
         """End the tools that a killed agent left running, and none of this object's.
@@ -84,6 +100,17 @@ def _stat(pid: int) -> list[str]:
 def _start_ticks(pid: int) -> int | None:
     fields = _stat(pid)
     return int(fields[_START_TICKS]) if fields else None
+
+
+def session_cpu_seconds(session: int) -> float | None:
+    """Return the CPU time of a session's processes and of those they waited for; None if gone."""
+    ticks, is_found = 0, False
+    for entry in Path("/proc").iterdir():
+        fields = _stat(int(entry.name)) if entry.name.isdigit() else []
+        if fields and int(fields[_SESSION]) == session and fields[_STATE] not in "ZX":
+            ticks += sum(map(int, fields[_UTIME : _UTIME + 4]))
+            is_found = True
+    return ticks / os.sysconf("SC_CLK_TCK") if is_found else None
 
 
 def _kill_session(session: int, since_ticks: int) -> int:

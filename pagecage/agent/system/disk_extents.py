@@ -7,8 +7,6 @@ import os
 import struct
 from pathlib import Path
 
-from pagecage.units import PAGE_BYTES
-
 _FS_IOC_FIEMAP = 0xC020660B
 _HEADER = struct.Struct(
     "=QQLLLL"
@@ -28,7 +26,8 @@ def on_disk_bytes(path: Path) -> int:
     Returns 0 without support for FIEMAP.
     """
     with path.open("rb") as file:
-        size = -(-os.fstat(file.fileno()).st_size // PAGE_BYTES) * PAGE_BYTES
+        block_bytes = os.fstatvfs(file.fileno()).f_bsize
+        size = -(-os.fstat(file.fileno()).st_size // block_bytes) * block_bytes
         total, start = 0, 0
         while extents := _extents(file.fileno(), start):
             total += sum(

@@ -23,6 +23,7 @@ from pagecage.agent.system.page_cache import cachestat_pages
 from pagecage.agent.system.systemd import Systemd, is_pid1, systemd_version
 from pagecage.errors import PagecageError
 from pagecage.process import find_tool, run
+from pagecage.units import kernel_page_bytes
 
 _TOOLS = {
     "iostat": ["iostat", "-V"],
@@ -53,7 +54,8 @@ def read_facts(
         "kernel_command_line": (read_text(Path("/proc/cmdline")) or "").strip(),
         "boot_id": procfs.boot_id(),
         "cpus": os.cpu_count(),
-        "cpu_model": _cpu_model(),
+        "cpu_model": procfs.cpu_model(read_text(Path("/proc/cpuinfo")) or ""),
+        "page_bytes": kernel_page_bytes(),
         "memory_bytes": _meminfo("MemTotal"),
         "swap_bytes": _meminfo("SwapTotal"),
         "transparent_hugepage": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
@@ -76,7 +78,7 @@ def read_facts(
 
 def is_emulated(facts: Mapping[str, Any]) -> bool:
     """Return True if the host is a guest without hardware virtualization, by its CPU model."""
-    return "QEMU TCG" in (facts["cpu_model"] or "")
+    return procfs.EMULATED_CPU in (facts["cpu_model"] or "")
 
 
 def find_systemd(user: bool) -> Systemd:
@@ -151,13 +153,6 @@ def _has_cachestat() -> bool:
 def _meminfo(key: str) -> int | None:
     kib = (procfs.read_host()["meminfo"] or {}).get(key)
     return None if kib is None else kib * 1024
-
-
-def _cpu_model() -> str | None:
-    for line in (read_text(Path("/proc/cpuinfo")) or "").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return None
 
 
 def _os_release() -> str | None:

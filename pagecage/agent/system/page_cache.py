@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagecage.units import MIB, PAGE_BYTES
+from pagecage.units import MIB, kernel_page_bytes, page_ceil_bytes
 
 _SYS_CACHESTAT = 451  # the same number on every architecture (kernel 6.5, syscall table)
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -66,7 +66,7 @@ class Residency:
     @property
     def is_full(self) -> bool:
         """True if every page of the file is resident."""
-        return self.resident_bytes >= -(-self.file_bytes // PAGE_BYTES) * PAGE_BYTES
+        return self.resident_bytes >= page_ceil_bytes(self.file_bytes, kernel_page_bytes())
 
 
 def cachestat_pages(descriptor: int, offset: int = 0, length: int = 0) -> int | None:
@@ -101,7 +101,7 @@ def mincore_pages(descriptor: int, size_bytes: int) -> int:
     if address in (None, ctypes.c_void_p(-1).value):
         raise OSError(ctypes.get_errno(), "mmap for mincore failed")
     try:
-        pages = ctypes.create_string_buffer(-(-size_bytes // PAGE_BYTES))
+        pages = ctypes.create_string_buffer(-(-size_bytes // kernel_page_bytes()))
         if _LIBC.mincore(address, size_bytes, pages) != 0:
             raise OSError(ctypes.get_errno(), "mincore failed")
         return sum(byte & 1 for byte in pages.raw)
@@ -115,14 +115,13 @@ def measure_residency(path: Path) -> Residency:
         size_bytes = os.fstat(file.fileno()).st_size
         pages = cachestat_pages(file.fileno())
         if pages is not None:
-            return Residency(pages * PAGE_BYTES, size_bytes, "cachestat")
+            return Residency(pages * kernel_page_bytes(), size_bytes, "cachestat")
         if not os.access(path, os.W_OK):
             raise PermissionError(
                 f"{path} is not writable, so mincore(2) would report it as resident"
             )
-        return Residency(
-            mincore_pages(file.fileno(), size_bytes) * PAGE_BYTES, size_bytes, "mincore"
-        )
+        pages = mincore_pages(file.fileno(), size_bytes)
+        return Residency(pages * kernel_page_bytes(), size_bytes, "mincore")
 
 
 def resident_bytes(path: Path) -> int:
@@ -142,7 +141,7 @@ def uptodate_bytes(path: Path) -> int:
     cachestat(2) counts pages that are still being read, mincore(2) does not.
     """
     with path.open("rb") as file:
-        return mincore_pages(file.fileno(), os.fstat(file.fileno()).st_size) * PAGE_BYTES
+        return mincore_pages(file.fileno(), os.fstat(file.fileno()).st_size) * kernel_page_bytes()
 
 
 def evict(path: Path) -> Residency:

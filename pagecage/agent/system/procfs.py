@@ -130,3 +130,39 @@ def listens(port: int, pids: Iterable[int | str], proc: Path = Path("/proc")) ->
         read_text(proc / str(pid) / "net" / name) or "" for pid in pids for name in ("tcp", "tcp6")
     )
     return any(port in parse_listening(text) for text in texts)
+
+
+EMULATED_CPU = "QEMU TCG"
+"""Part of the name of a CPU whose instructions QEMU translates."""
+# QEMU's `-cpu max` has no implementer, and the part 'Q' (target/arm/cpu64.c).
+_EMULATED_MAX = ("0x00", "0x051")
+_CPU_PARTS = {  # lscpu-arm.c of util-linux
+    ("0x41", "0xd08"): "Cortex-A72",
+    ("0x41", "0xd0b"): "Cortex-A76",
+    ("0x41", "0xd0c"): "Neoverse-N1",
+    ("0x41", "0xd40"): "Neoverse-V1",
+    ("0x41", "0xd49"): "Neoverse-N2",
+    ("0x41", "0xd4f"): "Neoverse-V2",
+}
+
+
+def cpu_model(cpuinfo: str) -> str | None:
+    """Return the name of the first processor; None if /proc/cpuinfo states none.
+
+    x86-64 states a name. arm64 states the fields of MIDR_EL1 (arch/arm64/kernel/cpuinfo.c).
+    """
+    first = dict(map(_field, cpuinfo.split("\n\n", 1)[0].splitlines()))
+    if "model name" in first:
+        return first["model name"]
+    maker, part = first.get("CPU implementer"), first.get("CPU part")
+    if maker is None or part is None:
+        return None
+    if (maker, part) == _EMULATED_MAX:
+        return f"{EMULATED_CPU} CPU (aarch64 max)"
+    revision = f"r{int(first.get('CPU variant', '0'), 0)}p{first.get('CPU revision', '0')}"
+    return f"{_CPU_PARTS.get((maker, part), f'implementer {maker} part {part}')} {revision}"
+
+
+def _field(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name.strip(), value.strip()

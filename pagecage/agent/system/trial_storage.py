@@ -20,7 +20,7 @@ from pagecage.agent.system.block_device import Disk, resolve_disk
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.errors import HostError, PagecageError
 from pagecage.process import find_tool, run
-from pagecage.units import MIB, PAGE_BYTES
+from pagecage.units import BLOCK_BYTES, MIB
 
 NULL_BLK = Path("/sys/kernel/config/nullb/pagecage")
 MAPPER = Path("/dev/mapper/pagecage-delay")
@@ -147,7 +147,7 @@ def _remove_null_blk(configfs: Path) -> None:
 
 
 def read_latency_us(path: Path) -> float | None:
-    """Return the median time of a direct read of one page of a file.
+    """Return the median time of a direct read of 4 KiB of a file.
 
     Returns None without support for direct reads.
     """
@@ -156,11 +156,11 @@ def read_latency_us(path: Path) -> float | None:
     except OSError:
         return None
     try:
-        pages = os.fstat(descriptor).st_size // PAGE_BYTES
-        with mmap.mmap(-1, PAGE_BYTES) as page:
+        blocks = os.fstat(descriptor).st_size // BLOCK_BYTES
+        with mmap.mmap(-1, BLOCK_BYTES) as buffer:
             took = [
-                _read_seconds(descriptor, page, n * pages // _LOOKS)
-                for n in range(min(_LOOKS, pages))
+                _read_seconds(descriptor, buffer, n * blocks // _LOOKS)
+                for n in range(min(_LOOKS, blocks))
             ]
     except OSError:
         return None
@@ -169,7 +169,7 @@ def read_latency_us(path: Path) -> float | None:
     return statistics.median(took) * 1e6 if took else None
 
 
-def _read_seconds(descriptor: int, page: mmap.mmap, number: int) -> float:
+def _read_seconds(descriptor: int, buffer: mmap.mmap, number: int) -> float:
     begin = time.perf_counter()
-    os.preadv(descriptor, [page], number * PAGE_BYTES)
+    os.preadv(descriptor, [buffer], number * BLOCK_BYTES)
     return time.perf_counter() - begin

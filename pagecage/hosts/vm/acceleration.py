@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import time
 from pathlib import Path
 
 from pagecage.errors import HostError
+from pagecage.hosts.architecture import Architecture, architecture
 from pagecage.hosts.host import Progress
 from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.image.guest_image import GuestImage
-from pagecage.hosts.vm.machine import Acceleration, escape, qemu_program
+from pagecage.hosts.vm.machine import Acceleration, escape
 from pagecage.process import run, spawn
 
 TRIAL_SECONDS = 4.0
@@ -53,10 +53,11 @@ def known_acceleration(cache: GuestCache) -> Acceleration | None:
 
 
 def _circumstances() -> dict[str, object]:
+    guest = architecture()
     return {
         "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-        "qemu_version": qemu_version(platform.machine()),
-        "kvm_opens": os.access(KVM_DEVICE, os.R_OK | os.W_OK),
+        "qemu_version": qemu_version(guest.qemu),
+        "kvm_opens": guest.is_native and os.access(KVM_DEVICE, os.R_OK | os.W_OK),
     }
 
 
@@ -65,12 +66,12 @@ def _acceleration(result: dict[str, object]) -> Acceleration:
     return Acceleration(accel, cpu, str(result["qemu_version"]))
 
 
-def qemu_version(arch: str) -> str:
+def qemu_version(program: str) -> str:
     """Return QEMU's version ("7.2.22"). Raises PagecageError if it is not installed."""
-    output = run([qemu_program(arch), "--version"]).stdout
+    output = run([program, "--version"]).stdout
     found = re.search(r"version (\d+(?:\.\d+)+)", output)
     if not found:
-        raise HostError(f"{qemu_program(arch)} --version prints no version", "make setup")
+        raise HostError(f"{program} --version prints no version", "make setup")
     return found.group(1)
 
 
@@ -79,7 +80,7 @@ def kvm_works(image: GuestImage, scratch: Path) -> bool:
     console, errors = scratch / "kvm-console.log", scratch / "kvm-qemu.log"
     console.unlink(missing_ok=True)
     with errors.open("wb") as output:
-        qemu = spawn(trial_argv(image, console), stderr=output)
+        qemu = spawn(trial_argv(image, console, architecture()), stderr=output)
     try:
         deadline = time.monotonic() + TRIAL_SECONDS
         while (
@@ -96,19 +97,16 @@ def kvm_works(image: GuestImage, scratch: Path) -> bool:
         qemu.wait()
 
 
-def trial_argv(image: GuestImage, console: Path) -> list[str]:
+def trial_argv(image: GuestImage, console: Path, guest: Architecture) -> list[str]:
     """Return the command for a machine with a kernel and nothing else.
 
     The kernel panics because it has no root disk, and QEMU ends.
     """
-    arch = platform.machine()
-    board, tty = ("virt", "ttyAMA0") if arch == "aarch64" else ("q35", "ttyS0")
-    early = "earlycon" if arch == "aarch64" else f"earlyprintk=serial,{tty}"
     return [
         "setpriv",
         "--pdeathsig",
         "KILL",
-        qemu_program(arch),
+        guest.qemu,
         "-nodefaults",
         "-no-user-config",
         "-display",
@@ -119,7 +117,7 @@ def trial_argv(image: GuestImage, console: Path) -> list[str]:
         "-cpu",
         "host",
         "-machine",
-        board,
+        guest.board,
         "-m",
         "256M",
         "-serial",
@@ -127,7 +125,7 @@ def trial_argv(image: GuestImage, console: Path) -> list[str]:
         "-kernel",
         str(image.kernel),
         "-append",
-        f"console={tty} {early} panic=-1 reboot=t",
+        f"console={guest.console} {guest.early_console} panic=-1 reboot=t",
     ]
 
 

@@ -6,6 +6,8 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
+from pagecage.agent.system.procfs import cpu_model
+from pagecage.hosts.architecture import ARCHITECTURES, architecture
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.image.guest_image import GuestImage
 from pagecage.units import GIB, MIB
@@ -43,7 +45,7 @@ class GuestMachine:
     @property
     def machine_type(self) -> str:
         """QEMU's machine type."""
-        return "virt" if self.arch == "aarch64" else "q35"
+        return ARCHITECTURES[self.arch].board.partition(",")[0]
 
     def key_parts(self) -> tuple[str, ...]:
         """Return everything about the machine that a saved state depends on."""
@@ -57,20 +59,14 @@ def machine_for(need: ResourceNeeds, acceleration: Acceleration, cpus: int = CPU
     """Return the machine for a plan, with at least 2 GiB of memory in steps of 256 MiB."""
     step = 256 * MIB
     memory_bytes = max(LEAST_MEMORY_BYTES, need.memory_bytes)
-    return GuestMachine(platform.machine(), -(-memory_bytes // step) * step, cpus, acceleration)
+    return GuestMachine(architecture().machine, -(-memory_bytes // step) * step, cpus, acceleration)
 
 
-def qemu_program(arch: str) -> str:
-    """Return the name of the QEMU for an architecture."""
-    return f"qemu-system-{arch}"
-
-
-def _devices() -> list[str]:
+def _devices(arch: str) -> list[str]:
     return [
         "-device",
         "virtio-rng-pci",
-        "-device",
-        "vmgenid,guid=auto",
+        *(word for device in ARCHITECTURES[arch].devices for word in ("-device", device)),
         *(
             word
             for number, port in enumerate(PORTS, start=1)
@@ -85,10 +81,11 @@ def _accel_arguments(acceleration: Acceleration) -> list[str]:
 
 
 def _boot_arguments(image: GuestImage, arch: str) -> list[str]:
-    console = "ttyAMA0" if arch == "aarch64" else "ttyS0"
+    known = ARCHITECTURES[arch]
     line = (
-        f"root=/dev/vda rw console={console} net.ifnames=0 panic=-1 quiet systemd.show_status=false"
-    )
+        f"root=/dev/vda rw console={known.console} net.ifnames=0 panic=-1 quiet"
+        f" systemd.show_status=false {known.boot_option}"
+    ).rstrip()
     return ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", line]
 
 
@@ -110,7 +107,7 @@ def qemu_argv(
     other process can take the port before.
     """
     return [
-        qemu_program(machine.arch),
+        ARCHITECTURES[machine.arch].qemu,
         "-nodefaults",
         "-no-user-config",
         "-display",
@@ -118,14 +115,14 @@ def qemu_argv(
         "-no-reboot",
         "-S",
         "-machine",
-        machine.machine_type,
+        ARCHITECTURES[machine.arch].board,
         *_accel_arguments(machine.acceleration),
         "-smp",
         str(machine.cpus),
         "-m",
         f"{machine.memory_bytes // MIB}M",
         *_boot_arguments(image, machine.arch),
-        *_devices(),
+        *_devices(machine.arch),
         "-drive",
         f"file={escape(disk)},format=qcow2,if=virtio,cache=writeback,discard=unmap",
         *_NETWORK,
@@ -149,7 +146,4 @@ def escape(path: Path) -> str:
 
 def _host_cpu() -> str:
     """Return the processor's name. A state saved with `-cpu host` fits only the same processor."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
+    return cpu_model(Path("/proc/cpuinfo").read_text()) or platform.processor()

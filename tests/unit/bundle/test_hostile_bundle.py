@@ -13,6 +13,7 @@ import pytest
 from pagecage.bundle.pack import pack
 from pagecage.bundle.unpack import unpack
 from pagecage.cli.bundle import render
+from pagecage.cli.known_definitions import remember_sections
 from pagecage.errors import PagecageError
 from tests.builders.pages import loads_of
 from tests.fixtures.bundles import contents
@@ -85,6 +86,23 @@ def test_no_code_of_a_bundle_runs_when_it_is_rendered(tmp_path: Path) -> None:
     assert "<script>alert" not in page
     assert "<img src=x" not in page
     assert loads_of(page) == []
+    assert not list(tmp_path.rglob("hacked"))
+
+
+def test_a_section_of_a_bundle_is_not_executed_even_if_it_was_accepted_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    sections = {"mine.py": "# %%\nopen('hacked', 'w')\n", "other.py": f"# {SCRIPT}"}
+    remember_sections(sections)
+    folder = build_run(
+        tmp_path / "20261121T100000Z-constrained-random-vm", repeats=1, sections=sections
+    )
+    pack(folder, tmp_path / "plain.zip", redacted=False)
+    assert render(tmp_path / "plain.zip", out=tmp_path / "out") == 0
+    page = (tmp_path / "out/report.html").read_text()
+    assert "<h2>mine.py was left out</h2>" in page
+    assert "<script>alert" not in page
     assert not list(tmp_path.rglob("hacked"))
 
 

@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from pagecage.cli.project_files import place_files
-from pagecage.definitions.project_writer import experiment_text
+from pagecage.definitions.project_writer import FILES, experiment_text
 from pagecage.definitions.reader import Definitions
+from pagecage.definitions.workload_templates import (
+    TEMPLATES,
+    template_experiment,
+    template_files,
+)
 from pagecage.errors import PagecageError
 from pagecage.model.experiment import Experiment
 from tests.tree import ROOT
@@ -57,6 +62,59 @@ def test_the_guest_gets_copies(experiment: Experiment, tmp_path: Path) -> None:
     assert placed.command is not None
     assert placed.command.data_paths == ("/data/replay/data",)
     assert placed.command.directory == copies["directory"] == "/data/replay"
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Path:
+    """Make a project with a workload of its own; return its program."""
+    template = TEMPLATES["python"]
+    texts = template_files(template, "mine", ROOT)
+    texts |= {name: text.encode() for name, text in FILES.items()}
+    texts["experiments/mine.toml"] = template_experiment(template, "mine").encode()
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(text)
+    program = tmp_path / "workloads/mine/workload.py"
+    program.chmod(0o755)
+    return program
+
+
+def placed_workload(tmp_path: Path, host: str) -> tuple[str, tuple[str, ...]]:
+    placed, _ = place_files(Definitions(ROOT, [], tmp_path).experiment("mine"), Place(host))
+    return placed.program, placed.arguments
+
+
+def test_here_a_workload_is_used_in_place(workload: Path, tmp_path: Path) -> None:
+    assert placed_workload(tmp_path, "local") == (str(workload), ("{file}",))
+
+
+def test_the_guest_gets_copies_of_a_workload_and_its_library(
+    workload: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "experiments/mine.toml"
+    own.write_text(own.read_text().replace('["{file}"]', '["workloads/mine/workload.py"]'))
+    words = ("/data/replay/workload.py",)
+    assert placed_workload(tmp_path, "vm") == ("/data/replay/workload.py", words)
+    assert placed_workload(tmp_path, "local") == (str(workload), (str(workload),))
+
+
+def test_a_workload_that_is_not_built_is_refused(workload: Path, tmp_path: Path) -> None:
+    for change in (lambda: workload.chmod(0o644), workload.unlink):
+        change()
+        for host in ("local", "vm"):
+            with pytest.raises(PagecageError, match="is not an executable file"):
+                placed_workload(tmp_path, host)
+
+
+def test_a_workload_that_is_not_copied_runs_here_alone(workload: Path, tmp_path: Path) -> None:
+    own = tmp_path / "experiments/mine.toml"
+    without = [line for line in own.read_text().splitlines() if not line.startswith("copies")]
+    own.write_text("\n".join(without))
+    assert placed_workload(tmp_path, "local")[0] == str(workload)
+    for host in ("vm", "rack"):
+        with pytest.raises(PagecageError, match="is not copied to the host") as refusal:
+            placed_workload(tmp_path, host)
+        assert "copies = ['./workloads/mine/workload.py']" in (refusal.value.hint or "")
 
 
 def test_an_experiment_of_pagecage_is_left_alone() -> None:

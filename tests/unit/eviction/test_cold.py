@@ -15,8 +15,10 @@ from pagecage.agent.system.page_cache import load, measure_residency
 from pagecage.cold import ColdCertificate, NotCold, cold, resident_pages
 from pagecage.errors import EXIT_FAILED, EXIT_USAGE, PagecageError
 from pagecage.eviction.files import find_files
-from pagecage.units import PAGE_BYTES
+from pagecage.units import kernel_page_bytes
 from tests.builders.mapped import mapped
+
+PAGE_BYTES = kernel_page_bytes()
 
 PAGES = 64
 IS_ROOT = os.geteuid() == 0

@@ -15,12 +15,12 @@ from pagecage.model.cache_proof import (
     requested_bytes,
     tolerance_bytes,
 )
-from pagecage.units import MIB, PAGE_BYTES
+from pagecage.units import LEAST_PAGE_BYTES, MIB
 
 FILES = 64 * MIB
-LAG = charge_lag_bytes(2)
+LAG = charge_lag_bytes(2, LEAST_PAGE_BYTES)
 SPARE = tolerance_bytes(FILES)
-PAGES = FILES // PAGE_BYTES
+PAGES = FILES // LEAST_PAGE_BYTES
 NOTHING = CacheCheck(0, 0, 0, 0, 0)
 FULL = CacheCheck(FILES, 0, 0, 0, 0)
 END = {"checksum": "7", "distinct_bytes": FILES}
@@ -46,7 +46,7 @@ def cache(
 
 
 def pages(least: int = 0, most: int = PAGES) -> st.SearchStrategy[int]:
-    return st.integers(least, most).map(lambda count: count * PAGE_BYTES)
+    return st.integers(least, most).map(lambda count: count * LEAST_PAGE_BYTES)
 
 
 @st.composite
@@ -56,17 +56,17 @@ def honest(draw: st.DrawFn) -> tuple[dict[str, Any], int]:
     memory.stat may lag behind, other files are read too, and pages may be read several times.
     """
     set_up, other = draw(pages()), draw(pages())
-    first, again = draw(pages(0, PAGES - set_up // PAGE_BYTES)), draw(pages())
+    first, again = draw(pages(0, PAGES - set_up // LEAST_PAGE_BYTES)), draw(pages())
     dropped, late = (
-        draw(pages(0, (set_up + first) // PAGE_BYTES)),
-        draw(pages(0, LAG // PAGE_BYTES)),
+        draw(pages(0, (set_up + first) // LEAST_PAGE_BYTES)),
+        draw(pages(0, LAG // LEAST_PAGE_BYTES)),
     )
     go = CacheCheck(set_up, max(0, set_up - late), set_up, 0, 0)
     left = set_up + first - dropped
     end = CacheCheck(left, max(0, left + other - late), set_up + first + again + other, dropped, 0)
-    came = draw(pages(0, left // PAGE_BYTES))
+    came = draw(pages(0, left // LEAST_PAGE_BYTES))
     return cache("cold", NOTHING, go, end, came_bytes=came), draw(
-        pages(0, (set_up + first) // PAGE_BYTES)
+        pages(0, (set_up + first) // LEAST_PAGE_BYTES)
     )
 
 
@@ -76,7 +76,7 @@ def test_undisturbed_cold_trials_pass(trial: tuple[dict[str, Any], int]) -> None
     assert broken_reason(found, asked) is None
 
 
-@given(trial=honest(), foreign=pages((SPARE + LAG) // PAGE_BYTES + 1))
+@given(trial=honest(), foreign=pages((SPARE + LAG) // LEAST_PAGE_BYTES + 1))
 def test_pages_charged_elsewhere_were_read_by_another_process(
     trial: tuple[dict[str, Any], int], foreign: int
 ) -> None:
@@ -90,7 +90,7 @@ def test_pages_charged_elsewhere_were_read_by_another_process(
     assert "since it is charged for these pages" in reason
 
 
-@given(read=pages(), short=pages(SPARE // PAGE_BYTES + 1))
+@given(read=pages(), short=pages(SPARE // LEAST_PAGE_BYTES + 1))
 def test_bytes_not_read_from_disk_came_from_another_process(read: int, short: int) -> None:
     """This holds for any residency and any charge."""
     end = CacheCheck(0, FILES, read, 0, 0)

@@ -16,6 +16,7 @@ from pagecage.model.cage import (
     property_arguments,
 )
 from pagecage.model.cage_json import cage_from_json, cage_to_json, cloud_to_json
+from pagecage.units import LEAST_PAGE_BYTES
 from tests.builders.documents import as_line
 from tests.builders.strategies import cages
 from tests.record_schema import breaches
@@ -86,7 +87,7 @@ def test_accounting_is_on_without_limits_too() -> None:
 
 
 def test_expected_cgroup_files() -> None:
-    assert expected_read_back(FULL) == {
+    assert expected_read_back(FULL, LEAST_PAGE_BYTES) == {
         "memory.max": "9998336",
         "memory.swap.max": "0",
         "io.max.rbps": "20000000",
@@ -109,11 +110,13 @@ def test_matching_limits_are_in_force(cage: Cage) -> None:
         "memory.max": "max",
         "memory.swap.max": "max",
         "cpu.max": "max 100000",
-        **expected_read_back(cage),
+        **expected_read_back(cage, LEAST_PAGE_BYTES),
     }
     assert (
         limits_not_in_force(
-            expected_read_back(cage), read_back, {"pagecage.slice": {"memory.max": "max"}}
+            expected_read_back(cage, LEAST_PAGE_BYTES),
+            read_back,
+            {"pagecage.slice": {"memory.max": "max"}},
         )
         == []
     )
@@ -121,7 +124,7 @@ def test_matching_limits_are_in_force(cage: Cage) -> None:
 
 @given(cages.filter(lambda cage: cage.properties), st.data())
 def test_a_different_or_missing_limit_is_found(cage: Cage, data: st.DataObject) -> None:
-    expected = expected_read_back(cage)
+    expected = expected_read_back(cage, LEAST_PAGE_BYTES)
     broken = data.draw(st.sampled_from(sorted(expected)))
     other = {**expected, broken: "max"}
     missing = {key: value for key, value in expected.items() if key != broken}
@@ -151,7 +154,7 @@ def test_an_unrequested_limit_is_found() -> None:
     ],
 )
 def test_a_tighter_limit_of_an_ancestor_is_found(above: dict[str, str], tighter: bool) -> None:
-    expected = expected_read_back(FULL)
+    expected = expected_read_back(FULL, LEAST_PAGE_BYTES)
     wrong = limits_not_in_force(expected, expected, {"user.slice": above})
     assert bool(wrong) is tighter
     if tighter:

@@ -7,6 +7,7 @@ import pytest
 from pagecage.agent.drivers.container import limit_options
 from pagecage.agent.drivers.docker import cage_for_slice
 from pagecage.model.cage import Cage, expected_read_back, property_arguments
+from pagecage.units import LEAST_PAGE_BYTES
 from pagecage.verdicts.evaluate import evaluate
 from pagecage.verdicts.limits import judge_limits
 from tests.fixtures.records import after, caged, make_record, series
@@ -23,7 +24,7 @@ def judged(**figures: float) -> tuple[str, str]:
 
 def test_systemd_sets_it_and_the_kernel_must_hold_it() -> None:
     assert f"MemoryHigh={HIGH}" in property_arguments(CAGE, "/dev/vdb")
-    assert expected_read_back(CAGE)["memory.high"] == str(HIGH)
+    assert expected_read_back(CAGE, LEAST_PAGE_BYTES)["memory.high"] == str(HIGH)
 
 
 def test_docker_cannot_set_it_so_that_it_stays_on_the_slice() -> None:

@@ -32,6 +32,7 @@ VERIFIERS = (
     "pcappend/stream.c",
     "pcappend/record.c",
     "contract/histogram.c",
+    "pagecage_workload.c",
 )
 RESPONSE = {
     "append_seconds",

@@ -1,18 +1,24 @@
-/* Failure of a workload: one sentence on stderr, and an exit code that tells its kind. */
+/* Failure of a workload: short names of the library's, and failures of several processes. */
 #ifndef CONTRACT_FAILURE_H
 #define CONTRACT_FAILURE_H
+
+#include "pagecage_workload.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-enum exit_code { DONE = 0, FAILED = 1, BAD_ARGUMENTS = 2, CANNOT_HERE = 77 };
+enum exit_code {
+    DONE = PAGECAGE_DONE,
+    FAILED = PAGECAGE_FAILED,
+    BAD_ARGUMENTS = PAGECAGE_BAD_ARGUMENTS,
+    CANNOT_HERE = PAGECAGE_CANNOT_HERE,
+};
 
-/* Defined by each program; messages begin with it. */
+/* Defined by each program, for messages that name it. */
 extern const char program_name[];
 
-/* Prints one sentence on stderr and exits. */
-_Noreturn void fail(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define fail(code, ...) pagecage_fail((enum pagecage_exit)(code), __VA_ARGS__)
 
 /* Among processes that share this word, initially 0, only the first failure is reported: they
  * mostly fail for the same reason. */

@@ -49,17 +49,18 @@ uint64_t histogram_quantile_ns(const struct histogram *all, uint64_t in_ten_thou
     return all->max_ns;
 }
 
-void histogram_print(const struct histogram *all, const char *prefix) {
+void histogram_add_to(struct pagecage_message *message, const struct histogram *all, const char *prefix) {
     static const struct {
         const char *name;
         uint64_t in_ten_thousand;
     } QUANTILES[] = {{"p50", 5000}, {"p90", 9000}, {"p99", 9900}, {"p999", 9990}, {"p9999", 9999}, {"max", 10000}};
     for (size_t at = 0; at < sizeof QUANTILES / sizeof *QUANTILES; at++) {
-        printf("%s\"%s_%s_us\":", at > 0 ? "," : "", prefix, QUANTILES[at].name);
+        char key[64];
+        snprintf(key, sizeof key, "%s_%s_us", prefix, QUANTILES[at].name);
         if (all->count == 0) {
-            printf("null");
+            pagecage_null(message, key);
         } else {
-            printf("%.3f", (double)histogram_quantile_ns(all, QUANTILES[at].in_ten_thousand) / 1e3);
+            pagecage_number(message, key, (double)histogram_quantile_ns(all, QUANTILES[at].in_ten_thousand) / 1e3);
         }
     }
 }

@@ -3,6 +3,8 @@
 #ifndef CONTRACT_HISTOGRAM_H
 #define CONTRACT_HISTOGRAM_H
 
+#include "pagecage_workload.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -24,8 +26,7 @@ void histogram_merge(struct histogram *all, const struct histogram *other);
  * delays. */
 uint64_t histogram_quantile_ns(const struct histogram *all, uint64_t in_ten_thousand);
 
-/* Prints `"PREFIX_p50_us":..., ... "PREFIX_max_us":...` without a comma at either end; the values
- * are null if there are no delays. */
-void histogram_print(const struct histogram *all, const char *prefix);
+/* Adds PREFIX_p50_us to PREFIX_max_us to a message; the values are null if there are no delays. */
+void histogram_add_to(struct pagecage_message *message, const struct histogram *all, const char *prefix);
 
 #endif

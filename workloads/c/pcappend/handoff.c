@@ -95,8 +95,9 @@ static struct queue *new_queues(uint32_t count, size_t record_bytes) {
         fail(FAILED, "not enough memory for %u rings", count);
     }
     memset(queues, 0, count * sizeof *queues);
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE); /* a ring is mapped twice, one behind the other */
     for (uint32_t number = 0; number < count; number++) {
-        size_t room = 4 * ((record_bytes + 4095) / 4096 * 4096);
+        size_t room = 4 * ((record_bytes + page_bytes - 1) / page_bytes * page_bytes);
         queues[number].room = room > MIN_RING_BYTES ? room : MIN_RING_BYTES;
         queues[number].ring = ring_buffer_new(queues[number].room);
     }

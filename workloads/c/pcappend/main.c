@@ -5,7 +5,7 @@
 #include "contract/clock.h"
 #include "processes.h"
 #include "contract/failure.h"
-#include "contract/handshake.h"
+#include "pagecage_workload.h"
 #include "method.h"
 #include "report.h"
 #include "scratch.h"
@@ -92,7 +92,7 @@ int main(int count, char **words) {
     signal(SIGINT, on_termination);
     signal(SIGHUP, on_termination);
     set_up(&job, &plan, &totals);
-    if (plan.handshake && !handshake_begin()) {
+    if (plan.handshake && !pagecage_wait_for_go(0)) {
         processes_kill();
         return DONE;
     }
@@ -105,7 +105,7 @@ int main(int count, char **words) {
     totals.file_bytes = file_bytes(&job);
     report_end(&job, &totals, &found);
     if (plan.handshake) {
-        handshake_end();
+        pagecage_wait_for_close();
     }
     if (!findings_are_good(&found)) {
         fail(FAILED, "the file does not have each record completely, once and in its writer's order");

@@ -3,11 +3,10 @@
 
 #include "contract/clock.h"
 #include "contract/failure.h"
-#include "contract/handshake.h"
+#include "pagecage_workload.h"
 #include "trial.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,39 +19,54 @@ static bool all_good(const struct totals *totals) {
     return totals->lost + totals->doubled + totals->torn + totals->undecided_trials + totals->stalled_trials == 0;
 }
 
-static void print_amounts(const struct plan *plan, const struct totals *totals, double seconds) {
-    printf("\"seconds\":%.9f,\"bytes\":0,\"blocks\":%" PRIu64 ",\"covered_fraction\":%.9f,", seconds, totals->records,
-           (double)totals->trials / (double)plan->trials);
-    printf("\"checksum\":null,");
+static void add_amounts(struct pagecage_message *message, const struct plan *plan, const struct totals *totals,
+                        double seconds) {
+    pagecage_number(message, "seconds", seconds);
+    pagecage_count(message, "bytes", 0);
+    pagecage_count(message, "blocks", totals->records);
+    pagecage_number(message, "covered_fraction", (double)totals->trials / (double)plan->trials);
+    pagecage_null(message, "checksum");
 }
 
 static void print_sample(const struct plan *plan, const struct totals *totals, double seconds) {
     struct rusage usage;
     getrusage(RUSAGE_CHILDREN, &usage);
-    printf("{\"type\":\"sample\",\"iteration\":0,");
-    print_amounts(plan, totals, seconds);
-    printf("\"major_faults\":%ld,\"minor_faults\":%ld}\n", usage.ru_majflt, usage.ru_minflt);
-    fflush(stdout);
+    struct pagecage_message sample = pagecage_begin("sample");
+    pagecage_count(&sample, "iteration", 0);
+    add_amounts(&sample, plan, totals, seconds);
+    pagecage_integer(&sample, "major_faults", usage.ru_majflt);
+    pagecage_integer(&sample, "minor_faults", usage.ru_minflt);
+    pagecage_send(&sample);
 }
 
-static void print_response(const struct totals *totals) {
-    printf("\"response\":{\"trials\":%" PRIu64 ",\"records\":%" PRIu64 ",\"lost_records\":%" PRIu64
-           ",\"doubled_records\":%" PRIu64 ",\"torn_records\":%" PRIu64 ",\"tombstones\":%" PRIu64 ",",
-           totals->trials, totals->records, totals->lost, totals->doubled, totals->torn, totals->tombstones);
-    printf("\"undecided_trials\":%" PRIu64 ",\"stalled_trials\":%" PRIu64 ",\"refused_trials\":%" PRIu64 ",",
-           totals->undecided_trials, totals->stalled_trials, totals->refused_trials);
-    printf("\"longest_pause_ms\":%.3f,", (double)totals->longest_pause_ns / 1e6);
-    printf("\"recover_p50_us\":%.3f,\"recover_max_us\":%.3f}",
-           (double)histogram_quantile_ns(&totals->recover, 5000) / 1e3, (double)totals->recover.max_ns / 1e3);
+static void add_response(struct pagecage_message *message, const struct totals *totals) {
+    pagecage_open_object(message, "response");
+    pagecage_count(message, "trials", totals->trials);
+    pagecage_count(message, "records", totals->records);
+    pagecage_count(message, "lost_records", totals->lost);
+    pagecage_count(message, "doubled_records", totals->doubled);
+    pagecage_count(message, "torn_records", totals->torn);
+    pagecage_count(message, "tombstones", totals->tombstones);
+    pagecage_count(message, "undecided_trials", totals->undecided_trials);
+    pagecage_count(message, "stalled_trials", totals->stalled_trials);
+    pagecage_count(message, "refused_trials", totals->refused_trials);
+    pagecage_number(message, "longest_pause_ms", (double)totals->longest_pause_ns / 1e6);
+    pagecage_number(message, "recover_p50_us", (double)histogram_quantile_ns(&totals->recover, 5000) / 1e3);
+    pagecage_number(message, "recover_max_us", (double)totals->recover.max_ns / 1e3);
+    pagecage_close_object(message);
 }
 
 static void print_end(const struct plan *plan, const struct totals *totals, double seconds) {
-    printf("{\"type\":\"end\",");
-    print_amounts(plan, totals, seconds);
-    printf("\"distinct_bytes\":0,\"checksum_ok\":%s,\"threads\":[],\"setup\":{},", all_good(totals) ? "true" : "false");
-    print_response(totals);
-    printf("}\n");
-    fflush(stdout);
+    struct pagecage_message end = pagecage_begin("end");
+    add_amounts(&end, plan, totals, seconds);
+    pagecage_count(&end, "distinct_bytes", 0);
+    pagecage_bool(&end, "checksum_ok", all_good(totals));
+    pagecage_open_array(&end, "threads");
+    pagecage_close_array(&end);
+    pagecage_open_object(&end, "setup");
+    pagecage_close_object(&end);
+    add_response(&end, totals);
+    pagecage_send(&end);
 }
 
 static double run(const struct plan *plan, struct shared_state *state, struct totals *totals) {
@@ -86,14 +100,14 @@ int main(int count, char **words) {
     }
     signal(SIGTERM, on_termination);
     signal(SIGINT, on_termination);
-    if (plan.handshake && !handshake_begin()) {
+    if (plan.handshake && !pagecage_wait_for_go(0)) {
         return DONE;
     }
     double seconds = run(&plan, state, &totals);
     print_sample(&plan, &totals, seconds);
     print_end(&plan, &totals, seconds);
     if (plan.handshake) {
-        handshake_end();
+        pagecage_wait_for_close();
     }
     if (!all_good(&totals)) {
         fail(FAILED, "a committed record was lost, duplicated or torn, a hole was not closed, or a writer stalled");

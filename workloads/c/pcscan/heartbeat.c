@@ -5,8 +5,6 @@
 #include "contract/clock.h"
 #include "contract/failure.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -44,15 +42,15 @@ void heartbeat_poll(struct heartbeat *heartbeat) {
     }
 }
 
-void heartbeat_print(const struct heartbeat *heartbeat) {
+void heartbeat_add_to(struct pagecage_message *message, const struct heartbeat *heartbeat) {
     if (heartbeat->timer < 0) {
         return;
     }
-    histogram_print(&heartbeat->late, "heartbeat");
+    histogram_add_to(message, &heartbeat->late, "heartbeat");
     if (heartbeat->late.count == 0) {
-        printf(",\"gap_max_us\":null,");
+        pagecage_null(message, "gap_max_us");
     } else {
-        printf(",\"gap_max_us\":%.3f,", (double)heartbeat->late.max_ns / 1e3);
+        pagecage_number(message, "gap_max_us", (double)heartbeat->late.max_ns / 1e3);
     }
-    printf("\"heartbeat_count\":%" PRIu64 ",", heartbeat->late.count);
+    pagecage_count(message, "heartbeat_count", heartbeat->late.count);
 }

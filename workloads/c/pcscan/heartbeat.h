@@ -23,7 +23,7 @@ void heartbeat_start(struct heartbeat *heartbeat);
  * as one. */
 void heartbeat_poll(struct heartbeat *heartbeat);
 
-/* Prints `"heartbeat_p50_us":..., ...`; the values are null if no beat was due. */
-void heartbeat_print(const struct heartbeat *heartbeat);
+/* Adds heartbeat_p50_us and others to a message; the values are null if no beat was due. */
+void heartbeat_add_to(struct pagecage_message *message, const struct heartbeat *heartbeat);
 
 #endif

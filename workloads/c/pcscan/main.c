@@ -11,11 +11,9 @@
 
 #include "contract/clock.h"
 #include "contract/failure.h"
-#include "contract/handshake.h"
+#include "pagecage_workload.h"
 
-#include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -95,39 +93,71 @@ static struct totals add_up(const struct run *run) {
     return all;
 }
 
-static void print_common(const struct run *run, const struct totals *all) {
-    printf("\"seconds\":%.9f,\"bytes\":%" PRIu64 ",\"blocks\":%" PRIu64 ",\"covered_fraction\":%.9f,", run->seconds,
-           all->bytes, all->pieces, (double)all->bytes / (double)all->size_bytes);
-    printf("\"checksum\":\"%" PRIu64 "\"", all->sum);
+static void add_amounts(struct pagecage_message *message, const struct run *run, const struct totals *all) {
+    pagecage_number(message, "seconds", run->seconds);
+    pagecage_count(message, "bytes", all->bytes);
+    pagecage_count(message, "blocks", all->pieces);
+    pagecage_number(message, "covered_fraction", (double)all->bytes / (double)all->size_bytes);
+    pagecage_checksum(message, "checksum", all->sum);
+}
+
+static void add_faults(struct pagecage_message *message, const struct run *run) {
+    pagecage_integer(message, "major_faults", run->after.ru_majflt - run->before.ru_majflt);
+    pagecage_integer(message, "minor_faults", run->after.ru_minflt - run->before.ru_minflt);
 }
 
 static void print_sample(const struct run *run, const struct totals *all) {
-    printf("{\"type\":\"sample\",\"iteration\":0,");
-    print_common(run, all);
-    printf(",\"major_faults\":%ld,\"minor_faults\":%ld}\n", run->after.ru_majflt - run->before.ru_majflt,
-           run->after.ru_minflt - run->before.ru_minflt);
-    fflush(stdout);
+    struct pagecage_message sample = pagecage_begin("sample");
+    pagecage_count(&sample, "iteration", 0);
+    add_amounts(&sample, run, all);
+    add_faults(&sample, run);
+    pagecage_send(&sample);
 }
 
-static void print_end(struct run *run, const struct totals *all, const char *verdict) {
-    const struct rusage *from = &run->before, *to = &run->after;
-    printf("{\"type\":\"end\",");
-    print_common(run, all);
-    printf(",\"distinct_bytes\":%" PRIu64 ",\"checksum_ok\":%s,\"threads\":[{\"seconds\":%.9f,\"blocks\":%" PRIu64,
-           all->bytes, verdict, run->seconds, all->pieces);
-    printf(",\"major_faults\":%ld,\"minor_faults\":%ld,\"voluntary_switches\":%ld,\"involuntary_switches\":%ld}],",
-           to->ru_majflt - from->ru_majflt, to->ru_minflt - from->ru_minflt, to->ru_nvcsw - from->ru_nvcsw,
-           to->ru_nivcsw - from->ru_nivcsw);
-    printf("\"setup\":{},\"files\":[");
+static void add_thread(struct pagecage_message *message, const struct run *run, const struct totals *all) {
+    pagecage_open_array(message, "threads");
+    pagecage_open_object(message, NULL);
+    pagecage_number(message, "seconds", run->seconds);
+    pagecage_count(message, "blocks", all->pieces);
+    add_faults(message, run);
+    pagecage_integer(message, "voluntary_switches", run->after.ru_nvcsw - run->before.ru_nvcsw);
+    pagecage_integer(message, "involuntary_switches", run->after.ru_nivcsw - run->before.ru_nivcsw);
+    pagecage_close_object(message);
+    pagecage_close_array(message);
+}
+
+static void add_files(struct pagecage_message *message, const struct run *run) {
+    pagecage_open_array(message, "files");
     for (size_t at = 0; at < run->plan.file_count; at++) {
         const struct source *file = &run->sources[at];
-        printf("%s{\"seconds\":%.9f,\"bytes\":%zu}", at > 0 ? "," : "",
-               (double)(file->ended_ns - file->started_ns) / 1e9, file->done_bytes);
+        pagecage_open_object(message, NULL);
+        pagecage_number(message, "seconds", (double)(file->ended_ns - file->started_ns) / 1e9);
+        pagecage_count(message, "bytes", file->done_bytes);
+        pagecage_close_object(message);
     }
-    printf("],\"response\":{");
-    heartbeat_print(&run->heartbeat);
-    printf("\"minor_faults\":%ld},\"heartbeat_hdr_v2_base64\":null}\n", to->ru_minflt - from->ru_minflt);
-    fflush(stdout);
+    pagecage_close_array(message);
+}
+
+/* Prints the closing line; `is_right` counts only if the sums were compared. */
+static void print_end(const struct run *run, const struct totals *all, bool is_compared, bool is_right) {
+    struct pagecage_message end = pagecage_begin("end");
+    add_amounts(&end, run, all);
+    pagecage_count(&end, "distinct_bytes", all->bytes);
+    if (is_compared) {
+        pagecage_bool(&end, "checksum_ok", is_right);
+    } else {
+        pagecage_null(&end, "checksum_ok");
+    }
+    add_thread(&end, run, all);
+    pagecage_open_object(&end, "setup");
+    pagecage_close_object(&end);
+    add_files(&end, run);
+    pagecage_open_object(&end, "response");
+    heartbeat_add_to(&end, &run->heartbeat);
+    pagecage_integer(&end, "minor_faults", run->after.ru_minflt - run->before.ru_minflt);
+    pagecage_close_object(&end);
+    pagecage_null(&end, "heartbeat_hdr_v2_base64");
+    pagecage_send(&end);
 }
 
 static void open_all(struct run *run) {
@@ -145,7 +175,7 @@ int main(int count, char **words) {
     struct run run = {.plan = plan_read(count, words)};
     signal(SIGBUS, on_bus_error);
     open_all(&run);
-    if (run.plan.handshake && !handshake_begin()) {
+    if (run.plan.handshake && !pagecage_wait_for_go(0)) {
         return DONE;
     }
     getrusage(RUSAGE_SELF, &run.before);
@@ -155,9 +185,9 @@ int main(int count, char **words) {
     bool compared = run.plan.expect_sidecars && all.bytes == all.size_bytes;
     bool right = all.sum == all.expected;
     print_sample(&run, &all);
-    print_end(&run, &all, !compared ? "null" : right ? "true" : "false");
+    print_end(&run, &all, compared, right);
     if (run.plan.handshake) {
-        handshake_end();
+        pagecage_wait_for_close();
     }
     if (compared && !right) {
         fail(FAILED, "the checksum of the files differs from their sidecars");

@@ -1,12 +1,6 @@
-//! The handshake: `ready`, then `go` on stdin, then the work, then a wait until stdin closes.
-//!
-//! The agent reads the kernel's counters exactly around the measured part, while the process still
-//! exists.
+//! The handshake as an option of the command line.
 
-use crate::failure::OrFailure;
-use crate::json_lines::{self, Ready};
 use crate::Failure;
-use std::io::{BufRead, Read};
 
 /// Whether the process speaks with the agent or simply runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
@@ -22,7 +16,7 @@ impl Handshake {
     /// # Errors
     /// If stdout or stdin breaks, or another word than `go` arrives.
     pub fn wait_for_go(self) -> Result<bool, Failure> {
-        self.wait_for_go_having_evicted(0)
+        self.library().wait_for_go()
     }
 
     /// Like [`Self::wait_for_go`], and report how many bytes of its files the set-up dropped from
@@ -31,20 +25,7 @@ impl Handshake {
     /// # Errors
     /// If stdout or stdin breaks, or another word than `go` arrives.
     pub fn wait_for_go_having_evicted(self, bytes: u64) -> Result<bool, Failure> {
-        if self.is_skipped {
-            return Ok(true);
-        }
-        let evicted_bytes = Some(bytes).filter(|bytes| *bytes > 0);
-        json_lines::print(&Ready { pid: std::process::id(), evicted_bytes })?;
-        let mut word = String::new();
-        std::io::stdin().lock().read_line(&mut word).or_failed("cannot read stdin")?;
-        match word.trim_end() {
-            "go" => Ok(true),
-            "" if word.is_empty() => Ok(false),
-            other => {
-                Err(Failure::Failed(format!("expected the line \"go\" on stdin, found {other:?}")))
-            }
-        }
+        self.library().wait_for_go_having_evicted(bytes)
     }
 
     /// Wait until stdin closes, so that the agent can still read the counters of the finished
@@ -53,11 +34,14 @@ impl Handshake {
     /// # Errors
     /// If stdin breaks.
     pub fn wait_for_close(self) -> Result<(), Failure> {
+        self.library().wait_for_close()
+    }
+
+    fn library(self) -> pagecage_workload::Handshake {
         if self.is_skipped {
-            return Ok(());
+            pagecage_workload::Handshake::skipped()
+        } else {
+            pagecage_workload::Handshake::default()
         }
-        std::io::copy(&mut std::io::stdin().lock().by_ref(), &mut std::io::sink())
-            .or_failed("cannot read stdin")
-            .map(drop)
     }
 }

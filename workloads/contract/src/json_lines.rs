@@ -3,17 +3,15 @@
 use crate::failure::OrFailure;
 use crate::usage::Usage;
 use crate::Failure;
+use pagecage_workload::handshake::print_line;
 use serde::{Serialize, Serializer};
-use std::io::Write;
 
 /// Print one object on one line and flush it.
 ///
 /// # Errors
 /// If stdout is closed.
 pub fn print(line: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string(line).or_failed("cannot write a line")?;
-    let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{text}").and_then(|()| stdout.flush()).or_failed("cannot write to stdout")
+    print_line(&serde_json::to_string(line).or_failed("cannot write a line")?)
 }
 
 /// A 64-bit sum, printed as text: JSON readers that keep numbers as doubles would round it.
@@ -24,17 +22,6 @@ impl Serialize for Checksum {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
     }
-}
-
-/// The line after the set-up; the process waits for `go` then.
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename = "ready")]
-pub struct Ready {
-    /// This process.
-    pub pid: u32,
-    /// Bytes of its files that the set-up dropped from the page cache; left out if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub evicted_bytes: Option<u64>,
 }
 
 /// The line of one pass.

@@ -1,7 +1,7 @@
-//! The contract that every workload keeps: command lines, JSON lines, the handshake, exit codes,
-//! sidecars and sums.
+//! The contract that every workload keeps: command lines, JSON lines, exit codes, sidecars and sums.
 //!
-//! `workloads/README.md` states the contract in full.
+//! `workloads/README.md` states the contract in full. The handshake is that of the crate
+//! `pagecage-workload`.
 
 pub mod advice;
 pub mod amount;
@@ -11,7 +11,6 @@ pub mod cli;
 pub mod cpus;
 pub mod data_files;
 pub mod expectation;
-pub mod failure;
 pub mod handshake;
 pub mod index;
 pub mod json_lines;
@@ -27,6 +26,6 @@ pub mod threads;
 pub mod timing;
 pub mod usage;
 
-pub use failure::Failure;
 pub use handshake::Handshake;
+pub use pagecage_workload::{failure, Failure};
 pub use sidecar::Sidecar;

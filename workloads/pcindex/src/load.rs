@@ -5,6 +5,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::ValueEnum;
 use contract::advice::READ_AHEAD_BYTES;
 use contract::failure::OrFailure;
+use contract::page::page_bytes;
 use contract::{bytesum, Failure};
 use memmap2::{Advice as Hint, MmapMut};
 use std::ops::Range;
@@ -15,9 +16,6 @@ const MOST_THREADS: u64 = 1024;
 
 /// Each piece is a whole number of pages of any size.
 const LEAST_BLOCK_BYTES: usize = 64 << 10;
-
-/// The smallest page; a larger one is touched more than once.
-const PAGE_BYTES: usize = 4096;
 
 /// Method of loading the index into memory.
 #[derive(Debug, Clone, clap::Args)]
@@ -179,7 +177,7 @@ fn piece(
 #[inline(never)]
 fn touch(piece: &[u8]) {
     let piece = std::hint::black_box(piece);
-    std::hint::black_box(piece.iter().step_by(PAGE_BYTES).fold(0_u8, |all, byte| all ^ byte));
+    std::hint::black_box(piece.iter().step_by(page_bytes()).fold(0_u8, |all, byte| all ^ byte));
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use clap::{value_parser, ValueEnum};
 use contract::bytesum::{self, Sum};
 use contract::cli::seconds;
 use contract::latency::{Histogram, Sampler};
+use contract::page::page_bytes;
 use contract::usage::Usage;
 use std::io;
 use std::time::{Duration, Instant};
@@ -69,11 +70,11 @@ impl SumKind {
     }
 }
 
-/// The smallest page has 4 KiB; of a larger one, several bytes are looked at.
+/// Looks at one byte of each page.
 #[inline(never)]
 fn touch(block: &[u8]) -> u64 {
     let block = std::hint::black_box(block);
-    std::hint::black_box(block.iter().step_by(4096).map(|byte| u64::from(*byte)).sum())
+    std::hint::black_box(block.iter().step_by(page_bytes()).map(|byte| u64::from(*byte)).sum())
 }
 
 /// Blocks that one thread read in one pass, and their cost.

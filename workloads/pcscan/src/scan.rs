@@ -5,11 +5,9 @@ use crate::sizes::size;
 use crate::touch::{compute, touch, touch_as_published};
 use contract::cli::seconds;
 use contract::json_lines::ThreadLine;
+use contract::page::page_bytes;
 use std::ops::{AddAssign, Range};
 use std::time::{Duration, Instant};
-
-/// The smallest page, which prefetching uses.
-const PAGE_BYTES: usize = 4096;
 
 /// The work on the bytes.
 #[derive(Debug, Clone, clap::Args)]
@@ -139,9 +137,9 @@ impl Work {
         };
         let mut result =
             ScanResult { bytes: range.len() as u64, pieces: 1, ..ScanResult::default() };
-        for page in range.clone().step_by(PAGE_BYTES) {
+        for page in range.clone().step_by(page_bytes()) {
             prefetch::prefetch(map, ahead_of(page, distance_pages), hint);
-            result.checksum += self.sum(&map[page..(page + PAGE_BYTES).min(range.end)]);
+            result.checksum += self.sum(&map[page..(page + page_bytes()).min(range.end)]);
         }
         self.compute_on(range.len());
         result
@@ -158,7 +156,8 @@ impl Work {
     fn compute_on(&self, len: usize) {
         if self.compute_for_page > Duration::ZERO {
             compute(
-                self.compute_for_page * u32::try_from(len.div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX),
+                self.compute_for_page
+                    * u32::try_from(len.div_ceil(page_bytes())).unwrap_or(u32::MAX),
             );
         }
     }
@@ -166,7 +165,7 @@ impl Work {
 
 /// Return the position of the page at this distance.
 fn ahead_of(page: usize, distance_pages: usize) -> usize {
-    page.saturating_add(distance_pages.saturating_mul(PAGE_BYTES))
+    page.saturating_add(distance_pages.saturating_mul(page_bytes()))
 }
 
 #[cfg(test)]
@@ -193,8 +192,8 @@ mod tests {
         ) {
             let whole = work().range(&bytes, 0..bytes.len());
             let mut parts = ScanResult::default();
-            for start in (0..bytes.len()).step_by(pages * 4096) {
-                parts += work().range(&bytes, start..(start + pages * 4096).min(bytes.len()));
+            for start in (0..bytes.len()).step_by(pages * page_bytes()) {
+                parts += work().range(&bytes, start..(start + pages * page_bytes()).min(bytes.len()));
             }
             let prefetching = Work { prefetch: Some((3, Hint::T0)), ..work() }.range(&bytes, 0..bytes.len());
             prop_assert_eq!((whole.bytes, whole.checksum), (parts.bytes, parts.checksum));
@@ -205,7 +204,8 @@ mod tests {
 
     #[test]
     fn a_distance_is_in_pages_and_never_wraps() {
-        assert_eq!([ahead_of(8192, 3), ahead_of(4096, usize::MAX)], [20_480, usize::MAX]);
+        let page = page_bytes();
+        assert_eq!([ahead_of(2 * page, 3), ahead_of(page, usize::MAX)], [5 * page, usize::MAX]);
     }
 
     #[test]

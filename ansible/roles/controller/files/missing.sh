@@ -21,6 +21,8 @@ any_of() { # paths
     return 1
 }
 
+case $(uname -m) in x86_64) other=aarch64 ;; *) other=x86_64 ;; esac
+
 is_program() { command -v "$1" > /dev/null; }
 
 at_least() { # least version, version
@@ -54,6 +56,9 @@ is_there() { # need
         rust) has_rust ;;
         static-libc) links_statically ;;
         qemu-system) is_program "qemu-system-$(uname -m)" ;;
+        cross-gcc) is_program "$other-linux-gnu-gcc" ;;
+        qemu-user) is_program "qemu-$other-static" || is_program "qemu-$other" ;;
+        qemu-system-cross) is_program "qemu-system-$other" ;;
         seabios) [ "$(uname -m)" != x86_64 ] || any_of /usr/share/seabios/bios-256k.bin /usr/share/qemu*/bios-256k.bin ;;
         debian-keyring) any_of /usr/share/keyrings/debian-archive-keyring.* ;;
         newuidmap) [ "$(id -u)" = 0 ] || is_program newuidmap ;;

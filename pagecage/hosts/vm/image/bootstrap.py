@@ -6,11 +6,14 @@ import os
 from pathlib import Path
 
 from pagecage.errors import HostError, PagecageError
+from pagecage.hosts.architecture import is_foreign_target
 from pagecage.hosts.vm.image.guest_image import GuestImage
 from pagecage.hosts.vm.image.recipe import ImageRecipe
 from pagecage.process import TimeoutExpired, dying_with_parent, search_path, spawn
 
 _BUILD_SECONDS = 1800
+_EMULATED_BUILD_SECONDS = 4 * _BUILD_SECONDS
+"""For another architecture, whose maintainer scripts run in qemu-user."""
 KEYRINGS = Path("/usr/share/keyrings")
 _EXCLUDED = ("man", "locale", "doc")
 _EXCLUDE = (
@@ -86,11 +89,12 @@ def bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:
         process = spawn(
             dying_with_parent(argv, "TERM"), stdout=out, stderr=err, env=_build_env(image)
         )
+    limit_seconds = _EMULATED_BUILD_SECONDS if is_foreign_target() else _BUILD_SECONDS
     try:
-        status = process.wait(_BUILD_SECONDS)
+        status = process.wait(limit_seconds)
     except TimeoutExpired:
         raise HostError(
-            f"the guest's root file system was not made within {_BUILD_SECONDS} s", f"read {log}"
+            f"the guest's root file system was not made within {limit_seconds} s", f"read {log}"
         ) from None
     finally:
         process.terminate()
@@ -132,6 +136,11 @@ def _bootstrap_failure(log: str) -> PagecageError:
         return HostError(
             "this user has no subordinate user ids (subuid(5))",
             "make setup, or: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER",
+        )
+    if "arch-test" in errors[0] or "neither be executed natively" in errors[0]:
+        return HostError(
+            "this machine cannot run programs of the guest's architecture",
+            "sudo apt-get install qemu-user-static binfmt-support arch-test",
         )
     if "Unable to locate package" in errors[0]:
         return HostError(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pagecage.errors import HostError
+from pagecage.hosts.architecture import architecture
 
 IMAGE_VERSION = 1
 """Increased when the build makes a different image from the same inputs."""
 ROOT_DISK_BYTES = 4 * 1024**3
-_DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True)
@@ -59,11 +57,7 @@ def read_recipe(
 
     Raises HostError on an architecture without a guest.
     """
-    arch = _DEBIAN_ARCH.get(platform.machine())
-    if arch is None:
-        raise HostError(
-            f"there is no guest for {platform.machine()}", "run on x86-64 or arm64, or HOST=local"
-        )
+    arch = architecture().debian
     guest = project_dir / "containers" / "guest"
     suite = suite or read_versions(project_dir)["GUEST_SUITE"]
     base = parse_packages((guest / "packages.txt").read_text(), arch, suite)

@@ -17,7 +17,9 @@ from pagecage.agent.system.page_cache import (
     measure_residency,
     mincore_pages,
 )
-from pagecage.units import PAGE_BYTES
+from pagecage.units import kernel_page_bytes
+
+PAGE_BYTES = kernel_page_bytes()
 
 PAGES = 64
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pagecage.errors import HostError
+from pagecage.hosts.architecture import architecture
 from pagecage.hosts.vm.data_disk import DEVICE, throttle
-from pagecage.hosts.vm.machine import qemu_program
 from pagecage.hosts.vm.qmp import QmpClient
 from pagecage.process import spawn
 
@@ -24,12 +23,12 @@ LIMITS = {
 
 @pytest.fixture
 def monitor(tmp_path: Path) -> Iterator[QmpClient]:
-    board = "virt" if platform.machine() == "aarch64" else "q35"
+    machine = architecture()
     process = spawn(
         [
-            qemu_program(platform.machine()),
+            machine.qemu,
             "-machine",
-            board,
+            machine.board,
             "-accel",
             "tcg",
             "-nodefaults",

@@ -1,22 +1,32 @@
 //! Failure of a workload: one sentence on stderr and an exit code for the kind of failure.
 
-use std::fmt::Display;
+use std::error::Error;
+use std::fmt::{Display, Formatter, Result as Written};
 use std::process::ExitCode;
 
 /// Why a workload could not do what it was asked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// The attempt went wrong, or its result is wrong (exit code 1).
-    #[error("{0}")]
     Failed(String),
     /// The arguments make no sense together (exit code 2).
-    #[error("{0}")]
     BadArguments(String),
     /// This host cannot do it at all: no such system call, not enough memory (exit code 77, as in
     /// automake).
-    #[error("{0}")]
     CannotHere(String),
 }
+
+impl Display for Failure {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> Written {
+        match self {
+            Self::Failed(text) | Self::BadArguments(text) | Self::CannotHere(text) => {
+                formatter.write_str(text)
+            }
+        }
+    }
+}
+
+impl Error for Failure {}
 
 impl Failure {
     /// The process's exit code.
@@ -58,9 +68,11 @@ impl<T, E: Display> OrFailure<T> for Result<T, E> {
 /// Print the failure, if there is one, and return the exit code of `main`.
 #[must_use]
 pub fn conclude(program: &str, outcome: Result<(), Failure>) -> ExitCode {
-    let Err(failure) = outcome else {
-        return ExitCode::SUCCESS;
-    };
-    eprintln!("{program}: {failure}");
-    ExitCode::from(failure.exit_code())
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{program}: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
 }

@@ -1,0 +1,117 @@
+"""Series and figures of the collectors that a definition brings along."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.data.load import load_run
+from analysis.data.own_series import own_collector_names, own_frame
+from analysis.figures.own_collectors import MOST_FIELDS, own_alt_text, own_figure
+from analysis.figures.run_frames import RunFrames
+from analysis.figures.style import treatment_styles
+from analysis.views.own.collectors import own_section
+from tests.fixtures.records import START
+from tests.fixtures.runs import build_run
+
+SPECS = [{"name": "queue"}, {"name": "reads", "is_script": True}]
+
+
+def write_trace(folder: Path, record: dict[str, Any], name: str, lines: list[Any]) -> None:
+    trace = folder / f"trials/{record['trial_id']}.1/{name}.jsonl"
+    trace.parent.mkdir(parents=True, exist_ok=True)
+    trace.write_text("".join(f"{json.dumps(line)}\n" for line in lines) + "cut off")
+    record["traces"][name] = str(trace.relative_to(folder))
+
+
+def own_run(folder: Path) -> Path:
+    def with_own(record: dict[str, Any]) -> None:
+        record.setdefault("traces", {})
+        lines = [
+            {"arrived": START + n, "line": {"depth_bytes": 1000 * n, "left": -n, "t": START + n}}
+            for n in range(-1, 4)
+        ]
+        write_trace(folder, record, "queue", [*lines, {"arrived": START, "text": "x"}, 5, {}])
+        maps = [{"type": "map", "data": {"@reads": n}} for n in range(3)]
+        write_trace(
+            folder, record, "reads", [{"arrived": START + n, "line": m} for n, m in enumerate(maps)]
+        )
+        for name in ("queue", "reads"):
+            record["collectors"][name] = {
+                "status": "ok",
+                "reason": None,
+                "lost_events": None,
+                "required": False,
+                "lines": 5,
+                "gaps": 0,
+                "seconds": 4.0,
+                "cpu_seconds": 0.1,
+                "start_monotonic_seconds": START - 2,
+            }
+
+    build_run(folder, with_own, repeats=1)
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["trials"] = [{**trial, "own_collectors": SPECS} for trial in plan["trials"]]
+    (folder / "plan.json").write_text(json.dumps(plan))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> RunFrames:
+    return RunFrames(load_run(own_run(tmp_path_factory.mktemp("own") / "run")))
+
+
+def test_numbers_have_the_time_since_go(data: RunFrames) -> None:
+    assert own_collector_names(data.run) == ["queue", "reads"]
+    frame = own_frame(data.run)
+    one = frame[(frame["trial_id"] == frame["trial_id"].iloc[0]) & (frame["field"] == "left")]
+    assert list(one["seconds"]) == pytest.approx([-1, 0, 1, 2, 3])
+    assert list(one["value"]) == [1, 0, -1, -2, -3]
+    scripted = frame[frame["collector"] == "reads"]
+    assert set(scripted["field"]) == {"reads"}
+
+
+def test_fields_are_below_one_another_and_treatments_side_by_side(data: RunFrames) -> None:
+    frame, styles = own_frame(data.run), treatment_styles(data.run)
+    queue = frame[frame["collector"] == "queue"]
+    figure = own_figure(queue, styles)
+    assert figure is not None
+    labels = [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()]
+    assert labels[:2] == ["depth bytes", "left"]
+    assert min(axes.get_ylim()[0] for axes in figure.axes if axes.get_visible()) < -3
+    assert "depth_bytes of" in own_alt_text(queue, styles)
+    assert own_figure(queue.iloc[:0], styles) is None
+
+
+def test_the_section_has_a_table_and_a_figure_each(data: RunFrames) -> None:
+    shown = own_section(data)
+    assert shown is not None
+    assert shown.text.count("<svg") == 2
+    assert "12 of 12 trials" in shown.text
+    assert "2.5 %" in shown.text
+
+
+def test_a_run_without_own_collectors_has_no_section(tmp_path: Path) -> None:
+    assert own_section(RunFrames(load_run(build_run(tmp_path / "run", repeats=1)))) is None
+
+
+def test_a_collector_without_numbers_says_so(data: RunFrames, tmp_path: Path) -> None:
+    folder = build_run(tmp_path / "run", repeats=1)
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["trials"] = [{**trial, "own_collectors": SPECS} for trial in plan["trials"]]
+    (folder / "plan.json").write_text(json.dumps(plan))
+    shown = own_section(RunFrames(load_run(folder)))
+    assert shown is not None
+    assert shown.text.count("no numbers to draw") == 2
+
+
+def test_further_fields_are_counted(data: RunFrames) -> None:
+    frame = own_frame(data.run)
+    many = frame[frame["field"] == "left"].copy()
+    many["field"] = [f"f{number % (MOST_FIELDS + 3)}" for number in range(len(many))]
+    figure = own_figure(many, treatment_styles(data.run))
+    assert figure is not None
+    assert len({axes.get_ylabel() for axes in figure.axes} - {""}) == MOST_FIELDS
