@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.trust.disks.probe import BUFFERED, LIMITS
+from tests.trust.disks.probe import BUFFERED, FLUSHED_SHARE, LIMITS
 
 GRACE = 1.1
 """A rate by fio's word above this share of what a limit allows has passed it."""
@@ -32,7 +32,7 @@ def measured(cell: Cell, column: str) -> str:
         rate = found.get("fio_rate")
         if rate is None:
             return UNTESTED
-        return LEAKS if rate > found["cap"] * GRACE else PROVEN
+        return LEAKS if rate * FLUSHED_SHARE > found["cap"] * GRACE else PROVEN
     calibration = found.get("calibration")
     if not calibration:
         return UNTESTED

@@ -42,6 +42,8 @@ READ_FROM_BYTES = 16 * MIB
 BUFFERED = "buffered"
 BUFFERED_BYTES = 8 * MIB
 """Four seconds at the limit, with a flush after each MiB."""
+FLUSHED_SHARE = 7 / 8
+"""The share of them on the disk when fio ends: it does not flush after its last write."""
 
 
 class HeardCalibrator(Calibrator):

@@ -63,6 +63,8 @@ def test_a_limit_that_fio_passes_although_the_slice_shows_it_held() -> None:
     found = words(**limits("IOReadIOPSMax", fio_rate=5000.0))
     assert [name for name, one in found.items() if one == LEAKS] == ["IOReadIOPSMax"]
     assert words(**limits("buffered", fio_rate=5000.0))["buffered"] == LEAKS
+    unflushed = words(**limits("buffered", fio_rate=114.0))
+    assert unflushed["buffered"] == PROVEN, "an eighth is not on the disk yet"
 
 
 def test_a_limit_that_the_product_itself_calls_unproven_or_passed() -> None:
