@@ -29,6 +29,7 @@ from pagecage.errors import PagecageError
 from pagecage.model.cage import IO_MAX_KEY, Cage, expected_read_back, limits_not_in_force
 from pagecage.model.requirements import check_host
 from pagecage.process import Completed, run
+from pagecage.units import kernel_page_bytes
 
 MIB = 1024 * 1024
 LIMITS = {
@@ -107,7 +108,7 @@ def read_back(systemd: Systemd, disk: Disk) -> dict[str, Any]:
         io_max = (cgroup / "io.max").read_text().splitlines()
     finally:
         stop_slice(systemd, unit)
-    wrong = limits_not_in_force(expected_read_back(cage), held, above)
+    wrong = limits_not_in_force(expected_read_back(cage, kernel_page_bytes()), held, above)
     return {"read_back": held, "not_in_force": wrong, "io_max": io_max}
 
 
