@@ -73,7 +73,7 @@ def _summary(cells: list[Cell]) -> str:
 
 
 def _missing(cells: list[Cell]) -> str:
-    """Return what of the campaign has not been measured, which is proof of nothing."""
+    """Return the list of guests, users and stacks without a measurement."""
     lines = []
     for guest, title in _GUESTS.items():
         for user, name in _USERS.items():
