@@ -45,7 +45,7 @@ plugin := build/host/lib/libpcvolume.so
 device = $(if $(DEVICE),--device "$$DEVICE")
 only = $(foreach level,$(ONLY),--treatment $(level))
 ask = $(if $(ASK),--ask-password)
-locks := bootstrap controller analysis site notebook dev ansible
+locks := bootstrap controller analysis site notebook dev ansible roles
 
 .PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom test test-long check lint lock bench trust trust-long clean distclean FORCE
 
@@ -94,9 +94,12 @@ lint: build/.stamp-lint ## Run linters, type checks and the rules for imports an
 	@$(python) -m pytest -q tests/test_linters.py tests/test_imports.py tests/test_shape.py
 bench: ready-test ## Measure the overhead of the harness and the accuracy of caps (17 minutes; ONLY="caps start" for some parts)
 	@$(python) -m tests.bench "$$HOST" $(ONLY)
-trust: ready-test ## Measure how often pagecage is wrong, and write docs/TRUST.md (15 minutes)
+trust: ready-test ## Measure how often pagecage is wrong, and write docs/TRUST.md (20 minutes)
 	@$(python) -m tests.trust
-trust-long: ready-test ## Run the campaigns of docs/TRUST.md that take an hour in guests, and write the page
+	@$(python) -m tests.trust.faults --sample 300
+trust-long: ready-test ## Inject every fault, kill parts of the real guest, ask five witnesses, try every disk (hours)
+	@$(python) -m tests.trust.faults
+	@$(python) -m tests.trust.guest_kills
 	@$(python) -m tests.trust.witnesses.campaign
 	@$(python) -m tests.trust.disks.campaign
 	@$(python) -m tests.trust.page
@@ -106,7 +109,7 @@ setup: ready ## Set up everything that `make experiment` needs (NAME=... for one
 build: $(or $(programs_for_foreign),build/.stamp-workloads $(plugin)) ## Compile the workloads into build/host/bin, and the simulated volume into build/host/lib (MACHINE=aarch64 cross-compiles)
 wheel: .venv/.stamp-plan $(if $(foreign),build/.stamp-compilers,build/.stamp-workloads $(plugin)) ## Build an installable wheel in dist/ (MACHINE=aarch64 cross-compiles)
 	@tools/build-wheel $(MACHINE)
-images: .venv/.stamp-run build/.stamp-workloads ## Build container images with Docker or buildah (IMAGES="base workloads notebook harness")
+images: .venv/.stamp-run build/.stamp-workloads $(plugin) ## Build container images with Docker or buildah (IMAGES="base workloads notebook harness")
 	@tools/build-images $(IMAGES)
 sbom: ## List the contents of the built images, as CycloneDX (build/images/*.cdx.json)
 	@tools/sbom $(IMAGES)
@@ -193,7 +196,7 @@ ifneq ($(if $(wildcard .venv/bin/python),$(wildcard .venv/.filling),gone),)
 .venv/.stamp-plan .venv/.stamp-run .venv/.stamp-site .venv/.stamp-dev: FORCE
 endif
 ifeq ($(wildcard .venv-ansible/bin/python),)
-.venv-ansible/.stamp-ansible: FORCE
+.venv-ansible/.stamp-ansible .venv-ansible/.stamp-roles: FORCE
 endif
 
 .venv/.stamp-plan: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap controller)
@@ -207,6 +210,9 @@ endif
 	@tools/bootstrap dev
 .venv-ansible/.stamp-ansible: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap ansible)
 	@tools/bootstrap ansible
+.venv-ansible/.stamp-roles: | .venv-ansible/.stamp-ansible
+.venv-ansible/.stamp-roles: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap ansible roles)
+	@tools/bootstrap roles
 
 # Programs of this machine, installed by an Ansible role if they are missing. A JDK is large, and
 # only one experiment has a workload in Java: it is installed for that experiment and for the tests.
@@ -251,7 +257,7 @@ build/.stamp-guest build/.stamp-packages-$(NAME): | .venv/.stamp-plan build/.sta
 	@tools/step guest "making the guest" $(pagecage) host prepare vm $(plan_for)
 	@touch $@
 
-build/.stamp-lint: .venv/.stamp-dev .venv-ansible/.stamp-ansible build/.stamp-compilers build/.stamp-lint-programs
+build/.stamp-lint: .venv/.stamp-dev .venv-ansible/.stamp-roles build/.stamp-compilers build/.stamp-lint-programs
 	@touch $@
 build/.stamp-test: build/.stamp-lint build/.stamp-workloads $(plugin) build/.stamp-volume-programs build/.stamp-guest build/.stamp-browser
 	@touch $@

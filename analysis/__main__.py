@@ -39,7 +39,14 @@ from analysis.summaries.history import History, history_of
 from analysis.views import comparison, fleet, history, run
 from analysis.views.scorecard import scorecard_report
 from pagecage.checkout import TOP
-from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_HOST, EXIT_OK, PagecageError
+from pagecage.errors import (
+    EXIT_GATE_FAILED,
+    EXIT_GATE_UNDECIDED,
+    EXIT_HOST,
+    EXIT_OK,
+    PagecageError,
+    refusal_of_system,
+)
 from pagecage.report.export import to_markdown
 from pagecage.report.model import Report
 from pagecage.report.terminal import print_report
@@ -53,8 +60,16 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _COMMANDS[arguments.command](arguments) or EXIT_OK
     except PagecageError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
+        return _refuse(error)
+    except (OSError, RuntimeError) as error:
+        if (refused := refusal_of_system(error)) is None:
+            raise
+        return _refuse(refused)
+
+
+def _refuse(error: PagecageError) -> int:
+    sys.stderr.write(f"{error}\n")
+    return error.exit_code
 
 
 def _render(arguments: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import json
 import re
 
@@ -51,12 +52,42 @@ class HostDied(HostError):
     """
 
 
+NO_THREAD = "can't start new thread"
+"""Python's message (RuntimeError) when the system refuses a thread."""
+_NO_TMPDIR = "No usable temporary directory found"
+"""tempfile's message when no folder can be written, as on a full disk."""
 UNREADABLE = (
     *(OSError, ValueError, OverflowError),
     *(KeyError, TypeError, AttributeError, RecursionError),
 )
 """Exceptions raised while an untrusted or damaged file is read and parsed."""
 _NO_NUMBER = re.compile(r"(?:invalid literal for int\(\)[^:]*|could not convert string to float): ")
+
+
+_REFUSALS = {
+    errno.ENOSPC: "free space on that disk, then repeat the command",
+    errno.EDQUOT: "free space in that quota, then repeat the command",
+    errno.EIO: "read the kernel's messages: dmesg",
+    errno.EAGAIN: "end other processes, or raise the limit: ulimit -u",
+    errno.ENOMEM: "end other processes, then repeat the command",
+    errno.EMFILE: "raise the limit: ulimit -n",
+    errno.ENFILE: "raise the limit: sysctl fs.file-max",
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "check who may write there: ls -ld"),
+    **dict.fromkeys((errno.ECONNREFUSED, errno.ECONNRESET), "repeat the command"),
+}
+"""What the operating system may refuse at any time, and what helps."""
+
+
+def refusal_of_system(error: Exception) -> HostError | None:
+    """Return what the operating system refused as an error for the user; None for a defect."""
+    if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
+        return HostError("no further thread can be started", _REFUSALS[errno.EAGAIN])
+    if isinstance(error, FileNotFoundError) and _NO_TMPDIR in str(error):
+        return HostError(f"no folder for temporary files: {error.strerror}", "set TMPDIR")
+    if not isinstance(error, OSError) or error.errno not in _REFUSALS:
+        return None
+    where = f"{error.filename}: " if error.filename else ""
+    return HostError(f"{where}{error.strerror}", _REFUSALS[error.errno])
 
 
 def why_unreadable(error: Exception) -> str:

@@ -12,27 +12,30 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from pagecage.hosts.vm.image.packed import packed_directory
+from pagecage.hosts.vm.image.packed import FOLDER_VARIABLE, packed_directory
 from pagecage.process import Completed, run
+from tests.harness_store import IMAGE, STORE
 from tests.tree import ROOT
 
-IMAGE = "localhost/pagecage-harness:latest"
+MOST_BYTES = 700_000_000
+"""The bound of docs/CONTAINERS.md, uncompressed and with the guest."""
 RECIPE = (ROOT / "containers/harness.Containerfile").read_text()
 SOMEBODY = 1234
 
 
 @pytest.fixture
 def work() -> Iterator[Path]:
-    """A folder like /work of the image, with a Makefile that prints its arguments; other users may
+    """A folder like /work of the image, with a pagecage that prints its arguments; other users may
     enter it.
     """
     with TemporaryDirectory() as folder:
         work = Path(folder)
         work.chmod(0o755)
-        for name in ("containers", "runs", "cache"):
+        for name in ("bin", "runs", "cache"):
             (work / name).mkdir()
-        shutil.copy(ROOT / "containers/start-harness", work / "containers")
-        (work / "Makefile").write_text("list:\n\t@echo listed $(NAME)\n")
+        shutil.copy(ROOT / "containers/start-harness", work / "bin")
+        (work / "bin/pagecage").write_text('#!/bin/sh\necho "pagecage $*"\n')
+        (work / "bin/pagecage").chmod(0o755)
         yield work
 
 
@@ -43,16 +46,16 @@ def start(work: Path) -> Completed:
         if os.geteuid() == 0
         else []
     )
-    return run(
-        [*nobody, work / "containers/start-harness", "list", "NAME=x"], check=False, cwd=work
-    )
+    folders = {"PAGECAGE_RUNS": f"{work}/runs", "XDG_CACHE_HOME": f"{work}/cache"}
+    path = {"PATH": f"{work}/bin:{os.environ['PATH']}"}
+    return run([*nobody, "start-harness", "run", "smoke"], check=False, env={**folders, **path})
 
 
-def test_a_container_makes_what_it_is_told(work: Path) -> None:
+def test_a_container_does_what_it_is_told(work: Path) -> None:
     for name in ("runs", "cache"):
         (work / name).chmod(0o1777)
     done = start(work)
-    assert (done.stdout, done.status) == ("listed x\n", 0), done.stderr
+    assert (done.stdout, done.status) == ("pagecage run smoke\n", 0), done.stderr
 
 
 @pytest.mark.parametrize("name", ["runs", "cache", "cache/pagecage"])
@@ -68,20 +71,25 @@ def test_a_mounted_folder_of_somebody_else_is_named_with_its_mend(work: Path, na
     assert f"fix: docker run --user {owner}\n" in done.stderr
 
 
-def test_the_packed_guest_gets_into_the_image_where_it_is_looked_for() -> None:
-    assert "COPY build/images/guest /work/build/guest\n" in RECIPE
-    assert packed_directory("key") == ROOT / "build/guest/key"
-    assert "!/build/images/guest" in (ROOT / ".dockerignore").read_text().splitlines()
+def test_the_packed_guest_gets_into_the_image_where_it_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [folder] = re.findall(r"^COPY build/images/guest (\S+)$", RECIPE, re.MULTILINE)
+    [named] = re.findall(rf"{FOLDER_VARIABLE}=(\S+)", RECIPE)
+    assert named == folder
+    monkeypatch.setenv(FOLDER_VARIABLE, named)
+    assert packed_directory("key") == Path(folder, "key")
+    kept = (ROOT / ".dockerignore").read_text().splitlines()
+    assert {"!/build/images/guest", "!/build/images/wheel"} <= set(kept)
 
 
-STORE = [
-    "--root",
-    ROOT / "build/images/store",
-    "--runroot",
-    ROOT / "build/images/run",
-    "--storage-driver",
-    "vfs",
-]
+def test_its_last_stage_is_one_layer_of_the_system() -> None:
+    """Files that a stage removes from the one below it still take space."""
+    last = RECIPE[RECIPE.rindex("\nFROM ") :]
+    assert last.startswith("\nFROM scratch\n")
+    assert "apt-get" not in last
+
+
 # crun supports either cgroup v1 or v2. If both are mounted, the container sees v2, in its own mount
 # namespace.
 V2_ALONE = [
@@ -118,11 +126,21 @@ def engine() -> list[str | Path]:
     ]
 
 
+def image_bytes() -> int:
+    """Return the size of the image as its engine states it."""
+    if "docker" in engine():
+        argv = ["docker", "image", "inspect", "--format", "{{.Size}}", IMAGE]
+    else:
+        argv = ["podman", *STORE, "image", "inspect", "--format", "{{.Size}}", IMAGE]
+    return int(run(argv).stdout)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(5400)
 def test_the_image_measures_without_a_network_for_any_user(tmp_path: Path) -> None:
     container = [*engine(), "--network=none"]
     run([ROOT / "tools/build-images", "harness"], timeout_seconds=3600)
+    assert image_bytes() < MOST_BYTES
     assert re.search(
         r"^constrained-random\b", run([*container, IMAGE, "list"]).stdout, re.MULTILINE
     )
@@ -137,7 +155,7 @@ def test_the_image_measures_without_a_network_for_any_user(tmp_path: Path) -> No
         "--volume",
         f"{runs}:/work/runs",
     ]
-    run([*of_theirs, IMAGE, "experiment", "NAME=smoke", "SIZE=smoke"], timeout_seconds=1800)
+    run([*of_theirs, IMAGE, "run", "smoke", "--size", "smoke"], timeout_seconds=1800)
     latest = runs / "latest-smoke"
     outcomes = [
         json.loads(line)["outcome"] for line in (latest / "records.jsonl").read_text().splitlines()

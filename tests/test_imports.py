@@ -14,7 +14,7 @@ from tests.tree import ROOT, files
 
 # A part imports only itself and parts of the lines above. The first line reads from left to right.
 ORDER = (
-    *("version", "errors", "units", "checkout", "process", "ansible", "report"),
+    *("version", "errors", "units", "checkout", "process", "whole_files", "ansible", "report"),
     "model",
     "planning verdicts agent",
     "definitions importers exporters bundle eviction memory_search",
@@ -51,10 +51,10 @@ ANALYSIS_ORDER = (
     "__main__",
 )
 LAYERS = {"pagecage": ORDER, "pagecage.agent": AGENT_ORDER, "analysis": ANALYSIS_ORDER}
-AGENT_MAY = {"errors", "units", "process", "model", "agent"}
+AGENT_MAY = {"errors", "units", "process", "whole_files", "model", "agent"}
 ANALYSIS_MAY = {
     *("errors", "units", "checkout", "process", "report", "model", "verdicts", "bundle"),
-    "memory_search",
+    *("memory_search", "whole_files"),
 }
 # Installed packages that a part of pagecage may import; the longest matching name counts.
 INSTALLED_MAY = {

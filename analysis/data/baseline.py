@@ -6,6 +6,7 @@ outcome, its verdict in one word and some responses, and once per treatment what
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -48,13 +49,20 @@ def baseline_of(run: Run, responses: Sequence[str]) -> dict[str, Any]:
         about = planned[trial.record.trial_id]
         entry = treatments.setdefault(key, _treatment(trial.record, about))
         entry["trials"].append(_trial(trial, responses))
-    return {
+    baseline = {
         "baseline_version": BASELINE_VERSION,
         **{key: run.plan.get(key) for key in _RUN},
         "definition": _definition(run),
         "facts": [_facts(facts) for facts in run.facts],
         "treatments": list(treatments.values()),
     }
+    return {**baseline, "baseline_sha256": baseline_digest(baseline)}
+
+
+def baseline_digest(baseline: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a baseline without its own digest."""
+    content = {key: value for key, value in baseline.items() if key != "baseline_sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _definition(run: Run) -> dict[str, Any]:
@@ -104,6 +112,7 @@ def load_baseline(path: Path) -> Run:
         data = json.loads(path.read_bytes())
         version = data["baseline_version"]
         if version == BASELINE_VERSION:
+            _check_digest(path, data)
             return _run(path, data)
     except (*UNREADABLE, KeyError, TypeError, AttributeError) as error:
         message = f"{path} is not a baseline: {why_unreadable(error)}"
@@ -111,6 +120,14 @@ def load_baseline(path: Path) -> Run:
     raise PagecageError(
         f"{path} is a baseline of version {version}", "use the pagecage that wrote it"
     )
+
+
+def _check_digest(path: Path, data: Mapping[str, Any]) -> None:
+    """Raise PagecageError for a baseline that was edited. Older ones have no digest."""
+    if data.get("baseline_sha256") not in (None, baseline_digest(data)):
+        raise PagecageError(
+            f"{path} was changed after it was written", "pagecage baseline save RUN"
+        )
 
 
 def _run(path: Path, data: Mapping[str, Any]) -> Run:

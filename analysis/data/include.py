@@ -8,7 +8,7 @@ from analysis.data.load import JudgedTrial, Run, excluded_trials, with_included
 from pagecage.errors import PagecageError
 from pagecage.verdicts.evaluate import incomplete_collectors
 
-VERDICTS = ("limits", "cache_state_reached", "host_quiet", "collectors")
+VERDICTS = ("limits", "cache_state_reached", "host_quiet", "collectors", "consistency")
 """Names of the verdicts that exclude a trial if they fail."""
 
 
@@ -20,6 +20,7 @@ def failed_verdicts(trial: JudgedTrial) -> frozenset[str]:
         "cache_state_reached": verdicts.cache_state_reached.verdict == "not_reached",
         "host_quiet": verdicts.host_quiet.verdict == "not_quiet",
         "collectors": bool(incomplete_collectors(trial.record)),
+        "consistency": verdicts.consistency.verdict == "contradictory",
     }
     return frozenset(name for name, is_failed in failed.items() if is_failed)
 

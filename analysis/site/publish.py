@@ -9,9 +9,9 @@ import posixpath
 import re
 import shutil
 import sys
-import tempfile
 import zipfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from pagecage.bundle.pack import pack
 from pagecage.errors import EXIT_FAILED, PagecageError
 from pagecage.process import run as run_process
 from pagecage.report.export import to_markdown
+from pagecage.whole_files import scratch_folder, sync_folder
 
 _THEME = Path(__file__).resolve().parent / "theme"
 _BUILD_SECONDS = 900.0
@@ -57,25 +58,28 @@ def publish(top: Path, stored: Sequence[Run], named: Sequence[Path], out: Path) 
     with _scratch_beside(out) as scratch:
         for run in site.runs.values():
             _ensure_report(run)
-        source, made = Path(scratch) / "source", Path(scratch) / "made"
+        source, made = scratch / "source", scratch / "made"
         _lay_out(site, source)
         _build(source, made)
-        _replace(made, out, Path(scratch) / "before")
+        _replace(made, out, scratch / "before")
     return out / "index.html"
 
 
-def _scratch_beside(out: Path) -> tempfile.TemporaryDirectory[str]:
-    """Create a folder on the file system of `out`, so that the site can be renamed into place.
+@contextmanager
+def _scratch_beside(out: Path) -> Iterator[Path]:
+    """Yield a folder on the file system of `out`, so that the site can be renamed into place.
 
-    Raises PagecageError if that fails.
+    Raises PagecageError if there cannot be one.
     """
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(prefix=".pagecage-site-", dir=out.parent)
-    except OSError as error:
-        raise PagecageError(
-            f"{out} cannot be written: {error.strerror}", "name another folder with --out"
-        ) from None
+    with ExitStack() as stack:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            scratch = stack.enter_context(scratch_folder(out.parent, "pagecage-site"))
+        except OSError as error:
+            raise PagecageError(
+                f"{out} cannot be written: {error.strerror}", "name another folder with --out"
+            ) from None
+        yield scratch
 
 
 def _check_replaceable(out: Path) -> None:
@@ -183,6 +187,7 @@ def _replace(made: Path, out: Path, before: Path) -> None:
     if out.exists():
         out.rename(before)
     made.rename(out)
+    sync_folder(out.parent)
 
 
 def runs_to_publish(newest: Mapping[str, Run], named: Sequence[Path]) -> dict[str, Run]:

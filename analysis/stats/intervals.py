@@ -127,10 +127,11 @@ def _quotient(numerator: float, denominator: float) -> float:
 def _resampled_interval(*sides: Sequence[float]) -> Interval:
     """Return a BCa interval by resampling: of a median, a ratio of two, or a ratio of such ratios.
 
-    BCa is undefined for values that do not vary; the percentile interval is then that one value.
+    Values that do not vary are their own interval.
     """
     import numpy as np
-    from scipy import stats
+
+    from analysis.stats.bca import Resampling, resampled_interval
 
     def statistic(*drawn: Any, axis: int) -> Any:
         medians = [np.median(side, axis=axis) for side in drawn]
@@ -141,17 +142,7 @@ def _resampled_interval(*sides: Sequence[float]) -> Interval:
             ]
         return medians[0]
 
-    varies = all(len({*side}) > 1 for side in sides)
-    interval = stats.bootstrap(
-        tuple(map(np.asarray, sides)),
-        statistic,
-        vectorized=True,
-        confidence_level=CONFIDENCE,
-        n_resamples=RESAMPLES,
-        method="BCa" if varies else "percentile",
-        rng=np.random.default_rng(SEED),
-    ).confidence_interval
-    return float(interval.low), float(interval.high)
+    return resampled_interval(sides, statistic, Resampling(CONFIDENCE, RESAMPLES, SEED))
 
 
 def pooled_median(blocks: Sequence[Sequence[float]]) -> MedianSummary:

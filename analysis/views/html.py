@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from pagecage.report.model import (
     Table,
     Tone,
 )
+from pagecage.whole_files import write_whole
 
 _MARKED = {"✓": "good", "✗": "bad"}
 
@@ -116,16 +116,12 @@ _SHEETS = ("page.css", "parts.css")
 
 def write_page(content: str, target: Path) -> None:
     """Write a page to a temporary file, then rename it. Raises PagecageError if that fails."""
-    aside = target.with_name(f".pagecage-page-{os.getpid()}")
     try:
-        aside.write_text(content)
-        aside.replace(target)
+        write_whole(target, content)
     except OSError as error:
         raise PagecageError(
             f"{target} cannot be written: {error.strerror}", "name another --html"
         ) from None
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def to_html(report: Report, page_title: str) -> str:

@@ -103,12 +103,15 @@ def numbered(cells: Sequence[Cell], first: int = 1) -> list[Cell]:
     return [{**cell, "id": f"cell-{number:02}"} for number, cell in enumerate(cells, first)]
 
 
-def write(document: Mapping[str, Any], path: Path) -> None:
-    """Write a notebook as Jupyter does: sorted keys, and each text as a list of lines."""
+def text_of(document: Mapping[str, Any]) -> str:
+    """Return a notebook's text as Jupyter writes it: sorted keys, each text as a list of lines."""
     stored = {**document, "cells": [_stored(cell) for cell in document["cells"]]}
-    path.write_text(
-        json.dumps(stored, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8"
-    )
+    return json.dumps(stored, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+
+
+def write(document: Mapping[str, Any], path: Path) -> None:
+    """Write a notebook to a file."""
+    path.write_text(text_of(document), encoding="utf-8")
 
 
 def _stored(cell: Cell) -> Cell:

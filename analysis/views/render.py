@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import replace
@@ -19,6 +16,7 @@ from analysis.views.notebook_run import run_cells
 from analysis.views.own.sections import section_cells
 from pagecage.checkout import TOP
 from pagecage.errors import EXIT_FAILED, PagecageError
+from pagecage.whole_files import write_whole
 
 HERE = TOP / "analysis"
 SOURCE = HERE / "notebooks" / "experiment.py"
@@ -42,23 +40,10 @@ def render(
     document["cells"] += numbered(
         section_cells(run_path, plan, include, known_sections), len(document["cells"]) + 1
     )
-    with tempfile.TemporaryDirectory(prefix="pagecage-report-") as scratch:
-        made, page = Path(scratch) / NAME, Path(scratch) / PAGE
-        notebook_file.write(document, made)
-        page.write_text(export(document, title), encoding="utf-8")
-        for file in (made, page):
-            _replace_file(file, run_path / file.name)
+    page = export(document, title)
+    write_whole(run_path / NAME, notebook_file.text_of(document))
+    write_whole(run_path / PAGE, page)
     return run
-
-
-def _replace_file(made: Path, target: Path) -> None:
-    """Move a complete file to its name; the temporary folder may be on another file system."""
-    aside = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        shutil.copyfile(made, aside)
-        aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _execute(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.programs.registry import program_of
+from pagecage.agent.system.facts import is_emulated
 from pagecage.agent.trial_run import TrialRun
 from pagecage.model.container.image import environment_names
 from pagecage.model.json_codec import to_json
@@ -54,7 +55,7 @@ def build_record(run: TrialRun) -> Record:
         "boot_id": run.session.facts["boot_id"],
         "state_id": machine["state_id"],
         "restore_seq": machine["restore_seq"],
-        "emulated": machine["emulated"],
+        "emulated": machine["emulated"] or is_emulated(run.session.facts),
         "page_bytes": kernel_page_bytes(),
         "measured": to_json(run.interval),
         "samples": run.samples,

@@ -190,6 +190,41 @@ def _read_back(cgroup: Path, maj_min: str) -> dict[str, Any]:
     }
 
 
+def require_unchanged_limits(run: TrialRun, caged: Caged) -> None:
+    """Read the limits back again. Raises RequirementMissed if one changed since its proof."""
+    if now := _read_back_again(run, caged):
+        expected = {key: run.sections["cage"]["expected"].get(key, "max") for key in now[0]}
+        wrong = limits_not_in_force(expected, *now)
+        _refuse([f"after their proof, {sentence}" for sentence in wrong])
+
+
+def keep_limits_after(run: TrialRun, caged: Caged) -> None:
+    """Keep the limits as they are at the end of the measured part."""
+    if now := _read_back_again(run, caged):
+        run.keep("cage", read_back_after=now[0], ancestors_after=now[1])
+
+
+def _read_back_again(
+    run: TrialRun, caged: Caged
+) -> tuple[dict[str, str], dict[str, dict[str, str]]] | None:
+    """Return the requested limits of the cgroup that holds them, and those of its ancestors.
+
+    Without io.max if burst credits rewrite it. None without a cgroup, or if a container's is gone.
+    """
+    cage, cgroup = run.sections["cage"], caged.context.processes.cgroup
+    if cgroup is None:
+        return None
+    found = _read_back(Path(cage.get("driver_cgroup", cgroup)), caged.disk.maj_min)
+    slice_cage = caged.driver.slice_cage(run.trial.cage.cgroup_part)
+    of_slice = _read_back(cgroup, caged.disk.maj_min)["read_back"]
+    on_slice = expected_read_back(slice_cage, kernel_page_bytes())
+    held = found["read_back"] | {key: of_slice.get(key, "missing") for key in on_slice}
+    kept = [key for key in cage["expected"] if not (caged.controllers and "io.max" in key)]
+    if not found["read_back"] or not all(key in held for key in kept):
+        return None
+    return {key: held[key] for key in kept}, found["ancestors"]
+
+
 def _refuse(wrong: list[str], hint: str = "pagecage doctor") -> None:
     if wrong:
         raise RequirementMissed.of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from pagecage.errors import HostError
 from pagecage.model.requirements import MissedRequirement, Requirement
 from pagecage.model.trial import Dataset
 from pagecage.process import run
-from pagecage.units import format_bytes
+from pagecage.units import LEAST_PAGE_BYTES, format_bytes
 
 
 def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...] | MissedRequirement:
@@ -88,6 +89,27 @@ def common_disk(
     return next(iter(disks.values()))[0]
 
 
+_SAMPLED_PAGES = 64
+_COMPRESSED_SHARE = 0.9
+"""Random bytes do not compress at all; deflate makes them a little longer."""
+
+
+def _require_random(path: Path, dataset: Dataset) -> None:
+    """Raise HostError if a sample of a dataset of random bytes is compressible or repeats itself.
+
+    Storage may keep such data in fewer blocks, and read less than was asked for.
+    """
+    if dataset.fill != "random" or dataset.size_bytes < _SAMPLED_PAGES * LEAST_PAGE_BYTES:
+        return
+    step = dataset.size_bytes // _SAMPLED_PAGES // LEAST_PAGE_BYTES * LEAST_PAGE_BYTES
+    with path.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        pages = [os.pread(file.fileno(), LEAST_PAGE_BYTES, n * step) for n in range(_SAMPLED_PAGES)]
+    content = b"".join(pages)
+    if len(zlib.compress(content, 1)) < _COMPRESSED_SHARE * len(content):
+        raise HostError(f"{path} is not random, although its sidecar says so", f"rm {path}")
+
+
 _SPARE_BYTES = 256 * 1024**2
 GENERATOR_VERSION = 2  # pcgen's: the bytes or the sidecar of another version may differ
 
@@ -129,6 +151,7 @@ def make_dataset(dataset: Dataset, directory: Path, pcgen: Path) -> Path:
     """
     path = directory / dataset.file_name
     if is_whole(path, dataset):
+        _require_random(path, dataset)
         return path
     directory.mkdir(parents=True, exist_ok=True)
     require_room(directory, dataset.size_bytes)

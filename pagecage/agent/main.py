@@ -47,12 +47,19 @@ def _end_with_controller(inbox: AnswerQueue) -> None:
 def _run(tracers: Tracers | None = None) -> int:
     # Unbuffered, because the thread below reads the rest of the input.
     with open(0, "rb", buffering=0, closefd=False) as stdin:
-        request = request_from_json(json.loads(stdin.readline()))
+        line = stdin.readline()
+    if not line.endswith(b"\n"):  # the controller has ended before it could ask
+        return EXIT_INTERRUPTED
+    request = request_from_json(json.loads(line))
     interruption = Interruption()
     interruption.listen()
-    inbox = AnswerQueue()
-    threading.Thread(target=_end_with_controller, args=(inbox,), daemon=True).start()
-    return _work(request, FrameStream(sys.stdout.buffer), interruption, inbox, tracers)
+    inbox, stream = AnswerQueue(), FrameStream(sys.stdout.buffer)
+    try:
+        threading.Thread(target=_end_with_controller, args=(inbox,), daemon=True).start()
+    except RuntimeError as error:
+        stream.event("error", message=str(error), hint="end other processes of this host")
+        return EXIT_HOST
+    return _work(request, stream, interruption, inbox, tracers)
 
 
 def _serve(request_file: Path, stream_file: Path) -> int:

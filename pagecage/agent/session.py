@@ -18,7 +18,7 @@ from pagecage.agent.protocol.stream import FrameStream
 from pagecage.agent.system.facts import find_systemd, read_facts
 from pagecage.agent.system.interruption import Interrupted, Interruption
 from pagecage.agent.trial_run import Ending, NotPrepared, RequirementMissed, TrialRun
-from pagecage.errors import PagecageError
+from pagecage.errors import NO_THREAD, PagecageError
 from pagecage.model.record import append_record
 from pagecage.model.trial import Trial
 
@@ -84,7 +84,8 @@ def _run_to_an_ending(run: TrialRun) -> None:
     except (PagecageError, OSError) as error:
         run.ending = Ending("failed", getattr(error, "message", None) or str(error))
     except Exception as error:  # noqa: BLE001 - a defect must still leave a record, and the next trial its turn
-        run.ending = Ending("failed", f"defect of pagecage: {type(error).__name__}: {error}")
+        defect = f"defect of pagecage: {type(error).__name__}: "
+        run.ending = Ending("failed", f"{'' if str(error) == NO_THREAD else defect}{error}")
 
 
 def _clean_up(run: TrialRun) -> None:

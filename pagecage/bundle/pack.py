@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import io
 import json
 import os
 import platform
@@ -17,8 +18,10 @@ from pagecage.bundle.redact import Redactor, SensitiveNames, names_in
 from pagecage.bundle.ro_crate import NAME as CRATE
 from pagecage.bundle.ro_crate import crate
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
-from pagecage.model.record import read_records
+from pagecage.model.record import read_records, sealed_line
+from pagecage.model.run_files import plan_digest
 from pagecage.version import VERSION
+from pagecage.whole_files import write_whole
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip archive can store."""
@@ -129,7 +132,25 @@ def _redact(
     contents = {
         redactor.redact(path): redactor.redact(text).encode() for path, text in texts.items()
     }
+    _seal_again(contents)
     return contents, redactor.counts()
+
+
+def _seal_again(contents: dict[str, bytes]) -> None:
+    """Give the plan and the records the digests of their redacted contents."""
+    plan = json.loads(contents["plan.json"])
+    if (written := plan.get("plan_sha256")) and written != (digest := plan_digest(plan)):
+        for name in ("plan.json", "records.jsonl"):
+            contents[name] = contents[name].replace(written.encode(), digest.encode())
+    contents["records.jsonl"] = _sealed_records(contents["records.jsonl"])
+
+
+def _sealed_records(lines: bytes) -> bytes:
+    return b"".join(
+        (sealed_line(json.loads(line)) if _is_json(line) and b'"record_sha256"' in line else line)
+        + b"\n"
+        for line in lines.splitlines()
+    )
 
 
 def _local_names() -> SensitiveNames:
@@ -157,22 +178,20 @@ def _is_json(line: bytes) -> bool:
 
 
 def _write(target: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the archive under a temporary name and rename it. Order, times and modes are fixed."""
-    part = target.with_name(f".pagecage-bundle-{os.getpid()}")
+    """Write the archive, whole or not at all. Order, times and modes are fixed."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for path in [MANIFEST, *sorted(contents.keys() - {MANIFEST})]:
+            entry = zipfile.ZipInfo(path, _EPOCH)
+            entry.compress_type, entry.external_attr, entry.create_system = (
+                zipfile.ZIP_DEFLATED,
+                _MODE,
+                3,
+            )
+            archive.writestr(entry, contents[path])
     try:
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-            for path in [MANIFEST, *sorted(contents.keys() - {MANIFEST})]:
-                entry = zipfile.ZipInfo(path, _EPOCH)
-                entry.compress_type, entry.external_attr, entry.create_system = (
-                    zipfile.ZIP_DEFLATED,
-                    _MODE,
-                    3,
-                )
-                archive.writestr(entry, contents[path])
-        part.replace(target)
+        write_whole(target, packed.getvalue())
     except OSError as error:
         raise PagecageError(
             f"{target} cannot be written: {error.strerror}", "give another --out"
         ) from None
-    finally:
-        part.unlink(missing_ok=True)

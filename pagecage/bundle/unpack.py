@@ -27,7 +27,7 @@ _AGAIN = "obtain the bundle again"
 
 
 def unpack(bundle: Path, folder: Path) -> Mapping[str, Any]:
-    """Write the bundle's files to the new directory `folder` and return the manifest.
+    """Write the bundle's files to the new or empty directory `folder`; return the manifest.
 
     Raises PagecageError for an invalid bundle. Files that were written before an error stay in
     `folder`.
@@ -37,7 +37,7 @@ def unpack(bundle: Path, folder: Path) -> Mapping[str, Any]:
             manifest = _manifest(archive, bundle)
             _check_entries(archive, manifest, bundle)
             _check_free_space(manifest, folder.parent, bundle)
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)
             for file in manifest["files"]:
                 _extract(archive, file, folder, bundle)
     except OSError as error:

@@ -16,7 +16,7 @@ from pagecage.checkout import TOP
 from pagecage.cli.failures import Defect
 from pagecage.cli.known_definitions import accepted_sections
 from pagecage.cli.output import Notify, OutputFormat
-from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.errors import EXIT_OK, HostError, PagecageError
 from pagecage.process import OWN_PYTHON, Completed, run
 
 _ANALYSIS_SECONDS = 3600.0
@@ -42,6 +42,10 @@ def analyse(verb: str, *arguments: str | Path, accepted: Collection[int] = (EXIT
         return done
     if _TRACEBACK in done.stderr:
         raise Defect(f"python -m analysis {verb} ended with status {done.status}", done.stderr)
+    if done.status < 0:
+        raise HostError(
+            f"python -m analysis {verb} was ended by signal {-done.status}", "repeat the command"
+        )
     sentence, _, hint = done.stderr.strip().rpartition("\n  fix: ")
     reason = (sentence or hint or "it printed no reason").splitlines()[-1]
     product = _PRODUCTS.get(verb, "report")

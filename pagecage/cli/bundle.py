@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from pagecage.cli.analyse import render as render_report
 from pagecage.cli.output import notify
 from pagecage.cli.paths import ExistingFile, Folder, NewFile
 from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.whole_files import scratch_folder, sync_folder, sync_tree
 
 
 def bundle(
@@ -80,11 +80,8 @@ def render(archive: ExistingFile, *, out: Folder | None = None) -> int:
     if out and out.exists():
         raise PagecageError(f"{out} already exists", "give another --out")
     parent = (out or Path()).resolve()
-    with tempfile.TemporaryDirectory(
-        prefix=".pagecage-render-", dir=_nearest_existing(parent)
-    ) as scratch:
-        unpacked = Path(scratch) / "run"
-        manifest = unpack(archive, unpacked)
+    with scratch_folder(_nearest_existing(parent), "pagecage-render") as scratch:
+        manifest = unpack(archive, scratch)
         target = out or Path(manifest["run_id"])
         if Path(manifest["run_id"]).name != manifest["run_id"]:
             raise PagecageError(
@@ -92,9 +89,11 @@ def render(archive: ExistingFile, *, out: Folder | None = None) -> int:
             )
         if target.exists():
             raise PagecageError(f"{target} already exists", "give another --out")
-        render_report(unpacked, notify, runs_sections=False)
+        render_report(scratch, notify, runs_sections=False)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(unpacked, target)
+        sync_tree(scratch)
+        shutil.move(scratch, target)
+        sync_folder(target.resolve().parent)
     print(target / "report.html")
     return EXIT_OK
 

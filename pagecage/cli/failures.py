@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import traceback
 
 from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
@@ -80,6 +81,13 @@ def _one_sentence(message: str, hint: str) -> PagecageError:
             hint if close else choices[1][0].lower() + choices[1][1:],
         )
     return PagecageError(_BOUND.sub(r": m\1", message).removesuffix("."), hint)
+
+
+def give_up_output() -> None:
+    """Discard what could not be written, so that Python does not fail with it at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
 
 
 def report_defect(error: Exception) -> int:

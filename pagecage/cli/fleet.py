@@ -18,7 +18,7 @@ from pagecage.fleet.folder import FleetFolder, FleetRequest, find_fleet
 from pagecage.fleet.host_run import HostRun
 from pagecage.fleet.playbook import make_fleet_playbook
 from pagecage.fleet.rounds import FleetCampaign
-from pagecage.hosts.agent_package import make_agent_package
+from pagecage.hosts.agent_package import make_agent_package, require_programs
 from pagecage.process import replay
 from pagecage.units import format_seconds
 
@@ -42,9 +42,10 @@ def new_run(
     yes: bool,
     notify: Notify,
 ) -> PreparedFleetRun:
-    """Prepare a new fleet run."""
+    """Prepare a new fleet run. Raises HostError if one of its programs is not compiled."""
     ask_before_commands(definitions().experiment(name), options.host, yes=yes)
     plan, plans, prepared = plan_for(name, options, fleet_options, command, yes, notify)
+    require_programs(make_agent_package(TOP), plan.trials)
     FleetFolder.create(
         RUNS, plan, FleetRequest(options.host, fleet_options.fleet, prepared.left_out), plans
     )
@@ -72,10 +73,11 @@ def resume_run(
             f"{missing[0]} is no longer in {options.host}", "put it back into the inventory"
         )
     playbook = make_fleet_playbook(TOP, make_agent_package(TOP), BUILD / "fleet")
-    hosts = tuple(host for name, host in inventory_hosts.items() if name in open_hosts)
+    # A host may have all results and still a stream, whose round was not ended there.
+    busy = folder.unfetched_hosts()
+    hosts = tuple(host for name, host in inventory_hosts.items() if name in open_hosts | busy)
     if not hosts:
         return PreparedFleetRun(playbook, folder, ())
-    busy = folder.unfetched_hosts()
     preflight = check_group(
         playbook, options.host, hosts, fleet_options.skip_unreachable, notify, busy
     )

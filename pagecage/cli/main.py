@@ -16,7 +16,14 @@ from pagecage.cli import failures
 from pagecage.cli.examples import examples
 from pagecage.cli.help_page import HelpPage, shown_default
 from pagecage.cli.output import notify
-from pagecage.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, PagecageError
+from pagecage.errors import (
+    EXIT_FAILED,
+    EXIT_HOST,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    PagecageError,
+    refusal_of_system,
+)
 from pagecage.version import VERSION
 
 _EPILOGUE = """Examples:
@@ -129,10 +136,23 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:
-        return int(
-            app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
-            or EXIT_OK
+        return _call_verb()
+    except BrokenPipeError:
+        status = EXIT_FAILED
+    except OSError:  # not even the message could be printed
+        status = EXIT_HOST
+    failures.give_up_output()
+    return status
+
+
+def _call_verb() -> int:
+    """Call the verb of the command line; report its errors. Raises OSError if that fails."""
+    try:
+        status = app(
+            sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value"
         )
+        sys.stdout.flush()
+        return int(status or EXIT_OK)
     except PagecageError as error:
         return failures.report(error)
     except CycloptsError as error:
@@ -141,8 +161,10 @@ def main() -> int:
         notify("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        return EXIT_FAILED
+        raise
     except Exception as error:  # noqa: BLE001 - any other exception is a defect of pagecage
+        if refused := refusal_of_system(error):
+            return failures.report(refused)
         return failures.report_defect(error)
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
+from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
 from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder, path_exists, point_latest
+from pagecage.whole_files import append_line, whole_folder
 
 FLEET_VERSION = 1
 DOCUMENT = "fleet.json"
@@ -56,8 +56,6 @@ class FleetFolder:
     ) -> FleetFolder:
         """Create it with a run folder for each host, and point latest-EXPERIMENT@GROUP at it."""
         folder = cls(runs / whole.run_id)
-        for host, plan in plans.items():
-            RunFolder.make(folder.host_path(host), plan)
         document = {
             "fleet_version": FLEET_VERSION,
             "run_id": whole.run_id,
@@ -66,7 +64,15 @@ class FleetFolder:
             "command": whole.document["command"],
             "hosts": {host: plan.sha256 for host, plan in plans.items()},
         }
-        (folder.path / DOCUMENT).write_text(json.dumps(document, indent=1) + "\n")
+        try:
+            runs.mkdir(parents=True, exist_ok=True)
+            with whole_folder(folder.path) as part:
+                for host, plan in plans.items():
+                    RunFolder.make(cls(part).host_path(host), plan)
+                (part / DOCUMENT).write_text(json.dumps(document, indent=1) + "\n")
+        except OSError as error:
+            hint = "set PAGECAGE_RUNS to a writable directory"
+            raise HostError(f"{folder.path} cannot be created: {error.strerror}", hint) from None
         point_latest(runs, f"{document['experiment']}@{request.group}", whole.run_id)
         return folder
 
@@ -100,15 +106,12 @@ class FleetFolder:
 
     def add(self, result: RoundResult) -> None:
         """Append the result of a round and force it to disk."""
-        with self._results_path.open("a") as file:
-            file.write(json.dumps(_result_to_json(result)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_line(self._results_path, json.dumps(_result_to_json(result)).encode())
 
     def last_results(self) -> dict[str, RoundResult]:
         """Return the result of each host's last round."""
         lines = self._results_path.read_text().splitlines() if self._results_path.exists() else []
-        results = [_result_from_json(json.loads(line)) for line in lines if line.endswith("}")]
+        results = [result for line in lines if (result := _result_from_line(line)) is not None]
         return {result.host: result for result in results}
 
 
@@ -117,6 +120,14 @@ def _result_to_json(result: RoundResult) -> dict[str, Any]:
     return {
         "because" if name == "reason" else name: value for name, value in asdict(result).items()
     }
+
+
+def _result_from_line(line: str) -> RoundResult | None:
+    """Return a round's result; None for a line that a kill has cut off."""
+    try:
+        return _result_from_json(json.loads(line))
+    except ValueError:
+        return None
 
 
 def _result_from_json(line: Mapping[str, Any]) -> RoundResult:

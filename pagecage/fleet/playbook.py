@@ -14,6 +14,7 @@ from pagecage.ansible import Playbook, PlaybookRun
 from pagecage.errors import PagecageError
 from pagecage.fleet.inventory import FleetHost, inventory_dir
 from pagecage.hosts.agent_package import AgentPackage
+from pagecage.whole_files import write_whole
 
 _MARKER = "package.sha256"
 """The file beside the agent with the hash of the installed package."""
@@ -85,23 +86,23 @@ def make_fleet_playbook(
     scratch.mkdir(parents=True, exist_ok=True)
     archive = scratch / f"agent-{sha256[:16]}.tar"
     if not archive.exists():
-        part = archive.with_suffix(".part")
-        part.write_bytes(_with_marker(content, sha256))
-        part.replace(archive)
+        write_whole(archive, _with_marker(content, sha256))
     return FleetPlaybook(
         project_dir, inventory or inventory_dir(project_dir), scratch, archive, sha256
     )
 
 
 def _archive(package: AgentPackage) -> bytes:
-    """Return the agent and the workloads as a tar archive; equal files give equal bytes."""
+    """Return the package as a tar archive; equal files give equal bytes.
+
+    The plugin of simulated volumes lies beside the workloads, where the agent looks for it.
+    """
+    plugins = [package.volume_plugin] if package.volume_plugin else []
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
-        for path, name in [
-            (package.agent, package.agent.name),
-            *((program, f"bin/{program.name}") for program in package.programs),
-        ]:
-            _add(tar, name, path.read_bytes())
+        _add(tar, package.agent.name, package.agent.read_bytes())
+        for path in (*package.programs, *plugins):
+            _add(tar, f"bin/{path.name}", path.read_bytes())
     return out.getvalue()
 
 

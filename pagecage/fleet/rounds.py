@@ -88,7 +88,7 @@ class FleetCampaign:
     ) -> None:
         """Run one round. Ansible is followed in a thread, so that frames are received meanwhile."""
         this = _Round(hosts, requests, time.monotonic())
-        interrupted = False
+        interrupted, results = False, Future[Results]()
         with ThreadPoolExecutor(1) as pool:
             running = self._playbook.begin("run", requests)
             try:

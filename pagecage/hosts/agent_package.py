@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,9 +16,13 @@ from pagecage.checkout import BUILD, IS_INSTALLED, TOP
 from pagecage.errors import HostError
 from pagecage.hosts.architecture import build_folder, target_machine
 from pagecage.model.trial import Trial
+from pagecage.whole_files import write_whole
 
 PACKAGE_DIR = Path(__file__).resolve().parent.parent
-_PARTS = ("__init__.py", "errors.py", "units.py", "process.py", "model", "agent")
+_PARTS = (
+    *("__init__.py", "errors.py", "units.py", "process.py", "whole_files.py"),
+    *("model", "agent"),
+)
 """All modules that the agent may import (tests/test_imports.py). No others are copied to a host."""
 _MAIN = b"import sys\nfrom pagecage.agent.main import main\nsys.exit(main(sys.argv[1:]))\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that equal sources give an equal hash
@@ -167,11 +170,9 @@ def make_agent_package(top: Path) -> AgentPackage:
 
 def _replace(agent: Path, content: bytes) -> None:
     """Write the agent at once, because another run may be copying it."""
-    part = agent.with_suffix(f".{os.getpid()}")
     try:
         agent.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(content)
-        part.replace(agent)
+        write_whole(agent, content)
     except OSError as error:
         raise HostError(
             f"{agent} cannot be written: {error.strerror}", f"ls -ld {agent.parent}"

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 from pagecage.agent.packages import read_packages
@@ -34,7 +35,7 @@ class LocalHost:
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
         self.data_dir = str(data_dir or cache / "pagecage/data")
         self.disks: Mapping[str, str] = disks or {}
-        self.spool_dir = f"{runtime_dir()}/pagecage" if os.getuid() else "/dev/shm/pagecage"
+        self.spool_dir = _spool_dir(os.getuid(), runtime_dir())
 
     @property
     def user(self) -> bool:
@@ -161,6 +162,16 @@ def _require_idle(spool: Path) -> None:
         raise HostError("another run is using this machine", "wait for it") from None
     except OSError:  # there is no spool yet
         return
+
+
+def _spool_dir(uid: int, runtime: Path) -> str:
+    """Return the spool, which is in memory if the user has a runtime directory.
+
+    Without a login, as in a container, there is none; and /dev/shm of a container is noexec.
+    """
+    if uid == 0:
+        return "/dev/shm/pagecage"
+    return f"{runtime}/pagecage" if runtime.is_dir() else f"{gettempdir()}/pagecage-{uid}"
 
 
 def _make_private(path: Path) -> None:

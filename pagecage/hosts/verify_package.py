@@ -11,6 +11,7 @@ from pathlib import Path
 from pagecage.errors import EXIT_HOST
 from pagecage.hosts.agent_package import PACKAGE_DIR, zipapp_bytes
 from pagecage.hosts.single_file import module_files
+from pagecage.whole_files import write_whole
 
 FILE_NAME = "pagecage-verify.pyz"
 OLDEST_PYTHON = (3, 9)
@@ -42,6 +43,6 @@ def write_verify_package(folder: Path, package_dir: Path = PACKAGE_DIR) -> Path:
     path, content = folder / FILE_NAME, verify_bytes(package_dir)
     folder.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_bytes() != content:
-        path.write_bytes(content)
+        write_whole(path, content, 0o777)
     path.chmod(0o755)
     return path

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from pagecage.model.record_sections import (
 )
 from pagecage.model.record_v1 import upgrade_record
 from pagecage.units import LEAST_PAGE_BYTES
+from pagecage.whole_files import append_line
 
 RECORD_VERSION = 2
 OUTCOMES = (
@@ -52,7 +53,7 @@ class Record:
 
     Mappings have kernel counters under the kernel's keys. None means unknown, never 0. `disks` are
     those of the cage beside the data directory's, by name. `page_bytes` is the size of the host's
-    pages; records without it are from x86-64, which has one size.
+    pages; records without it are from x86-64, which has one size. `record_sha256` is set last.
     """
 
     run_id: str
@@ -93,6 +94,7 @@ class Record:
     missed_requirements: tuple[MissedEntry, ...] = ()
     traces: Mapping[str, str] = field(default_factory=dict)
     harness: Mapping[str, Any] = field(default_factory=dict)
+    record_sha256: str | None = None
     record_version: int = RECORD_VERSION
 
     @property
@@ -145,24 +147,24 @@ def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
     return record
 
 
+def record_digest(data: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a record's JSON data without its own digest."""
+    content = {key: value for key, value in data.items() if key != "record_sha256"}
+    return hashlib.sha256(_line(content)).hexdigest()
+
+
+def sealed_line(data: Mapping[str, Any]) -> bytes:
+    """Return a record's JSON data as a line, with its digest."""
+    return _line({**data, "record_sha256": record_digest(data)})
+
+
+def _line(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
+
+
 def append_record(path: Path, record: Record) -> None:
-    """Append one line and sync the file, so that the record survives a crash.
-
-    If a killed writer has left an incomplete line, end that line first.
-    """
-    line = (
-        json.dumps(record_to_json(record), sort_keys=True, separators=(",", ":")).encode() + b"\n"
-    )
-    with path.open("ab+") as file:
-        if file.tell() and not _ends_with_newline(file.fileno(), file.tell()):
-            line = b"\n" + line
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _ends_with_newline(descriptor: int, size: int) -> bool:
-    return os.pread(descriptor, 1, size - 1) == b"\n"
+    """Append one line and sync the file, so that the record survives a crash."""
+    append_line(path, sealed_line(record_to_json(record)))
 
 
 _BEGINNING = b'{"'
@@ -198,7 +200,18 @@ def read_records(path: Path) -> Iterator[Record]:
                     f"{where}:{number} is not a pagecage record", KEYS_HINT
                 ) from None
             continue
+        _check_digest(data, f"{where}:{number}")
         yield record_from_json(data, f"{where}:{number}")
+
+
+def _check_digest(data: Any, where: str) -> None:
+    """Raise PagecageError for a record that is not what was written. Older ones have no digest."""
+    written = data.get("record_sha256") if isinstance(data, dict) else None
+    if written is not None and written != record_digest(data):
+        raise PagecageError(
+            f"{where}: the record of trial {data.get('trial_id')} was changed after it was written",
+            "restore the folder as it was recorded",
+        )
 
 
 def with_outer_host(record: Record, outer_host: Mapping[str, Any] | None) -> Record:

@@ -21,6 +21,7 @@ class CageEvidence(Section):
     name: str | None = None
     requested: Mapping[str, Any] | None = None
     read_back: Mapping[str, str] | None = None
+    read_back_after: Mapping[str, str] | None = None
     expected: Mapping[str, str] | None = None
     ancestors: Mapping[str, Mapping[str, str]] | None = None
     ancestors_after: Mapping[str, Mapping[str, str]] | None = None

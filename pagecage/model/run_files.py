@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ _KEYS = {
 }
 _TRIAL_KEYS = {"trial_id": str, "treatment": dict, "block": int}
 _FORMAT = "docs/FORMAT.md lists the keys"
+_RESTORE = "restore the folder as it was recorded"
 
 
 def read_plan(path: Path) -> Mapping[str, Any]:
@@ -54,7 +56,21 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     if not isinstance(plan.get("until_ci"), float | None):
         raise PagecageError(f"{file}: 'until_ci' is not a number", _FORMAT)
     _check_treatments(plan, file)
+    _check_hash(plan, file)
     return dict(plan)
+
+
+def plan_digest(plan: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a plan without its own digest."""
+    document = {key: value for key, value in plan.items() if key != "plan_sha256"}
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _check_hash(plan: Mapping[str, Any], file: Path) -> None:
+    """Raise PagecageError unless the plan is the one that was written."""
+    digest = plan_digest(plan)
+    if plan.get("plan_sha256", digest) != digest:
+        raise PagecageError(f"{file} was changed after it was written", _RESTORE)
 
 
 def _check(table: Any, keys: Mapping[str, type], where: str) -> None:
@@ -116,19 +132,57 @@ def check_records(path: Path, plan: Mapping[str, Any], records: Sequence[Record]
             raise PagecageError(
                 f"{file} mixes experiments: a record of {record.experiment} in a run of"
                 f" {plan['experiment']}",
-                "restore the folder as it was recorded",
+                _RESTORE,
             )
         if record.trial_id not in planned:
             raise PagecageError(
                 f"{file} has trial {record.trial_id}, which its plan lacks",
-                "restore the folder as it was recorded",
+                _RESTORE,
             )
         if record.run_id != plan["run_id"]:
             raise PagecageError(
                 f"{file} has a record of another run, {record.run_id}",
-                "restore the folder as it was recorded",
+                _RESTORE,
             )
         if dict(record.treatment) != planned[record.trial_id]:
             raise PagecageError(
                 f"{file}: trial {record.trial_id} has another treatment than its plan", _FORMAT
             )
+    _check_origin(file, plan, records)
+    _check_attempts(file, records)
+
+
+def _check_origin(file: str, plan: Mapping[str, Any], records: Sequence[Record]) -> None:
+    """Raise PagecageError for a record of another plan, or of other limits than its plan's."""
+    cages = {trial["trial_id"]: trial.get("cage") or {} for trial in plan["trials"]}
+    for record in records:
+        if record.plan_sha256 != plan.get("plan_sha256", record.plan_sha256):
+            raise PagecageError(f"{file} has a record of another plan", _RESTORE)
+        planned, requested = cages[record.trial_id].get("properties"), record.cage.requested
+        if requested and planned is not None and dict(requested) != dict(planned):
+            raise PagecageError(
+                f"{file}: trial {record.trial_id} has other limits than its plan", _RESTORE
+            )
+
+
+def _check_attempts(file: str, records: Sequence[Record]) -> None:
+    """Raise PagecageError unless the attempts of each trial are numbered from 1, each once.
+
+    Records have a digest from the version on that wrote the first one.
+    """
+    attempts: dict[str, int] = {}
+    has_digests = False
+    for record in records:
+        attempts[record.trial_id] = attempts.get(record.trial_id, 0) + 1
+        if record.attempt != attempts[record.trial_id]:
+            raise PagecageError(
+                f"{file} has attempt {record.attempt} of trial {record.trial_id} in the place of"
+                f" attempt {attempts[record.trial_id]}",
+                _RESTORE,
+            )
+        if has_digests and record.record_sha256 is None:
+            raise PagecageError(
+                f"{file}: the record of trial {record.trial_id} has lost its record_sha256",
+                _RESTORE,
+            )
+        has_digests = has_digests or record.record_sha256 is not None

@@ -12,7 +12,8 @@ from pagecage.planning.plan import Plan
 from pagecage.process import Process, TimeoutExpired
 from pagecage.runner.run_folder import RunFolder
 
-_AGENT_EXIT_SECONDS = 60.0
+AGENT_EXIT_SECONDS = 60.0
+"""The longest silence of an agent that was told to end, and the time that it then has."""
 
 
 def request_for(
@@ -46,8 +47,10 @@ def request_for(
 def send_request(process: Process[bytes], request: RunRequest) -> None:
     """Write the request. If the agent has ended already, its standard error has the reason."""
     assert process.stdin is not None
-    with suppress(BrokenPipeError):
+    try:
         process.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
+    except BrokenPipeError:
+        close_input(process)
 
 
 def close_input(process: Process[bytes]) -> None:
@@ -64,7 +67,7 @@ def wait_for_agent(process: Process[bytes]) -> int:
     """
     close_input(process)
     try:
-        return process.wait(_AGENT_EXIT_SECONDS)
+        return process.wait(AGENT_EXIT_SECONDS)
     except TimeoutExpired:
         process.kill()
         return process.wait()

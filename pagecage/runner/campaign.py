@@ -14,7 +14,13 @@ from pagecage.hosts.host import Host, MachineState, Progress
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan, blocks
 from pagecage.process import PIPE, run, spawn
-from pagecage.runner.agent_process import close_input, request_for, send_request, wait_for_agent
+from pagecage.runner.agent_process import (
+    AGENT_EXIT_SECONDS,
+    close_input,
+    request_for,
+    send_request,
+    wait_for_agent,
+)
 from pagecage.runner.frame_receiver import FrameReader, FrameReceiver
 from pagecage.runner.resource_needs import (
     check_memory_floor,
@@ -199,6 +205,7 @@ class Campaign:
             except KeyboardInterrupt:
                 self._step("stopping the current trial")
                 close_input(process)
+                frames.expect_end(AGENT_EXIT_SECONDS)
                 receiver.receive_all()
                 raise
             finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -33,6 +34,11 @@ class FrameReader:
         self._descriptor = descriptor
         self._buffer = bytearray()
         self._searched = 0
+        self._patience_seconds: float | None = None
+
+    def expect_end(self, patience_seconds: float) -> None:
+        """From now on, take so long a silence for the end of the stream: the host hangs."""
+        self._patience_seconds = patience_seconds
 
     def next(self) -> Frame | None:
         """Return the next frame, or None at the end of the stream.
@@ -54,6 +60,8 @@ class FrameReader:
         return header, body
 
     def _read_piece(self) -> bool:
+        if not select.select([self._descriptor], [], [], self._patience_seconds)[0]:
+            return False
         piece = os.read(self._descriptor, _PIECE_BYTES)
         self._buffer += piece
         return bool(piece)

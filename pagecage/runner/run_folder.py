@@ -18,6 +18,7 @@ from pagecage.model.record import Record, append_record, read_records
 from pagecage.model.trial import Trial, trial_from_json
 from pagecage.planning.plan import Plan, plan_from_json, plan_to_json
 from pagecage.verdicts.stopping import enough_blocks
+from pagecage.whole_files import point_link, whole_folder, write_whole
 
 
 def new_run_id(experiment: str, host: str) -> str:
@@ -27,10 +28,7 @@ def new_run_id(experiment: str, host: str) -> str:
 
 def point_latest(runs: Path, name: str, run_id: str) -> None:
     """Point the link latest-NAME at a run."""
-    link = runs / f".latest-{os.getpid()}"
-    link.unlink(missing_ok=True)
-    link.symlink_to(run_id)
-    link.replace(runs / f"latest-{name}")
+    point_link(runs / f"latest-{name}", run_id)
 
 
 class RunFolder:
@@ -49,21 +47,24 @@ class RunFolder:
 
     @classmethod
     def make(cls, path: Path, plan: Plan) -> RunFolder:
-        """Create the folder at this path and write the plan.
+        """Create the folder at this path with the plan, whole or not at all.
 
         Raises PagecageError if it exists already.
         """
-        try:
-            (path / "facts").mkdir(parents=True)
-        except FileExistsError:
+        if path.exists():
             raise PagecageError(
                 f"runs/{plan.run_id} exists already: two runs in one second", "try again"
-            ) from None
+            )
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with whole_folder(path) as part:
+                for name in ("facts", "trials"):
+                    (part / name).mkdir()
+                text = json.dumps(plan_to_json(plan), indent=1)
+                (part / "plan.json").write_text(f"{text}\n")
         except OSError as error:
             hint = "set PAGECAGE_RUNS to a writable directory"
             raise HostError(f"{path} cannot be created: {error.strerror}", hint) from None
-        (path / "trials").mkdir()
-        (path / "plan.json").write_text(json.dumps(plan_to_json(plan), indent=1) + "\n")
         return cls(path)
 
     def plan(self) -> Plan:
@@ -115,7 +116,7 @@ class RunFolder:
     def add_facts(self, facts: Mapping[str, Any], restore_seq: int | None) -> None:
         """Write the facts of the host, once per machine state."""
         name = f"{facts.get('boot_id')}-{restore_seq}.json"
-        (self.path / "facts" / name).write_text(json.dumps(facts, indent=1) + "\n")
+        write_whole(self.path / "facts" / name, json.dumps(facts, indent=1) + "\n")
 
     def trace_path(self, trial_id: str, attempt: int, name: str) -> Path:
         """Return the path for a trace, whose folder is created."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pagecage.model.cache_proof import broken_reason, requested_bytes, tolerance_bytes
@@ -10,6 +10,8 @@ from pagecage.model.json_codec import to_json
 from pagecage.model.record import Record
 from pagecage.model.record_sections import CacheEvidence
 from pagecage.units import MIB, format_bytes, page_ceil_bytes
+from pagecage.verdicts.consistency.reads import read_before_go
+from pagecage.verdicts.consistency.samples import LONGEST_GAP_SECONDS, longest_gap_seconds
 from pagecage.verdicts.counters import (
     counter,
     cpu_seconds,
@@ -53,6 +55,8 @@ SHORTEST_SECONDS = 0.2
 """In less time, counters with ticks of 10 ms cannot distinguish 5 % from nothing."""
 LEAST_LOST_SECONDS = 0.05
 """Less lost time than this is a handful of ticks and never counts as noise."""
+IDLE_SHARE = 0.1
+"""Share of the CPUs' time that is idle if no task has to wait for another."""
 ONE_THREAD = 1.2
 """A slice that used more CPUs than this caused its own CPU pressure."""
 _BUSY = ("user", "nice", "system", "irq", "softirq")
@@ -61,11 +65,10 @@ _BUSY = ("user", "nice", "system", "irq", "softirq")
 Finding = tuple[bool | None, str]
 
 
-def judge_host_quiet(record: Record) -> Verdict:
+def judge_host_quiet(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdict:
     """Return `quiet`, `not_quiet` or `unknown`.
 
-    The verdict rests on disk traffic, stolen time, waits for a CPU, foreign CPU limits and the
-    outer host.
+    The verdict rests on the disk, the CPUs, the outer host and the gaps in the sampler's series.
     """
     seconds = measured_seconds(record)
     if not seconds:
@@ -77,6 +80,7 @@ def judge_host_quiet(record: Record) -> Verdict:
         _other_processes(record, seconds),
         _foreign_cpu_limit(record),
         _outer_host(record),
+        _pause(record, series),
     )
     views = disk_views(record)
     found += tuple(_disk_traffic(view, f"the disk {name}") for name, view in views.items())
@@ -147,7 +151,7 @@ def _cpu_wait(record: Record, seconds: float) -> Finding | None:
 def _other_processes(record: Record, seconds: float) -> Finding | None:
     """Check the CPU time of other processes, where the trial's waits cannot be told from theirs."""
     own, busy = cpu_seconds(record), host_cpu_seconds(record, *_BUSY)
-    if (has_cgroup(record) and not record.load) or own is None or busy is None:
+    if own is None or busy is None or _judges_waits(record, own, seconds):
         return None
     if record.load:
         if record.load.cpu_seconds is None:
@@ -158,6 +162,16 @@ def _other_processes(record: Record, seconds: float) -> Finding | None:
     other = max(0.0, busy - own)
     is_noise = other > OTHER_CPUS * seconds and other > LEAST_LOST_SECONDS
     return not is_noise, f"other processes kept {other / seconds:.2f} CPUs busy"
+
+
+def _judges_waits(record: Record, own: float, seconds: float) -> bool:
+    """Return whether `_cpu_wait` judges the trial, or no CPU was short of time for it."""
+    if not has_cgroup(record) or record.load:
+        return False
+    if own <= ONE_THREAD * seconds and "CPUQuota" not in (record.cage.requested or {}):
+        return True
+    idle, busy = host_cpu_seconds(record, "idle"), host_cpu_seconds(record, *_BUSY)
+    return idle is None or busy is None or idle > IDLE_SHARE * (idle + busy)
 
 
 def _foreign_cpu_limit(record: Record) -> Finding | None:
@@ -183,6 +197,13 @@ def _outer_host(record: Record) -> Finding | None:
         return None, f"{seconds:.3f} s are too short to measure the outer host's CPU time"
     is_noise = used > OUTER_CPUS * seconds and used > LEAST_LOST_SECONDS
     return not is_noise, f"on the outer host, other processes kept {used / seconds:.2f} CPUs busy"
+
+
+def _pause(record: Record, series: Sequence[Mapping[str, Any]]) -> Finding | None:
+    gap = longest_gap_seconds(record, series)
+    if gap <= LONGEST_GAP_SECONDS:
+        return None
+    return False, f"nothing was sampled for {gap:.1f} s: the machine was paused or overloaded"
 
 
 def _growth(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> float | None:
@@ -255,7 +276,7 @@ def _contradiction(record: Record) -> str | None:
     """Return the evidence that the state did not last or was not what the trial read, or None."""
     asked = requested_bytes(record.workload.program, record.workload.end or {})
     if record.cache.start:
-        return broken_reason(to_json(record.cache), asked)
+        return broken_reason(to_json(record.cache), asked) or read_before_go(record)
     return _contradicting_counters(record, asked) if record.cache.requested == "cold" else None
 
 

@@ -10,6 +10,8 @@ from pagecage.model.record import Record
 from pagecage.verdicts.amplification import amplification, time_floor
 from pagecage.verdicts.binding import judge_binding_limit
 from pagecage.verdicts.conditions import judge_cache_state, judge_host_quiet
+from pagecage.verdicts.consistency.judge import judge_consistency
+from pagecage.verdicts.consistency.limit_watch import watched
 from pagecage.verdicts.diagnosis import Diagnosis, diagnose
 from pagecage.verdicts.limits import judge_limits
 from pagecage.verdicts.verdict import (
@@ -44,6 +46,7 @@ class Verdicts:
     floor: TimeFloor
     diagnosis: Diagnosis
     witnesses: Verdict
+    consistency: Verdict
     is_data_point: bool
     excluded: bool
     reasons: tuple[str, ...]
@@ -54,10 +57,15 @@ def evaluate(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdic
 
     The result depends on the arguments alone. docs/METHODOLOGY.md has the rules.
     """
-    limits, cache, quiet = judge_limits(record), judge_cache_state(record), judge_host_quiet(record)
+    cache, quiet = judge_cache_state(record), judge_host_quiet(record, series)
+    consistency = judge_consistency(record, series)
     windows = windows_of(record, series)
+    limits = watched(judge_limits(record), record, series, windows)
     binding = judge_binding_limit(record, windows)
-    reasons = (*_exclusion_reasons(limits, cache, quiet), *incomplete_collectors(record))
+    reasons = (
+        *_exclusion_reasons(limits, cache, quiet, consistency),
+        *incomplete_collectors(record),
+    )
     return Verdicts(
         limits=limits,
         cache_state_reached=cache,
@@ -68,6 +76,7 @@ def evaluate(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdic
         floor=time_floor(record),
         diagnosis=diagnose(record, binding, windows),
         witnesses=judge_witnesses(record, binding),
+        consistency=consistency,
         is_data_point=record.outcome in DATA_POINTS,
         excluded=bool(reasons),
         reasons=reasons,
@@ -108,7 +117,7 @@ def incomplete_collectors(record: Record) -> tuple[str, ...]:
 
 
 def _exclusion_reasons(
-    limits: tuple[LimitVerdict, ...], cache: Verdict, quiet: Verdict
+    limits: tuple[LimitVerdict, ...], cache: Verdict, quiet: Verdict, consistency: Verdict
 ) -> tuple[str, ...]:
     leaks = [
         f"{limit_title(limit)} leaky: {limit.reason}"
@@ -117,4 +126,9 @@ def _exclusion_reasons(
     ]
     state = [f"cache state not reached: {cache.reason}"] if cache.verdict == "not_reached" else []
     noise = [f"host not quiet: {quiet.reason}"] if quiet.verdict == "not_quiet" else []
-    return (*leaks, *state, *noise)
+    doubt = (
+        [f"contradictory evidence: {consistency.reason}"]
+        if consistency.verdict == "contradictory"
+        else []
+    )
+    return (*leaks, *state, *noise, *doubt)

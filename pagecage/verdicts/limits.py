@@ -53,7 +53,7 @@ UNREQUESTED_NEAR = 0.6
 
 A throttled synchronous reader reaches at least this share of its cap.
 """
-_FILE = {
+LIMIT_FILE = {
     **MEMORY_FILE,
     **{name: f"io.max.{key}" for name, key in IO_MAX_KEY.items()},
     "CPUQuota": "cpu.max",
@@ -121,11 +121,11 @@ def _wrong_read_back(record: Record, name: str, cap: int) -> str | None:
             if held == cap
             else f"{external['by']} holds {name} = {held or 'nothing'} instead of {cap}."
         )
-    expected = expected_read_back(Cage("", {name: cap}), record.page_bytes)[_FILE[name]]
-    held = (record.cage.read_back or {}).get(_FILE[name])
+    expected = expected_read_back(Cage("", {name: cap}), record.page_bytes)[LIMIT_FILE[name]]
+    held = (record.cage.read_back or {}).get(LIMIT_FILE[name])
     if held == expected:
         return None
-    return f"The kernel holds {_FILE[name]} = {held or 'nothing'} instead of {expected}."
+    return f"The kernel holds {LIMIT_FILE[name]} = {held or 'nothing'} instead of {expected}."
 
 
 def _credits_failure(record: Record, name: str) -> str | None:
@@ -144,7 +144,7 @@ def _limit_value(name: str, text: str | None) -> float | None:
 
 def _ancestor_limits(record: Record, name: str) -> Iterator[tuple[str, float]]:
     for cgroup, files in (record.cage.ancestors or {}).items():
-        value = _limit_value(name, files.get(_FILE[name]))
+        value = _limit_value(name, files.get(LIMIT_FILE[name]))
         if value is not None:
             yield cgroup, value
 
@@ -166,7 +166,7 @@ def _unrequested(record: Record, requested: set[str]) -> Iterator[LimitVerdict]:
 
     It is leaky if the trial came near the limit.
     """
-    for name in _FILE.keys() - requested:
+    for name in LIMIT_FILE.keys() - requested:
         for cgroup, value in _ancestor_limits(record, name):
             observed, hits = observed_use(record, name), _hits(record, name, cgroup)
             is_near = bool(hits) or (0 < (observed or 0) >= UNREQUESTED_NEAR * value)

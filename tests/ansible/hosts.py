@@ -51,7 +51,7 @@ def disk(directory: Path, mebibytes: int = 160) -> Iterator[str]:
 def by_chroot(root: Path, **settings: Any) -> dict[str, Any]:
     """Return the variables of a host that is a folder of this machine."""
     return {
-        "ansible_connection": "community.general.chroot",
+        "ansible_connection": "pagecage_chroot",
         "ansible_host": str(root),
         "ansible_user": "root",
         "pagecage_data_dir": "/srv/pagecage",

@@ -64,7 +64,6 @@ def _plan(run_id: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "plan_version": 1,
         "run_id": run_id,
-        "plan_sha256": "0" * 64,
         "experiment": "bench",
         "definition": definition,
         "host": "vm",

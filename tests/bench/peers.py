@@ -89,7 +89,7 @@ def _bring(bed: Bed, folder: str) -> None:
     run(["gcc", "-static", "-O1", "-o", source / "true", source / "true.c"])
     bed.host.push([Path(spec.submodule_search_locations[0])], folder)
     bed.host.push([source / "true"], f"{folder}/image")
-    script = f"tar -C {folder}/image -c true | docker import - {_IMAGE} >/dev/null"
+    script = f"systemctl start docker && tar -C {folder}/image -c true | docker import - {_IMAGE} >/dev/null"
     bed.run("sh", "-c", script)
 
 

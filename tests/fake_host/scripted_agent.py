@@ -99,7 +99,11 @@ def wait_for_the_end_of_input() -> None:
 
 def main(script: Path) -> int:
     with open(0, "rb", buffering=0, closefd=False) as stdin:
-        request = json.loads(stdin.readline())
+        line = stdin.readline()
+    try:
+        request = json.loads(line)
+    except ValueError:  # whoever asked has ended
+        return 130
     with script.with_name("calls").open("a") as calls:
         calls.write(" ".join(trial["trial_id"] for trial in request["trials"]) + "\n")
     behaviour = json.loads(script.read_text())

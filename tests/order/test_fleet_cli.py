@@ -18,6 +18,7 @@ from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.folder import find_fleet
 from pagecage.fleet.inventory import FleetHost
 from pagecage.fleet.preflight import Preflight
+from pagecage.hosts.agent_package import AgentPackage
 from pagecage.process import Completed
 from tests.fake_host.rack import FIT, Rack
 from tests.order.conftest import racked
@@ -45,11 +46,16 @@ def printed(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for module in (fleet, fleet_plan):
         monkeypatch.setattr(module, "hosts_of", lambda _: rack.hosts())
         monkeypatch.setattr(module, "make_fleet_playbook", lambda *_: rack.stage())
-        monkeypatch.setattr(module, "make_agent_package", lambda _: rack.package())
+        monkeypatch.setattr(module, "make_agent_package", lambda _: package_of(rack))
         monkeypatch.setattr(module, "RUNS", rack.top / "runs")
     # Results of a scripted agent cannot be judged; other tests cover reports of real records.
     monkeypatch.setattr(analyse, "analyse", reported)
     return []
+
+
+def package_of(rack: Rack) -> AgentPackage:
+    """Return the scripted agent with the names of the workloads of `smoke`, without a plugin."""
+    return replace(rack.package(), programs=(Path("pcgen"), Path("pcread")))
 
 
 def reported(verb: str, folder: Path, *options: str) -> Completed:
@@ -160,6 +166,15 @@ def test_bad_wishes_are_refused_before_anything_starts(
         in refusal(lambda: go(printed, AGAIN, replace(GO_ON, repeats=2))).message
     )
     assert "there is no run of smoke on rack" in refusal(lambda: go(printed, AGAIN, GO_ON)).message
+    assert not (rack.top / "runs").exists()
+
+
+def test_a_volume_whose_plugin_is_not_built_is_refused(
+    rack: Rack, printed: list[str], looked_at: None
+) -> None:
+    caged = replace(SMOKE, cage="customer", enforced_by="volume", dilate="1")
+    error = refusal(lambda: go(printed, options=caged))
+    assert (error.message, error.hint) == ("libpcvolume.so is not built", "make build")
     assert not (rack.top / "runs").exists()
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from pagecage.report.export import markdown_table
 from tests.tree import ROOT
 from tests.trust.disks.section import disks_section
+from tests.trust.faults.results import section as faults_section
+from tests.trust.mutants.section import mutants_section
 from tests.trust.witnesses.section import witnesses_section
 
 RESULTS = ROOT / "docs/trust"
@@ -93,6 +95,8 @@ def _percent(part: int, whole: int) -> str:
 
 SECTIONS: tuple[Callable[[Path], Iterator[str]], ...] = (
     _statistics,
+    faults_section,
+    mutants_section,
     witnesses_section,
     disks_section,
 )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.system.cgroupfs import LIMIT_FILES, ancestors, limits_of
 from pagecage.agent.system.kernel_text import (
     open_text,
     parse_flat_keyed,
@@ -42,10 +43,21 @@ def _totals(rows: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 class CgroupSource:
-    """The files of a cgroup, which are opened once."""
+    """The files of a cgroup, which are opened once.
+
+    A limit is part of the first sample, and of each that finds another text than the one before.
+    Those of the ancestors have the cgroup's path before the name.
+    """
 
     def __init__(self, cgroup: Path) -> None:
         self._files = {name: open_text(cgroup / name) for name in _FILES}
+        above = {f"{one}/": one for one in ancestors(cgroup)}
+        self._limit_files = {
+            f"{prefix}{name}": open_text(one / name)
+            for prefix, one in {"": cgroup, **above}.items()
+            for name in LIMIT_FILES
+        }
+        self._limits: dict[str, str] = {}
 
     def row(
         self, maj_min: str, _disk: Mapping[str, int], others: Mapping[str, str]
@@ -56,6 +68,7 @@ class CgroupSource:
         disks = {name: {"io": pick(io.get(one, {}), _IO_KEYS)} for name, one in others.items()}
         return {
             **({"disks": disks} if disks else {}),
+            **self._changed_limits(maj_min),
             "io": pick(io.get(maj_min, {}), _IO_KEYS),
             "memory_current": int(text["memory.current"]) if text["memory.current"] else None,
             "memory_stat": pick(parse_flat_keyed(text["memory.stat"]), _MEMORY_KEYS),
@@ -66,9 +79,18 @@ class CgroupSource:
             },
         }
 
+    def _changed_limits(self, maj_min: str) -> dict[str, dict[str, str]]:
+        changed: dict[str, str] = {}
+        for name, descriptor in self._limit_files.items():
+            text = pread_text(descriptor)
+            if descriptor is not None and self._limits.get(name) != text:
+                self._limits[name] = text
+                changed |= limits_of(name, text, maj_min)
+        return {"limits": changed} if changed else {}
+
     def close(self) -> None:
         """Close the files."""
-        for descriptor in self._files.values():
+        for descriptor in (*self._files.values(), *self._limit_files.values()):
             if descriptor is not None:
                 os.close(descriptor)
 

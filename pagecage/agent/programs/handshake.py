@@ -48,6 +48,7 @@ class HandshakeProgram(ReportingProgram):
         process.go()
         is_stopped = process.wait_for("stopped", "end", deadline=part.deadline)
         part.end()
+        part.require_member(lambda: process.has_exited)
         return is_stopped and (process.has_ended or process.wait_for("end", deadline=part.deadline))
 
 

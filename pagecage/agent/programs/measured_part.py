@@ -7,10 +7,15 @@ from collections.abc import Callable
 
 from pagecage.agent.cache_checks import CacheChecks
 from pagecage.agent.caged import Caged
-from pagecage.agent.caging import confirm_limits, enforce_by_volume
+from pagecage.agent.caging import (
+    confirm_limits,
+    enforce_by_volume,
+    keep_limits_after,
+    require_unchanged_limits,
+)
 from pagecage.agent.disks.limits import enforce_by_volumes, keep_accounts
 from pagecage.agent.programs.program import read_counters
-from pagecage.agent.trial_run import TrialRun
+from pagecage.agent.trial_run import NotPrepared, TrialRun
 from pagecage.model.record_sections import MeasuredInterval
 
 
@@ -40,6 +45,7 @@ class MeasuredPart:
         self._checks.at_start()
         if self._is_whole_life:
             self._checks.go_is_start()
+            require_unchanged_limits(self._run, self._caged)
             self._renew_volume()
             self._run.keep("counters", before=read_counters(self._caged.context))
         self._launched = self._begin = time.monotonic()
@@ -59,11 +65,21 @@ class MeasuredPart:
         """
         self.start_seconds = time.monotonic() - self._launched
         confirm_limits(self._run, self._caged, is_over)
+        self.require_member(is_over)
         self._run.await_tracers(self._launched_boot_ns)
         self._checks.at_go(evicted_bytes)
 
+    def require_member(self, is_over: Callable[[], bool]) -> None:
+        """Raise NotPrepared if a workload that is alive has no process in its cage."""
+        if not is_over() and not self._caged.context.processes.members() and not is_over():
+            raise NotPrepared("the workload is not in its cage, so its limits do not hold it")
+
     def read_before(self) -> None:
-        """Renew the burst credits and read the counters, right before the measured part."""
+        """Renew the burst credits and read the counters, right before the measured part.
+
+        Raises RequirementMissed if a limit is not what it was.
+        """
+        require_unchanged_limits(self._run, self._caged)
         for controller in self._caged.controllers:
             controller.begin()  # burst credits begin with the measured part
         self._renew_volume()
@@ -97,6 +113,7 @@ class MeasuredPart:
         self._keep_account()
         self._run.session.stream.event("end", trial_id=self._run.trial.trial_id)
         self._run.interval = MeasuredInterval(self._wall, self._begin, end - self._begin)
+        keep_limits_after(self._run, self._caged)
         self._checks.at_end(self._run.interval)
 
     def _keep_account(self) -> None:

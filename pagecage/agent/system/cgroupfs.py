@@ -53,9 +53,19 @@ def read_limits(cgroup: Path, maj_min: str) -> dict[str, str]:
             limits[name] = text.strip()
     io_max = read_text(cgroup / "io.max")
     if io_max is not None:
-        on_disk = parse_limits(io_max).get(maj_min, {})
-        limits |= {f"io.max.{key}": on_disk.get(key, "max") for key in IO_MAX_KEY.values()}
+        limits |= limits_of("io.max", io_max, maj_min)
     return limits
+
+
+LIMIT_FILES = (*_LIMIT, "io.max")
+
+
+def limits_of(name: str, text: str, maj_min: str) -> dict[str, str]:
+    """Return the limits in the text of a file, whose name may begin with its cgroup's path."""
+    if not name.endswith("io.max"):
+        return {name: text.strip()}
+    on_disk = parse_limits(text).get(maj_min, {})
+    return {f"{name}.{key}": on_disk.get(key, "max") for key in IO_MAX_KEY.values()}
 
 
 def ancestors(cgroup: Path, root: Path = CGROUP_ROOT) -> Iterator[Path]:

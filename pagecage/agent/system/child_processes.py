@@ -1,4 +1,7 @@
-"""Tools that run beside a trial, each in its own session and in a journal for the next start."""
+"""Tools that run beside a trial, each in its own session and in a journal for the next start.
+
+Their environment has a mark as well, because an agent may be killed before it has noted a tool.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from pagecage.agent.system.kernel_text import read_text
+from pagecage.agent.system.process_tree import MARKER, kill_marked
 from pagecage.process import DEVNULL, Process, TimeoutExpired, spawn
 
 _STOP_SECONDS = 5.0
@@ -24,6 +28,8 @@ class ToolProcesses:
     def __init__(self, spool: Path) -> None:
         self._notes = spool / "children"
         self._notes.mkdir(parents=True, exist_ok=True)
+        self._mark = f"{spool}/tools:"
+        self._own_mark = f"{self._mark}{os.getpid()}"
         self._started: set[int] = set()
 
     def start(
@@ -36,8 +42,14 @@ class ToolProcesses:
         cwd: Path | None = None,
     ) -> Process[bytes]:
         """Start a tool in a new session, out of reach of the terminal's Ctrl-C."""
-        process = spawn(argv, stdout=stdout, stderr=stderr, env=env, cwd=cwd, new_session=True)
-        (self._notes / str(process.pid)).write_text(str(_start_ticks(process.pid) or 0))
+        marked = {MARKER: self._own_mark, **(env or {})}
+        process = spawn(argv, stdout=stdout, stderr=stderr, env=marked, cwd=cwd, new_session=True)
+        try:
+            (self._notes / str(process.pid)).write_text(str(_start_ticks(process.pid) or 0))
+        except OSError:
+            process.kill()
+            process.wait()
+            raise
         self._started.add(process.pid)
         return process
 
@@ -89,6 +101,7 @@ class ToolProcesses:
             if note.name.isdigit() and _kill_session(int(note.name), int(read_text(note) or 0)):
                 ended.append(int(note.name))
             note.unlink(missing_ok=True)
+        kill_marked(self._mark, but_not=self._own_mark)
         return ended
 
 

@@ -179,13 +179,14 @@ def _run_delays_ns(pid: int, proc: Path) -> Iterator[int]:
             yield int(text.split()[1])
 
 
-def kill_marked(mark: str, proc: Path = PROC) -> int:
+def kill_marked(mark: str, proc: Path = PROC, but_not: str | None = None) -> int:
     """Kill every process whose environment has this mark; return the number of signals sent.
 
-    A process may fork meanwhile, so this repeats until none is found, for up to 10 s.
+    `mark` may be the beginning of one; processes with the mark `but_not` are kept. A process may
+    fork meanwhile, so this repeats until none is found, for up to 10 s.
     """
     killed, deadline = 0, time.monotonic() + _KILL_SECONDS
-    while (marked := list(_marked(mark, proc))) and time.monotonic() < deadline:
+    while (marked := list(_marked(mark, proc, but_not))) and time.monotonic() < deadline:
         for pid in marked:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -204,11 +205,11 @@ def leaves_marked(mark: str, patience_seconds: float, proc: Path = PROC) -> bool
     return False
 
 
-def _marked(mark: str, proc: Path) -> Iterator[int]:
-    wanted = f"{MARKER}={mark}".encode()
+def _marked(mark: str, proc: Path, but_not: str | None = None) -> Iterator[int]:
+    wanted, kept = f"{MARKER}={mark}".encode(), f"{MARKER}={but_not}".encode()
     for entry in proc.iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with suppress(OSError):
                 words = (entry / "environ").read_bytes().split(b"\0")
-                if any(word.startswith(wanted) for word in words):
+                if kept not in words and any(word.startswith(wanted) for word in words):
                     yield int(entry.name)

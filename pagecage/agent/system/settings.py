@@ -10,6 +10,7 @@ from typing import Any
 from pagecage.agent.system.block_device import Disk, read_queue_settings, write_queue_setting
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.errors import HostError
+from pagecage.whole_files import write_whole
 
 
 class RestoreJournal:
@@ -21,7 +22,7 @@ class RestoreJournal:
     def remember(self, read: Callable[[], Mapping[str, int]]) -> None:
         """Save the present values, unless earlier ones are saved: those are the ones to restore."""
         if not self._path.exists():
-            self._path.write_text(json.dumps(read()))
+            write_whole(self._path, json.dumps(read()))
 
     def put_back(self, what: str, write: Callable[[Mapping[str, Any]], None]) -> list[str]:
         """Pass the saved values to `write`; on failure return a sentence and keep the journal."""
@@ -105,6 +106,11 @@ def chosen(text: str | None) -> str | None:
     return text[text.index("[") + 1 : text.index("]")] if text and "[" in text else text
 
 
+def _is_there(disk: str, setting: str) -> bool:
+    """Return whether the kernel still has this setting of a disk."""
+    return setting in read_queue_settings(Disk(disk, "", f"/dev/{disk}", "", ""))
+
+
 class QueueSettingsJournal:
     """Saved queue settings by disk, kept in a file of the spool until they are restored."""
 
@@ -123,22 +129,22 @@ class QueueSettingsJournal:
         if present is not None:
             saved = {name: dict(settings) for name, settings in before.items()}
             saved.setdefault(disk.name, {}).setdefault(setting, present)
-            self._path.write_text(json.dumps(saved))
+            write_whole(self._path, json.dumps(saved))
         try:
             write_queue_setting(disk, setting, value)
         except HostError:
             if (
                 chosen(read_queue_settings(disk).get(setting)) == present
             ):  # refused: there is nothing to restore
-                self._path.write_text(json.dumps(before))
+                write_whole(self._path, json.dumps(before))
             raise
 
     def restore(self) -> list[str]:
         """Restore the saved settings; return one sentence per failure.
 
-        Failed entries are dropped, so that a missing disk cannot block later runs.
+        What failed is kept for the next start, except for a disk that is gone.
         """
-        failures = []
+        failures, kept = [], dict[str, dict[str, str]]()
         for name, settings in self._saved().items():
             for setting, value in settings.items():
                 try:
@@ -147,7 +153,12 @@ class QueueSettingsJournal:
                     failures.append(
                         f"{name}'s {setting} could not be put back to {value}: {error.message}"
                     )
-        self._path.unlink(missing_ok=True)
+                    if _is_there(name, setting):
+                        kept.setdefault(name, {})[setting] = value
+        if not kept:
+            self._path.unlink(missing_ok=True)
+        elif kept != self._saved():
+            write_whole(self._path, json.dumps(kept))
         return failures
 
     def _saved(self) -> dict[str, dict[str, str]]:

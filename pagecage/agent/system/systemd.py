@@ -15,10 +15,12 @@ from pathlib import Path
 
 from pagecage.agent.system.cgroupfs import CGROUP_ROOT
 from pagecage.agent.system.kernel_text import read_text
+from pagecage.errors import HostError
 from pagecage.model.cage import Cage, property_arguments
 from pagecage.process import run
 
 PARENT = "pagecage.slice"
+_STOP_TRIES = 2
 _OOM_POLICY_SINCE = 253  # systemd NEWS: OOMPolicy= is honoured on scopes since 253
 
 
@@ -134,11 +136,18 @@ def start_slice(
 def stop_slice(systemd: Systemd, unit: str) -> None:
     """End everything in the slice; remove the slice and its drop-ins.
 
-    Does nothing if the slice does not exist. The drop-ins are deleted directly: `systemctl revert`
-    also reloads the whole manager, which costs more than all the rest of a trial's overhead.
-    systemd forgets a stopped slice, so nothing reads old drop-ins again.
+    Does nothing if the slice does not exist. Raises HostError if it stays. The drop-ins are deleted
+    directly: `systemctl revert` also reloads the whole manager, which costs more than all the rest
+    of a trial's overhead. systemd forgets a stopped slice, so nothing reads old drop-ins again.
     """
-    run(systemd.systemctl("stop", unit), timeout_seconds=60, check=False)
+    cgroup = systemd.parent_cgroup() / unit
+    for _ in range(_STOP_TRIES):
+        done = run(systemd.systemctl("stop", unit), timeout_seconds=60, check=False)
+        if done.ok or not cgroup.exists():
+            break
+    else:
+        reason = done.stderr.strip() or f"status {done.status}"
+        raise HostError(f"{unit} could not be stopped: {reason}", f"systemctl stop {unit}")
     shutil.rmtree(systemd.control_directory() / f"{unit}.d", ignore_errors=True)
 
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,9 +22,10 @@ from pagecage.hosts.vm.data_disk import drop_if_broken
 from pagecage.hosts.vm.guest_client import release
 from pagecage.hosts.vm.image.build import ensure_image
 from pagecage.hosts.vm.image.guest_image import GuestImage
-from pagecage.hosts.vm.image.packed import PACKED_DISK, pack
+from pagecage.hosts.vm.image.packed import PACKED_DISK, pack, require_xz
 from pagecage.hosts.vm.image.recipe import read_recipe
 from pagecage.hosts.vm.machine import SSH_SOCKET
+from pagecage.hosts.vm.provision import provision_image
 from pagecage.hosts.vm.qemu import Qemu, sockets_dir
 from pagecage.hosts.vm.running_guest import RunningGuest, read_guest, remove_leftovers
 from pagecage.hosts.vm.saved_state import root_target
@@ -220,11 +222,11 @@ def prepare(progress: Progress, cache: GuestCache | None = None) -> None:
 def pack_image(out: Path, progress: Progress, packages: Sequence[str] = ()) -> Path:
     """Build an image with its own keys and pack it below `out`; return its path.
 
-    `packages` are added to those of every guest.
-
-    An existing packed image is reused. Packed images of other recipes are removed. Raises
-    PagecageError if the image cannot be built.
+    `packages` are added to those of every guest. Root also provisions it, so that nobody who
+    unpacks it has to. An existing packed image is reused. Packed images of other recipes are
+    removed. Raises PagecageError if the image cannot be built.
     """
+    require_xz()
     recipe = read_recipe(TOP, packages=packages)
     packed = out / recipe.key
     if packed.exists():
@@ -235,9 +237,10 @@ def pack_image(out: Path, progress: Progress, packages: Sequence[str] = ()) -> P
     with TemporaryDirectory(dir=out, prefix="making-") as folder:
         cache = GuestCache(Path(folder) / "vm")
         cache.make()
-        image = ensure_image(cache, recipe, progress)
-        progress("packing the image")
-        pack(image.disk, image.boot_files, packed)
+        provision = partial(provision_image, TOP, cache.scratch, progress)
+        image = ensure_image(cache, recipe, progress, provision)
+        progress("packing the image (minutes)")
+        pack(image, packed)
     return packed
 
 

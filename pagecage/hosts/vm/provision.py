@@ -65,7 +65,7 @@ def provision_image(
     """
     progress("provisioning the guest with Ansible, before its first boot")
     variables = {
-        "ansible_connection": "community.general.chroot",
+        "ansible_connection": "pagecage_chroot",
         "ansible_host": str(image.tree),
         "ansible_user": "root",
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pagecage.hosts.vm.cache import GuestCache
 from pagecage.process import ProcessId, end, is_alive
+from pagecage.whole_files import write_whole
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,7 @@ class RunningGuest:
 
 def write_guest(cache: GuestCache, guest: RunningGuest) -> None:
     """Write the description atomically."""
-    part = cache.guest_file.with_suffix(".part")
-    part.write_text(json.dumps(asdict(guest)))
-    part.rename(cache.guest_file)
+    write_whole(cache.guest_file, json.dumps(asdict(guest)))
 
 
 def read_guest(cache: GuestCache) -> RunningGuest | None:

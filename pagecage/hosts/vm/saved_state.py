@@ -23,6 +23,7 @@ from pagecage.hosts.vm.image.guest_image import HOST_KEY_ALIAS, GuestImage
 from pagecage.hosts.vm.machine import GuestMachine, qemu_argv
 from pagecage.hosts.vm.qemu import Qemu, console_tail, make_sockets_dir
 from pagecage.process import run
+from pagecage.whole_files import write_whole
 
 MOST_STATES = 3
 BOOT_SECONDS = 300.0
@@ -64,9 +65,7 @@ class SavedState:
         """Return the number of this restore, counted from 1."""
         counter = self.directory / "restores"
         number = int(counter.read_text()) + 1 if counter.exists() else 1
-        part = counter.with_suffix(".part")
-        part.write_text(str(number))
-        part.rename(counter)
+        write_whole(counter, str(number))
         return number
 
 

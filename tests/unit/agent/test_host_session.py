@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pagecage.agent.host_session import alone, sweep
+from pagecage.agent.system import child_processes
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.process_tree import MARKER
@@ -143,3 +145,32 @@ def test_one_agent_holds_a_host(machine: Machine) -> None:
             second.__enter__()
     with alone(machine.spool):
         pass
+
+
+def test_a_tool_without_an_entry_is_found_by_its_mark(machine: Machine) -> None:
+    """Its agent was killed before it could note the tool."""
+    mark = f"{machine.spool}/tools:1"
+    tool = spawn(["sleep", "60"], env={**os.environ, MARKER: mark}, new_session=True)
+    kept = ToolProcesses(machine.spool)
+    own = kept.start(["sleep", "60"])
+    kept.sweep()
+    assert wait_until_gone(tool) == -9
+    assert own.poll() is None
+    kept.interrupt(own)
+
+
+def test_a_tool_that_cannot_be_noted_is_ended(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = ToolProcesses(machine.spool)
+    (machine.spool / "children").rmdir()
+    started: list[Process[bytes]] = []
+
+    def note(*words: Any, **given: Any) -> Process[bytes]:
+        started.append(spawn(*words, **given))
+        return started[-1]
+
+    monkeypatch.setattr(child_processes, "spawn", note)
+    with pytest.raises(FileNotFoundError):
+        tools.start(["sleep", "60"])
+    assert wait_until_gone(started[0]) == -9

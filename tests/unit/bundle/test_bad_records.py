@@ -109,7 +109,7 @@ def changed(folder, **changes):
         ),
         (
             {"cage": {"requested": {"IOReadIOPSMax": 1}, "credits": {"changes": 7}}},
-            "cannot be evaluated",
+            "other limits than its plan",
         ),
     ],
 )

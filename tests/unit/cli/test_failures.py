@@ -5,13 +5,16 @@ pagecage.
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pagecage.cli import failures, main, run
-from pagecage.errors import HostError, PagecageError
+from pagecage.errors import EXIT_HOST, NO_THREAD, HostError, PagecageError
+from pagecage.process import spawn
+from tests.tree import ROOT
 
 HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
@@ -117,3 +120,34 @@ def test_the_traceback_of_a_defect_can_be_had_at_once(
     said = capsys.readouterr().err
     assert said.startswith("Traceback")
     assert said.endswith("  fix: report this defect with the traceback above\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(28, "No space left on device", "/runs/a"), "/runs/a: No space left on device"),
+        (OSError(5, "Input/output error"), "pagecage: Input/output error"),
+        (BlockingIOError(11, "Resource temporarily unavailable"), "fix: end other processes"),
+        (FileNotFoundError(2, "No usable temporary directory found in ['/x']"), "fix: set TMPDIR"),
+        (RuntimeError(NO_THREAD), "no further thread can be started"),
+    ],
+)
+def test_a_refusal_of_the_system_is_no_defect(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, says: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(main, "app", refuse)
+    assert ended(monkeypatch, "list") == EXIT_HOST
+    printed = capsys.readouterr().err
+    assert says in printed
+    assert "internal error" not in printed
+
+
+@pytest.mark.parametrize("words", [["list"], ["lost"]])
+def test_output_that_cannot_be_written_has_a_status_of_its_own(words: list[str]) -> None:
+    argv = [sys.executable, "-m", "pagecage.cli.main", *words]
+    with Path("/dev/full").open("wb") as full:
+        process = spawn(argv, stdout=full, stderr=full, cwd=ROOT)
+    assert process.wait() == EXIT_HOST

@@ -16,7 +16,7 @@ from tests.builders.imports import FOLDER, fixture
 
 @pytest.mark.parametrize("name", sorted(p.name for p in FOLDER.iterdir() if p.name != "README.md"))
 def test_imported_limits_are_a_cage_that_loads(name: str, tmp_path: Path) -> None:
-    found = fixture(name, "db", "vol-0000000000000001a")
+    found = fixture(name, "db", "data", "vol-0000000000000001a")
     (tmp_path / "cgroups").mkdir()
     cage = cage_of_tables("theirs", found.cage())
     (tmp_path / "cgroups/theirs.toml").write_text(cage_to_toml(cage))

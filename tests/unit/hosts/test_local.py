@@ -9,6 +9,7 @@ import os
 import stat
 from dataclasses import replace
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pytest
@@ -196,10 +197,10 @@ def test_a_users_systemd_is_named_where_no_login_did(monkeypatch: pytest.MonkeyP
 
 def test_where_things_lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     assert LocalHost().data_dir == f"{tmp_path}/pagecage/data"
-    assert LocalHost().spool_dir == "/run/user/1000/pagecage"
+    assert LocalHost().spool_dir == f"{tmp_path}/pagecage"
     assert LocalHost().user
 
 
@@ -218,3 +219,10 @@ def test_the_agent_is_run_by_our_python_and_not_by_the_first_on_path(
     assert run(LocalHost().command(["python3", str(program)])).stdout == "/nonexistent\n", (
         "a workload inherits it"
     )
+
+
+def test_the_spool_is_in_memory_for_who_has_a_runtime_directory(tmp_path: Path) -> None:
+    """A container has none, and its /dev/shm is noexec."""
+    assert local._spool_dir(0, tmp_path) == "/dev/shm/pagecage"
+    assert local._spool_dir(7, tmp_path) == f"{tmp_path}/pagecage"
+    assert local._spool_dir(7, tmp_path / "none") == f"{gettempdir()}/pagecage-7"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
-from pagecage.errors import PagecageError
+from pagecage.errors import HostError, PagecageError
 from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder, find_run, new_run_id
 from tests.builders.plans import BASE, CHOICES, plan_of
@@ -136,3 +137,15 @@ def test_before_the_first_run_nothing_is_found(tmp_path: Path) -> None:
     with pytest.raises(PagecageError) as caught:
         find_run(tmp_path / "runs", CHOICES.host)
     assert "pagecage run" in caught.value.hint
+
+
+def test_a_folder_that_cannot_be_made_whole_is_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(HostError, match="cannot be created: No space left on device"):
+        RunFolder.create(tmp_path / "runs", plan_of())
+    assert list((tmp_path / "runs").iterdir()) == []

@@ -18,10 +18,11 @@ from pagecage.hosts.vm.cache import GuestCache, keep_newest
 from pagecage.hosts.vm.image.bootstrap import bootstrap
 from pagecage.hosts.vm.image.contents import find_image, write_contents
 from pagecage.hosts.vm.image.guest_image import HOST_KEY_ALIAS, GuestImage
-from pagecage.hosts.vm.image.packed import packed_directory, unpack
+from pagecage.hosts.vm.image.packed import packed_directory, require_xz, unpack
 from pagecage.hosts.vm.image.recipe import ROOT_DISK_BYTES, ImageRecipe
 from pagecage.process import run, search_path
 from pagecage.units import GIB
+from pagecage.whole_files import sync_folder, sync_tree
 
 MOST_IMAGES = 4
 BUILD_BYTES = 3 * GIB
@@ -50,19 +51,21 @@ def ensure_image(
         else:
             _build(part, recipe, progress, provision)
         write_contents(GuestImage(part), recipe)
+        sync_tree(part)
         part.rename(image.directory)
+        sync_folder(cache.images)
     os.utime(image.directory)
     keep_newest(cache.images, MOST_IMAGES)
     return image
 
 
 def _unpack(packed: Path, part: Path, progress: Progress) -> None:
-    require_tools("qemu-img")
+    require_xz()
     require_free_space(part.parent, UNPACKED_BYTES, "unpacking the guest's image")
     progress("unpacking the guest's image (once)")
     part.mkdir(mode=0o700)
     image = GuestImage(part)
-    unpack(packed, image.disk, image.boot_files)
+    unpack(packed, image)
     image.identity.chmod(0o600)  # ssh rejects a private key that other users can read
 
 
@@ -89,12 +92,15 @@ def _announcement(recipe: ImageRecipe) -> str:
 
 
 def _build_as_root(image: GuestImage, recipe: ImageRecipe, provision: Provision | None) -> None:
-    """Build the root file system as a directory and make the disk from it."""
+    """Build the root file system as a directory and make the disk from it.
+
+    Kernel and initrd are not on the disk: QEMU loads them.
+    """
     bootstrap(image, recipe, image.tree)
     if provision is not None:
         provision(image)
     for name, target in (("vmlinuz-*", image.kernel), ("initrd.img-*", image.initrd)):
-        shutil.copyfile(next((image.tree / "boot").glob(name)), target)
+        shutil.move(next((image.tree / "boot").glob(name)), target)
     run(
         ["sh", "-c", _MAKE_DISK, "sh", image.directory, str(ROOT_DISK_BYTES)],
         env={"PATH": search_path()},
@@ -107,7 +113,8 @@ def _build_as_user(image: GuestImage, recipe: ImageRecipe) -> None:
     tar = image.directory / "root.tar"
     bootstrap(image, recipe, tar)
     _extract_boot_files(image, tar)
-    unpack_and_make = f'mkdir "$1/root" && tar -xpf "$3" -C "$1/root" && {_MAKE_DISK}'
+    left_out = "--exclude=./boot/vmlinuz-* --exclude=./boot/initrd.img-*"
+    unpack_and_make = f'mkdir "$1/root" && tar -xpf "$3" -C "$1/root" {left_out} && {_MAKE_DISK}'
     argv: list[str | Path] = [
         "fakeroot",
         "sh",

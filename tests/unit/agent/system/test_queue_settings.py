@@ -104,3 +104,35 @@ def test_the_spool_holds_nothing_between_trials(
     journal.set(DISK, "read_ahead_kb", "128")
     journal.restore()
     assert not list(Path(machine.spool).glob("*.json"))
+
+
+def test_a_setting_that_could_not_be_restored_is_tried_again(
+    machine: Machine, journal: QueueSettingsJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.set(DISK, "read_ahead_kb", "128")
+
+    def full(*_: object) -> None:
+        raise HostError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(settings, "write_queue_setting", full)
+        assert len(journal.restore()) == 1
+    assert journal.restore() == []
+    assert machine.read_ahead_kb() == "256"
+    assert machine.left() == []
+
+
+def test_a_journal_that_cannot_be_written_keeps_its_first_entry(
+    machine: Machine, journal: QueueSettingsJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.set(DISK, "read_ahead_kb", "128")
+
+    def killed(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", killed)
+        with pytest.raises(KeyboardInterrupt):
+            journal.set(DISK, "nr_requests", "64")
+    journal.restore()
+    assert machine.read_ahead_kb() == "256"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +19,9 @@ from pagecage.agent.system.systemd import (
     systemd_version,
     unit_name,
 )
-from pagecage.errors import PagecageError
+from pagecage.errors import HostError, PagecageError
 from pagecage.model.cage import Cage
+from pagecage.process import Completed
 from tests.fake_host.machine import CAGE, NODE, Machine
 
 SYSTEM, USER = Systemd(False, 257), Systemd(True, 257)
@@ -128,3 +130,25 @@ def test_leftover_slices_are_found_by_cgroup_or_drop_in(machine: Machine) -> Non
     for name in ("pagecage-two.1.slice.d", "ssh.service.d", "pagecage-one.1.slice.d"):
         (machine.control / name).mkdir()
     assert left_over_units(SYSTEM) == ["pagecage-one.1.slice", "pagecage-two.1.slice"]
+
+
+def test_a_stop_that_failed_once_is_repeated(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_slice(SYSTEM, "pagecage-x.1.slice", CAGE, NODE)
+    real, calls = systemd.run, []
+
+    def fail_once(argv: list[str], **given: Any) -> Completed:
+        calls.append(argv)
+        return Completed((), -9, "", "") if len(calls) == 1 else real(argv, **given)
+
+    monkeypatch.setattr(systemd, "run", fail_once)
+    stop_slice(SYSTEM, "pagecage-x.1.slice")
+    assert (len(calls), machine.left()) == (2, [])
+
+
+def test_a_slice_that_stays_is_an_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    start_slice(SYSTEM, "pagecage-x.1.slice", CAGE, NODE)
+    monkeypatch.setenv("FAKE_FAILS", "stop")
+    with pytest.raises(HostError, match=r"pagecage-x\.1\.slice could not be stopped"):
+        stop_slice(SYSTEM, "pagecage-x.1.slice")

@@ -39,6 +39,7 @@ def changed(folders: Path, tmp_path: Path, name: str, value: Any) -> Path:
     data = json.loads((folders / "a.json").read_text())
     table = data if name in data else data["facts"][0]
     table[name] = value
+    del data["baseline_sha256"]
     (tmp_path / "changed.json").write_text(json.dumps(data))
     return tmp_path / "changed.json"
 

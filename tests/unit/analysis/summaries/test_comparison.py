@@ -144,6 +144,7 @@ def test_incomparable_runs_are_refused_and_named_with_anyway(
         }[what]
         for trial in plan["trials"]:
             trial[key[0]] = key[1]
+        del plan["plan_sha256"]
         (other / "plan.json").write_text(json.dumps(plan))
     with pytest.raises(PagecageError, match=f"not comparable: {what}") as refused:
         compare(load_runs([folders / "few", other]))
@@ -161,6 +162,11 @@ def test_what_differs_is_listed(folders, tmp_path):
     plan = json.loads((other / "plan.json").read_text())
     for trial in plan["trials"]:
         trial["cage"]["properties"] = {"MemoryMax": 4096}
+    records = [json.loads(line) for line in (other / "records.jsonl").read_text().splitlines()]
+    for record in records:
+        record["cage"]["requested"] = {"MemoryMax": 4096}
+    (other / "records.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    del plan["plan_sha256"]
     (other / "plan.json").write_text(json.dumps(plan))
     (other / "facts/b-1.json").write_text(
         (other / "facts/b-1.json").read_text().replace('"cpus": 2', '"cpus": 4')
@@ -309,6 +315,7 @@ def test_treatments_with_equal_trials_are_an_a_a_pair(tmp_path):
     plan = json.loads((folder / "plan.json").read_text())
     for trial in plan["trials"]:
         trial["workload"] = {"arguments": [trial["treatment"]["source"]]}
+    del plan["plan_sha256"]
     (folder / "plan.json").write_text(json.dumps(plan))
     run = load_run(folder)
     assert identical_treatments(run, COLD) == [{**COLD, "pattern": "random"}]

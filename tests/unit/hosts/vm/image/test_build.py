@@ -89,7 +89,8 @@ def test_a_packed_image_is_unpacked_instead_of_made(
 ) -> None:
     made = image_with_a_hole(tmp_path / "made")
     packed = tmp_path / "checkout/build/guest" / RECIPE.key
-    pack(made.disk, made.boot_files, packed)
+    made.provisioned.write_text("roles")
+    pack(made, packed)
     assert sum(path.stat().st_size for path in packed.iterdir()) < MIB, "holes take no room"
     assert all(path.stat().st_mode & 0o444 == 0o444 for path in packed.iterdir()), (
         "any user may unpack it"
@@ -99,6 +100,8 @@ def test_a_packed_image_is_unpacked_instead_of_made(
     assert image.disk.read_bytes() == made.disk.read_bytes()
     assert image.identity.stat().st_mode & 0o777 == 0o600, "ssh takes no other"
     assert image.kernel.read_text() == "vmlinuz"
+    assert image.provisioned.read_text() == "roles"
+    assert image.disk.stat().st_blocks * 512 < MIB, "holes are not filled"
     assert not list(cache.images.glob("*.part"))
 
 

@@ -1,0 +1,177 @@
+"""Files and folders that appear whole or not at all, whenever the process or the machine stops.
+
+What is being made has a temporary name beside its target, `.NAME.PID.part`, and is locked by its
+maker. A later maker in the same folder removes what a killed one left.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+_PART = re.compile(r"\..+\.(\d+)\.part")
+
+
+def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> None:
+    """Write a file as whole_file() does."""
+    with whole_file(path, mode) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """Yield a new file under a temporary name; at the end force it to disk and rename it.
+
+    After an exception it is removed, and an earlier file of this name is unchanged.
+    """
+    part = _part_of(path)
+    remove_abandoned(path.parent)
+    try:
+        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "w+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            part.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line to a file and sync both it and, if it is new, its folder.
+
+    If a killed writer has left an incomplete line, end that line first.
+    """
+    with path.open("ab+") as file:
+        size = file.tell()
+        if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+            line = b"\n" + line
+        file.write(line + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    if not size:
+        sync_folder(path.parent)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Yield a new folder under a temporary name, which is renamed to `path` at the end.
+
+    After an exception it is removed. The rename raises OSError if a folder with files is there.
+    """
+    with scratch_folder(path.parent, path.name) as part:
+        yield part
+        sync_tree(part)
+        part.rename(path)
+    sync_folder(path.parent)
+
+
+@contextmanager
+def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
+    """Yield a new temporary folder in `parent`; at the end remove it if it is still there."""
+    remove_abandoned(parent)
+    part = _part_of(parent / name)
+    part.mkdir(mode=0o777)
+    descriptor = os.open(part, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield part
+    finally:
+        os.close(descriptor)
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def point_link(link: Path, target: str) -> None:
+    """Point a symbolic link at `target`, whether it exists or not."""
+    part = _part_of(link)
+    remove_abandoned(link.parent)
+    part.unlink(missing_ok=True)
+    try:
+        part.symlink_to(target)
+        part.replace(link)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync_folder(link.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Force a folder's entries to disk: without it, a rename may be undone by a power failure."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(path: Path) -> None:
+    """Force all files and folders below a folder to disk."""
+    for folder, _, names in os.walk(path):
+        for name in names:
+            _sync(Path(folder, name))
+        sync_folder(Path(folder))
+
+
+def remove_abandoned(folder: Path) -> list[str]:
+    """Remove what killed makers left in a folder; return the names."""
+    try:
+        names = [path.name for path in folder.iterdir() if _PART.fullmatch(path.name)]
+    except OSError:
+        return []
+    return [name for name in names if _remove_if_abandoned(folder / name)]
+
+
+def _part_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
+def _remove_if_abandoned(path: Path) -> bool:
+    if path.is_symlink():
+        return not _is_running(path.name) and _unlink(path)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # its maker is at work
+        return False
+    else:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+            return True
+        return _unlink(path)
+    finally:
+        os.close(descriptor)
+
+
+def _is_running(name: str) -> bool:
+    found = _PART.fullmatch(name)
+    return found is not None and Path(f"/proc/{found[1]}").exists()
+
+
+def _unlink(path: Path) -> bool:
+    with suppress(OSError):
+        path.unlink()
+        return True
+    return False
+
+
+def _sync(path: Path) -> None:
+    if path.is_symlink():
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

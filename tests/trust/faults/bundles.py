@@ -1,0 +1,110 @@
+"""Scenarios `bundle` and `render`: an archive, or the run in it, is whole or absent."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pagecage.bundle.pack import pack
+from tests.trust.faults import runs
+from tests.trust.faults.command_line import pagecage
+from tests.trust.faults.scenario import Scenario, own_role
+
+_ARCHIVE = "out.pagecage.zip"
+_FOLDER = "unpacked"
+
+
+def prepare(root: Path) -> None:
+    """Make a run with a report."""
+    runs.prepare_resumed(root)
+    folder = runs.newest(root)
+    assert folder is not None
+    (folder.path / "report.ipynb").write_text("{}")
+    (root / "told").unlink()
+
+
+def bundle(root: Path) -> int:
+    """Pack the run."""
+    runs.arrange(root)
+    return pagecage(root, "bundle", runs.NAME, "--out", _ARCHIVE)
+
+
+def again(root: Path) -> int:
+    """Pack it, unless it was packed completely."""
+    return 0 if (root / _ARCHIVE).exists() else bundle(root)
+
+
+def sha256(root: Path) -> str | None:
+    """Return the hash of the archive, or None."""
+    path = root / _ARCHIVE
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+
+
+def is_there(root: Path) -> str | None:
+    """Return the hash of an archive that has its name, whole or not."""
+    return sha256(root)
+
+
+def wrong(root: Path, before: str | None, expected: str) -> Iterator[str]:
+    """Yield what is wrong with the archive."""
+    if before and before != expected:
+        yield "the archive had its name and was not whole"
+    if sha256(root) != expected:
+        yield "the archive differs from an unharmed execution's"
+    elif zipfile.ZipFile(root / _ARCHIVE).testzip():
+        yield "the archive is damaged"
+
+
+_EXTRA = (r"log(/.*)?", r"tmp/[a-z0-9_N]+")
+BUNDLE = Scenario(
+    "bundle", prepare, bundle, again, sha256, is_there, wrong, own_role, extra_files=_EXTRA
+)
+
+
+def prepare_archive(root: Path) -> None:
+    """Make an archive of a run."""
+    prepare(root)
+    folder = runs.newest(root)
+    assert folder is not None
+    pack(folder.path, root / _ARCHIVE)
+
+
+def render(root: Path) -> int:
+    """Unpack the archive and make its report."""
+    runs.arrange(root)
+    return pagecage(root, "render", _ARCHIVE, "--out", _FOLDER)
+
+
+def render_again(root: Path) -> int:
+    """Unpack it, unless it was unpacked completely."""
+    return 0 if (root / _FOLDER).exists() else render(root)
+
+
+def unpacked(root: Path) -> dict[str, str] | None:
+    """Return the hashes of the unpacked files; None without the folder."""
+    if not (root / _FOLDER).exists():
+        return None
+    return {
+        os.path.relpath(path, root): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted((root / _FOLDER).rglob("*"))
+        if path.is_file()
+    }
+
+
+def wrongly_unpacked(root: Path, before: Any, expected: dict[str, str]) -> Iterator[str]:
+    """Yield what is wrong with the unpacked run."""
+    if before and before != expected:
+        yield "the folder had its name and was not whole"
+    if unpacked(root) != expected:
+        yield "the unpacked run differs from an unharmed execution's"
+
+
+RENDER = Scenario(
+    *("render", prepare_archive, render, render_again, unpacked, unpacked, wrongly_unpacked),
+    *(own_role,),
+    extra_files=_EXTRA,
+)

@@ -1,0 +1,116 @@
+"""Scenario `publish`: a site of one run.
+
+What only costs CPU is done once, and a small copy stands for Sphinx.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pagecage.bundle.unpack import unpack
+from pagecage.process import run as run_process
+from tests.tree import ROOT
+from tests.trust.faults.command_line import pagecage, replace_everywhere, stay_in
+from tests.trust.faults.scenario import Scenario, own_role
+
+_BUNDLE = ROOT / "tests/fixtures/20261121T134017Z-smoke-vm.pagecage.zip"
+_BUILD = 'mkdir "$2" && cp -r "$1/." "$2" && touch "$2/.buildinfo" && echo site >"$2/index.html"'
+_COSTLY = {
+    "analysis.site.publish": (
+        *("export", "site_page", "hosted_scorecard", "open_questions", "answers_report"),
+        *("read", "load_run"),
+    ),
+    "analysis.site.scorecard": ("scorecard_page",),
+    "analysis.figures.thumbnail": ("thumbnail_svg",),
+    "analysis.site.pages": ("index", "downloads", "headline"),
+}
+_DONE: dict[str, Any] = {}
+
+
+def prepare(root: Path) -> None:
+    """Unpack a run, write some documents, and publish once, so that the costly parts are done."""
+    for folder in ("tmp", "runs", "docs/decisions"):
+        (root / folder).mkdir(parents=True)
+    for name in ("docs/HOSTS.md", "docs/decisions/0001-first.md"):
+        (root / name).write_text("# A document\n\nWith a [link](README.md).\n")
+    (root / "experiments").symlink_to(ROOT / "experiments")
+    unpack(_BUNDLE, root / "runs/one")
+    if not (root / "runs/one/report.ipynb").exists():
+        from analysis.views.render import render
+
+        render(root / "runs/one")
+    _do_once()
+    from analysis.site.publish import load_run
+
+    _DONE["run"] = load_run(root / "runs/one")
+    _publish(root, root / "once")
+
+
+def _do_once() -> None:
+    """Have each costly function return its first result ever after."""
+    import importlib
+
+    for title, names in _COSTLY.items():
+        module = importlib.import_module(title)
+        for name in names:
+            setattr(module, name, _once(f"{title}.{name}", getattr(module, name)))
+    replace_everywhere("_build", _build)
+
+
+def _once(name: str, real: Any) -> Any:
+    def call(*given: Any, **named: Any) -> Any:
+        if name not in _DONE:
+            _DONE[name] = real(*given, **named)
+        return _DONE[name]
+
+    return call
+
+
+def _build(source: Path, made: Path) -> None:
+    run_process(["sh", "-c", _BUILD, "sh", source, made])
+
+
+def _publish(root: Path, out: Path) -> int:
+    from analysis.site.publish import publish
+
+    publish(root, [replace(_DONE["run"], path=root / "runs/one")], (), out)
+    return 0
+
+
+def start(root: Path) -> int:
+    """Publish the run, in place of an older site."""
+    import analysis.__main__ as analysis
+
+    stay_in(root)
+    analysis._COMMANDS["publish"] = lambda _: _publish(root, root / "site")
+    replace_everywhere("app", lambda *_, **__: analysis.main(["publish", "--out", "site"]))
+    return pagecage(root, "publish")
+
+
+def site(root: Path) -> dict[str, str] | None:
+    """Return the hashes of the site's files; None without a site."""
+    if not (root / "site").exists():
+        return None
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted((root / "site").rglob("*"))
+        if path.is_file()
+    }
+
+
+def wrong(root: Path, before: Any, expected: dict[str, str]) -> Iterator[str]:
+    """Yield what is wrong with the site."""
+    if before and before != expected:
+        yield "the site had its name and was not whole"
+    if site(root) != expected:
+        yield "the site differs from an unharmed execution's"
+
+
+PUBLISH = Scenario(
+    *("publish", prepare, start, start, site, site, wrong, own_role),
+    extra_files=(r"log(/.*)?", r"tmp/[a-z0-9_N]+", "once.*"),
+)

@@ -1,0 +1,162 @@
+"""The fake kernel of a simulated trial: counters, pressure and limits as files.
+
+The agent's side and the fake workload both use it, each in its own process and never at the same
+time. Only the standard library is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+MAJ_MIN, OTHER_MAJ_MIN = "259:7", "259:8"
+CPUS, HZ = 2, 100
+_ROOM = 512
+"""Bytes of each file. Text is written in place, since the sampler keeps the files open."""
+
+
+def put(path: Path, text: str) -> None:
+    """Write a file in one call, without truncating it first."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    os.pwrite(descriptor, text.encode().ljust(_ROOM, b"\n"), 0)
+    os.close(descriptor)
+
+
+@dataclass
+class Disk:
+    """What a disk counts."""
+
+    reads: int = 1000
+    sectors_read: int = 80_000
+    writes: int = 100
+    sectors_written: int = 8_000
+    io_ticks: int = 500
+    weighted_io_ticks: int = 600
+
+
+class Kernel:
+    """The kernel of the fake machine below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.proc = root / "proc"
+
+    @property
+    def slice(self) -> Path:
+        """The slice of the trial; there is one at a time."""
+        found = sorted((self.root / "cgroup/pagecage.slice").glob("pagecage-*.slice"))
+        return found[0]
+
+    def make(self) -> None:
+        """Write the files of an idle machine."""
+        self.proc.mkdir()
+        put(self.proc / "vmstat", "pgpgin 1\npgpgout 1\npgfault 1\npgmajfault 1\npgfree 1\n")
+        put(self.proc / "meminfo", "MemTotal: 4000000 kB\nMemAvailable: 3000000 kB\n")
+        put(self.proc / "born", repr(time.monotonic()))
+        (self.root / "cgroup/pagecage.slice").mkdir()
+        for name, text in {"memory.max": "max", "io.max": "", "cpu.max": "max 100000"}.items():
+            self.limit_of_parent(name, text)
+        self.set_disk(Disk())
+        self.set_cpu(user=1000, steal=0)
+
+    def disk(self) -> Disk:
+        """Return the counters of the measured disk."""
+        words = (self.proc / "diskstats").read_text().split("\n")[0].split()
+        numbers = [int(word) for word in words[3:]]
+        return Disk(numbers[0], numbers[2], numbers[4], numbers[6], numbers[9], numbers[10])
+
+    def set_disk(self, disk: Disk) -> None:
+        """Write /proc/diskstats; another disk stands still."""
+        line = (
+            f"{disk.reads} 0 {disk.sectors_read} 1 {disk.writes} 0 {disk.sectors_written} 1 0"
+            f" {disk.io_ticks} {disk.weighted_io_ticks} 0 0 0 0 0 0"
+        )
+        other = "7 0 56 1 1 0 8 1 0 1 1 0 0 0 0 0 0"
+        put(self.proc / "diskstats", f"259 7 fakedisk {line}\n259 8 otherdisk {other}")
+
+    def cpu(self) -> tuple[int, int]:
+        """Return the ticks that all processes used, and those that were stolen."""
+        words = (self.proc / "stat").read_text().split("\n")[0].split()
+        return int(words[1]), int(words[8])
+
+    def set_cpu(self, user: int, steal: int) -> None:
+        """Write /proc/stat; what is left of the CPUs' time is idle."""
+        passed = time.monotonic() - float((self.proc / "born").read_text())
+        idle = max(0, int(passed * CPUS * HZ) + 1000 - user - steal)
+        put(self.proc / "stat", f"cpu  {user} 0 0 {idle} 0 0 0 {steal} 0 0")
+
+    def use_cpu(self, seconds: float, *, by_slice: bool = True, steal: float = 0.0) -> None:
+        """Let a process use CPU time."""
+        user, stolen = self.cpu()
+        self.set_cpu(user + round(seconds * HZ), stolen + round(steal * HZ))
+        if by_slice:
+            usage = self.flat("cpu.stat")["usage_usec"] + round(seconds * 1e6)
+            put(self.slice / "cpu.stat", f"usage_usec {usage}\nthrottled_usec 0\n")
+
+    def flat(self, name: str) -> dict[str, int]:
+        """Return a flat-keyed file of the slice."""
+        words = (self.slice / name).read_text().split()
+        return dict(zip(words[::2], map(int, words[1::2]), strict=True))
+
+    def io(self) -> dict[str, int]:
+        """Return the slice's line of io.stat for the measured disk; zeros if it has none."""
+        for line in (self.slice / "io.stat").read_text().splitlines():
+            if line.startswith(f"{MAJ_MIN} "):
+                pairs = (word.split("=") for word in line.split()[1:])
+                return {key: int(value) for key, value in pairs}
+        return dict.fromkeys(("rbytes", "wbytes", "rios", "wios"), 0)
+
+    def set_io(self, io: dict[str, int]) -> None:
+        """Write io.stat of the slice."""
+        put(self.slice / "io.stat", f"{MAJ_MIN} " + " ".join(f"{k}={v}" for k, v in io.items()))
+
+    def read(
+        self, size: int, ios: int, *, slice_: bool = True, disk: bool = True, cached: bool = True
+    ) -> None:
+        """Count reads: by the slice, by the disk, and as page cache that the slice is charged."""
+        if slice_:
+            io = self.io()
+            self.set_io({**io, "rbytes": io["rbytes"] + size, "rios": io["rios"] + ios})
+        if disk:
+            was = self.disk()
+            was.reads, was.sectors_read = was.reads + ios, was.sectors_read + size // 512
+            was.io_ticks += 5
+            was.weighted_io_ticks += 5
+            self.set_disk(was)
+        if cached:
+            self.charge(size)
+
+    def charge(self, size: int) -> None:
+        """Charge the slice for page cache."""
+        file = self.flat("memory.stat")["file"] + size
+        put(self.slice / "memory.stat", f"anon 0\nfile {file}\npgsteal 0\n")
+
+    def wait(self, resource: str, seconds: float) -> None:
+        """Let a task of the slice wait for `cpu`, `io` or `memory`."""
+        path = self.slice / f"{resource}.pressure"
+        total = int(path.read_text().split("total=")[1].split()[0]) + round(seconds * 1e6)
+        line = f"avg10=0.00 avg60=0.00 avg300=0.00 total={total}"
+        put(path, f"some {line}\nfull {line}\n")
+
+    def meet_memory_limit(self, peak: int) -> None:
+        """Count reclaim at the limit."""
+        events = self.flat("memory.events")
+        put(
+            self.slice / "memory.events",
+            f"low 0\nhigh 0\nmax {events['max'] + 40}\noom 0\noom_kill 0\n",
+        )
+        put(self.slice / "memory.peak", f"{peak}\n")
+
+    def limit(self, name: str, value: str) -> None:
+        """Write a limit of the slice: `memory.max`, or `rbps` of io.max."""
+        if name != "rbps":
+            put(self.slice / name, f"{value}\n")
+            return
+        text = "" if value == "max" else f"{MAJ_MIN} rbps={value} wbps=max riops=max wiops=max"
+        put(self.slice / "io.max", text)
+
+    def limit_of_parent(self, name: str, value: str) -> None:
+        """Write a limit of pagecage.slice."""
+        put(self.root / "cgroup/pagecage.slice" / name, f"{value}\n")

@@ -1,0 +1,36 @@
+"""The archive that Ansible unpacks on each host of a fleet."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+from pagecage.agent.system.volume_server import PLUGIN
+from pagecage.checkout import TOP
+from pagecage.fleet.playbook import FleetPlaybook, make_fleet_playbook
+from pagecage.hosts.agent_package import AgentPackage
+
+
+def playbook_of(top: Path, plugin: bytes | None) -> FleetPlaybook:
+    """Return the playbook with an agent, one workload and, unless it is None, the plugin."""
+    files = {"agent.pyz": b"agent", "pcread": b"workload", PLUGIN: plugin}
+    for name, content in files.items():
+        if content is not None:
+            (top / name).write_bytes(content)
+    package = AgentPackage(
+        top / "agent.pyz", (top / "pcread",), "0" * 64, top / PLUGIN if plugin else None
+    )
+    return make_fleet_playbook(TOP, package, top / "scratch", top / "inventory.json")
+
+
+def test_the_plugin_lies_beside_the_workloads(tmp_path: Path) -> None:
+    with tarfile.open(playbook_of(tmp_path, b"plugin").archive) as archive:
+        modes = {member.name: member.mode for member in archive}
+    assert list(modes) == ["agent.pyz", "bin/pcread", f"bin/{PLUGIN}", "package.sha256"]
+    assert set(modes.values()) == {0o755}
+
+
+def test_a_host_gets_a_new_plugin(tmp_path: Path) -> None:
+    """A host unpacks an archive whose hash it does not have yet."""
+    plugins = (None, b"plugin", b"plugin changed")
+    assert len({playbook_of(tmp_path, plugin).archive_sha256 for plugin in plugins}) == 3

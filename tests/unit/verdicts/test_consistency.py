@@ -1,0 +1,235 @@
+"""A record whose counters, clocks, samples, reads and figures contradict each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pagecage.model.record import Record, record_from_json
+from pagecage.verdicts.conditions import judge_cache_state, judge_host_quiet
+from pagecage.verdicts.consistency.judge import judge_consistency
+from pagecage.verdicts.evaluate import evaluate
+from pagecage.verdicts.limits import judge_limits
+from tests.fixtures.records import DISK, FILE_BYTES, SECONDS, START, plain_record, series
+
+MOVED, READS = 190_000_000, 1500
+LAG = 1_048_576
+
+
+def edited(path: str, value: Any, **changes: Any) -> Record:
+    """Return the record with one value changed; a number is added to the value that is there."""
+    data = plain_record(**changes)
+    *above, last = path.split("/")
+    where = data
+    for key in above:
+        where = where[key]
+    where[last] = value
+    return record_from_json(data)
+
+
+def rows() -> list[dict[str, Any]]:
+    """Return samples that agree with the counters of `plain_record`."""
+    return series(rbytes=MOVED / SECONDS, rios=READS / SECONDS)
+
+
+def contradiction(record: Record, samples: list[dict[str, Any]] | None = None) -> str:
+    found = judge_consistency(record, samples or [])
+    return found.reason if found.verdict == "contradictory" else ""
+
+
+def test_an_honest_record_is_consistent() -> None:
+    record = record_from_json(plain_record())
+    assert judge_consistency(record, rows()).verdict == "consistent"
+    assert evaluate(record, rows()).reasons == ()
+
+
+def test_without_a_measured_part_nothing_is_known() -> None:
+    record = edited("measured", None, outcome="failed")
+    assert judge_consistency(record, []).verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reason"),
+    [
+        ("counters/after/cgroup/io.stat", {DISK: {"rbytes": -1}}, "rbytes of io.stat went back"),
+        ("counters/after/cgroup/cpu.stat/usage_usec", -1, "cpu.stat usage_usec went back"),
+        ("counters/after/device/sectors_read", -8, "sectors_read went back"),
+        ("counters/after/device/sectors_read", 1000, "more than the"),
+        ("counters/after/host/stat/user", 10, "host stat user went back"),
+        ("counters/before/cgroup/io.pressure/some/total", 9e9, "io.pressure went back"),
+        ("workload/end/seconds", SECONDS / 2, "the workload reports 5.000 s"),
+        ("workload/end/seconds", SECONDS * 2, "the workload reports 20.000 s"),
+        ("outer_host/after/unix_seconds", 5013, "passed on the outer host"),
+        ("measured/start_monotonic_seconds", START + 100, "not within the phase run"),
+        ("response/read_seconds", 3.0, "read_seconds is 3, and the counters give 10"),
+        ("response/device_read_bytes", 7.0, "device_read_bytes is 7"),
+        ("workload/checksum_ok", False, "the checksum was wrong"),
+        ("exit/status", 1, "ended with status 1"),
+        ("exit/oom_kill", 1, "killed the trial for memory"),
+    ],
+)
+def test_a_contradiction_excludes_the_trial(path: str, value: Any, reason: str) -> None:
+    record = edited(path, value)
+    assert reason in contradiction(record)
+    assert any("contradictory" in one for one in evaluate(record).reasons)
+
+
+def test_a_short_emulated_trial_may_leave_more_out() -> None:
+    assert not contradiction(edited("workload/end/seconds", 8.9, emulated=True, response={}))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda row: {**row, "io": {}}, "rbytes of io.stat"),
+        (lambda row: {**row, "disk": {**row["disk"], "sectors_read": 8}}, "sectors_read of the"),
+        (lambda row: {**row, "t": START + 5.0}, "not in the order of time"),
+        (lambda row: {**row, "wall": row["wall"] + 60}, "the wall clock moved by 60"),
+    ],
+)
+def test_samples_that_lie_from_the_middle_on(change: Any, reason: str) -> None:
+    samples = [row if row["t"] < START + 5 else change(row) for row in rows()]
+    assert reason in contradiction(record_from_json(plain_record()), samples)
+
+
+def test_samples_that_end_early() -> None:
+    samples = [row for row in rows() if row["t"] < START + 5]
+    assert "the samples end 5" in contradiction(record_from_json(plain_record()), samples)
+
+
+def test_a_gap_is_a_machine_that_stood_still() -> None:
+    record = record_from_json(plain_record())
+    assert judge_host_quiet(record, rows()).verdict == "quiet"
+    samples = [row for row in rows() if not START + 4 < row["t"] < START + 6]
+    found = judge_host_quiet(record, samples)
+    assert found.verdict == "not_quiet"
+    assert "nothing was sampled for 2.0 s" in found.reason
+
+
+def cached(**end: int) -> dict[str, Any]:
+    """Return a cold cache that a reader of the whole file fills."""
+    start = {"resident_bytes": 0, "charged_bytes": 0, "read_bytes": 0, "reclaimed_bytes": 0}
+    filled = {
+        "resident_bytes": FILE_BYTES,
+        "charged_bytes": FILE_BYTES,
+        "read_bytes": FILE_BYTES,
+        "reclaimed_bytes": 0,
+    }
+    return {
+        "start": start,
+        "go": dict(start),
+        "end": {**filled, **end},
+        "came_bytes": FILE_BYTES,
+        "charge_lag_bytes": LAG,
+    }
+
+
+def reader(argv: tuple[str, ...] = (), **end: int) -> Record:
+    workload = {"argv": list(argv), "end": {"distinct_bytes": FILE_BYTES, "checksum": 7}}
+    return record_from_json(plain_record(cache=cached(**end), workload=workload, response={}))
+
+
+def test_reads_past_the_cache_must_be_planned() -> None:
+    assert not contradiction(reader())
+    assert "past the page cache" in contradiction(reader(charged_bytes=0, resident_bytes=0))
+    direct = reader(("--direct",), charged_bytes=0, resident_bytes=0)
+    assert not contradiction(direct)
+
+
+def test_pages_of_another_file() -> None:
+    assert "does not belong to the trial's files" in contradiction(reader(resident_bytes=0))
+
+
+def test_files_that_the_trial_read_before_go_were_not_cold() -> None:
+    assert judge_cache_state(reader()).verdict == "reached"
+    data = plain_record(cache=cached())
+    data["cache"]["go"]["resident_bytes"] = FILE_BYTES
+    data["cache"]["go"]["read_bytes"] = data["cache"]["go"]["charged_bytes"] = FILE_BYTES
+    found = judge_cache_state(record_from_json(data))
+    assert found.verdict == "not_reached"
+    assert "before `go`" in found.reason
+    data["load"] = {"warm_up": {"seconds": 1.0, "runs": 1}}
+    assert judge_cache_state(record_from_json(data)).verdict == "reached"
+
+
+@pytest.mark.parametrize("moment", ["sampled", "at the end"])
+def test_a_limit_that_was_raised_meanwhile_is_leaky(moment: str) -> None:
+    data = plain_record()
+    samples = rows()
+    if moment == "sampled":
+        samples[50]["limits"] = {"io.max.rbps": "max"}
+        samples[60]["limits"] = {"io.max.rbps": "20000000"}
+    else:
+        data["cage"]["read_back_after"] = {"io.max.rbps": "max"}
+    record = record_from_json(data)
+    [limit] = [
+        one for one in evaluate(record, samples).limits if one.property == "IOReadBandwidthMax"
+    ]
+    assert limit.verdict == "leaky"
+    assert "io.max.rbps = max instead of 20000000" in limit.reason
+    assert {one.verdict for one in judge_limits(record)} == {"enforced"}
+
+
+def test_burst_credits_may_rewrite_a_cap() -> None:
+    data = plain_record()
+    data["cage"]["read_back_after"] = {"io.max.rbps": "max"}
+    data["cage"]["credits"] = {
+        "buckets": [
+            {
+                "kind": "bandwidth",
+                "properties": ["IOReadBandwidthMax"],
+                "base": 2e7,
+                "rate": 3e7,
+                "capacity": 1e8,
+                "credits_at_start": 1e8,
+            }
+        ],
+        "changes": [{"t": START + 1, "IOReadBandwidthMax": 20_000_000.0}],
+    }
+    assert "leaky" not in {one.verdict for one in evaluate(record_from_json(data)).limits}
+
+
+def test_an_ancestor_that_got_tighter() -> None:
+    data = plain_record()
+    data["cage"]["ancestors_after"] = {"pagecage.slice": {"memory.max": "4194304"}}
+    leaky = [one for one in evaluate(record_from_json(data)).limits if one.verdict == "leaky"]
+    assert [one.property for one in leaky] == ["MemoryMax"]
+    assert "the ancestor pagecage.slice got a limit of 4 MiB" in leaky[0].reason
+
+
+def test_a_cap_that_did_not_hold_for_a_second() -> None:
+    samples = rows()
+    for row in samples:
+        if row["t"] >= START + 5:  # 60 MB at once, and less before and after
+            grown = 0.6 * (row["t"] - START) * MOVED / SECONDS
+            late = 0 if row["t"] < START + 6 else 60_000_000
+            row["io"] = {**row["io"], "rbytes": min(MOVED, grown + late)}
+    limits = evaluate(record_from_json(plain_record()), samples).limits
+    found = {one.property: one for one in limits}["IOReadBandwidthMax"]
+    assert found.verdict == "leaky"
+    assert "above the limit of 20 MB/s" in found.reason
+
+
+def test_a_server_that_did_nothing_served_no_load() -> None:
+    data = plain_record(response={}, workload={"program": "server", "end": {}})
+    data["load"] = {"metrics": {"tps": 1000.0}, "user_seconds": 0.0, "system_seconds": 0.0}
+    assert not contradiction(record_from_json(data))
+    data["counters"]["after"]["cgroup"] = data["counters"]["before"]["cgroup"]
+    assert "the server used only 0.0 ms" in contradiction(record_from_json(data))
+
+
+def test_a_neighbour_on_the_cpus_of_many_threads() -> None:
+    data = plain_record()
+    after = data["counters"]["after"]
+    after["cgroup"]["cpu.stat"]["usage_usec"] = int(1.6 * SECONDS * 1e6)
+    data["counters"]["before"]["host"]["stat"] = {"user": 0, "steal": 0, "idle": 0}
+    for field in ("nice", "system", "irq", "softirq"):
+        data["counters"]["before"]["host"]["stat"][field] = 0
+    before = data["counters"]["before"]["host"]["stat"]
+    after["host"]["stat"] = {**before, "user": 1700, "idle": 300}
+    assert judge_host_quiet(record_from_json(data)).verdict == "quiet"
+    after["host"]["stat"] = {**before, "user": 2000, "idle": 0}
+    found = judge_host_quiet(record_from_json(data))
+    assert found.verdict == "not_quiet"
+    assert "other processes kept 0.40 CPUs busy" in found.reason

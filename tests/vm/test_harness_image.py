@@ -1,0 +1,80 @@
+"""The harness image in Docker itself: its engine runs in the guest.
+
+A guest within the guest would take hours, so what needs none is run: the list, doctor, and a run
+without limits, by a user of no name, without a network.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pagecage.hosts.vm.vm_host import VmHost
+from pagecage.process import Completed, run
+from tests.harness_store import IMAGE, STORE
+from tests.tree import ROOT
+
+pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(3600)]
+ARCHIVE = "harness.tar"
+SOMEBODY = 4321
+
+
+def shell(host: VmHost, script: str) -> Completed:
+    return run(host.command(["sh", "-ec", script]), check=False, timeout_seconds=900)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """The image as `docker load` takes it, built if it is not there."""
+    if not run(["buildah", *STORE, "inspect", "--type", "image", IMAGE], check=False).ok:
+        run([ROOT / "tools/build-images", "harness"], timeout_seconds=3000)
+    path = tmp_path / ARCHIVE
+    run(
+        ["buildah", *STORE, "push", IMAGE, f"docker-archive:{path}:{IMAGE}"],
+        timeout_seconds=600,
+    )
+    return path
+
+
+@pytest.fixture
+def loaded(host: VmHost, archive: Path) -> Iterator[str]:
+    """A folder of the guest for results; the image is in its engine."""
+    folder = f"{host.data_dir}/harness"
+    host.push([archive], folder)
+    archive.unlink()
+    done = shell(
+        host,
+        f"systemctl start docker; docker load -q -i {folder}/{ARCHIVE}; rm {folder}/{ARCHIVE};"
+        f" install -d -o {SOMEBODY} -g {SOMEBODY} {folder}/runs",
+    )
+    assert done.ok, done.stderr
+    yield f"{folder}/runs"
+    shell(
+        host,
+        f"docker image rm --force {IMAGE} > /dev/null; systemctl stop docker.socket docker;"
+        f" rm -rf {folder}",
+    )
+
+
+def test_docker_runs_it_for_any_user_without_a_network(host: VmHost, loaded: str) -> None:
+    user = f"--user {SOMEBODY}:{SOMEBODY}"
+    docker = f"docker run --rm --network none {user} -v {loaded}:/work/runs {IMAGE}"
+    listed = shell(host, f"{docker} list --json")
+    assert {"smoke", "constrained-random"} <= {row["name"] for row in json.loads(listed.stdout)}
+    examined = shell(host, f"{docker} doctor")
+    assert examined.status in (0, 3), examined.stderr
+    assert "Traceback" not in examined.stdout + examined.stderr
+    measured = shell(host, f"{docker} run smoke --host local --size smoke --treatment cage=uncaged")
+    assert measured.ok, measured.stderr
+    records = shell(host, f"cat {loaded}/latest-smoke/records.jsonl").stdout.splitlines()
+    assert {json.loads(line)["outcome"] for line in records} == {"ok"}
+    assert "</html>" in shell(host, f"tail -c 200 {loaded}/latest-smoke/report.html").stdout
+
+
+def test_a_folder_of_somebody_else_is_refused(host: VmHost, loaded: str) -> None:
+    done = shell(host, f"docker run --rm --network none -v {loaded}:/work/runs {IMAGE} list")
+    assert done.status == 3
+    assert f"fix: docker run --user {SOMEBODY}:{SOMEBODY}" in done.stderr
