@@ -97,9 +97,12 @@ bench: ready-test ## Measure the overhead of the harness and the accuracy of cap
 trust: ready-test ## Measure how often pagecage is wrong, and write docs/TRUST.md (20 minutes)
 	@$(python) -m tests.trust
 	@$(python) -m tests.trust.faults --sample 300
-trust-long: ready-test ## Inject every fault at every call, and kill parts of the real guest (an hour)
+trust-long: ready-test ## Inject every fault, kill parts of the real guest, ask five witnesses, try every disk (hours)
 	@$(python) -m tests.trust.faults
 	@$(python) -m tests.trust.guest_kills
+	@$(python) -m tests.trust.witnesses.campaign
+	@$(python) -m tests.trust.disks.campaign
+	@$(python) -m tests.trust.page
 
 ##@ Build and clean
 setup: ready ## Set up everything that `make experiment` needs (NAME=... for one experiment, HOST=...)

@@ -17,6 +17,7 @@ from pagecage.agent.data_files import make_dataset
 from pagecage.agent.disks.folders import prepare_disks
 from pagecage.agent.disks.requirements import check_disks
 from pagecage.agent.disks.settings import calibrate_disks, prepare_settings, require_distinct
+from pagecage.agent.disks.writeback import require_cgroup_writeback
 from pagecage.agent.drivers.driver import Driver
 from pagecage.agent.host_settings import (
     calibrate,
@@ -103,6 +104,7 @@ def prepare(run: TrialRun) -> Prepared:
     with run.announced("dataset"):
         files = program.find_files(run, storage, _make_datasets(run, storage))
         require_distinct(storage, files.disk.maj_min)
+        require_cgroup_writeback(run, storage, files.disk)
     with run.announced("queue_settings"):
         set_queue_settings(run, storage, files)
         prepare_settings(run, storage)

@@ -62,6 +62,13 @@ def _local(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
             "ok",
             f"{manager} can limit memory and I/O on {facts['disk']['node']}",
         )
+    if facts["disk"].get("has_cgroup_writeback") is False:
+        detail = (
+            f"limits on writes are refused: {facts['disk']['mount_point']} is"
+            f" {facts['disk']['filesystem']} with writeback outside of the trial's cgroup"
+        )
+        hint = "name a --data-dir on ext4 (without data=journal), XFS or btrfs"
+        yield DoctorFinding("local", "writeback", "lesser", detail, hint)
     if not facts["psi"]:
         hint = "boot with psi=1"
         yield DoctorFinding(

@@ -37,6 +37,11 @@ FLUSH_BYTES = 16_384
 For a sync, ext4 writes a journal descriptor, some metadata and a commit
 (filesystems/ext4/journal.rst). No cgroup is charged for them. 6 to 12 KiB per flush were seen.
 """
+_ALSO_WRITES = ", or flushes of files that another cgroup wrote before,"
+"""The kernel hands the writeback of a file over to its new writer only after several flushes.
+
+Until then no limit of the trial holds for them (admin-guide/cgroup-v2.rst, "Writeback").
+"""
 STEAL_SHARE = 0.05
 """CPU time that a hypervisor took, as a share of the measured time."""
 CPU_PRESSURE_SHARE = 0.20
@@ -92,17 +97,20 @@ def _disk_traffic(record: Record, name: str = "the disk") -> Finding:
     Absolute counts also work for a short part. Bytes that the file system writes for a sync do not
     count as traffic of another process.
     """
-    foreign, own = 0.0, 0.0
+    foreign, own = [], 0.0
     synced = FLUSH_BYTES * (difference(record, "device", "flushes") or 0.0)
     for direction, key, left_out in (("read", "rbytes", 0.0), ("written", "wbytes", synced)):
         disk, slice_ = disk_bytes(record, direction), io_difference(record, key)
         if disk is None or slice_ is None:
             return None, f"the traffic of {name} was not counted"
-        foreign, own = foreign + max(0.0, disk - slice_ - left_out), own + slice_
-    is_noise = foreign > LEAST_FOREIGN_IO_BYTES and foreign > FOREIGN_IO_SHARE * own
+        foreign.append(max(0.0, disk - slice_ - left_out))
+        own += slice_
+    is_noise = sum(foreign) > max(LEAST_FOREIGN_IO_BYTES, FOREIGN_IO_SHARE * own)
+    also = _ALSO_WRITES if is_noise and foreign[1] > foreign[0] else ""
     return (
         not is_noise,
-        f"other processes moved {format_bytes(foreign)} on {name}, the trial {format_bytes(own)}",
+        f"other processes{also} moved {format_bytes(sum(foreign))} on {name},"
+        f" the trial {format_bytes(own)}",
     )
 
 

@@ -145,14 +145,12 @@ class Machine:
 
     def stand_in(self, set_: Set) -> None:
         """Point the agent in this process at the fake machine."""
-        find_disk = partial(
-            block_device.resolve_disk,
-            sys=self.sys,
-            mountinfo=trees.mountinfo(
-                (MAJ_MIN, "/", "ext4", NODE),
-                (OTHER_MAJ_MIN, os.path.realpath(self.other), "ext4", OTHER_NODE),
-            ),
+        mounts = trees.mountinfo(
+            (MAJ_MIN, "/", "ext4", NODE),
+            (OTHER_MAJ_MIN, os.path.realpath(self.other), "ext4", OTHER_NODE),
         )
+        find_disk = partial(block_device.resolve_disk, sys=self.sys, mountinfo=mounts)
+        set_(block_device, "read_mountinfo", lambda: mounts)
         read_queue_settings = partial(block_device.read_queue_settings, sys=self.sys)
         for module in (systemd, cgroupfs):
             set_(module, "CGROUP_ROOT", self.cgroups)

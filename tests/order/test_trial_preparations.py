@@ -11,13 +11,14 @@ import pytest
 
 from pagecage.agent import cache_state, host_settings, storage
 from pagecage.agent.host_session import sweep
-from pagecage.agent.system import facts, page_cache
+from pagecage.agent.system import block_device, facts, page_cache
 from pagecage.agent.system.memory_reservation import MemoryReservation
 from pagecage.agent.system.page_cache import Residency, measure_residency
 from pagecage.agent.system.settings import DirtyLimits
 from pagecage.agent.system.systemd import Systemd
 from pagecage.agent.system.trial_storage import TrialStorage
 from pagecage.errors import HostError
+from pagecage.model.cage import Cage
 from pagecage.model.json_codec import to_json
 from pagecage.model.trial import SetupStep, Trial, Workload
 from tests.builders.trial_runs import FIO, carry_out
@@ -174,6 +175,24 @@ def test_another_disk_carries_data_limits_and_counters(
     assert record.device.mount_point == str(other)
     assert record.device.read_latency_us > 0
     assert gone == [machine.spool]
+
+
+def test_limits_on_writes_are_refused_on_a_file_system_that_would_pass_them(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journalled = block_device.read_mountinfo().replace(" rw\n", " rw,data=journal\n")
+    monkeypatch.setattr(block_device, "read_mountinfo", lambda: journalled)
+    record = carry_out(machine, make_trial(cage=Cage("writes", {"IOWriteIOPSMax": 100})))
+    assert record.outcome == "requirement_missed"
+    [missed] = record.missed_requirements
+    assert missed.requirement == "limits"
+    assert "ext4 with writeback outside of the trial's cgroup" in missed.reason
+    assert (
+        carry_out(
+            machine, make_trial(cage=Cage("reads", {"IOReadIOPSMax": 100}))
+        ).missed_requirements
+        == ()
+    )
 
 
 def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(

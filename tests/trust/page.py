@@ -9,8 +9,10 @@ from typing import Any
 
 from pagecage.report.export import markdown_table
 from tests.tree import ROOT
+from tests.trust.disks.section import disks_section
 from tests.trust.faults.results import section as faults_section
 from tests.trust.mutants.section import mutants_section
+from tests.trust.witnesses.section import witnesses_section
 
 RESULTS = ROOT / "docs/trust"
 PAGE = ROOT / "docs/TRUST.md"
@@ -95,4 +97,10 @@ SECTIONS: tuple[Callable[[Path], Iterator[str]], ...] = (
     _statistics,
     faults_section,
     mutants_section,
+    witnesses_section,
+    disks_section,
 )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

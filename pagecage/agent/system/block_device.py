@@ -30,6 +30,11 @@ REFUSED = {
     "virtiofs": "another machine",
     "fuse": "a user-space file system",
 }
+CGROUP_WRITEBACK = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")
+"""File systems whose writeback belongs to the cgroup that made the pages dirty (SB_I_CGROUPWB).
+
+Those of ext4's driver lose it with data=journal, where the journal's thread writes the data.
+"""
 QUEUE_SETTINGS = (
     "read_ahead_kb",
     "scheduler",
@@ -63,6 +68,13 @@ class Mount:
     mount_point: str
     filesystem: str
     source: str
+    options: str = ""
+
+    @property
+    def has_cgroup_writeback(self) -> bool:
+        """True if buffered writes are charged to the cgroup of the writer when they are flushed."""
+        is_journalled = "data=journal" in self.options.split(",")
+        return not is_journalled and not {*self.filesystem.split("/")}.isdisjoint(CGROUP_WRITEBACK)
 
 
 def _unescape(text: str) -> str:
@@ -80,7 +92,8 @@ def parse_mountinfo(text: str) -> list[Mount]:
         head, tail = left.split(" "), right.split(" ")
         if len(head) < 5 or len(tail) < 2:
             continue
-        mounts.append(Mount(head[2], _unescape(head[4]), tail[0], tail[1]))
+        options = tail[2] if len(tail) > 2 else ""
+        mounts.append(Mount(head[2], _unescape(head[4]), tail[0], tail[1], options))
     return mounts
 
 
@@ -148,8 +161,7 @@ def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
     """Walk from a block device to its disk: through single dm layers, then from partition to disk.
 
     Return the disk's maj:min and the device names passed on the way. Several lower devices (RAID)
-    end the walk: the limit is then set on the md or dm device, as systemd does
-    (block_get_originating).
+    end the walk, unless all are of one disk: the limit is then set on the md or dm device.
     """
     stack: list[str] = []
     while True:
@@ -159,13 +171,35 @@ def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
                 f"block device {maj_min} is not in sysfs", "point --data-dir at a local disk"
             )
         stack.append(place.name)
-        slaves = sorted((place / "slaves").iterdir()) if (place / "slaves").is_dir() else []
-        if len(slaves) == 1:
-            maj_min = (slaves[0].resolve() / "dev").read_text().strip()
+        lower = _lower_device(place)
+        if lower is not None:
+            maj_min = (lower / "dev").read_text().strip()
         elif (place / "partition").exists():
             maj_min = (place.parent / "dev").read_text().strip()
         else:
             return maj_min, tuple(stack)
+
+
+def _lower_device(place: Path) -> Path | None:
+    """Return the only device below, or the first of several partitions of one disk.
+
+    None without one, and if several disks lie below. systemd walks by the same rule
+    (block_get_originating in src/shared/blockdev-util.c) and would set the limit elsewhere.
+    """
+    slaves = sorted(slave.resolve() for slave in place.glob("slaves/*"))
+    disks = {slave.parent if (slave / "partition").exists() else slave for slave in slaves}
+    return slaves[0] if len(disks) == 1 else None
+
+
+def has_cgroup_writeback(directory: Path, mountinfo: str | None = None) -> bool:
+    """Return whether limits on writes hold for buffered writes to a directory."""
+    text = read_mountinfo() if mountinfo is None else mountinfo
+    return find_mount(directory, parse_mountinfo(text)).has_cgroup_writeback
+
+
+def read_mountinfo() -> str:
+    """Return the mounts that this process sees (proc_pid_mountinfo(5))."""
+    return os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
 
 
 def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None) -> Disk:
@@ -173,11 +207,7 @@ def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None)
 
     Raises HostError for overlay, tmpfs, ZFS, network and multi-disk storage.
     """
-    text = (
-        mountinfo
-        if mountinfo is not None
-        else os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
-    )
+    text = read_mountinfo() if mountinfo is None else mountinfo
     mount = find_mount(directory, parse_mountinfo(text))
     _refuse(mount, directory)
     start = mount.maj_min

@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.system import cgroupfs, procfs
-from pagecage.agent.system.block_device import Disk, read_queue_settings, resolve_disk
+from pagecage.agent.system.block_device import (
+    Disk,
+    has_cgroup_writeback,
+    read_queue_settings,
+    resolve_disk,
+)
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.page_cache import cachestat_pages
 from pagecage.agent.system.systemd import Systemd, is_pid1, systemd_version
@@ -119,9 +124,10 @@ def _existing(directory: Path) -> Path:
 def _disk(data_dir: Path) -> dict[str, Any]:
     try:
         disk = resolve_disk(_existing(data_dir))
+        writeback = has_cgroup_writeback(Path(disk.mount_point))
     except (PagecageError, OSError) as error:
         return {"error": getattr(error, "message", str(error))}
-    return describe_disk(disk)
+    return {**describe_disk(disk), "has_cgroup_writeback": writeback}
 
 
 def describe_disk(disk: Disk) -> dict[str, Any]:

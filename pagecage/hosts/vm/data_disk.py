@@ -25,6 +25,8 @@ _THROTTLE = {
     "IOReadIOPSMax": "iops_rd",
     "IOWriteIOPSMax": "iops_wr",
 }
+_UNMERGED = {"request_merging": False}
+"""A volume merges by its provider's rules. QEMU would merge adjacent requests before it counts."""
 AIO_BY_PREFERENCE = ("io_uring", "native", "threads")
 
 
@@ -104,6 +106,7 @@ def plug(
         id=f"{name}-disk",
         bus=port,
         serial=serial(name),
+        **(_UNMERGED if volume_socket else {}),
     )
     return aio
 

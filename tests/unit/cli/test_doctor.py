@@ -40,3 +40,15 @@ def test_what_is_nowhere_is_missing(machine: Path, name: str) -> None:
     lines = list(doctor.lines(doctor.examine(None)))
     assert f"HOST=vm: cannot be used: {Path(name).name} is not installed" in lines[-1]
     assert any(line.startswith("missing  vm") and Path(name).name in line for line in lines)
+
+
+def test_a_file_system_that_would_pass_limits_on_writes(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stick = {"node": "/dev/sdb", "filesystem": "vfat", "mount_point": "/mnt/stick"}
+    for has_writeback in (True, False):
+        facts = {**FACTS, "disk": {**stick, "has_cgroup_writeback": has_writeback}}
+        monkeypatch.setattr(LocalHost, "facts", lambda _, facts=facts: facts)
+        found = [one for one in doctor.examine(None) if one.what == "writeback"]
+        assert len(found) == (not has_writeback)
+        assert all("/mnt/stick is vfat" in one.detail for one in found)

@@ -69,6 +69,7 @@ def test_each_kind_of_noise_is_found_and_named(figures, what):
     found = judge_host_quiet(make_record(counters=after(**figures)))
     assert found.verdict == "not_quiet"
     assert what in found.reason
+    assert "another cgroup wrote" not in found.reason, "these are reads"
 
 
 def test_foreign_traffic_on_a_disk_that_the_trial_hardly_uses():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pagecage.agent.system.block_device import (
     Disk,
     Mount,
+    has_cgroup_writeback,
     parse_mountinfo,
     read_lower_device,
     read_queue_settings,
@@ -72,6 +73,47 @@ def test_a_raid_of_two_takes_the_limit_itself(sys: Path) -> None:
     disk(sys, "md0", "9:0", slaves=("sda", "sdb"))
     found = resolve(sys, "9:0")
     assert (found.name, found.maj_min, found.stack) == ("md0", "9:0", ("md0",))
+
+
+def test_a_raid_of_two_partitions_of_a_disk_takes_the_limit_of_that_disk(sys: Path) -> None:
+    """systemd walks on there, so that a limit for the RAID would be set on the disk (v257)."""
+    disk(sys, "sda", "8:0")
+    for name, number in (("sda1", "8:1"), ("sda2", "8:2")):
+        partition(sys, "sda", name, number)
+    disk(sys, "md0", "9:0", slaves=("sda1", "sda2"))
+    found = resolve(sys, "9:0")
+    assert (found.name, found.stack) == ("sda", ("md0", "sda1", "sda"))
+
+
+def test_a_thin_pool_of_two_volumes_takes_the_limit_itself(sys: Path) -> None:
+    """Its metadata and data are whole devices to systemd, even if both lie on one disk."""
+    disk(sys, "sda", "8:0")
+    partition(sys, "sda", "sda3", "8:3")
+    for name, number in (("dm-0", "253:0"), ("dm-1", "253:1")):
+        disk(sys, name, number, slaves=("sda3",))
+    disk(sys, "dm-2", "253:2", slaves=("dm-0", "dm-1"))
+    disk(sys, "dm-3", "253:3", slaves=("dm-2",))
+    assert resolve(sys, "253:3").stack == ("dm-3", "dm-2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "holds"),
+    [
+        ("ext4", "rw", True),
+        ("ext4", "rw,errors=remount-ro,data=journal", False),
+        ("xfs", "rw,attr2", True),
+        ("btrfs", "rw,compress=zstd:3", True),
+        ("ext2/ext3", "rw", True),
+        ("vfat", "rw", False),
+        ("exfat", "rw", False),
+        ("ntfs3", "rw", False),
+    ],
+)
+def test_file_systems_whose_writeback_belongs_to_a_cgroup(
+    kind: str, options: str, holds: bool
+) -> None:
+    text = mountinfo(("8:1", "/data", kind, "/dev/sda1")).replace(" rw\n", f" {options}\n")
+    assert has_cgroup_writeback(Path("/data/x"), text) is holds
 
 
 def test_lvm_on_a_raid_stops_at_the_raid(sys: Path) -> None:
@@ -178,7 +220,7 @@ def test_any_name_a_mount_can_have(name: str) -> None:
     [mount] = parse_mountinfo(
         f"36 35 98:0 / {shown} rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n"
     )
-    assert mount == Mount("98:0", f"/mnt/{name}", "ext3", "/dev/root")
+    assert mount == Mount("98:0", f"/mnt/{name}", "ext3", "/dev/root", "rw,errors=continue")
 
 
 def test_optional_fields_may_be_many_or_none() -> None:

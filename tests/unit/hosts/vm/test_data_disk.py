@@ -1,9 +1,10 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.vm.data_disk import disk_bytes_for, drop_if_broken, ensure_data_disk
+from pagecage.hosts.vm.data_disk import disk_bytes_for, drop_if_broken, ensure_data_disk, plug
 from pagecage.process import run
 from pagecage.units import GIB
 
@@ -53,3 +54,23 @@ def test_only_a_broken_disk_is_dropped(tmp_path: Path) -> None:
     drop_if_broken(disk, said.append)
     assert not disk.exists()
     assert said
+
+
+class Monitor:
+    """QEMU's monitor, which notes the devices that are added."""
+
+    def __init__(self) -> None:
+        self.devices: list[dict[str, Any]] = []
+
+    def execute(self, command: str, **arguments: Any) -> None:
+        if command == "device_add":
+            self.devices.append(arguments)
+
+
+def test_qemu_merges_no_requests_before_a_simulated_volume_counts_them(tmp_path: Path) -> None:
+    monitor: Any = Monitor()
+    plug(monitor, tmp_path / "data.raw")
+    plug(monitor, tmp_path / "data.raw", tmp_path / "nbd")
+    plain, volume = monitor.devices
+    assert "request_merging" not in plain
+    assert volume["request_merging"] is False
