@@ -89,8 +89,8 @@ def _bring(bed: Bed, folder: str) -> None:
     run(["gcc", "-static", "-O1", "-o", source / "true", source / "true.c"])
     bed.host.push([Path(spec.submodule_search_locations[0])], folder)
     bed.host.push([source / "true"], f"{folder}/image")
-    script = f"systemctl start docker && tar -C {folder}/image -c true | docker import - {_IMAGE} >/dev/null"
-    bed.run("sh", "-c", script)
+    bed.run("systemctl", "start", "docker")
+    bed.run("sh", "-c", f"tar -C {folder}/image -c true | docker import - {_IMAGE} >/dev/null")
 
 
 def measure(session: Session) -> Iterator[Figure]:
