@@ -54,7 +54,7 @@ def init(
     existing project, only the experiment is added.
 
     With --template rust, c or python, the project gets a workload in that language, in
-    workloads/NAME. It reports its own figures through the library that pagecage's workloads use.
+    workloads/NAME, which reports figures of its own.
 
     Parameters
     ----------
@@ -71,13 +71,11 @@ def init(
         return _init_workload(template, command, name, ci)
     words = command or _DEFAULT_COMMAND
     _check_text(words)
-    folder = _folder()
-    chosen = check_name(name if name is not None else _name_of(words[0]))
+    folder, chosen = _folder(), check_name(name if name is not None else _name_of(words[0]))
     experiment = folder / f"experiments/{chosen}.toml"
     _check_new(experiment, "--name", f"{chosen}-2", "--", *words)
-    own = {experiment: experiment_text(words, _own_files(folder, words)).encode()}
-    is_new = not (folder / MARKER).exists()
-    _write(_project(folder) | own | _ci_files(ci, chosen, folder))
+    text, is_new = experiment_text(words, _own_files(folder, words)), not (folder / MARKER).exists()
+    _write(_project(folder) | {experiment: text.encode()} | _ci_files(ci, chosen, folder))
     _remember(folder, chosen, is_new=is_new)
     notify(f"run it: pagecage run {chosen}")
     return EXIT_OK

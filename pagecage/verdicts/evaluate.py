@@ -9,11 +9,12 @@ from typing import Any
 from pagecage.model.record import Record
 from pagecage.verdicts.amplification import amplification, time_floor
 from pagecage.verdicts.binding import judge_binding_limit
-from pagecage.verdicts.conditions import judge_cache_state, judge_host_quiet
+from pagecage.verdicts.cache_state import judge_cache_state
 from pagecage.verdicts.consistency.judge import judge_consistency
 from pagecage.verdicts.consistency.limit_watch import watched
 from pagecage.verdicts.diagnosis import Diagnosis, diagnose
 from pagecage.verdicts.limits import judge_limits
+from pagecage.verdicts.quiet.host_quiet import judge_host_quiet
 from pagecage.verdicts.verdict import (
     Amplification,
     BindingVerdict,

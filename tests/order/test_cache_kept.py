@@ -14,7 +14,7 @@ from pagecage.model.cage import Cage
 from pagecage.model.record import Record
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
 from pagecage.units import MIB
-from pagecage.verdicts.conditions import judge_cache_state
+from pagecage.verdicts.cache_state import judge_cache_state
 from tests.builders.trial_runs import FIO, carry_out
 from tests.fake_host.machine import LIGHT, Machine, make_dataset, make_trial
 

@@ -30,7 +30,7 @@ from pagecage.units import (
     page_ceil_bytes,
     page_floor_bytes,
 )
-from pagecage.verdicts.conditions import judge_cache_state
+from pagecage.verdicts.cache_state import judge_cache_state
 from pagecage.verdicts.limits import CHARGE_BATCH_PAGES, GRACE, judge_limits
 from pagecage.verdicts.window_limit import REFAULT_SHARE, Window, binding_limit
 from tests.fixtures.records import caged, make_record, plain_record

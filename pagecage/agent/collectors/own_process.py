@@ -15,6 +15,8 @@ from pagecage.agent.system.child_processes import ToolProcesses, session_cpu_sec
 from pagecage.errors import PagecageError
 from pagecage.process import PIPE, Process
 
+_LOG_TAIL_BYTES = 10_000
+
 
 class OwnProcess:
     """A collector's process, with its output and the last line of its standard error.
@@ -79,7 +81,7 @@ class OwnProcess:
     def last_error_line(self) -> str | None:
         """Return the last line of its standard error; None without one."""
         with suppress(OSError), self._log.open("rb") as log:
-            log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_TAIL_BYTES))
             lines = log.read().decode(errors="replace").strip().splitlines()
             return lines[-1].strip() if lines else None
         return None

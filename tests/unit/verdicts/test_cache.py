@@ -12,7 +12,7 @@ import pytest
 from pagecage.model.cache_proof import CacheCheck
 from pagecage.model.record import Record, record_from_json
 from pagecage.units import MIB
-from pagecage.verdicts.conditions import judge_cache_state
+from pagecage.verdicts.cache_state import judge_cache_state
 from pagecage.verdicts.evaluate import evaluate
 from tests.fixtures.records import DISK, FILE_BYTES, make_record, plain_record
 from tests.fixtures.small_runs import FOLDER, NAMES

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from pagecage.model.record import OUTCOMES
 from pagecage.verdicts.amplification import amplification, time_floor
-from pagecage.verdicts.conditions import judge_cache_state, judge_host_quiet
+from pagecage.verdicts.cache_state import judge_cache_state
 from pagecage.verdicts.evaluate import evaluate, verdicts_to_json
+from pagecage.verdicts.quiet.host_quiet import judge_host_quiet
 from tests.fixtures.records import (
     FILE_BYTES,
     SECONDS,
