@@ -16,7 +16,7 @@ from tests.tree import ROOT
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(2400)]
 _IOPS = 500
 _WITHIN = 0.05
-_REPEATS = 3
+_REPEATS = 2
 _CAGE = f"""
 about = "{_IOPS} I/Os per second each way, and less memory than the data need."
 MemoryMax = "64MiB"
