@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -367,6 +368,7 @@ def test_the_document_shows_what_is_printed(top: Path) -> None:
         shlex.split(line)[1:] for line in text.splitlines() if line.startswith("    pagecage cage ")
     ]
     assert len(shown) >= 5
+    shutil.copy(ROOT / "tests/fixtures/imports/pod-with-volumes.yaml", top / "orders.yaml")
     pages = [pagecage(top, *words) for words in shown]
     assert [page.status for page in pages] == [0] * len(shown)
     table = text.split("The second prints\n\n", 1)[1].split("\n\n", 1)[0]

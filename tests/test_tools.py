@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import select
 import shutil
@@ -17,12 +18,13 @@ from pagecage.process import Completed, run, spawn
 from tests.tree import ROOT
 
 STEP = ROOT / "tools/step"
-CARGO = """#!/bin/sh
+TARGET = f"{platform.machine()}-unknown-linux-gnu"
+CARGO = f"""#!/bin/sh
 echo "$@" >>asked
 for crate in workloads/pc*/src/main.rs; do
-    name=${crate#workloads/}; name=${name%/src/main.rs}
-    mkdir -p build/cargo/TARGET/release
-    echo "$name" >"build/cargo/TARGET/release/$name"
+    name=${{crate#workloads/}}; name=${{name%/src/main.rs}}
+    mkdir -p build/cargo/{TARGET}/release
+    echo "$name" >"build/cargo/{TARGET}/release/$name"
 done
 """
 
@@ -113,7 +115,7 @@ def sources(tmp_path: Path) -> Path:
 def built(sources: Path, *experiment: str) -> set[str]:
     """Build; return the resulting programs."""
     path = f"{sources}/bin:{os.environ['PATH']}"
-    run([sources / "tools/build-workloads", "TARGET", *experiment], cwd=sources, env={"PATH": path})
+    run([sources / "tools/build-workloads", TARGET, *experiment], cwd=sources, env={"PATH": path})
     return {program.name for program in (sources / "build/host/bin").iterdir()}
 
 
@@ -194,7 +196,7 @@ def test_a_replay_compiles_only_what_its_limits_are_driven_against(
 def test_a_wheel_for_another_machine_is_refused() -> None:
     done = run([ROOT / "tools/build-wheel", "riscv64"], check=False)
     assert done.status == 3
-    assert "pagecage is not cross-compiled for riscv64" in done.stderr
+    assert "there is no wheel for riscv64" in done.stderr
     assert "fix: make wheel, on a machine of that kind" in done.stderr
 
 
@@ -208,4 +210,4 @@ def test_a_wheel_requires_what_a_checkout_installs() -> None:
         for line in (ROOT / f"requirements/{request}.in").read_text().splitlines()
         if line[:1].isalpha()
     }
-    assert names == locked | {"ansible"}
+    assert names == locked | {"ansible-core"}

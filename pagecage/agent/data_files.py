@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.page_cache import cachestat_pages
 from pagecage.errors import HostError
 from pagecage.model.requirements import MissedRequirement, Requirement
 from pagecage.model.trial import Dataset
@@ -104,10 +105,21 @@ def _require_random(path: Path, dataset: Dataset) -> None:
     step = dataset.size_bytes // _SAMPLED_PAGES // LEAST_PAGE_BYTES * LEAST_PAGE_BYTES
     with path.open("rb", buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
-        pages = [os.pread(file.fileno(), LEAST_PAGE_BYTES, n * step) for n in range(_SAMPLED_PAGES)]
-    content = b"".join(pages)
+        content = b"".join(_page(file.fileno(), n * step) for n in range(_SAMPLED_PAGES))
     if len(zlib.compress(content, 1)) < _COMPRESSED_SHARE * len(content):
         raise HostError(f"{path} is not random, although its sidecar says so", f"rm {path}")
+
+
+def _page(descriptor: int, offset: int) -> bytes:
+    """Return a page of a file, and leave the page cache as it was.
+
+    Before Linux 6.5, which has no cachestat(2), the page is dropped even if it was there.
+    """
+    was_cached = cachestat_pages(descriptor, offset, LEAST_PAGE_BYTES)
+    content = os.pread(descriptor, LEAST_PAGE_BYTES, offset)
+    if not was_cached:
+        os.posix_fadvise(descriptor, offset, LEAST_PAGE_BYTES, os.POSIX_FADV_DONTNEED)
+    return content
 
 
 _SPARE_BYTES = 256 * 1024**2

@@ -16,7 +16,7 @@ from pagecage.checkout import TOP
 from pagecage.cli.failures import Defect
 from pagecage.cli.known_definitions import accepted_sections
 from pagecage.cli.output import Notify, OutputFormat
-from pagecage.errors import EXIT_OK, HostError, PagecageError
+from pagecage.errors import EXIT_OK, UNREADABLE, HostError, PagecageError
 from pagecage.process import OWN_PYTHON, Completed, run
 
 _ANALYSIS_SECONDS = 3600.0
@@ -78,7 +78,7 @@ def known_sections(run_folder: Path) -> list[str]:
     """Return the options that name the run's own sections which may be executed here."""
     try:
         sections = json.loads((run_folder / "plan.json").read_bytes()).get("sections") or {}
-    except (OSError, ValueError, AttributeError):
+    except UNREADABLE:
         return []
     texts = sections.values() if isinstance(sections, dict) else ()
     return repeated("--section", accepted_sections(text for text in texts if isinstance(text, str)))

@@ -79,11 +79,19 @@ def with_cage(experiment: Experiment, cage: str | None) -> Experiment:
         )
     if "cage" not in experiment.factors:
         levels = {**experiment.levels, "cage": {cage: Level(cage=cage)}}
-        return replace(experiment, factors={"cage": (cage,), **experiment.factors}, levels=levels)
+        return _with_factors(replace(experiment, levels=levels), {"cage": (cage,)})
     control = tuple(level for level in experiment.factors["cage"] if level == "uncaged")
     names = (*control, cage) if cage not in control else control
     levels = {name: table for name, table in experiment.levels.items() if name != "cage"}
-    return replace(experiment, factors={**experiment.factors, "cage": names}, levels=levels)
+    return _with_factors(replace(experiment, levels=levels), {"cage": names})
+
+
+def _with_factors(experiment: Experiment, changed: Mapping[str, tuple[str, ...]]) -> Experiment:
+    """Return the experiment with these levels, also in the definition that a plan stores."""
+    factors = {**changed, **experiment.factors, **changed}
+    written = {name: list(levels) for name, levels in factors.items()}
+    definition = {**experiment.definition, "factors": written}
+    return replace(experiment, factors=factors, definition=definition)
 
 
 def with_driver(experiment: Experiment, driver: str | None) -> Experiment:

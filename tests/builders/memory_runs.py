@@ -82,7 +82,7 @@ def recorded(trial: Mapping[str, Any]) -> Record:
         memory_wait=0,
         io_wait=0,
     )
-    limits = {name: n for name, n in trial["cage"]["properties"].items() if name == "MemoryMax"}
+    limits = dict(trial["cage"]["properties"])
     return make_record(
         run_id=RUN_ID,
         trial_id=trial["trial_id"],

@@ -11,6 +11,7 @@ import pytest
 
 from analysis.__main__ import main
 from pagecage.process import run
+from tests.builders.run_edits import resealed
 from tests.builders.timed_runs import times
 from tests.checkout import environment
 from tests.ci.action import ACTION, BASH, Job, Runner, action
@@ -55,7 +56,7 @@ def baseline(finished: Job, runner: Runner, path: Path) -> Path:
     saved = json.loads(target.read_text())
     for facts in saved["facts"]:
         facts["kernel"] = "5.4.0-another"
-    target.write_text(json.dumps(saved))
+    target.write_text(json.dumps(resealed(saved)))
     return target
 
 

@@ -11,6 +11,7 @@ from junitparser import JUnitXml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from pagecage.process import run
+from tests.builders.run_edits import resealed
 from tests.checkout import environment
 from tests.ci.conftest import make_project
 from tests.ci.gitlab import TEMPLATE, FinishedJob, job, run_job, script
@@ -59,7 +60,7 @@ def test_a_gate_that_cannot_be_decided_fails_the_job(
     project: Path, path: Path, finished: FinishedJob
 ) -> None:
     saved = json.loads((finished.report / "baseline.json").read_text())
-    (project / "other.json").write_text(json.dumps({**saved, "size": "full"}))
+    (project / "other.json").write_text(json.dumps(resealed({**saved, "size": "full"})))
     gates = {"baseline": "other.json", "fail_if": "wall_seconds > +5%\ndevice_reads > +5%"}
     found = run_job(project, path, environment(project), repeats="3", **gates, **LIGHT)
     assert found.done.status == 6, found.done.stderr

@@ -85,7 +85,8 @@ def _outcome(record: Record) -> Iterator[str]:
     kills = final_counter(record, "memory.events", "oom_kill") or record.exit.oom_kill
     if kills:
         yield "the outcome is ok, and the kernel killed the trial for memory"
-    if record.exit.status and not record.load:
+    was_ended = record.exit.ended_by_itself is False  # a server, which serves until it is ended
+    if record.exit.status and not was_ended:
         yield f"the outcome is ok, and the workload ended with status {record.exit.status}"
 
 

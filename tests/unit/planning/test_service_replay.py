@@ -12,13 +12,14 @@ from analysis.claims.findings import evaluate_findings
 from analysis.data.load import Run, load_run
 from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from pagecage.model.cage import Cage
-from pagecage.model.record import append_record
+from pagecage.model.record import append_record, read_records
 from pagecage.model.services.metrics import MetricPattern
 from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import CommandSpec
-from pagecage.planning.plan import PlanOptions, make_plan, plan_to_json
+from pagecage.planning.plan import PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, ReplaySpec, make_experiment
 from tests.builders.plans import HARNESS
+from tests.builders.run_edits import with_limits_of
 from tests.fixtures.stored import stored
 
 PATTERNS = {"tps": MetricPattern("tps = (.)"), "p99_ms": MetricPattern("$.p99")}
@@ -54,7 +55,6 @@ def run_of(folder: Path, figures: dict[str, dict[str, float]], about: dict[str, 
     made = make_experiment(replay(cages=tuple(figures)))
     plan = make_plan("20261121T100000Z-replay-server-vm", made, cages, options, "", HARNESS)
     plan = replace(plan, document={**plan.document, **about})
-    (folder / "plan.json").write_text(json.dumps(plan_to_json(plan)))
     record, series = stored("iops")
     (folder / "sampler.jsonl").write_text("".join(json.dumps(row) + "\n" for row in series))
     for trial in plan.trials:
@@ -69,6 +69,8 @@ def run_of(folder: Path, figures: dict[str, dict[str, float]], about: dict[str, 
             response=own,
         )
         append_record(folder / "records.jsonl", changed)
+    document = with_limits_of(plan.document, read_records(folder / "records.jsonl"))
+    (folder / "plan.json").write_text(json.dumps(document))
     return load_run(folder)
 
 

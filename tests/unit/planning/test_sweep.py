@@ -14,9 +14,10 @@ from analysis.views.notebook import Results
 from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError
 from pagecage.model.cage import UNCAGED, BurstCredits, Cage, CreditBucket
-from pagecage.model.record import append_record
-from pagecage.planning.plan import PlanOptions, make_plan, plan_to_json
+from pagecage.model.record import append_record, read_records
+from pagecage.planning.plan import PlanOptions, make_plan
 from pagecage.planning.sweep import cages_of, parse_vary, sweep_experiment
+from tests.builders.run_edits import drop_digests, with_limits_of
 from tests.fixtures.stored import stored
 from tests.tree import ROOT
 
@@ -142,7 +143,6 @@ def test_an_experiment_that_sets_its_own_cages_is_refused():
 @pytest.fixture
 def folder(tmp_path: Path, experiment) -> Path:
     plan = plan_of(experiment, "IOReadIOPSMax=500,100000")
-    (tmp_path / "plan.json").write_text(json.dumps(plan_to_json(plan)))
     for trial in plan.trials:
         name = "iops" if trial.treatment["IOReadIOPSMax"] == "500" else "latency"
         record, series = stored(name)
@@ -154,6 +154,9 @@ def folder(tmp_path: Path, experiment) -> Path:
         }
         changed |= {"experiment": plan.document["experiment"], "run_id": plan.run_id}
         append_record(tmp_path / "records.jsonl", replace(record, **changed))
+    document = with_limits_of(plan.document, read_records(tmp_path / "records.jsonl"))
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    drop_digests(tmp_path)
     return tmp_path
 
 

@@ -54,6 +54,7 @@ def own_run(folder: Path) -> Path:
 
     build_run(folder, with_own, repeats=1)
     plan = json.loads((folder / "plan.json").read_text())
+    del plan["plan_sha256"]
     plan["trials"] = [{**trial, "own_collectors": SPECS} for trial in plan["trials"]]
     (folder / "plan.json").write_text(json.dumps(plan))
     return folder
@@ -101,6 +102,7 @@ def test_a_run_without_own_collectors_has_no_section(tmp_path: Path) -> None:
 def test_a_collector_without_numbers_says_so(data: RunFrames, tmp_path: Path) -> None:
     folder = build_run(tmp_path / "run", repeats=1)
     plan = json.loads((folder / "plan.json").read_text())
+    del plan["plan_sha256"]
     plan["trials"] = [{**trial, "own_collectors": SPECS} for trial in plan["trials"]]
     (folder / "plan.json").write_text(json.dumps(plan))
     shown = own_section(RunFrames(load_run(folder)))

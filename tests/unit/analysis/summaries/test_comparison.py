@@ -165,6 +165,7 @@ def test_what_differs_is_listed(folders, tmp_path):
     records = [json.loads(line) for line in (other / "records.jsonl").read_text().splitlines()]
     for record in records:
         record["cage"]["requested"] = {"MemoryMax": 4096}
+        record["cage"]["read_back"] = {"memory.max": "4096"}
     (other / "records.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
     del plan["plan_sha256"]
     (other / "plan.json").write_text(json.dumps(plan))

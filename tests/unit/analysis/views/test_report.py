@@ -79,8 +79,9 @@ def test_all_figures_are_there_and_take_the_pages_ink(page):
     assert "currentColor" in page
 
 
-def test_the_command_seed_and_hashes_are_there(page):
-    for text in ("pagecage run constrained-random --host vm", "20261121", "3f" * 32, "0123abcd"):
+def test_the_command_seed_and_hashes_are_there(page, folder):
+    digest = json.loads((folder / "plan.json").read_text())["plan_sha256"]
+    for text in ("pagecage run constrained-random --host vm", "20261121", digest, "0123abcd"):
         assert text in page
 
 
