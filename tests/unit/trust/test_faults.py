@@ -67,7 +67,7 @@ def test_a_file_that_is_renamed_into_place_is_whole_or_absent(tmp_path: Path) ->
 def test_a_temporary_file_that_stays_is_seen(tmp_path: Path) -> None:
     found = judged(
         tmp_path,
-        "(part := root / f'a.{__import__('os').getpid()}')"
+        "(part := root / ('a.%d' % __import__('os').getpid()))"
         ".write_text('a text') and part.rename(root / 'a') and 0",
     )
     assert "left behind: a.N" in found["wrong"]["EIO at main's rename /a #1"]

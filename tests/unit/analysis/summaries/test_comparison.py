@@ -161,11 +161,11 @@ def test_what_differs_is_listed(folders, tmp_path):
     )
     plan = json.loads((other / "plan.json").read_text())
     for trial in plan["trials"]:
-        trial["cage"]["properties"] = {"MemoryMax": 4096}
+        trial["cage"]["properties"] = {"MemoryMax": 67108864}
     records = [json.loads(line) for line in (other / "records.jsonl").read_text().splitlines()]
     for record in records:
-        record["cage"]["requested"] = {"MemoryMax": 4096}
-        record["cage"]["read_back"] = {"memory.max": "4096"}
+        record["cage"]["requested"] = {"MemoryMax": 67108864}
+        record["cage"]["read_back"] = {"memory.max": "67108864"}
     (other / "records.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
     del plan["plan_sha256"]
     (other / "plan.json").write_text(json.dumps(plan))
@@ -178,7 +178,7 @@ def test_what_differs_is_listed(folders, tmp_path):
     assert differences["cpus"] == ("2", "4")
     assert differences["cage of tenth · heap · random"] == (
         "MemoryMax=13418496 MemorySwapMax=0",
-        "MemoryMax=4096",
+        "MemoryMax=67108864",
     )
     assert not any("boot" in name for name in differences)
 
@@ -186,7 +186,7 @@ def test_what_differs_is_listed(folders, tmp_path):
 def warm_cache(record):
     """Let every trial of one treatment find its file in the cache."""
     if record["treatment"] == COLD:
-        record["cache"]["resident_bytes_before"] = 4096
+        record["cache"]["resident_bytes_before"] = 67108864
 
 
 def test_excluded_trials_are_included_by_name_alone(folders, tmp_path):
