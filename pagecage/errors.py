@@ -75,7 +75,7 @@ _REFUSALS = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "check who may write there: ls -ld"),
     **dict.fromkeys((errno.ECONNREFUSED, errno.ECONNRESET), "repeat the command"),
 }
-"""What the operating system may refuse at any time, and what helps."""
+"""Refusals of the operating system that may occur at any time, each with a remedy."""
 
 
 def refusal_of_system(error: Exception) -> HostError | None:

@@ -13,7 +13,7 @@ from pagecage.process import Process, TimeoutExpired
 from pagecage.runner.run_folder import RunFolder
 
 AGENT_EXIT_SECONDS = 60.0
-"""The longest silence of an agent that was told to end, and the time that it then has."""
+"""Longest silence of an agent after a request to end, and the time that it then has."""
 
 
 def request_for(

@@ -1,4 +1,4 @@
-"""How much real figures vary between repeats, and how gates judge them.
+"""Variation of real figures between repeats, and the verdicts of gates on them.
 
 `python -m tests.trust.variation RUN...` reads runs with many repeats of each treatment, stores
 their figures in docs/trust/variation.json, and writes the page. The pairs of a treatment are drawn

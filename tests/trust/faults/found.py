@@ -1,4 +1,4 @@
-"""What the campaigns found when they first ran, each mended with a test of its own."""
+"""Defects that the campaigns found when they first ran. Each is fixed, with a test of its own."""
 
 FOUND = (
     "`run` left half a run folder after 17 of 401 faults: a plan that was cut off, or no plan. A"

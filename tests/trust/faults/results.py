@@ -90,7 +90,7 @@ def section(results: Path) -> Iterator[str]:
     yield _by_command(commands)
     yield "Injections by call and fault, all commands together:\n"
     yield _by_fault(commands)
-    yield "What the campaigns and the lists of calls showed at first, and what was mended:\n"
+    yield "Defects that the first campaigns showed, all fixed since:\n"
     yield "\n".join(f"- {sentence}" for sentence in FOUND) + "\n"
     for row in commands:
         for sentence in row["wrong"]:

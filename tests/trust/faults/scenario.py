@@ -53,7 +53,7 @@ class Scenario:
     is_copied: bool = True
     """Whether a prepared folder can be copied; else each execution prepares its own."""
     wrong_at_once: Callable[[Path, Any], Iterator[str]] | None = None
-    """What is wrong with an execution that met a fault and ended with success; default `wrong`."""
+    """Checks an execution that met a fault and ended with success; `wrong` by default."""
     before: Callable[[Path], None] = lambda _: None
     """Called in the parent before each execution."""
     limits: Limits = DEFAULT

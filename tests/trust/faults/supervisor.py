@@ -48,7 +48,7 @@ Role = Callable[[int], str | None]
 
 @dataclass(frozen=True)
 class Limits:
-    """How long an execution may last, and then the processes that it started.
+    """Durations that an execution and the processes that it started may last.
 
     `interrupt_after` is when the user of one that gets no answer presses Ctrl-C.
     """

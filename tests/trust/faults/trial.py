@@ -23,7 +23,7 @@ _OWN_FILES = (f"/{TOLD}", "/frames")
 
 @dataclass(frozen=True)
 class Unharmed:
-    """What an execution without a fault does and leaves: the reference of a scenario."""
+    """The reference of a scenario: calls and results of an execution without a fault."""
 
     trace: tuple[Point, ...]
     result: Any

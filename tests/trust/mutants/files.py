@@ -22,7 +22,7 @@ from tests.trust.mutants.lie import SURVIVED, Lie, Mutant
 from tests.trust.mutants.simulation import Simulated, simulated_trial, verdict_of
 
 HOW = ("as it is", "digest removed", "digest made again")
-"""What the editor does about the record's digest."""
+"""The editor's treatment of the record's digest."""
 Data = dict[str, Any]
 HONEST = Mutant(Lie("files", "none", "none", ("",), SURVIVED), "")
 
@@ -286,7 +286,7 @@ def _baselines(whole: Path, scratch: Path) -> Iterator[tuple[str, str, str, str]
 
 
 FORGED = (
-    "Whoever changes every place where a figure stands, and makes the digests again, has made"
+    "A figure that is changed in every place, with new digests for all of them, makes"
     " another record. Only a digest that is published elsewhere shows it."
 )
 FORGED_NAMES = (

@@ -26,7 +26,7 @@ def put(path: Path, text: str) -> None:
 
 @dataclass
 class Disk:
-    """What a disk counts."""
+    """The counters of a disk."""
 
     reads: int = 1000
     sectors_read: int = 80_000

@@ -23,7 +23,7 @@ NEIGHBOUR_BYTES = 20_000_000
 
 @dataclass(frozen=True)
 class Conduct:
-    """What the workload does. The defaults are those of an honest one."""
+    """The behaviour of the workload. The defaults are those of an honest one."""
 
     reads_file: bool = True
     reads_cached: bool = True
@@ -42,7 +42,7 @@ class Conduct:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a plant acts."""
+    """The place at which a plant acts."""
 
     root: Path
     file: Path

@@ -90,7 +90,7 @@ def _by_group(rows: Sequence[Row]) -> str:
 
 
 def _by_verdict(rows: Sequence[Row]) -> str:
-    found = Counter(row["found"] for row in rows if _state(row) == "caught")
+    found = Counter(row["found"].replace(": ", " ") for row in rows if _state(row) == "caught")
     return markdown_table(
         ["verdict", "lies"], [[name, str(count)] for name, count in found.most_common()]
     )

@@ -216,8 +216,8 @@ def _data() -> list[Lie]:
                 f"{name}, new checksum",
                 ("cache",),
                 INVISIBLE,
-                "Who replaces data and checksum between their check and the start"
-                " makes another dataset, whose reads look the same.",
+                "Data and checksum that are replaced between their check and the start"
+                " are another dataset, whose reads look the same.",
                 conduct=honest,
             ),
         ]
