@@ -32,6 +32,7 @@ def cages_used(experiment: Any) -> set[str]:
 def test_a_chosen_cage_replaces_all_but_the_control() -> None:
     assert cages_used(CAGED) == {"uncaged", "tenth"}
     assert cages_used(with_cage(CAGED, "tight")) == {"uncaged", "tight"}
+    assert with_cage(CAGED, "tight").definition["factors"]["cage"] == ["uncaged", "tight"]
     assert cages_used(with_cage(CAGED, "uncaged")) == {"uncaged"}
     assert with_cage(CAGED, None) is CAGED
 

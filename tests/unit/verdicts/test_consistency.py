@@ -45,6 +45,12 @@ def test_an_honest_record_is_consistent() -> None:
     assert evaluate(record, rows()).reasons == ()
 
 
+def test_a_server_is_ended_by_a_signal() -> None:
+    ended = edited("exit", {"status": -15, "ended_by_itself": False})
+    assert contradiction(ended) == ""
+    assert "ended with status" in contradiction(edited("exit", {"status": -15}))
+
+
 def test_without_a_measured_part_nothing_is_known() -> None:
     record = edited("measured", None, outcome="failed")
     assert judge_consistency(record, []).verdict == "unknown"
