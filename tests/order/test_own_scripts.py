@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pagecage.agent.collectors import own_collector
-from pagecage.agent.collectors.own_scripts import first_error
+from pagecage.agent.collectors.own_scripts import first_error, with_trial_filter
 from pagecage.agent.protocol.rpc import AnswerQueue
 from pagecage.agent.protocol.stream import FrameStream
 from pagecage.agent.session import serve
@@ -170,3 +170,11 @@ def test_without_bpftrace_a_required_script_stops_the_trial(
 )
 def test_the_first_error_is_one_line(text: str, error: str) -> None:
     assert first_error(text) == error
+
+
+def test_the_filter_holds_for_the_scope_of_the_program() -> None:
+    """systemd puts the program one level below the slice, whose number the script is given."""
+    found = with_trial_filter("tracepoint:a:b /cgroup == $1 && 1/ { @ = count(); }")
+    assert "(cgroup == $1 || " in found
+    assert "->self.parent->cgroup->kn->id == $1) && 1/" in found
+    assert with_trial_filter("cgroup == $10 cgroups==$1") == "cgroup == $10 cgroups==$1"

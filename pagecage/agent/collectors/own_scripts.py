@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pagecage.agent.collectors.collector import CollectorContext
 from pagecage.agent.collectors.own_output import ArrivedLine
@@ -17,6 +18,10 @@ from pagecage.process import Completed, find_tool, run
 TICK = b"PAGECAGE_TICK"
 """The text of the added probe's line."""
 _ADDED = f'\ninterval:ms:250 {{ printf("{TICK.decode()}\\n"); }}\n'
+_IN_CGROUP = re.compile(r"\bcgroup\s*==\s*\$1(?!\d)")
+_PARENT = "((struct task_struct *)curtask)->cgroups->dfl_cgrp->self.parent->cgroup->kn->id"
+_IN_TRIAL = f"(cgroup == $1 || {_PARENT} == $1)"
+"""Programs run in a scope below the trial's slice, which does not exist before they start."""
 _CHECK_SECONDS = 120.0
 _MESSAGE = re.compile(
     r"^(?P<place>\S*?:\d+(?:[:-]\d+)*): (?:ERROR|error): (?P<text>.+)$", re.MULTILINE
@@ -34,11 +39,16 @@ def script_command(script: str, context: CollectorContext) -> tuple[list[str], s
     if not find_tool("bpftrace"):
         return [], "bpftrace is not installed"
     path = context.directory / Path(script).name
-    path.write_text(Path(script).read_text() + _ADDED)
+    path.write_text(with_trial_filter(Path(script).read_text()) + _ADDED)
     cgroup = context.processes.cgroup
     cgroup_id = cgroup.stat().st_ino if cgroup and cgroup.exists() else 0
     numbers = [str(cgroup_id), str(_device_number(context.disk.maj_min))]
     return ["bpftrace", "-f", "json", str(path), *numbers], None
+
+
+def with_trial_filter(text: str) -> str:
+    """Return a script whose `cgroup == $1` also holds one level below the trial's cgroup."""
+    return _IN_CGROUP.sub(lambda _: _IN_TRIAL, text)
 
 
 def is_tick(line: ArrivedLine) -> bool:
@@ -62,8 +72,11 @@ def check_script(script: Path) -> str | None:
 
 
 def _dry_run(option: str, script: Path) -> Completed:
-    argv = ["bpftrace", option, str(script), "0", "0"]
-    return run(argv, check=False, timeout_seconds=_CHECK_SECONDS)
+    with TemporaryDirectory(prefix="pagecage-script-") as folder:
+        path = Path(folder, script.name)
+        path.write_text(with_trial_filter(script.read_text()))
+        argv = ["bpftrace", option, str(path), "0", "0"]
+        return run(argv, check=False, timeout_seconds=_CHECK_SECONDS)
 
 
 def first_error(text: str) -> str:
