@@ -208,3 +208,16 @@ def test_a_saved_cage_is_the_projects(folder: Path) -> None:
 def test_the_example_is_short() -> None:
     names = ("search.py", "experiments/search.toml", "cgroups/old-laptop.toml")
     assert sum(len((EXAMPLE / name).read_text().splitlines()) for name in names) < 50
+
+
+def test_a_project_predicts_from_the_catalogue_of_pagecage(folder: Path) -> None:
+    """The cages of a project are its own; the cloud volumes are not."""
+    init(folder, "--", "grep", "-rc", "needle", "src")
+    run_of_ours = str(ROOT / "tests/fixtures/small-runs/lazy-start.pagecage.zip")
+    done = pagecage(folder, "predict", run_of_ours, "--type", "aws-gp3", "--json")
+    assert done.ok, done.stderr
+    assert {row["name"] for row in json.loads(done.stdout)["treatments"][0]["volumes"]} == {
+        "aws-gp3"
+    }
+    floor = pagecage(folder, "floor", "aws-gp3", "--size", "100GiB", "--bytes", "1GiB")
+    assert floor.ok, floor.stderr

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.markup import escape
 
-from pagecage.cli.cage import CAGES
+from pagecage.cli.cage import CATALOGUE
 from pagecage.cli.cage_options import VolumeOptions, describe_volume
 from pagecage.cli.cage_page import console, plain_table, print_heading, print_table
 from pagecage.cli.named_profile import named_profile
@@ -57,7 +57,7 @@ def floor(
     """
     if not any((read_bytes, reads, written_bytes, writes)):
         raise PagecageError("there is no amount of I/O", "--bytes 28GB --reads 220000")
-    profile, _ = named_profile(read_offers(CAGES / "catalogue"), name, volume)
+    profile, _ = named_profile(read_offers(CATALOGUE), name, volume)
     sizes = _size(read_bytes, "--bytes"), _size(written_bytes, "--written-bytes")
     floors = time_floors(profile, IoAmount(sizes[0], reads or 0, sizes[1], writes or 0, depth))
     (_print_json if as_json else _show)(profile, floors)

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from pagecage.checkout import RUNS
-from pagecage.cli.cage import CAGES
+from pagecage.cli.cage import CATALOGUE
 from pagecage.cli.cage_options import offered_providers
 from pagecage.cli.numbers import Positive
 from pagecage.cli.output import Json
@@ -114,7 +114,7 @@ def predict(
 
 
 def _question(options: PredictOptions) -> VolumeQuestion:
-    catalogue = read_offers(CAGES / "catalogue")
+    catalogue = read_offers(CATALOGUE)
     providers = offered_providers(catalogue, options.provider)
     if options.throughput is not None:
         parse_throughput(options.throughput, providers[0].types[0])
