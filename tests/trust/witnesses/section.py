@@ -29,8 +29,8 @@ They agree within {tolerance}, or 4 requests or 64 KiB. Requests that the schedu
 added to those of the disk where the other witness stands above the scheduler.
 """
 
-_FOUND = """In other comparisons two witnesses must differ. 14 of them were first expected to agree, and were
-moved here with their reasons after the first run. This campaign found three:
+_FOUND = """In other comparisons two witnesses must differ. 14 of them were first expected to
+agree, and were moved here with their reasons after the first run. This campaign found three:
 
 - Read-ahead goes past the end of what fio reads.
 - The first flushes of an old file are charged to the cgroup that wrote it before, so that no limit
