@@ -37,6 +37,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 python := env -u PYTHONHOME -u PYTHONPATH .venv/bin/python
 pagecage := .venv/bin/pagecage
+# Two processes for each CPU: half of the time a test waits, for a process or for a time to pass.
+parallel := -n $(shell n=$$(($$(nproc) * 2)); echo $$((n < 8 ? n : 8))) --dist worksteal
+# The tests of a selection: first those outside of the guest, then those inside, one after the other.
+define pytest
+$(python) -m pytest $(parallel) -m "$(1) and not vm" $(TESTS); others=$$?; \
+  $(python) -m pytest -m "$(1) and vm" $(TESTS); case $$others$$? in 00 | 05 | 50) ;; *) exit 1 ;; esac
+endef
 native := $(shell uname -m)
 target := $(native)-unknown-linux-gnu
 foreign := $(filter-out $(native),$(MACHINE))
@@ -47,7 +54,7 @@ only = $(foreach level,$(ONLY),--treatment $(level))
 ask = $(if $(ASK),--ask-password)
 locks := bootstrap controller analysis site notebook dev ansible roles
 
-.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom test test-long check lint lock bench trust trust-long clean distclean FORCE
+.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom test test-slow test-long check lint lock bench trust trust-long clean distclean FORCE
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -82,13 +89,14 @@ unprovision: ready ## Restore them (data stay; ERASE=1 destroys them)
 	@$(pagecage) host unprovision "$$HOST" $(ask) $(if $(ERASE),--erase) $(ARGS)
 
 ##@ Check
-test: ready-test ## Run all tests except the long ones, those in the guest included (TESTS="tests/unit -k cage")
-	@$(python) -m pytest -n logical --maxprocesses 8 --dist worksteal -m "not long and not vm" $(TESTS); others=$$?; \
-	  $(python) -m pytest -m "vm and not long" $(TESTS); case $$others$$? in 00 | 05 | 50) ;; *) exit 1 ;; esac
+test: ready-test ## Run the tests, some of them in the guest (12 minutes; TESTS="tests/unit -k cage" for some)
+	@$(call pytest,not slow and not long)
+test-slow: ready-test ## Run the tests that `make test` leaves out for time, most of them in the guest (21 minutes)
+	@$(call pytest,slow and not long)
 test-long: ready-test build/.stamp-fuzzing build/.stamp-cross-programs ## Run the long tests
 	@$(python) -m pytest -m long $(TESTS)
 check: build/.stamp-lint build/.stamp-workloads ## Run linters, type checks and unit tests (TESTS="tests/unit/model/test_cage.py" for some)
-	@$(python) -m pytest -q -n logical --maxprocesses 8 --dist worksteal -m "not long and not vm" \
+	@$(python) -m pytest -q $(parallel) -m "not slow and not long and not vm" \
 	  tests/test_linters.py tests/test_imports.py tests/test_shape.py $(or $(TESTS),tests/unit)
 lint: build/.stamp-lint ## Run linters, type checks and the rules for imports and sizes
 	@$(python) -m pytest -q tests/test_linters.py tests/test_imports.py tests/test_shape.py
@@ -100,6 +108,8 @@ trust: ready-test ## Measure how often pagecage is wrong, and write docs/TRUST.m
 trust-long: ready-test ## Inject every fault, kill parts of the real guest, ask five witnesses, try every disk (hours)
 	@$(python) -m tests.trust.faults
 	@$(python) -m tests.trust.guest_kills
+	@$(python) -m tests.trust.guest_kills --guest own
+	@$(python) -m tests.trust.guest_lies.campaign
 	@$(python) -m tests.trust.witnesses.campaign
 	@$(python) -m tests.trust.disks.campaign
 	@$(python) -m tests.trust.page

@@ -147,7 +147,7 @@ def _gates(arguments: argparse.Namespace) -> None:
 
 
 def _baseline(arguments: argparse.Namespace) -> None:
-    run = include_by_name(load_run(arguments.run_dir), arguments.include)
+    (run,) = load_runs([arguments.run_dir], arguments.include)
     text = json.dumps(baseline_of(run, [*responses_of(run), *arguments.response]), indent=1)
     arguments.out.write_text(f"{text}\n")
 

@@ -1,7 +1,4 @@
-"""Runs of ansible-playbook(1): events while it runs, and a result per host.
-
-No other module starts it.
-"""
+"""Runs of ansible-playbook(1): events while it runs, and a result per host."""
 
 from __future__ import annotations
 
@@ -22,6 +19,7 @@ from pagecage.process import (
     OWN_PYTHON,
     PIPE,
     Completed,
+    TimeoutExpired,
     dying_with_parent,
     find_tool,
     replay,
@@ -29,6 +27,8 @@ from pagecage.process import (
     spawn,
 )
 
+TERMINATION_SECONDS = 10.0
+"""Seconds that ansible-playbook has to end after SIGTERM, before SIGKILL."""
 FIX = ". Fix: "
 """Separates the sentence from the fix in messages of this project's roles."""
 _RESULTS = {
@@ -172,8 +172,7 @@ def run_to_end(
 class PlaybookRun:
     """A running ansible-playbook.
 
-    A `detached` one does not receive the terminal's Ctrl-C. It is terminated when the thread that
-    started it ends.
+    A `detached` one does not receive the terminal's Ctrl-C, and ends with the thread that began it.
     """
 
     def __init__(self, playbook: Playbook, *, detached: bool) -> None:
@@ -215,11 +214,13 @@ class PlaybookRun:
         return results
 
     def end(self) -> None:
-        """Terminate it if it is still running."""
-        if self._process.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGTERM)
-            self._process.wait()
+        """Terminate it if it is still running; kill it if it does not end."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, number)
+                with suppress(TimeoutExpired):
+                    self._process.wait(TERMINATION_SECONDS)
 
 
 def _read_events(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ PR_SET_CHILD_SUBREAPER = (
 )
 
 
+LEAVING_SECONDS = 5.0
 FEW_EXAMPLES, MANY_EXAMPLES = 25, 200
 """The number of examples that hypothesis tries: in `make test`, and in `make test-long` (which also
 runs `-m hypothesis`).
@@ -64,6 +66,17 @@ def _children_of(task: Path) -> list[str]:
         return []
 
 
+def left_behind() -> dict[int, str]:
+    """Return the children that do not end by themselves.
+
+    A resource tracker of multiprocessing ends when it notices that its process has ended.
+    """
+    deadline = time.monotonic() + LEAVING_SECONDS
+    while (left := children()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
 def command_line(pid: int) -> str:
     """Return the command line of a process; empty for one that has ended."""
     try:
@@ -81,7 +94,7 @@ def command_line(pid: int) -> str:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the session if a test left a process behind, and name it."""
-    left = {} if hasattr(session.config, "workerinput") else children()
+    left = {} if hasattr(session.config, "workerinput") else left_behind()
     for pid, line in left.items():
         print(f"\nleft behind: process {pid}: {line}")
     if left and session.exitstatus == pytest.ExitCode.OK:

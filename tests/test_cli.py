@@ -123,6 +123,11 @@ def test_a_wrong_definition_names_file_and_key(
             "--repeats and --resume are mutually exclusive",
         ),
         (("run", "smoke", "--resume", "--dry-run"), "--dry-run"),
+        (("run", "smoke", "--repeat-excluded"), "add --resume"),
+        (
+            ("run", "smoke", "--host", "rack", "--resume", "--repeat-excluded"),
+            "--repeat-excluded applies to one host",
+        ),
         (("show", "smoke"), "there is no run 'smoke'"),
         (("run",), "name"),
         (("rnu", "smoke"), '"run"'),

@@ -50,6 +50,14 @@ def test_init_makes_a_project_around_a_command(folder: Path) -> None:
     assert (command["directory"], command["data_paths"]) == (str(folder), ["src"])
 
 
+def test_init_without_a_command_names_the_experiment_mine(folder: Path) -> None:
+    done = pagecage(folder, "init")
+    assert done.status == 0, done.stderr
+    assert "run it: pagecage run mine" in done.stderr
+    plan = json.loads(pagecage(folder, "plan", "mine", *PLAIN, "--json").stdout)
+    assert {trial["workload"]["program"] for trial in plan["trials"]} == {"cat"}
+
+
 @pytest.mark.parametrize(
     ("language", "files", "build"),
     [

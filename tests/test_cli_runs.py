@@ -13,7 +13,7 @@ import pytest
 
 from pagecage.model.record import append_record
 from pagecage.process import PIPE, spawn
-from tests.checkout import ANALYSIS, PLAIN, environment, pagecage
+from tests.checkout import ANALYSIS, PLAIN, environment, pagecage, refused
 from tests.fixtures.records import make_record
 
 
@@ -155,7 +155,8 @@ def test_a_run_is_compared_with_its_baseline(top: Path, planned: Path) -> None:
         )
     (top / "old.json").write_text("{}")
     gate = "--fail-if=device_reads > +5%"
-    words = ("run", "smoke", "--resume", "--yes", "--baseline", "old.json", gate)
+    include = "--include=host_quiet"
+    words = ("run", "smoke", "--resume", "--yes", "--baseline", "old.json", gate, include)
     (top / "analysis/__main__.py").write_text(f"""{ANALYSIS}
 sys.exit(5 if sys.argv[1] == "compare" else 0)
 """)
@@ -163,8 +164,12 @@ sys.exit(5 if sys.argv[1] == "compare" else 0)
     assert done.status == 5
     assert done.stdout.splitlines() == [
         f"analysis render {planned} --show",
-        f"analysis compare {top}/old.json {planned} {gate}",
+        f"analysis compare {top}/old.json {planned} {gate} {include}",
     ]
+
+
+def test_trials_are_included_only_in_a_comparison(top: Path) -> None:
+    refused(top, "run", "smoke", "--include", "host_quiet")
 
 
 def test_a_baseline_that_is_refused_is_refused_before_the_run(top: Path, planned: Path) -> None:

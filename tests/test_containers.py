@@ -19,6 +19,7 @@ import yaml
 
 from pagecage.hosts.vm.image.recipe import read_versions
 from pagecage.process import run
+from tests.harness_store import STORE
 from tests.tree import ROOT
 
 RECIPES = sorted((ROOT / "containers").glob("*.Containerfile"))
@@ -155,18 +156,15 @@ def built(name: str, folder: Path) -> str:
         env={"ENGINE": "buildah", "PROGRAMS": "prebuilt"},
         timeout_seconds=1800,
     )
-    store = [
-        "buildah",
-        "--root",
-        ROOT / "build/images/store",
-        "--runroot",
-        ROOT / "build/images/run",
-        "--storage-driver",
-        "vfs",
-    ]
     archive = folder / f"{name}.tar"
     run(
-        [*store, "push", f"localhost/pagecage-{name}:latest", f"docker-archive:{archive}"],
+        [
+            "buildah",
+            *STORE,
+            "push",
+            f"localhost/pagecage-{name}:latest",
+            f"docker-archive:{archive}",
+        ],
         timeout_seconds=600,
     )
     return contents(archive)

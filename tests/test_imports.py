@@ -14,7 +14,17 @@ from tests.tree import ROOT, files
 
 # A part imports only itself and parts of the lines above. The first line reads from left to right.
 ORDER = (
-    *("version", "errors", "units", "checkout", "process", "whole_files", "ansible", "report"),
+    *(
+        "version",
+        "digests",
+        "errors",
+        "units",
+        "checkout",
+        "process",
+        "whole_files",
+        "ansible",
+        "report",
+    ),
     "model",
     "planning verdicts agent",
     "definitions importers exporters bundle eviction memory_search",
@@ -24,6 +34,7 @@ ORDER = (
     "cli",
 )
 AGENT_ORDER = (
+    "dbus",
     "system protocol",
     "drivers collectors data_files own_programs packages",
     "limits",
@@ -54,7 +65,7 @@ LAYERS = {"pagecage": ORDER, "pagecage.agent": AGENT_ORDER, "analysis": ANALYSIS
 AGENT_MAY = {"errors", "units", "process", "whole_files", "model", "agent"}
 ANALYSIS_MAY = {
     *("errors", "units", "checkout", "process", "report", "model", "verdicts", "bundle"),
-    *("memory_search", "whole_files"),
+    *("memory_search", "whole_files", "digests"),
 }
 # Installed packages that a part of pagecage may import; the longest matching name counts.
 INSTALLED_MAY = {

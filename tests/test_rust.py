@@ -43,6 +43,7 @@ def written() -> int:
     )
 
 
+@pytest.mark.slow
 def test_libraries_and_programs() -> None:
     """Skip `main.rs` and examples in comments: they hold no test, and linking them takes half a
     minute.

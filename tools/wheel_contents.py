@@ -67,7 +67,7 @@ def refused(top: Path, machine: str) -> str | None:
     compiled = compiled_folder(top, machine)
     missing = without(compiled)
     if missing and machine == platform.machine():
-        return f"{missing}: not built"
+        return f"{compiled.relative_to(top)} lacks {missing}"
     if not compiled.is_dir():
         return f"the programs for {machine} are not built"
     for path in programs(compiled):

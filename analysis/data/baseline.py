@@ -6,7 +6,6 @@ outcome, its verdict in one word and some responses, and once per treatment what
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 
 from analysis.data.load import JudgedTrial, Run
 from analysis.data.series import series_of
+from pagecage.digests import document_sha256
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.record import Record
 from pagecage.model.record_sections import DeviceEvidence, WorkloadEvidence
@@ -56,13 +56,12 @@ def baseline_of(run: Run, responses: Sequence[str]) -> dict[str, Any]:
         "facts": [_facts(facts) for facts in run.facts],
         "treatments": list(treatments.values()),
     }
-    return {**baseline, "baseline_sha256": baseline_digest(baseline)}
+    return {**baseline, "baseline_sha256": baseline_sha256(baseline)}
 
 
-def baseline_digest(baseline: Mapping[str, Any]) -> str:
+def baseline_sha256(baseline: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a baseline without its own digest."""
-    content = {key: value for key, value in baseline.items() if key != "baseline_sha256"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return document_sha256(baseline, "baseline_sha256")
 
 
 def _definition(run: Run) -> dict[str, Any]:
@@ -124,7 +123,7 @@ def load_baseline(path: Path) -> Run:
 
 def _check_digest(path: Path, data: Mapping[str, Any]) -> None:
     """Raise PagecageError for a baseline that was edited. Older ones have no digest."""
-    if data.get("baseline_sha256") not in (None, baseline_digest(data)):
+    if data.get("baseline_sha256") not in (None, baseline_sha256(data)):
         raise PagecageError(
             f"{path} was changed after it was written", "pagecage baseline save RUN"
         )

@@ -92,6 +92,11 @@ class Run:
     too_wide: Mapping[tuple[str, ...], float | None] = field(default_factory=dict)
 
     @property
+    def is_baseline(self) -> bool:
+        """True if it was read from a baseline's file, which keeps only some of the facts."""
+        return self.path.is_file()
+
+    @property
     def definition(self) -> Mapping[str, Any]:
         """The experiment's definition, as it was when the run was planned."""
         definition: Mapping[str, Any] = self.plan["definition"]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
 from analysis.figures.style import GREY, INK, TreatmentStyle
@@ -102,19 +103,8 @@ def timeline(
 
     A cap is dashed.
     """
-    for rows in _thinned(trace_df, column):
-        axes.plot(rows["seconds"], rows[column], color=style.colour, lw=1.2, alpha=0.8)
-    for rows in _thinned(iostat_df, column):
-        axes.plot(
-            rows["seconds"],
-            rows[column],
-            ls="none",
-            marker=style.marker,
-            ms=4,
-            mec=style.colour,
-            mfc="none",
-            mew=0.9,
-        )
+    _draw_lines(axes, list(_thinned(trace_df, column)), style)
+    _draw_markers(axes, list(_thinned(iostat_df, column)), style)
     if cap:
         axes.axhline(cap, color=INK, lw=1.0, ls=(0, (6, 3)))
         axes.annotate(
@@ -122,6 +112,22 @@ def timeline(
         )
     axes.set_ylim(bottom=0)
     return axes
+
+
+def _draw_lines(axes: Axes, trials: Sequence[np.ndarray], style: TreatmentStyle) -> None:
+    """Draw one line per trial, as one artist: each costs as much time and memory as its line."""
+    if trials:
+        lines = LineCollection(trials, colors=style.colour, linewidths=1.2, alpha=0.8, zorder=2)
+        lines.set(capstyle="projecting", joinstyle="round")
+        axes.add_collection(lines)
+        axes.autoscale_view()
+
+
+def _draw_markers(axes: Axes, trials: Sequence[np.ndarray], style: TreatmentStyle) -> None:
+    if trials:
+        seconds, values = np.concatenate(trials).T
+        [marks] = axes.plot(seconds, values, ls="none", marker=style.marker, ms=4)
+        marks.set(markeredgecolor=style.colour, markerfacecolor="none", markeredgewidth=0.9)
 
 
 def shade_outside(axes: Axes, start: float, end: float) -> Axes:
@@ -134,17 +140,19 @@ def shade_outside(axes: Axes, start: float, end: float) -> Axes:
     return axes
 
 
-def _thinned(frame: pd.DataFrame, column: str) -> Iterator[pd.DataFrame]:
-    """Yield each trial's rows, reduced to the minimum and maximum per stretch if too many."""
+def _thinned(frame: pd.DataFrame, column: str) -> Iterator[np.ndarray]:
+    """Yield each trial's seconds and values as rows of two.
+
+    If there are too many, only the minimum and maximum per stretch.
+    """
     if frame.empty:
         return
-    groups = [rows for _, rows in frame.groupby("trial_id", observed=True, sort=False)]
+    points = frame[["seconds", column]].to_numpy(dtype=float)
+    groups = frame.groupby("trial_id", observed=True, sort=False).indices.values()
     most = max(FEWEST_POINTS, MOST_POINTS // len(groups))
-    for rows in groups:
-        if len(rows) <= most:
-            yield rows
-            continue
-        yield rows.iloc[_extreme_positions(rows[column].to_numpy(), most // 2)]
+    for positions in groups:
+        rows = points[positions]
+        yield rows if len(rows) <= most else rows[_extreme_positions(rows[:, 1], most // 2)]
 
 
 def _extreme_positions(values: np.ndarray, stretches: int) -> list[int]:

@@ -159,7 +159,9 @@ def svg(figure: Figure, alt: str, *, is_tight: bool = True) -> str:
         bounds = _lay_out(figure) if is_tight else None
         figure.savefig(out, format="svg", metadata=silent, bbox_inches=bounds)
     text = out.getvalue()
-    text = text[text.index("<svg") :].replace(INK, "currentColor")
+    # A line per point would be millions of lines in the notebook, which stores texts as lists of
+    # lines.
+    text = text[text.index("<svg") :].replace(INK, "currentColor").replace(" \nL ", "L")
     if is_tight:
         size = r"<svg [^>]*?width=\"([\d.]+)pt\" height=\"[\d.]+pt\""
         text = re.sub(size, _flexible_width, text, count=1)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -192,7 +191,7 @@ def _format_value_axis(axes: Axes, spec: TimelinePanel, most: float) -> None:
     Fractions end at 1; unused panels have the scale of the others; bytes have power-of-two ticks.
     """
     top = axes.get_ylim()[1]
-    has_data = any(np.nanmax(line.get_ydata(), initial=0) > 0 for line in axes.lines)
+    has_data = axes.dataLim.y1 > 0
     top = 1.0 if spec.response.endswith("_fraction") else top if has_data else max(most, 1.0)
     axes.set_ylim(0, top)
     is_binary = spec.response.endswith("_bytes")

@@ -123,11 +123,17 @@ def is_planned(planned: Sequence[Mapping[str, Any]], where: Treatment) -> bool:
 
 
 def response_value(trial: JudgedTrial, response: str) -> float | None:
-    """Return a trial's figure; device totals of an incomplete pass are scaled to the whole pass."""
-    value = trial.record.response.get(response)
+    """Return a trial's figure; device totals of an incomplete pass are scaled to the whole pass.
+
+    A program that reports no coverage, such as a command, did all of its work. Jobs of fio that may
+    read the same bytes have no pass, and no totals.
+    """
+    found = trial.record.response
+    value, covered = found.get(response), found.get("covered_fraction")
     if value is None or response not in ("device_read_bytes", "device_reads"):
         return value
-    covered = trial.record.response.get("covered_fraction")
+    if covered is None:
+        return value if found.get("covered_times") is None else None
     return value / covered if covered else None
 
 

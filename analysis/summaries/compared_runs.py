@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.data.baseline import load_baseline
-from analysis.data.include import excluded_ids_named
+from analysis.data.include import VERDICTS, excluded_ids_named
 from analysis.data.load import Run, excluded_trials, load_run, with_included
 from pagecage.errors import PagecageError
 
@@ -24,7 +24,7 @@ def load_runs(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
     """Load runs, or baselines, in the given order, with the excluded trials that `include` names.
 
     A name is a trial or a verdict: `r1_x` or `host_quiet` in every run, `B:r1_x` in one. Raises
-    PagecageError if a run is given twice, or if a name selects no excluded trial.
+    PagecageError if a run is given twice, or if the name of a trial selects none that is excluded.
     """
     if len(paths) > len(LETTERS):
         raise PagecageError(
@@ -49,9 +49,14 @@ def run_or_baseline(path: Path) -> Run:
 
 
 def _selection(name: str, runs: Sequence[Run]) -> tuple[str, set[int]]:
-    """Return a trial or verdict, and the indices of the runs in which it selects a trial."""
+    """Return a trial or verdict, and the indices of the runs in which it selects trials.
+
+    A verdict may select none: a build names it whether the host was quiet or not.
+    """
     letter, _, selector = name.rpartition(":")
     candidates = [index for index in range(len(runs)) if letter in ("", run_letter(index))]
+    if selector in VERDICTS and candidates:
+        return selector, set(candidates)
     indices = {index for index in candidates if excluded_ids_named(runs[index], [selector])}
     if not indices:
         excluded = {

@@ -224,7 +224,8 @@ def _check_figures(runs: Sequence[Run], rows: Sequence[ComparisonRow], refusal: 
         raise PagecageError(
             f"{run_letter(0)} and {run_letter(index)} have no treatment with figures on both sides:"
             f" {words}",
-            "pagecage show RUN prints why trials are excluded; --include TRIAL includes one",
+            "pagecage show RUN prints why trials are excluded; --include NAME includes a trial, or"
+            " those of a verdict such as host_quiet",
             refusal,
         )
 

@@ -53,10 +53,13 @@ class Incompatibility:
 def find_differences(runs: Sequence[Run]) -> list[Difference]:
     """Return the facts, plan entries, cages and programs in which the runs differ.
 
-    If a run has several machine states, all their values are listed.
+    If a run has several machine states, all their values are listed. What a baseline does not keep
+    is no difference.
     """
     properties = [dict(_properties(run)) for run in runs]
-    names = dict.fromkeys(name for one in properties for name in one)
+    kept = [one for run, one in zip(runs, properties, strict=True) if run.is_baseline]
+    known = dict.fromkeys(name for one in properties for name in one)
+    names = [name for name in known if all(name in one for one in kept)]
     rows = (Difference(name, tuple(one.get(name, "–") for one in properties)) for name in names)
     return [row for row in rows if len(set(row.values)) > 1]
 

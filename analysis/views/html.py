@@ -31,11 +31,15 @@ from pagecage.whole_files import write_whole
 _MARKED = {"✓": "good", "✗": "bad"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Html:
     """HTML as the value of a notebook cell."""
 
     text: str
+
+    def __repr__(self) -> str:
+        """Return a short text, because a notebook stores it beside the HTML."""
+        return f"<HTML of {len(self.text):,} characters>"
 
     def _repr_html_(self) -> str:
         return self.text

@@ -50,10 +50,18 @@ def story_html(run: Run) -> str:
     cited = ", ".join(str(source[key]) for key in ("title", "author", "date") if source.get(key))
     after = f'<p class="source">After: {escape(cited)}</p>' if cited else ""
     paragraphs = str(definition.get("story", "")).strip().split("\n\n")
-    story = "".join(f"<p>{definition_text_html(part)}</p>" for part in paragraphs if part)
+    story = "".join(map(paragraph_html, filter(None, paragraphs)))
     question = f'<p class="question">{definition_text_html(definition["question"])}</p>'
     title = f"<h1>{escape(run.plan['experiment'])}</h1>"
     return f"{title}{question}{contradiction_html(run)}{story}{after}"
+
+
+def paragraph_html(text: str) -> str:
+    """Return a paragraph of the definition, or a list if each item begins with `- `."""
+    if not text.startswith("- "):
+        return f"<p>{definition_text_html(text)}</p>"
+    items = text.removeprefix("- ").split("\n- ")
+    return "<ul>" + "".join(f"<li>{definition_text_html(item)}</li>" for item in items) + "</ul>"
 
 
 def answer_html(run: Run) -> str:

@@ -155,6 +155,9 @@ def _verdicts(run: Run) -> Iterator[Block]:
     )
     for reason, count in reasons.most_common():
         yield Paragraph(f"not included: {count} × {reason}", marker="•")
+    if any(trial.is_valid_apart_from_noise and trial.is_excluded for trial in run.trials):
+        again = f"pagecage run {run.plan['experiment']} --resume --repeat-excluded"
+        yield Paragraph(f"{again} measures them once more, if no newer run exists", marker="•")
     verdicts = [trial.verdicts for trial in run.trials]
     for name, words in (
         (

@@ -30,8 +30,7 @@ from pagecage.model.cage_json import cloud_to_json
 from pagecage.model.requirements import Requirement
 from pagecage.units import kernel_page_bytes
 
-_START_SECONDS = 60.0
-_POLL_SECONDS = 0.01
+_START_SECONDS, _POLL_SECONDS = 60.0, 0.01
 _INHERITED = ("HOME", "LANG", "PATH")
 
 
@@ -214,11 +213,12 @@ def _read_back_again(
     cage, cgroup = run.sections["cage"], caged.context.processes.cgroup
     if cgroup is None:
         return None
-    found = _read_back(Path(cage.get("driver_cgroup", cgroup)), caged.disk.maj_min)
+    holder = Path(cage.get("driver_cgroup", cgroup))
+    found = _read_back(holder, caged.disk.maj_min)
+    own = found if holder == cgroup else _read_back(cgroup, caged.disk.maj_min)
     slice_cage = caged.driver.slice_cage(run.trial.cage.cgroup_part)
-    of_slice = _read_back(cgroup, caged.disk.maj_min)["read_back"]
     on_slice = expected_read_back(slice_cage, kernel_page_bytes())
-    held = found["read_back"] | {key: of_slice.get(key, "missing") for key in on_slice}
+    held = found["read_back"] | {key: own["read_back"].get(key, "missing") for key in on_slice}
     kept = [key for key in cage["expected"] if not (caged.controllers and "io.max" in key)]
     if not found["read_back"] or not all(key in held for key in kept):
         return None

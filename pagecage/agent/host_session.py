@@ -85,7 +85,8 @@ def alone(spool: Path) -> Iterator[None]:
 def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) -> list[str]:
     """Undo what a killed agent left: slices, processes, drop-ins, settings, memory, disks, traces.
 
-    Return what was undone. Processes that `children` started are kept.
+    Records of earlier runs are removed from memory. Return what was undone. Processes that
+    `children` started are kept.
     """
     units = left_over_units(systemd)
     for unit in units:
@@ -97,6 +98,8 @@ def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) 
         units += journal.restore()
     units += remove_storage(spool) + unmount_volume(spool)
     shutil.rmtree(spool / "trials", ignore_errors=True)
+    for records in spool.glob("*.jsonl"):
+        records.unlink(missing_ok=True)
     return units
 
 

@@ -19,7 +19,7 @@ from pagecage.bundle.ro_crate import NAME as CRATE
 from pagecage.bundle.ro_crate import crate
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.record import read_records, sealed_line
-from pagecage.model.run_files import plan_digest
+from pagecage.model.run_files import plan_sha256
 from pagecage.version import VERSION
 from pagecage.whole_files import write_whole
 
@@ -139,7 +139,7 @@ def _redact(
 def _seal_again(contents: dict[str, bytes]) -> None:
     """Give the plan and the records the digests of their redacted contents."""
     plan = json.loads(contents["plan.json"])
-    if (written := plan.get("plan_sha256")) and written != (digest := plan_digest(plan)):
+    if (written := plan.get("plan_sha256")) and written != (digest := plan_sha256(plan)):
         for name in ("plan.json", "records.jsonl"):
             contents[name] = contents[name].replace(written.encode(), digest.encode())
     contents["records.jsonl"] = _sealed_records(contents["records.jsonl"])

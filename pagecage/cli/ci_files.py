@@ -6,23 +6,26 @@ from pathlib import Path
 
 from pagecage.checkout import TOP
 from pagecage.cli.output import notify
-from pagecage.definitions.ci_writer import CiSystem, ci_files
+from pagecage.definitions.ci_writer import Build, CiSystem, ci_files
 from pagecage.process import find_tool, run
 
 _PIPELINE = ".gitlab-ci.yml"
 
 
-def new_ci_files(given: CiSystem | None, name: str, folder: Path) -> dict[Path, str]:
+def new_ci_files(
+    given: CiSystem | None, name: str, folder: Path, build: Build | None = None
+) -> dict[Path, str]:
     """Return the contents of the files that are missing, by path.
 
-    `given` is None to choose by the remote of the git repository. What the user has to do is
-    printed.
+    `given` is None to choose by the remote of the git repository. `build` is what the experiment
+    needs before it runs. What the user has to do is printed.
     """
     top = _git(folder, "rev-parse", "--show-toplevel")
     system = given or _system_of(_git(folder, "remote", "get-url", "origin"))
     repository = Path(top) if top else folder
     inside = folder.resolve().relative_to(repository.resolve()).as_posix()
-    files = {repository / path: text for path, text in ci_files(system, name, inside, TOP).items()}
+    texts = ci_files(system, name, inside, TOP, build)
+    files = {repository / path: text for path, text in texts.items()}
     _advise(system, given)
     if repository / _PIPELINE in files and (repository / _PIPELINE).exists():
         notify(f"add to the includes of {_PIPELINE}: local: /.gitlab/pagecage-{name}.yml")

@@ -26,6 +26,7 @@ _EXAMPLES = {
         pagecage run constrained-random --cage customer-tenth --repeats 5
         pagecage run constrained-random --until-ci 5% --fresh block
         pagecage run constrained-random --resume
+        pagecage run constrained-random --resume --repeat-excluded
         pagecage run ./experiments/mine.toml --host vm
         pagecage run smoke --baseline smoke.json --fail-if 'device_reads > +5%'
         pagecage run constrained-random --host rack --fleet spread
@@ -200,6 +201,7 @@ _EXAMPLES = {
         pagecage floor customer --bytes 28GB --reads 220000
         pagecage floor aws-gp3 --size 500GiB --bytes 28GB --reads 220000
         pagecage floor customer --reads 7000000 --json
+        pagecage floor gp3-wal-apart --disk wal --writes 9000
         """,
     "host": """
         pagecage host status

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pagecage.checkout import BUILD, RUNS, TOP
 from pagecage.cli.analyse import report
 from pagecage.cli.fleet_hosts import check_group, hosts_of
@@ -11,7 +9,7 @@ from pagecage.cli.fleet_plan import PreparedFleetRun, plan_for
 from pagecage.cli.new_commands import ask_before_commands
 from pagecage.cli.output import Notify, OutputFormat
 from pagecage.cli.progress import FleetProgress, expected_seconds
-from pagecage.cli.resume import refuse_plan_options, require_same_definition
+from pagecage.cli.resume import ResumeOptions, refuse_plan_options, require_same_definition
 from pagecage.cli.run_options import FleetOptions, RunOptions, definitions
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.fleet.folder import FleetFolder, FleetRequest, find_fleet
@@ -21,17 +19,6 @@ from pagecage.fleet.rounds import FleetCampaign
 from pagecage.hosts.agent_package import make_agent_package, require_programs
 from pagecage.process import replay
 from pagecage.units import format_seconds
-
-
-@dataclass(frozen=True)
-class ResumeOptions:
-    """Options that apply once a plan exists.
-
-    `resume` finishes an existing run. `yes` changes settings of a disk that holds / without asking.
-    """
-
-    resume: bool
-    yes: bool
 
 
 def new_run(
@@ -89,15 +76,16 @@ def run(
     options: RunOptions,
     fleet_options: FleetOptions,
     command: str,
-    resume_options: ResumeOptions,
+    resumption: ResumeOptions,
+    yes: bool,
     output_format: OutputFormat,
     notify: Notify,
 ) -> int:
     """Start or resume a fleet run, execute it, and show its report."""
-    if resume_options.resume:
-        prepared = resume_run(name, options, fleet_options, resume_options.yes, notify)
+    if resumption.resume:
+        prepared = resume_run(name, options, fleet_options, yes, notify)
     else:
-        prepared = new_run(name, options, fleet_options, command, resume_options.yes, notify)
+        prepared = new_run(name, options, fleet_options, command, yes, notify)
     status = execute(prepared, notify)
     if any(run.records() for run in prepared.folder.host_folders().values()):
         report(prepared.folder.path, output_format.options(), notify)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -14,11 +14,11 @@ from pagecage.cli.cage_options import VolumeOptions, describe_volume
 from pagecage.cli.cage_page import console, plain_table, print_heading, print_table
 from pagecage.cli.named_profile import named_profile
 from pagecage.cli.numbers import Positive
-from pagecage.cli.output import Json
+from pagecage.cli.output import Json, notify
 from pagecage.cloud.catalogue import read_offers
-from pagecage.cloud.profile import LimitProfile
+from pagecage.cloud.profile import LimitProfile, profile_of_cage
 from pagecage.cloud.time_floor import IoAmount, LimitFloor, time_floors
-from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.errors import EXIT_OK, PagecageError, nearest
 from pagecage.units import format_bytes, format_seconds, parse_size_bytes
 
 Amount = Annotated[str | None, Parameter(metavar="SIZE")]
@@ -33,6 +33,7 @@ def floor(
     written_bytes: Amount = None,
     writes: Positive | None = None,
     depth: Positive | None = None,
+    disk: Annotated[str | None, Parameter(metavar="NAME")] = None,
     as_json: Json = False,
 ) -> int:
     """Compute the least time that the limits of a volume or a cage allow.
@@ -54,14 +55,35 @@ def floor(
         Number of write requests
     depth
         Requests in flight; with it, the least latency counts too
+    disk
+        Another disk of the cage, such as wal; by default that of the data
     """
-    if not any((read_bytes, reads, written_bytes, writes)):
-        raise PagecageError("there is no amount of I/O", "--bytes 28GB --reads 220000")
-    profile, _ = named_profile(read_offers(CATALOGUE), name, volume)
     sizes = _size(read_bytes, "--bytes"), _size(written_bytes, "--written-bytes")
-    floors = time_floors(profile, IoAmount(sizes[0], reads or 0, sizes[1], writes or 0, depth))
+    profile = _profile(name, volume, disk)
+    floors = _floors(profile, IoAmount(sizes[0], reads or 0, sizes[1], writes or 0, depth))
     (_print_json if as_json else _show)(profile, floors)
     return EXIT_OK
+
+
+def _floors(profile: LimitProfile, amount: IoAmount) -> list[LimitFloor]:
+    """Return the least times. Raises PagecageError if there is nothing to read or write."""
+    if amount == IoAmount(depth=amount.depth):
+        raise PagecageError("there is no amount of I/O", "--bytes 28GB --reads 220000")
+    return time_floors(profile, amount)
+
+
+def _profile(name: str, volume: VolumeOptions, disk: str | None) -> LimitProfile:
+    """Return the limits of one disk. Raises PagecageError if the cage does not name it."""
+    profile, _ = named_profile(read_offers(CATALOGUE), name, volume)
+    disks = profile.cage.disks if profile.cage else {}
+    if disk is None:
+        if disks:
+            notify(f"note: this is the disk of the data; --disk {min(disks)} is another one")
+        return profile
+    if profile.cage is None or disk not in disks:
+        known = nearest(disk, sorted(disks)) if disks else "leave out --disk"
+        raise PagecageError(f"{name} names no disk {disk!r}", known)
+    return replace(profile_of_cage(profile.cage.on_disk(disk), None), name=f"{name}, disk {disk}")
 
 
 def _size(text: str | None, option: str) -> int:

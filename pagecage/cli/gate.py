@@ -35,10 +35,14 @@ class GateOptions:
     fail_if
         Exit with 5 if a response changed so, with 6 if it cannot be decided; for example
         'device_read_bytes > +5%'
+    include
+        Compare excluded trials too: host_quiet includes those that only other work on the host
+        excludes, which changes no bytes that the program reads
     """
 
     baseline: Annotated[str | None, Parameter(metavar="RUN")] = None
     fail_if: FailIf = None
+    include: Annotated[list[str] | None, Parameter(metavar="NAME")] = None
 
     def checked(self) -> Path | None:
         """Return the path of the baseline, or None without one.
@@ -47,8 +51,9 @@ class GateOptions:
         names a response which the baseline lacks.
         """
         if self.baseline is None:
-            if self.fail_if:
-                raise PagecageError("--fail-if needs a --baseline", "--baseline RUN")
+            for option, values in (("--fail-if", self.fail_if), ("--include", self.include)):
+                if values:
+                    raise PagecageError(f"{option} needs a --baseline", "--baseline RUN")
             return None
         path = run_or_baseline(self.baseline)
         analyse("gates", path, *repeated("--fail-if", self.fail_if))
@@ -69,12 +74,12 @@ def run_or_baseline(name: str) -> Path:
     return find_run(RUNS, name).path
 
 
-def judge(baseline: Path, run: Path, fail_if: list[str] | None, *, to_stderr: bool) -> int:
+def judge(baseline: Path, run: Path, gate: GateOptions, *, to_stderr: bool) -> int:
     """Print the comparison of a run with its baseline; return the gates' exit status.
 
     Raises PagecageError if the two are not comparable.
     """
-    gates = repeated("--fail-if", fail_if)
-    done = analyse("compare", baseline, run, *gates, accepted=GATE_STATUSES)
+    words = [*repeated("--fail-if", gate.fail_if), *repeated("--include", gate.include)]
+    done = analyse("compare", baseline, run, *words, accepted=GATE_STATUSES)
     print(done.stdout, end="", file=sys.stderr if to_stderr else sys.stdout)
     return done.status

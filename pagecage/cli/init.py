@@ -18,7 +18,7 @@ from pagecage.cli.examples import examples
 from pagecage.cli.output import notify
 from pagecage.cli.paths import shown, writing
 from pagecage.cli.run_options import PROGRAMS
-from pagecage.definitions.ci_writer import CiSystem
+from pagecage.definitions.ci_writer import Build, CiSystem
 from pagecage.definitions.files import check_name
 from pagecage.definitions.project_writer import FILES, experiment_text
 from pagecage.definitions.workload_templates import (
@@ -71,7 +71,7 @@ def init(
         return _init_workload(template, command, name, ci)
     words = command or _DEFAULT_COMMAND
     _check_text(words)
-    folder, chosen = _folder(), check_name(name if name is not None else _name_of(words[0]))
+    folder, chosen = _folder(), check_name(_name_of(command) if name is None else name)
     experiment = folder / f"experiments/{chosen}.toml"
     _check_new(experiment, "--name", f"{chosen}-2", "--", *words)
     text, is_new = experiment_text(words, _own_files(folder, words)), not (folder / MARKER).exists()
@@ -95,11 +95,12 @@ def _init_workload(
     for path in (experiment, workload):
         _check_new(path, "--template", language, "--name", f"{chosen}-2")
     own, is_new = template_files(template, chosen, TOP), not (folder / MARKER).exists()
+    build = Build(template.build, folder_of(chosen), template.packages) if template.build else None
     _write(
         _project(folder)
         | {experiment: template_experiment(template, chosen).encode()}
         | {folder / path: data for path, data in own.items()}
-        | _ci_files(ci, chosen, folder)
+        | _ci_files(ci, chosen, folder, build)
     )
     _remember(folder, chosen, is_new=is_new)
     if template.build:
@@ -125,8 +126,10 @@ def _project(folder: Path) -> dict[Path, bytes]:
     return {path: text.encode(errors="surrogateescape") for path, text in texts.items()}
 
 
-def _ci_files(ci: CiSystem | None, name: str, folder: Path) -> dict[Path, bytes]:
-    return {path: text.encode() for path, text in new_ci_files(ci, name, folder).items()}
+def _ci_files(
+    ci: CiSystem | None, name: str, folder: Path, build: Build | None = None
+) -> dict[Path, bytes]:
+    return {path: text.encode() for path, text in new_ci_files(ci, name, folder, build).items()}
 
 
 def _remember(folder: Path, name: str, *, is_new: bool) -> None:
@@ -153,9 +156,11 @@ def _folder() -> Path:
     return here
 
 
-def _name_of(program: str) -> str:
-    """Return a name for an experiment with this program."""
-    slug = re.sub(r"[^a-z0-9]+", "-", PurePath(program).stem.lower()).strip("-")
+def _name_of(command: Sequence[str]) -> str:
+    """Return a name for an experiment with this command, which may be empty."""
+    if not command:
+        return _DEFAULT_NAME
+    slug = re.sub(r"[^a-z0-9]+", "-", PurePath(command[0]).stem.lower()).strip("-")
     return slug[:40].strip("-") or "first"
 
 

@@ -6,13 +6,12 @@ two commands at the same time do not overwrite each other's.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from pagecage.checkout import find_project, user_folder
+from pagecage.digests import json_sha256, text_sha256
 from pagecage.model.experiment import Experiment
 
 HARMLESS = frozenset(
@@ -34,8 +33,7 @@ def commands_sha256(experiment: Experiment) -> str:
     It covers the definition without its harmless keys, and the texts of its own files.
     """
     told = {key: value for key, value in experiment.definition.items() if key not in HARMLESS}
-    whole = [told, dict(experiment.own_programs), dict(experiment.sections)]
-    return _sha256(json.dumps(whole, sort_keys=True))
+    return json_sha256([told, dict(experiment.own_programs), dict(experiment.sections)])
 
 
 def is_known(experiment: Experiment) -> bool:
@@ -43,14 +41,14 @@ def is_known(experiment: Experiment) -> bool:
     if experiment.file is None:
         return True
     project = find_project(experiment.file.resolve().parent)
-    if project is not None and _has("projects", _sha256(str(project.resolve()))):
+    if project is not None and _has("projects", text_sha256(str(project.resolve()))):
         return True
     return _has("definitions", commands_sha256(experiment))
 
 
 def remember_project(folder: Path) -> None:
     """Keep that the definitions of a project are the user's own."""
-    _keep("projects", _sha256(str(folder.resolve())), str(folder.resolve()))
+    _keep("projects", text_sha256(str(folder.resolve())), str(folder.resolve()))
 
 
 def remember_definition(experiment: Experiment) -> None:
@@ -61,16 +59,12 @@ def remember_definition(experiment: Experiment) -> None:
 def remember_sections(sections: Mapping[str, str]) -> None:
     """Keep that these parts of a report may be executed on this machine."""
     for name, text in sections.items():
-        _keep("sections", _sha256(text), name)
+        _keep("sections", text_sha256(text), name)
 
 
 def accepted_sections(texts: Iterable[str]) -> list[str]:
     """Return the hashes of those parts of a report that may be executed."""
-    return [key for key in map(_sha256, texts) if _has("sections", key)]
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return [key for key in map(text_sha256, texts) if _has("sections", key)]
 
 
 def _has(kind: str, key: str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import shlex
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +14,7 @@ from pagecage.cli.output import Notify
 from pagecage.cli.replay_cages import data_bytes
 from pagecage.cli.replay_options import ReplayOptions
 from pagecage.cli.run_options import definitions
+from pagecage.digests import json_sha256
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
@@ -157,7 +156,7 @@ def _document(
     [cage] = document["definition"]["factors"]["cage"]
     question = f"How much memory does `{shlex.join(words)}` need in {cage}?"
     definition = {**document["definition"], "question": question, "findings": []}
-    sha256 = hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
+    sha256 = json_sha256(definition)
     search = {"rule": asdict(rule), "has_second_opinion": True, "most_trials": most_trials}
     return {**document, "definition": definition, "definition_sha256": sha256, KEY: search}
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pagecage.cli.known_definitions import is_known, remember_definition, remember_sections
+from pagecage.cli.output import confirmed
 from pagecage.errors import PagecageError
 from pagecage.model.experiment import Experiment
 
@@ -44,9 +45,7 @@ def _ask(experiment: Experiment) -> None:
             f"{experiment.name} has commands that have not run on this machine before",
             f"read them above and in `pagecage plan {experiment.name}`, then add --yes",
         )
-    sys.stderr.write("Run them? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() != "y":
+    if not confirmed("Run them?"):
         raise PagecageError(
             f"not confirmed: the commands of {experiment.name}",
             f"pagecage plan {experiment.name} lists every command",

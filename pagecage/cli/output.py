@@ -73,6 +73,12 @@ def notify_step(text: str) -> None:
     notify(f"{text} ...")
 
 
+def confirmed(question: str) -> bool:
+    """Ask a question on standard error and return whether the user answers `y`."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() == "y"
+
+
 def typed_command() -> str:
     """Return the command line as the user typed it, quoted for a shell."""
     return shlex.join(["pagecage", *sys.argv[1:]])

@@ -20,27 +20,44 @@ from rich.progress import (
 )
 
 from pagecage.model.record import Record
+from pagecage.model.services.spec import ServiceSpec
 from pagecage.model.trial import Trial
 from pagecage.units import format_rate, format_seconds
 
 _OVERHEAD_SECONDS = 4.0  # first estimate of a trial's duration outside its measured part
+LOAD_SECONDS = 30.0
+"""First estimate of the measured load of a server. Its length is known to its own program only."""
 _DISK_BYTES_PER_SECOND = 500e6  # of a disk in the cloud or a SATA drive
 _MARK = {"ok": "[green]ok[/]", "oom_killed": "[green]killed[/] (out of memory, a valid result)"}
 
 
 def expected_seconds(trials: tuple[Trial, ...]) -> float:
     """Return a first estimate of the duration of trials."""
-    return sum(expected_trial_seconds(trial.max_seconds, trial.dataset_bytes) for trial in trials)
+    return sum(
+        expected_trial_seconds(
+            trial.max_seconds, trial.dataset_bytes, load_seconds(trial.workload.service)
+        )
+        for trial in trials
+    )
 
 
-def expected_trial_seconds(max_seconds: float | None, dataset_bytes: int = 0) -> float:
+def load_seconds(service: ServiceSpec | None) -> float:
+    """Return a first estimate of the time in which a server is driven by its load."""
+    if service is None:
+        return 0.0
+    return service.warm_up_seconds + service.settle_seconds + LOAD_SECONDS
+
+
+def expected_trial_seconds(
+    max_seconds: float | None, dataset_bytes: int = 0, load_seconds: float = 0.0
+) -> float:
     """Return a first estimate of one trial's duration.
 
     A pass over a large dataset takes as long as its disk. Only cold random reads in a cage come
     near `max_seconds`.
     """
     pass_seconds = min(dataset_bytes / _DISK_BYTES_PER_SECOND, max_seconds or math.inf)
-    return _OVERHEAD_SECONDS + max(0.2 * (max_seconds or 10.0), pass_seconds)
+    return _OVERHEAD_SECONDS + load_seconds + max(0.2 * (max_seconds or 10.0), pass_seconds)
 
 
 class TimeEstimate:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from pagecage.agent.system.block_device import resolve_disk
-from pagecage.cli.output import Notify
+from pagecage.cli.output import Notify, confirmed
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
@@ -30,8 +30,7 @@ def ask_before_queue_settings(plan: Plan, host: Host, yes: bool, notify: Notify)
         notify(f"{changes} will be changed during each trial and restored after it")
         return
     question = f"Set {changes} during each trial?"
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() != "y":
+    if not confirmed(question):
         raise PagecageError(f"not confirmed: {question}", "add --yes, or give another --data-dir")
 
 

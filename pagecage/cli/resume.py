@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
 
+from cyclopts import Parameter
+
 from pagecage.checkout import RUNS
+from pagecage.cli.analyse import show_run
 from pagecage.cli.execution import PreparedRun, prepare_host
 from pagecage.cli.host_choice import choose_host
 from pagecage.cli.new_commands import ask_before_commands
@@ -15,7 +20,7 @@ from pagecage.errors import PagecageError
 from pagecage.model.experiment import Experiment
 from pagecage.planning.plan import Plan
 from pagecage.planning.sweep import SWEEP_PREFIX
-from pagecage.runner.run_folder import find_run
+from pagecage.runner.run_folder import RunFolder, find_run
 
 _PLAN_OPTIONS = (
     "size",
@@ -30,7 +35,40 @@ _PLAN_OPTIONS = (
 )
 
 
-def resume_run(name: str, options: RunOptions, yes: bool, notify: Notify) -> PreparedRun:
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ResumeOptions:
+    """Options of a run that was started before.
+
+    Parameters
+    ----------
+    resume
+        Finish the experiment's newest run instead of starting one
+    repeat_excluded
+        With --resume, measure once more the trials that are excluded, for example because the host
+        was not quiet
+    """
+
+    resume: bool = False
+    repeat_excluded: bool = False
+
+    def check(self, *, dry_run: bool, on_group: bool) -> None:
+        """Raise PagecageError for options that exclude each other."""
+        if dry_run and self.resume:
+            raise PagecageError(
+                "--dry-run and --resume are mutually exclusive",
+                "pagecage show NAME lists finished trials",
+            )
+        if self.repeat_excluded and not self.resume:
+            raise PagecageError("--repeat-excluded applies to a run that exists", "add --resume")
+        if self.repeat_excluded and on_group:
+            message = "--repeat-excluded applies to one host, and this run is on a group"
+            raise PagecageError(message, "start a new run on the group")
+
+
+def resume_run(
+    name: str, options: RunOptions, resumption: ResumeOptions, yes: bool, notify: Notify
+) -> PreparedRun:
     """Prepare the newest run of an experiment to be finished.
 
     Raises PagecageError if the experiment's definition has changed since.
@@ -45,12 +83,22 @@ def resume_run(name: str, options: RunOptions, yes: bool, notify: Notify) -> Pre
         ask_before_commands(require_same_definition(plan, name), options.host, yes=yes)
     host = choose_host(plan.document["host"], options.data_dir, notify, options.disk)
     try:
+        if resumption.repeat_excluded:
+            folder.supersede(excluded_trials(folder))
         if folder.remaining(plan):
             prepare_host(plan, host, yes, notify)
     except BaseException:
         host.stop()
         raise
     return PreparedRun(plan, folder, host)
+
+
+def excluded_trials(folder: RunFolder) -> list[str]:
+    """Return the ids of the trials of a run that their verdicts exclude."""
+    if not folder.attempts():
+        return []
+    shown = json.loads(show_run(folder.path, ["--json"]))
+    return [trial["trial_id"] for trial in shown["trials"] if trial["verdicts"]["excluded"]]
 
 
 def refuse_plan_options(options: RunOptions) -> None:

@@ -12,11 +12,11 @@ from pagecage.cli.exit_status import exit_code
 from pagecage.cli.gate import GateOptions, judge
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.plan_listing import show_plan
-from pagecage.cli.progress import expected_trial_seconds
-from pagecage.cli.resume import resume_run
+from pagecage.cli.progress import LOAD_SECONDS, expected_trial_seconds
+from pagecage.cli.resume import ResumeOptions, resume_run
 from pagecage.cli.run_options import FleetOptions, RunOptions, definitions, is_group
 from pagecage.cli.run_plan import check_options
-from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.errors import EXIT_OK
 from pagecage.model.experiment import Experiment
 from pagecage.planning.plan import plan_to_json
 from pagecage.planning.treatments import selected
@@ -51,9 +51,9 @@ def _summary_row(experiment: Experiment, is_own: bool) -> dict[str, Any]:
     """
     count = len(selected(experiment, "emulated"))
     size = experiment.sizes["emulated"]
-    seconds = (
-        count * (size.repeats or experiment.repeats) * expected_trial_seconds(size.max_seconds)
-    )
+    load_seconds = LOAD_SECONDS if experiment.workload_kind == "service" else 0.0
+    trial_seconds = expected_trial_seconds(size.max_seconds, load_seconds=load_seconds)
+    seconds = count * (size.repeats or experiment.repeats) * trial_seconds
     return {
         "name": experiment.name,
         "origin": "project" if is_own else "pagecage",
@@ -101,8 +101,8 @@ def run(
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     fleet_options: FleetOptions = FleetOptions(),  # noqa: B008 - frozen
     gate: GateOptions = GateOptions(),  # noqa: B008 - frozen
+    resumption: ResumeOptions = ResumeOptions(),  # noqa: B008 - frozen
     *,
-    resume: bool = False,
     dry_run: bool = False,
     yes: bool = False,
     as_json: Json = False,
@@ -113,54 +113,39 @@ def run(
     ----------
     name
         Experiment (see `pagecage list`)
-    resume
-        Finish the experiment's newest run instead of starting one
     dry_run
         Show the plan and its commands; start nothing
     yes
         Do not ask before commands of a definition that has not run on this machine, or before
         changing settings of the disk that holds /
     """
-    if dry_run and resume:
-        raise PagecageError(
-            "--dry-run and --resume are mutually exclusive",
-            "pagecage show NAME lists finished trials",
-        )
+    on_group = is_group(options.host)
+    resumption.check(dry_run=dry_run, on_group=on_group)
     if dry_run:
         return plan(name, options, fleet_options, as_json=as_json)
     check_options(options, fleet_options)
     output_format = OutputFormat(as_json=as_json)
-    if is_group(options.host):
+    if on_group:
+        from pagecage.cli import fleet
+
         gate.refuse_on_group()
-        return _run_on_group(name, options, fleet_options, resume, yes, output_format)
-    return _run_on_host(name, options, gate, resume, yes, output_format)
-
-
-def _run_on_group(
-    name: str,
-    options: RunOptions,
-    fleet_options: FleetOptions,
-    resume: bool,
-    yes: bool,
-    output_format: OutputFormat,
-) -> int:
-    from pagecage.cli import fleet
-
-    resume_options, command = fleet.ResumeOptions(resume, yes), typed_command()
-    return fleet.run(name, options, fleet_options, command, resume_options, output_format, notify)
+        return fleet.run(
+            name, options, fleet_options, typed_command(), resumption, yes, output_format, notify
+        )
+    return _run_on_host(name, options, gate, resumption, yes, output_format)
 
 
 def _run_on_host(
     name: str,
     options: RunOptions,
     gate: GateOptions,
-    resume: bool,
+    resumption: ResumeOptions,
     yes: bool,
     output_format: OutputFormat,
 ) -> int:
     baseline = gate.checked()
-    if resume:
-        prepared = resume_run(name, options, yes, notify)
+    if resumption.resume:
+        prepared = resume_run(name, options, resumption, yes, notify)
     else:
         prepared = new_run(name, options, typed_command(), yes, notify)
     status = execute(prepared, notify)
@@ -168,4 +153,4 @@ def _run_on_host(
     status = exit_code(prepared, status, notify)
     if status or baseline is None:
         return status
-    return judge(baseline, prepared.folder.path, gate.fail_if, to_stderr=output_format.as_json)
+    return judge(baseline, prepared.folder.path, gate, to_stderr=output_format.as_json)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 CiSystem = Literal["github", "gitlab", "none"]
@@ -24,7 +25,7 @@ jobs:
     timeout-minutes: 60
     steps:
       - uses: actions/checkout@v4
-      - uses: ./.github/actions/pagecage
+{build}      - uses: ./.github/actions/pagecage
         with:
           experiment: {quoted}
           project: {project}
@@ -48,11 +49,19 @@ pagecage-{name}:
   variables:
     PAGECAGE_EXPERIMENT: {quoted}
     PAGECAGE_PROJECT: {project}
-    PAGECAGE_SIZE: smoke
+{build}    PAGECAGE_SIZE: smoke
     PAGECAGE_REPEATS: "5"
     # The artefacts of the first run have baseline.json. Commit it, and remove the two marks:
     # PAGECAGE_BASELINE: baselines/{name}.json
     # PAGECAGE_FAIL_IF: "device_read_bytes > +5%"
+"""
+_BUILD_STEP = """\
+      - run: {command}
+        working-directory: {folder}
+"""
+_BUILD_VARIABLES = """\
+    PAGECAGE_PACKAGES: {packages}
+    PAGECAGE_BUILD: {command}
 """
 _PIPELINE = """---
 include:
@@ -60,13 +69,29 @@ include:
 """
 
 
-def ci_files(system: CiSystem, name: str, project: str, source: Path) -> Mapping[str, str]:
+@dataclass(frozen=True)
+class Build:
+    """The command that builds a project's program, in a folder of the project.
+
+    `packages` are those of Debian that it needs, separated by spaces.
+    """
+
+    command: str
+    folder: str
+    packages: str
+
+
+def ci_files(
+    system: CiSystem, name: str, project: str, source: Path, build: Build | None = None
+) -> Mapping[str, str]:
     """Return contents by path, relative to the top of the repository.
 
     `project` is the folder of the experiment below that top. `source` has pagecage's own action and
-    template, which are copied so that the repository depends on no other.
+    template, which are copied so that the repository depends on no other. `build` is None for a
+    program that needs none.
     """
     words = {"name": name, "quoted": json.dumps(name), "project": json.dumps(project)}
+    words["build"] = _build_of(system, build, project) if build else ""
     if system == "github":
         return {
             _ACTION: (source / "action.yml").read_text(),
@@ -80,3 +105,13 @@ def ci_files(system: CiSystem, name: str, project: str, source: Path) -> Mapping
             ".gitlab-ci.yml": _PIPELINE.format(job=job),
         }
     return {}
+
+
+def _build_of(system: CiSystem, build: Build, project: str) -> str:
+    """Return the lines that build the program; a runner of GitHub has the compilers."""
+    if system == "github":
+        folder = (PurePosixPath(project) / build.folder).as_posix()
+        return _BUILD_STEP.format(command=build.command, folder=json.dumps(folder))
+    command = f"cd {build.folder} && {build.command}"
+    packages = json.dumps(build.packages)
+    return _BUILD_VARIABLES.format(command=json.dumps(command), packages=packages)

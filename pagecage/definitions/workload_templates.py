@@ -18,13 +18,15 @@ class WorkloadTemplate:
 
     `files` has the path below pagecage's own files of each file, or folder, of the workload.
     `program` is the path of the finished program, and `copies` are the files that the guest gets.
-    `build` is the command that makes the program, and `made` what it leaves; empty for a script.
+    `build` is the command that makes the program, `packages` are those of Debian that it needs, and
+    `made` is what it leaves; empty for a script.
     """
 
     files: Mapping[str, str]
     program: str
     copies: tuple[str, ...]
     build: str = ""
+    packages: str = ""
     made: str = ""
 
 
@@ -41,6 +43,7 @@ TEMPLATES: Mapping[str, WorkloadTemplate] = {
         program="target/release/workload",
         copies=("target/release/workload",),
         build="cargo build --release",
+        packages="cargo",
         made="/target/\n",
     ),
     "c": WorkloadTemplate(
@@ -53,6 +56,7 @@ TEMPLATES: Mapping[str, WorkloadTemplate] = {
         program="workload",
         copies=("workload",),
         build="make",
+        packages="gcc libc6-dev make",
         made="/workload\n",
     ),
     "python": WorkloadTemplate(

@@ -6,6 +6,7 @@ continue. The next run fetches its results before it sends a new request.
 
 from __future__ import annotations
 
+import math
 import queue
 import time
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,10 @@ from pagecage.hosts.agent_package import AgentPackage
 
 _ROUNDS = 3
 _POLL_SECONDS = 0.2
+STOP_SECONDS = 300.0
+"""Seconds that a round has to end after Ctrl-C. systemd kills an agent after 180 s."""
 _FOLLOW_TASK = "campaign : Follow the agent"
+_LAST_TASK = "campaign : Remove the round's directory"
 Results = Mapping[str, HostResult]
 
 
@@ -49,6 +53,7 @@ class FleetCampaign:
         self._events: queue.SimpleQueue[TaskEvent] = queue.SimpleQueue()
         self._agent_output: dict[str, str] = {}
         self._failed: set[str] = set()
+        self._ended: set[str] = set()
 
     def run(self) -> None:
         """Fetch the results that an earlier run left behind, then run the remaining trials.
@@ -88,8 +93,9 @@ class FleetCampaign:
     ) -> None:
         """Run one round. Ansible is followed in a thread, so that frames are received meanwhile."""
         this = _Round(hosts, requests, time.monotonic())
+        self._ended.clear()
         interrupted, results = False, Future[Results]()
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(2) as pool:
             running = self._playbook.begin("run", requests)
             try:
                 results = pool.submit(running.follow, self._events.put)
@@ -97,8 +103,7 @@ class FleetCampaign:
                     self._receive_until_done(results, hosts)
                 except KeyboardInterrupt:
                     interrupted = True
-                    self._stop(this)
-                    self._receive_until_done(results, hosts)
+                    self._stop(this, results, pool)
             finally:
                 running.end()
                 self._record(
@@ -110,8 +115,14 @@ class FleetCampaign:
             raise KeyboardInterrupt
         results.result()
 
-    def _receive_until_done(self, results: Future[Results], hosts: Mapping[str, HostRun]) -> None:
-        while not results.done():
+    def _receive_until_done(
+        self,
+        results: Future[Results],
+        hosts: Mapping[str, HostRun],
+        until: float = math.inf,
+    ) -> None:
+        """Receive frames until the round ends, or until that time (time.monotonic)."""
+        while not results.done() and time.monotonic() < until:
             time.sleep(_POLL_SECONDS)
             self._handle_events()
             for host in hosts.values():
@@ -125,11 +136,28 @@ class FleetCampaign:
                 self._agent_output[event.host] = event.stdout
             if event.outcome != "ok":
                 self._listener(event.host, {"event": "step", "text": event.message})
+            elif event.task == _LAST_TASK:
+                self._ended.add(event.host)
 
-    def _stop(self, this: _Round) -> None:
-        for name in this.hosts:
+    def _stop(self, this: _Round, results: Future[Results], pool: ThreadPoolExecutor) -> None:
+        """Stop the agents and receive their last frames.
+
+        A host or an Ansible that does not answer is given up after STOP_SECONDS; the next run
+        fetches what it has.
+        """
+        until = time.monotonic() + STOP_SECONDS
+        requests = {name: this.requests[name] for name in this.hosts if name not in self._ended}
+        if not requests:  # a request to stop would leave a directory on the host
+            self._receive_until_done(results, this.hosts, until)
+            return
+        for name in requests:
             self._listener(name, {"event": "step", "text": "stopping the current trial"})
-        self._playbook.begin("stop", this.requests).follow()
+        stopping = self._playbook.begin("stop", requests)
+        try:
+            pool.submit(stopping.follow)
+            self._receive_until_done(results, this.hosts, until)
+        finally:
+            stopping.end()
 
     def _record(self, this: _Round, results: Results, interrupted: bool) -> None:
         """Record each host's result. A host whose round failed gets no further request."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,6 +32,7 @@ class SharedConnection:
         """Start connecting. wait() calls `check`, which raises an error if the target has ended."""
         self.target = replace(target, control_path=sockets / SSH_SOCKET)
         self._socket, self._check, self._limit_seconds = sockets / SSH_SOCKET, check, limit_seconds
+        remove_stale_socket(self._socket)
         self._master = self._spawn()
 
     def wait(self) -> None:
@@ -57,3 +59,14 @@ class SharedConnection:
         """End the connection. Safe at any time."""
         self._master.kill()
         self._master.wait()
+
+
+def remove_stale_socket(path: Path) -> None:
+    """Remove a socket on which nobody listens: a killed ssh leaves it behind (unix(7))."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+        except FileNotFoundError:
+            return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -190,8 +190,13 @@ def read_records(path: Path) -> Iterator[Record]:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise PagecageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
+    yield from records_of_lines(lines, path)
+
+
+def records_of_lines(lines: Iterable[bytes], path: Path, first: int = 1) -> Iterator[Record]:
+    """Yield the records of lines of a file, the first of which has this number."""
     where = f"{path.parent.name}/{path.name}"
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, start=first):
         try:
             data = json.loads(line)
         except (ValueError, RecursionError):

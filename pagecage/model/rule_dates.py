@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import datetime
-import hashlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.checkout import TOP
+from pagecage.digests import text_sha256
 from pagecage.model.published_figures import read_definitions
 
 FILE = "rule-dates.csv"
@@ -71,7 +71,7 @@ def is_same_rule(planned: Mapping[str, Any], current: Mapping[str, Any]) -> bool
 def rule_sha256(claim: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a rule's content, the first 16 digits."""
     text = json.dumps(rule_content(claim), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return text_sha256(text)[:16]
 
 
 def read_rule_dates(experiments: Path) -> dict[tuple[str, str], RuleDate]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pagecage.digests import document_sha256
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.record import Record
 from pagecage.model.record_v1 import upgrade_facts
@@ -60,15 +60,14 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     return dict(plan)
 
 
-def plan_digest(plan: Mapping[str, Any]) -> str:
+def plan_sha256(plan: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a plan without its own digest."""
-    document = {key: value for key, value in plan.items() if key != "plan_sha256"}
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+    return document_sha256(plan, "plan_sha256")
 
 
 def _check_hash(plan: Mapping[str, Any], file: Path) -> None:
     """Raise PagecageError unless the plan is the one that was written."""
-    digest = plan_digest(plan)
+    digest = plan_sha256(plan)
     if plan.get("plan_sha256", digest) != digest:
         raise PagecageError(f"{file} was changed after it was written", _RESTORE)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.experiment import Experiment, Level, Size
+from pagecage.model.run_files import plan_sha256
 from pagecage.model.trial import DRIVERS, Dataset, Trial, Workload, trial_from_json, trial_to_json
 from pagecage.model.trial_data import TrialData
 from pagecage.planning.treatments import Treatment, selected, treatments
@@ -31,10 +31,10 @@ class Plan:
     trials: tuple[Trial, ...]
     document: Mapping[str, Any]
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """The hash of the document; a resumed run refuses a plan whose hash has changed."""
-        return hashlib.sha256(json.dumps(self.document, sort_keys=True).encode()).hexdigest()
+        return plan_sha256(self.document)
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import shlex
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from pagecage.digests import json_sha256
 from pagecage.model.cage import UNCAGED
 from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.services.spec import ServiceSpec
@@ -96,9 +95,7 @@ def make_experiment(replay: ReplaySpec) -> Experiment:
         service=replay.service,
         driver=replay.driver,
         data=replay.data,
-        definition_sha256=hashlib.sha256(
-            json.dumps(definition, sort_keys=True).encode()
-        ).hexdigest(),
+        definition_sha256=json_sha256(definition),
     )
 
 

@@ -26,6 +26,7 @@ def request_for(
 ) -> RunRequest:
     """Return an agent's request for these trials, each with the number of its next attempt."""
     harness = {key: plan.document["harness"][key] for key in ("version", "git_revision")}
+    next_attempts = folder.next_attempts()
     return RunRequest(
         run_id=plan.run_id,
         plan_sha256=plan.sha256,
@@ -38,7 +39,7 @@ def request_for(
         machine=vars(state),
         harness={**harness, "agent_sha256": agent_sha256},
         trials=trials,
-        attempts=folder.next_attempts(),
+        attempts={one.trial_id: next_attempts.get(one.trial_id, 1) for one in trials},
         disks=dict(host.disks),
         own_programs=plan.document.get("own_programs", {}),
     )

@@ -99,7 +99,7 @@ class Campaign:
             self._remove_uploads()
         finally:
             self._host.stop()
-        finished = sum(record.is_final for record in self._folder.last_records().values())
+        finished = sum(last.is_final for last in self._folder.last_attempts().values())
         return RunSummary(finished, len(self._folder.remaining(self._plan)))
 
     def _runnable_trials(self) -> tuple[Trial, ...]:
@@ -119,8 +119,8 @@ class Campaign:
         """
         if trial.workload.command is None or not trial.workload.command.streams_output:
             return False
-        last = self._folder.last_records().get(trial.trial_id)
-        return last is not None and last.outcome == "not_prepared" and last.measured is not None
+        last = self._folder.last_attempts().get(trial.trial_id)
+        return last is not None and last.outcome == "not_prepared" and last.is_measured
 
     def _next_trials(self) -> tuple[Trial, ...]:
         """Return the trials to run next.

@@ -98,7 +98,7 @@ class FrameReceiver:
         listener: Callable[[Mapping[str, Any]], None],
     ) -> None:
         self._frames, self._answers = frames, answers
-        self._known = {(record.trial_id, record.attempt) for record in folder.records()}
+        self._known = {(one.trial_id, one.number) for one in folder.attempts()}
         self._folder, self._host, self._state, self._listener = folder, host, state, listener
         self._traces: dict[str, str] = {}
         self._outer: dict[str, Any] = {}

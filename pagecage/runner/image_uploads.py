@@ -37,48 +37,53 @@ def container_files(
     config = found.config
     image = ImageSpec(found.name, config.image_id, config.architecture, config.layer_bytes)
     if host.name == "local":
-        archive = str(found.archive) if found.engine is None else None
-        paths = tuple(map(str, env_files))
-        image = replace(image, archive=archive, mounts=tuple(mounts), env_files=paths)
+        image = replace(
+            image,
+            archive=str(found.archive) if found.engine is None else None,
+            mounts=tuple(mounts),
+            env_files=tuple(map(str, env_files)),
+        )
         return ContainerFiles(image, (), str(Path.cwd()))
     directory = f"{host.data_dir}/{FOLDER}"
-    digest = config.image_id.removeprefix(DIGEST)
-    archive_copy = UploadedFile(
-        found.name, str(found.archive), f"{digest}.tar", found.archive_bytes
+    archive = UploadedFile(
+        *(found.name, str(found.archive), f"{config.image_id.removeprefix(DIGEST)}.tar"),
+        found.archive_bytes,
     )
-    mounted = [_volume(mount, n) for n, mount in enumerate(mounts, 1)]
+    volumes = [_volume(mount, n, directory) for n, mount in enumerate(mounts, 1)]
     variables = [_copy(str(path), f"env-{n}") for n, path in enumerate(env_files, 1)]
     image = replace(
         image,
-        archive=f"{directory}/{archive_copy.name}",
-        mounts=tuple(
-            replace(mount, source=f"{directory}/{_used(copy.name)}")
-            for mount, copy in zip(mounts, mounted, strict=True)
-        ),
+        archive=f"{directory}/{archive.name}",
+        mounts=tuple(volume.mount for volume in volumes),
         env_files=tuple(f"{directory}/{copy.name}" for copy in variables),
     )
-    written = sum(
-        copy.size_bytes
-        for mount, copy in zip(mounts, mounted, strict=True)
-        if not mount.is_read_only
-    )
-    volumes = (
-        TrialData(writes=True, size_bytes=written, copied_to=f"{directory}/{_RESTORED}")
-        if not all(mount.is_read_only for mount in mounts)
-        else None
-    )
-    return ContainerFiles(image, (archive_copy, *mounted, *variables), directory, volumes)
+    carried = (archive, *(volume.copy for volume in volumes), *variables)
+    return ContainerFiles(image, carried, directory, _restored(volumes, directory))
 
 
-def _volume(mount: BindMount, number: int) -> UploadedFile:
-    """Return the copy of a volume: the original of a restored one if the container may write."""
-    folder = "" if mount.is_read_only else f"{_RESTORED}/{ORIGINAL}/"
-    return _copy(mount.source, f"{folder}volume-{number}")
+@dataclass(frozen=True)
+class _Volume:
+    """The copy of a volume, and its mount with the path that the container uses."""
+
+    copy: UploadedFile
+    mount: BindMount
 
 
-def _used(name: str) -> str:
-    """Return the path that the container uses, of a volume's copy."""
-    return name.replace(f"{_RESTORED}/{ORIGINAL}/", f"{_RESTORED}/{DATA}/", 1)
+def _volume(mount: BindMount, number: int, directory: str) -> _Volume:
+    """Return a volume; if the container may write to it, its copy is a restored one's original."""
+    name = f"volume-{number}"
+    if mount.is_read_only:
+        return _Volume(_copy(mount.source, name), replace(mount, source=f"{directory}/{name}"))
+    used = replace(mount, source=f"{directory}/{_RESTORED}/{DATA}/{name}")
+    return _Volume(_copy(mount.source, f"{_RESTORED}/{ORIGINAL}/{name}"), used)
+
+
+def _restored(volumes: Sequence[_Volume], directory: str) -> TrialData | None:
+    """Return the data of the volumes that the container may write to."""
+    sizes = [volume.copy.size_bytes for volume in volumes if not volume.mount.is_read_only]
+    if not sizes:
+        return None
+    return TrialData(writes=True, size_bytes=sum(sizes), copied_to=f"{directory}/{_RESTORED}")
 
 
 def _copy(source: str, name: str) -> UploadedFile:

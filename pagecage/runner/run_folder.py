@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from pagecage.memory_search.rounds import rule_of, with_rounds
 from pagecage.model.record import Record, append_record, read_records
 from pagecage.model.trial import Trial, trial_from_json
 from pagecage.planning.plan import Plan, plan_from_json, plan_to_json
+from pagecage.runner.record_log import Attempt, RecordLog
 from pagecage.verdicts.stopping import enough_blocks
 from pagecage.whole_files import point_link, whole_folder, write_whole
 
@@ -37,6 +38,8 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.records_path = path / "records.jsonl"
+        self._log = RecordLog(self.records_path)
+        self._superseded: dict[str, int] = {}
 
     @classmethod
     def create(cls, runs: Path, plan: Plan) -> RunFolder:
@@ -94,24 +97,41 @@ class RunFolder:
         """Return the last record of each trial, which is the one that counts."""
         return {record.trial_id: record for record in self.records()}
 
+    def attempts(self) -> list[Attempt]:
+        """Return the attempt of every record, in the order of writing."""
+        return self._log.attempts()
+
+    def last_attempts(self) -> dict[str, Attempt]:
+        """Return the last attempt of each trial, which is the one that counts."""
+        return {attempt.trial_id: attempt for attempt in self.attempts()}
+
+    def supersede(self, trial_ids: Collection[str]) -> None:
+        """Have these trials measured once more. Their records stay; the next one will count."""
+        last = self.last_attempts()
+        self._superseded = {trial_id: last[trial_id].number for trial_id in trial_ids}
+
     def remaining(self, plan: Plan) -> tuple[Trial, ...]:
-        """Return the trials without a final record, in order.
+        """Return the trials without a final record that is not superseded, in order.
 
         Blocks that the stopping rule has made unnecessary are left out. Rounds that the records of
         a search ask for are added.
         """
-        last = self.last_records()
+        last = self.last_attempts()
+        records = self.last_records() if needs_records(plan.document) else {}
         open_trials = (
             t
-            for t in planned_trials(plan, last)
-            if t.trial_id not in last or not last[t.trial_id].is_final
+            for t in planned_trials(plan, records)
+            if t.trial_id not in last or not self._is_final(last[t.trial_id])
         )
-        enough = enough_blocks(plan.document, last)
+        enough = enough_blocks(plan.document, records)
         return tuple(t for t in open_trials if enough is None or t.block <= enough)
+
+    def _is_final(self, last: Attempt) -> bool:
+        return last.is_final and last.number > self._superseded.get(last.trial_id, 0)
 
     def next_attempts(self) -> dict[str, int]:
         """Return the number of the next attempt of each trial that has records."""
-        return {trial_id: record.attempt + 1 for trial_id, record in self.last_records().items()}
+        return {trial_id: last.number + 1 for trial_id, last in self.last_attempts().items()}
 
     def add_facts(self, facts: Mapping[str, Any], restore_seq: int | None) -> None:
         """Write the facts of the host, once per machine state."""
@@ -127,6 +147,11 @@ class RunFolder:
     def append(self, record: Record) -> None:
         """Append one record and force it to disk."""
         append_record(self.records_path, record)
+
+
+def needs_records(document: Mapping[str, Any]) -> bool:
+    """Return whether the figures of a plan's records decide what else is run."""
+    return bool(document.get("until_ci")) or rule_of(document) is not None
 
 
 def planned_trials(plan: Plan, last: Mapping[str, Record]) -> tuple[Trial, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from pagecage.ansible import HostResult, Playbook, TaskEvent, message_of, run_to_end
+from pagecage import ansible
+from pagecage.ansible import (
+    HostResult,
+    Playbook,
+    PlaybookRun,
+    TaskEvent,
+    message_of,
+    run_to_end,
+)
 from pagecage.errors import HostError
 from tests.tree import ROOT
 
@@ -116,3 +125,19 @@ def test_a_playbook_that_cannot_begin_is_told_by_ansibles_reason(tmp_path: Path)
 )
 def test_the_message_of_a_result(result: dict[str, Any], message: str) -> None:
     assert message_of(result) == message
+
+
+def test_an_ansible_that_does_not_end_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ansible, "TERMINATION_SECONDS", 0.2)
+    program = tmp_path / ".venv-ansible/bin/ansible-playbook"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\ntrap '' TERM\necho begun\nwhile :; do sleep 0.1; done\n")
+    program.chmod(0o755)
+    endless = PlaybookRun(Playbook(tmp_path, "it.yml", tmp_path, tmp_path / "log"), detached=True)
+    assert endless._process.stdout is not None
+    assert endless._process.stdout.readline() == b"begun\n"
+    endless.end()
+    assert endless._process.returncode == -signal.SIGKILL
+    endless._process.stdout.close()

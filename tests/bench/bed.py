@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from pagecage.planning.plan import Plan
 from pagecage.process import Completed, run
 from pagecage.runner.resource_needs import resource_needs
 from pagecage.verdicts.median_interval import ranks_left_out
+from tests.bench.goals import MOST_GROWTH
 from tests.bench.say import say
 
 DATASET_BYTES = 256 << 20
@@ -115,17 +116,27 @@ def generate(bed: ReadingBed) -> None:
 
 
 def ratio_of_pairs(
-    numerators: list[float], denominators: list[float]
+    numerators: Sequence[float], denominators: Sequence[float]
 ) -> tuple[float, float, float]:
-    """Return the median of the pairwise ratios, with the range that contains the true median in 95
-    of 100 cases.
+    """Return the median of the pairwise ratios and its interval."""
+    return median_with_interval([a / b for a, b in zip(numerators, denominators, strict=True)])
 
-    The range follows from order statistics, which assume no distribution: for n pairs the k-th
-    smallest and largest, k by the binomial distribution.
+
+def median_with_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the median, with the range that contains the true median in 95 of 100 cases.
+
+    The range follows from order statistics, which assume no distribution: for n values the k-th
+    smallest and largest, k by the binomial distribution. Fewer than six values give their range.
     """
-    ratios = sorted(a / b for a, b in zip(numerators, denominators, strict=True))
-    k = ranks_left_out(len(ratios))
-    return median(ratios), ratios[k], ratios[-1 - k]
+    ordered = sorted(values)
+    k = ranks_left_out(len(ordered))
+    return median(ordered), ordered[k], ordered[-1 - k]
+
+
+def growth_figure(name: str, growth: float, says: str, most: float = MOST_GROWTH) -> Figure:
+    """Return the figure of one growth, which has no range."""
+    aim = f"{most:g} or less"
+    return Figure(name, growth, growth, growth, aim, growth <= most, 1, says)
 
 
 def scratch() -> Path:

@@ -20,7 +20,7 @@ TREATMENTS = len(RATES) * len(BLOCKS)
 
 
 def make_run(folder: Path, trials: int, rows: int) -> Path:
-    """Write a run of `trials` trials (a multiple of TREATMENTS) with `rows` sampler rows in
+    """Write a run of `trials` trials (one, or a multiple of TREATMENTS) with `rows` sampler rows in
     total.
     """
     (folder / "facts").mkdir(parents=True)
@@ -69,7 +69,7 @@ def _plan(run_id: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
         "host": "vm",
         "size": "default",
         "seed": 1,
-        "repeats": len(trials) // TREATMENTS,
+        "repeats": max(1, len(trials) // TREATMENTS),
         "fresh": "never",
         "command": "pagecage run bench",
         "harness": {"version": "0", "git_revision": None, "git_dirty": None},

@@ -6,16 +6,17 @@ Seconds are CPU time, so that a busy machine matters less.
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pagecage.process import run
-from tests.bench.bed import Figure, scratch
+from tests.bench.bed import Figure, growth_figure, scratch
 from tests.bench.made_run import TREATMENTS, make_run
 from tests.bench.say import say
 from tests.bench.show import show
@@ -23,8 +24,10 @@ from tests.tree import ROOT
 
 TRIALS, ROWS = 1000, 1_000_000
 MOST_SECONDS, MOST_BYTES = 60.0, 1.5e9
-MOST_GROWTH = 12.0
+MOST_OF_TEN_TIMES = 12.0
 """The allowed factor of a run that is ten times as large: ten, plus the noise of the machine."""
+SIZES = (1, 1_000, 10_000)
+ROWS_A_TRIAL = 100
 _PANDAS = """
 import sys, pathlib, pandas as pd
 for file in sorted(pathlib.Path(sys.argv[1]).glob("trials/*/sampler.jsonl")):
@@ -36,6 +39,15 @@ for file in sorted(pathlib.Path(sys.argv[1]).glob("trials/*/sampler.jsonl")):
 class Cost:
     """Resources that a program and its children used."""
 
+    cpu_seconds: float
+    most_bytes: int
+
+
+@dataclass(frozen=True)
+class ReportCost:
+    """The cost of a report of so many trials."""
+
+    trials: int
     cpu_seconds: float
     most_bytes: int
 
@@ -86,16 +98,36 @@ def measure(trials: int = TRIALS, rows: int = ROWS) -> Iterator[Figure]:
         1,
         says,
     )
-    yield Figure(
-        "report, ten times the run",
-        growth,
-        growth,
-        growth,
-        f"{MOST_GROWTH:g} or less",
-        growth <= MOST_GROWTH,
-        1,
-        f"{small.cpu_seconds:.1f} s before",
+    before = f"{small.cpu_seconds:.1f} s before"
+    yield growth_figure("report, ten times the run", growth, before, most=MOST_OF_TEN_TIMES)
+
+
+def by_trials() -> list[ReportCost]:
+    """Return the cost of a report of one trial, of 1,000 and of 10,000, with equal traces."""
+    costs = []
+    for trials in SIZES:
+        top = scratch() / f"render-{os.getpid()}"
+        try:
+            say(f"making and rendering a run of {trials:,} trials")
+            folder = make_run(top / "run", trials, trials * ROWS_A_TRIAL)
+            cost = cost_of("-m", "analysis", "render", folder)
+        finally:
+            shutil.rmtree(top, ignore_errors=True)
+        costs.append(ReportCost(trials, cost.cpu_seconds, cost.most_bytes))
+        (scratch() / "reports.json").write_text(json.dumps([asdict(one) for one in costs]))
+    return costs
+
+
+def measure_growth() -> Iterator[Figure]:
+    """Compare what a trial adds to a report, between 1,000 and 10,000, with that up to 1,000."""
+    one, some, many = by_trials()
+    first = (some.cpu_seconds - one.cpu_seconds) / (some.trials - one.trials)
+    last = (many.cpu_seconds - some.cpu_seconds) / (many.trials - some.trials)
+    says = ", ".join(
+        f"{cost.cpu_seconds:.1f} s of CPU and {cost.most_bytes / 1e6:.0f} MB for {cost.trials:,}"
+        for cost in (one, some, many)
     )
+    yield growth_figure("report, a further trial", last / first, says)
 
 
 if __name__ == "__main__":

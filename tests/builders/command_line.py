@@ -10,10 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.model.record import Record, read_records
-from pagecage.process import PIPE, Process, spawn
+from pagecage.process import PIPE, Completed, Process, run, spawn
 from pagecage.verdicts.evaluate import Verdicts, evaluate
+from tests.tree import ROOT
 
 _LONGEST_SECONDS = 900.0
+
+
+def pagecage_argv(*words: str) -> list[str]:
+    """Return the command `pagecage ...` of this checkout."""
+    return [sys.executable, "-m", "pagecage.cli.main", *words]
+
+
+def pagecage_in(folder: Path, *words: str, timeout_seconds: float = _LONGEST_SECONDS) -> Completed:
+    """Run `pagecage ...` in a folder to its end, with its runs in `runs` there."""
+    environment = {"PYTHONPATH": str(ROOT), "PAGECAGE_RUNS": str(folder / "runs")}
+    return run(
+        pagecage_argv(*words),
+        check=False,
+        cwd=folder,
+        env=environment,
+        timeout_seconds=timeout_seconds,
+    )
 
 
 class CommandLine:
@@ -24,7 +42,7 @@ class CommandLine:
         self.environment = {"PAGECAGE_RUNS": str(runs), **environment}
 
     def argv(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "pagecage.cli.main", *arguments]
+        return pagecage_argv(*arguments)
 
     def start(self, *arguments: str) -> Process[bytes]:
         return spawn(self.argv(*arguments), stdout=PIPE, stderr=PIPE, env=self.environment)

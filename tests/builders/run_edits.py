@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis.data.baseline import baseline_digest
+from analysis.data.baseline import baseline_sha256
 from pagecage.model.record import Record
 
 _DEVICE_FIGURES = (
@@ -47,4 +47,4 @@ def drop_device_figures(record: dict[str, Any]) -> None:
 
 def resealed(baseline: Mapping[str, Any]) -> dict[str, Any]:
     """Return a changed baseline with the digest of what it has now."""
-    return {**baseline, "baseline_sha256": baseline_digest(baseline)}
+    return {**baseline, "baseline_sha256": baseline_sha256(baseline)}

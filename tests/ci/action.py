@@ -13,6 +13,7 @@ import yaml
 
 from pagecage.process import Completed, run
 from tests.ci.expressions import interpolate, is_true
+from tests.ci.one_run import one_run_at_a_time
 from tests.tree import ROOT
 
 ACTION = ROOT / "action.yml"
@@ -50,7 +51,9 @@ class Runner:
 
     def use(self, **inputs: str) -> Job:
         """Run the action with these inputs (`-` is written `_`) and return what came of it."""
-        return Job(self, {name.replace("_", "-"): value for name, value in inputs.items()}).run()
+        job = Job(self, {name.replace("_", "-"): value for name, value in inputs.items()})
+        with one_run_at_a_time():
+            return job.run()
 
 
 @dataclass

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from pagecage.process import Completed, run
+from tests.ci.one_run import one_run_at_a_time
 from tests.tree import ROOT
 
 TEMPLATE = ROOT / "ci/gitlab.yml"
@@ -54,11 +55,12 @@ def run_job(project: Path, path: Path, environment: Mapping[str, str], **given: 
         for name, value in (defaults | own).items()
     }
     search = f"{path}:{os.environ['PATH']}"
-    done = run(
-        ["bash", "-c", script()],
-        check=False,
-        cwd=project,
-        env={**environment, **expanded, "CI_PROJECT_DIR": str(project), "PATH": search},
-        timeout_seconds=600,
-    )
+    with one_run_at_a_time():
+        done = run(
+            ["bash", "-c", script()],
+            check=False,
+            cwd=project,
+            env={**environment, **expanded, "CI_PROJECT_DIR": str(project), "PATH": search},
+            timeout_seconds=600,
+        )
     return FinishedJob(done, project)

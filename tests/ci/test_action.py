@@ -19,6 +19,7 @@ from tests.ci.conftest import make_project
 from tests.ci.expressions import UnknownExpressionError, interpolate, is_true
 from tests.fixtures.runs import build_run
 
+pytestmark = pytest.mark.slow
 BIN = Path(sys.prefix) / "bin"
 LIGHT = {"host": "local", "size": "smoke", "treatments": "cage=uncaged\n", "install": "false"}
 """A real run that needs neither limits nor the guest."""

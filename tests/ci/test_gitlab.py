@@ -16,6 +16,7 @@ from tests.checkout import environment
 from tests.ci.conftest import make_project
 from tests.ci.gitlab import TEMPLATE, FinishedJob, job, run_job, script
 
+pytestmark = pytest.mark.slow
 BIN = Path(sys.prefix) / "bin"
 LIGHT = {"host": "local", "size": "smoke", "treatments": "cage=uncaged", "experiment": "reader"}
 
@@ -66,6 +67,14 @@ def test_a_gate_that_cannot_be_decided_fails_the_job(
     assert found.done.status == 6, found.done.stderr
     assert found.artifact("dotenv").read_text() == "PAGECAGE_VERDICT=undecided\n"
     assert (found.report / "junit.xml").exists()
+
+
+def test_a_program_is_built_first(project: Path, path: Path) -> None:
+    build = "echo built > made && false"
+    found = run_job(project, path, environment(project), build=build, **LIGHT)
+    assert found.done.status == 1
+    assert (project / "made").read_text() == "built\n"
+    assert "pagecage" not in found.done.stderr, "nothing was measured"
 
 
 def test_the_text_of_a_variable_is_never_run(project: Path, path: Path) -> None:

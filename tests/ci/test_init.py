@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from pagecage.definitions.ci_writer import ci_files
+from pagecage.definitions.workload_templates import TEMPLATES
 from pagecage.process import Completed, run
 from tests.checkout import environment
 from tests.ci.action import action
@@ -102,6 +103,29 @@ def test_gitlab_includes_the_job_and_replaces_no_pipeline(repository: Path, path
     again = init(path, repository, "--ci", "gitlab", "--name", "two", "--", "true")
     assert "local: /.gitlab/pagecage-two.yml" in again.stderr
     assert pipeline.read_text() == before
+
+
+@pytest.mark.parametrize("language", ["rust", "c", "python"])
+def test_a_program_is_built_before_it_is_measured(
+    repository: Path, path: Path, language: str
+) -> None:
+    template = TEMPLATES[language]
+    for system in ("github", "gitlab"):
+        words = ("--ci", system, "--template", language, "--name", system)
+        done = init(path, repository / "sub", *words)
+        assert done.ok, done.stderr
+    workflow = yaml.safe_load((repository / ".github/workflows/pagecage-github.yml").read_text())
+    steps = [step for step in workflow["jobs"]["measure"]["steps"] if "run" in step]
+    built = [{"run": template.build, "working-directory": "sub/workloads/github"}]
+    assert steps == (built if template.build else [])
+    written = yaml.safe_load((repository / ".gitlab/pagecage-gitlab.yml").read_text())
+    variables = written["pagecage-gitlab"]["variables"]
+    assert set(variables) <= set(job()["variables"])
+    assert variables.get("PAGECAGE_PACKAGES", "") == template.packages
+    if template.build:
+        command = ["sh", "-ec", variables["PAGECAGE_BUILD"]]
+        run(command, cwd=repository / "sub", timeout_seconds=300)
+        assert (repository / "sub/workloads/gitlab" / template.program).exists()
 
 
 def test_without_git_the_files_are_the_projects(tmp_path: Path, path: Path) -> None:

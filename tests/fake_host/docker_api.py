@@ -76,3 +76,4 @@ def docker_api(path: Path, created: Path, refuses: str = "") -> Iterator[list[di
         finally:
             server.shutdown()
             thread.join()
+            path.unlink()

@@ -82,6 +82,11 @@ class Machine:
         return self.root / "system.control"
 
     @property
+    def manager_socket(self) -> Path:
+        """The socket of systemd, which exists only if a test serves it."""
+        return self.root / "private"
+
+    @property
     def sys(self) -> Path:
         return self.root / "sys"
 
@@ -159,6 +164,7 @@ class Machine:
         for module in (command_files, facts, folders, host_session, shell):
             set_(module, "resolve_disk", find_disk)
         set_(Systemd, "control_directory", lambda _: self.control)
+        set_(Systemd, "socket", lambda _: self.manager_socket)
         set_(facts, "is_pid1", lambda: True)
         set_(cgroupfs, "cgroup_of", self._cgroup_of)
         set_(settings, "write_queue_setting", self._write_queue_setting)

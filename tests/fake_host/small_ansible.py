@@ -7,9 +7,11 @@ those of ansible/roles/campaign do.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -49,21 +51,52 @@ def run(host: str, variables: dict[str, Any]) -> None:
     ok(host, "campaign : Remove the round's directory", changed=True)
 
 
+def stop(host: str, variables: dict[str, Any]) -> None:
+    request = variables["campaign_requests"][host]
+    away = RACK / host / "fleet" / request["run_id"] / str(request["round"])
+    away.mkdir(parents=True, exist_ok=True)
+    (away / "stopped").touch()
+    if is_alive(away) and (away / "pid").exists():
+        os.kill(int((away / "pid").read_text()), signal.SIGTERM)
+    ok(host, "campaign : Request the end of the agent", changed=True)
+
+
 def start(host: str, request: dict[str, Any], away: Path) -> None:
-    away.mkdir(parents=True)
+    away.mkdir(parents=True, exist_ok=True)
+    if (away / "stopped").exists():
+        return
     shutil.copyfile(request["request"], away / "request.json")
-    agent = HERE / "small_agent.py"
-    argv = [sys.executable, "-S", agent, RACK / host / "spool/script.json", away]
-    subprocess.Popen(
-        argv, start_new_session=True, stdin=-3, stdout=-3, stderr=(away / "stderr").open("w")
-    )
+    argv = [sys.executable, "-S", HERE / "small_agent.py", RACK / host / "spool/script.json", away]
+    with (away / "stderr").open("w") as stderr, (away / "alive").open("w") as alive:
+        fcntl.flock(alive, fcntl.LOCK_EX)  # the agent inherits it, and keeps it until it ends
+        agent = subprocess.Popen(
+            argv,
+            start_new_session=True,
+            stdin=-3,
+            stdout=-3,
+            stderr=stderr,
+            pass_fds=[alive.fileno()],
+        )
+        (away / "pid").write_text(str(agent.pid))
+
+
+def is_alive(away: Path) -> bool:
+    """Return whether the agent of a round's folder runs."""
+    try:
+        with (away / "alive").open() as alive:
+            fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
 
 
 def follow(away: Path, stream: Path) -> str:
     """Copy the frames until the agent has ended; return how it ended."""
     until = time.monotonic() + 20
-    while not (away / "status").exists() and time.monotonic() < until:
-        time.sleep(0.01)
+    while is_alive(away) and time.monotonic() < until:
+        time.sleep(0.05)
     found = (away / "stream").read_bytes() if (away / "stream").exists() else b""
     with stream.open("r+b") as file:
         file.seek(0, os.SEEK_END)
@@ -88,7 +121,9 @@ def main(words: list[str]) -> int:
     hosts = named["--limit"].split(",")
     if hosts == ["rack"]:
         hosts = ["left", "right"]
-    play = {"preflight": preflight, "run": run}.get(named.get("--tags", ""), provision)
+    play = {"preflight": preflight, "run": run, "stop": stop}.get(
+        named.get("--tags", ""), provision
+    )
     for host in hosts:
         play(host, variables)
     tell({"stats": {host: {"changed": 1, "failures": 0, "unreachable": 0} for host in hosts}})

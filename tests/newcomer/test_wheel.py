@@ -15,11 +15,20 @@ import pytest
 
 from pagecage.process import Completed, run
 from tests.ci.action import Runner
-from tests.newcomer.machine import CAN_PIVOT, UID, machine, printed
+from tests.newcomer.machine import CAN_PIVOT, UID, Machine, machine, printed
 from tests.tree import ROOT, files
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+READER = """import sys
+with open(sys.argv[1], "rb") as file:
+    while file.tell() < {mib} << 20 and file.read(1 << 20):
+        pass
+"""
+FAIL_IF = "--fail-if 'device_read_bytes > +5%'"
+BUSY = "--include host_quiet"
+"""Bytes are the same on a busy machine."""
+GATE = f"--baseline baselines/mine.json {FAIL_IF} {BUSY}"
 BUNDLE = "20261121T144231Z-random-order-vm.pagecage.zip"
 
 
@@ -195,7 +204,7 @@ def test_without_compiled_programs_no_wheel_is_built(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", "dist", "."]
     done = run(argv, check=False, cwd=tmp_path, timeout_seconds=600)
     assert not done.ok
-    assert "build/host/bin/pcgen" in done.stdout + done.stderr
+    assert "build/host lacks bin/pcgen" in done.stdout + done.stderr
     assert "fix: make wheel" in done.stdout + done.stderr
 
 
@@ -214,9 +223,23 @@ def test_the_action_installs_it_and_runs_an_experiment(wheel: Path, tmp_path: Pa
     assert (runner.files / "temp/pagecage/bin/pagecage").exists()
 
 
-@CAN_PIVOT
-def test_two_commands_on_a_clean_debian(wheel: Path) -> None:
-    """An ordinary user with sudo installs the wheel and what it names, and runs an experiment."""
+@dataclass(frozen=True)
+class Newcomer:
+    """A clean machine with the wheel. `refused` is a run before `pagecage host setup`."""
+
+    new: Machine
+    refused: Completed
+
+    def run(self, command: str) -> Completed:
+        """Run a shell command as an ordinary user with sudo."""
+        done = self.new.run(f"PATH=$PATH:$HOME/.local/bin; {command}", seconds=3000)
+        assert "Traceback" not in printed(done)
+        return done
+
+
+@pytest.fixture(scope="module")
+def newcomer(wheel: Path) -> Iterator[Newcomer]:
+    """A clean Debian 12 without the repository, and an ordinary user with the wheel."""
     with machine("bookworm") as new:
         top = new.folder / f"upper{new.checkout}"
         shutil.rmtree(top)
@@ -227,12 +250,51 @@ def test_two_commands_on_a_clean_debian(wheel: Path) -> None:
             "apt-get -q update && apt-get -q install -y --no-install-recommends pipx python3-venv"
         )
         put = "PATH=$PATH:$HOME/.local/bin; pipx install ./*.whl"
-        lacking = new.run(f"{put} && pagecage run smoke --size smoke")
-        assert "fix: pagecage host setup" in lacking.stderr, printed(lacking)
-        done = new.run(
-            "PATH=$PATH:$HOME/.local/bin; pagecage host setup && pagecage run smoke --size smoke"
-            " && ls ~/.local/share/pagecage/runs/latest-smoke/report.html",
-            seconds=3000,
-        )
-        assert done.ok, printed(done)
-        assert "Traceback" not in printed(done)
+        refused = new.run(f"{put} && pagecage run smoke --size smoke")
+        made = Newcomer(new, refused)
+        setup = made.run("pagecage host setup")
+        assert setup.ok, printed(setup)
+        yield made
+
+
+@CAN_PIVOT
+def test_two_commands_on_a_clean_debian(newcomer: Newcomer) -> None:
+    """The wheel and what it names are installed, and an experiment runs."""
+    assert "fix: pagecage host setup" in newcomer.refused.stderr, printed(newcomer.refused)
+    done = newcomer.run(
+        "pagecage run smoke --size smoke"
+        " && ls ~/.local/share/pagecage/runs/latest-smoke/report.html"
+    )
+    assert done.ok, printed(done)
+
+
+@CAN_PIVOT
+def test_a_gate_in_a_project_on_a_clean_debian(newcomer: Newcomer) -> None:
+    """The same program passes, 20 % more bytes fail, and other arguments are not compared."""
+    new, folder = newcomer.new, newcomer.new.folder / f"upper{newcomer.new.home}/own"
+    made = newcomer.run(
+        "mkdir ~/own && cd ~/own && head -c 67108864 /dev/urandom >data.bin && touch read.py"
+        " && pagecage init --ci none --name mine -- python3 read.py data.bin"
+    )
+    assert made.ok, printed(made)
+    (folder / "read.py").write_text(READER.format(mib=40))
+    kept = newcomer.run(f"cd ~/own && pagecage run mine && pagecage baseline save mine {BUSY}")
+    assert kept.ok, printed(kept)
+    first = json.loads(new.run("cat ~/own/runs/latest-mine/plan.json").stdout)["run_id"]
+
+    gated = f"cd ~/own && pagecage run mine {GATE}"
+    same = newcomer.run(gated)
+    assert same.status == 0, printed(same)
+    (folder / "read.py").write_text(READER.format(mib=48))
+    more = newcomer.run(gated)
+    assert more.status == 5, printed(more)
+    between = newcomer.run(f"cd ~/own && pagecage compare runs/{first} mine {FAIL_IF} {BUSY}")
+    assert between.status == 5, printed(between)
+
+    definition, arguments = folder / "experiments/mine.toml", 'arguments = ["read.py", "data.bin"'
+    text = definition.read_text()
+    assert arguments in text
+    definition.write_text(text.replace(arguments, f'{arguments}, "-"'))
+    other = newcomer.run(gated)
+    assert other.status == 6, printed(other)
+    assert "different arguments" in printed(other)

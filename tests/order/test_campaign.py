@@ -123,6 +123,16 @@ def test_a_failed_trial_is_tried_again_with_the_next_number(three: Run) -> None:
     assert tries == [(1, "failed"), (2, "not_prepared"), (3, "ok")]
 
 
+def test_a_superseded_trial_is_measured_once_more_and_its_records_stay(three: Run) -> None:
+    three.go()
+    three.folder.supersede([three.ids[1]])
+    assert three.go() == RunSummary(3, 0)
+    assert three.agent_calls()[-1] == [three.ids[1]]
+    assert [r.attempt for r in three.records() if r.trial_id == three.ids[1]] == [1, 2]
+    assert three.go() == RunSummary(3, 0)
+    assert len(three.records()) == 4
+
+
 @pytest.mark.parametrize(
     "outcome", ["oom_killed", "timed_out", "wrong_answer", "requirement_missed"]
 )

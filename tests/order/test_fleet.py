@@ -5,18 +5,24 @@ resumed runs.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pytest
 
+from pagecage import ansible
 from pagecage.errors import PagecageError
+from pagecage.fleet import rounds
 from pagecage.fleet.folder import FleetFolder, RoundResult, find_fleet
 from pagecage.fleet.host_plans import host_plans
 from pagecage.model.record import Record
 from tests.builders.plans import BASE, CHOICES, plan_of
+from tests.conftest import children
 from tests.fake_host.rack import Rack
 from tests.order.conftest import racked
 
@@ -185,27 +191,37 @@ def test_fewer_blocks_than_hosts_cannot_be_spread() -> None:
     assert "--repeats 2" in caught.value.hint
 
 
-def test_ctrl_c_ends_every_agent_in_good_order(rack: Rack) -> None:
-    plan = plan_of(THREE, replace(CHOICES, repeats=1))
-    second = plan.trials[1].trial_id
-    for name in rack.names:
-        rack.set_script(name, {second: ["waits"]})
-    folder = rack.begin(plan)
+@contextmanager
+def interrupted_when_all_wait(
+    rack: Rack, before: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Call `before` and press Ctrl-C when the trial of every host waits."""
 
     def interrupt() -> None:
         deadline = time.monotonic() + 60
         while not all((rack.top / name / "spool/waits").exists() for name in rack.names):
             assert time.monotonic() < deadline
             time.sleep(0.05)
+        before()
         import _thread
 
         _thread.interrupt_main()
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        rack.go(folder)
+    yield
     thread.join()
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_every_agent_in_good_order(rack: Rack) -> None:
+    plan = plan_of(THREE, replace(CHOICES, repeats=1))
+    second = plan.trials[1].trial_id
+    for name in rack.names:
+        rack.set_script(name, {second: ["waits"]})
+    folder = rack.begin(plan)
+    with interrupted_when_all_wait(rack), pytest.raises(KeyboardInterrupt):
+        rack.go(folder)
     assert outcomes(folder) == {"left": ["ok", "interrupted"], "right": ["ok", "interrupted"]}
     assert {end.outcome for end in folder.last_results().values()} == {"interrupted"}
     for name in rack.names:
@@ -215,3 +231,27 @@ def test_ctrl_c_ends_every_agent_in_good_order(rack: Rack) -> None:
         "left": ["ok", "interrupted", "ok", "ok"],
         "right": ["ok", "interrupted", "ok", "ok"],
     }
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_run_whose_ansible_hangs(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agents are stopped nevertheless, and the next run fetches what they have."""
+    monkeypatch.setattr(rounds, "STOP_SECONDS", 8.0)
+    monkeypatch.setattr(ansible, "TERMINATION_SECONDS", 0.2)
+    plan = plan_of(THREE, replace(CHOICES, repeats=1))
+    for name in rack.names:
+        rack.set_script(name, {plan.trials[1].trial_id: ["waits"]})
+    folder = rack.begin(plan)
+
+    def hang() -> None:
+        [pid] = [pid for pid, line in children().items() if "fleet.yml" in line]
+        os.killpg(pid, signal.SIGSTOP)
+
+    with interrupted_when_all_wait(rack, hang), pytest.raises(KeyboardInterrupt):
+        rack.go(folder)
+    assert {end.outcome for end in folder.last_results().values()} == {"lost"}
+    for name in rack.names:
+        rack.set_script(name, {})
+    rack.go(folder)
+    for found in outcomes(folder).values():
+        assert [one for one in found if one != "interrupted"] == ["ok"] * 3

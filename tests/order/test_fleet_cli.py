@@ -13,6 +13,7 @@ import pytest
 
 from pagecage.cli import analyse, fleet, fleet_hosts, fleet_plan
 from pagecage.cli.output import OutputFormat
+from pagecage.cli.resume import ResumeOptions
 from pagecage.cli.run_options import FleetOptions, RunOptions
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.folder import find_fleet
@@ -26,10 +27,7 @@ from tests.order.conftest import racked
 SMOKE = RunOptions(host="rack", size="smoke")
 GO_ON = RunOptions(host="rack")
 REPLICATE = FleetOptions()
-START, AGAIN = (
-    fleet.ResumeOptions(resume=False, yes=False),
-    fleet.ResumeOptions(resume=True, yes=False),
-)
+START, AGAIN = ResumeOptions(), ResumeOptions(resume=True)
 
 
 @pytest.fixture
@@ -72,7 +70,7 @@ def looked_at(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def go(
     printed: list[str],
-    again: fleet.ResumeOptions = START,
+    again: ResumeOptions = START,
     options: RunOptions = SMOKE,
     fleet_options: FleetOptions = REPLICATE,
 ) -> int:
@@ -82,6 +80,7 @@ def go(
         fleet_options,
         "pagecage run smoke --host rack",
         again,
+        False,
         OutputFormat(),
         printed.append,
     )
@@ -93,6 +92,7 @@ def refusal(call: Callable[[], object]) -> PagecageError:
     return caught.value
 
 
+@pytest.mark.slow
 def test_from_hosts_that_do_not_answer_to_one_report_over_all(
     rack: Rack, printed: list[str], capsys: pytest.CaptureFixture
 ) -> None:

@@ -6,18 +6,20 @@ import io
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from pagecage.agent.phases import PHASES
 from pagecage.agent.session import run_trial
-from pagecage.agent.system import settings
+from pagecage.agent.system import child_processes, settings
 from pagecage.agent.system.block_device import Disk
 from pagecage.agent.system.interruption import Interrupted, Interruption
 from pagecage.agent.trial_run import TrialRun
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records
+from pagecage.process import Process, spawn
 from tests.fake_host.machine import CAGE, LIGHT, Machine, frames_of, make_session, make_trial
 
 NAMES = list(PHASES)
@@ -87,6 +89,22 @@ def test_a_signal_while_a_command_runs(
     )
     assert machine.left() == []
     assert machine.read_ahead_kb() == "256"
+
+
+def test_a_signal_between_the_start_of_a_tool_and_the_note_of_its_process(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
+) -> None:
+    """No tool is left, because the signal waits."""
+
+    def start_and_signal(*given: Any, **named: Any) -> Process[bytes]:
+        process = spawn(*given, **named)
+        signal.raise_signal(signal.SIGTERM)
+        return process
+
+    monkeypatch.setattr(child_processes, "spawn", start_and_signal)
+    record = run_interrupted(machine, interruption)
+    assert (record.outcome, record.phase) == ("interrupted", "collectors")
+    assert machine.left() == []
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

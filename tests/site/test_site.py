@@ -23,6 +23,7 @@ from pagecage.model.published_figures import read_rows
 from tests.fixtures.runs import build_run
 from tests.tree import ROOT
 
+pytestmark = pytest.mark.slow
 PAGES = (
     "index.html",
     "scorecard.html",

@@ -9,9 +9,12 @@ from typing import Any
 
 from pagecage.report.export import markdown_table
 from tests.tree import ROOT
+from tests.trust.costs.section import costs_section
 from tests.trust.disks.section import disks_section
 from tests.trust.faults.results import section as faults_section
+from tests.trust.guest_lies.section import guest_lies_section
 from tests.trust.mutants.section import mutants_section
+from tests.trust.variation import section as variation_section
 from tests.trust.witnesses.section import witnesses_section
 
 RESULTS = ROOT / "docs/trust"
@@ -95,10 +98,13 @@ def _percent(part: int, whole: int) -> str:
 
 SECTIONS: tuple[Callable[[Path], Iterator[str]], ...] = (
     _statistics,
+    variation_section,
     faults_section,
     mutants_section,
+    guest_lies_section,
     witnesses_section,
     disks_section,
+    costs_section,
 )
 
 

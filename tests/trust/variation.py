@@ -110,8 +110,8 @@ def section(results: Path) -> Iterator[str]:
         "Treatments were run many times in the same state of one host. The spread is that of the"
         f" middle 95 % of the trials, over their median. {PAIRS} pairs of {REPEATS} trials against"
         f" {REPEATS} others were drawn from each, and judged by a gate `> +5%`: as they are, and"
-        f" with the second made {REGRESSION - 1:.0%} larger. `python -m tests.trust.variation RUN`"
-        " makes the table of other runs.\n"
+        f" with the second made {100 * (REGRESSION - 1):.0f} % larger."
+        " `python -m tests.trust.variation RUN` makes the table of other runs.\n"
     )
     head = ["trials of", "treatment", "figure", "n", "spread", "false alarms", "undecided", "found"]
     yield markdown_table(head, [_row(row) for row in rows])

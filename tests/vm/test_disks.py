@@ -11,7 +11,7 @@ from pagecage.verdicts.counters import io_difference
 from pagecage.verdicts.disks.views import on_disk
 from tests.builders.command_line import CommandLine, verdicts
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(900)]
 READS, WRITES, SECONDS = 200, 50, 15  # cgroups/log-apart.toml
 WITHIN = 0.05
 FIO = (

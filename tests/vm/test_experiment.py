@@ -19,7 +19,7 @@ pytestmark = pytest.mark.vm
 _SMOKE = ["run", "smoke", "--size", "smoke", "--host", "vm"]
 
 
-@pytest.fixture(scope="module", params=["root", "bench"])
+@pytest.fixture(scope="module", params=["root", pytest.param("bench", marks=pytest.mark.slow)])
 def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     """One whole run: by the system's systemd, and by an ordinary user's own."""
     command_line = CommandLine(

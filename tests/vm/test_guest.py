@@ -189,6 +189,7 @@ def put_data_on(host: VmHost, scratch: Path, device: str) -> int:
     ).changed
 
 
+@pytest.mark.slow
 def test_a_disk_that_holds_something_else_is_refused(host: VmHost, tmp_path: Path) -> None:
     with pytest.raises(HostError, match="is mounted at /data"):
         put_data_on(host, tmp_path, "/dev/vdb")
@@ -216,7 +217,7 @@ def test_a_blank_disk_is_taken_once_and_kept(host: VmHost, tmp_path: Path) -> No
 @pytest.mark.long
 def test_the_agent_role_installs_what_was_built(host: VmHost, tmp_path: Path) -> None:
     words = ["--tags", "agent", "-e", f"agent_build_dir={tmp_path}"]
-    with pytest.raises(HostError, match=r"agent.pyz is not there"):
+    with pytest.raises(HostError, match=r"agent.pyz does not exist"):
         run_on_guest(TOP, tmp_path, host.target, "site.yml", words)
     (tmp_path / "bin").mkdir()
     for name in ("agent.pyz", "bin/pcread"):

@@ -15,7 +15,7 @@ from tests.builders.command_line import CommandLine, verdicts
 from tests.builders.image_archive import config_of, layer, write_archive
 from tests.tree import ROOT
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(1200)]
 PROGRAMS = ROOT / "build/host/bin"
 DATA_BYTES = 20 * MIB
 CAP_BYTES = 2 * MIB

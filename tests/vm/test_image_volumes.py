@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
 from pagecage.process import run
+from tests.builders.command_line import pagecage_in
 from tests.builders.image_archive import config_of, layer, write_archive
-from tests.tree import ROOT
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(900)]
 _CLAIM = r"""
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -50,9 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_each_trial_finds_a_volume_as_it_was(folder: Path) -> None:
     words = ("replay", "aws-gp3-tenth", "--host", "vm", "--image", "claim.tar", "--repeats", "2")
-    argv = [sys.executable, "-m", "pagecage.cli.main", *words, "-v", "./state:/state"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PAGECAGE_RUNS": str(folder / "runs")}
-    done = run(argv, check=False, cwd=folder, env=environment, timeout_seconds=800)
+    done = pagecage_in(folder, *words, "-v", "./state:/state")
     assert done.ok, done.stderr
     assert "are restored before each trial" in done.stderr
     assert sorted(path.name for path in (folder / "state").iterdir()) == ["log"]

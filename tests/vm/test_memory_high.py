@@ -18,7 +18,7 @@ from pagecage.units import MIB
 from pagecage.verdicts.evaluate import evaluate
 from tests.tree import ROOT
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(900)]
 _HIGH_BYTES = 24 * MIB
 _FILL = "b = bytearray(b'1') * (26 << 20); print(len(b))"
 _DRIVERS = ["systemd-scope", pytest.param("docker-api", marks=pytest.mark.long)]

@@ -26,7 +26,7 @@ from pagecage.units import MIB
 from pagecage.verdicts.evaluate import evaluate
 from tests.tree import ROOT
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.slow]
 DATA = Dataset(8 * MIB)
 DONE = "/dev/shm/another-process-is-done"
 READ = (

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
 
-from pagecage.process import run
-from tests.tree import ROOT
+from tests.builders.command_line import pagecage_in
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(2400)]
 _IOPS = 500
@@ -39,12 +37,9 @@ def transactions(project: Path, driver: str, mode: str) -> list[float]:
     treatment = ("--treatment", "cage=pg-500", "--treatment", f"mode={mode}")
     how = ("--size", "emulated", "--repeats", str(_REPEATS), "--driver", driver, "--seed", "1")
     words = ("run", "postgres-gp3", "--host", "vm", "--cage", "pg-500", *treatment, *how)
-    argv = [sys.executable, "-m", "pagecage.cli.main", *words]
-    environment = {"PYTHONPATH": str(ROOT)}
-    done = run(argv, check=False, cwd=project, env=environment, timeout_seconds=1500)
+    done = pagecage_in(project, *words, timeout_seconds=1500)
     assert done.status == 0, done.stderr
-    shown = run([*argv[:3], "show", "postgres-gp3", "--json"], cwd=project, env=environment)
-    return tps_of(json.loads(shown.stdout))
+    return tps_of(json.loads(pagecage_in(project, "show", "postgres-gp3", "--json").stdout))
 
 
 def tps_of(shown: dict[str, Any]) -> list[float]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pagecage.process import Completed, run
+from tests.builders.command_line import pagecage_in
 from tests.tree import ROOT
 
 pytestmark = pytest.mark.vm
@@ -70,15 +68,8 @@ def example(tmp_path: Path) -> Path:
     return copy
 
 
-def pagecage(folder: Path, *words: str) -> Completed:
-    argv = [sys.executable, "-m", "pagecage.cli.main", *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    environment.pop("PAGECAGE_RUNS", None)
-    return run(argv, check=False, cwd=folder, env=environment, timeout_seconds=800)
-
-
 def test_the_example_runs_in_its_own_cage(example: Path) -> None:
-    done = pagecage(example, "run", "search", "--host", "vm", "--size", "smoke", "--yes")
+    done = pagecage_in(example, "run", "search", "--host", "vm", "--size", "smoke", "--yes")
     assert done.status == 0, done.stderr
     folder = (example / "runs/latest-search").resolve()
     assert (folder / "report.html").exists()
@@ -87,7 +78,7 @@ def test_the_example_runs_in_its_own_cage(example: Path) -> None:
     assert {record["treatment"]["cage"] for record in records} == {"uncaged", "old-laptop"}
     caged = [record for record in records if record["treatment"]["cage"] == "old-laptop"]
     assert all("/replay/search.py" in " ".join(record["workload"]["argv"]) for record in caged)
-    shown = json.loads(pagecage(example, "show", "search", "--json").stdout)
+    shown = json.loads(pagecage_in(example, "show", "search", "--json").stdout)
     assert shown["experiment"] == "search"
 
 
@@ -113,11 +104,12 @@ def records_of(project: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+@pytest.mark.slow
 def test_collectors_scripts_and_sections_of_a_project(project: Path) -> None:
-    refused = pagecage(project, "run", "own", "--host", "vm", "--size", "smoke")
+    refused = pagecage_in(project, "run", "own", "--host", "vm", "--size", "smoke")
     assert refused.status == 2
     assert "'{programs}/reads.bt' (bpftrace script reads)" in refused.stderr
-    done = pagecage(project, "run", "own", "--host", "vm", "--size", "smoke", "--yes")
+    done = pagecage_in(project, "run", "own", "--host", "vm", "--size", "smoke", "--yes")
     assert done.status == 0, done.stderr
     for record in records_of(project, "own"):
         assert record["outcome"] == "ok"
@@ -136,9 +128,10 @@ def test_collectors_scripts_and_sections_of_a_project(project: Path) -> None:
     assert "2 of 2 trials" in page
 
 
+@pytest.mark.slow
 def test_a_broken_script_is_named_before_the_first_trial(project: Path) -> None:
     words = ("--host", "vm", "--size", "smoke", "--yes", "--treatment", "cage=uncaged")
-    pagecage(project, "run", "broken", *words)
+    pagecage_in(project, "run", "broken", *words)
     [record] = records_of(project, "broken")
     assert record["outcome"] == "requirement_missed"
     assert "bpftrace cannot run broken.bt: " in record["error"]

@@ -21,7 +21,7 @@ from pagecage.units import KIB, MIB
 from tests.builders.command_line import CommandLine
 from tests.builders.plans import HARNESS
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.slow]
 _TABLE_BYTES, _LOG_BYTES = 24 * MIB, 4 * MIB
 _REPEATS = 3
 # Reads and checks all data, and then rewrites 2 MiB, appends 6 MiB, removes a file and adds one.

@@ -11,7 +11,7 @@ from pagecage.units import MIB
 from tests.builders import page_service
 from tests.builders.command_line import CommandLine, verdicts
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.slow]
 _OWN_IOPS = 500  # cgroups/customer-tenth.toml
 _IOPS = (20, 40)
 """Caps that emulated CPUs can drive a server in Python to, beside other work on the machine."""

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.process import Completed, run
+from tests.builders.command_line import pagecage_in
 from tests.tree import ROOT
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(1200)]
 _GUIDE = (ROOT / "docs/SUPPORT.md").read_text().split("## Five commands\n", 1)[1]
 COMMANDS = [
     line.strip() for line in _GUIDE.split("\n## ", 1)[0].splitlines() if line.startswith(" " * 7)
@@ -48,52 +46,40 @@ def desk(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def customer() -> Iterator[VmHost]:
-    """The customer's machine: a guest whose disk allows few I/Os."""
-    host = VmHost()
-    try:
-        host.prepare(ResourceNeeds(0, 0), print)
-        host.start()
-        yield host
-    finally:
-        host.stop()
-
-
 def typed(desk: Path, command: str) -> Completed:
     """Type a command of the guide. The server and the index come along by themselves."""
     words = shlex.split(command)[1:]
     if words[0] == "replay":
         words[1:1] = ["--host", "vm"]
-    argv = [sys.executable, "-m", "pagecage.cli.main", *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PAGECAGE_RUNS": str(desk / "runs")}
-    done = run(argv, check=False, cwd=desk, env=environment, timeout_seconds=800)
+    done = pagecage_in(desk, *words)
     assert done.ok, done.stderr
     return done
 
 
-def probed(customer: VmHost, probe: Path, command: str) -> str:
-    """Run the probe at the customer's, for a quarter of its time; return its JSON."""
+def probed(host: VmHost, probe: Path, command: str) -> str:
+    """Run the probe for a quarter of its time in a guest whose disk allows few I/Os, as at the
+    customer's; return its JSON.
+    """
     _, folder, option, _ = shlex.split(command)
     assert option == "--out"
-    customer.push([probe], f"{customer.spool_dir}/probe")
+    host.push([probe], f"{host.spool_dir}/probe")
     limits = f"-p 'IOReadIOPSMax=/data {IOPS}' -p 'IOWriteIOPSMax=/data {IOPS}'"
     script = f"""
         install -d /data/customer && install -d {folder} && mount --bind /data/customer {folder}
         systemd-run --quiet --collect --wait --pipe {limits} \
-            {customer.spool_dir}/probe/pcprobe {folder} --yes --seconds 15 --size 64MiB
+            {host.spool_dir}/probe/pcprobe {folder} --yes --seconds 15 --size 64MiB
         status=$?; umount {folder}; exit $status
     """
-    done = run(customer.command(["sh", "-c", script]), check=False, timeout_seconds=300)
+    done = run(host.command(["sh", "-c", script]), check=False, timeout_seconds=300)
     assert done.ok, done.stderr
     return done.stdout
 
 
-def test_five_commands_lead_to_the_limit(desk: Path, customer: VmHost) -> None:
+def test_five_commands_lead_to_the_limit(desk: Path, host: VmHost) -> None:
     print_path, probe, import_cage, replay, predict = COMMANDS
     path = Path(typed(desk, print_path).stdout.strip())
-    (desk / "probe.json").write_text(probed(customer, path, probe))
-    customer.stop()
+    (desk / "probe.json").write_text(probed(host, path, probe))
+    host.stop()
     saved = desk / "cgroups/acme.toml"
     typed(desk, import_cage)
     assert f"IOReadIOPSMax = {IOPS}" in saved.read_text()

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pagecage.process import Completed, run
-from tests.tree import ROOT
+from tests.builders.command_line import pagecage_in
 
 pytestmark = [pytest.mark.vm, pytest.mark.long]
 
@@ -59,13 +57,6 @@ CASES = (
 )
 
 
-def pagecage(folder: Path, *words: str) -> Completed:
-    argv = [sys.executable, "-m", "pagecage.cli.main", *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    environment.pop("PAGECAGE_RUNS", None)
-    return run(argv, check=False, cwd=folder, env=environment, timeout_seconds=800)
-
-
 def build(folder: Path, case: Case) -> None:
     if case.build:
         path = f"{os.environ['PATH']}:{Path.home() / '.cargo/bin'}"
@@ -81,10 +72,10 @@ def records(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.language)
 def test_a_template_is_measured_and_a_broken_one_is_not(case: Case, tmp_path: Path) -> None:
-    made = pagecage(tmp_path, "init", "--template", case.language)
+    made = pagecage_in(tmp_path, "init", "--template", case.language)
     assert made.ok, made.stderr
     build(tmp_path, case)
-    done = pagecage(tmp_path, "run", "mine", "--host", "vm", "--size", "smoke")
+    done = pagecage_in(tmp_path, "run", "mine", "--host", "vm", "--size", "smoke")
     assert done.status == 0, done.stderr
     found = {record["treatment"]["cage"]: record for record in records(tmp_path)}
     assert set(found) == {"uncaged", "slow-disk"}
@@ -100,7 +91,7 @@ def test_a_template_is_measured_and_a_broken_one_is_not(case: Case, tmp_path: Pa
     (tmp_path / "workloads/mine" / case.file).write_text(text.replace(case.old, case.new))
     build(tmp_path, case)
     words = ("--host", "vm", "--size", "smoke", "--treatment", "cage=uncaged")
-    broken = pagecage(tmp_path, "run", "mine", *words)
+    broken = pagecage_in(tmp_path, "run", "mine", *words)
     assert broken.status == 4, broken.stderr
     assert "Traceback" not in broken.stderr
     for record in records(tmp_path):

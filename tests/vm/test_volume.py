@@ -16,7 +16,7 @@ from pagecage.verdicts.volume_account import volume_account
 from tests.builders.command_line import CommandLine, verdicts
 from tests.tree import ROOT
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(600)]
 READS = 600
 READER = """
 import os, random, sys

@@ -7,7 +7,6 @@ message in its place.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from typing import Any
 
 from analysis.views.notebook_file import Cell, code_cell
 from pagecage.checkout import TOP
+from pagecage.digests import text_sha256
 from pagecage.errors import PagecageError
 from pagecage.process import OWN_PYTHON, run
 
@@ -35,15 +35,11 @@ def section_cells(
     """Return the cells of all sections of a plan; `known` are the hashes that may be executed."""
     cells: list[Cell] = []
     for name, text in _sections(plan).items():
-        if _sha256(text) in known:
+        if text_sha256(text) in known:
             cells += _executed(run_path, name, text, include)
         else:
             cells += [_message(f"{name} was left out", _LEFT_OUT, text)]
     return cells
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _sections(plan: Mapping[str, Any]) -> dict[str, str]:

@@ -40,7 +40,7 @@ class Sampler:
         self._rows: list[dict[str, Any]] = []
         self._late = 0
         self._error: str | None = None
-        self._ending = threading.Event()
+        self._begun, self._ending = threading.Event(), threading.Event()
         cgroup = context.processes.cgroup
         self._source = TreeSource(context.processes) if cgroup is None else CgroupSource(cgroup)
         self._disk = open_text(Path("/proc/diskstats"))
@@ -54,9 +54,7 @@ class Sampler:
 
     def wait_until_recording(self) -> None:
         """Wait up to 2 s for the first sample."""
-        deadline = time.monotonic() + 2.0
-        while not self._rows and time.monotonic() < deadline:
-            time.sleep(0.005)
+        self._begun.wait(2.0)
 
     def rows(self) -> tuple[dict[str, Any], ...]:
         """Return the samples so far."""
@@ -95,6 +93,7 @@ class Sampler:
         next_at = time.monotonic()
         while not self._ending.is_set():
             self._rows.append(self._sample())
+            self._begun.set()
             next_at += _PERIOD_SECONDS
             now = time.monotonic()
             if now > next_at + 1.0:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.systemd import Systemd
+from pagecage.agent.system.systemd import Systemd, scope_name
 from pagecage.agent.system.trial_processes import TrialProcesses
 from pagecage.errors import HostError
 from pagecage.model.cage import IO_MAX_KEY, Cage
+from pagecage.process import Process
 
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 """Asks the controller, which can reach the machine around a guest. Raises HostError if refused."""
@@ -62,7 +63,7 @@ class LaunchContext:
     @property
     def name(self) -> str:
         """The name of the scope, service or container in the slice."""
-        return self.unit.removesuffix(".slice").replace("pagecage-", "pagecage-run-")
+        return scope_name(self.unit)
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,15 @@ class Driver(Protocol):
     def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
         """Return the start command, which passes standard streams and exit status through."""
 
+    def held_command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
+        """Return the start command of a program that reads its standard input.
+
+        Once it runs, `admit` must be called.
+        """
+
+    def admit(self, context: LaunchContext, process: Process[bytes], /) -> None:
+        """Take the started process into its cage, before it becomes the workload."""
+
     def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
         """Return all commands that a start runs, for display in a plan. Nothing is started."""
 
@@ -142,6 +152,13 @@ class SliceDriver:
     def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
         """Return the start command. Subclasses define it."""
         raise NotImplementedError
+
+    def held_command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
+        """Return the start command, which enters the cage by itself."""
+        return self.command(context, argv)
+
+    def admit(self, _context: LaunchContext, _process: Process[bytes], /) -> None:
+        """Do nothing: the start command enters the cage by itself."""
 
     def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
         """Return the start command alone."""

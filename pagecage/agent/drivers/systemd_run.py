@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from pagecage.agent.drivers.driver import ClientDriver, LaunchContext, SliceDriver
-from pagecage.agent.system.systemd import scope_command
+from pagecage.agent.system.systemd import scope_command, start_scope
+from pagecage.errors import PagecageError
+from pagecage.process import Process
+
+_HELD = 'read -r held && exec "$@"'
+"""A shell that waits for a line of standard input, and consumes no byte after it (POSIX)."""
 
 
 class SystemdScopeDriver(SliceDriver):
-    """`systemd-run --scope`: a child of the agent that enters the slice and execs the workload."""
+    """`systemd-run --scope`: a child of the agent that enters the slice and execs the workload.
+
+    Where systemd can be reached without systemd-run, a shell waits until the agent has had a scope
+    made around it, which saves the start of systemd-run.
+    """
 
     name = "systemd-scope"
 
@@ -19,6 +29,26 @@ class SystemdScopeDriver(SliceDriver):
         It execs the workload, so process id and exit status are the workload's.
         """
         return scope_command(context.systemd, context.unit, argv)
+
+    def held_command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
+        """Return a command that waits outside of the scope, at its own gate or by a line."""
+        if not context.systemd.is_reached():
+            return self.command(context, argv)
+        return list(argv) if context.is_gated else ["sh", "-c", _HELD, "sh", *argv]
+
+    def admit(self, context: LaunchContext, process: Process[bytes], /) -> None:
+        """Make the scope around the process, and let it become the workload."""
+        if not context.systemd.is_reached():
+            return
+        try:
+            start_scope(context.systemd, context.unit, process.pid)
+        except PagecageError:
+            process.kill()
+            process.wait()
+            raise
+        if not context.is_gated and process.stdin is not None:
+            with suppress(BrokenPipeError):  # it has ended, and its exit status has the reason
+                process.stdin.write(b"\n")
 
 
 class SystemdServiceDriver(ClientDriver):

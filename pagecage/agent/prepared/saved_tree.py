@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.data_files import require_room
 from pagecage.agent.prepared.file_content import (
@@ -38,6 +36,7 @@ from pagecage.agent.prepared.file_tree import (
 from pagecage.agent.prepared.tree_restore import TreeRestore
 from pagecage.errors import HostError
 from pagecage.model.trial_data import DATA
+from pagecage.whole_files import sync_folder, write_whole
 
 MANIFEST, STATE = "manifest.json", "state.json"
 _TICK_SECONDS = 0.02  # longer than the grain of ctime, CONFIG_HZ=100
@@ -90,31 +89,12 @@ def save(base: Path, original: str) -> SavedTree:
     time.sleep(_TICK_SECONDS)  # a later write then has another ctime
     found = signatures(root)
     entries = entries_to_json(with_digests(root, scan(root)))
-    write_json(base / MANIFEST, {"version": 1, "entries": entries, "signatures": found})
+    manifest = {"version": 1, "entries": entries, "signatures": found}
+    write_whole(base / MANIFEST, json.dumps(manifest))
     saved = read_saved(base, original)
     if saved is None:
         raise HostError(f"{base / MANIFEST} cannot be read again", f"rm -r {base}")
     return saved
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a file that is either complete or not there, also after a crash."""
-    part = path.with_name(f".{path.name}.part")
-    with part.open("w") as file:
-        json.dump(content, file, separators=(",", ":"))
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory survive a crash."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def restore(saved: SavedTree, work: Path, machine: str) -> Restoration:
@@ -132,7 +112,7 @@ def restore(saved: SavedTree, work: Path, machine: str) -> Restoration:
         )
     unchanged = _read_state(work, saved, machine)
     (work / STATE).unlink(missing_ok=True)
-    sync_directory(work)
+    sync_folder(work)
     if not unchanged:
         require_room(work, max(0, saved.size_bytes - _held_bytes(data)), "a copy")
     has_reflink = reflinks(saved.original.parent, work)
@@ -142,7 +122,7 @@ def restore(saved: SavedTree, work: Path, machine: str) -> Restoration:
     _prove(saved, data, run.changed)
     time.sleep(_TICK_SECONDS)  # a later write then has another ctime
     found = {"machine": machine, "manifest": saved.sha256, "signatures": signatures(data)}
-    write_json(work / STATE, found)
+    write_whole(work / STATE, json.dumps(found))
     method = "reflink" if has_reflink else "copy"
     return Restoration(method, len(run.changed), run.copied_bytes, time.monotonic() - began)
 

@@ -18,7 +18,6 @@ from pagecage.agent.prepared.saved_tree import (
     read_saved,
     restore,
     save,
-    sync_directory,
 )
 from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
@@ -26,6 +25,7 @@ from pagecage.errors import HostError
 from pagecage.model.requirements import Requirement
 from pagecage.model.trial_data import DATA, ORIGINAL, TrialData
 from pagecage.units import format_bytes, format_seconds
+from pagecage.whole_files import sync_folder
 
 FOLDER = "prepared"
 MakeDatasets = Callable[[], tuple[Path, ...]]
@@ -112,7 +112,7 @@ def _make(
         argv = make_data(run, data, base / DATA, datasets)
         if original != DATA:
             (base / DATA).rename(base / original)
-        sync_directory(base)
+        sync_folder(base)
         saved = save(base, original)
     except BaseException:
         if not (base / MANIFEST).exists():

@@ -138,8 +138,9 @@ def launch(run: TrialRun, caged: Caged, spec: CommandSpec, argv: list[str]) -> G
     """Start the program in its cage, where it waits at its gate."""
     sink = run.session.stream.output if spec.streams_output else None
     directory = Path(spec.directory) if spec.directory else None
-    command = caged.driver.command(caged.context, argv if spec.image else gated(argv))
+    command = caged.driver.held_command(caged.context, argv if spec.image else gated(argv))
     program = GatedProcess(command, directory, spec.ready_when, sink)
+    caged.driver.admit(caged.context, program.process)
     caged.context.processes.launched(program.process.pid)
     return program
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -39,12 +40,13 @@ class Program(Protocol):
 
 
 def read_counters(context: LaunchContext) -> dict[str, Any]:
-    """Return every counter that records keep, of the trial, the disk and the host."""
+    """Return every counter that records keep, of the trial, the disk, the host and the agent."""
     return {
         **context.processes.counters(),
         "device": procfs.read_device(context.disk.maj_min),
         "lower_device": block_device.read_lower_device(context.disk),
         "host": procfs.read_host(),
+        "agent": {"cpu_usec": round(1e6 * time.process_time())},
         **_other_disks(context),
     }
 

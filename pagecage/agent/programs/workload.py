@@ -79,9 +79,7 @@ class ReportingProgram:
         )
         run.keep("workload", argv=argv)
         part.before_launch()
-        process = HandshakeProcess(
-            caged.driver.command(caged.context, argv), has_handshake=self.has_handshake
-        )
+        process = self._launch(caged, argv)
         caged.context.processes.launched(process.process.pid)
         is_timed_out = False
         try:
@@ -100,6 +98,15 @@ class ReportingProgram:
             is_timed_out=is_timed_out,
             breach=_breach(process),
         )
+
+    def _launch(self, caged: Caged, argv: list[str]) -> HandshakeProcess:
+        """Start the workload in its cage. Without a handshake, its input is closed at once."""
+        driver, context = caged.driver, caged.context
+        if not self.has_handshake:
+            return HandshakeProcess(driver.command(context, argv), has_handshake=False)
+        process = HandshakeProcess(driver.held_command(context, argv))
+        driver.admit(context, process.process)
+        return process
 
     def judge(self, run: TrialRun, measured: Measured) -> Ending:
         """Return the outcome, with the requirement that the workload reports as missing."""

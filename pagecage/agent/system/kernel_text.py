@@ -5,18 +5,25 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+_PIECE_BYTES = 1 << 16
 Pressure = dict[str, dict[str, float]]
 
 
 def read_text(path: Path) -> str | None:
     """Return a kernel file's text.
 
-    Returns None if this kernel lacks the file or refuses to read it (PSI when disabled).
+    Returns None if this kernel lacks the file or refuses to read it (PSI when disabled). A trial
+    reads over a hundred; a file object for each would take half of that time.
     """
+    descriptor = open_text(path)
+    if descriptor is None:
+        return None
     try:
-        return path.read_text()
+        return b"".join(iter(lambda: os.read(descriptor, _PIECE_BYTES), b"")).decode()
     except OSError:
         return None
+    finally:
+        os.close(descriptor)
 
 
 def open_text(path: Path) -> int | None:
@@ -32,7 +39,7 @@ def pread_text(descriptor: int | None) -> str:
     if descriptor is None:
         return ""
     try:
-        return os.pread(descriptor, 65536, 0).decode()
+        return os.pread(descriptor, _PIECE_BYTES, 0).decode()
     except OSError:
         return ""
 

@@ -25,9 +25,11 @@ MARKER = "PAGECAGE_TRIAL"
 """Environment variable of a trial's processes, by which leftovers are found."""
 _ATTEMPTS = 5
 _KILL_SECONDS, _POLL_SECONDS = 10.0, 0.01
+_EXEC_SECONDS, _EXEC_POLL_SECONDS = 1.0, 0.001
 # Fields of proc_pid_stat(5), counted from the third.
 _PARENT, _MINFLT, _CMINFLT, _MAJFLT, _CMAJFLT = 4 - 3, 10 - 3, 11 - 3, 12 - 3, 13 - 3
 _USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM = 14 - 3, 15 - 3, 16 - 3, 17 - 3
+_VSIZE, _ENV_START, _ENV_END = 23 - 3, 50 - 3, 51 - 3
 _KINDS = ("cpu", "io", "memory")
 
 
@@ -78,9 +80,9 @@ def name_of(pid: int) -> str:
     return (read_text(PROC / str(pid) / "comm") or "?").strip()
 
 
-def is_running(pid: int) -> bool:
+def is_running(pid: int, proc: Path = PROC) -> bool:
     """Return True if the process exists and is not a zombie (proc_pid_stat(5))."""
-    fields = stat_fields(pid)
+    fields = stat_fields(pid, proc)
     return fields is not None and fields[0] not in "ZX"
 
 
@@ -198,7 +200,7 @@ def kill_marked(mark: str, proc: Path = PROC, but_not: str | None = None) -> int
 def leaves_marked(mark: str, patience_seconds: float, proc: Path = PROC) -> bool:
     """Return whether a process whose environment has this mark outlives the given time."""
     deadline = time.monotonic() + patience_seconds
-    while any(is_running(pid) for pid in _marked(mark, proc)):
+    while any(is_running(pid, proc) for pid in _marked(mark, proc)):
         if time.monotonic() >= deadline:
             return True
         time.sleep(_POLL_SECONDS)
@@ -210,6 +212,30 @@ def _marked(mark: str, proc: Path, but_not: str | None = None) -> Iterator[int]:
     for entry in proc.iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with suppress(OSError):
-                words = (entry / "environ").read_bytes().split(b"\0")
+                words = _environment(int(entry.name), proc).split(b"\0")
                 if kept not in words and any(word.startswith(wanted) for word in words):
                     yield int(entry.name)
+
+
+def _environment(pid: int, proc: Path) -> bytes:
+    """Return the environment of a process, of one within execve(2) that of its new program.
+
+    Until the kernel has set up the new program's stack, the file is empty and `env_end` is 0
+    (fs/proc/base.c, environ_read). Raises OSError if the process has ended or belongs to another
+    user.
+    """
+    deadline = time.monotonic() + _EXEC_SECONDS
+    while not (text := (proc / str(pid) / "environ").read_bytes()) and _will_have_one(pid, proc):
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(_EXEC_POLL_SECONDS)
+    return text
+
+
+def _will_have_one(pid: int, proc: Path) -> bool:
+    """Return whether a process whose environment was empty is in execve(2), or was until now."""
+    fields = stat_fields(pid, proc)
+    if fields is None or int(fields[_VSIZE]) == 0:  # gone, a zombie, or a thread of the kernel
+        return False
+    start, end = int(fields[_ENV_START]), int(fields[_ENV_END])
+    return end == 0 or end > start

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pagecage.agent.dbus.service_manager import connected, scope_properties, to_properties
 from pagecage.agent.system.cgroupfs import CGROUP_ROOT
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.errors import HostError
@@ -20,6 +21,8 @@ from pagecage.model.cage import Cage, property_arguments
 from pagecage.process import run
 
 PARENT = "pagecage.slice"
+SYSTEM_SOCKET = Path("/run/systemd/private")
+"""The system manager's own socket, on which it answers root, as systemctl(1) asks it."""
 _STOP_TRIES = 2
 _OOM_POLICY_SINCE = 253  # systemd NEWS: OOMPolicy= is honoured on scopes since 253
 
@@ -53,7 +56,15 @@ class Systemd:
 
         Returns None for the system's.
         """
-        return (runtime_dir() / "systemd/private").exists() if self.user else None
+        return user_socket().exists() if self.user else None
+
+    def socket(self) -> Path:
+        """Return the socket on which this manager answers its user, or root."""
+        return user_socket() if self.user else SYSTEM_SOCKET
+
+    def is_reached(self) -> bool:
+        """Return whether methods can be called over that socket; else systemctl is started."""
+        return os.access(self.socket(), os.W_OK)
 
 
 def runtime_dir() -> Path:
@@ -62,6 +73,11 @@ def runtime_dir() -> Path:
     A login sets the variable, `su` does not (pam_systemd(8)).
     """
     return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
+
+
+def user_socket() -> Path:
+    """Return the socket on which this user's own manager answers, as `systemctl --user` asks it."""
+    return runtime_dir() / "systemd/private"
 
 
 def unit_name(trial_id: str, attempt: int = 1) -> str:
@@ -104,7 +120,7 @@ def scope_command(
     others.
     """
     policy = ["-p", f"OOMPolicy={oom_policy}"] if systemd.version >= _OOM_POLICY_SINCE else []
-    name = name or unit.removesuffix(".slice").replace("pagecage-", "pagecage-run-")
+    name = name or scope_name(unit)
     manager = ["--user"] if systemd.user else []
     return [
         "systemd-run",
@@ -127,10 +143,31 @@ def start_slice(
     node: str,
     disk_nodes: Mapping[str, str] | None = None,
 ) -> Path:
-    """Make the slice, limits first, and return its cgroup."""
-    for command in slice_commands(systemd, unit, cage, node, disk_nodes):
-        run(command, timeout_seconds=30)
+    """Make the slice, limits first, and return its cgroup.
+
+    The commands of `slice_commands` are run, or their method calls are made without them.
+    """
+    if systemd.is_reached():
+        properties = to_properties(property_arguments(cage, node, disk_nodes))
+        with connected(systemd.socket()) as manager:
+            manager.set_properties(unit, properties)
+            manager.start(unit)
+    else:
+        for command in slice_commands(systemd, unit, cage, node, disk_nodes):
+            run(command, timeout_seconds=30)
     return systemd.parent_cgroup() / unit
+
+
+def start_scope(systemd: Systemd, unit: str, pid: int) -> None:
+    """Move a process into a scope of the slice, by the method call of `scope_command`."""
+    policy = {"OOMPolicy": "kill"} if systemd.version >= _OOM_POLICY_SINCE else {}
+    with connected(systemd.socket()) as manager:
+        manager.start_scope(f"{scope_name(unit)}.scope", scope_properties(unit, pid, policy))
+
+
+def scope_name(unit: str) -> str:
+    """Return the name of the scope, service or container in a slice."""
+    return unit.removesuffix(".slice").replace("pagecage-", "pagecage-run-")
 
 
 def stop_slice(systemd: Systemd, unit: str) -> None:
@@ -142,13 +179,25 @@ def stop_slice(systemd: Systemd, unit: str) -> None:
     """
     cgroup = systemd.parent_cgroup() / unit
     for _ in range(_STOP_TRIES):
-        done = run(systemd.systemctl("stop", unit), timeout_seconds=60, check=False)
-        if done.ok or not cgroup.exists():
+        reason = _stop(systemd, unit)
+        if reason is None or not cgroup.exists():
             break
     else:
-        reason = done.stderr.strip() or f"status {done.status}"
         raise HostError(f"{unit} could not be stopped: {reason}", f"systemctl stop {unit}")
     shutil.rmtree(systemd.control_directory() / f"{unit}.d", ignore_errors=True)
+
+
+def _stop(systemd: Systemd, unit: str) -> str | None:
+    """Stop a unit; return why it could not be stopped, or None."""
+    if not systemd.is_reached():
+        done = run(systemd.systemctl("stop", unit), timeout_seconds=60, check=False)
+        return None if done.ok else done.stderr.strip() or f"status {done.status}"
+    try:
+        with connected(systemd.socket()) as manager:
+            manager.stop(unit)
+    except HostError as error:
+        return error.message
+    return None
 
 
 def left_over_units(systemd: Systemd) -> list[str]:

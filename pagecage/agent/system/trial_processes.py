@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pagecage.agent.system import cgroupfs
-from pagecage.agent.system.kernel_text import parse_nested_keyed, read_text
+from pagecage.agent.system.kernel_text import parse_flat_keyed, parse_nested_keyed, read_text
 from pagecage.agent.system.process_tree import ProcessInfo
 from pagecage.agent.system.systemd import Systemd
 from pagecage.process import run
@@ -80,5 +80,5 @@ class SliceProcesses:
 
         Returns None without memory.events; an exit status of 137 may be any SIGKILL.
         """
-        events = cgroupfs.read_counters(self.cgroup)["memory.events"]
-        return None if events is None else events.get("oom_kill", 0)
+        text = read_text(self.cgroup / "memory.events")
+        return None if text is None else parse_flat_keyed(text).get("oom_kill", 0)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from pagecage.digests import text_sha256
 from pagecage.errors import HostDied, HostError
 from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.machine import GUEST_DAEMON_SOCKET, QMP_SOCKET
@@ -34,7 +34,7 @@ def sockets_dir(cache: GuestCache) -> Path:
     Its name is short, because the path of a unix socket has at most 107 characters (unix(7)). It is
     constant, so that the next process finds the sockets of a killed one.
     """
-    name = hashlib.sha256(str(cache.root).encode()).hexdigest()[:8]
+    name = text_sha256(str(cache.root))[:8]
     return Path("/tmp") / f"pagecage-vm-{os.getuid()}-{name}"
 
 

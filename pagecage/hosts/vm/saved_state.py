@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
@@ -12,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pagecage.digests import text_sha256
 from pagecage.errors import HostError
 from pagecage.hosts.connection import SharedConnection
 from pagecage.hosts.host import Progress
@@ -102,7 +102,7 @@ def ensure_state(
 
 def _state_key(image: GuestImage, machine: GuestMachine, provisioning_key: str) -> str:
     parts = (image.key, provisioning_key, SETTLE, SCRIPT.read_text(), *machine.key_parts())
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return text_sha256("\0".join(parts))[:16]
 
 
 def _make(cache: GuestCache, state: SavedState, provision: Provision, progress: Progress) -> None:

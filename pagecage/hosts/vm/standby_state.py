@@ -7,7 +7,6 @@ once per version of agent and workloads.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import time
@@ -15,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pagecage.agent.standby import SOCKET_NAME
+from pagecage.digests import text_sha256
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage, agent_path
 from pagecage.hosts.connection import SharedConnection
@@ -28,7 +28,7 @@ from pagecage.hosts.vm.saved_state import SavedState, load, root_target, save
 from pagecage.process import run
 
 MOST_STATES = 3
-STANDBY_SECONDS = 120.0
+STANDBY_SECONDS = 300.0
 ATTACH_SCRIPT = Path(__file__).with_name("attach_agent.py")
 UNIT = "pagecage-standby.service"
 _DATA_DIR, _SPOOL_DIR = DIRECTORIES["root"]
@@ -81,7 +81,7 @@ def ensure_standby_state(
 
 def _key(package: AgentPackage, tracers: Sequence[str]) -> str:
     parts = (package.sha256, ATTACH_SCRIPT.read_text(), *_standby_argv(tracers))
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return text_sha256("\0".join(parts))[:16]
 
 
 def _make(

@@ -25,6 +25,7 @@ SPARE_BYTES, SPARE_SHARE = MIB, 0.02
 _GROWING = (
     *(("device", key) for key in ("reads", "sectors_read", "writes", "sectors_written")),
     ("device", "io_ticks"),
+    ("agent", "cpu_usec"),
     ("cgroup", "cpu.stat", "usage_usec"),
     ("cgroup", "cpu.stat", "throttled_usec"),
     *(("cgroup", "memory.events", key) for key in ("high", "max", "oom_kill")),

@@ -1,7 +1,9 @@
 """Contradictions between the sampler's series and the counters of the record.
 
 Both read the same kernel files. A sample within the measured part lies between the counters before
-and after it, and a later sample is not below them.
+and after it. The first sample is taken before the counters are read for the first time, and the
+last one after they are read for the last time. Others just before `go` or just after the end may
+be on either side of a reading, while a read ahead that no program waits for reaches the disk.
 """
 
 from __future__ import annotations
@@ -89,9 +91,9 @@ def _outside(record: Record, name: str, low: float, high: float, values: _Values
     assert record.measured is not None
     begin, end = record.measured.start_monotonic_seconds, record.measured.end_monotonic_seconds
     previous = float("-inf")
-    for t, value in values:
-        least = high if t >= end else low if t >= begin else 0
-        most = low if t <= begin else high if t <= end else float("inf")
+    for place, (t, value) in enumerate(values, 1):
+        least = high if t >= end and place == len(values) else low if t >= begin else 0
+        most = low if t <= begin and place == 1 else high if t <= end else float("inf")
         if not least <= value <= most or value < previous:
             return (
                 f"a sample {t - begin:.3f} s after `go` has {value:,.0f} {name}, and the counters"

@@ -16,11 +16,11 @@ from pagecage.verdicts.counters import (
 
 STEAL_SHARE = 0.05
 """CPU time that a hypervisor took, as a share of the measured time."""
-CPU_PRESSURE_SHARE = 0.20
+CPU_PRESSURE_SHARE = 0.15
 """Time in which a runnable task of the slice waited for a CPU, as a share of the measured time."""
 OTHER_CPUS = 0.25
-"""CPUs busy with other processes beside a trial that has no cgroup; pagecage needs a few tenths of
-this."""
+"""CPUs busy with other processes beside a trial that has no cgroup. The agent's own time does not
+count: it is a hundredth of a CPU, but on an emulated one as much as this."""
 OUTER_CPUS = 0.5
 """CPUs of the outer host busy with anything but the guest; pagecage needs a few hundredths."""
 SHORTEST_SECONDS = 0.2
@@ -56,6 +56,7 @@ def cpu_wait(record: Record, seconds: float) -> Finding | None:
 
     Without a cgroup they are the machine's, and `other_processes` judges who kept the CPUs busy.
     It also does for a server, whose processes wait for each other on the CPUs beside its load's.
+    Others cannot make the trial wait for longer than they ran.
     """
     waited = stalled_seconds(record, "cpu")
     used = cpu_seconds(record)
@@ -65,27 +66,48 @@ def cpu_wait(record: Record, seconds: float) -> Finding | None:
         return None
     if record.load:
         return None
-    is_noise = waited > CPU_PRESSURE_SHARE * seconds and waited > LEAST_LOST_SECONDS
-    return (
-        not is_noise,
-        f"the trial waited for a CPU for {100 * waited / seconds:.1f} % of the time",
-    )
+    sentence = f"the trial waited for a CPU for {100 * waited / seconds:.1f} % of the time"
+    most = max(CPU_PRESSURE_SHARE * seconds, LEAST_LOST_SECONDS)
+    if waited <= most:
+        return True, sentence
+    others = _others_seconds(record)
+    if others is None or others > most:
+        return False, sentence
+    return True, f"{sentence}, for its own threads: {_busy_sentence(others, seconds)}"
 
 
 def other_processes(record: Record, seconds: float) -> Finding | None:
     """Check the CPU time of other processes, where the trial's waits cannot be told from theirs."""
-    own, busy = cpu_seconds(record), host_cpu_seconds(record, *_BUSY)
-    if own is None or busy is None or _judges_waits(record, own, seconds):
+    own, others = cpu_seconds(record), _others_seconds(record)
+    if own is None or _judges_waits(record, own, seconds):
         return None
-    if record.load:
-        if record.load.cpu_seconds is None:
-            return None, "the CPU time of the load was not counted"
-        own += record.load.cpu_seconds
+    if record.load and record.load.cpu_seconds is None:
+        return None, "the CPU time of the load was not counted"
+    if others is None:
+        return None
     if seconds < SHORTEST_SECONDS:
         return None, f"{seconds:.3f} s are too short to measure the CPU time of other processes"
-    other = max(0.0, busy - own)
-    is_noise = other > OTHER_CPUS * seconds and other > LEAST_LOST_SECONDS
-    return not is_noise, f"other processes kept {other / seconds:.2f} CPUs busy"
+    is_noise = others > OTHER_CPUS * seconds and others > LEAST_LOST_SECONDS
+    sentence, agent = _busy_sentence(others, seconds), _agent_seconds(record)
+    return not is_noise, f"{sentence}, pagecage {agent / seconds:.2f}" if agent else sentence
+
+
+def _others_seconds(record: Record) -> float | None:
+    """Return the CPU time of all but the trial, its load and the agent; None if one is unknown."""
+    own, busy = cpu_seconds(record), host_cpu_seconds(record, *_BUSY)
+    load = record.load.cpu_seconds if record.load else 0.0
+    if own is None or busy is None or load is None:
+        return None
+    return max(0.0, busy - own - load - _agent_seconds(record))
+
+
+def _agent_seconds(record: Record) -> float:
+    """Return the agent's own CPU time; zero where the record does not have it."""
+    return (difference(record, "agent", "cpu_usec") or 0.0) / 1e6
+
+
+def _busy_sentence(others: float, seconds: float) -> str:
+    return f"other processes kept {others / seconds:.2f} CPUs busy"
 
 
 def _judges_waits(record: Record, own: float, seconds: float) -> bool:

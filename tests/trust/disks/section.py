@@ -53,13 +53,23 @@ def disks_section(results: Path) -> Iterator[str]:
     if not cells:
         yield "This has not been measured yet; `make trust-long` does.\n"
         return
-    yield _summary(cells)
-    for guest in dict.fromkeys(cell["guest"] for cell in cells):
-        ours = [cell for cell in cells if cell["guest"] == guest]
-        yield from _of_guest(ours)
+    by_user: dict[str, dict[str, list[Cell]]] = {}
+    for cell in cells:
+        by_user.setdefault(cell["guest"], {}).setdefault(cell["as"], []).append(cell)
+    users = [ours for found in by_user.values() for ours in found.values()]
+    yield _summary([cell for ours in users if not _refused_everywhere(ours) for cell in ours])
+    for found in by_user.values():
+        yield from _of_guest(found)
     yield _missing(cells)
     yield "ZFS cannot be installed in the guest. A unit test shows the refusal:"
     yield "`tests/unit/agent/system/test_block_device.py`.\n"
+
+
+def _refused_everywhere(cells: list[Cell]) -> str | None:
+    """Return a reason for which every limit is refused on every stack, or None."""
+    shared = set[str].intersection(*({*refusals(cell)} for cell in cells))
+    words = {word(cell, column) for cell in cells for column in COLUMNS}
+    return min(shared) if shared and words == {REFUSED} else None
 
 
 def _summary(cells: list[Cell]) -> str:
@@ -93,18 +103,25 @@ def _worst(bad: list[tuple[Cell, str]]) -> str:
     return f"**{len(bad)} read back well and did not hold: {names}.**"
 
 
-def _of_guest(cells: list[Cell]) -> Iterator[str]:
-    first = next(cell for cell in cells if "kernel" in cell)
+def _of_guest(by_user: Mapping[str, list[Cell]]) -> Iterator[str]:
+    first = next(cell for ours in by_user.values() for cell in ours if "kernel" in cell)
     yield f"**systemd {first['systemd']}, kernel {first['kernel']}**\n"
+    rest: list[Cell] = []
+    for user, ours in by_user.items():
+        if why := _refused_everywhere(ours):
+            yield f"As {_USERS[user]}, every limit is refused on all {len(ours)} stacks: {why}.\n"
+        else:
+            rest += ours
     by_stack: dict[str, dict[str, Cell]] = {}
-    for cell in cells:
+    for cell in rest:
         by_stack.setdefault(cell["stack"], {})[cell["as"]] = cell
     rows = [
         [BY_NAME[name].title, _limited(users), *_words(users)] for name, users in by_stack.items()
     ]
     head = ["data directory on", "limited device", *(_title(column) for column in COLUMNS)]
-    yield markdown_table(head, rows)
-    yield from _sentences(cells)
+    if rest:
+        yield markdown_table(head, rows)
+        yield from _sentences(rest)
 
 
 def _title(column: str) -> str:
@@ -141,9 +158,9 @@ def _sentences(cells: list[Cell]) -> Iterator[str]:
                 rate, cap = (cell["limits"][column][key] for key in ("fio_rate", "cap"))
                 sentence = f"{_title(column)} did not hold: {rate:,.0f} of {cap:,}"
                 notes.setdefault(sentence, {})[_name(cell)] = None
-    yield (
-        "\n".join(f"- {', '.join(names)}: {sentence}." for sentence, names in notes.items()) + "\n"
-    )
+    if notes:
+        lines = [f"- {', '.join(names)}: {sentence}." for sentence, names in notes.items()]
+        yield "\n".join(lines) + "\n"
 
 
 def _name(cell: Cell) -> str:

@@ -1,9 +1,10 @@
 """Fault campaigns: `python -m tests.trust.faults [SCENARIO ...] [OPTION ...]`.
 
-Every fault is injected at every point, and docs/trust/faults.json is written. --sample N injects N
-that the seed chooses, and prints their results. --seconds ends each scenario after that time; the
-seed then decides which injections come first. --only repeats the injections with this text in
-their names.
+Every fault is injected at every point, and docs/trust/faults.csv is written. A later campaign
+continues an earlier one: it injects what has no result with the present code. --seconds ends the
+campaign after that time, and --at-most after so many injections of each scenario; the seed decides
+which come first. --sample N injects N that the seed chooses, and --only those with a text in their
+names; both print their results instead of storing them.
 """
 
 from __future__ import annotations
@@ -21,30 +22,33 @@ from pathlib import Path
 from typing import Any
 
 from tests.tree import ROOT
-from tests.trust.faults.campaign import enumerate_faults
+from tests.trust.faults.campaign import Choose, Plan, enumerate_faults
 from tests.trust.faults.results import summarise
 from tests.trust.faults.scenario import Scenario
 from tests.trust.faults.scenarios import SCENARIOS
-from tests.trust.faults.trial import Judged, injections
+from tests.trust.faults.store import (
+    StoredFault,
+    code_state,
+    read_campaign,
+    result_of,
+    write_campaign,
+)
 from tests.trust.page import PAGE, RESULTS, page
 
 SEED = 20261123
-RESULT = RESULTS / "faults.json"
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the campaign; return 1 if a fault had a consequence that must not be."""
     asked = _parser().parse_args(words)
     names = asked.scenarios or list(SCENARIOS)
-    rows = []
+    asked.until = time.monotonic() + asked.seconds
     with _parent() as parent:
-        for name in names:
-            share = -(-asked.sample // len(names)) if asked.sample else None
-            rows.append(_run(SCENARIOS[name], Path(parent), asked, share))
-            if not (asked.sample or asked.only):
-                _store(rows[-1:], asked.seed)
-    if asked.sample or asked.only:
-        sys.stdout.write(json.dumps(rows) + "\n")
+        if not (asked.sample or asked.only):
+            return int(sum(_continue(SCENARIOS[name], Path(parent), asked) for name in names) > 0)
+        share = -(-asked.sample // len(names)) if asked.sample else None
+        rows = [_sample(SCENARIOS[name], Path(parent), asked, share) for name in names]
+    sys.stdout.write(json.dumps(rows) + "\n")
     return int(any(row["wrong"] for row in rows))
 
 
@@ -53,9 +57,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", choices=[*SCENARIOS, []])
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--at-most", type=int, default=None)
     parser.add_argument("--only", default="")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--workers", type=int, default=3 * (os.cpu_count() or 1))
+    parser.add_argument("--results", type=Path, default=RESULTS)
     return parser
 
 
@@ -65,33 +71,48 @@ def _parent() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=ROOT / "build/tests", ignore_cleanup_errors=True)
 
 
-def _run(
-    scenario: Scenario, parent: Path, asked: argparse.Namespace, share: int | None
+def _continue(scenario: Scenario, parent: Path, asked: argparse.Namespace) -> int:
+    """Inject what has no result with the present code, and store it; return how many were wrong."""
+    campaign = read_campaign(asked.results, asked.seed).at(code_state())
+    chooser = random.Random(f"{campaign.seed} {scenario.name}")
+
+    def choose(plan: Plan) -> Plan:
+        return campaign.pending(scenario.name, chooser.sample(plan, len(plan)))[: asked.at_most]
+
+    plan, found = _inject(scenario, parent, asked, choose, len(campaign.states))
+    stored = campaign.with_results(scenario.name, plan, found)
+    write_campaign(asked.results, stored, list(SCENARIOS))
+    left = len(stored.pending(scenario.name, plan))
+    sys.stderr.write(f"{scenario.name}: {len(found)} injected, {left} of {len(plan)} left\n")
+    if asked.results == RESULTS:
+        PAGE.write_text(page())
+    return sum(bool(one.wrong) for one in found)
+
+
+def _sample(
+    scenario: Scenario, parent: Path, asked: argparse.Namespace, count: int | None
 ) -> dict[str, Any]:
-    began = time.monotonic()
     chooser = random.Random(f"{asked.seed} {scenario.name}")
-    unharmed, judged = enumerate_faults(
-        scenario, parent, asked.workers, chooser, share, began + asked.seconds, asked.only
-    )
-    found = [_told(one) for one in judged]
-    planned = len(injections(scenario, unharmed))
-    seconds = round(time.monotonic() - began, 1)
-    return {**summarise(scenario.name, unharmed, found, seconds), "planned": planned}
+
+    def choose(plan: Plan) -> Plan:
+        named = [one for one in plan if asked.only in str(one)]
+        return chooser.sample(named, min(count or len(named), len(named)))
+
+    plan, found = _inject(scenario, parent, asked, choose, 1)
+    known = {one.injection: one for one in found}
+    return summarise([known.get(one, StoredFault(scenario.name, one)) for one in plan])
 
 
-def _told(one: Judged) -> Judged:
-    for sentence in one.wrong:
-        sys.stderr.write(f"{one.scenario}: {one.injection}: {sentence}\n")
-    return one
-
-
-def _store(rows: Sequence[dict[str, Any]], seed: int) -> None:
-    """Add the results to the stored ones, and write the page."""
-    stored = json.loads(RESULT.read_text()) if RESULT.exists() else {}
-    commands = {row["command"]: row for row in [*stored.get("commands", []), *rows]}
-    ordered = [commands[name] for name in SCENARIOS if name in commands]
-    RESULT.write_text(json.dumps({"seed": seed, "commands": ordered}, indent=1) + "\n")
-    PAGE.write_text(page())
+def _inject(
+    scenario: Scenario, parent: Path, asked: argparse.Namespace, choose: Choose, state: int
+) -> tuple[Plan, list[StoredFault]]:
+    plan, judged = enumerate_faults(scenario, parent, asked.workers, choose, asked.until)
+    found = []
+    for one in judged:
+        for sentence in one.wrong:
+            sys.stderr.write(f"{one.scenario}: {one.injection}: {sentence}\n")
+        found.append(result_of(one, state))
+    return plan, found
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 from pagecage.bundle.pack import pack
 from tests.trust.faults import runs
 from tests.trust.faults.command_line import pagecage
-from tests.trust.faults.scenario import Scenario, own_role
+from tests.trust.faults.scenario import Scenario, hashes_of, own_role, wrong_result
 
 _ARCHIVE = "out.pagecage.zip"
 _FOLDER = "unpacked"
@@ -38,30 +36,21 @@ def again(root: Path) -> int:
     return 0 if (root / _ARCHIVE).exists() else bundle(root)
 
 
-def sha256(root: Path) -> str | None:
-    """Return the hash of the archive, or None."""
-    path = root / _ARCHIVE
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+def archive(root: Path) -> dict[str, str] | None:
+    """Return the hash of what has the archive's name, whole or not; None without it."""
+    return hashes_of(root, _ARCHIVE)
 
 
-def is_there(root: Path) -> str | None:
-    """Return the hash of an archive that has its name, whole or not."""
-    return sha256(root)
-
-
-def wrong(root: Path, before: str | None, expected: str) -> Iterator[str]:
+def wrong(root: Path, before: Any, expected: dict[str, str]) -> Iterator[str]:
     """Yield what is wrong with the archive."""
-    if before and before != expected:
-        yield "the archive had its name and was not whole"
-    if sha256(root) != expected:
-        yield "the archive differs from an unharmed execution's"
-    elif zipfile.ZipFile(root / _ARCHIVE).testzip():
+    yield from wrong_result("archive", before, archive(root), expected)
+    if archive(root) == expected and zipfile.ZipFile(root / _ARCHIVE).testzip():
         yield "the archive is damaged"
 
 
 _EXTRA = (r"log(/.*)?", r"tmp/[a-z0-9_N]+")
 BUNDLE = Scenario(
-    "bundle", prepare, bundle, again, sha256, is_there, wrong, own_role, extra_files=_EXTRA
+    "bundle", prepare, bundle, again, archive, archive, wrong, own_role, extra_files=_EXTRA
 )
 
 
@@ -86,21 +75,12 @@ def render_again(root: Path) -> int:
 
 def unpacked(root: Path) -> dict[str, str] | None:
     """Return the hashes of the unpacked files; None without the folder."""
-    if not (root / _FOLDER).exists():
-        return None
-    return {
-        os.path.relpath(path, root): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted((root / _FOLDER).rglob("*"))
-        if path.is_file()
-    }
+    return hashes_of(root, _FOLDER)
 
 
 def wrongly_unpacked(root: Path, before: Any, expected: dict[str, str]) -> Iterator[str]:
     """Yield what is wrong with the unpacked run."""
-    if before and before != expected:
-        yield "the folder had its name and was not whole"
-    if unpacked(root) != expected:
-        yield "the unpacked run differs from an unharmed execution's"
+    yield from wrong_result("unpacked run", before, unpacked(root), expected)
 
 
 RENDER = Scenario(

@@ -1,13 +1,12 @@
-"""Every injection of the scenarios, spread over processes, and the counts by call and fault."""
+"""The injections of a scenario, spread over processes."""
 
 from __future__ import annotations
 
 import math
 import multiprocessing
-import random
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from multiprocessing.pool import AsyncResult
 from pathlib import Path
@@ -18,6 +17,8 @@ from tests.trust.faults.injection import Injection
 from tests.trust.faults.scenario import Scenario
 from tests.trust.faults.trial import Bench, Judged, Unharmed, injections
 
+Plan = Sequence[Injection]
+Choose = Callable[[Plan], Plan]
 _BENCHES: dict[str, Bench] = {}
 _SHARED: dict[str, Any] = {}
 
@@ -26,35 +27,32 @@ def enumerate_faults(
     scenario: Scenario,
     parent: Path,
     workers: int,
-    chooser: random.Random,
-    count: int | None = None,
+    choose: Choose,
     until: float = math.inf,
-    only: str = "",
-) -> tuple[Unharmed, Iterator[Judged]]:
-    """Return the reference of a scenario, and an iterator over its judged injections.
+) -> tuple[Plan, Iterator[Judged]]:
+    """Return every injection of a scenario, and an iterator over the judged ones.
 
-    They are in an order of the `chooser`: all, or the first `count`, or as many as are judged
-    `until` that time (time.monotonic). With `only`, they are those with this text in their names.
+    They are what `choose` returns of the plan, in that order; none is begun after the time `until`
+    (time.monotonic).
     """
     import_everything()
     bench = Bench(scenario, parent)
     unharmed = bench.unharmed()
-    every = [one for one in injections(scenario, unharmed) if only in str(one)]
-    chosen = chooser.sample(every, min(count or len(every), len(every)))
-    return unharmed, _spread(scenario, unharmed, chosen, bench, workers, until)
+    plan = injections(scenario, unharmed)
+    return plan, _spread(scenario, unharmed, choose(plan), bench, workers, until)
 
 
 def _spread(
     scenario: Scenario,
     unharmed: Unharmed,
-    every: Sequence[Injection],
+    chosen: Plan,
     bench: Bench,
     workers: int,
     until: float,
 ) -> Iterator[Judged]:
     _SHARED.update(scenario=scenario, unharmed=unharmed, template=bench.template)
     with multiprocessing.get_context("fork").Pool(workers) as pool:
-        before = (one for one in every if time.monotonic() < until)
+        before = (one for one in chosen if time.monotonic() < until)
         done = (pool.apply_async(_judge, (one,)) for one in before)
         yield from _in_turn(done, 2 * workers)
         pool.map(_close, range(workers * 4), chunksize=1)

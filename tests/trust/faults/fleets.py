@@ -20,7 +20,7 @@ from tests.tree import ROOT
 from tests.trust.faults import runs
 from tests.trust.faults.calls import command_line
 from tests.trust.faults.command_line import pagecage, replace_everywhere
-from tests.trust.faults.injection import KILLED, TORN, Point, faults_at
+from tests.trust.faults.injection import KILLED, NO_ANSWER, TORN, Point, faults_at
 from tests.trust.faults.scenario import Scenario, own_role
 from tests.trust.faults.supervisor import Limits
 
@@ -54,6 +54,8 @@ def arrange(root: Path) -> None:
         "all": {"children": [_GROUP]},
         _GROUP: {"hosts": list(_HOSTS)},
     }
+    replace_everywhere("STOP_SECONDS", 0.5)
+    replace_everywhere("TERMINATION_SECONDS", 0.5)
     replace_everywhere("inventory_of", lambda *_: inventory)
     replace_everywhere("ansible_program", lambda *_: str(_ANSIBLE))
 
@@ -129,11 +131,11 @@ def role(pid: int) -> str | None:
 
 
 def faults(point: Point) -> Iterator[str]:
-    """Yield the faults of a point; ansible-playbook can only end."""
+    """Yield the faults of a point; ansible-playbook can only end, or hang."""
     if point.role == "main":
         yield from faults_at(point)
     elif point.is_stream and point.call == "write":
-        yield from (KILLED, TORN)
+        yield from (KILLED, TORN, NO_ANSWER)
 
 
 _EXTRA = (

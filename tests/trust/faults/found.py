@@ -20,5 +20,9 @@ FOUND = (
     "A line of a fleet's `rounds.jsonl` that was cut off made every later `--resume` fail.",
     "A fleet's folder without `fleet.json` stayed when its maker was killed.",
     "An analysis that was ended by a signal became exit status 247.",
+    "Ctrl-C did not end a fleet's run while its ansible-playbook hung. Now it is given up after"
+    " five minutes, and the next run fetches what the hosts have.",
+    "Ctrl-C at the end of a fleet's round left a directory on each host that had ended. Only those"
+    " that still work are stopped now.",
     "After a rename only the file was synced, not its folder: a power failure could undo it.",
 )

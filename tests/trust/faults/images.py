@@ -14,7 +14,7 @@ from pagecage.hosts.vm.image.contents import read_contents
 from pagecage.hosts.vm.image.guest_image import GuestImage
 from pagecage.hosts.vm.image.recipe import ImageRecipe
 from tests.trust.faults.command_line import pagecage, replace_everywhere, stay_in
-from tests.trust.faults.scenario import Scenario, own_role
+from tests.trust.faults.scenario import Scenario, own_role, wrong_result
 
 _RECIPE = ImageRecipe("trixie", "amd64", ("systemd",), "true\n", (), "true\n")
 _PROGRAMS = {
@@ -60,9 +60,13 @@ def _ensure(root: Path) -> int:
     return EXIT_OK
 
 
+def _image(root: Path) -> GuestImage:
+    return GuestImage(root / "cache/pagecage/vm/images" / _RECIPE.key)
+
+
 def image(root: Path) -> dict[str, str] | None:
     """Return the files of an image that has its name; None without one."""
-    found = GuestImage(root / "cache/pagecage/vm/images" / _RECIPE.key)
+    found = _image(root)
     if not found.directory.exists():
         return None
     paths: list[Path] = [getattr(found, name) for name in _FILES]
@@ -74,11 +78,10 @@ def image(root: Path) -> dict[str, str] | None:
 
 def wrong(root: Path, before: Any, expected: dict[str, str]) -> Iterator[str]:
     """Yield what is wrong with the image."""
-    if before and before != expected:
-        yield "the image had its name and was not whole"
-    if image(root) != expected:
-        yield "the image differs from an unharmed execution's"
-    elif read_contents(GuestImage(root / "cache/pagecage/vm/images" / _RECIPE.key)).lacks(()):
+    yield from wrong_result("image", before, now := image(root), expected)
+    if now == expected and read_contents(
+        GuestImage(root / "cache/pagecage/vm/images" / _RECIPE.key)
+    ).lacks(()):
         yield "the image lacks packages"
 
 

@@ -1,9 +1,8 @@
-"""Counts of a campaign by call, fault and outcome, and their section of docs/TRUST.md."""
+"""The results of a campaign by call, fault and outcome, and their section of docs/TRUST.md."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from tests.trust.faults.injection import (
     NUMBERS,
     TORN,
 )
+from tests.trust.faults.store import StoredCampaign, StoredFault, read_campaign
 from tests.trust.faults.system_calls import (
     CHANGES,
     COPIES,
@@ -35,7 +35,7 @@ from tests.trust.faults.system_calls import (
     SYNCS,
     WRITES,
 )
-from tests.trust.faults.trial import Judged, Unharmed
+from tests.trust.guest_kills.section import kills_section
 
 KINDS: Mapping[str, Sequence[str]] = {
     "write": (*WRITES, *COPIES, *CHANGES),
@@ -61,92 +61,117 @@ def kind_of(call: str) -> str:
     return next(kind for kind, calls in KINDS.items() if call in calls)
 
 
-def summarise(
-    name: str, unharmed: Unharmed, found: Sequence[Judged], seconds: float
-) -> dict[str, Any]:
-    """Return the counts of one scenario."""
-    points = Counter(kind_of(point.call) for point in dict.fromkeys(unharmed.trace))
-    faults = Counter((kind_of(one.injection.point.call), one.injection.fault) for one in found)
+def summarise(faults: Sequence[StoredFault]) -> dict[str, Any]:
+    """Return the counts of one command's faults, with and without a result."""
+    done = [one for one in faults if one.state is not None]
+    by_kind = Counter((kind_of(one.injection.point.call), one.injection.fault) for one in done)
     return {
-        "command": name,
-        "points": dict(points),
-        "injections": len(found),
-        "met": sum(one.was_met for one in found),
-        "faults": [[*key, count] for key, count in sorted(faults.items())],
-        "statuses": dict(Counter(str(one.status) for one in found)),
-        "wrong": [f"{one.injection}: {'; '.join(one.wrong)}" for one in found if one.wrong],
-        "seconds": seconds,
+        "command": faults[0].command,
+        "calls": len({one.injection.point for one in faults}),
+        "planned": len(faults),
+        "injections": len(done),
+        "met": sum(one.was_met for one in done),
+        "faults": [[*key, count] for key, count in sorted(by_kind.items())],
+        "statuses": dict(Counter(one.status for one in done).most_common()),
+        "wrong": [f"{one.injection}: {one.wrong}" for one in done if one.wrong],
+        "mended": [str(one.injection) for one in done if one.wrong_before and not one.wrong],
+        "seconds": sum(one.seconds for one in done),
     }
 
 
 def section(results: Path) -> Iterator[str]:
     """Yield the section about faults; nothing before the first campaign."""
-    path = results / "faults.json"
-    if not path.exists():
+    campaign = read_campaign(results, 0)
+    if not campaign.faults:
         return
-    commands = json.loads(path.read_text())["commands"]
+    by_command: dict[str, list[StoredFault]] = defaultdict(list)
+    for one in campaign.faults:
+        by_command[one.command].append(one)
+    rows = [summarise(faults) for faults in by_command.values()]
     yield "## Faults, enumerated\n"
-    yield from _introduction(commands)
-    yield _by_command(commands)
+    yield from _introduction(rows)
+    yield markdown_table(_HEAD, [_command_row(row) for row in rows])
+    yield from _states(campaign)
     yield "Injections by call and fault, all commands together:\n"
-    yield _by_fault(commands)
-    yield "Defects that the first campaigns showed, all fixed since:\n"
+    yield _by_fault(rows)
+    yield "Defects that the campaigns showed, all fixed since:\n"
     yield "\n".join(f"- {sentence}" for sentence in FOUND) + "\n"
-    for row in commands:
-        for sentence in row["wrong"]:
-            yield f"- **still wrong**, `{row['command']}`: {sentence}\n"
-        for sentence in row.get("mended", ()):
-            yield (
-                f"- corrected since and repeated without a consequence, `{row['command']}`:"
-                f" `{sentence}`"
-            )
-        if row.get("mended"):
-            yield ""
-    yield from _kills(results)
+    yield from _consequences(rows)
+    yield from kills_section(results)
 
 
-def _introduction(commands: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    points = sum(sum(row["points"].values()) for row in commands)
-    injections = sum(row["injections"] for row in commands)
-    met = sum(row["met"] for row in commands)
-    planned = sum(row.get("planned", row["injections"]) for row in commands)
-    wrong = sum(len(row["wrong"]) for row in commands)
-    minutes = sum(row["seconds"] for row in commands) / 60
-    yield (
-        "The kernel stops every process of a command at each system call that writes, syncs,"
-        " renames, removes, makes, forks, executes, mounts, locks or signals"
-        " (seccomp_unotify(2)), whichever library makes the call. So the calls of an unharmed"
-        " execution are a complete list of places for faults. Every fault that the kernel can"
-        " answer there is injected at each of them, one per execution, on a simulated host. Where"
-        " fewer were injected than there are, time ran out, and the seed chose which.\n"
+def _consequences(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the injections that are wrong, and the number of those that were."""
+    for row in rows:
+        yield from (f"- **still wrong**, `{row['command']}`: {one}\n" for one in row["wrong"])
+    if mended := sum(len(row["mended"]) for row in rows):
+        yield (
+            f"{mended} faults had a consequence with an earlier state of the code, and none when"
+            " they were repeated: the column `wrong_before` of"
+            " [trust/faults.csv](trust/faults.csv).\n"
+        )
+
+
+def _introduction(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    calls, planned, injections, met = (
+        sum(row[key] for row in rows) for key in ("calls", "planned", "injections", "met")
     )
+    wrong = sum(len(row["wrong"]) for row in rows)
+    yield _METHOD
     yield (
-        f"{points:,} calls and {planned:,} faults at them, of which {injections:,} were injected"
+        f"{calls:,} calls and {planned:,} faults at them, of which {injections:,} were injected"
         f" and {met:,} met their call again."
-        f" **{wrong} had a consequence that must not be.** The campaign took {minutes:.0f}"
-        " minutes (`make trust-long`); `make check` repeats 100 of them, chosen by a seed.\n"
+        f" **{wrong} had a consequence that must not be.** One after another they take"
+        f" {sum(row['seconds'] for row in rows) / 60:.0f} minutes (`make trust-long`);"
+        " `make test-slow` repeats 100 of them, chosen by a seed.\n"
     )
+    yield _CONSEQUENCES
+
+
+_METHOD = """The kernel stops every process of a command at each system call that writes, syncs, \
+renames, removes, makes, forks, executes, mounts, locks or signals (seccomp_unotify(2)), whichever \
+library makes the call. So the calls of an unharmed execution are a complete list of places for \
+faults. Every fault that the kernel can answer there is injected at each of them, one per \
+execution, on a simulated host. [trust/faults.csv](trust/faults.csv) lists each fault with its \
+result.
+"""
+_CONSEQUENCES = """After each, the command must have ended with a documented exit status and \
+without a traceback. The next start must succeed. No record may be lost, counted twice or differ \
+from an unharmed execution's. No process, cgroup, setting, lock, temporary file or folder may be \
+left. A bundle, a site, an image or a run folder is whole or absent. `disk full` means that every \
+later write fails too; `no answer`, that the agent hangs and the user presses Ctrl-C.
+"""
+
+
+def _states(campaign: StoredCampaign) -> Iterator[str]:
+    """Yield with which states of the code the faults were injected."""
+    missing = Counter(one.command for one in campaign.faults if one.state is None)
+    if missing:
+        yield f"Not injected yet: {_listed(missing)}.\n"
+    counts = Counter(one.state for one in campaign.faults if one.state is not None)
+    newest = max(counts)
+    earlier = Counter(one.command for one in campaign.faults if (one.state or newest) < newest)
+    code = f"the state `{campaign.states[newest - 1]}` of the code"
+    if not earlier:
+        yield f"All were injected with {code}.\n"
+        return
     yield (
-        "After each, the command must have ended with a documented exit status and without a"
-        " traceback. The next start must succeed. No record may be lost, counted twice or differ"
-        " from an unharmed execution's. No process, cgroup, setting, lock, temporary file or folder"
-        " may be left. A bundle, a site, an image or a run folder is whole or absent. `disk full`"
-        " means that every later write fails too; `no answer`, that the agent hangs and the user"
-        " presses Ctrl-C.\n"
+        f"{counts[newest]:,} were injected with {code}, the newest that the campaign met,"
+        f" {earlier.total():,} with earlier ones and not repeated since: {_listed(earlier)}.\n"
     )
 
 
-def _by_command(commands: Sequence[Mapping[str, Any]]) -> str:
-    head = ["command", "calls", "faults", "injected", "met", "exit status", "wrong"]
-    return markdown_table(head, [_command_row(row) for row in commands])
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{count:,} of `{name}`" for name, count in counts.items())
+
+
+_HEAD = ["command", "calls", "faults", "injected", "met", "exit status", "wrong"]
 
 
 def _command_row(row: Mapping[str, Any]) -> list[str]:
-    statuses = sorted(row["statuses"].items(), key=lambda item: -item[1])
-    told = ", ".join(f"{'killed' if word == '-9' else word}: {count}" for word, count in statuses)
-    calls = str(sum(row["points"].values()))
-    planned = row.get("planned", row["injections"])
-    counts = (calls, str(planned), str(row["injections"]), str(row["met"]))
+    names = {"-9": "killed", "": "did not end"}
+    told = ", ".join(f"{names.get(key, key)}: {count}" for key, count in row["statuses"].items())
+    counts = (str(row[key]) for key in ("calls", "planned", "injections", "met"))
     return [row["command"], *counts, told, str(len(row["wrong"]))]
 
 
@@ -162,20 +187,3 @@ def _by_fault(commands: Sequence[Mapping[str, Any]]) -> str:
         if any(kind == one for one, _ in counts)
     ]
     return markdown_table(["call", *used], rows)
-
-
-def _kills(results: Path) -> Iterator[str]:
-    path = results / "guest-kills.json"
-    if not path.exists():
-        return
-    sessions = json.loads(path.read_text())["sessions"]
-    kills = Counter(kill["target"] for session in sessions for kill in session["kills"])
-    wrong = [sentence for session in sessions for sentence in session["wrong"]]
-    yield "## Kills on the real guest\n"
-    yield (
-        f"{kills.total()} SIGKILLs at random moments of {len(sessions)} runs in the emulated guest:"
-        f" {', '.join(f'{count} of {name}' for name, count in kills.items())}. Each run was resumed"
-        f" after each kill and left alone at last. {len(wrong)} consequences that must not be"
-        " (`python -m tests.trust.guest_kills SEED`; the seeds are in the stored result).\n"
-    )
-    yield from (f"- {sentence}\n" for sentence in wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import sys
@@ -96,3 +97,26 @@ def extra_files(root: Path, usual: Counter[str], allowed: Sequence[str]) -> list
         for name, count in files_below(root).items()
         if count > usual[name] and not any(pattern.fullmatch(name) for pattern in patterns)
     )
+
+
+def hashes_of(root: Path, name: str) -> dict[str, str] | None:
+    """Return the hashes of a file, or of all files in a folder; None if it does not exist."""
+    top = root / name
+    if not top.exists():
+        return None
+    files = (path for path in sorted([top, *top.rglob("*")]) if path.is_file())
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
+
+
+def wrong_result(what: str, before: Any, now: Any, expected: Any) -> Iterator[str]:
+    """Yield what is wrong with a result that must be whole or absent.
+
+    `before` is what had its name after the fault, `now` after the next start.
+    """
+    if before and before != expected:
+        yield f"the {what} had its name and was not whole"
+    if now != expected:
+        yield f"the {what} differs from an unharmed execution's"

@@ -5,7 +5,6 @@ What only costs CPU is done once, and a small copy stands for Sphinx.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from pagecage.bundle.unpack import unpack
 from pagecage.process import run as run_process
 from tests.tree import ROOT
 from tests.trust.faults.command_line import pagecage, replace_everywhere, stay_in
-from tests.trust.faults.scenario import Scenario, own_role
+from tests.trust.faults.scenario import Scenario, hashes_of, own_role, wrong_result
 
 _BUNDLE = ROOT / "tests/fixtures/20261121T134017Z-smoke-vm.pagecage.zip"
 _BUILD = 'mkdir "$2" && cp -r "$1/." "$2" && touch "$2/.buildinfo" && echo site >"$2/index.html"'
@@ -54,11 +53,13 @@ def _do_once() -> None:
     """Have each costly function return its first result ever after."""
     import importlib
 
+    from analysis.site import publish
+
     for title, names in _COSTLY.items():
         module = importlib.import_module(title)
         for name in names:
             setattr(module, name, _once(f"{title}.{name}", getattr(module, name)))
-    replace_everywhere("_build", _build)
+    publish._build = _build
 
 
 def _once(name: str, real: Any) -> Any:
@@ -93,21 +94,12 @@ def start(root: Path) -> int:
 
 def site(root: Path) -> dict[str, str] | None:
     """Return the hashes of the site's files; None without a site."""
-    if not (root / "site").exists():
-        return None
-    return {
-        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted((root / "site").rglob("*"))
-        if path.is_file()
-    }
+    return hashes_of(root, "site")
 
 
 def wrong(root: Path, before: Any, expected: dict[str, str]) -> Iterator[str]:
     """Yield what is wrong with the site."""
-    if before and before != expected:
-        yield "the site had its name and was not whole"
-    if site(root) != expected:
-        yield "the site differs from an unharmed execution's"
+    yield from wrong_result("site", before, site(root), expected)
 
 
 PUBLISH = Scenario(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable
@@ -18,6 +19,8 @@ from tests.trust.mutants.table import mutants
 
 AT_A_TIME = 3
 """A simulated trial mostly waits."""
+_FOLDER = re.compile(r"/\S*/mutant-[^/]*/")
+"""The folder of a simulated machine, which is another one each time."""
 
 
 def result(mutant: Mutant, found: str, reason: str = "") -> dict[str, Any]:
@@ -40,7 +43,7 @@ def try_mutant(mutant: Mutant) -> dict[str, Any]:
     found = caught_by(simulated)
     verdicts = simulated.verdicts
     reason = simulated.record.error or "; ".join(verdicts.reasons)
-    return result(mutant, found, reason)
+    return result(mutant, found, _FOLDER.sub("/", reason))
 
 
 def try_everything() -> dict[str, Any]:

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis.data.baseline import baseline_digest, baseline_of, load_baseline
+from analysis.data.baseline import baseline_of, baseline_sha256, load_baseline
 from analysis.data.load import JudgedTrial, load_run
 from pagecage.bundle.pack import pack
 from pagecage.bundle.unpack import unpack
 from pagecage.errors import PagecageError
 from pagecage.model.record import append_record, record_digest
-from pagecage.model.run_files import plan_digest
+from pagecage.model.run_files import plan_sha256
 from pagecage.model.trial import trial_to_json
 from tests.trust.mutants.lie import SURVIVED, Lie, Mutant
 from tests.trust.mutants.simulation import Simulated, simulated_trial, verdict_of
@@ -47,7 +47,7 @@ def build(folder: Path, honest: Simulated) -> Path:
         "command": "pagecage run test",
         "trials": trials,
     }
-    plan["plan_sha256"] = plan_digest(plan)
+    plan["plan_sha256"] = plan_sha256(plan)
     folder.mkdir(parents=True)
     (folder / "plan.json").write_text(json.dumps(plan))
     (folder / "facts").mkdir()
@@ -152,7 +152,7 @@ def _plan(run: Path) -> None:
 def _plan_again(run: Path) -> None:
     _plan(run)
     plan = json.loads((run / "plan.json").read_text())
-    plan["plan_sha256"] = plan_digest(plan)
+    plan["plan_sha256"] = plan_sha256(plan)
     (run / "plan.json").write_text(json.dumps(plan))
 
 
@@ -160,7 +160,7 @@ def _trial_and_plan(run: Path) -> None:
     """Remove a trial from the records and from the plan, and make every digest again."""
     plan, records = json.loads((run / "plan.json").read_text()), _records(run)[:-1]
     plan["trials"] = plan["trials"][:-1]
-    plan["plan_sha256"] = records[0]["plan_sha256"] = plan_digest(plan)
+    plan["plan_sha256"] = records[0]["plan_sha256"] = plan_sha256(plan)
     records[0]["record_sha256"] = record_digest(records[0])
     (run / "plan.json").write_text(json.dumps(plan))
     _write(run, records)
@@ -275,7 +275,7 @@ def _baselines(whole: Path, scratch: Path) -> Iterator[tuple[str, str, str, str]
         changed = json.loads(json.dumps(data))
         changed["treatments"][0]["trials"][0]["response"]["read_seconds"] /= 2
         if how != "as it is":
-            changed["baseline_sha256"] = baseline_digest(changed)
+            changed["baseline_sha256"] = baseline_sha256(changed)
         path.write_text(json.dumps(changed))
         try:
             load_baseline(path)

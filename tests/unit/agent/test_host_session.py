@@ -26,6 +26,14 @@ def wait_until_gone(process: Process[bytes]) -> int:
     return process.wait(5)
 
 
+def wait_until_marked(process: Process[bytes], mark: str) -> None:
+    """Wait until the kernel shows its environment; for a moment after execve(2) it shows none."""
+    until = time.monotonic() + 10
+    while mark.encode() not in Path(f"/proc/{process.pid}/environ").read_bytes():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 def test_all_leftovers_are_removed(machine: Machine) -> None:
     """The leftovers are a slice with a process, its limits, a queue setting, a tool, and traces."""
     start_slice(SYSTEM, "pagecage-r1.1.slice", CAGE, NODE)
@@ -46,6 +54,13 @@ def test_processes_of_a_trial_without_a_slice_are_found_by_their_mark(machine: M
     orphan = spawn(["sleep", "60"], env={**os.environ, MARKER: mark})
     assert sweep(SYSTEM, machine.spool) == ["processes of a trial without a slice"]
     assert wait_until_gone(orphan) == -9
+
+
+def test_records_of_earlier_runs_are_removed_from_memory(machine: Machine) -> None:
+    earlier = machine.spool / "20261121T100000Z-test-local.jsonl"
+    earlier.write_text("{}\n")
+    assert sweep(SYSTEM, machine.spool) == []
+    assert not earlier.exists()
 
 
 def wait_for_scope(machine: Machine) -> None:
@@ -151,6 +166,7 @@ def test_a_tool_without_an_entry_is_found_by_its_mark(machine: Machine) -> None:
     """Its agent was killed before it could note the tool."""
     mark = f"{machine.spool}/tools:1"
     tool = spawn(["sleep", "60"], env={**os.environ, MARKER: mark}, new_session=True)
+    wait_until_marked(tool, mark)
     kept = ToolProcesses(machine.spool)
     own = kept.start(["sleep", "60"])
     kept.sweep()

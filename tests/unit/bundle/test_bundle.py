@@ -26,6 +26,7 @@ def shown(folder, capsys):
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_stranger_gets_the_same_tables_byte_for_byte(tmp_path, capsys):
     folder = build_run(tmp_path / "20261121T100000Z-constrained-random-vm")
     before, out = shown(folder, capsys), tmp_path / "given.zip"

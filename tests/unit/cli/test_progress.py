@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from pagecage.cli.progress import RunProgress, describe, expected_seconds
+from pagecage.cli.progress import LOAD_SECONDS, RunProgress, describe, expected_seconds
 from pagecage.model.record import OUTCOMES
+from pagecage.model.services.spec import ServiceSpec
 from pagecage.planning.plan import make_trials
 from tests.builders.plans import BASE, CAGES, CHOICES
 from tests.fixtures.records import make_record
@@ -83,3 +86,10 @@ def test_the_bar_knows_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None
 def test_the_first_guess_grows_with_the_plan() -> None:
     few, many = make_trials(BASE, CAGES, CHOICES), make_trials(BASE, CAGES, CHOICES) * 3
     assert 0 < expected_seconds(few) < expected_seconds(many)
+
+
+def test_the_first_guess_has_the_load_of_a_server() -> None:
+    served = ServiceSpec(("load",), warm_up_seconds=10, settle_seconds=5)
+    plain, *_ = make_trials(BASE, CAGES, CHOICES)
+    server = replace(plain, workload=replace(plain.workload, service=served))
+    assert expected_seconds((server,)) - expected_seconds((plain,)) == 15 + LOAD_SECONDS

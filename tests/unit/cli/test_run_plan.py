@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,9 +102,10 @@ def test_auto_is_local_where_nothing_is_missing(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_auto_is_the_vm_where_something_is_and_says_what(
-    monkeypatch: pytest.MonkeyPatch, known: dict[str, Any], reason: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, known: dict[str, Any], reason: str
 ) -> None:
     said: list[str] = []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # the user's guest may be running
     monkeypatch.setattr(LocalHost, "facts", lambda _: known)
     host = choose_host("auto", None, said.append)
     assert host.name == "vm"

@@ -101,6 +101,17 @@ def test_the_section_names_the_worst_case(tmp_path: Path) -> None:
     assert "**1 read back well and did not hold: buffered on ext4 on a partition.**" in bad
 
 
+def test_a_user_who_is_refused_everywhere_is_one_sentence(tmp_path: Path) -> None:
+    refused = [{"requirement": "io_controller", "reason": "there is no io controller"}]
+    barred = {**CELL, "as": "undelegated", "refused": refused}
+    page = section(tmp_path, CELL, barred, {**barred, "stack": "tmpfs"})
+    assert "Of 6 limits, 6 proven." in page, "those of others alone"
+    assert "every limit is refused on all 2 stacks: there is no io controller." in page
+    assert "undelegated: refused" not in page
+    one = {**barred, "stack": "tmpfs", "refused": [{**refused[0], "reason": "tmpfs"}]}
+    assert "undelegated: refused" in section(tmp_path, CELL, barred, one), "for two reasons"
+
+
 def test_the_section_says_that_nothing_was_measured(tmp_path: Path) -> None:
     assert "This has not been measured yet" in "\n".join(disks_section(tmp_path))
 

@@ -87,11 +87,14 @@ def test_an_injection_has_a_name() -> None:
     assert str(Injection(point, "EIO")) == "EIO at main's rename /runs/TIME #2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scenario", "name"),
     [
         ("fleet", "SIGKILL at ansible's write pipe #7"),
         ("fleet", "EAGAIN at main's clone3 thread #1"),
+        ("fleet", "no answer at ansible's write pipe #6"),
+        ("fleet", "no answer at ansible's write pipe #12"),
         ("resume", "disk full at main's write /tmp/RANDOM #1"),
     ],
 )
@@ -122,6 +125,7 @@ def sample() -> list[dict[str, object]]:
     return rows
 
 
+@pytest.mark.slow
 def test_a_sample_of_faults_has_no_consequence(sample: list[dict[str, object]]) -> None:
     assert sum(int(str(row["injections"])) for row in sample) >= SAMPLE
     assert [row["wrong"] for row in sample] == [[]] * len(sample)

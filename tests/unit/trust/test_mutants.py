@@ -32,6 +32,7 @@ def test_without_a_lie_everything_is_proven(honest: Simulated) -> None:
     assert caught_by(honest) == SURVIVED, honest.verdicts
 
 
+@pytest.mark.slow
 def test_a_sample_of_the_lies_is_caught_as_the_table_says() -> None:
     planted: list[Mutant] = mutants()[::ONE_IN]
     for row in try_all(planted):

@@ -100,6 +100,28 @@ def test_samples_that_lie_from_the_middle_on(change: Any, reason: str) -> None:
     assert reason in contradiction(record_from_json(plain_record()), samples)
 
 
+def test_a_read_ahead_may_end_before_the_counters_are_read_but_not_after_the_last_sample() -> None:
+    record, samples = record_from_json(plain_record()), rows()
+    within, last = [row for row in samples if row["t"] < START + SECONDS], samples[-1]
+    late, final = (
+        {**row, "t": START + SECONDS + after, "wall": last["wall"] + after}
+        for row, after in ((within[-1], 0.03), (last, 0.04))
+    )
+    assert contradiction(record, [*within, late, final]) == ""
+    assert "a sample 10.030 s" in contradiction(record, [*within, late])
+
+
+def test_a_write_may_end_between_the_counters_and_go_but_not_before_the_first_sample() -> None:
+    record = record_from_json(plain_record())
+    samples = [row for row in rows() if row["t"] >= START]
+    early, first = (
+        {**samples[index], "t": START - before, "wall": samples[0]["wall"] - before}
+        for index, before in ((1, 0.1), (0, 0.2))
+    )
+    assert contradiction(record, [first, early, *samples[1:]]) == ""
+    assert "a sample -0.100 s" in contradiction(record, [early, *samples[1:]])
+
+
 def test_samples_that_end_early() -> None:
     samples = [row for row in rows() if row["t"] < START + 5]
     assert "the samples end 5" in contradiction(record_from_json(plain_record()), samples)
@@ -240,3 +262,10 @@ def test_a_neighbour_on_the_cpus_of_many_threads() -> None:
     found = judge_host_quiet(record_from_json(data))
     assert found.verdict == "not_quiet"
     assert "other processes kept 0.40 CPUs busy" in found.reason
+    data["counters"]["before"]["agent"] = {"cpu_usec": 0}
+    after["agent"] = {"cpu_usec": int(0.3 * SECONDS * 1e6)}
+    assert judge_host_quiet(record_from_json(data)).verdict == "quiet", "it was pagecage itself"
+    after["agent"] = {"cpu_usec": int(0.1 * SECONDS * 1e6)}
+    found = judge_host_quiet(record_from_json(data))
+    assert found.verdict == "not_quiet"
+    assert "other processes kept 0.30 CPUs busy, pagecage 0.10" in found.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -46,6 +47,20 @@ def test_without_a_load_its_waits_count() -> None:
     alone = make_record(counters=after(cpu_wait=0.9 * SECONDS))
     assert evaluate(found).host_quiet.verdict == "quiet"
     assert "waited for a CPU for 90.0 %" in evaluate(alone).host_quiet.reason
+
+
+@pytest.mark.parametrize(
+    ("others_seconds", "verdict"), [(0.14 * SECONDS, "quiet"), (0.16 * SECONDS, "not_quiet")]
+)
+def test_a_trial_waits_for_its_own_threads_if_no_other_process_ran(
+    others_seconds: float, verdict: str
+) -> None:
+    """A virtual machine whose compiler shares one CPU with the program waits for itself."""
+    counters = record(None, SERVER_SECONDS + others_seconds).counters
+    quiet = evaluate(make_record(counters=asdict(counters))).host_quiet
+    assert quiet.verdict == verdict, quiet
+    assert "waited for a CPU for 90.0 %" in quiet.reason
+    assert ("for its own threads" in quiet.reason) is (verdict == "quiet")
 
 
 SAYS = "so that the load itself may have held the server's figures down"

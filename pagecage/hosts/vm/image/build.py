@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from pagecage.hosts.architecture import is_foreign_target
 from pagecage.hosts.host import Progress
 from pagecage.hosts.prerequisites import require_free_space, require_tools
 from pagecage.hosts.vm.cache import GuestCache, keep_newest
@@ -85,6 +86,11 @@ def _build(
 
 
 def _announcement(recipe: ImageRecipe) -> str:
+    if is_foreign_target():
+        return (
+            f"building the guest's image from Debian packages for {recipe.arch}, whose scripts are"
+            " emulated (about 20 minutes, once)"
+        )
     if not recipe.extra_packages:
         return "building the guest's image from Debian packages (about 60 s, once)"
     names = ", ".join(recipe.extra_packages)

@@ -6,12 +6,12 @@ whose packages it contains.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pagecage.digests import text_sha256
 from pagecage.hosts.vm.image.guest_image import GuestImage
 from pagecage.hosts.vm.image.recipe import ImageRecipe
 
@@ -69,7 +69,7 @@ def _fits(contents: ImageContents, recipe: ImageRecipe) -> bool:
 def _installer(recipe: ImageRecipe) -> str | None:
     if not recipe.extra_packages:
         return None
-    return hashlib.sha256(recipe.install_extra.encode()).hexdigest()[:16]
+    return text_sha256(recipe.install_extra)[:16]
 
 
 def _allocated_bytes(disk: Path) -> int:

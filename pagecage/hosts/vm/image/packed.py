@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 from pathlib import Path
 
 from pagecage.checkout import BUILD
 from pagecage.errors import HostError
+from pagecage.hosts.architecture import target_machine
 from pagecage.hosts.vm.image.guest_image import GuestImage
 from pagecage.process import find_tool, run
-from pagecage.whole_files import sync_tree
+from pagecage.whole_files import whole_folder
 
 PACKED_DISK = "root.img.xz"
 FOLDER_VARIABLE = "PAGECAGE_PACKED_GUESTS"
 """Names a folder of packed images outside the checkout."""
 _PRESET = 6
 _FILTERS = {"x86_64": ["--x86"]}
-"""Filters that make machine code compress better, a tenth of the packed disk (xz(1))."""
+"""Filters that make machine code of the guest compress better, by a tenth (xz(1))."""
 
 
 def packed_directory(key: str) -> Path:
@@ -31,18 +31,15 @@ def pack(image: GuestImage, packed: Path) -> None:
 
     All users may read it, the guest's private key included.
     """
-    part = packed.with_suffix(".part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    for file in _files_beside(image):
-        if file.exists():
-            shutil.copyfile(file, part / file.name)
-    filters = [*_FILTERS.get(platform.machine(), []), f"--lzma2=preset={_PRESET}"]
-    _compress(["--compress", "--threads=0", *filters], image.disk, part / PACKED_DISK)
-    for path in part.iterdir():
-        path.chmod(0o644)
-    sync_tree(part)
-    part.rename(packed)
+    packed.parent.mkdir(parents=True, exist_ok=True)
+    filters = [*_FILTERS.get(target_machine(), []), f"--lzma2=preset={_PRESET}"]
+    with whole_folder(packed) as part:
+        for file in _files_beside(image):
+            if file.exists():
+                shutil.copyfile(file, part / file.name)
+        _compress(["--compress", "--threads=0", *filters], image.disk, part / PACKED_DISK)
+        for path in part.iterdir():
+            path.chmod(0o644)
 
 
 def unpack(packed: Path, image: GuestImage) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pagecage.digests import text_sha256
 from pagecage.hosts.architecture import architecture
 
 IMAGE_VERSION = 1
@@ -45,7 +45,7 @@ class ImageRecipe:
             self.customize,
             *((self.install_extra, *self.extra_packages) if self.extra_packages else ()),
         )
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+        return text_sha256("\0".join(parts))[:16]
 
 
 def read_recipe(

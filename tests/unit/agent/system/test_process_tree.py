@@ -31,6 +31,10 @@ WRITE = (
 )
 
 
+NO_PID = 1 << 22
+"""One more than the largest (proc_sys_kernel(5), pid_max)."""
+
+
 @pytest.fixture
 def parent(tmp_path: Path) -> Iterator[Process[bytes]]:
     """A process with one reaped child and one that lives; each wrote 1 MiB."""
@@ -76,6 +80,38 @@ def test_marked_processes_are_killed(parent: Process[bytes]) -> None:
     assert parent.wait(5) == -9
     assert all(identify(pid) is None for pid in pids)
     assert process_tree.kill_marked(f"{os.getpid()}-tes") == 0
+
+
+def fake_process(proc: Path, vsize: int, env_start: int, env_end: int) -> Path:
+    """Write a process without an environment; return its directory."""
+    fields = ["S", *"0" * 49]
+    fields[23 - 3], fields[50 - 3], fields[51 - 3] = str(vsize), str(env_start), str(env_end)
+    folder = proc / str(NO_PID)
+    folder.mkdir()
+    (folder / "stat").write_text(f"{NO_PID} (sleep) {' '.join(fields)}\n")
+    (folder / "environ").write_bytes(b"")
+    return folder
+
+
+@pytest.mark.parametrize(("env_start", "env_end"), [(0, 0), (4096, 8192)])
+def test_a_process_within_execve_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env_start: int, env_end: int
+) -> None:
+    """It has no environment until the kernel has set up the stack of its new program."""
+    folder = fake_process(tmp_path, 4096, env_start, env_end)
+    monkeypatch.setattr(
+        "time.sleep", lambda _: (folder / "environ").write_bytes(f"A=1\0{MARKER}=mine".encode())
+    )
+    assert process_tree.leaves_marked("mine", 0.0, tmp_path)
+
+
+@pytest.mark.parametrize(("vsize", "address"), [(0, 0), (4096, 8192)], ids=["kernel", "env -i"])
+def test_no_time_is_spent_on_a_process_without_an_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vsize: int, address: int
+) -> None:
+    fake_process(tmp_path, vsize, address, address)
+    monkeypatch.setattr("time.sleep", lambda _: pytest.fail("nothing is to be waited for"))
+    assert not process_tree.leaves_marked("mine", 1.0, tmp_path)
 
 
 def test_waits_are_the_machines_pressure_or_the_run_delay(tmp_path: Path) -> None:

@@ -55,6 +55,13 @@ def test_a_comparison_with_a_baseline_is_that_with_its_run(folders: Path) -> Non
     assert found.obstacles == ()
 
 
+def test_what_a_baseline_does_not_keep_is_no_difference(folders: Path, tmp_path: Path) -> None:
+    other = changed(folders, tmp_path, "memory_bytes", 1 << 40)
+    found = compare(load_runs([other, folders / "slow"]), [TIME])
+    assert [row.name for row in found.differences if "–" in row.values] == []
+    assert "memory_bytes" in [row.name for row in found.differences]
+
+
 def test_a_baseline_keeps_which_responses_are_metrics_of_a_service(tmp_path: Path) -> None:
     run = load_run(unpacked("postgres-gp3", tmp_path / "run"))
     path = tmp_path / "baseline.json"

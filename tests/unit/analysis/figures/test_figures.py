@@ -224,13 +224,21 @@ def test_figures_use_no_colour_that_a_background_hides(run):
     assert "currentColor" in text
 
 
+def test_the_points_of_a_line_are_one_line_of_text():
+    figure = Figure(figsize=(2, 2))
+    figure.subplots().plot(range(50), [number % 7 for number in range(50)])
+    text = svg(figure, "x")
+    assert max(line.count("L") for line in text.splitlines()) >= 49
+    assert not re.search(r"^\s*L ", text, re.MULTILINE)
+
+
 @pytest.mark.parametrize("layout", ["constrained", None])
 def test_a_picture_is_placed_and_cropped_as_matplotlib_does_it_in_two_drawings(layout):
     out = io.StringIO()
     with drawing_style():
         wide_figure(layout).savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None})
         ours = svg(wide_figure(layout), "x")
-    theirs = out.getvalue().replace(INK, "currentColor")
+    theirs = out.getvalue().replace(INK, "currentColor").replace(" \nL ", "L")
     assert re.search(r'viewBox="[^"]*"', ours)[0] == re.search(r'viewBox="[^"]*"', theirs)[0]
     assert drawn(ours) == drawn(theirs)
 

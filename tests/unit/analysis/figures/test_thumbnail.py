@@ -54,7 +54,7 @@ def test_of_many_treatments_the_least_and_the_greatest_are_shown(tmp_path: Path)
     shown = [bar.value for bar in bars(run)]
     assert len(shown) == MOST_BARS < len(values)
     assert {min(values), max(values)} <= set(shown)
-    assert "log scale, hollow: excluded" in texts(thumbnail_svg(run))
+    assert any(text.startswith("log scale") for text in texts(thumbnail_svg(run)))
 
 
 def test_the_headline_is_the_ratio_of_the_cards_sentence_beside_the_published_one(run: Run) -> None:

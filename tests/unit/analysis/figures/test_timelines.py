@@ -36,6 +36,28 @@ def test_the_larger_traffic_is_drawn(tmp_path: Any, written: int, words: str) ->
     assert drawn.axes[0].get_ylabel() == words
 
 
+def test_each_trial_has_a_line_and_a_panel_without_traffic_the_scale_of_the_others(
+    tmp_path: Any,
+) -> None:
+    run = load_run(build_run(tmp_path / "run"))
+    trial_df, trace_df = frames.trial_frame(run), frames.trace_frame(run)
+    styles = treatment_styles(run)
+    first = timeline_treatments(trial_df, trace_df, styles)[1][0]
+    column, rows = "read_bytes_per_second", trace_df["treatment"] == first
+    one = trace_df[rows].iloc[0]["trial_id"]
+    drawn = timeline_figure(run, trial_df, trace_df, frames.iostat_frame(run), styles)
+    assert drawn is not None
+    (lines,) = drawn.axes[0].collections
+    segments = lines.get_segments()
+    assert len(segments) == trace_df[rows]["trial_id"].nunique() > 1
+    expected = trace_df[rows & (trace_df["trial_id"] == one)][["seconds", column]].to_numpy()
+    assert np.array_equal(segments[0], expected[~np.isnan(expected).any(axis=1)])
+    trace_df.loc[rows, column] = 0.0
+    idle = timeline_figure(run, trial_df, trace_df, frames.iostat_frame(run).iloc[:0], styles)
+    assert idle is not None
+    assert idle.axes[0].get_ylim() == (0, trace_df[column].max())
+
+
 def test_a_record_from_before_writes_were_counted_shows_reads(tmp_path: Any) -> None:
     run = load_run(build_run(tmp_path / "run"))
     trial_df = frames.trial_frame(run).drop(columns="device_write_bytes", errors="ignore")

@@ -197,9 +197,29 @@ def test_excluded_trials_are_included_by_name_alone(folders, tmp_path):
     assert change_of(compare(load_runs(sides))).word == "excluded in B"
     included = change_of(compare(load_runs(sides, [ids[0], f"B:{ids[1]}"])))
     assert included.ratio.n == 2
-    for wrong in ("r9_nothing", f"A:{ids[0]}", f"C:{ids[0]}", ""):
+    for wrong in ("r9_nothing", f"A:{ids[0]}", f"C:{ids[0]}", "C:host_quiet", ""):
         with pytest.raises(PagecageError, match="not an excluded trial"):
             load_runs(sides, [wrong])
+
+
+def test_a_gate_in_ci_may_include_what_a_loaded_host_excludes(folders, tmp_path, capsys):
+    def loaded(record):
+        if record["counters"].get("after"):
+            record["counters"]["after"]["device"]["sectors_written"] += 40_000
+
+    words = ["--fail-if=device_read_bytes > +5%", "--include=host_quiet"]
+    other = build_run(tmp_path / "other", loaded)
+    sides = [str(folders / "few"), str(other)]
+    assert main(["compare", *sides, words[0]]) == 6
+    assert main(["compare", *sides, *words]) == 0, (
+        "other processes wrote, and changed no bytes read"
+    )
+    quiet = [str(folders / "few"), str(folders / "a")]
+    assert main(["compare", *quiet, *words]) == 0, "a host that was quiet excludes none"
+    for folder in (other, folders / "a"):
+        kept = tmp_path / f"{folder.name}.json"
+        assert main(["baseline", str(folder), f"--out={kept}", words[1]]) == 0
+        assert main(["compare", str(kept), str(folders / "few"), words[0]]) == 0
 
 
 def test_a_run_with_all_trials_excluded_is_an_error_message(folders, tmp_path, capsys):

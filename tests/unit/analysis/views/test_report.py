@@ -99,6 +99,7 @@ def test_the_notebook_was_executed_and_has_no_error(folder):
     assert not [out for out in outputs if out["output_type"] == "error"]
 
 
+@pytest.mark.slow
 def test_a_report_can_be_made_again_and_is_the_same(folder, page):
     notebook = json.loads((folder / "report.ipynb").read_text())
     assert main(["render", str(folder)]) == 0
@@ -106,6 +107,7 @@ def test_a_report_can_be_made_again_and_is_the_same(folder, page):
     assert json.loads((folder / "report.ipynb").read_text())["cells"] == notebook["cells"]
 
 
+@pytest.mark.slow
 def test_a_kernel_makes_the_same_of_the_notebook_and_of_other_parameters(folder, tmp_path):
     run_folder = shutil.copytree(folder, tmp_path / "run")
     parameters = {"run_dir": str(run_folder), "include": ["cache_state_reached"]}
