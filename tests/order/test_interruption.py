@@ -19,8 +19,9 @@ from pagecage.agent.trial_run import TrialRun
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records
+from pagecage.model.trial_data import TrialData
 from pagecage.process import Process, spawn
-from tests.fake_host.machine import CAGE, LIGHT, Machine, frames_of, make_session, make_trial
+from tests.fake_host.machine import LIGHT, Machine, frames_of, make_session, make_trial
 
 NAMES = list(PHASES)
 NO_LIMITS = Cage("uncaged", {})
@@ -43,9 +44,9 @@ def only_record(machine: Machine) -> Record:
     return record
 
 
-def run_interrupted(machine: Machine, interruption: Interruption, cage: Cage = CAGE) -> Record:
+def run_interrupted(machine: Machine, interruption: Interruption, **changes: Any) -> Record:
     """Run a trial that is interrupted; return its only record."""
-    trial = make_trial(cage=cage)
+    trial = make_trial(**changes)
     with pytest.raises(Interrupted):
         run_trial(make_session(machine, io.BytesIO(), trial, interruption=interruption), trial, 1)
     return only_record(machine)
@@ -91,19 +92,29 @@ def test_a_signal_while_a_command_runs(
     assert machine.read_ahead_kb() == "256"
 
 
+MADE = {"data": TrialData(("sh", "-c", "exec sleep 60", "{data}")), "dataset": None}
+
+
+@pytest.mark.parametrize(("phase", "changes"), [("collectors", {}), ("data", MADE)])
 def test_a_signal_between_the_start_of_a_tool_and_the_note_of_its_process(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    interruption: Interruption,
+    phase: str,
+    changes: dict[str, Any],
 ) -> None:
     """No tool is left, because the signal waits."""
+    started = []
 
     def start_and_signal(*given: Any, **named: Any) -> Process[bytes]:
-        process = spawn(*given, **named)
+        started.append(spawn(*given, **named))
         signal.raise_signal(signal.SIGTERM)
-        return process
+        return started[-1]
 
     monkeypatch.setattr(child_processes, "spawn", start_and_signal)
-    record = run_interrupted(machine, interruption)
-    assert (record.outcome, record.phase) == ("interrupted", "collectors")
+    record = run_interrupted(machine, interruption, **changes)
+    assert (record.outcome, record.phase) == ("interrupted", phase)
+    assert [process.poll() is None for process in started] == [False] * len(started)
     assert machine.left() == []
 
 
@@ -117,7 +128,7 @@ def test_an_interruption_around_every_phase(
     moment: str,
 ) -> None:
     cut_short(monkeypatch, name, moment, Interrupted())
-    record = run_interrupted(machine, interruption, LIGHT)
+    record = run_interrupted(machine, interruption, cage=LIGHT)
     assert (record.outcome, record.phase) == ("interrupted", name)
     assert machine.left() == []
 
@@ -191,7 +202,7 @@ def test_a_second_signal_changes_nothing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
 ) -> None:
     monkeypatch.setenv("FAKE_SIGNALS", "go stop sadf")
-    assert run_interrupted(machine, interruption, NO_LIMITS).outcome == "interrupted"
+    assert run_interrupted(machine, interruption, cage=NO_LIMITS).outcome == "interrupted"
     assert machine.left() == []
 
 

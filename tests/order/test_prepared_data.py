@@ -215,7 +215,7 @@ def test_a_signal_ends_the_program_that_makes_data(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The signal arrives while the program runs."""
-    trial = trial_of(TrialData(("sleep", "60", "{data}")))
+    trial = trial_of(TrialData(("sh", "-c", "exec sleep 60", "{data}")))
 
     def interrupted(*_: object) -> int:
         raise Interrupted

@@ -97,21 +97,39 @@ def make_data(run: TrialRun, data: TrialData, target: Path, datasets: Sequence[P
         "data_dir": target.parent,
     }
     argv = fill_all([_program(run, data), *data.prepare[1:]], values, datasets)
+    status, has_left, last_line = _make(run, argv, target, data.timeout_seconds)
+    _require_success(Path(argv[0]).name, status, has_left, last_line, data)
+    return argv
+
+
+def _make(
+    run: TrialRun, argv: Sequence[str], target: Path, timeout_seconds: float
+) -> tuple[int | None, bool, str | None]:
+    """Run the program in `target`, and end all that it started.
+
+    Return its exit status, or None if the time was over; whether processes outlived it; and the
+    last line of its output. An interruption waits for the start, which would otherwise be left
+    behind if it came between fork(2) and the note of its process.
+    """
     mark = f"{run.session.request.spool}:prepare"
-    children, tail = run.session.children, StderrTail()
-    process = children.start(argv, stdout=PIPE, stderr=STDOUT, env={MARKER: mark}, cwd=target)
-    reader = threading.Thread(target=_read, args=(process.stdout, tail), daemon=True)
-    reader.start()
-    has_left = False
+    children, interruption, tail = run.session.children, run.session.interruption, StderrTail()
+    process: Process[bytes] | None = None
     try:
-        status = _wait(run, process, Path(argv[0]).name, data.timeout_seconds)
+        with interruption.held():
+            process = children.start(
+                argv, stdout=PIPE, stderr=STDOUT, env={MARKER: mark}, cwd=target
+            )
+        reader = threading.Thread(target=_read, args=(process.stdout, tail), daemon=True)
+        reader.start()
+        status = _wait(run, process, Path(argv[0]).name, timeout_seconds)
         has_left = leaves_marked(mark, _CHILDREN_SECONDS)
     finally:
-        children.interrupt(process)
-        kill_marked(mark)
-        reader.join(timeout=_CHILDREN_SECONDS)
-    _require_success(Path(argv[0]).name, status, has_left, tail.last_line(), data)
-    return argv
+        with interruption.held():
+            if process is not None:
+                children.interrupt(process)
+            kill_marked(mark)
+    reader.join(timeout=_CHILDREN_SECONDS)
+    return status, has_left, tail.last_line()
 
 
 def _read(output: IO[bytes] | None, tail: StderrTail) -> None:
