@@ -41,8 +41,8 @@ pagecage := .venv/bin/pagecage
 parallel := -n $(shell n=$$(($$(nproc) * 2)); echo $$((n < 8 ? n : 8))) --dist worksteal
 # The tests of a selection: first those outside of the guest, then those inside, one after the other.
 define pytest
-$(python) -m pytest $(parallel) -m "$(1) and not vm" $(TESTS); others=$$?; \
-  $(python) -m pytest -m "$(1) and vm" $(TESTS); case $$others$$? in 00 | 05 | 50) ;; *) exit 1 ;; esac
+tools/run-tests $(parallel) -m "$(1) and not vm" $(TESTS); others=$$?; \
+  tools/run-tests -m "$(1) and vm" $(TESTS); case $$others$$? in 00 | 05 | 50) ;; *) exit 1 ;; esac
 endef
 native := $(shell uname -m)
 target := $(native)-unknown-linux-gnu

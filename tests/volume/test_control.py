@@ -66,10 +66,11 @@ def test_the_model_in_force_is_the_one_that_was_asked_for(server: VolumeServer) 
 
 def test_a_new_model_begins_with_an_empty_account(server: VolumeServer) -> None:
     bench(server, 500)
+    began = time.monotonic()
     server.command({"configure": iops_limit(1e6)})
     counted = account(server)
     assert counted["total_read_ops"] == 0
-    assert counted["pcvolume"]["seconds"] < 1.0
+    assert counted["pcvolume"]["seconds"] <= time.monotonic() - began
     assert qemu_io(server, "read 0 4k").ok
     assert account(server)["total_read_ops"] == 1
 
@@ -141,9 +142,9 @@ def test_requests_of_a_range_fail_and_are_counted(server: VolumeServer) -> None:
 
 
 def test_a_detached_volume_answers_nothing_but_errors(server: VolumeServer) -> None:
-    add(server, kind="detach", from_seconds=0.2)
+    add(server, kind="detach", from_seconds=2.0)
     assert qemu_io(server, "write -P 1 0 4k").ok
-    time.sleep(0.3)
+    time.sleep(2.1)
     before = volume_file(server).read_bytes()
     done = qemu_io(server, "read 0 4k", "write -P 2 0 4k", "discard 0 4k", "flush")
     assert not done.ok
@@ -155,7 +156,7 @@ def test_a_pause_delays_and_ends(server: VolumeServer) -> None:
     add(server, kind="pause", until_seconds=0.7)
     began = time.monotonic()
     assert qemu_io(server, "read 0 4k").ok
-    assert 0.5 < time.monotonic() - began < 5.0
+    assert 0.5 < time.monotonic() - began < 20.0
 
 
 def test_an_endless_pause_ends_with_the_next_model(server: VolumeServer) -> None:

@@ -89,7 +89,7 @@ def test_a_rate_is_kept(server: VolumeServer) -> None:
     server.command({"configure": model})
     seconds = bench(server, 3000)
     counted = account(server)
-    assert 0.99 <= seconds < 2.0
+    assert 0.99 <= seconds < 10.0
     [limit] = counted["pcvolume"]["limits"]
     assert limit["used"] == 3000
     assert limit["level"] is None

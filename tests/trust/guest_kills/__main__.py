@@ -1,7 +1,7 @@
 """Random SIGKILLs on the real guest: `python -m tests.trust.guest_kills [OPTION ...]`.
 
-Each kill ends the controller, the agent in the guest, or QEMU, at a random moment of a run of two
-trials, up to three times for a run. The last start is left alone, and must finish. `--guest kept`
+Each kill ends the controller, the agent in the guest, or QEMU, at a random moment of a run of four
+trials, up to 16 times for a run. The last start is left alone, and must finish. `--guest kept`
 uses a guest that `pagecage host up vm` started, which is looked through afterwards; `--guest own`
 one that the run starts itself. No other process may use the guest meanwhile; with another
 XDG_CACHE_HOME the campaign has one of its own. The results are added to

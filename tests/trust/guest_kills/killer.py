@@ -25,7 +25,7 @@ from tests.tree import ROOT
 from tests.trust.guest_kills.leftovers import State, state_in_guest, state_outside
 
 CONTROLLER, AGENT, QEMU = "controller", "agent", "QEMU"
-TRIALS, MOST_KILLS = 2, 3
+TRIALS, MOST_KILLS = 4, 16
 _NEW = (
     *("run", "smoke", "--host", "vm", "--size", "smoke", "--seed", "7", "--fresh", "never"),
     *("--treatment", "cage=smoke", "--treatment", "pattern=sequential", "--repeats", str(TRIALS)),
@@ -154,13 +154,13 @@ def run_unharmed(cache: GuestCache) -> Unharmed:
 def kill_run(
     number: int, seed: int, guest: str, targets: tuple[str, ...], unharmed: Unharmed
 ) -> KilledRun | None:
-    """Kill parts of a run up to three times; return it, or None if no part was there in time."""
+    """Kill parts of a run at random moments; return it, or None if no part was there in time."""
     chooser, cache = random.Random(f"{seed} {number}"), GuestCache.of_user()
     with tempfile.TemporaryDirectory() as folder:
         killed = GuestRun(Path(folder), cache)
         process, kills, wrong = killed.start(), list[Kill](), list[str]()
         for _ in range(chooser.randint(1, MOST_KILLS)):
-            target, delay = chooser.choice(targets), chooser.uniform(0, unharmed.seconds)
+            target, delay = chooser.choice(targets), chooser.uniform(0, unharmed.seconds / 2)
             if process.poll() is not None and len(killed.finals()) < TRIALS:
                 process = killed.start()
             before = killed.finals()

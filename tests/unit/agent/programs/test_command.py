@@ -44,8 +44,8 @@ def test_making_the_scope_is_not_its_time(
 ) -> None:
     monkeypatch.setenv("FAKE_SLOW", "scope")
     record = carry_out(machine, "true")
-    assert (record.response["wall_seconds"] or 9) < 0.4
-    assert next(phase.seconds for phase in record.phases if phase.name == "run") > 0.5
+    phase_seconds = next(phase.seconds for phase in record.phases if phase.name == "run")
+    assert phase_seconds - (record.response["wall_seconds"] or phase_seconds) > 0.5
 
 
 def test_a_failure_has_its_status_and_last_line(machine: Machine) -> None:
