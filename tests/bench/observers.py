@@ -1,9 +1,10 @@
-"""The effect of each collector on a reader: `python -m tests.bench.observers HOST ROUNDS`.
+"""The effect of each collector on readers: `python -m tests.bench.observers HOST ROUNDS [READER]`.
 
-The reader reads a cold file in random blocks through a mapping, without limits, so that it waits
-for nothing but the disk and the CPU. In each round every set of collectors, each alone and all
-together, has a machine state of its own, in which trials with and without it take turns. The
-sampler runs in every trial; its gaps are read from its rows.
+One reader reads a cold file in random blocks through a mapping, without limits, so that it waits
+for nothing but the disk and the CPU. Another reads a resident file by pread(2), so that it waits
+for the CPU alone. In each round every set of collectors, each alone and all together, has a machine
+state of its own, in which trials with and without it take turns. The sampler runs in every trial;
+its gaps are read from its rows.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from statistics import median
 
@@ -41,11 +42,32 @@ TRIALS = 3
 BUSY = "busy"
 """Trials without collectors whose readers keep every CPU busy, for the sampler's gaps."""
 _SECONDS = 4.0
-_FILE_MIB, _NATIVE_FILE_MIB, _BUSY_FILE_MIB = 128, 2048, 16
-"""More than a reader reads in these seconds, in an emulated guest and on a machine of its own."""
-_READING = ("--source", "mmap", "--pattern", "random", "--block-bytes", "4096")
-_NATIVE_READING = (*_READING, "--advice", "random")  # the machine's read-ahead may be megabytes
-_BUSY = ("--source", "heap", "--threads", "4", "--warm-passes", "4000", "--block-bytes", "65536")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The arguments of pcread, the size of its file, and the cache state at the start."""
+
+    words: tuple[str, ...]
+    file_mib: int
+    cache: str
+
+
+_BLOCKS = ("--pattern", "random", "--block-bytes", "4096")
+_COLD = Reader(("--source", "mmap", *_BLOCKS), 128, "cold")
+_RESIDENT = Reader(("--source", "pread", *_BLOCKS, "--passes", "1000000"), 64, "warm")
+READERS = {"cold": _COLD, "resident": _RESIDENT}
+_NATIVE_READERS = {
+    # The machine's read-ahead may be megabytes.
+    "cold": replace(_COLD, words=(*_COLD.words, "--advice", "random"), file_mib=2048),
+    "resident": replace(_RESIDENT, file_mib=256),
+}
+"""A cold file is larger than what is read in these seconds."""
+_BUSY = Reader(
+    ("--source", "heap", "--threads", "4", "--warm-passes", "4000", "--block-bytes", "65536"),
+    16,
+    "cold",
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +77,7 @@ class Observed:
     A trial without collectors took turns with those of the set `beside`.
     """
 
+    reader: str
     collectors: str
     beside: str
     bytes_per_second: float
@@ -70,16 +93,27 @@ def sets_of(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return {**{name: (name,) for name in names}, ALL: tuple(names), BUSY: ()}
 
 
-def plan_of_reading(names: Sequence[str], rounds: int, driver: str) -> Plan:
-    """Return a plan with a machine state for each set in each round; what is first alternates."""
+def plan_of_reading(
+    names: Sequence[str], rounds: int, driver: str, readers: Sequence[str] = tuple(READERS)
+) -> Plan:
+    """Return a plan with a machine state for each reader and set in each round.
+
+    What is first alternates. A busy machine has one reader of its own.
+    """
     trials: list[Trial] = []
-    blocks = [(number, *one) for number in range(rounds) for one in sets_of(names).items()]
-    for block, (number, beside, collectors) in enumerate(blocks, 1):
+    sets = [
+        (reader, beside, collectors)
+        for reader in readers
+        for beside, collectors in sets_of(names).items()
+        if beside != BUSY or reader == readers[-1]
+    ]
+    blocks = [(number, *one) for number in range(rounds) for one in sets]
+    for block, (number, reader, beside, collectors) in enumerate(blocks, 1):
         pair = {BUSY: ()} if beside == BUSY else {NONE: (), beside: collectors}
         for turn in range(TRIALS):
             for name in pair if (number + turn) % 2 == 0 else reversed(pair):
-                trial_id = f"{name}_{beside}_{number}_{turn}"
-                shown = {"collectors": name, "beside": beside}
+                trial_id = f"{name}_{beside}_{reader}_{number}_{turn}"
+                shown = {"reader": reader, "collectors": name, "beside": beside}
                 trials.append(_trial(trial_id, shown, pair[name], block, driver))
     run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-observers"
     return Plan(
@@ -95,12 +129,9 @@ def _trial(
     driver: str,
 ) -> Trial:
     is_native = driver == WITHOUT_LIMITS
-    if treatment["collectors"] == BUSY:
-        reading, file_mib = _BUSY, _BUSY_FILE_MIB
-    elif is_native:
-        reading, file_mib = _NATIVE_READING, _NATIVE_FILE_MIB
-    else:
-        reading, file_mib = _READING, _FILE_MIB
+    readers = _NATIVE_READERS if is_native else READERS
+    reader = _BUSY if treatment["collectors"] == BUSY else readers[treatment["reader"]]
+    words = ("--file", "{file}", *reader.words, "--max-seconds", f"{_SECONDS:g}")
     return Trial(
         trial_id=trial_id,
         experiment="observers",
@@ -108,25 +139,20 @@ def _trial(
         repeat=1,
         block=block,
         position=0,
-        workload=_reader(reading),
+        workload=Workload("pcread", words, "handshake"),
         cage=Cage(UNCAGED, {}),
         driver=driver,
-        cache="cold",
-        dataset=Dataset(file_mib * MIB),
+        cache=reader.cache,
+        dataset=Dataset(reader.file_mib * MIB),
         read_ahead_kb=None if is_native else 128,
         collectors=collectors,
         max_seconds=_SECONDS,
     )
 
 
-def _reader(reading: tuple[str, ...]) -> Workload:
-    words = ("--file", "{file}", *reading, "--max-seconds", f"{_SECONDS:g}")
-    return Workload("pcread", words, "handshake")
-
-
-def observe(wish: str, names: Sequence[str], rounds: int, driver: str) -> list[Observed]:
+def observe(wish: str, plan: Plan) -> list[Observed]:
     """Run the plan; return what each trial showed."""
-    host, plan = choose_host(wish, None, say), plan_of_reading(names, rounds, driver)
+    host = choose_host(wish, None, say)
     folder = RunFolder.create(scratch(), plan)
     Campaign(host, plan, folder, make_agent_package(TOP), tell).run()
     records = folder.last_records()
@@ -142,6 +168,7 @@ def _observed(folder: RunFolder, trial: Trial, record: Record) -> Observed:
     gaps = [after - before for before, after in pairwise(moments)][:-1]
     found = record.response
     return Observed(
+        trial.treatment["reader"],
         trial.treatment["collectors"],
         trial.treatment["beside"],
         float(found["bytes_per_second"] or 0),
@@ -154,13 +181,14 @@ def _observed(folder: RunFolder, trial: Trial, record: Record) -> Observed:
 
 
 def figures(found: Sequence[Observed], prefix: str) -> Iterator[Figure]:
-    """Yield the speed of each set beside that of none, round by round, and the longest gap."""
-    for name in dict.fromkeys(one.beside for one in found if one.beside != BUSY):
-        with_them, without = pairs_of(found, name)
+    """Yield the speed of each set beside that of none, by reader, and the longest gap."""
+    pairs = dict.fromkeys((one.reader, one.beside) for one in found if one.beside != BUSY)
+    for reader, name in pairs:
+        with_them, without = pairs_of(found, reader, name)
         ratio, low, high = ratio_of_pairs(with_them, without)
         says = f"{median(with_them) / 1e6:.2f} and {median(without) / 1e6:.2f} MB/s"
         yield Figure(
-            f"{prefix}{name} / none", ratio, low, high, f"{LEAST_SPEED:g} or more",
+            f"{prefix}{name} / none, {reader} file", ratio, low, high, f"{LEAST_SPEED:g} or more",
             ratio >= LEAST_SPEED, len(without), says,
         )  # fmt: skip
     gap = max(one.longest_gap_seconds for one in found)
@@ -169,19 +197,21 @@ def figures(found: Sequence[Observed], prefix: str) -> Iterator[Figure]:
     )
 
 
-def pairs_of(found: Sequence[Observed], name: str) -> tuple[list[float], list[float]]:
-    """Return the speeds with a set of collectors, and without it in the trials beside."""
-    rows = [one for one in found if one.beside == name]
+def pairs_of(found: Sequence[Observed], reader: str, name: str) -> tuple[list[float], list[float]]:
+    """Return a reader's speeds with a set of collectors, and without it in the trials beside."""
+    rows = [one for one in found if (one.reader, one.beside) == (reader, name)]
     with_them = [one.bytes_per_second for one in rows if one.collectors == name]
     return with_them, [one.bytes_per_second for one in rows if one.collectors == NONE]
 
 
-def measure(session: Session, rounds: int = 1) -> Iterator[Figure]:
+def measure(
+    session: Session, rounds: int = 1, readers: Sequence[str] = tuple(READERS)
+) -> Iterator[Figure]:
     """Measure in the guest or on this machine; keep what each trial showed."""
     session.leave()
     is_local = session.wish == "local"
     names, driver = (NATIVELY, WITHOUT_LIMITS) if is_local else (IN_GUEST, DRIVERS[0])
-    found = observe(session.wish, names, rounds, driver)
+    found = observe(session.wish, plan_of_reading(names, rounds, driver, readers))
     path = scratch() / f"observers-{'natively' if is_local else 'guest'}.jsonl"
     with path.open("a") as file:
         file.writelines(f"{json.dumps(asdict(one))}\n" for one in found)
@@ -190,7 +220,8 @@ def measure(session: Session, rounds: int = 1) -> Iterator[Figure]:
 
 if __name__ == "__main__":
     assert set(IN_GUEST) < set(COLLECTORS)
-    with Session(sys.argv[1]) as session:
-        for figure in measure(session, int(sys.argv[2]) if len(sys.argv) > 2 else 1):
+    wish, rounds, *readers = [*sys.argv[1:], *("1" if len(sys.argv) < 3 else ())]
+    with Session(wish) as session:
+        for figure in measure(session, int(rounds), readers or tuple(READERS)):
             say(f"{figure.name}: {figure.ratio:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
                 f" {figure.says}")  # fmt: skip

@@ -106,9 +106,9 @@ def _consequences(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield from (f"- **still wrong**, `{row['command']}`: {one}\n" for one in row["wrong"])
     if mended := sum(len(row["mended"]) for row in rows):
         yield (
-            f"{mended} faults had a consequence with an earlier state of the code, and none when"
-            " they were repeated: the column `wrong_before` of"
-            " [trust/faults.csv](trust/faults.csv).\n"
+            "Faults that had a consequence with an earlier state of the code, and none when they"
+            f" were repeated: {mended} (column `wrong_before` of"
+            " [trust/faults.csv](trust/faults.csv)).\n"
         )
 
 

@@ -49,16 +49,28 @@ def test_moments_that_follow_each_other() -> None:
 
 def test_every_set_of_collectors_takes_turns_with_none_on_a_machine_state_of_its_own() -> None:
     plan = observers.plan_of_reading(observers.IN_GUEST, 2, "systemd-scope")
-    blocks: dict[int, list[str]] = {}
+    blocks: dict[int, list[tuple[str, str]]] = {}
     for trial in plan.trials:
-        blocks.setdefault(trial.block, []).append(trial.treatment["collectors"])
+        shown = trial.treatment["reader"], trial.treatment["collectors"]
+        blocks.setdefault(trial.block, []).append(shown)
     assert len({trial.trial_id for trial in plan.trials}) == len(plan.trials)
-    sets = [*observers.IN_GUEST, "all", "busy"]
-    assert [({*found} - {"none"}).pop() for found in blocks.values()] == sets * 2
-    assert {*sets} == {"all", "busy", *set(COLLECTORS) - {"perf-mem"}}
-    assert blocks[1] == ["none", "iostat", "iostat", "none", "none", "iostat"]
-    assert blocks[1 + len(sets)] == ["iostat", "none", "none", "iostat", "iostat", "none"]
-    assert blocks[len(sets)] == ["busy"] * 3
+    names = [*observers.IN_GUEST, "all"]
+    sets = [("cold", name) for name in names]
+    sets += [("resident", name) for name in (*names, "busy")]
+    found = [[one for one in turns if one[1] != "none"] for turns in blocks.values()]
+    assert [turns[0] for turns in found] == sets * 2
+    assert {*names} == {"all", *set(COLLECTORS) - {"perf-mem"}}
+    turns = [collectors for _, collectors in blocks[1]]
+    assert turns == ["none", "iostat", "iostat", "none", "none", "iostat"]
+    turns = [collectors for _, collectors in blocks[1 + len(sets)]]
+    assert turns == ["iostat", "none", "none", "iostat", "iostat", "none"]
+    assert blocks[len(sets)] == [("resident", "busy")] * 3
+
+
+def test_each_reader_starts_from_its_own_cache_state() -> None:
+    plan = observers.plan_of_reading(("sar",), 1, "systemd-scope")
+    states = {(trial.treatment["reader"], trial.cache) for trial in plan.trials}
+    assert {("cold", "cold"), ("resident", "warm")} <= states
 
 
 def test_the_controller_is_measured_on_a_whole_run() -> None:

@@ -16,8 +16,11 @@ def cost(*seconds: float) -> dict[str, Any]:
     return {"seconds": seconds, "cpu_seconds": 0.01, "most_bytes": 20_000_000}
 
 
-def trial(collectors: str, beside: str, speed: float, gap: float = 0.1) -> dict[str, Any]:
+def trial(
+    collectors: str, beside: str, speed: float, gap: float = 0.1, reader: str = "cold"
+) -> dict[str, Any]:
     return {
+        "reader": reader,
         "collectors": collectors,
         "beside": beside,
         "bytes_per_second": speed,
@@ -54,9 +57,12 @@ def test_a_collector_that_slows_the_reader_is_marked(tmp_path: Path) -> None:
     trials = [trial("none", "sar", 100.0), trial("sar", "sar", 99.5)]
     trials += [trial("bpftrace", "bpftrace", 80.0, 0.7), trial("none", "bpftrace", 100.0)]
     trials += [trial("none", "iostat", 50.0)]
+    trials += [trial("none", "sar", 10.0, reader="resident")]
+    trials += [trial("sar", "sar", 20.0, reader="resident")]
     page = section(tmp_path, observers={"guest": trials})
-    assert "| sar | 1 | -0.5 % (-0.5 to -0.5) | +0.0 % (+0.0 to +0.0) | – |" in page
-    assert "| bpftrace | 1 | **-20.0 % (-20.0 to -20.0)** |" in page
+    assert "| resident | sar | 1 | +100.0 % (+100.0 to +100.0) |" in page
+    assert "| cold | sar | 1 | -0.5 % (-0.5 to -0.5) | +0.0 % (+0.0 to +0.0) | – |" in page
+    assert "| cold | bpftrace | 1 | **-20.0 % (-20.0 to -20.0)** |" in page
     assert "700 ms at most beside the reader" in page
 
 
