@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.model.record import Record, read_records
+from pagecage.model.record import Record
 from pagecage.process import PIPE, Completed, Process, run, spawn
+from pagecage.runner.run_folder import RunFolder
 from pagecage.verdicts.evaluate import Verdicts, evaluate
 from tests.tree import ROOT
 
@@ -57,7 +58,8 @@ class CommandLine:
         return (self.runs / "latest-smoke").resolve()
 
     def records(self) -> list[Record]:
-        return list(read_records(self.folder() / "records.jsonl"))
+        """Return the last record of each trial: one that is not prepared is repeated."""
+        return list(RunFolder(self.folder()).last_records().values())
 
     def wait_until(self, true: Callable[[], bool], process: Process[bytes]) -> None:
         deadline = time.monotonic() + _LONGEST_SECONDS

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from pagecage.cli.run_options import definitions
-from pagecage.model.record import read_records
 from pagecage.planning.treatments import selected
 from pagecage.process import run
+from pagecage.runner.run_folder import RunFolder
 from pagecage.units import format_seconds
 from tests.tree import ROOT
 
@@ -79,7 +79,7 @@ def test_every_trial_has_its_answer(name: str, tmp_path: Path, seconds: dict[str
     )
     seconds[name] = time.monotonic() - begin
     assert done.status == 0, done.stderr
-    records = list(read_records(tmp_path / f"latest-{name}" / "records.jsonl"))
+    records = list(RunFolder(tmp_path / f"latest-{name}").last_records().values())
     assert {r.trial_id for r in records if r.is_final} == {r.trial_id for r in records}
     assert len(records) >= len(selected(definitions().experiment(name), "smoke"))
     wrong = expected_wrong(name)

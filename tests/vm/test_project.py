@@ -73,7 +73,7 @@ def test_the_example_runs_in_its_own_cage(example: Path) -> None:
     assert done.status == 0, done.stderr
     folder = (example / "runs/latest-search").resolve()
     assert (folder / "report.html").exists()
-    records = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    records = records_of(example, "search")
     assert {record["outcome"] for record in records} == {"ok"}
     assert {record["treatment"]["cage"] for record in records} == {"uncaged", "old-laptop"}
     caged = [record for record in records if record["treatment"]["cage"] == "old-laptop"]
@@ -100,8 +100,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def records_of(project: Path, name: str) -> list[dict[str, Any]]:
+    """Return the last record of each trial: one that is not prepared is repeated."""
     lines = (project / f"runs/latest-{name}/records.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    return list({one["trial_id"]: one for one in map(json.loads, lines)}.values())
 
 
 @pytest.mark.slow

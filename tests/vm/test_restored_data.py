@@ -13,7 +13,7 @@ from pagecage.definitions.reader import Definitions
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.cage import UNCAGED
-from pagecage.model.record import Record, read_records
+from pagecage.model.record import Record
 from pagecage.planning.plan import PlanOptions, make_plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
@@ -77,7 +77,8 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[CommandLine, str
 def test_every_repeat_of_a_replay_reads_the_same(replayed: tuple[CommandLine, str]) -> None:
     made, printed = replayed
     assert "28 MiB of data are restored before each trial, by copy" in printed
-    records = list(read_records((made.runs / "latest-replay-sh").resolve() / "records.jsonl"))
+    folder = RunFolder((made.runs / "latest-replay-sh").resolve())
+    records = list(folder.last_records().values())
     same_io(records)
     restored = [record.data.restored or {} for record in records]
     assert [one["changed_files"] for one in restored] == [4, 4, 4]

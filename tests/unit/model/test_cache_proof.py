@@ -153,6 +153,24 @@ def test_a_missing_counter_breaks_no_state(missing: str) -> None:
     assert broken_reason(found | {"end": end | {other: 0}}, FILES) is not None
 
 
+@pytest.mark.parametrize(
+    ("charged", "reclaimed", "reason"),
+    [
+        (FILES, 0, "the kernel has lost counts of reads"),
+        (FILES // 2, FILES // 2, "the kernel has lost counts of reads"),
+        (FILES // 2, 0, "another process read the rest"),
+        (0, 0, "another process read the rest"),
+    ],
+)
+def test_pages_charged_to_the_slice_were_read_by_it_whatever_io_stat_shows(
+    charged: int, reclaimed: int, reason: str
+) -> None:
+    """The trial is no data point either way. Pages that are gone tell nothing of their reader."""
+    end = CacheCheck(charged, charged, FILES // 2, reclaimed, 0)
+    found = cache("cold", NOTHING, NOTHING, end, came_bytes=FILES)
+    assert (broken_reason(found) or "").endswith(reason)
+
+
 def test_a_kernel_without_counters_breaks_no_state() -> None:
     silent = CacheCheck(FILES)
     assert (
