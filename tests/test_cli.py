@@ -136,6 +136,7 @@ def test_a_wrong_definition_names_file_and_key(
             'fresh = "trial" needs a saved machine state',
         ),
         (("host", "up", "mv"), "mv"),
+        (("host", "setup", "["), 'invalid value "["'),
     ],
 )
 def test_a_wrong_word_is_named_with_its_mend(top: Path, words: tuple[str, ...], says: str) -> None:

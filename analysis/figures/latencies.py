@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from analysis.data.hdr_histogram import decode
 from analysis.data.load import JudgedTrial, Run
 from analysis.figures.charts import WIDTH
 from analysis.figures.curves import draw_legend, format_value_axis
-from analysis.figures.style import MOST_GROUPS, TreatmentStyle
+from analysis.figures.style import LINES, MARKERS, MOST_GROUPS, TreatmentStyle
 from analysis.formatting import treatment_label
 from pagecage.model.traces import trace_path
 
@@ -141,21 +142,38 @@ def _figure(
     )
     figure = Figure(figsize=(WIDTH, 4.8), layout="constrained")
     panels = figure.subplots(1, len(levels), squeeze=False, sharex=True, sharey=True)[0]
+    drawn = _styles_in_panels(names, styles) if len(levels) > 1 else styles
     for axes, level in zip(panels, levels, strict=True):
         for name in names:
             if level in ("", styles[name].along):
-                label = styles[name].group if level else styles[name].name
                 _draw_line(
                     axes,
                     rows[rows["treatment"] == name],
                     named,
                     counts[counts["treatment"] == name],
-                    styles[name],
-                    label,
+                    drawn[name],
+                    drawn[name].others if level else drawn[name].name,
                 )
         axes.set_title(level)
     _format_axes(panels, next(iter(named), "x_us"))
     return figure
+
+
+def _styles_in_panels(
+    names: Sequence[str], styles: Mapping[str, TreatmentStyle]
+) -> dict[str, TreatmentStyle]:
+    """Return styles for panels with one level each, of which the lines need to show nothing.
+
+    Line and marker distinguish the treatments of one colour instead.
+    """
+    found = {}
+    for name in names:
+        style = styles[name]
+        alike = (styles[one].others for one in names if styles[one].number == style.number)
+        turn = list(dict.fromkeys(alike)).index(style.others)
+        line, marker = LINES[turn % len(LINES)], MARKERS[turn % len(MARKERS)]
+        found[name] = replace(style, line=line, marker=marker)
+    return found
 
 
 def _draw_line(

@@ -58,7 +58,9 @@ class TreatmentStyle:
     """Drawing style of one treatment, and its name without the factors that do not vary.
 
     Treatments that differ only along the axis of a curve form one `group`: they share a colour and
-    have different markers. `number` is the number of the group, and `along` the level on that axis.
+    have different markers. `number` is the number of the group, `along` the level on that axis, and
+    `others` the name without it. If there are too many groups to distinguish, one has several
+    `others`.
     """
 
     name: str
@@ -68,6 +70,7 @@ class TreatmentStyle:
     group: str
     number: int
     along: str
+    others: str
 
 
 def treatment_styles(run: Run) -> dict[str, TreatmentStyle]:
@@ -85,14 +88,17 @@ def treatment_styles(run: Run) -> dict[str, TreatmentStyle]:
             if others == [along]
             else run.factors[along].index(treatment[along]) + number // len(COLOURS)
         )
-        name = treatment_label({factor: treatment[factor] for factor in varying})
+        name, rest = (
+            treatment_label({factor: treatment[factor] for factor in names})
+            for names in (varying, others)
+        )
         look = (
             COLOURS[number % len(COLOURS)],
             MARKERS[position % len(MARKERS)],
             LINES[position % len(LINES)],
         )
         found[treatment_label(treatment)] = TreatmentStyle(
-            name, *look, group, number, f"{unit}{treatment[along]}"
+            name, *look, group, number, f"{unit}{treatment[along]}", rest
         )
     return found
 

@@ -56,7 +56,9 @@ app = App(
     help_format="plaintext",
     help_formatter=HelpPage(),
     help="Measure what I/O and memory limits cost a program that reads from disk.",
-    default_parameter=Parameter(negative=(), show_default=shown_default),
+    default_parameter=Parameter(
+        negative=(), show_default=shown_default, json_list=False, json_dict=False
+    ),
     group_arguments=_OPTIONS,
     group_parameters=_OPTIONS,
     suppress_keyboard_interrupt=False,

@@ -1,6 +1,6 @@
 """Screenshots of a site for docs/gallery and README: `python -m tests.site.gallery docs/runs`.
 
-They show the first page and parts of two reports in chromium, in the light theme.
+They show the first page and parts of three reports in chromium, in the light theme.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from PIL import Image
+from playwright.sync_api import FloatRect, Page, sync_playwright
 
 from analysis.data.bundles import bundled_runs
 from analysis.site.publish import publish
@@ -20,13 +22,24 @@ from tests.tree import ROOT
 
 GALLERY = ROOT / "docs/gallery"
 WIDTH = 1280
-REPORTS = {"async-hazard": "Latency distribution", "constrained-random": "Results"}
-"""Experiments whose report is shown, and the heading at which the picture begins."""
+TITLE = "the title"
+REPORTS = {
+    "async-hazard": {"Latency distribution": 700},
+    "constrained-random": {"Results": 950},
+    "postgres-gp3": {TITLE: 135, "Answer": 480, "Diagnosis": 770},
+}
+"""Experiments whose report is shown, and the heights of the parts of it, by heading."""
 
 
 def main(bundles: Path, out: Path = GALLERY) -> list[Path]:
-    """Build the site of a folder of bundles, and take screenshots of it; return their paths."""
+    """Build the site of a folder of bundles, and take screenshots of it; return their paths.
+
+    A bundle has the report of its time. Those that are shown are made again.
+    """
     with tempfile.TemporaryDirectory() as scratch, bundled_runs(bundles) as runs:
+        for run in runs:
+            if run.plan["experiment"] in REPORTS:
+                (run.path / "report.ipynb").unlink(missing_ok=True)
         return screenshots(publish(ROOT, runs, [], Path(scratch) / "site").parent, out)
 
 
@@ -35,9 +48,9 @@ def screenshots(site: Path, out: Path = GALLERY) -> list[Path]:
     with opened() as page:
         found = {name: site / "runs" / name / "report.html" for name in REPORTS}
         return [
-            taken(page, site / "index.html", out / "site.png", 1000),
+            taken(page, site / "index.html", out / "site.png", {TITLE: 1000}),
             *(
-                taken(page, report, out / f"{name}-report.png", 1150, REPORTS[name])
+                taken(page, report, out / f"{name}-report.png", REPORTS[name])
                 for name, report in found.items()
                 if report.exists()
             ),
@@ -57,13 +70,21 @@ def opened() -> Iterator[Page]:
         browser.close()
 
 
-def taken(page: Page, source: Path, target: Path, height: int, heading: str = "") -> Path:
-    """Take a screenshot of this height, from a heading or from the top of the page."""
+def taken(page: Page, source: Path, target: Path, heights: Mapping[str, int]) -> Path:
+    """Take a picture of parts of a page, each from its heading on; return its path."""
     page.goto(source.resolve().as_uri(), wait_until="networkidle")
-    top = page.locator("h2", has_text=heading).first.bounding_box() if heading else None
-    clip = {"x": 0, "y": max(0, top["y"] - 20) if top else 0, "width": WIDTH, "height": height}
-    page.screenshot(path=str(target), full_page=True, clip=clip)
+    parts = [Image.open(BytesIO(_part(page, *part))) for part in heights.items()]
+    whole = Image.new("RGB", (WIDTH, sum(part.height for part in parts)))
+    for number, part in enumerate(parts):
+        whole.paste(part, (0, sum(above.height for above in parts[:number])))
+    whole.save(target, optimize=True)
     return target
+
+
+def _part(page: Page, heading: str, height: int) -> bytes:
+    where = page.locator("h2", has_text=heading).first.bounding_box() if heading != TITLE else None
+    clip = FloatRect(x=0, y=max(0, where["y"] - 20) if where else 0, width=WIDTH, height=height)
+    return page.screenshot(full_page=True, clip=clip)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,13 @@ import pytest
 from analysis.data.frames import trial_frame
 from analysis.data.hdr_histogram import decode
 from analysis.data.load import load_run
-from analysis.figures.latencies import latency_figures, latency_frame, tail_distribution
-from analysis.figures.style import TreatmentStyle, treatment_styles
+from analysis.figures.latencies import (
+    COLUMNS,
+    latency_figures,
+    latency_frame,
+    tail_distribution,
+)
+from analysis.figures.style import COLOURS, TreatmentStyle, treatment_styles
 from pagecage.errors import PagecageError
 from tests.fixtures.records import START
 from tests.fixtures.runs import ROOT, build_run
@@ -21,7 +26,8 @@ HDR = (ROOT / "tests/fixtures/hdr-v2.b64").read_text().strip()
 """Output of Rust's hdrhistogram 7.6 for the values 1000, 2000 ... 100,000,000, with three digits.
 """
 STYLES = {
-    name: TreatmentStyle(name, "#0072B2", "o", "-", name, 0, "cold") for name in ("quick", "slow")
+    name: TreatmentStyle(name, "#0072B2", "o", "-", name, 0, "cold", name)
+    for name in ("quick", "slow")
 }
 
 
@@ -146,3 +152,30 @@ def test_a_frame_has_the_histograms_of_end_lines_fio_and_the_block_layer(tmp_pat
     assert counted == {"heartbeat": 100_000, "fio": 4, "bio_write": 7}
     assert frame[frame["what"] == "fio"]["us"].tolist() == [1.5]
     assert set(latency_figures(trial_frame(run), frame, treatment_styles(run))) == set(counted)
+
+
+def test_lines_of_one_colour_in_a_panel_differ():
+    """Sixteen treatments, whose colour is the program's, have a panel for each cache state."""
+    cells = [
+        (program, io, cache)
+        for program in ("a", "b", "c", "d")
+        for io in ("mmap", "read")
+        for cache in ("cold", "warm")
+    ]
+    styles = {
+        " · ".join(cell): TreatmentStyle(
+            " · ".join(cell), COLOURS["abcd".index(cell[0])], "o", "-", cell[0],
+            "abcd".index(cell[0]), cell[2], " · ".join(cell[:2]),
+        )
+        for cell in cells
+    }  # fmt: skip
+    rows = [("1", name, True, "x", us, 9) for name in styles for us in (1.0, 5.0)]
+    counts = pd.DataFrame(rows, columns=list(COLUMNS))
+    trials = pd.DataFrame({"treatment": list(styles), "is_included": True})
+    panels = latency_figures(trials, counts, styles)["x"].axes
+    assert [axes.get_title(loc="left") or axes.get_title() for axes in panels] == ["cold", "warm"]
+    for axes in panels:
+        looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines}
+        assert len(looks) == len(axes.lines) == 8
+    legend = panels[-1].get_legend()
+    assert {text.get_text() for text in legend.get_texts()} == {" · ".join(c[:2]) for c in cells}
