@@ -37,7 +37,7 @@ _SPOOL = "/dev/shm/stacks"
 
 @dataclass(frozen=True)
 class StackGuest:
-    """A guest of the campaign: the name of its cache, and its Debian suite."""
+    """A guest of the campaign: the name of its cache, and its release."""
 
     cache: str
     suite: str
@@ -56,6 +56,7 @@ class Tester:
 GUESTS = {
     "debian-13": StackGuest("disks-13", "trixie"),
     "debian-12": StackGuest("disks-12", "bookworm"),
+    "ubuntu-24.04": StackGuest("disks-ubuntu", "noble"),
 }
 TESTERS = {
     "root": Tester("root", "root", "root"),
