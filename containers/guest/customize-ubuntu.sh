@@ -1,3 +1,4 @@
+#!/bin/sh
 
 # Ubuntu alone: appended to customize.sh.
 # ssh.socket would start sshd at the first connection, and ssh.service requires it.

@@ -13,6 +13,7 @@ from pagecage.hosts.vm.image.archive import archive_of, require_architecture
 IMAGE_VERSION = 1
 """Increased when the build makes a different image from the same inputs."""
 ROOT_DISK_BYTES = 4 * 1024**3
+_INTERPRETER = "#!/bin/sh\n"
 KERNEL = "${KERNEL}"
 """Stands for the release of the installed kernel (`uname -r`) in names of packages."""
 
@@ -90,7 +91,7 @@ def _customization(guest: Path, suite: str) -> str:
     """Return the script for a new root file system, with the part for its distribution alone."""
     own = guest / f"customize-{archive_of(suite).distribution.lower()}.sh"
     parts = (guest / "customize.sh", *([own] if own.exists() else []))
-    return "".join(part.read_text() for part in parts)
+    return _INTERPRETER + "".join(part.read_text().removeprefix(_INTERPRETER) for part in parts)
 
 
 def parse_packages(text: str, arch: str, suite: str) -> tuple[str, ...]:
