@@ -16,12 +16,13 @@ from pagecage.report.model import BarChart, Image
 def change_bars(comparison: Comparison, rows: Sequence[ComparisonRow]) -> BarChart | None:
     """Return how many percent the last run differs from the first; None without a ratio.
 
-    A treatment with a figure of zero in the first run has no ratio, and no bar.
+    A treatment with a figure of zero in the first run has no ratio, and no bar. Nor has a single
+    run.
     """
     found = [
         (varying_label(comparison, row.treatment), ratio.middle)
         for row in rows
-        if (ratio := row.changes[-1].ratio) and isfinite(ratio.middle)
+        if row.changes and (ratio := row.changes[-1].ratio) and isfinite(ratio.middle)
     ]
     if not found:
         return None

@@ -236,6 +236,7 @@ _EXAMPLES = {
     "host up": """
         pagecage host up
         pagecage host up vm --name old --suite bookworm --cpus 1
+        pagecage host up vm --name ubuntu --suite noble
         """,
     "host down": """
         pagecage host down

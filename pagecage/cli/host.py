@@ -31,7 +31,8 @@ GuestName = Annotated[
     Parameter(name="--name", metavar="NAME", help="Name of the guest; --host vm is the guest vm"),
 ]
 Suite = Annotated[
-    Literal["bookworm", "trixie"] | None, Parameter(metavar="RELEASE", help="Debian release")
+    Literal["bookworm", "trixie", "noble"] | None,
+    Parameter(metavar="RELEASE", help="Debian or Ubuntu release"),
 ]
 Cpus = Annotated[int, whole(1, 64), Parameter(help="Number of processors")]
 

@@ -1,4 +1,4 @@
-"""Every limit on every stack of devices, in two guests: proven, or refused with a sentence."""
+"""Every limit on every stack of devices, in three guests: proven, or refused with a sentence."""
 
 from __future__ import annotations
 

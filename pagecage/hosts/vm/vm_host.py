@@ -46,7 +46,10 @@ from pagecage.model.cage import DATA_DISK
 
 @dataclass(frozen=True)
 class GuestOptions:
-    """Options of a guest. `suite` is a Debian suite, None for that of containers/versions.env."""
+    """Options of a guest.
+
+    `suite` is a release of Debian or Ubuntu, None for that of containers/versions.env.
+    """
 
     suite: str | None = None
     cpus: int = CPUS

@@ -20,6 +20,7 @@ from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.ssh import SshTarget, ssh_argv
 from pagecage.hosts.vm.cache import GuestCache
+from pagecage.hosts.vm.machine import CPUS
 from pagecage.hosts.vm.vm_host import GuestOptions, VmHost
 from pagecage.model.needs.packages import Package
 from pagecage.process import PIPE, run, spawn
@@ -37,10 +38,11 @@ _SPOOL = "/dev/shm/stacks"
 
 @dataclass(frozen=True)
 class StackGuest:
-    """A guest of the campaign: the name of its cache, and its Debian suite."""
+    """A guest of the campaign: the name of its cache, its release, and its processors."""
 
     cache: str
     suite: str
+    cpus: int = CPUS
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Tester:
 GUESTS = {
     "debian-13": StackGuest("disks-13", "trixie"),
     "debian-12": StackGuest("disks-12", "bookworm"),
+    "ubuntu-24.04": StackGuest("disks-ubuntu", "noble", 1),
 }
 TESTERS = {
     "root": Tester("root", "root", "root"),
@@ -69,7 +72,7 @@ class StackHost(VmHost):
 
     def __init__(self, guest: StackGuest) -> None:
         cache = GuestCache.of_user(guest.cache)
-        super().__init__(cache=cache, options=GuestOptions(guest.suite))
+        super().__init__(cache=cache, options=GuestOptions(guest.suite, guest.cpus))
         self._own_cache = cache
 
     def begin(self) -> None:

@@ -28,7 +28,7 @@ _USERS = {
     "delegated": "a user with delegation",
     "undelegated": "a user without delegation",
 }
-_GUESTS = {"debian-13": "Debian 13", "debian-12": "Debian 12"}
+_GUESTS = {"debian-13": "Debian 13", "debian-12": "Debian 12", "ubuntu-24.04": "Ubuntu 24.04"}
 _HEAD = """## Every disk under the data directory
 
 A limit can read back well and not hold. So stacks of devices were made in guests, and on each every

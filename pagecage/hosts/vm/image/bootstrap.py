@@ -1,12 +1,14 @@
-"""The guest's root file system, made from Debian packages with mmdebstrap(1)."""
+"""The guest's root file system, made from its distribution's packages with mmdebstrap(1)."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.architecture import is_foreign_target
+from pagecage.hosts.vm.image.archive import archive_of, usable_keyring
 from pagecage.hosts.vm.image.guest_image import GuestImage
 from pagecage.hosts.vm.image.recipe import ImageRecipe
 from pagecage.process import TimeoutExpired, dying_with_parent, search_path, spawn
@@ -14,19 +16,23 @@ from pagecage.process import TimeoutExpired, dying_with_parent, search_path, spa
 _BUILD_SECONDS = 1800
 _EMULATED_BUILD_SECONDS = 4 * _BUILD_SECONDS
 """For another architecture, whose maintainer scripts run in qemu-user."""
-KEYRINGS = Path("/usr/share/keyrings")
 _EXCLUDED = ("man", "locale", "doc")
 _EXCLUDE = (
     'mkdir -p "$1/etc/dpkg/dpkg.cfg.d" && '
     + f"printf 'path-exclude=/usr/share/%s/*\\n' {' '.join(_EXCLUDED)} > "
     + '"$1/etc/dpkg/dpkg.cfg.d/90-pagecage"'
 )
+_INSTALL_FOR_KERNEL = (
+    "export LC_ALL=C DEBIAN_FRONTEND=noninteractive KERNEL=$(ls /lib/modules);"
+    " apt-get -q -y --no-install-recommends install"
+)
+"""The image has one kernel, and the shell replaces ${KERNEL} in the packages' names."""
 _REMOVE_EXCLUDED = " && ".join(
     f'find "$1/usr/share/{name}" -mindepth 1 -delete' for name in _EXCLUDED
 )
 
 
-def bootstrap_argv(directory: Path, recipe: ImageRecipe, as_root: bool) -> list[str]:
+def bootstrap_argv(directory: Path, recipe: ImageRecipe, keyring: Path, as_root: bool) -> list[str]:
     """Return the mmdebstrap(1) command that makes the root file system.
 
     For root it makes a directory, else a tar archive. Files are left out by dpkg's own settings:
@@ -46,36 +52,32 @@ def bootstrap_argv(directory: Path, recipe: ImageRecipe, as_root: bool) -> list[
         f"upload {directory / source} /pagecage-build/{target}"
         for source, target in uploads.items()
     ]
-    if recipe.extra_packages:
-        names = " ".join(recipe.extra_packages)
-        hooks.append(f'chroot "$1" sh /pagecage-build/install-extra.sh {names}')
-    hooks += ['chroot "$1" sh /pagecage-build/customize.sh', _REMOVE_EXCLUDED]
+    hooks += [*_installations(recipe), 'chroot "$1" sh /pagecage-build/customize.sh']
     return [
         "mmdebstrap",
         *(["--mode=root", "--format=directory"] if as_root else ["--mode=unshare", "--format=tar"]),
         "--variant=minbase",
         f"--architectures={recipe.arch}",
-        "--include=" + ",".join(recipe.packages),
-        f"--keyring={debian_keyring()}",
+        "--include=" + ",".join(recipe.first_packages),
+        f"--keyring={keyring}",
         '--aptopt=Apt::Install-Recommends "false"',
         f"--setup-hook={_EXCLUDE}",
         '--essential-hook=mkdir -p "$1/usr/share/man/man1"',
-        *(f"--customize-hook={hook}" for hook in hooks),
+        *(f"--customize-hook={hook}" for hook in (*hooks, _REMOVE_EXCLUDED)),
         recipe.suite,
         str(directory / "root") if as_root else "-",
+        *archive_of(recipe.suite).sources_of(recipe.suite),
     ]
 
 
-def debian_keyring(folder: Path = KEYRINGS) -> Path:
-    """Return the keyring of Debian's archive.
-
-    mmdebstrap finds it by itself only with gpg, which Ubuntu does not install. Raises HostError if
-    there is none.
-    """
-    for suffix in (".gpg", ".pgp"):
-        if (keyring := folder / f"debian-archive-keyring{suffix}").is_file():
-            return keyring
-    raise HostError(f"the keyring of Debian's archive is not in {folder}", "make setup")
+def _installations(recipe: ImageRecipe) -> Iterator[str]:
+    """Yield the hooks that install the packages of the kernel, and those of experiments."""
+    if recipe.kernel_packages:
+        names = " ".join(f'"{name}"' for name in recipe.kernel_packages)
+        yield f"chroot \"$1\" sh -c '{_INSTALL_FOR_KERNEL} {names}'"
+    if recipe.extra_packages:
+        names = " ".join(recipe.extra_packages)
+        yield f'chroot "$1" sh /pagecage-build/install-extra.sh {names}'
 
 
 def bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:
@@ -84,14 +86,21 @@ def bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:
     (image.directory / "install-extra.sh").write_text(recipe.install_extra)
     log = image.directory / "bootstrap.log"
     as_root = os.geteuid() == 0
-    argv = bootstrap_argv(image.directory, recipe, as_root)
-    with (Path(os.devnull) if as_root else target).open("wb") as out, log.open("wb") as err:
-        process = spawn(
-            dying_with_parent(argv, "TERM"), stdout=out, stderr=err, env=_build_env(image)
-        )
+    env = _build_env(image)
+    with usable_keyring(archive_of(recipe.suite), Path(env["TMPDIR"])) as keyring:
+        argv = bootstrap_argv(image.directory, recipe, keyring, as_root)
+        status = _run_to_end(argv, Path(os.devnull) if as_root else target, log, env)
+    if status != 0:
+        raise _bootstrap_failure(log.read_text(errors="replace"))
+
+
+def _run_to_end(argv: list[str], target: Path, log: Path, env: dict[str, str]) -> int:
+    """Run mmdebstrap with its output in `target`, and return its exit status."""
+    with target.open("wb") as out, log.open("wb") as err:
+        process = spawn(dying_with_parent(argv, "TERM"), stdout=out, stderr=err, env=env)
     limit_seconds = _EMULATED_BUILD_SECONDS if is_foreign_target() else _BUILD_SECONDS
     try:
-        status = process.wait(limit_seconds)
+        return process.wait(limit_seconds)
     except TimeoutExpired:
         raise HostError(
             f"the guest's root file system was not made within {limit_seconds} s", f"read {log}"
@@ -99,8 +108,6 @@ def bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:
     finally:
         process.terminate()
         process.wait()
-    if status != 0:
-        raise _bootstrap_failure(log.read_text(errors="replace"))
 
 
 def _build_env(image: GuestImage) -> dict[str, str]:

@@ -16,6 +16,7 @@ from pagecage.hosts.architecture import is_foreign_target
 from pagecage.hosts.host import Progress
 from pagecage.hosts.prerequisites import require_free_space, require_tools
 from pagecage.hosts.vm.cache import GuestCache, keep_newest
+from pagecage.hosts.vm.image.archive import archive_of
 from pagecage.hosts.vm.image.bootstrap import bootstrap
 from pagecage.hosts.vm.image.contents import find_image, write_contents
 from pagecage.hosts.vm.image.guest_image import HOST_KEY_ALIAS, GuestImage
@@ -86,15 +87,16 @@ def _build(
 
 
 def _announcement(recipe: ImageRecipe) -> str:
+    packages = f"{archive_of(recipe.suite).distribution} packages"
     if is_foreign_target():
         return (
-            f"building the guest's image from Debian packages for {recipe.arch}, whose scripts are"
+            f"building the guest's image from {packages} for {recipe.arch}, whose scripts are"
             " emulated (about 20 minutes, once)"
         )
     if not recipe.extra_packages:
-        return "building the guest's image from Debian packages (about 60 s, once)"
+        return f"building the guest's image from {packages} (about 60 s, once)"
     names = ", ".join(recipe.extra_packages)
-    return f"building a guest's image with {names} from Debian packages (1 to 3 minutes, once)"
+    return f"building a guest's image with {names} from {packages} (1 to 3 minutes, once)"
 
 
 def _build_as_root(image: GuestImage, recipe: ImageRecipe, provision: Provision | None) -> None:

@@ -8,17 +8,22 @@ from pathlib import Path
 
 from pagecage.digests import text_sha256
 from pagecage.hosts.architecture import architecture
+from pagecage.hosts.vm.image.archive import archive_of, require_architecture
 
 IMAGE_VERSION = 1
 """Increased when the build makes a different image from the same inputs."""
 ROOT_DISK_BYTES = 4 * 1024**3
+_INTERPRETER = "#!/bin/sh\n"
+KERNEL = "${KERNEL}"
+"""Stands for the release of the installed kernel (`uname -r`) in names of packages."""
 
 
 @dataclass(frozen=True)
 class ImageRecipe:
-    """A Debian suite, an architecture, packages, and the script for the new root file system.
+    """A suite, an architecture, packages, and the script for the new root file system.
 
-    `extra_packages` are those of experiments, and `install_extra` is the script that installs them.
+    `suite` is a release of Debian or Ubuntu. `extra_packages` are those of experiments, and
+    `install_extra` is the script that installs them.
     """
 
     suite: str
@@ -27,6 +32,16 @@ class ImageRecipe:
     customize: str
     extra_packages: tuple[str, ...] = ()
     install_extra: str = ""
+
+    @property
+    def first_packages(self) -> tuple[str, ...]:
+        """The packages of the root file system whose names are known before a kernel is there."""
+        return tuple(name for name in self.packages if KERNEL not in name)
+
+    @property
+    def kernel_packages(self) -> tuple[str, ...]:
+        """The packages with the release of the installed kernel in their names, as ${KERNEL}."""
+        return tuple(name for name in self.packages if KERNEL in name)
 
     @property
     def base_key(self) -> str:
@@ -53,33 +68,50 @@ def read_recipe(
 ) -> ImageRecipe:
     """Return the recipe of the checkout, with the packages of an experiment.
 
-    A Debian `suite` replaces that of containers/versions.env.
+    A `suite` of Debian or Ubuntu replaces that of containers/versions.env.
 
-    Raises HostError on an architecture without a guest.
+    Raises HostError on an architecture without a guest of this suite.
     """
     arch = architecture().debian
     guest = project_dir / "containers" / "guest"
     suite = suite or read_versions(project_dir)["GUEST_SUITE"]
+    require_architecture(suite, arch)
     base = parse_packages((guest / "packages.txt").read_text(), arch, suite)
     return ImageRecipe(
         suite=suite,
         arch=arch,
         packages=base,
-        customize=(guest / "customize.sh").read_text(),
+        customize=_customization(guest, suite),
         extra_packages=tuple(sorted(set(packages) - set(base))),
         install_extra=(guest / "install-extra.sh").read_text(),
     )
 
 
+def _customization(guest: Path, suite: str) -> str:
+    """Return the script for a new root file system, with the part for its distribution alone."""
+    own = guest / f"customize-{archive_of(suite).distribution.lower()}.sh"
+    parts = (guest / "customize.sh", *([own] if own.exists() else []))
+    return _INTERPRETER + "".join(part.read_text().removeprefix(_INTERPRETER) for part in parts)
+
+
 def parse_packages(text: str, arch: str, suite: str) -> tuple[str, ...]:
     """Return the package names of a list with one per line.
 
-    `#` begins a comment. `[!SUITE]` marks a package that SUITE does not have.
+    `#` begins a comment. `[!SUITE]` marks a package that SUITE does not have, `[SUITE]` one that
+    only SUITE needs.
     """
     lines = (line.split("#", 1)[0].split() for line in text.splitlines())
     return tuple(
-        words[0].replace("${ARCH}", arch) for words in lines if words and f"[!{suite}]" not in words
+        words[0].replace("${ARCH}", arch)
+        for words in lines
+        if words and _is_for(suite, [word.strip("[]") for word in words[1:]])
     )
+
+
+def _is_for(suite: str, marks: list[str]) -> bool:
+    """Return whether a package with these marks is for a suite."""
+    named = [mark for mark in marks if not mark.startswith("!")]
+    return f"!{suite}" not in marks and (not named or suite in named)
 
 
 def read_versions(project_dir: Path) -> dict[str, str]:

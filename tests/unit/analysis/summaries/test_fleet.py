@@ -134,6 +134,15 @@ def test_the_fleet_page_loads_nothing_and_has_the_terminals_texts(
         assert words in text
 
 
+def test_a_fleet_of_one_host_has_a_page_without_ratios(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = build_fleet(tmp_path / "alone", {"fast": times(1, 1)}, repeats=3)
+    text = Path(shown(capsys, "render", alone).strip()).read_text()
+    assert "A fast" in text
+    assert "B / A" not in text
+
+
 def test_csv_has_a_line_for_each_treatment_and_host(
     fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

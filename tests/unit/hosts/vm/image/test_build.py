@@ -1,4 +1,5 @@
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,24 @@ def test_a_package_that_debian_lacks_is_named(
     said = fail_with(cache, tmp_path, monkeypatch, "E: Unable to locate package postgre")
     assert "package postgre" in said
     assert "`packages` in the experiment" in said
+
+
+@pytest.mark.parametrize(("suite", "name"), [("bookworm", "Debian"), ("noble", "Ubuntu")])
+def test_the_message_names_the_distribution(
+    suite: str, name: str, cache: GuestCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr("pagecage.hosts.vm.image.build.bootstrap", _refuse)
+    for extra in ((), ("git",)):
+        recipe = replace(RECIPE, suite=suite, extra_packages=extra)
+        with pytest.raises(HostError, match="refused"):
+            ensure_image(cache, recipe, steps.append)
+    assert all(f"from {name} packages" in step for step in steps)
+    assert len(steps) == 2
+
+
+def _refuse(*_: object) -> None:
+    raise HostError("refused")
 
 
 def test_a_finished_image_is_not_built_again(cache: GuestCache) -> None:

@@ -20,6 +20,13 @@ def test_a_release_is_not_asked_for_what_it_lacks() -> None:
     assert parse_packages(text, "amd64", "bookworm") == ("docker.io",)
 
 
+def test_a_package_for_one_release_alone() -> None:
+    text = "linux-virtual [noble]\nlinux [!noble] [!bookworm]\nboth [trixie] [bookworm]\nfio\n"
+    assert parse_packages(text, "amd64", "noble") == ("linux-virtual", "fio")
+    assert parse_packages(text, "amd64", "bookworm") == ("both", "fio")
+    assert parse_packages(text, "amd64", "trixie") == ("linux", "both", "fio")
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -42,7 +49,18 @@ def test_a_guest_of_another_suite_is_another_image(checkout: Path) -> None:
     assert other.key != ours.key
 
 
-@pytest.mark.parametrize("suite", ["trixie", "bookworm"])
+def test_ubuntu_has_its_own_kernel_and_its_own_part_of_the_script(checkout: Path) -> None:
+    debian, ubuntu = read_recipe(checkout), read_recipe(checkout, "noble")
+    assert "linux-image-virtual" in ubuntu.first_packages
+    assert ubuntu.kernel_packages == ("linux-modules-extra-${KERNEL}",)
+    assert not [name for name in ubuntu.packages if "cloud" in name or name == "docker-cli"]
+    assert debian.kernel_packages == ()
+    assert debian.customize == (checkout / "containers/guest/customize.sh").read_text()
+    assert ubuntu.customize.startswith(debian.customize)
+    assert "ssh.socket" in ubuntu.customize.removeprefix(debian.customize)
+
+
+@pytest.mark.parametrize("suite", ["trixie", "bookworm", "noble"])
 def test_guest_holds_what_the_base_role_asks_for(checkout: Path, suite: str) -> None:
     """The guest has no network: a package that the role wants and the image lacks could not be
     installed there.
