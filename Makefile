@@ -102,7 +102,7 @@ lint: build/.stamp-lint ## Run linters, type checks and the rules for imports an
 	@$(python) -m pytest -q tests/test_linters.py tests/test_imports.py tests/test_shape.py
 bench: ready-test ## Measure the overhead of the harness and the accuracy of caps (17 minutes; ONLY="caps start" for some parts)
 	@$(python) -m tests.bench "$$HOST" $(ONLY)
-trust: ready-test ## Measure how often pagecage is wrong, and write docs/TRUST.md (20 minutes)
+trust: ready-test ## Measure how often pagecage is wrong, and write docs/TRUST.md (5 minutes)
 	@$(python) -m tests.trust
 	@$(python) -m tests.trust.faults --sample 300
 trust-long: ready-test ## Inject every fault, kill parts of the real guest, ask five witnesses, try every disk (hours)

@@ -61,6 +61,10 @@ class CommandLine:
         """Return the last record of each trial: one that is not prepared is repeated."""
         return list(RunFolder(self.folder()).last_records().values())
 
+    def every_attempt(self) -> list[Record]:
+        """Return the records of all attempts, in the order of writing."""
+        return RunFolder(self.folder()).records()
+
     def wait_until(self, true: Callable[[], bool], process: Process[bytes]) -> None:
         deadline = time.monotonic() + _LONGEST_SECONDS
         while not true():

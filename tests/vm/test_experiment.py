@@ -84,11 +84,11 @@ def test_ctrl_c_keeps_what_was_recorded_and_resume_finishes(tmp_path: Path) -> N
     _, printed = process.communicate(timeout=_LONGEST_SECONDS)
     assert process.returncode == 130, printed.decode()
     assert "Traceback" not in printed.decode()
-    kept = command_line.records()
+    kept = command_line.every_attempt()
     assert {r.outcome for r in kept} <= {"ok", "interrupted"}
     status, said_then = command_line.end("run", "smoke", "--resume")
     assert status == 0, said_then
-    assert command_line.records()[: len(kept)] == kept
+    assert command_line.every_attempt()[: len(kept)] == kept
     assert sum(r.outcome == "ok" for r in command_line.records()) == 4
 
 
@@ -105,10 +105,10 @@ def test_killing_controller_and_guest_leaves_a_run_to_finish(tmp_path: Path) -> 
     process.kill()
     process.communicate()
     _wait_for_end_of(guest.pid)
-    kept = command_line.records()
+    kept = command_line.every_attempt()
     resumed = command_line.start("run", "smoke", "--resume")
     command_line.wait_until(lambda: _other_guest(guest.pid) is not None, resumed)
-    command_line.wait_until(lambda: len(command_line.records()) > len(kept), resumed)
+    command_line.wait_until(lambda: len(command_line.every_attempt()) > len(kept), resumed)
     second = _other_guest(guest.pid)
     assert second is not None
     os.kill(second, signal.SIGKILL)

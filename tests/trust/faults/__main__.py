@@ -4,7 +4,7 @@ Every fault is injected at every point, and docs/trust/faults.csv is written. A 
 continues an earlier one: it injects what has no result with the present code. --seconds ends the
 campaign after that time, and --at-most after so many injections of each scenario; the seed decides
 which come first. --sample N injects N that the seed chooses, and --only those with a text in their
-names; both print their results instead of storing them.
+names; both store nothing. With --json they print their results.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def main(words: Sequence[str] | None = None) -> int:
             return int(sum(_continue(SCENARIOS[name], Path(parent), asked) for name in names) > 0)
         share = -(-asked.sample // len(names)) if asked.sample else None
         rows = [_sample(SCENARIOS[name], Path(parent), asked, share) for name in names]
-    sys.stdout.write(json.dumps(rows) + "\n")
+    if asked.json:
+        sys.stdout.write(json.dumps(rows) + "\n")
     return int(any(row["wrong"] for row in rows))
 
 
@@ -59,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--at-most", type=int, default=None)
     parser.add_argument("--only", default="")
+    parser.add_argument("--json", action="store_true")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--workers", type=int, default=3 * (os.cpu_count() or 1))
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -100,6 +102,11 @@ def _sample(
 
     plan, found = _inject(scenario, parent, asked, choose, 1)
     known = {one.injection: one for one in found}
+    wrong = sum(bool(one.wrong) for one in found)
+    sys.stderr.write(
+        f"{scenario.name}: {len(found)} of {len(plan)} faults injected, {wrong} had a consequence"
+        " that must not be\n"
+    )
     return summarise([known.get(one, StoredFault(scenario.name, one)) for one in plan])
 
 

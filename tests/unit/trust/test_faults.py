@@ -100,7 +100,7 @@ def test_an_injection_has_a_name() -> None:
 )
 def test_a_fault_that_once_had_a_consequence(scenario: str, name: str) -> None:
     argv = [sys.executable, "-m", "tests.trust.faults", scenario, "--only", name]
-    argv += ["--workers", "1"]
+    argv += ["--workers", "1", "--json"]
     done = run(argv, check=False, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, timeout_seconds=300)
     assert done.status == 0, done.stderr
     [row] = json.loads(done.stdout)
@@ -114,7 +114,7 @@ def sample() -> list[dict[str, object]]:
     names = ["run", "resume", "bundle", "render", "provision", "image"]
     argv = [sys.executable, "-m", "tests.trust.faults", *names]
     done = run(
-        [*argv, "--sample", str(SAMPLE), "--seed", seed],
+        [*argv, "--sample", str(SAMPLE), "--seed", seed, "--json"],
         check=False,
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT)},
