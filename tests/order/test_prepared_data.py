@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from pagecage.model.trial_data import TrialData
 from pagecage.process import PIPE, Process, spawn
 from tests.builders.command_trials import MEMORY
 from tests.builders.trial_runs import package
+from tests.builders.waiting import wait_until
 from tests.fake_host.hosts import on_fakes
 from tests.fake_host.machine import Machine, frames_of, make_request, make_session, make_trial
 
@@ -245,13 +245,6 @@ def end_agent(agent: Process[bytes]) -> int:
     return status
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_half_made_data_of_a_killed_agent_are_made_again(
     machine: Machine, package: AgentPackage
 ) -> None:
@@ -265,7 +258,7 @@ def test_half_made_data_of_a_killed_agent_are_made_again(
     data = TrialData(("sh", "-c", script, "{data}", str(wait)), writes=True)
     trial = trial_of(data, f'test ! -e "$0/half" && {WORK}')
     agent = start_agent(package, machine, trial)
-    wait_for(machine.root / "wait.begun")
+    wait_until((machine.root / "wait.begun").exists, 30)
     os.kill(int(machine.agent_pid.read_text()), 9)
     assert end_agent(agent) == -9
     mark = f"{machine.spool}:prepare"

@@ -149,16 +149,14 @@ def _observers(found: Row) -> Iterator[str]:
     for place, (where, command) in places.items():
         if trials := found.get("observers", {}).get(place):
             yield f"**{where}** (`{command}`)\n"
-            yield markdown_table(_OBSERVER_HEAD, list(_observer_rows(trials)))
+            yield markdown_table(_COLUMNS, list(_observer_rows(trials)))
             yield _gaps(trials)
         else:
             yield f"**{where}**: not measured yet (`{command}`).\n"
     yield from _sampler(found.get("sampler", []))
 
 
-_OBSERVER_HEAD = [
-    *("file", "collectors", "pairs", "speed", "p99 of a block", "bytes from the disk", "goal"),
-]
+_COLUMNS = ["file", "collectors", "pairs", "speed", "p99 of a block", "bytes from the disk", "goal"]
 
 
 def _observer_rows(trials: Sequence[Row]) -> Iterator[list[str]]:

@@ -17,6 +17,7 @@ from pagecage.agent.system.process_tree import MARKER
 from pagecage.agent.system.systemd import Systemd, scope_command, start_slice
 from pagecage.errors import HostError
 from pagecage.process import Process, spawn
+from tests.builders.waiting import wait_until
 from tests.fake_host.machine import CAGE, NODE, Machine
 
 SYSTEM = Systemd(False, 257)
@@ -28,10 +29,8 @@ def wait_until_gone(process: Process[bytes]) -> int:
 
 def wait_until_marked(process: Process[bytes], mark: str) -> None:
     """Wait until the kernel shows its environment; for a moment after execve(2) it shows none."""
-    until = time.monotonic() + 10
-    while mark.encode() not in Path(f"/proc/{process.pid}/environ").read_bytes():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    environ = Path(f"/proc/{process.pid}/environ")
+    wait_until(lambda: mark.encode() in environ.read_bytes())
 
 
 def test_all_leftovers_are_removed(machine: Machine) -> None:

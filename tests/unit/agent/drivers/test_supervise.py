@@ -16,6 +16,7 @@ import pytest
 from pagecage.agent.drivers import supervise
 from pagecage.agent.system import process_tree
 from pagecage.process import PIPE, Process, identify, is_alive, run, spawn
+from tests.builders.waiting import wait_until
 
 SCRIPT = Path(supervise.__file__)
 
@@ -50,13 +51,6 @@ def lives(path: Path) -> bool:
     return identify(int(path.read_text())) is not None
 
 
-def until(condition: object, seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("status", [0, 3, 255])
 def test_the_exit_status_is_the_programs(report: Path, status: int) -> None:
     assert run(argv(report, "sh", "-c", f"exit {status}"), check=False).status == status
@@ -83,7 +77,7 @@ def test_nothing_outlives_the_program(report: Path, orphan: Path) -> None:
 def test_what_stays_behind_is_seen_until_it_is_asked_to_end(report: Path, orphan: Path) -> None:
     command = argv(report, "sh", "-c", f"{daemon(orphan)}; exit 4", mode=("--wait-for-all",))
     process = spawn(command)
-    until(orphan.exists)
+    wait_until(orphan.exists)
     time.sleep(0.2)  # the program itself has ended
     assert process.poll() is None
     assert int(orphan.read_text()) in list(process_tree.tree(process.pid))
@@ -103,10 +97,10 @@ def test_it_kills_everything_when_the_agent_dies(report: Path, orphan: Path) -> 
     words = argv(report, "sh", "-c", inner)
     words[words.index(str(os.getpid()))] = "AGENT"
     agent: Process[bytes] = spawn([sys.executable, "-c", script, *words], stdout=PIPE)
-    until(orphan.exists)
+    wait_until(orphan.exists)
     agent.kill()
     agent.wait()
-    until(lambda: not lives(orphan))
+    wait_until(lambda: not lives(orphan))
 
 
 def test_it_does_not_start_after_the_agent_has_died(report: Path, tmp_path: Path) -> None:
@@ -135,10 +129,10 @@ def test_a_report_that_cannot_be_written_does_not_change_the_status(tmp_path: Pa
 def test_the_program_is_killed_with_it(report: Path, tmp_path: Path) -> None:
     own = tmp_path / "pid"
     process = spawn(argv(report, "sh", "-c", f"echo $$ >{own}; exec sleep 600"))
-    until(lambda: own.exists() and own.read_text())
+    wait_until(lambda: own.exists() and own.read_text())
     program = identify(int(own.read_text()))
     assert program is not None
     process.kill()
     process.wait()
-    until(lambda: not is_alive(program))
+    wait_until(lambda: not is_alive(program))
     assert not report.exists()

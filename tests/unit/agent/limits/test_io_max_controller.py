@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from pagecage.agent.system.systemd import Systemd
 from pagecage.agent.system.trial_processes import SliceProcesses
 from pagecage.errors import HostError
 from pagecage.model.cage import IO_MAX_KEY, BurstCredits, Cage, CreditBucket, IoAccounting
+from tests.builders.waiting import wait_until
 
 MAJ_MIN = "254:16"
 
@@ -63,13 +63,6 @@ class Disklike:
             time.sleep(0.005)
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """Return when it is so, or after 20 s."""
-    deadline = time.monotonic() + 20
-    while not is_so() and time.monotonic() < deadline:
-        time.sleep(0.02)
-
-
 def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -90,7 +83,7 @@ def test_credits_drain_to_the_base_and_come_back(tmp_path: Path, whole_io_max: N
     controller.start()
     disk.read_until_drained()
     drained = disk.cap()
-    wait_until(lambda: disk.cap() > 100)  # on a busy machine, a late tick leaves a debt
+    wait_until(lambda: disk.cap() > 100, 20)  # on a busy machine, a late tick leaves a debt
     refilled = disk.cap()
     outcome = controller.stop()
     assert (drained, refilled > 100) == (100, True)
@@ -150,7 +143,7 @@ def test_reads_and_writes_drain_a_common_bucket(tmp_path: Path) -> None:
     controller.start()
     (disk.cgroup / "io.stat").write_text(f"{MAJ_MIN} rios=150 wios=150\n")
     halves = "riops=25 wiops=25"  # half of half the base: the excess is a debt
-    wait_until(lambda: halves in (disk.cgroup / "io.max").read_text())
+    wait_until(lambda: halves in (disk.cgroup / "io.max").read_text(), 20)
     controller.stop()
     assert halves in (disk.cgroup / "io.max").read_text()
 
@@ -183,7 +176,7 @@ def test_a_limit_overwritten_at_once_is_written_again(
     asked = refuse(monkeypatch, 2)
     controller = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
     controller.start()
-    wait_until(lambda: len(asked) >= 3)
+    wait_until(lambda: len(asked) >= 3, 20)
     assert controller.stop().status == "ok"
     assert asked[:3] == [{"IOReadIOPSMax": 1000, "IOWriteIOPSMax": 1000}] * 3
     assert controller.to_json()["error"] is None
@@ -195,7 +188,7 @@ def test_a_limit_that_is_never_kept_is_reported(
     asked = refuse(monkeypatch, 1000)
     controller = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
     controller.start()
-    wait_until(lambda: len(asked) >= 5)
+    wait_until(lambda: len(asked) >= 5, 20)
     time.sleep(0.3)  # for a sixth, which must not come
     assert "riops is 100, not 1000" in (controller.stop().reason or "")
     assert len(asked) == 5
@@ -206,7 +199,7 @@ def test_credits_regained_before_the_start_do_not_count(tmp_path: Path, whole_io
     disk = Disklike(tmp_path)
     controller = IoMaxController(disk.around, cage(held=18_000, start="drained"))
     controller.start()
-    wait_until(lambda: disk.cap() > 100)
+    wait_until(lambda: disk.cap() > 100, 20)
     refilled = disk.cap()
     controller.begin()
     begun = disk.cap()
@@ -219,7 +212,7 @@ def test_a_slice_that_vanishes_ends_the_controller(tmp_path: Path) -> None:
     controller = IoMaxController(disk.around, cage())
     controller.start()
     (disk.cgroup / "io.stat").unlink()
-    wait_until(lambda: controller.to_json()["error"] is not None)
+    wait_until(lambda: controller.to_json()["error"] is not None, 20)
     outcome = controller.stop()
     assert outcome.status == "failed"
     assert "burst credits ended early" in (outcome.reason or "")
@@ -231,7 +224,7 @@ def test_foreign_writes_are_noticed_and_overwritten(tmp_path: Path, whole_io_max
     controller = IoMaxController(disk.around, cage(held=18_000))
     controller.start()
     (disk.cgroup / "io.max").write_text(f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n")
-    wait_until(lambda: disk.cap() > 100)
+    wait_until(lambda: len(controller.to_json()["changes"]) == 4, 20)
     controller.stop()
     found = controller.to_json()
     assert (disk.cap(), found["error"]) == (1000, None)
