@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pagecage.agent.caged import Caged
 from pagecage.agent.system import procfs
+from pagecage.agent.system.cgroup import read_counters
 from pagecage.agent.system.disk_extents import on_disk_bytes
-from pagecage.agent.system.kernel_text import parse_flat_keyed, read_text
 from pagecage.agent.system.page_cache import resident_bytes, uptodate_bytes
 from pagecage.agent.trial_run import Ending, Measured, NotPrepared, TrialRun
 from pagecage.model.cache_proof import (
@@ -94,7 +94,9 @@ class CacheChecks:
     def _check(self, total_bytes: int) -> CacheCheck:
         """Read the trial's counters after the residency, so that they cover all resident pages."""
         processes, vmstat = self._caged.context.processes, procfs.read_vmstat() or {}
-        memory = _memory_stat(processes.cgroup)
+        memory: dict[str, int] = {}
+        if processes.cgroup is not None:
+            memory = read_counters(processes.cgroup, "memory.stat")["memory.stat"] or {}
         reclaimed = memory.get("pgsteal")
         page_bytes = kernel_page_bytes()
         by_host = [vmstat[key] for key in _HOST_RECLAIM if key in vmstat]
@@ -127,10 +129,6 @@ def confirmed(run: TrialRun, measured: Measured, ending: Ending) -> Ending:
     if ending.has_answer and (reason := broken_reason(run.sections["cache"], read)):
         return Ending("not_prepared", reason)
     return ending
-
-
-def _memory_stat(cgroup: Path | None) -> dict[str, int]:
-    return {} if cgroup is None else parse_flat_keyed(read_text(cgroup / "memory.stat") or "")
 
 
 def _modified_ns(path: Path) -> int:

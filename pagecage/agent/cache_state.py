@@ -8,7 +8,7 @@ from typing import Any
 
 from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.programs.arguments import CANNOT, fill_all, places, program_path
-from pagecage.agent.system import cgroupfs
+from pagecage.agent.system.cgroup import Cgroup, own_cgroup, read_counters
 from pagecage.agent.system.page_cache import (
     Residency,
     evict,
@@ -16,7 +16,6 @@ from pagecage.agent.system.page_cache import (
     measure_residency,
     resident_bytes,
 )
-from pagecage.agent.system.systemd import scope_command, start_slice, stop_slice
 from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
 from pagecage.model.requirements import Requirement
 from pagecage.model.trial import SetupStep
@@ -39,7 +38,7 @@ def reach_cache_state(run: TrialRun, files: tuple[Path, ...]) -> None:
     found = [measure_residency(path) if state == "any" else evict(path) for path in files]
     if state == "resident" and fills_itself:
         found = _load_all(files)
-        run.keep("cache", charged_to=str(cgroupfs.own_cgroup()))
+        run.keep("cache", charged_to=str(own_cgroup()))
     _keep_residency(run, found)
     if state != "resident" or fills_itself:
         _require(run, found)
@@ -124,30 +123,28 @@ def run_setup_step(
 
 def _step_command(
     run: TrialRun, step: SetupStep, driver: Driver, context: LaunchContext, argv: list[str]
-) -> tuple[list[str], Path | None]:
+) -> tuple[list[str], Cgroup | None]:
     """Return the step's command and the cgroup that it runs in, if any."""
     if not driver.has_slice:
         return driver.command(context, argv), None
     unit, cgroup = _slice_of_step(run, step, context)
     name = context.unit.removesuffix(".slice").replace("pagecage-", "pagecage-step-")
-    return scope_command(context.systemd, unit, argv, name), cgroup
+    return context.maker.enter_command(unit, argv, name), cgroup
 
 
-def _slice_of_step(run: TrialRun, step: SetupStep, context: LaunchContext) -> tuple[str, Path]:
-    """Return the trial's own slice, or a sibling with the same limits that lives as long."""
+def _slice_of_step(run: TrialRun, step: SetupStep, context: LaunchContext) -> tuple[str, Cgroup]:
+    """Return the trial's own cgroup, or a sibling with the same limits that lives as long."""
     if step.slice == "same":
         return context.unit, context.cgroup
     unit = context.unit.removesuffix(".slice") + ".before.slice"
-    run.cleanup.callback(stop_slice, context.systemd, unit)
-    return unit, start_slice(
-        context.systemd, unit, context.cage, context.disk.node, context.disk_nodes
-    )
+    run.cleanup.callback(context.maker.remove, unit)
+    return unit, context.maker.make(unit, context.cage, context.disk, context.disks)
 
 
-def _footprint(files: tuple[Path, ...], cgroups: list[Path | None]) -> dict[str, Any]:
+def _footprint(files: tuple[Path, ...], cgroups: list[Cgroup | None]) -> dict[str, Any]:
     """Return the resident bytes after the step, and `file` of each cgroup's memory.stat."""
     charged = {
-        str(cgroup): (cgroupfs.read_counters(cgroup)["memory.stat"] or {}).get("file")
+        str(cgroup): (read_counters(cgroup, "memory.stat")["memory.stat"] or {}).get("file")
         for cgroup in dict.fromkeys(filter(None, cgroups))
     }
     return {"resident_bytes_after": all_resident_bytes(files), "charged_bytes": charged}

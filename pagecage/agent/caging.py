@@ -18,11 +18,16 @@ from pagecage.agent.drivers.registry import make_driver
 from pagecage.agent.limits.simulated_volume import SimulatedVolume
 from pagecage.agent.protocol.rpc import ask
 from pagecage.agent.storage import Storage
-from pagecage.agent.system import cgroupfs
-from pagecage.agent.system.imposed_limits import read_imposed_limits
+from pagecage.agent.system.cgroup import (
+    Cgroup,
+    ancestors,
+    counter_files,
+    read_imposed_limits,
+    read_limits,
+)
 from pagecage.agent.system.supervised_processes import SupervisedProcesses
-from pagecage.agent.system.systemd import start_slice, stop_slice, unit_name
-from pagecage.agent.system.trial_processes import SliceProcesses, TrialProcesses
+from pagecage.agent.system.systemd import unit_name
+from pagecage.agent.system.trial_processes import CgroupProcesses, TrialProcesses
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage, expected_read_back, limits_not_in_force
@@ -87,16 +92,18 @@ def make_cage(
 def _make_slice(
     run: TrialRun, driver: Driver, storage: Storage, files: ProgramFiles, unit: str
 ) -> TrialProcesses:
-    trial, systemd = run.trial, run.session.systemd
+    trial, maker = run.trial, run.session.maker(run.trial.driver)
     slice_cage = driver.slice_cage(trial.cage.cgroup_part)
-    run.cleanup.callback(stop_slice, systemd, unit)
-    nodes = {name: storage.disks[name].disk.node for name in slice_cage.disks}
-    cgroup = start_slice(systemd, unit, slice_cage, files.disk.node, nodes)
+    run.cleanup.callback(maker.remove, unit)
+    disks = {name: storage.disks[name].disk for name in slice_cage.disks}
+    cgroup = maker.make(unit, slice_cage, files.disk, disks)
     run.keep(
         "cage",
         name=trial.cage.name,
         requested=dict(trial.cage.properties),
         slice=str(cgroup),
+        hierarchy=cgroup.hierarchy,
+        counter_files={} if cgroup.hierarchy == "v2" else counter_files(cgroup),
         expected=expected_read_back(slice_cage, kernel_page_bytes()),
         **_read_back(cgroup, files.disk.maj_min),
         **cloud_to_json(trial.cage),
@@ -108,7 +115,7 @@ def _make_slice(
     # kernel.
     _refuse(limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"]))
     keep_disk_limits(run, storage.disks, cgroup)
-    return SliceProcesses(systemd, unit, cgroup)
+    return CgroupProcesses(maker, unit, cgroup)
 
 
 def _make_supervised(run: TrialRun, files: ProgramFiles, unit: str) -> TrialProcesses:
@@ -138,7 +145,7 @@ def _context(
     command, in_layer = trial.workload.command, trial.storage == "container_layer"
     sidecars = tuple(filter(Path.exists, map(sidecar_of, files.paths)))
     return LaunchContext(
-        systemd=run.session.systemd,
+        maker=run.session.maker(trial.driver),
         unit=unit,
         processes=processes,
         cage=trial.cage.cgroup_part,
@@ -180,12 +187,10 @@ def _apply_external_limits(run: TrialRun, apply: Callable[[], ExternalLimits | N
         _refuse([f"{external.by} holds {name} at {value}" for name, value in wrong.items()])
 
 
-def _read_back(cgroup: Path, maj_min: str) -> dict[str, Any]:
+def _read_back(cgroup: Cgroup, maj_min: str) -> dict[str, Any]:
     return {
-        "read_back": cgroupfs.read_limits(cgroup, maj_min),
-        "ancestors": {
-            str(above): cgroupfs.read_limits(above, maj_min) for above in cgroupfs.ancestors(cgroup)
-        },
+        "read_back": read_limits(cgroup, maj_min),
+        "ancestors": {str(above): read_limits(above, maj_min) for above in ancestors(cgroup)},
     }
 
 
@@ -213,7 +218,7 @@ def _read_back_again(
     cage, cgroup = run.sections["cage"], caged.context.processes.cgroup
     if cgroup is None:
         return None
-    holder = Path(cage.get("driver_cgroup", cgroup))
+    holder = (caged.driver.own_cgroup(caged.context) if "driver_cgroup" in cage else None) or cgroup
     found = _read_back(holder, caged.disk.maj_min)
     own = found if holder == cgroup else _read_back(cgroup, caged.disk.maj_min)
     slice_cage = caged.driver.slice_cage(run.trial.cage.cgroup_part)
@@ -271,7 +276,7 @@ def confirm_limits(
 
 
 def _read_when_set(
-    cgroup: Path, maj_min: str, own: Mapping[str, str], give_up: Callable[[], bool]
+    cgroup: Cgroup, maj_min: str, own: Mapping[str, str], give_up: Callable[[], bool]
 ) -> dict[str, Any]:
     """Read the limits of the driver's cgroup until all are set.
 
@@ -285,7 +290,7 @@ def _read_when_set(
     return found
 
 
-def _driver_cgroup(caged: Caged, is_over: Callable[[], bool]) -> Path | None:
+def _driver_cgroup(caged: Caged, is_over: Callable[[], bool]) -> Cgroup | None:
     """Return the driver's own cgroup.
 
     A workload without a gate may enter it a moment after its start.

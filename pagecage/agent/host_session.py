@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,16 +21,19 @@ from pagecage.agent.protocol.request import RunRequest
 from pagecage.agent.protocol.rpc import AnswerQueue
 from pagecage.agent.protocol.stream import FrameStream
 from pagecage.agent.system.block_device import Disk, resolve_disk
+from pagecage.agent.system.cgroup import CgroupMaker
+from pagecage.agent.system.cgroupfs import Cgroupfs
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.facts import find_systemd
 from pagecage.agent.system.interruption import Interruption
 from pagecage.agent.system.memory_reservation import MemoryReservation
 from pagecage.agent.system.process_tree import kill_marked
 from pagecage.agent.system.settings import DirtyLimits, QueueSettingsJournal
-from pagecage.agent.system.systemd import Systemd, left_over_units, stop_slice
+from pagecage.agent.system.systemd import Systemd
 from pagecage.agent.system.trial_storage import remove_storage
 from pagecage.agent.system.volume_storage import unmount_volume
 from pagecage.errors import HostError
+from pagecage.model.trial import CGROUPFS
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class HostSession:
     facts: dict[str, Any]
     disk: Disk
     systemd: Systemd
-    calibrator: Calibrator
+    cgroupfs: Cgroupfs
+    calibrators: Mapping[str, Calibrator]
     tracer: FaultTracer
     block_tracer: BlockLatencyTracer
     settings: QueueSettingsJournal
@@ -59,6 +63,21 @@ class HostSession:
     volume_calibrator: VolumeCalibrator = field(default_factory=VolumeCalibrator)
     restored: set[Path] = field(default_factory=set)
     checked_scripts: dict[str, str | None] = field(default_factory=dict)
+
+    def maker(self, driver: str) -> CgroupMaker:
+        """Return the maker of the cgroups of a driver's trials.
+
+        A driver that names none has systemd's where systemd is the first process.
+        """
+        if driver == CGROUPFS or not (
+            self.facts["systemd"]["pid1"] or driver.startswith("systemd")
+        ):
+            return self.cgroupfs
+        return self.systemd
+
+    def calibrator(self, driver: str) -> Calibrator:
+        """Return the calibrator of limits that this driver's maker of cgroups sets."""
+        return self.calibrators["cgroupfs" if self.maker(driver) is self.cgroupfs else "systemd"]
 
 
 @contextmanager
@@ -83,14 +102,12 @@ def alone(spool: Path) -> Iterator[None]:
 
 
 def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) -> list[str]:
-    """Undo what a killed agent left: slices, processes, drop-ins, settings, memory, disks, traces.
+    """Undo what a killed agent left: cgroups, processes, drop-ins, settings, memory, disks, traces.
 
     Records of earlier runs are removed from memory. Return what was undone. Processes that
     `children` started are kept.
     """
-    units = left_over_units(systemd)
-    for unit in units:
-        stop_slice(systemd, unit)
+    units = [*systemd.sweep(), *Cgroupfs(spool).sweep()]
     (children or ToolProcesses(spool)).sweep()
     if kill_marked(f"{spool}:"):
         units.append("processes of a trial without a slice")
@@ -117,8 +134,13 @@ def open_session(
     data_dir.mkdir(parents=True, exist_ok=True)
     spool = request.spool
     disk, systemd = resolve_disk(data_dir), find_systemd(request.user)
-    calibrator = Calibrator(systemd, disk, data_dir, interruption)
-    engines = ContainerEngines(systemd, spool, data_dir)
+    cgroupfs = Cgroupfs(spool)
+    makers: dict[str, CgroupMaker] = {"systemd": systemd, "cgroupfs": cgroupfs}
+    calibrators = {
+        name: Calibrator(maker, disk, data_dir, interruption) for name, maker in makers.items()
+    }
+    driver = "systemd" if facts["systemd"]["pid1"] else "cgroupfs"
+    engines = ContainerEngines(systemd, spool, data_dir, driver)
     try:
         _attach(tracers, request, stream)
         yield HostSession(
@@ -126,7 +148,8 @@ def open_session(
             facts,
             disk,
             systemd,
-            calibrator,
+            cgroupfs,
+            calibrators,
             *tracers.all,
             QueueSettingsJournal(spool),
             MemoryReservation(spool),

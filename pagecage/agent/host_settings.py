@@ -78,9 +78,11 @@ def calibrate(
     session = run.session
     for tracer in (session.tracer, session.block_tracer):
         tracer.wait_until_attached()
-    calibrator = session.calibrator.on(disk)
+    driver = run.trial.driver
+    calibrator = session.calibrator(driver).on(disk)
     if storage.is_own:
-        calibrator = Calibrator(session.systemd, disk, storage.data_dir, session.interruption)
+        maker = session.maker(driver)
+        calibrator = Calibrator(maker, disk, storage.data_dir, session.interruption)
     found = dict(calibrator.calibrate(slice_cage, read_from))
     if storage.volume:
         scratch = storage.data_dir / SCRATCH

@@ -15,11 +15,13 @@ from pagecage.agent.programs.arguments import disk_places, fill_all
 from pagecage.agent.programs.gated_process import gated
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.cgroup import CgroupMaker
+from pagecage.agent.system.cgroupfs import Cgroupfs
 from pagecage.agent.system.supervised_processes import SupervisedProcesses
-from pagecage.agent.system.systemd import Systemd, slice_commands, unit_name
-from pagecage.agent.system.trial_processes import SliceProcesses, TrialProcesses
+from pagecage.agent.system.systemd import Systemd, unit_name
+from pagecage.agent.system.trial_processes import CgroupProcesses, TrialProcesses
 from pagecage.model.container.image import ImageSpec
-from pagecage.model.trial import Trial
+from pagecage.model.trial import CGROUPFS, Trial
 from pagecage.process import replay
 
 
@@ -34,7 +36,8 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
     spool = Path("SPOOL")
     engines, image = ContainerEngines(systemd, spool, Path("DIR")), _image(trial)
     driver = make_driver(trial.driver, engines, _no_answer, spool, image)
-    context, argv = _preview_context(trial, systemd, unit, driver), _preview_argv(trial)
+    maker: CgroupMaker = Cgroupfs(spool) if trial.driver == CGROUPFS else systemd
+    context, argv = _preview_context(trial, maker, unit, driver), _preview_argv(trial)
     if not driver.has_slice:
         yield from _collector_commands(trial)
         yield from map(replay, driver.preview_commands(context, argv))
@@ -42,13 +45,11 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
         return
     cage = driver.slice_cage(trial.cage.cgroup_part)
     nodes = {name: f"DISK-{name}" for name in cage.disks}
-    for command in slice_commands(systemd, unit, cage, "DISK", nodes):
-        yield replay(command)
+    yield from map(replay, maker.make_commands(unit, cage, "DISK", nodes))
     yield from _collector_commands(trial)
     yield from map(replay, driver.preview_commands(context, argv))
     yield from _load_commands(trial, context)
-    yield replay(systemd.systemctl("stop", unit))
-    yield replay(["rm", "-r", systemd.control_directory() / f"{unit}.d"])
+    yield from map(replay, maker.remove_commands(unit))
 
 
 def _collector_commands(trial: Trial) -> Iterator[str]:
@@ -78,15 +79,15 @@ def _no_answer(_question: str, _details: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _preview_context(trial: Trial, systemd: Systemd, unit: str, driver: Driver) -> LaunchContext:
+def _preview_context(trial: Trial, maker: CgroupMaker, unit: str, driver: Driver) -> LaunchContext:
     """Return the part of the trial's context that is known before there is a host."""
     command, in_layer = trial.workload.command, trial.storage == "container_layer"
     disk = Disk("DISK", "0:0", "DISK", "ext4", "DIR")
     processes: TrialProcesses = SupervisedProcesses(Path("SPOOL/supervisor.json"), f"SPOOL:{unit}")
     if driver.has_slice:
-        processes = SliceProcesses(systemd, unit, systemd.parent_cgroup() / unit)
+        processes = CgroupProcesses(maker, unit, maker.cgroup(unit))
     return LaunchContext(
-        systemd,
+        maker,
         unit,
         processes,
         trial.cage.cgroup_part,

@@ -15,19 +15,14 @@ from pagecage.agent.host_session import alone, sweep
 from pagecage.agent.limits.io_max_controller import IoMaxController, rewrites_io_max
 from pagecage.agent.limits.limit_meters import LimitMeter, meters
 from pagecage.agent.protocol.request import ShellRequest
-from pagecage.agent.system import cgroupfs
 from pagecage.agent.system.block_device import Disk, resolve_disk
+from pagecage.agent.system.cgroup import Cgroup, CgroupMaker, ancestors, read_limits
+from pagecage.agent.system.cgroupfs import Cgroupfs
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.facts import find_systemd, read_facts
 from pagecage.agent.system.interruption import Interrupted, Interruption
-from pagecage.agent.system.systemd import (
-    Systemd,
-    scope_command,
-    start_slice,
-    stop_slice,
-    unit_name,
-)
-from pagecage.agent.system.trial_processes import SliceProcesses
+from pagecage.agent.system.systemd import unit_name
+from pagecage.agent.system.trial_processes import CgroupProcesses
 from pagecage.errors import EXIT_INTERRUPTED, HostError
 from pagecage.model.cage import (
     IO_MAX_KEY,
@@ -35,7 +30,8 @@ from pagecage.model.cage import (
     expected_read_back,
     limits_not_in_force,
 )
-from pagecage.model.requirements import check_host
+from pagecage.model.requirements import check_hierarchy, check_host, default_driver
+from pagecage.model.trial import CGROUPFS
 from pagecage.process import Process, spawn
 from pagecage.units import kernel_page_bytes
 
@@ -49,26 +45,30 @@ def run_shell(request: ShellRequest) -> int:
     Returns the shell's exit status (128 + n: ended by signal n). Raises HostError if this host
     cannot provide the cage, or if another agent is running on it.
     """
-    systemd, interruption = find_systemd(request.user), Interruption()
-    with alone(Path(request.spool_dir)), ExitStack() as cleanup:
-        sweep(systemd, Path(request.spool_dir))
+    systemd, spool, interruption = (
+        find_systemd(request.user),
+        Path(request.spool_dir),
+        Interruption(),
+    )
+    with alone(spool), ExitStack() as cleanup:
+        sweep(systemd, spool)
         interruption.listen()
         # Ctrl-C at a terminal is for programs in the shell. They would inherit SIG_IGN, but not a
         # handler.
         signal.signal(signal.SIGINT, lambda *_: None)
         facts = read_facts(Path(request.directory), request.user)
-        if missed := check_host(facts):
+        if missed := check_host(facts) + check_hierarchy(facts, request.cage):
             raise HostError(missed[0].reason, missed[0].hint)
+        maker: CgroupMaker = Cgroupfs(spool) if default_driver(facts) == CGROUPFS else systemd
         disk = resolve_disk(Path(request.directory))
-        cleanup.callback(stop_slice, systemd, _UNIT)
-        cgroup = start_slice(systemd, _UNIT, request.cage, disk.node)
+        cleanup.callback(maker.remove, _UNIT)
+        cgroup = maker.make(_UNIT, request.cage, disk)
         enforces = rewrites_io_max(request.cage, facts)
         _show(request.cage, disk, cgroup, enforces)
         if enforces:
-            cleanup.enter_context(_controlled(systemd, request.cage, disk, cgroup))
-        argv = scope_command(
-            systemd, _UNIT, [os.environ.get("SHELL") or "/bin/sh"], oom_policy="continue"
-        )
+            cleanup.enter_context(_controlled(maker, request.cage, disk, cgroup))
+        shell = os.environ.get("SHELL") or "/bin/sh"
+        argv = maker.enter_command(_UNIT, [shell], oom_policy="continue")
         return _wait(
             spawn(
                 argv,
@@ -83,10 +83,10 @@ def run_shell(request: ShellRequest) -> int:
 
 
 @contextmanager
-def _controlled(systemd: Systemd, cage: Cage, disk: Disk, cgroup: Path) -> Iterator[None]:
+def _controlled(maker: CgroupMaker, cage: Cage, disk: Disk, cgroup: Cgroup) -> Iterator[None]:
     """Rewrite io.max during the block, to enforce burst credits and shared limits."""
     with TemporaryDirectory() as folder:
-        processes = SliceProcesses(systemd, _UNIT, cgroup)
+        processes = CgroupProcesses(maker, _UNIT, cgroup)
         context = CollectorContext(Path(folder), disk, processes, (), ToolProcesses(Path(folder)))
         controller = IoMaxController(context, cage, keeps_series=False)
         controller.start()
@@ -97,12 +97,10 @@ def _controlled(systemd: Systemd, cage: Cage, disk: Disk, cgroup: Path) -> Itera
                 sys.stderr.write(f"{controller.to_json()['error']}\n")
 
 
-def _show(cage: Cage, disk: Disk, cgroup: Path, enforces: bool) -> None:
+def _show(cage: Cage, disk: Disk, cgroup: Cgroup, enforces: bool) -> None:
     """Print the limits that the kernel reports. Raises HostError if they differ from the cage."""
-    read_back = cgroupfs.read_limits(cgroup, disk.maj_min)
-    above = {
-        str(one): cgroupfs.read_limits(one, disk.maj_min) for one in cgroupfs.ancestors(cgroup)
-    }
+    read_back = read_limits(cgroup, disk.maj_min)
+    above = {str(one): read_limits(one, disk.maj_min) for one in ancestors(cgroup)}
     expected = expected_read_back(cage, kernel_page_bytes())
     if wrong := limits_not_in_force(expected, read_back, above):
         raise HostError(f"the limits are not in force: {'; '.join(wrong)}", "pagecage doctor")
@@ -111,7 +109,7 @@ def _show(cage: Cage, disk: Disk, cgroup: Path, enforces: bool) -> None:
 
 
 def lines(
-    cage: Cage, disk: Disk, cgroup: Path, read_back: Mapping[str, str], enforces: bool = True
+    cage: Cage, disk: Disk, cgroup: Cgroup, read_back: Mapping[str, str], enforces: bool = True
 ) -> Sequence[str]:
     """Return the lines above the first prompt.
 

@@ -13,12 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.cli.fixes import fix_here
+from pagecage.cli.host_choice import limits_by
 from pagecage.cli.output import Json
 from pagecage.cli.paths import Folder
 from pagecage.errors import EXIT_HOST, EXIT_OK
 from pagecage.hosts.architecture import ARCHITECTURES, target_machine
 from pagecage.hosts.local import LocalHost
-from pagecage.model.requirements import check_disk, check_host, check_limits
+from pagecage.model.cage import IO_MAX_KEY, Cage
+from pagecage.model.requirements import (
+    check_disk,
+    check_hierarchy,
+    check_host,
+    check_limits,
+    default_driver,
+)
+from pagecage.model.trial import CGROUPFS
 from pagecage.process import find_tool
 
 _VM_TOOLS = {
@@ -26,6 +35,7 @@ _VM_TOOLS = {
     "mke2fs": "makes the guest's disks",
     "ssh": "connects to the guest",
 }
+_WRITES = [name for name in IO_MAX_KEY if "Write" in name]
 _COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "fio")
 
 
@@ -55,13 +65,9 @@ def _local(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
         for miss in missed:
             yield DoctorFinding("local", miss.requirement.value, level, miss.reason, miss.hint)
     if not check_host(facts):
-        manager = facts["cgroup"]["manager"]
-        yield DoctorFinding(
-            "local",
-            "limits",
-            "ok",
-            f"{manager} can limit memory and I/O on {facts['disk']['node']}",
-        )
+        detail = f"{limits_by(facts)} can limit memory and I/O on {facts['disk']['node']}"
+        yield DoctorFinding("local", "limits", "ok", detail)
+        yield from _hierarchy(facts)
     if facts["disk"].get("has_cgroup_writeback") is False:
         detail = (
             f"limits on writes are refused: {facts['disk']['mount_point']} is"
@@ -76,6 +82,15 @@ def _local(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
         )
     method = "cachestat" if facts["cachestat"] else "mincore"
     yield DoctorFinding("local", "residency", "ok", f"measured by {method}")
+
+
+def _hierarchy(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
+    """Yield what the controllers of cgroup v1 cannot limit, where they hold the limits."""
+    if default_driver(facts) != CGROUPFS:
+        return
+    for cage in (Cage("", {"MemoryHigh": 0}), Cage("", dict.fromkeys(_WRITES, 0))):
+        for missed in check_hierarchy(facts, cage):
+            yield DoctorFinding("local", "cgroup v1", "lesser", missed.reason, missed.hint)
 
 
 def _collectors(facts: dict[str, Any]) -> Iterator[DoctorFinding]:

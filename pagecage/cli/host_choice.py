@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pagecage.agent.disks.requirements import check_disks
 from pagecage.cli.disk_options import parse_disks
@@ -17,8 +18,10 @@ from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
 from pagecage.model.requirements import (
     MissedRequirement,
+    Requirement,
     check_host,
     check_trial,
+    default_driver,
 )
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
@@ -47,8 +50,16 @@ def choose_host(
     if missed := check_host(local.facts()):
         notify(f"host: vm ({missed[0].reason}, see pagecage doctor)")
         return _guest(notify)
-    notify("host: local (this machine meets all requirements, see pagecage doctor)")
+    notify(f"host: local ({limits_by(local.facts())} holds the limits, see pagecage doctor)")
     return local
+
+
+def limits_by(facts: Mapping[str, Any]) -> str:
+    """Return the maker of the cgroups that hold limits on this machine, for a sentence."""
+    if default_driver(facts) is None:
+        return str(facts["cgroup"]["manager"])
+    versions = {"v1": "v1", "v2": "v2", "hybrid": "v1 and v2"}
+    return f"the driver cgroupfs with cgroup {versions[facts['cgroupfs']['hierarchy']]}"
 
 
 def plan_on_host(
@@ -61,7 +72,7 @@ def plan_on_host(
     """Return the plan of a run, and the host that runs it.
 
     With `auto`, a plan that needs no limits runs on this machine even if it cannot hold any, and a
-    plan that needs a disk which this machine lacks runs in the guest.
+    plan of which this machine cannot hold a part runs in the guest.
     """
     if name == "auto":
         plan = plan_without_limits(LocalHost(data_dir), make)
@@ -71,8 +82,8 @@ def plan_on_host(
     host = choose_host(name, data_dir, notify, disks)
     try:
         plan = make(host)
-        if name == "auto" and (missed := _missed_disks(host, plan)):
-            notify(f"host: vm ({missed[0].reason})")
+        if name == "auto" and (reason := _cannot_run_here(host, plan)):
+            notify(f"host: vm ({reason})")
             host = _guest(notify)
             plan = make(host)
         return plan, host
@@ -81,12 +92,31 @@ def plan_on_host(
         raise
 
 
-def _missed_disks(host: Host, plan: Plan) -> list[MissedRequirement]:
-    """Return the disks that a plan needs and this machine lacks; none for another host."""
+_ELSEWHERE = {
+    Requirement.LIMITS,
+    Requirement.CGROUP_V2,
+    Requirement.CPU_CONTROLLER,
+    Requirement.SYSTEMD_PID1,
+    Requirement.STORAGE,
+    Requirement.MACHINE_MEMORY,
+    Requirement.DIRTY_LIMITS,
+    Requirement.DRIVER,
+}
+"""Requirements that the guest meets where this machine does not, without a choice of the user."""
+
+
+def _cannot_run_here(host: Host, plan: Plan) -> str | None:
+    """Return why this machine cannot run a part of a plan; None for another host, or if it can."""
     if not isinstance(host, LocalHost):
-        return []
+        return None
     facts = host.facts()
-    return [missed for trial in plan.trials for missed in check_disks(facts, trial.cage)]
+    for trial in plan.trials:
+        if trial.machine_memory_bytes is not None or trial.dirty_limits:
+            return "memory and dirty limits of the whole machine are changed only in a guest"
+        missed = [one for one in check_trial(facts, trial) if one.requirement in _ELSEWHERE]
+        for one in (*check_disks(facts, trial.cage), *missed):
+            return one.reason
+    return None
 
 
 def plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:

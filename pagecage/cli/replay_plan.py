@@ -22,7 +22,7 @@ from pagecage.cli.replay_data import (
 )
 from pagecage.cli.replay_options import ReplayOptions, check_readiness, collector_names
 from pagecage.cli.replay_service import ServiceOptions, server_and_load
-from pagecage.cli.run_plan import driver_without_limits, harness
+from pagecage.cli.run_plan import default_driver, harness
 from pagecage.cli.stdio import input_is_file
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
@@ -107,7 +107,7 @@ def make_replay_plan(
         seed,
         host.name,
         "never",
-        driver_without_limits=driver_without_limits(host),
+        default_driver=default_driver(host),
     )
     run_id = new_run_id(replay.name, host.name)
     about = {

@@ -17,7 +17,6 @@ from pagecage.hosts.host import SizedHost
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.experiment import SIZES, Experiment, Level
-from pagecage.model.trial import WITHOUT_LIMITS
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.treatments import treatments, with_levels
 from pagecage.process import find_tool, run
@@ -151,7 +150,7 @@ def build_plan(
         repeats=choose_repeats(options, experiment, size),
         until_ci=until_ci(options),
         seed=options.seed if options.seed is not None else random.SystemRandom().randrange(2**32),
-        driver_without_limits=driver_without_limits(host),
+        default_driver=default_driver(host),
         treatment=parse_treatment(options.treatment),
     )
     run_id = new_run_id(experiment.name, host.name)
@@ -186,9 +185,9 @@ def parse_treatment(words: Sequence[str]) -> dict[str, str]:
     return {factor: level for factor, _, level in pairs}
 
 
-def driver_without_limits(host: SizedHost) -> str | None:
-    """Return the driver of trials without limits on a host that cannot hold any, else None."""
-    return WITHOUT_LIMITS if isinstance(host, LocalHost) and host.missed_for_limits() else None
+def default_driver(host: SizedHost) -> str | None:
+    """Return the driver of trials that name none; None for systemd's, as on every other host."""
+    return host.default_driver() if isinstance(host, LocalHost) else None
 
 
 def choose_repeats(options: RunOptions, experiment: Experiment, size: str) -> int:

@@ -20,7 +20,12 @@ from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_agent_pa
 from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.model.cage import DATA_DISK
 from pagecage.model.needs.packages import missing_packages
-from pagecage.model.requirements import MissedRequirement, check_disk, check_limits
+from pagecage.model.requirements import (
+    MissedRequirement,
+    check_disk,
+    check_limits,
+    default_driver,
+)
 from pagecage.units import format_bytes
 
 
@@ -45,6 +50,10 @@ class LocalHost:
     def missed_for_limits(self) -> list[MissedRequirement]:
         """Return what this machine lacks to hold limits."""
         return check_limits(self.facts())
+
+    def default_driver(self) -> str | None:
+        """Return the driver of trials that name none; None for systemd's."""
+        return default_driver(self.facts())
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of this machine."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from pagecage.model.cage import Cage
 from pagecage.model.needs.packages import missing_packages
-from pagecage.model.trial import OWN_LIMITS, WITHOUT_LIMITS, Trial
+from pagecage.model.trial import CGROUPFS, OWN_LIMITS, WITHOUT_LIMITS, Trial
 from pagecage.units import format_bytes
 
 _MIN_KERNEL_FOR_REWRITING = (
@@ -96,7 +96,41 @@ def check_disk(facts: Mapping[str, Any]) -> list[MissedRequirement]:
 
 
 def check_limits(facts: Mapping[str, Any]) -> list[MissedRequirement]:
-    """Return what a host lacks to hold limits on memory and I/O."""
+    """Return what a host lacks to hold limits on memory and I/O, by systemd or by cgroup files.
+
+    Where systemd is not the first process, it is what the cgroups' files lack.
+    """
+    if facts["systemd"]["pid1"] or "cgroupfs" not in facts:
+        return _check_systemd(facts)
+    return _check_cgroupfs(facts)
+
+
+def default_driver(facts: Mapping[str, Any]) -> str | None:
+    """Return the driver of trials that name none; None for systemd's.
+
+    CGROUPFS where systemd is not the first process and the agent can make cgroups itself, else
+    WITHOUT_LIMITS, which serves trials without limits only.
+    """
+    if not check_limits(facts):
+        return None if facts["systemd"]["pid1"] else CGROUPFS
+    return WITHOUT_LIMITS
+
+
+def _check_cgroupfs(facts: Mapping[str, Any], *needed: str) -> list[MissedRequirement]:
+    """Return the obstacles to cgroups made by files, for these controllers and those of all."""
+    wanted = {"memory", "io", *needed}
+    return [
+        MissedRequirement(
+            Requirement(f"{obstacle['controller']}_controller"),
+            obstacle["reason"],
+            obstacle["hint"],
+        )
+        for obstacle in facts.get("cgroupfs", {}).get("obstacles", [])
+        if obstacle["controller"] in wanted
+    ]
+
+
+def _check_systemd(facts: Mapping[str, Any]) -> list[MissedRequirement]:
     missed = []
     systemd, cgroup = facts["systemd"], facts["cgroup"]
     if not systemd["pid1"]:
@@ -167,11 +201,7 @@ def _controller_hint(name: str, facts: Mapping[str, Any]) -> str:
 
 def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequirement]:
     """Return the requirements of this trial that a host misses, including those of `check_host`."""
-    missed = check_disk(facts) + (
-        _without_limits(trial) if trial.driver == WITHOUT_LIMITS else check_limits(facts)
-    )
-    if "CPUQuota" in trial.cage.properties and (cpu := _controller("cpu", facts)):
-        missed.append(cpu)
+    missed = check_disk(facts) + _check_driver(facts, trial)
     if trial.read_ahead_kb is not None and not _has_read_ahead(facts, trial.read_ahead_kb):
         reason = f"read_ahead_kb must be {trial.read_ahead_kb}, and only root may set it"
         hint = (
@@ -199,6 +229,50 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
         missed.append(
             MissedRequirement(Requirement.WORKLOAD_MEMORY, reason, "choose a larger SIZE or cage")
         )
+    return missed
+
+
+def _check_driver(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequirement]:
+    """Return what a host lacks for the maker of the trial's cgroup."""
+    if trial.driver == WITHOUT_LIMITS:
+        return _without_limits(trial)
+    has_quota = "CPUQuota" in trial.cage.properties
+    if trial.driver == CGROUPFS or not (
+        facts["systemd"]["pid1"] or trial.driver.startswith("systemd") or "cgroupfs" not in facts
+    ):
+        missed = _check_cgroupfs(facts, *(["cpu"] if has_quota else []))
+        return missed or check_hierarchy(facts, trial.cage, writes=_may_write(trial))
+    cpu = _controller("cpu", facts) if has_quota else None
+    return _check_systemd(facts) + ([cpu] if cpu else [])
+
+
+def _may_write(trial: Trial) -> bool:
+    """Return whether a trial may write through the page cache; a command may do anything."""
+    is_measured = trial.workload.kind in ("handshake", "fio")
+    return not is_measured or bool(trial.writes_bytes)
+
+
+def check_hierarchy(
+    facts: Mapping[str, Any], cage: Cage, *, writes: bool = True
+) -> list[MissedRequirement]:
+    """Return the cage's limits that the controllers of version 1 cannot hold.
+
+    They have no memory.high, and charge buffered writes to no cgroup
+    (Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
+    """
+    missed, v1 = [], facts.get("cgroupfs", {}).get("v1", [])
+    if facts["systemd"]["pid1"]:
+        return []
+    limits = [cage.cgroup_part.properties, *(d.properties for d in cage.cgroup_part.disks.values())]
+    if "memory" in v1 and "MemoryHigh" in limits[0]:
+        reason = "MemoryHigh needs the memory controller of cgroup v2, which is on v1 here"
+        hint = "use HOST=vm, or boot with cgroup_no_v1=memory"
+        missed.append(MissedRequirement(Requirement.CGROUP_V2, reason, hint))
+    names = dict.fromkeys(name for each in limits for name in each if name.startswith("IOWrite"))
+    if "blkio" in v1 and names and writes:
+        reason = f"cgroup v1 does not hold {' and '.join(names)} for buffered writes"
+        hint = "use --enforced-by volume, HOST=vm, or boot with cgroup_no_v1=blkio,memory"
+        missed.append(MissedRequirement(Requirement.CGROUP_V2, reason, hint))
     return missed
 
 

@@ -26,6 +26,7 @@ STORAGES = ("data", "null_blk", "dm_delay", "container_layer")
 DriverName = Literal[
     "systemd-scope",
     "systemd-service",
+    "cgroupfs",
     "docker",
     "docker-flags",
     "docker-api",
@@ -37,6 +38,8 @@ DRIVERS: tuple[str, ...] = get_args(DriverName)
 """Programs that run a workload in its cage (pagecage/agent/drivers/). The first is the default."""
 OWN_LIMITS = ("docker-flags", "docker-api", "qemu-throttle")
 """Drivers with limits elsewhere than on the trial's slice."""
+CGROUPFS = "cgroupfs"
+"""The driver that needs no systemd: the agent makes the cgroup itself."""
 WITHOUT_LIMITS = "process"
 """The driver of trials without limits on a host that cannot hold any."""
 

@@ -13,7 +13,15 @@ from typing import Any
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.run_files import plan_sha256
-from pagecage.model.trial import DRIVERS, Dataset, Trial, Workload, trial_from_json, trial_to_json
+from pagecage.model.trial import (
+    DRIVERS,
+    WITHOUT_LIMITS,
+    Dataset,
+    Trial,
+    Workload,
+    trial_from_json,
+    trial_to_json,
+)
 from pagecage.model.trial_data import TrialData
 from pagecage.planning.treatments import Treatment, selected, treatments
 from pagecage.units import page_floor_bytes
@@ -43,9 +51,10 @@ class PlanOptions:
 
     `seed` decides the order of the trials. `fresh` is how often the machine state is restored.
     `until_ci` is the largest half width of an interval, as a share of the median; `repeats` is
-    then the largest number of repeats (pagecage/verdicts/stopping.py). `driver_without_limits`
-    starts trials without limits whose experiment names no driver; None for the driver of the
-    others. `treatment` has levels by factor: only treatments with all of them are planned.
+    then the largest number of repeats (pagecage/verdicts/stopping.py). `default_driver`
+    starts trials whose experiment names no driver; None for the first of DRIVERS, as for trials
+    with limits if it serves only those without. `treatment` has levels by factor: only treatments
+    with all of them are planned.
     """
 
     size: str
@@ -55,12 +64,12 @@ class PlanOptions:
     host: str
     fresh: str
     until_ci: float | None = None
-    driver_without_limits: str | None = None
+    default_driver: str | None = None
     treatment: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the part of a plan's document that repeats these options."""
-        left_out = {"driver_without_limits"} | (set() if self.treatment else {"treatment"})
+        left_out = {"default_driver"} | (set() if self.treatment else {"treatment"})
         return {key: value for key, value in vars(self).items() if key not in left_out}
 
 
@@ -72,7 +81,6 @@ def make_trials(
     A block holds one repeat of every selected treatment, shuffled.
     """
     shuffle = random.Random(options.seed)
-    size = experiment.sizes[options.size]
     names = _names(list(treatments(experiment)))
     trials: list[Trial] = []
     for repeat in range(1, options.repeats + 1):
@@ -80,29 +88,35 @@ def make_trials(
         shuffle.shuffle(block)
         for treatment in block:
             trial_id = _trial_id(repeat, names[tuple(treatment.values())])
-            trial = _make_trial(experiment, cages, size, treatment, trial_id, repeat, len(trials))
-            trials.append(_started_by(trial, options.driver_without_limits))
+            trial = _make_trial(
+                experiment, cages, options, treatment, trial_id, repeat, len(trials)
+            )
+            trials.append(trial)
     return tuple(trials)
 
 
-def _started_by(trial: Trial, driver: str | None) -> Trial:
-    """Return the trial with this driver if it has neither limits nor a driver of its own."""
-    is_free = not trial.cage.has_limits and trial.driver == DRIVERS[0]
-    return replace(trial, driver=driver) if driver and is_free else trial
+def _driver(levels: list[Level], experiment: Experiment, cage: Cage, default: str | None) -> str:
+    """Return the driver that a level or the experiment names, else the host's default."""
+    named: str | None = _last(levels, "driver") or experiment.driver
+    if default == WITHOUT_LIMITS and cage.has_limits:
+        default = None
+    return named or default or DRIVERS[0]
 
 
 def _make_trial(
     experiment: Experiment,
     cages: Mapping[str, Cage],
-    size: Size,
+    options: PlanOptions,
     treatment: Treatment,
     trial_id: str,
     repeat: int,
     position: int,
 ) -> Trial:
+    size = experiment.sizes[options.size]
     levels = [_level(experiment, factor, level, size) for factor, level in treatment.items()]
     read_ahead_kb, workload = _last(levels, "read_ahead_kb"), _workload(experiment, levels, size)
     files = _last(levels, "files") or size.files
+    cage = _cage(cages[_last(levels, "cage") or UNCAGED], _last(levels, "enforced_by"))
     return Trial(
         trial_id=trial_id,
         experiment=experiment.name,
@@ -111,7 +125,7 @@ def _make_trial(
         block=repeat,
         position=position,
         workload=workload,
-        cage=_cage(cages[_last(levels, "cage") or UNCAGED], _last(levels, "enforced_by")),
+        cage=cage,
         cache=_last(levels, "cache") or "any",
         dataset=_first_file(experiment, size, files),
         read_ahead_kb=experiment.read_ahead_kb if read_ahead_kb is None else read_ahead_kb,
@@ -124,7 +138,7 @@ def _make_trial(
         machine_memory_bytes=_machine_memory_bytes(levels, size.total_bytes),
         dirty_limits=_dirty_limits(levels),
         writes_bytes=size.writes_bytes,
-        driver=_last(levels, "driver") or experiment.driver or DRIVERS[0],
+        driver=_driver(levels, experiment, cage, options.default_driver),
         packages=experiment.packages,
         own_collectors=experiment.own_collectors,
         data=_data(experiment.data, size),

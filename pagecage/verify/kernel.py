@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.agent.system.block_device import SYS
-from pagecage.agent.system.cgroupfs import CGROUP_ROOT, ancestors
+from pagecage.agent.system.cgroup import CGROUP_ROOT, Cgroup, ancestors
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.procfs import PROC
 from pagecage.errors import HostError
@@ -45,9 +45,8 @@ def lineage(cgroup: Path, kernel: KernelTrees) -> tuple[Path, ...]:
 
     In a cgroup namespace the mount point is an ordinary cgroup with limits of its own.
     """
-    return tuple(
-        dict.fromkeys((cgroup, *ancestors(cgroup, kernel.cgroup), kernel.cgroup)),
-    )
+    above = ancestors(Cgroup(unified=cgroup), kernel.cgroup)
+    return tuple(dict.fromkeys((cgroup, *(one.directories[0] for one in above), kernel.cgroup)))
 
 
 def pids_of(cgroup: Path) -> list[int]:

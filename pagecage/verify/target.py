@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagecage.agent.system.cgroupfs import cgroup_of
+from pagecage.agent.system.cgroup import cgroup_of
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.errors import HostError, PagecageError
 from pagecage.process import ProcessId, identify
@@ -91,7 +91,8 @@ def _cgroup_of(pid: int, kernel: KernelTrees) -> Path:
 
     A path that begins with `/..` is outside of this cgroup namespace (cgroup_namespaces(7)).
     """
-    cgroup = cgroup_of(pid, kernel.cgroup, kernel.proc)
+    found = cgroup_of(pid, kernel.proc, kernel.cgroup)
+    cgroup = found.unified if found else None
     if cgroup is None or identify(pid, kernel.proc) is None:
         raise PagecageError(f"there is no process {pid}", "ps -e")
     if ".." in cgroup.parts or not cgroup.is_dir():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system.cgroupfs import read_counters
+from pagecage.agent.system.cgroup import Cgroup, read_counters
 from pagecage.agent.system.kernel_text import parse_flat_keyed, read_text
 from pagecage.model.cage import IO_STAT_KEY, enforced_limit
 from pagecage.units import kernel_page_bytes
@@ -77,7 +77,7 @@ def take(cgroups: Iterable[Path]) -> Snapshot:
 def _read(cgroup: Path) -> Counters:
     texts = {name: read_text(cgroup / name) for name in _MORE_FILES}
     more = {name: None if text is None else parse_flat_keyed(text) for name, text in texts.items()}
-    return {**read_counters(cgroup), **more}
+    return {**read_counters(Cgroup(unified=cgroup)), **more}
 
 
 def watch(

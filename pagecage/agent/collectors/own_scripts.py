@@ -41,8 +41,8 @@ def script_command(script: str, context: CollectorContext) -> tuple[list[str], s
     path = context.directory / Path(script).name
     path.write_text(with_trial_filter(Path(script).read_text()) + _ADDED)
     cgroup = context.processes.cgroup
-    cgroup_id = cgroup.stat().st_ino if cgroup and cgroup.exists() else 0
-    numbers = [str(cgroup_id), str(_device_number(context.disk.maj_min))]
+    cgroup_id = cgroup.identity() if cgroup else None
+    numbers = [str(cgroup_id or 0), str(_device_number(context.disk.maj_min))]
     return ["bpftrace", "-f", "json", str(path), *numbers], None
 
 

@@ -122,7 +122,8 @@ class PerfMem:
         self._data = context.directory / "perf-mem.data"
         self._log = context.directory / "perf-mem.log"
         self._report = context.directory / "perf-mem.txt"
-        self._cgroup: Path | None = context.processes.cgroup
+        cgroup = context.processes.cgroup
+        self._cgroup = cgroup.unified if cgroup else None
         self._process: Process[bytes] | None = None
         self._obstacle: str | None = None
 

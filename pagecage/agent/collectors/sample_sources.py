@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system.cgroupfs import LIMIT_FILES, ancestors, limits_of
-from pagecage.agent.system.kernel_text import (
-    open_text,
-    parse_flat_keyed,
-    parse_nested_keyed,
-    parse_pressure,
-    pread_text,
-)
+from pagecage.agent.system.cgroup import Cgroup, CounterFiles, LimitFiles, ancestors
 from pagecage.agent.system.trial_processes import TrialProcesses
 from pagecage.model.cage import IO_STAT_KEY
 
@@ -49,50 +40,42 @@ class CgroupSource:
     Those of the ancestors have the cgroup's path before the name.
     """
 
-    def __init__(self, cgroup: Path) -> None:
-        self._files = {name: open_text(cgroup / name) for name in _FILES}
+    def __init__(self, cgroup: Cgroup) -> None:
+        self._counters = CounterFiles(cgroup, _FILES)
         above = {f"{one}/": one for one in ancestors(cgroup)}
-        self._limit_files = {
-            f"{prefix}{name}": open_text(one / name)
-            for prefix, one in {"": cgroup, **above}.items()
-            for name in LIMIT_FILES
-        }
-        self._limits: dict[str, str] = {}
+        self._limits = {prefix: LimitFiles(one) for prefix, one in {"": cgroup, **above}.items()}
 
     def row(
         self, maj_min: str, _disk: Mapping[str, int], others: Mapping[str, str]
     ) -> dict[str, Any]:
         """Return one sample of every file; `disks` has the I/O on the other disks by name."""
-        text = {name: pread_text(descriptor) for name, descriptor in self._files.items()}
-        io = parse_nested_keyed(text["io.stat"])
+        found = {name: self._counters.read(name) for name in _FILES}
+        io = found["io.stat"] or {}
         disks = {name: {"io": pick(io.get(one, {}), _IO_KEYS)} for name, one in others.items()}
         return {
             **({"disks": disks} if disks else {}),
             **self._changed_limits(maj_min),
             "io": pick(io.get(maj_min, {}), _IO_KEYS),
-            "memory_current": int(text["memory.current"]) if text["memory.current"] else None,
-            "memory_stat": pick(parse_flat_keyed(text["memory.stat"]), _MEMORY_KEYS),
-            "memory_events": pick(parse_flat_keyed(text["memory.events"]), _EVENT_KEYS),
-            "cpu": pick(parse_flat_keyed(text["cpu.stat"]), _CPU_KEYS),
-            "pressure": {
-                kind: _totals(parse_pressure(text[f"{kind}.pressure"])) for kind in _PRESSURES
-            },
+            "memory_current": found["memory.current"],
+            "memory_stat": pick(found["memory.stat"] or {}, _MEMORY_KEYS),
+            "memory_events": pick(found["memory.events"] or {}, _EVENT_KEYS),
+            "cpu": pick(found["cpu.stat"] or {}, _CPU_KEYS),
+            "pressure": {kind: _totals(found[f"{kind}.pressure"] or {}) for kind in _PRESSURES},
         }
 
     def _changed_limits(self, maj_min: str) -> dict[str, dict[str, str]]:
-        changed: dict[str, str] = {}
-        for name, descriptor in self._limit_files.items():
-            text = pread_text(descriptor)
-            if descriptor is not None and self._limits.get(name) != text:
-                self._limits[name] = text
-                changed |= limits_of(name, text, maj_min)
+        changed = {
+            f"{prefix}{name}": value
+            for prefix, files in self._limits.items()
+            for name, value in files.changed(maj_min).items()
+        }
         return {"limits": changed} if changed else {}
 
     def close(self) -> None:
         """Close the files."""
-        for descriptor in (*self._files.values(), *self._limit_files.values()):
-            if descriptor is not None:
-                os.close(descriptor)
+        self._counters.close()
+        for files in self._limits.values():
+            files.close()
 
 
 class TreeSource:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pagecage.agent.storage import OtherDisk
-from pagecage.agent.system import cgroupfs
+from pagecage.agent.system.cgroup import Cgroup, ancestors, read_limits
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.cage import expected_read_back, limits_not_in_force
@@ -19,7 +18,7 @@ _SEED_STEP = 1000
 """Difference between the seeds of two volumes of a trial; repeats are far fewer."""
 
 
-def keep_disk_limits(run: TrialRun, disks: Mapping[str, OtherDisk], cgroup: Path) -> None:
+def keep_disk_limits(run: TrialRun, disks: Mapping[str, OtherDisk], cgroup: Cgroup) -> None:
     """Keep the limits of the slice on each disk, as the kernel has them.
 
     Raises RequirementMissed if one is not in force.
@@ -28,7 +27,7 @@ def keep_disk_limits(run: TrialRun, disks: Mapping[str, OtherDisk], cgroup: Path
         cage, maj_min = run.trial.cage.on_disk(name), other.disk.maj_min
         expected = expected_read_back(cage.cgroup_part, kernel_page_bytes())
         read_back = _read_back(cgroup, maj_min)
-        ancestors = {str(above): _read_back(above, maj_min) for above in cgroupfs.ancestors(cgroup)}
+        above = {str(one): _read_back(one, maj_min) for one in ancestors(cgroup)}
         run.keep_of_disk(
             name,
             "cage",
@@ -37,18 +36,18 @@ def keep_disk_limits(run: TrialRun, disks: Mapping[str, OtherDisk], cgroup: Path
             slice=str(cgroup),
             expected=expected,
             read_back=read_back,
-            ancestors=ancestors,
+            ancestors=above,
             **cloud_to_json(cage),
             enforced_by=cage.enforced_by,
             dilation=cage.dilation,
         )
-        wrong = limits_not_in_force(expected, read_back, ancestors)
+        wrong = limits_not_in_force(expected, read_back, above)
         _refuse([f"{name}: {sentence}" for sentence in wrong])
 
 
-def _read_back(cgroup: Path, maj_min: str) -> dict[str, str]:
+def _read_back(cgroup: Cgroup, maj_min: str) -> dict[str, str]:
     """Return the I/O limits alone; those on memory and CPU have no disk."""
-    limits = cgroupfs.read_limits(cgroup, maj_min)
+    limits = read_limits(cgroup, maj_min)
     return {key: value for key, value in limits.items() if key.startswith("io.max")}
 
 

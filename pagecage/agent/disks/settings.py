@@ -78,7 +78,7 @@ def _calibrated(
     if other.volume is not None:
         scratch = other.root / SCRATCH
         return dict(session.volume_calibrator.calibrate(other.volume, cage, read_from, scratch))
-    calibrator: Calibrator = session.calibrator.on(other.disk, other.root)
+    calibrator: Calibrator = session.calibrator(run.trial.driver).on(other.disk, other.root)
     return dict(calibrator.calibrate(cage, read_from))
 
 

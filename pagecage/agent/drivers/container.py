@@ -56,7 +56,7 @@ def container_of(
     programs = _outermost([context.programs_dir, *_program(argv)], [*below, *writable])
     return Container(
         context.name,
-        context.unit,
+        context.maker.container_parent(context.unit),
         tuple(argv),
         (*known, *found, *programs),
         tuple(writable),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,13 @@ from pagecage.agent.drivers.container import (
 from pagecage.agent.drivers.driver import ClientDriver, LaunchContext
 from pagecage.agent.drivers.engine import IMAGE, ContainerEngine
 from pagecage.agent.drivers.engine_api import call
+from pagecage.agent.system.cgroup import Cgroup
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage
 from pagecage.process import run
 
 _CREATE_SECONDS = 120.0
+_CONTAINER = re.compile(r"docker-[0-9a-f]+\.scope|[0-9a-f]{64}")
 
 
 class DockerDriver(ClientDriver):
@@ -132,12 +135,18 @@ class DockerFlagsDriver(DockerDriver):
         """
         return cage_for_slice(cage)
 
-    def own_cgroup(self, context: LaunchContext, /) -> Path | None:
-        """Return the container's scope, docker-ID.scope (Docker's systemd cgroup driver).
+    def own_cgroup(self, context: LaunchContext, /) -> Cgroup | None:
+        """Return the container's group: docker-ID.scope, or ID with Docker's driver cgroupfs.
 
         Returns None before it exists.
         """
-        return next(context.cgroup.glob("docker-*.scope"), None)
+        unified = context.cgroup.unified
+        found = (
+            (path for path in unified.iterdir() if _CONTAINER.fullmatch(path.name))
+            if unified
+            else ()
+        )
+        return next((context.cgroup.child(path.name) for path in found), None)
 
     def _limits(self, context: LaunchContext) -> list[str]:
         return limit_options(context.cage, context.disk.node)

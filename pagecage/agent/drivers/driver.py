@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.systemd import Systemd, scope_name
+from pagecage.agent.system.cgroup import Cgroup, CgroupMaker
+from pagecage.agent.system.systemd import scope_name
 from pagecage.agent.system.trial_processes import TrialProcesses
 from pagecage.errors import HostError
 from pagecage.model.cage import IO_MAX_KEY, Cage
@@ -32,7 +33,7 @@ class LaunchContext:
     on them.
     """
 
-    systemd: Systemd
+    maker: CgroupMaker
     unit: str
     processes: TrialProcesses
     cage: Cage
@@ -49,16 +50,11 @@ class LaunchContext:
     folders: Mapping[str, Path] = field(default_factory=dict)
 
     @property
-    def cgroup(self) -> Path:
-        """The cgroup of the trial's slice. Raises HostError if the trial has none."""
+    def cgroup(self) -> Cgroup:
+        """The trial's cgroup. Raises HostError if the trial has none."""
         if self.processes.cgroup is None:
-            raise HostError("the trial has no slice, because its driver uses no cgroups")
+            raise HostError("the trial has no cgroup, because its driver uses none")
         return self.processes.cgroup
-
-    @property
-    def disk_nodes(self) -> dict[str, str]:
-        """The nodes of the cage's other disks by name."""
-        return {name: disk.node for name, disk in self.disks.items()}
 
     @property
     def name(self) -> str:
@@ -123,7 +119,7 @@ class Driver(Protocol):
     def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
         """Return all commands that a start runs, for display in a plan. Nothing is started."""
 
-    def own_cgroup(self, context: LaunchContext, /) -> Path | None:
+    def own_cgroup(self, context: LaunchContext, /) -> Cgroup | None:
         """Return the cgroup with the driver's own limits; None if it does not exist (yet)."""
 
     def main_pid(self, context: LaunchContext, client: int, /) -> int | None:
@@ -150,8 +146,8 @@ class SliceDriver:
         return cage
 
     def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
-        """Return the start command. Subclasses define it."""
-        raise NotImplementedError
+        """Return the command that enters the trial's cgroup and execs the workload."""
+        return context.maker.enter_command(context.unit, argv)
 
     def held_command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
         """Return the start command, which enters the cage by itself."""
@@ -168,7 +164,7 @@ class SliceDriver:
         """Return None: no limit is enforced outside the slice."""
         return None
 
-    def own_cgroup(self, _context: LaunchContext, /) -> Path | None:
+    def own_cgroup(self, _context: LaunchContext, /) -> Cgroup | None:
         """Return None: only the slice has limits."""
         return None
 

@@ -35,8 +35,11 @@ _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 class ContainerEngine:
     """Docker or podman, used by its command line. Its facts are read once."""
 
-    def __init__(self, program: str, systemd: Systemd, spool: Path, data_dir: Path) -> None:
+    def __init__(
+        self, program: str, systemd: Systemd, spool: Path, data_dir: Path, cgroup_driver: str
+    ) -> None:
         self.program = program
+        self._cgroup_driver = cgroup_driver
         self.data_dir = data_dir
         self.undo = ExitStack()
         """Closed at the end of the session, to return the engine to its previous state."""
@@ -53,7 +56,7 @@ class ContainerEngine:
                 )
             self._start()
             facts = self._read_facts()
-            if unfit := unfit_reason(facts, self._systemd.user):
+            if unfit := unfit_reason(facts, self._systemd.user, self._cgroup_driver):
                 raise HostError(*unfit)
             self._sweep()
             self._facts = facts
@@ -96,7 +99,12 @@ class ContainerEngine:
         )
 
     def _idle_units(self) -> tuple[str, ...]:
-        """Return Docker's units that are inactive; none of them if the engine is running."""
+        """Return Docker's units that are inactive; none of them if the engine is running.
+
+        Without systemd an engine is started by hand.
+        """
+        if not find_tool("systemctl"):
+            return ()
         states = run(self._systemd.systemctl("is-active", *_UNITS), check=False).stdout.split()
         idle = tuple(unit for unit, state in zip(_UNITS, states, strict=False) if state != "active")
         return idle if "docker.service" in idle else ()
@@ -175,15 +183,24 @@ def empty_root(top: Path = Path("/")) -> bytes:
 
 
 class ContainerEngines:
-    """The engines of one machine state, each created on first use."""
+    """The engines of one machine state, each created on first use.
 
-    def __init__(self, systemd: Systemd, spool: Path, data_dir: Path) -> None:
+    `cgroup_driver` is the maker of the trials' cgroups, systemd or cgroupfs: an engine has to make
+    its containers' groups by the same (`native.cgroupdriver` of dockerd(8)).
+    """
+
+    def __init__(
+        self, systemd: Systemd, spool: Path, data_dir: Path, cgroup_driver: str = "systemd"
+    ) -> None:
         self._systemd, self._spool, self._data_dir = systemd, spool, data_dir
+        self._cgroup_driver = cgroup_driver
         self._known: dict[str, ContainerEngine] = {}
 
     def get(self, program: str) -> ContainerEngine:
         """Return the engine of this program, docker or podman."""
-        engine = ContainerEngine(program, self._systemd, self._spool, self._data_dir)
+        engine = ContainerEngine(
+            program, self._systemd, self._spool, self._data_dir, self._cgroup_driver
+        )
         return self._known.setdefault(program, engine)
 
     def stop(self) -> None:
@@ -247,15 +264,24 @@ def podman_facts(info: Mapping[str, Any]) -> EngineFacts:
     )
 
 
-def unfit_reason(facts: EngineFacts, user: bool) -> tuple[str, str] | None:
+def unfit_reason(
+    facts: EngineFacts, user: bool, cgroup_driver: str = "systemd"
+) -> tuple[str, str] | None:
     """Return why the engine cannot run a trial, and the fix; None if it can.
 
-    `user` is True if trials run under a user's own systemd.
+    `user` is True if trials run under a user's own systemd. `cgroup_driver` is the maker of the
+    trials' cgroups. In cgroup v1 a trial's limits on I/O would not hold for a container below it.
     """
     name = facts.engine
     if facts.cgroup_version != 2:
         return f"{name} uses cgroup v1, where the limits of cgroup v2 do not exist", "use HOST=vm"
-    if facts.cgroup_driver != "systemd":
+    if cgroup_driver == "cgroupfs" and facts.cgroup_driver != "cgroupfs":
+        return (
+            f"{name} makes its cgroups by {facts.cgroup_driver}, which does not run here",
+            'put {"exec-opts": ["native.cgroupdriver=cgroupfs"]} into /etc/docker/daemon.json'
+            " and restart it",
+        )
+    if facts.cgroup_driver != cgroup_driver:
         return (
             (
                 f"{name} makes its cgroups itself ({facts.cgroup_driver}), so no slice can contain"

@@ -68,7 +68,7 @@ def run_image_command(
         "--pull=never",
         f"--name={context.name}",
         f"--label={LABEL}",
-        f"--cgroup-parent={context.unit}",
+        f"--cgroup-parent={context.maker.container_parent(context.unit)}",
         "--network=host",
         "--log-driver=none",
         f"--entrypoint={_GATE_TARGET}",

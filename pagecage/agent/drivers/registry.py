@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pagecage.agent.drivers.cgroupfs import CgroupfsDriver
 from pagecage.agent.drivers.driver import Ask, Driver
 from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.drivers.image_container import ImageDriver
@@ -24,6 +25,8 @@ def make_driver(
             return SystemdScopeDriver()
         case "systemd-service":
             return SystemdServiceDriver()
+        case "cgroupfs":
+            return CgroupfsDriver()
         case "qemu-throttle":
             return QemuThrottleDriver(ask)
         case "process":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from pagecage.agent.drivers.driver import ClientDriver, LaunchContext, SliceDriver
-from pagecage.agent.system.systemd import scope_command, start_scope
+from pagecage.agent.system.systemd import Systemd
 from pagecage.errors import PagecageError
 from pagecage.process import Process
 
@@ -23,25 +23,18 @@ class SystemdScopeDriver(SliceDriver):
 
     name = "systemd-scope"
 
-    def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
-        """Return systemd-run with --scope.
-
-        It execs the workload, so process id and exit status are the workload's.
-        """
-        return scope_command(context.systemd, context.unit, argv)
-
     def held_command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
         """Return a command that waits outside of the scope, at its own gate or by a line."""
-        if not context.systemd.is_reached():
+        if not systemd_of(context).is_reached():
             return self.command(context, argv)
         return list(argv) if context.is_gated else ["sh", "-c", _HELD, "sh", *argv]
 
     def admit(self, context: LaunchContext, process: Process[bytes], /) -> None:
         """Make the scope around the process, and let it become the workload."""
-        if not context.systemd.is_reached():
+        if not systemd_of(context).is_reached():
             return
         try:
-            start_scope(context.systemd, context.unit, process.pid)
+            systemd_of(context).start_scope(context.unit, process.pid)
         except PagecageError:
             process.kill()
             process.wait()
@@ -62,7 +55,7 @@ class SystemdServiceDriver(ClientDriver):
         A service inherits no environment, so variables are passed on. LimitMEMLOCK is lifted, since
         a service's default would be a limit that the cage does not have.
         """
-        manager = ["--user"] if context.systemd.user else []
+        manager = ["--user"] if systemd_of(context).user else []
         directory = (
             [f"--working-directory={context.directory}"] if context.directory else ["--same-dir"]
         )
@@ -85,3 +78,9 @@ class SystemdServiceDriver(ClientDriver):
             "--",
             *argv,
         ]
+
+
+def systemd_of(context: LaunchContext) -> Systemd:
+    """Return the service manager of a trial whose driver is systemd's."""
+    assert isinstance(context.maker, Systemd)
+    return context.maker

@@ -1,7 +1,7 @@
 """Calibration: proof that each limit of a cage holds under a load that exceeds it.
 
 Calibration runs once per cage and machine state, because an idle system proves no limit. Each limit
-is tested on its own slice, because fio would not fit into a small MemoryMax.
+is tested on its own cgroup, because fio would not fit into a small MemoryMax.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.cgroupfs import read_counters
+from pagecage.agent.system.cgroup import CgroupMaker, read_counters
 from pagecage.agent.system.interruption import Interruption
-from pagecage.agent.system.systemd import Systemd, scope_command, start_slice, stop_slice, unit_name
+from pagecage.agent.system.systemd import unit_name
 from pagecage.errors import HostError, PagecageError
 from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY, MEMORY_EVENT, Cage
 from pagecage.process import Completed, find_tool, run
@@ -66,14 +66,10 @@ class Calibrator:
     """Calibrates the limits of cages and caches the results for a machine state."""
 
     def __init__(
-        self, systemd: Systemd, disk: Disk, data_dir: Path | None, interruption: Interruption
+        self, maker: CgroupMaker, disk: Disk, data_dir: Path | None, interruption: Interruption
     ) -> None:
-        self._systemd, self._disk, self._data_dir, self._interruption = (
-            systemd,
-            disk,
-            data_dir,
-            interruption,
-        )
+        self._maker, self._disk, self._data_dir = maker, disk, data_dir
+        self._interruption = interruption
         self._known: dict[str, dict[str, dict[str, Any]]] = {}
         self._elsewhere: dict[str, Calibrator] = {}
 
@@ -84,7 +80,7 @@ class Calibrator:
         """
         if disk.maj_min == self._disk.maj_min:
             return self
-        other = Calibrator(self._systemd, disk, directory, self._interruption)
+        other = Calibrator(self._maker, disk, directory, self._interruption)
         return self._elsewhere.setdefault(f"{disk.maj_min} {directory}", other)
 
     def calibrate(self, cage: Cage, read_from: Path | None) -> Mapping[str, Mapping[str, Any]]:
@@ -120,20 +116,19 @@ class Calibrator:
     ) -> tuple[Completed, dict[str, Any], float]:
         """Run a command under one limit.
 
-        Return its result, the slice's counters, and the wall seconds.
+        Return its result, the cgroup's counters, and the wall seconds.
         """
         properties = {name: cap, **({"MemorySwapMax": 0} if name in MEMORY_EVENT else {})}
         unit = unit_name(f"calibrate_{name.lower()}")
         try:
-            cgroup = start_slice(
-                self._systemd, unit, Cage("calibrate", properties), self._disk.node
-            )
+            cgroup = self._maker.make(unit, Cage("calibrate", properties), self._disk)
             begin = time.monotonic()
-            done = run(scope_command(self._systemd, unit, argv), check=False, timeout_seconds=120)
+            command = self._maker.enter_command(unit, argv)
+            done = run(command, check=False, timeout_seconds=120)
             return done, read_counters(cgroup), time.monotonic() - begin
         finally:
             with self._interruption.held():
-                stop_slice(self._systemd, unit)
+                self._maker.remove(unit)
 
     def _drive_disk(self, name: str, cap: int, target: Path) -> Calibration:
         allowed = cap * (1 + _FIRST_SLICE_SECONDS / _SECONDS) * _GRACE
@@ -234,7 +229,7 @@ def _disk_result(method: str, cap: int, done: Completed, counted: int | None) ->
         return Calibration(method, None, cap, None, None, error.message)
     if counted is None or seconds <= 0:
         return Calibration(
-            method, seconds, cap, None, None, "the slice counted no I/O on the measured disk"
+            method, seconds, cap, None, None, "the cgroup counted no I/O on the measured disk"
         )
     observed, allowed = counted / seconds, cap * (1 + _FIRST_SLICE_SECONDS / seconds) * _GRACE
     if observed < DRIVEN_SHARE * cap:

@@ -13,13 +13,11 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
 from pagecage.agent.limits.limit_meters import meters
-from pagecage.agent.system.cgroupfs import read_limits
-from pagecage.agent.system.kernel_text import parse_nested_keyed
+from pagecage.agent.system.cgroup import Cgroup, read_counters, read_limits, write_io_limits
 from pagecage.errors import HostError
 from pagecage.model.cage import IO_MAX_KEY, Cage
 from pagecage.model.requirements import may_rewrite_io_max
@@ -130,9 +128,11 @@ class IoMaxController:
             self._error = f"{self._subject} ended early: {error}"
 
     def _counters(self) -> dict[str, int]:
-        """io.stat of the slice for the disk; a disk that it has not touched has no line."""
-        text = (self._cgroup / "io.stat").read_text()
-        return parse_nested_keyed(text).get(self._maj_min, {})
+        """io.stat of the cgroup for the disk; a disk that it has not touched has no line."""
+        io: dict[str, dict[str, int]] | None = read_counters(self._cgroup, "io.stat")["io.stat"]
+        if io is None:
+            raise HostError(f"io.stat of {self._cgroup} cannot be read")
+        return io.get(self._maj_min, {})
 
     def _detect_foreign_writes(self) -> None:
         """Note values that another process has written since the last tick.
@@ -184,21 +184,19 @@ class IoMaxController:
                 meter.caps = {} if meter.counters.keys() & changed.keys() else meter.caps
 
 
-def _cgroup_of(context: CollectorContext) -> Path:
+def _cgroup_of(context: CollectorContext) -> Cgroup:
     if context.processes.cgroup is None:
-        raise HostError("io.max belongs to a slice, and this trial has none", "use HOST=vm")
+        raise HostError("io.max belongs to a cgroup, and this trial has none", "use HOST=vm")
     return context.processes.cgroup
 
 
-def write_io_max(cgroup: Path, maj_min: str, caps: dict[str, int]) -> None:
+def write_io_max(cgroup: Cgroup, maj_min: str, caps: dict[str, int]) -> None:
     """Write limits, named by systemd property, and read them back.
 
     Raises HostError if they differ.
     """
     wanted = {IO_MAX_KEY[prop]: str(cap) for prop, cap in caps.items()}
-    (cgroup / "io.max").write_text(
-        f"{maj_min} {' '.join(f'{key}={cap}' for key, cap in wanted.items())}\n"
-    )
+    write_io_limits(cgroup, maj_min, wanted)
     held = read_limits(cgroup, maj_min)
     wrong = [
         f"{key} is {held.get(f'io.max.{key}')}, not {cap}"

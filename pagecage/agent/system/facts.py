@@ -11,13 +11,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system import cgroupfs, procfs
+from pagecage.agent.system import procfs
 from pagecage.agent.system.block_device import (
     Disk,
     has_cgroup_writeback,
     read_queue_settings,
     resolve_disk,
 )
+from pagecage.agent.system.cgroup import CGROUP_ROOT
+from pagecage.agent.system.cgroupfs import Cgroupfs
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.page_cache import cachestat_pages
 from pagecage.agent.system.systemd import Systemd, is_pid1, systemd_version
@@ -66,6 +68,7 @@ def read_facts(
             "user_manager": systemd.has_user_manager(),
         },
         "cgroup": _cgroup(systemd),
+        "cgroupfs": Cgroupfs(data_dir).facts(),
         "psi": read_text(Path("/proc/pressure/io")) is not None,
         "cachestat": _has_cachestat(),
         "disk": _disk(data_dir),
@@ -110,7 +113,7 @@ def _cgroup(systemd: Systemd) -> dict[str, Any]:
     parent = systemd.parent_cgroup().parent
     controllers = (read_text(parent / "cgroup.controllers") or "").split()
     manager = "this user's systemd" if systemd.user else "systemd"
-    v2 = (cgroupfs.CGROUP_ROOT / "cgroup.controllers").exists()
+    v2 = (CGROUP_ROOT / "cgroup.controllers").exists()
     return {"v2": v2, "controllers": controllers, "manager": manager, "parent": str(parent)}
 
 

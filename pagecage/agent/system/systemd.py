@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.agent.dbus.service_manager import connected, scope_properties, to_properties
-from pagecage.agent.system.cgroupfs import CGROUP_ROOT
+from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.cgroup import CGROUP_ROOT, Cgroup
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage, property_arguments
@@ -29,7 +30,10 @@ _OOM_POLICY_SINCE = 253  # systemd NEWS: OOMPolicy= is honoured on scopes since 
 
 @dataclass(frozen=True)
 class Systemd:
-    """A service manager: the system's, or a user's own with the `io` controller delegated."""
+    """A service manager: the system's, or a user's own with the `io` controller delegated.
+
+    It makes the cgroups of trials (`CgroupMaker`).
+    """
 
     user: bool
     version: int
@@ -66,6 +70,126 @@ class Systemd:
         """Return whether methods can be called over that socket; else systemctl is started."""
         return os.access(self.socket(), os.W_OK)
 
+    def cgroup(self, unit: str) -> Cgroup:
+        """Return the slice's cgroup, which may not exist (yet)."""
+        return Cgroup(unified=self.parent_cgroup() / unit)
+
+    def make(
+        self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
+    ) -> Cgroup:
+        """Make the slice, limits first, and return its cgroup.
+
+        The commands of `make_commands` are run, or their method calls are made without them.
+        """
+        nodes = {name: other.node for name, other in (disks or {}).items()}
+        if self.is_reached():
+            properties = to_properties(property_arguments(cage, disk.node, nodes))
+            with connected(self.socket()) as manager:
+                manager.set_properties(unit, properties)
+                manager.start(unit)
+        else:
+            for command in self.make_commands(unit, cage, disk.node, nodes):
+                run(command, timeout_seconds=30)
+        return self.cgroup(unit)
+
+    def make_commands(
+        self, unit: str, cage: Cage, disk: str, disks: Mapping[str, str] | None = None
+    ) -> list[list[str]]:
+        """Return the commands that make a trial's slice with its limits. Disks are their nodes."""
+        properties = property_arguments(cage, disk, disks)
+        return [
+            self.systemctl("set-property", "--runtime", unit, *properties),
+            self.systemctl("start", unit),
+        ]
+
+    def enter_command(
+        self, unit: str, argv: Sequence[str], name: str | None = None, oom_policy: str = "kill"
+    ) -> list[str]:
+        """Return the command that runs a workload in a scope of the slice.
+
+        The command execs it and has its exit status. The scope is named after the slice unless
+        `name` is given. `oom_policy` is systemd.scope(5)'s: the effect of an OOM kill of one
+        process on the others.
+        """
+        policy = ["-p", f"OOMPolicy={oom_policy}"] if self.version >= _OOM_POLICY_SINCE else []
+        return [
+            "systemd-run",
+            *(["--user"] if self.user else []),
+            "--quiet",
+            "--scope",
+            "--collect",
+            f"--unit={name or scope_name(unit)}",
+            f"--slice={unit}",
+            *policy,
+            "--",
+            *argv,
+        ]
+
+    def start_scope(self, unit: str, pid: int) -> None:
+        """Move a process into a scope of the slice, by the method call of `enter_command`."""
+        policy = {"OOMPolicy": "kill"} if self.version >= _OOM_POLICY_SINCE else {}
+        with connected(self.socket()) as manager:
+            manager.start_scope(f"{scope_name(unit)}.scope", scope_properties(unit, pid, policy))
+
+    def container_parent(self, unit: str) -> str:
+        """Return the slice's name, as engines with the cgroup driver systemd take it."""
+        return unit
+
+    def signal(self, unit: str, name: str) -> None:
+        """Send a signal to every process in the slice."""
+        command = self.systemctl("kill", f"--signal={name}", unit)
+        run(command, check=False, timeout_seconds=30)
+
+    def remove(self, unit: str) -> None:
+        """End everything in the slice; remove the slice and its drop-ins.
+
+        Does nothing if the slice does not exist. Raises HostError if it stays. The drop-ins are
+        deleted directly: `systemctl revert` also reloads the whole manager, which costs more than
+        all the rest of a trial's overhead. systemd forgets a stopped slice, so nothing reads old
+        drop-ins again.
+        """
+        cgroup = self.parent_cgroup() / unit
+        for _ in range(_STOP_TRIES):
+            reason = self._stop(unit)
+            if reason is None or not cgroup.exists():
+                break
+        else:
+            raise HostError(f"{unit} could not be stopped: {reason}", f"systemctl stop {unit}")
+        shutil.rmtree(self.control_directory() / f"{unit}.d", ignore_errors=True)
+
+    def remove_commands(self, unit: str) -> list[list[str]]:
+        """Return the commands that stop the slice and remove its drop-ins."""
+        drop_ins = self.control_directory() / f"{unit}.d"
+        return [self.systemctl("stop", unit), ["rm", "-r", str(drop_ins)]]
+
+    def _stop(self, unit: str) -> str | None:
+        """Stop a unit; return why it could not be stopped, or None."""
+        if not self.is_reached():
+            done = run(self.systemctl("stop", unit), timeout_seconds=60, check=False)
+            return None if done.ok else done.stderr.strip() or f"status {done.status}"
+        try:
+            with connected(self.socket()) as manager:
+                manager.stop(unit)
+        except HostError as error:
+            return error.message
+        return None
+
+    def left_over(self) -> list[str]:
+        """Return the slices left by a killed agent: those with a cgroup or with only a drop-in."""
+        cgroups = (path.name for path in self.parent_cgroup().glob("pagecage-*.slice"))
+        drop_ins = (
+            path.name.removesuffix(".d")
+            for path in self.control_directory().glob("pagecage-*.slice.d")
+        )
+        return sorted({*cgroups, *drop_ins})
+
+    def sweep(self) -> list[str]:
+        """Remove the slices that a killed agent left; return their names."""
+        units = self.left_over()
+        for unit in units:
+            self.remove(unit)
+        return units
+
 
 def runtime_dir() -> Path:
     """Return this user's runtime directory.
@@ -88,126 +212,9 @@ def unit_name(trial_id: str, attempt: int = 1) -> str:
     return f"pagecage-{trial_id.replace('-', '_')}.{attempt}.slice"
 
 
-def slice_commands(
-    systemd: Systemd,
-    unit: str,
-    cage: Cage,
-    node: str,
-    disk_nodes: Mapping[str, str] | None = None,
-) -> list[list[str]]:
-    """Return the commands that make a trial's slice with its limits.
-
-    `node` is the data directory's disk, `disk_nodes` the cage's others by name.
-    """
-    properties = property_arguments(cage, node, disk_nodes)
-    return [
-        systemd.systemctl("set-property", "--runtime", unit, *properties),
-        systemd.systemctl("start", unit),
-    ]
-
-
-def scope_command(
-    systemd: Systemd,
-    unit: str,
-    argv: Sequence[str],
-    name: str | None = None,
-    oom_policy: str = "kill",
-) -> list[str]:
-    """Return the command that runs a workload in a scope of the slice.
-
-    The command execs it and has its exit status. The scope is named after the slice unless `name`
-    is given. `oom_policy` is systemd.scope(5)'s: the effect of an OOM kill of one process on the
-    others.
-    """
-    policy = ["-p", f"OOMPolicy={oom_policy}"] if systemd.version >= _OOM_POLICY_SINCE else []
-    name = name or scope_name(unit)
-    manager = ["--user"] if systemd.user else []
-    return [
-        "systemd-run",
-        *manager,
-        "--quiet",
-        "--scope",
-        "--collect",
-        f"--unit={name}",
-        f"--slice={unit}",
-        *policy,
-        "--",
-        *argv,
-    ]
-
-
-def start_slice(
-    systemd: Systemd,
-    unit: str,
-    cage: Cage,
-    node: str,
-    disk_nodes: Mapping[str, str] | None = None,
-) -> Path:
-    """Make the slice, limits first, and return its cgroup.
-
-    The commands of `slice_commands` are run, or their method calls are made without them.
-    """
-    if systemd.is_reached():
-        properties = to_properties(property_arguments(cage, node, disk_nodes))
-        with connected(systemd.socket()) as manager:
-            manager.set_properties(unit, properties)
-            manager.start(unit)
-    else:
-        for command in slice_commands(systemd, unit, cage, node, disk_nodes):
-            run(command, timeout_seconds=30)
-    return systemd.parent_cgroup() / unit
-
-
-def start_scope(systemd: Systemd, unit: str, pid: int) -> None:
-    """Move a process into a scope of the slice, by the method call of `scope_command`."""
-    policy = {"OOMPolicy": "kill"} if systemd.version >= _OOM_POLICY_SINCE else {}
-    with connected(systemd.socket()) as manager:
-        manager.start_scope(f"{scope_name(unit)}.scope", scope_properties(unit, pid, policy))
-
-
 def scope_name(unit: str) -> str:
     """Return the name of the scope, service or container in a slice."""
     return unit.removesuffix(".slice").replace("pagecage-", "pagecage-run-")
-
-
-def stop_slice(systemd: Systemd, unit: str) -> None:
-    """End everything in the slice; remove the slice and its drop-ins.
-
-    Does nothing if the slice does not exist. Raises HostError if it stays. The drop-ins are deleted
-    directly: `systemctl revert` also reloads the whole manager, which costs more than all the rest
-    of a trial's overhead. systemd forgets a stopped slice, so nothing reads old drop-ins again.
-    """
-    cgroup = systemd.parent_cgroup() / unit
-    for _ in range(_STOP_TRIES):
-        reason = _stop(systemd, unit)
-        if reason is None or not cgroup.exists():
-            break
-    else:
-        raise HostError(f"{unit} could not be stopped: {reason}", f"systemctl stop {unit}")
-    shutil.rmtree(systemd.control_directory() / f"{unit}.d", ignore_errors=True)
-
-
-def _stop(systemd: Systemd, unit: str) -> str | None:
-    """Stop a unit; return why it could not be stopped, or None."""
-    if not systemd.is_reached():
-        done = run(systemd.systemctl("stop", unit), timeout_seconds=60, check=False)
-        return None if done.ok else done.stderr.strip() or f"status {done.status}"
-    try:
-        with connected(systemd.socket()) as manager:
-            manager.stop(unit)
-    except HostError as error:
-        return error.message
-    return None
-
-
-def left_over_units(systemd: Systemd) -> list[str]:
-    """Return the slices left by a killed agent: those with a cgroup or with only a drop-in."""
-    cgroups = (path.name for path in systemd.parent_cgroup().glob("pagecage-*.slice"))
-    drop_ins = (
-        path.name.removesuffix(".d")
-        for path in systemd.control_directory().glob("pagecage-*.slice.d")
-    )
-    return sorted({*cgroups, *drop_ins})
 
 
 def systemd_version(systemctl_output: str) -> int:

@@ -1,23 +1,25 @@
-"""The processes of one trial, kept together by a slice or, without cgroups, by a supervisor."""
+"""The processes of one trial, kept together by a cgroup or, without one, by a supervisor."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
-from pagecage.agent.system import cgroupfs
-from pagecage.agent.system.kernel_text import parse_flat_keyed, parse_nested_keyed, read_text
+from pagecage.agent.system.cgroup import (
+    Cgroup,
+    CgroupMaker,
+    members,
+    outside,
+    read_counters,
+)
 from pagecage.agent.system.process_tree import ProcessInfo
-from pagecage.agent.system.systemd import Systemd
-from pagecage.process import run
 
 
 class TrialProcesses(Protocol):
     """The processes of one trial: what they use, which they are, and how they are ended."""
 
     @property
-    def cgroup(self) -> Path | None:
+    def cgroup(self) -> Cgroup | None:
         """The cgroup that contains them all; None if the host has none for them."""
 
     def launched(self, pid: int) -> None:
@@ -43,42 +45,41 @@ class TrialProcesses(Protocol):
 
 
 @dataclass(frozen=True)
-class SliceProcesses:
-    """The processes in a trial's slice."""
+class CgroupProcesses:
+    """The processes in a trial's cgroup."""
 
-    systemd: Systemd
+    maker: CgroupMaker
     unit: str
-    cgroup: Path
+    cgroup: Cgroup
 
     def launched(self, pid: int) -> None:
-        """Do nothing: the slice contains the process."""
+        """Do nothing: the cgroup contains the process."""
 
     def counters(self) -> dict[str, Any]:
-        """Return the counters of the slice's cgroup."""
-        return {"cgroup": cgroupfs.read_counters(self.cgroup)}
+        """Return the counters of the cgroup."""
+        return {"cgroup": read_counters(self.cgroup)}
 
     def read_bytes(self, maj_min: str) -> int | None:
         """Return `rbytes` of io.stat, which has no line for a disk that was never touched."""
-        text = read_text(self.cgroup / "io.stat")
-        return None if text is None else parse_nested_keyed(text).get(maj_min, {}).get("rbytes", 0)
+        io = read_counters(self.cgroup, "io.stat")["io.stat"]
+        return None if io is None else io.get(maj_min, {}).get("rbytes", 0)
 
     def members(self) -> list[ProcessInfo]:
-        """Return the live processes in the slice."""
-        return cgroupfs.members(self.cgroup)
+        """Return the live processes in the cgroup."""
+        return members(self.cgroup)
 
     def outside(self, pid: int) -> list[ProcessInfo]:
         """Return the process and descendants of it that are in another cgroup."""
-        return cgroupfs.outside(pid, self.cgroup)
+        return outside(pid, self.cgroup)
 
     def signal(self, name: str) -> None:
-        """Send a signal to every process in the slice."""
-        command = self.systemd.systemctl("kill", f"--signal={name}", self.unit)
-        run(command, check=False, timeout_seconds=30)
+        """Send a signal to every process in the cgroup."""
+        self.maker.signal(self.unit, name)
 
     def oom_kills(self) -> int | None:
-        """Return the OOM kills in the slice.
+        """Return the OOM kills in the cgroup.
 
         Returns None without memory.events; an exit status of 137 may be any SIGKILL.
         """
-        text = read_text(self.cgroup / "memory.events")
-        return None if text is None else parse_flat_keyed(text).get("oom_kill", 0)
+        events = read_counters(self.cgroup, "memory.events")["memory.events"]
+        return None if events is None else events.get("oom_kill", 0)

@@ -1,0 +1,11 @@
+"""The driver that starts the workload in a cgroup made by its files, without systemd."""
+
+from __future__ import annotations
+
+from pagecage.agent.drivers.driver import SliceDriver
+
+
+class CgroupfsDriver(SliceDriver):
+    """A shell that moves itself into the trial's cgroup and execs the workload."""
+
+    name = "cgroupfs"

@@ -1,0 +1,598 @@
+"""Control groups of both versions: where they are, their counters, limits and processes.
+
+Everything is named as version 2 names it (Documentation/admin-guide/cgroup-v2.rst). Where a
+controller is on a hierarchy of version 1, the same figures are read from and written to that
+hierarchy's files (Documentation/admin-guide/cgroup-v1/memory.rst, blkio-controller.rst, cpuacct.rst
+and scheduler/sched-bwc.rst).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.kernel_text import (
+    open_text,
+    parse_flat_keyed,
+    parse_limits,
+    parse_nested_keyed,
+    parse_pressure,
+    pread_text,
+    read_text,
+)
+from pagecage.agent.system.process_tree import ProcessInfo, is_running, name_of, tree
+from pagecage.model.cage import IO_MAX_KEY, Cage
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+"""The mount point of the unified hierarchy where it has all controllers (cgroups(7))."""
+PROC = Path("/proc")
+V1_CONTROLLERS = ("memory", "blkio", "cpu", "cpuacct")
+"""Controllers that are looked for in hierarchies of version 1, by their names there."""
+HITS = "memory.hits"
+"""Key of the number of times that an imposed memory limit was met (memory.events, failcnt)."""
+_UNLIMITED_BYTES = 1 << 62  # version 1 shows "no limit" as the largest multiple of the page size
+V1_IO_FILE: Mapping[str, str] = {
+    "rbps": "blkio.throttle.read_bps_device",
+    "wbps": "blkio.throttle.write_bps_device",
+    "riops": "blkio.throttle.read_iops_device",
+    "wiops": "blkio.throttle.write_iops_device",
+}
+"""Files of version 1 by the keys of io.max."""
+_V1_IO_OPERATION = {"Read": "r", "Write": "w", "Discard": "d"}
+
+
+@dataclass(frozen=True)
+class Cgroup:
+    """One control group: its directory in the unified hierarchy, and those in version 1.
+
+    A controller whose field is None belongs to the unified hierarchy. `unified` is None where no
+    such hierarchy is mounted.
+    """
+
+    unified: Path | None = None
+    memory: Path | None = None
+    blkio: Path | None = None
+    cpu: Path | None = None
+    cpuacct: Path | None = None
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """Each directory once; version 1 may mount several controllers together."""
+        return tuple(dict.fromkeys(path for field in fields(self) if (path := _of(self, field))))
+
+    @property
+    def hierarchy(self) -> str:
+        """`v2`, `v1`, or `hybrid` where both are mounted."""
+        if self.unified is None:
+            return "v1"
+        return "hybrid" if len(self.directories) > 1 else "v2"
+
+    def child(self, name: str) -> Cgroup:
+        """Return the group of this name below, in each hierarchy."""
+        below = {f.name: path / name for f in fields(self) if (path := _of(self, f)) is not None}
+        return replace(self, **below)
+
+    def exists(self) -> bool:
+        """Return whether any of its directories exists."""
+        return any(directory.is_dir() for directory in self.directories)
+
+    def identity(self) -> int | None:
+        """Return the id by which bpf_get_current_cgroup_id() names it; None without the unified."""
+        try:
+            return None if self.unified is None else self.unified.stat().st_ino
+        except OSError:
+            return None
+
+    def __str__(self) -> str:
+        """Return the directory that stands for the group: the memory controller's."""
+        return str(self.memory or self.unified or next(iter(self.directories), CGROUP_ROOT))
+
+
+def _of(cgroup: Cgroup, field: Any) -> Path | None:
+    path: Path | None = getattr(cgroup, field.name)
+    return path
+
+
+class CgroupMaker(Protocol):
+    """A program that makes the cgroups of trials: systemd, or the agent by the cgroups' files.
+
+    A unit is the name of a trial's slice (`unit_name`), whatever the maker calls its group.
+    """
+
+    def cgroup(self, unit: str) -> Cgroup:
+        """Return the group of a unit, which may not exist (yet)."""
+
+    def make(
+        self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
+    ) -> Cgroup:
+        """Make the group with the cage's limits in force, before anything runs in it.
+
+        `disk` is the data directory's, `disks` the cage's others by name. Raises HostError or
+        another PagecageError if the group cannot be made.
+        """
+
+    def make_commands(
+        self, unit: str, cage: Cage, disk: str, disks: Mapping[str, str] | None = None
+    ) -> list[list[str]]:
+        """Return the commands of `make`, for display in a plan. `disk` stands for the disk."""
+
+    def enter_command(
+        self, unit: str, argv: Sequence[str], name: str | None = None, oom_policy: str = "kill"
+    ) -> list[str]:
+        """Return the command that enters the group and execs the workload, with its exit status.
+
+        `name` and `oom_policy` are those of a systemd scope (systemd.scope(5)).
+        """
+
+    def container_parent(self, unit: str) -> str:
+        """Return the group as --cgroup-parent of a container engine (docker-run(1))."""
+
+    def signal(self, unit: str, name: str) -> None:
+        """Send a signal, such as KILL, to every process in the group."""
+
+    def remove(self, unit: str) -> None:
+        """End everything in the group and remove it. Does nothing if it does not exist.
+
+        Raises HostError if it stays.
+        """
+
+    def remove_commands(self, unit: str) -> list[list[str]]:
+        """Return the commands of `remove`, for display in a plan."""
+
+    def sweep(self) -> list[str]:
+        """Remove what a killed agent left; return the names of what was there."""
+
+
+# --- Counters -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The files of a figure, each in the directory of a controller, and their common parser."""
+
+    files: tuple[tuple[str, str], ...]
+    parse: Callable[[Sequence[str]], Any]
+
+    def paths(self, cgroup: Cgroup) -> list[Path]:
+        """Return the files that may exist; those of an absent hierarchy are left out."""
+        places = ((getattr(cgroup, controller), name) for controller, name in self.files)
+        return [place / name for place, name in places if place is not None]
+
+
+def _first(parse: Callable[[str], Any]) -> Callable[[Sequence[str]], Any]:
+    """Return the parser of a single file; None for an empty or missing one."""
+    return lambda texts: parse(texts[0]) if texts and texts[0] else None
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.strip().isdigit() else None
+
+
+_V2_PARSER: Mapping[str, Callable[[str], Any]] = {
+    "memory.stat": parse_flat_keyed,
+    "memory.events": parse_flat_keyed,
+    "cpu.stat": parse_flat_keyed,
+    "memory.current": _number,
+    "memory.peak": _number,
+    "memory.swap.current": _number,
+    "cpu.pressure": parse_pressure,
+    "io.pressure": parse_pressure,
+    "memory.pressure": parse_pressure,
+    "io.stat": parse_nested_keyed,
+}
+COUNTERS = tuple(_V2_PARSER)
+"""The counters that records keep of a cgroup, by the names of their files in version 2."""
+
+
+def _memory_stat(text: str) -> dict[str, int]:
+    """Rename version 1's `total_*`, which include child groups as version 2's counters do."""
+    counted = parse_flat_keyed(text)
+    total = {
+        key.removeprefix("total_"): n for key, n in counted.items() if key.startswith("total_")
+    }
+    renamed = {"rss": "anon", "cache": "file", "mapped_file": "file_mapped", "dirty": "file_dirty"}
+    renamed |= {"writeback": "file_writeback", "rss_huge": "anon_thp"}
+    return {renamed.get(key, key): n for key, n in total.items()}
+
+
+def _memory_events(texts: Sequence[str]) -> dict[str, int] | None:
+    failures, control = texts[0].strip(), parse_flat_keyed(texts[1])
+    if not failures.isdigit():
+        return None
+    kills = {"oom_kill": control["oom_kill"]} if "oom_kill" in control else {}
+    return {"max": int(failures), **kills}
+
+
+def _swap_current(text: str) -> int | None:
+    return parse_flat_keyed(text).get("total_swap")
+
+
+def _v1_io_stat(texts: Sequence[str]) -> dict[str, dict[str, int]] | None:
+    """Return io.stat from `MAJ:MIN Read N` lines of bytes and of I/Os."""
+    if not texts[0]:
+        return None
+    table: dict[str, dict[str, int]] = {}
+    for text, unit in ((texts[0], "bytes"), (texts[1], "ios")):
+        for words in map(str.split, text.splitlines()):
+            if len(words) == 3 and words[1] in _V1_IO_OPERATION:  # the last line is a total
+                key = f"{_V1_IO_OPERATION[words[1]]}{unit}"
+                table.setdefault(words[0], {})[key] = int(words[2])
+    return table
+
+
+def _v1_cpu_stat(texts: Sequence[str]) -> dict[str, int] | None:
+    """Return cpu.stat in microseconds from cpuacct.usage and cpu.stat, which count nanoseconds."""
+    found: dict[str, int] = {}
+    for text in texts:
+        if text.strip().isdigit():
+            found["usage_usec"] = int(text) // 1000
+            continue
+        counted = parse_flat_keyed(text)
+        if "throttled_time" in counted:
+            counted["throttled_usec"] = counted.pop("throttled_time") // 1000
+        found |= counted
+    return found or None
+
+
+_V1_SOURCES: Mapping[str, tuple[str, _Source]] = {
+    "memory.stat": ("memory", _Source((("memory", "memory.stat"),), _first(_memory_stat))),
+    "memory.events": (
+        "memory",
+        _Source((("memory", "memory.failcnt"), ("memory", "memory.oom_control")), _memory_events),
+    ),
+    "memory.current": (
+        "memory",
+        _Source((("memory", "memory.usage_in_bytes"),), _first(_number)),
+    ),
+    "memory.peak": (
+        "memory",
+        _Source((("memory", "memory.max_usage_in_bytes"),), _first(_number)),
+    ),
+    "memory.swap.current": ("memory", _Source((("memory", "memory.stat"),), _first(_swap_current))),
+    "io.stat": (
+        "blkio",
+        _Source(
+            (
+                ("blkio", "blkio.throttle.io_service_bytes_recursive"),
+                ("blkio", "blkio.throttle.io_serviced_recursive"),
+            ),
+            _v1_io_stat,
+        ),
+    ),
+    # The unified hierarchy counts CPU time without a controller (cgroup-v2.rst, "CPU").
+    "cpu.stat": (
+        "cpu",
+        _Source(
+            (("cpuacct", "cpuacct.usage"), ("cpu", "cpu.stat"), ("unified", "cpu.stat")),
+            _v1_cpu_stat,
+        ),
+    ),
+}
+
+
+def _source(cgroup: Cgroup, name: str) -> _Source:
+    """Return the source of a counter or limit in this group's hierarchies."""
+    controller, v1 = _V1_SOURCES.get(name, ("unified", None))
+    if v1 is not None and getattr(cgroup, controller) is not None:
+        return v1
+    return _Source((("unified", name),), _first(_V2_PARSER[name]))
+
+
+def counter_files(cgroup: Cgroup) -> dict[str, list[str]]:
+    """Return the files of each counter, as records name them."""
+    return {name: [str(path) for path in _source(cgroup, name).paths(cgroup)] for name in COUNTERS}
+
+
+class CounterFiles:
+    """The counter files of a cgroup, opened once for repeated reads."""
+
+    def __init__(self, cgroup: Cgroup, names: Sequence[str] = COUNTERS) -> None:
+        self._sources = {name: _source(cgroup, name) for name in names}
+        self._open = {
+            name: [open_text(path) for path in source.paths(cgroup)]
+            for name, source in self._sources.items()
+        }
+
+    def read(self, name: str) -> Any:
+        """Return a counter file's parsed content; None if this kernel lacks it or it is gone."""
+        texts = [pread_text(descriptor) for descriptor in self._open[name]]
+        return self._sources[name].parse(texts) if any(texts) else None
+
+    def close(self) -> None:
+        """Close the files."""
+        for descriptors in self._open.values():
+            for descriptor in filter(None, descriptors):
+                os.close(descriptor)
+
+
+def read_counters(cgroup: Cgroup, *names: str) -> dict[str, Any]:
+    """Return these counters of a cgroup, or all that records keep, by file name.
+
+    Returns None for a file that this kernel lacks.
+    """
+    files = CounterFiles(cgroup, names or COUNTERS)
+    try:
+        return {name: files.read(name) for name in names or COUNTERS}
+    finally:
+        files.close()
+
+
+# --- Limits ---------------------------------------------------------------------------------------
+
+
+def _memory_limit(text: str) -> str:
+    return "max" if int(text) >= _UNLIMITED_BYTES else text.strip()
+
+
+def _swap_limit(texts: Sequence[str]) -> str:
+    """Return the limit on swap from memory.memsw and memory, or from /proc/swaps.
+
+    Without swap accounting the limit is 0 if the machine has no swap, whose list is then a header.
+    """
+    if len(texts) == 1:
+        return "0" if len(texts[0].splitlines()) == 1 else "max"
+    both, memory = (int(text) for text in texts)
+    return "max" if both >= _UNLIMITED_BYTES else str(both - memory)
+
+
+def _v1_limits(name: str, texts: Sequence[str], maj_min: str) -> dict[str, str]:
+    """Return the limits of a file of version 1; nothing if its text is gone."""
+    if name == "io.max":
+        found = {}
+        for number, key in enumerate(V1_IO_FILE):
+            on_disk = dict(line.split() for line in texts[number].splitlines())
+            found[f"io.max.{key}"] = on_disk.get(maj_min, "max")
+        return found
+    if not all(texts):
+        return {}
+    if name == "memory.max":
+        return {name: _memory_limit(texts[0])}
+    if name == "memory.swap.max":
+        return {name: _swap_limit(texts)}
+    quota, period = (text.strip() for text in texts)
+    return {name: f"{'max' if int(quota) < 0 else quota} {period}"}
+
+
+_V2_LIMITS = ("memory.max", "memory.high", "memory.swap.max", "cpu.max", "io.max")
+_V1_LIMITS = {
+    "memory.max": ("memory", ("memory.limit_in_bytes",)),
+    "memory.high": ("memory", ()),
+    "memory.swap.max": ("memory", ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes")),
+    "cpu.max": ("cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us")),
+    "io.max": ("blkio", tuple(V1_IO_FILE.values())),
+}
+
+
+class LimitFiles:
+    """The limit files of a cgroup, opened once for repeated reads."""
+
+    def __init__(self, cgroup: Cgroup) -> None:
+        self._is_v1 = {name: getattr(cgroup, place) for name, (place, _) in _V1_LIMITS.items()}
+        self._open: dict[str, list[int | None]] = {}
+        for name in _V2_LIMITS:
+            opened = [open_text(path) for path in _limit_files(cgroup, name)]
+            if opened and None not in opened:
+                self._open[name] = opened
+        self._texts: dict[str, tuple[str, ...]] = {}
+
+    def read(self, maj_min: str) -> dict[str, str]:
+        """Return limits in force, {"memory.max": text, "io.max.rbps": text}, on one disk.
+
+        Keys whose file is missing are left out.
+        """
+        return dict(self._read(maj_min, list(self._open)))
+
+    def changed(self, maj_min: str) -> dict[str, str]:
+        """Return the limits of the files whose text differs from the last call's."""
+        texts = {name: self._text(name) for name in self._open}
+        names = [name for name, text in texts.items() if self._texts.get(name) != text]
+        self._texts = texts
+        return dict(self._read(maj_min, names))
+
+    def _read(self, maj_min: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+        for name in names:
+            parse = _v1_limits if self._is_v1[name] else _v2_limits
+            yield from parse(name, self._text(name), maj_min).items()
+
+    def _text(self, name: str) -> tuple[str, ...]:
+        return tuple(pread_text(descriptor) for descriptor in self._open[name])
+
+    def close(self) -> None:
+        """Close the files."""
+        for descriptors in self._open.values():
+            for descriptor in filter(None, descriptors):
+                os.close(descriptor)
+
+
+def _limit_files(cgroup: Cgroup, name: str) -> list[Path]:
+    controller, names = _V1_LIMITS[name]
+    place = getattr(cgroup, controller)
+    if place is None:
+        return [] if cgroup.unified is None else [cgroup.unified / name]
+    if name == "memory.swap.max" and not (place / names[0]).exists():
+        return [PROC / "swaps"]
+    return [place / file for file in names]
+
+
+def _v2_limits(name: str, texts: Sequence[str], maj_min: str) -> dict[str, str]:
+    if name != "io.max":
+        return {name: texts[0].strip()}
+    on_disk = parse_limits(texts[0]).get(maj_min, {})
+    return {f"{name}.{key}": on_disk.get(key, "max") for key in IO_MAX_KEY.values()}
+
+
+def read_limits(cgroup: Cgroup, maj_min: str) -> dict[str, str]:
+    """Return limits in force, {"memory.max": text, "io.max.rbps": text}, without missing files."""
+    files = LimitFiles(cgroup)
+    try:
+        return files.read(maj_min)
+    finally:
+        files.close()
+
+
+def write_io_limits(cgroup: Cgroup, maj_min: str, limits: Mapping[str, str]) -> None:
+    """Write I/O limits on a disk by the keys of io.max, "max" for none.
+
+    Raises OSError if the kernel refuses one.
+    """
+    if cgroup.blkio is None:
+        words = " ".join(f"{key}={value}" for key, value in limits.items())
+        _required(cgroup.unified, "io.max").write_text(f"{maj_min} {words}\n")
+        return
+    for key, value in limits.items():
+        (cgroup.blkio / V1_IO_FILE[key]).write_text(
+            f"{maj_min} {'0' if value == 'max' else value}\n"
+        )
+
+
+def _required(directory: Path | None, name: str) -> Path:
+    if directory is None:
+        raise FileNotFoundError(2, "no hierarchy has this file", name)
+    return directory / name
+
+
+# --- Places ---------------------------------------------------------------------------------------
+
+
+def ancestors(cgroup: Cgroup, unified_root: Path | None = None) -> Iterator[Cgroup]:
+    """Yield the groups whose limits also hold for this one, nearest first, below the real root.
+
+    The root of a cgroup namespace is included, since it is a container's own group. blk-throttle of
+    version 1 is flat: limits of parents do not hold (block/blk-throttle.c, throtl_qnode), so
+    they are left out.
+    """
+    mounts = mount_points()
+    for controller in ("unified", "memory", "cpu"):
+        path = getattr(cgroup, controller)
+        if path is None or (controller == "unified" and cgroup.memory and cgroup.blkio):
+            continue
+        root = mounts[controller][0] if controller in mounts else None
+        if controller == "unified":
+            root = unified_root or (CGROUP_ROOT if path.is_relative_to(CGROUP_ROOT) else root)
+        for parent in path.parents:
+            if root is None or not parent.is_relative_to(root):
+                break
+            if parent != root or (parent / "cgroup.type").exists():
+                yield Cgroup(**{controller: parent})
+
+
+def mount_points(proc: Path | None = None) -> dict[str, tuple[Path, str]]:
+    """Return mount point and mounted path by controller of version 1, and of `unified`.
+
+    The mounted path is "/" or, in a bind mount of a container, the path of its own group.
+    """
+    found: dict[str, tuple[Path, str]] = {}
+    for line in (read_text((proc or PROC) / "self/mountinfo") or "").splitlines():
+        words, _, source = line.partition(" - ")
+        before, after = words.split(), source.split()
+        if len(before) < 5 or len(after) < 3:
+            continue
+        place = (Path(_unescaped(before[4])), _unescaped(before[3]))
+        if after[0] == "cgroup2":
+            found.setdefault("unified", place)
+        elif after[0] == "cgroup":
+            for controller in after[-1].split(","):
+                found.setdefault(controller, place)
+    # Another file system may have been mounted over it.
+    return {name: one for name, one in found.items() if (one[0] / "cgroup.procs").exists()}
+
+
+def _unescaped(path: str) -> str:
+    """Return a path of mountinfo, in which blanks are octal escapes (proc_pid_mountinfo(5))."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
+
+
+def own_cgroup(proc: Path | None = None) -> Cgroup:
+    """Return the cgroup of this process, which is charged for the pages that it touches first."""
+    return cgroup_of("self", proc) or Cgroup(unified=CGROUP_ROOT)
+
+
+def cgroup_of(
+    pid: int | str, proc: Path | None = None, unified_root: Path | None = None
+) -> Cgroup | None:
+    """Return the cgroup of a process in every hierarchy (cgroups(7)); None if it is gone.
+
+    `unified_root` is the mount point of the unified hierarchy if it is known.
+    """
+    proc = proc or PROC
+    text = read_text(proc / str(pid) / "cgroup")
+    if not text:
+        return None
+    mounts, found = mount_points(proc), {}
+    if unified_root or not mounts.keys() & {"unified", *V1_CONTROLLERS}:
+        mounts["unified"] = (unified_root or CGROUP_ROOT, "/")
+    for line in text.splitlines():
+        _, names, path = line.split(":", 2)
+        for controller in names.split(",") if names else ["unified"]:
+            if controller in mounts and controller in {"unified", *V1_CONTROLLERS}:
+                found[controller] = _below(*mounts[controller], path, controller)
+    return Cgroup(**found) if found else None
+
+
+def _below(mount: Path, mounted: str, path: str, controller: str) -> Path:
+    """Return the directory of a group.
+
+    In a container the path may be that of the host, which is not mounted there: the mount point is
+    then the container's own group.
+    """
+    if mounted != "/":
+        path = path.removeprefix(mounted)
+    directory = mount / path.lstrip("/")
+    return directory if directory.is_dir() or controller == "unified" else mount
+
+
+def read_imposed_limits(maj_min: str) -> dict[str, dict[str, str]]:
+    """Return the limits on this process by cgroup, nearest first, without those that are `max`.
+
+    They hold for a trial without a cgroup of its own: a container's, a session's, a CI runner's.
+    """
+    found: dict[str, dict[str, str]] = {}
+    own = own_cgroup()
+    alone = [Cgroup(**{f.name: path}) for f in fields(own) if (path := _of(own, f)) is not None]
+    for cgroup in (*alone, *ancestors(own)):
+        limits = {k: v for k, v in read_limits(cgroup, maj_min).items() if not v.startswith("max")}
+        events = read_counters(cgroup)["memory.events"] or {}
+        if limits:
+            hits = {HITS: str(events["max"])} if "max" in events else {}
+            place = str(cgroup.directories[0])
+            found[place] = found.get(place, {}) | limits | hits
+    return found
+
+
+# --- Processes ------------------------------------------------------------------------------------
+
+
+def members(cgroup: Cgroup) -> list[ProcessInfo]:
+    """Return the live processes in a cgroup and its descendants, in any hierarchy."""
+    files = [file for directory in cgroup.directories for file in _procs(directory)]
+    pids = {int(word) for file in files for word in (read_text(file) or "").split()}
+    return [ProcessInfo(pid, name_of(pid), str(cgroup)) for pid in sorted(pids) if is_running(pid)]
+
+
+def _procs(directory: Path) -> Iterator[Path]:
+    """Yield cgroup.procs of a group and of its descendants, without those removed meanwhile."""
+    for folder, _, files in os.walk(directory):
+        if "cgroup.procs" in files:
+            yield Path(folder, "cgroup.procs")
+
+
+def outside(pid: int, cgroup: Cgroup) -> list[ProcessInfo]:
+    """Return the process and descendants of it that have left the cgroup in any hierarchy."""
+    found = []
+    for one in tree(pid):
+        place = cgroup_of(one)
+        if place is not None and not _contains(cgroup, place) and is_running(one):
+            found.append(ProcessInfo(one, name_of(one), str(place)))
+    return found
+
+
+def _contains(cgroup: Cgroup, place: Cgroup) -> bool:
+    pairs = ((_of(cgroup, field), _of(place, field)) for field in fields(cgroup))
+    return all(
+        there is not None and there.is_relative_to(own) for own, there in pairs if own is not None
+    )
