@@ -242,6 +242,8 @@ def _resident_at_end(
     must have dropped, or the slice must be charged for new pages while the workload reads only
     these files.
     """
+    if end.charged_bytes is not None and end.reclaimed_bytes is None:
+        return None  # cgroup v1 under memory pressure does not count what its own limit reclaimed
     least = evidence.least_resident_bytes
     dropped = go.resident_bytes - (
         end.resident_bytes if least is None else min(least, end.resident_bytes)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from pagecage.agent.system.systemd import Systemd, scope_command, slice_commands
+from pagecage.agent.system.systemd import Systemd
 from pagecage.checkout import TOP
 from pagecage.cli.host_choice import choose_host
 from pagecage.cli.run_options import definitions
@@ -85,8 +85,8 @@ def _bare(bed: Bed, cage: Cage) -> list[float]:
     order = {
         "runs": RUNS,
         "file": bed.dataset,
-        "begin": slice_commands(systemd, unit, cage, bed.host.data_dir),
-        "scope": scope_command(systemd, unit, timed),
+        "begin": systemd.make_commands(unit, cage, bed.host.data_dir),
+        "scope": systemd.enter_command(unit, timed),
         "end": systemd.systemctl("stop", unit),
     }
     done = bed.run("python3", "-c", _BARE, json.dumps(order))

@@ -32,8 +32,7 @@ from pagecage.agent.system.block_device import resolve_disk
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.facts import find_systemd
 from pagecage.agent.system.supervised_processes import SupervisedProcesses
-from pagecage.agent.system.systemd import start_slice, stop_slice
-from pagecage.agent.system.trial_processes import SliceProcesses
+from pagecage.agent.system.trial_processes import CgroupProcesses
 from pagecage.model.cage import Cage
 
 unit, folder, disk = "pagecage-sampled.slice", Path(tempfile.mkdtemp()), resolve_disk(Path(file))
@@ -47,8 +46,8 @@ def read(is_sampled):
         processes.launched(process.pid)
     else:
         systemd = find_systemd(user == "user")
-        cgroup = start_slice(systemd, unit, Cage("", {}), disk.node)
-        processes = SliceProcesses(systemd, unit, cgroup)
+        cgroup = systemd.make(unit, Cage("", {}), disk)
+        processes = CgroupProcesses(systemd, unit, cgroup)
         scope = ["systemd-run", "--scope", "--quiet", "--slice=" + unit, "--", *argv]
         process = subprocess.Popen(scope, stdout=subprocess.PIPE)
     tools, files = ToolProcesses(folder), (Path(file),)
@@ -58,7 +57,7 @@ def read(is_sampled):
     out = process.communicate()[0]
     sampler.stop()
     if user != "none":
-        stop_slice(systemd, unit)
+        systemd.remove(unit)
     end = next(line for line in map(json.loads, out.splitlines()) if line["type"] == "end")
     return end["bytes"] / end["seconds"]
 

@@ -28,8 +28,10 @@ from pagecage.agent.programs import command_files
 from pagecage.agent.protocol.request import RunRequest
 from pagecage.agent.protocol.rpc import AnswerQueue
 from pagecage.agent.protocol.stream import FrameStream
-from pagecage.agent.system import block_device, cgroupfs, facts, settings, systemd
+from pagecage.agent.system import block_device, cgroup, facts, settings, systemd
 from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.cgroup import Cgroup
+from pagecage.agent.system.cgroupfs import Cgroupfs
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.interruption import Interruption
 from pagecage.agent.system.kernel_text import read_text
@@ -44,6 +46,7 @@ HERE = Path(__file__).resolve().parent
 WORKLOADS = HERE.parent / "fake_workloads"
 MAJ_MIN = "259:7"
 NODE = "/dev/fakedisk"
+DISK = Disk("fakedisk", MAJ_MIN, NODE, "ext4", "/")
 OTHER_MAJ_MIN, OTHER_NODE = "259:8", "/dev/otherdisk"
 READ_AHEAD_KB = "256"
 SYSTEMD_VERSION = 257
@@ -157,7 +160,7 @@ class Machine:
         find_disk = partial(block_device.resolve_disk, sys=self.sys, mountinfo=mounts)
         set_(block_device, "read_mountinfo", lambda: mounts)
         read_queue_settings = partial(block_device.read_queue_settings, sys=self.sys)
-        for module in (systemd, cgroupfs):
+        for module in (systemd, cgroup):
             set_(module, "CGROUP_ROOT", self.cgroups)
         for module in (facts, settings, fidelity):
             set_(module, "read_queue_settings", read_queue_settings)
@@ -166,10 +169,10 @@ class Machine:
         set_(Systemd, "control_directory", lambda _: self.control)
         set_(Systemd, "socket", lambda _: self.manager_socket)
         set_(facts, "is_pid1", lambda: True)
-        set_(cgroupfs, "cgroup_of", self._cgroup_of)
+        set_(cgroup, "cgroup_of", self._cgroup_of)
         set_(settings, "write_queue_setting", self._write_queue_setting)
 
-    def _cgroup_of(self, pid: int | str, *_: object) -> Path | None:
+    def _cgroup_of(self, pid: int | str, *_: object) -> Cgroup | None:
         """Return the fake cgroup of a process, or of its nearest ancestor that has one."""
         places = {
             int(word): file.parent
@@ -178,7 +181,8 @@ class Machine:
         }
         while (stat := read_text(Path(f"/proc/{pid}/stat"))) and pid not in places:
             pid = int(stat.rpartition(")")[2].split()[1])
-        return places.get(int(pid)) if stat else None
+        place = places.get(int(pid)) if stat else None
+        return None if place is None else Cgroup(unified=place)
 
     def _write_queue_setting(self, disk: Disk, setting: str, value: str) -> None:
         with self.log.open("a") as log:
@@ -278,7 +282,8 @@ def make_session(
         facts=facts.read_facts(machine.data, False, request.disks),
         disk=disk,
         systemd=manager,
-        calibrator=Calibrator(manager, disk, machine.data, heard),
+        cgroupfs=Cgroupfs(machine.spool),
+        calibrators={"systemd": Calibrator(manager, disk, machine.data, heard)},
         tracer=FaultTracer(machine.spool, children),
         block_tracer=BlockLatencyTracer(machine.spool, children),
         settings=QueueSettingsJournal(machine.spool),

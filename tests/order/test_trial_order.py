@@ -14,7 +14,7 @@ import pytest
 
 from pagecage.agent.limits.calibrate import Calibrator
 from pagecage.agent.responses import STANDARD_RESPONSES, TRACED_RESPONSES
-from pagecage.agent.system.cgroupfs import own_cgroup
+from pagecage.agent.system.cgroup import own_cgroup
 from pagecage.agent.system.page_cache import evict, load
 from pagecage.agent.system.systemd import Systemd
 from pagecage.model.json_codec import to_json
@@ -341,16 +341,19 @@ def test_a_user_is_measured_under_their_own_manager(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The order is the same; each command has --user, and the slice is below user@UID.service."""
-    manager = machine.cgroups / f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
-    monkeypatch.setenv("FAKE_PARENT", str(manager / "pagecage.slice"))
+    parent = machine.cgroups / f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
+    monkeypatch.setenv("FAKE_PARENT", str(parent / "pagecage.slice"))
     trial = make_trial(cage=LIGHT)
     session = make_session(machine, io.BytesIO(), trial)
+    manager = Systemd(True, 257)
     own = replace(
         session,
-        systemd=Systemd(True, 257),
-        calibrator=Calibrator(Systemd(True, 257), session.disk, machine.data, session.interruption),
+        systemd=manager,
+        calibrators={
+            "systemd": Calibrator(manager, session.disk, machine.data, session.interruption)
+        },
     )
     record = carry_out(machine, trial, own)
     assert record.outcome == "ok"
-    assert record.cage.slice.startswith(str(manager))
+    assert record.cage.slice.startswith(str(parent))
     assert machine.left() == []

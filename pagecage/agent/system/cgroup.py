@@ -201,11 +201,15 @@ def _memory_stat(text: str) -> dict[str, int]:
 
 
 def _memory_events(texts: Sequence[str]) -> dict[str, int] | None:
-    failures, control = texts[0].strip(), parse_flat_keyed(texts[1])
-    if not failures.isdigit():
-        return None
-    kills = {"oom_kill": control["oom_kill"]} if "oom_kill" in control else {}
-    return {"max": int(failures), **kills}
+    """Return the failed charges and the OOM kills.
+
+    A charge fails at the limit on memory or, where swap is closed, at the one on memory and swap
+    (mm/memcontrol.c, try_charge_memcg).
+    """
+    *failures, control = texts
+    counts = [int(text) for text in failures if text.strip().isdigit()]
+    kills = {k: n for k, n in parse_flat_keyed(control).items() if k == "oom_kill"}
+    return {"max": sum(counts), **kills} if counts else None
 
 
 def _swap_current(text: str) -> int | None:
@@ -243,7 +247,14 @@ _V1_SOURCES: Mapping[str, tuple[str, _Source]] = {
     "memory.stat": ("memory", _Source((("memory", "memory.stat"),), _first(_memory_stat))),
     "memory.events": (
         "memory",
-        _Source((("memory", "memory.failcnt"), ("memory", "memory.oom_control")), _memory_events),
+        _Source(
+            (
+                ("memory", "memory.failcnt"),
+                ("memory", "memory.memsw.failcnt"),
+                ("memory", "memory.oom_control"),
+            ),
+            _memory_events,
+        ),
     ),
     "memory.current": (
         "memory",

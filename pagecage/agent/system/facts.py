@@ -11,14 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system import procfs
+from pagecage.agent.system import cgroup, procfs
 from pagecage.agent.system.block_device import (
     Disk,
     has_cgroup_writeback,
     read_queue_settings,
     resolve_disk,
 )
-from pagecage.agent.system.cgroup import CGROUP_ROOT
 from pagecage.agent.system.cgroupfs import Cgroupfs
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.page_cache import cachestat_pages
@@ -113,7 +112,7 @@ def _cgroup(systemd: Systemd) -> dict[str, Any]:
     parent = systemd.parent_cgroup().parent
     controllers = (read_text(parent / "cgroup.controllers") or "").split()
     manager = "this user's systemd" if systemd.user else "systemd"
-    v2 = (CGROUP_ROOT / "cgroup.controllers").exists()
+    v2 = (cgroup.CGROUP_ROOT / "cgroup.controllers").exists()
     return {"v2": v2, "controllers": controllers, "manager": manager, "parent": str(parent)}
 
 

@@ -31,9 +31,9 @@ def read_contradictions(record: Record) -> Iterator[str]:
     read, charged = _growth(start, end, "read_bytes"), _growth(start, end, "charged_bytes")
     if read is None or charged is None:
         return
-    reclaimed = _growth(start, end, "reclaimed_bytes") or 0
-    past = read - max(0, charged) - reclaimed
-    if past > spare:
+    reclaimed = _growth(start, end, "reclaimed_bytes")
+    past = None if reclaimed is None else read - max(0, charged) - reclaimed
+    if past is not None and past > spare:
         yield (
             f"{format_bytes(past)} were read past the page cache, which the plan does not ask for"
         )

@@ -20,11 +20,11 @@ from typing import Any
 
 from pagecage.agent.disks.writeback import unlimited_writes
 from pagecage.agent.limits.calibrate import Calibrator
-from pagecage.agent.system import cgroupfs
 from pagecage.agent.system.block_device import Disk, resolve_disk
+from pagecage.agent.system.cgroup import ancestors, read_counters, read_limits
 from pagecage.agent.system.facts import find_systemd, read_facts
 from pagecage.agent.system.interruption import Interruption
-from pagecage.agent.system.systemd import Systemd, scope_command, start_slice, stop_slice, unit_name
+from pagecage.agent.system.systemd import Systemd, unit_name
 from pagecage.errors import PagecageError
 from pagecage.model.cage import IO_MAX_KEY, Cage, expected_read_back, limits_not_in_force
 from pagecage.model.requirements import check_host
@@ -100,14 +100,12 @@ def read_back(systemd: Systemd, disk: Disk) -> dict[str, Any]:
     """Return the limits that the kernel has after systemd was asked for them, and what is wrong."""
     unit, cage = unit_name("read_back"), Cage("read_back", LIMITS)
     try:
-        cgroup = start_slice(systemd, unit, cage, disk.node)
-        held = cgroupfs.read_limits(cgroup, disk.maj_min)
-        above = {
-            str(one): cgroupfs.read_limits(one, disk.maj_min) for one in cgroupfs.ancestors(cgroup)
-        }
+        cgroup = systemd.make(unit, cage, disk)
+        held = read_limits(cgroup, disk.maj_min)
+        above = {str(one): read_limits(one, disk.maj_min) for one in ancestors(cgroup)}
         io_max = (cgroup / "io.max").read_text().splitlines()
     finally:
-        stop_slice(systemd, unit)
+        systemd.remove(unit)
     wrong = limits_not_in_force(expected_read_back(cage, kernel_page_bytes()), held, above)
     return {"read_back": held, "not_in_force": wrong, "io_max": io_max}
 
@@ -175,11 +173,11 @@ def _write_buffered(systemd: Systemd, disk: Disk, directory: Path) -> dict[str, 
         "--output-format=json",
     ]
     try:
-        cgroup = start_slice(systemd, unit, Cage(BUFFERED, {name: cap}), disk.node)
-        done = run(scope_command(systemd, unit, argv), check=False, timeout_seconds=120)
-        counted = cgroupfs.read_counters(cgroup)["io.stat"] or {}
+        cgroup = systemd.make(unit, Cage(BUFFERED, {name: cap}), disk)
+        done = run(systemd.enter_command(unit, argv), check=False, timeout_seconds=120)
+        counted = read_counters(cgroup, "io.stat")["io.stat"] or {}
     finally:
-        stop_slice(systemd, unit)
+        systemd.remove(unit)
     rate = rate_of(done.stdout, name)
     error = None if rate else (done.stderr.strip().splitlines() or ["no report"])[-1]
     on_disk = counted.get(disk.maj_min, {}).get("wbytes")

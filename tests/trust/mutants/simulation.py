@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from pagecage.agent.collectors import sample_sources, sampler
+from pagecage.agent.collectors import sampler
 from pagecage.agent.host_session import HostSession
 from pagecage.agent.protocol.stream import FrameStream
 from pagecage.agent.session import run_trial
-from pagecage.agent.system import cgroupfs, kernel_text, procfs
+from pagecage.agent.system import kernel_text, procfs
 from pagecage.agent.system.facts import tool_version
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records, with_outer_host
@@ -146,9 +146,6 @@ class Simulation:
         self._set(procfs, "read_device", partial(procfs.read_device, proc=proc))
         self._set(procfs, "read_vmstat", lambda *_: vmstat(proc))
         self._set(procfs, "read_host", lambda *_: host(proc))
-        above = partial(cgroupfs.ancestors, root=self.machine.cgroups)
-        for module in (cgroupfs, sample_sources):
-            self._set(module, "ancestors", above)
         opened = kernel_text.open_text
 
         def open_text(path: Path) -> int | None:
@@ -193,8 +190,9 @@ class Simulation:
     def _session(self, out: io.BytesIO, trial: Trial) -> HostSession:
         """Return a session whose calibration has proven both limits."""
         session = make_session(self.machine, out, trial)
-        self._set(session.calibrator, "calibrate", lambda *_: CALIBRATED)
-        self._set(type(session.calibrator), "on", lambda one, *_: one)
+        [calibrator] = session.calibrators.values()
+        self._set(calibrator, "calibrate", lambda *_: CALIBRATED)
+        self._set(type(calibrator), "on", lambda one, *_: one)
         programs = str(self.machine.root / "programs")
         facts = {**session.facts, **self.mutant.lie.trial.get("facts", {})}
         return replace(

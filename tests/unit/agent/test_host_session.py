@@ -14,11 +14,11 @@ from pagecage.agent.system import child_processes
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.process_tree import MARKER
-from pagecage.agent.system.systemd import Systemd, scope_command, start_slice
+from pagecage.agent.system.systemd import Systemd
 from pagecage.errors import HostError
 from pagecage.process import Process, spawn
 from tests.builders.waiting import wait_until
-from tests.fake_host.machine import CAGE, NODE, Machine
+from tests.fake_host.machine import CAGE, DISK, Machine
 
 SYSTEM = Systemd(False, 257)
 
@@ -35,8 +35,8 @@ def wait_until_marked(process: Process[bytes], mark: str) -> None:
 
 def test_all_leftovers_are_removed(machine: Machine) -> None:
     """The leftovers are a slice with a process, its limits, a queue setting, a tool, and traces."""
-    start_slice(SYSTEM, "pagecage-r1.1.slice", CAGE, NODE)
-    workload = spawn(scope_command(SYSTEM, "pagecage-r1.1.slice", ["sleep", "60"]))
+    SYSTEM.make("pagecage-r1.1.slice", CAGE, DISK)
+    workload = spawn(SYSTEM.enter_command("pagecage-r1.1.slice", ["sleep", "60"]))
     setting = machine.sys / "block/fakedisk/queue/read_ahead_kb"
     setting.write_text("128")
     (machine.spool / "queue-settings.json").write_text('{"fakedisk": {"read_ahead_kb": "256"}}')

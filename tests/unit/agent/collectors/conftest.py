@@ -4,9 +4,10 @@ import pytest
 
 from pagecage.agent.collectors.collector import CollectorContext
 from pagecage.agent.system import facts
+from pagecage.agent.system.cgroup import Cgroup
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.system.trial_processes import SliceProcesses
+from pagecage.agent.system.trial_processes import CgroupProcesses
 from tests.fake_host.machine import DATASET, MAJ_MIN, Machine
 
 
@@ -24,7 +25,7 @@ def around(machine: Machine) -> CollectorContext:
     return CollectorContext(
         directory,
         facts.resolve_disk(machine.data),
-        SliceProcesses(Systemd(False, 257), "slice", cgroup),
+        CgroupProcesses(Systemd(False, 257), "slice", Cgroup(unified=cgroup)),
         (dataset,),
         ToolProcesses(machine.spool),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import threading
 import time
 from dataclasses import replace
@@ -56,7 +57,7 @@ def test_the_sampler_takes_a_last_sample_at_the_end(around: CollectorContext) ->
     sampler = Sampler(around)
     sampler.start()
     sampler.wait_until_recording()
-    (around.processes.cgroup / "io.stat").write_text(
+    (around.processes.cgroup.directories[0] / "io.stat").write_text(
         f"{MAJ_MIN} rbytes=999 wbytes=0 rios=7 wios=0\n"
     )
     assert rows(sampler.stop().files[0])[-1]["io"]["rbytes"] == 999
@@ -123,15 +124,13 @@ def test_a_cgroup_that_goes_away_does_not_stop_the_sampler(around: CollectorCont
     sampler = Sampler(around)
     sampler.start()
     sampler.wait_until_recording()
-    for path in around.processes.cgroup.iterdir():
-        path.unlink()
-    around.processes.cgroup.rmdir()
+    shutil.rmtree(around.processes.cgroup.directories[0])
     time.sleep(0.15)
     assert sampler.stop().status == "ok"
 
 
 def test_a_sampler_that_dies_reports_it(around: CollectorContext) -> None:
-    (around.processes.cgroup / "memory.current").write_text("not a number\n")
+    (around.processes.cgroup.directories[0] / "memory.current").write_text("not a number\n")
     outcome = collect(Sampler(around))
     assert outcome.status == "failed"
     assert "sampling ended early" in outcome.reason

@@ -20,9 +20,10 @@ from pagecage.agent.collectors.perf_mem import (
     responses_of,
 )
 from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.cgroup import Cgroup
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.system.trial_processes import SliceProcesses
+from pagecage.agent.system.trial_processes import CgroupProcesses
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/perf"
 AMD, OLDER = ((FIXTURES / f"report-{name}.txt").read_text() for name in ("amd", "older"))
@@ -49,7 +50,7 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CollectorContext
     return CollectorContext(
         tmp_path,
         disk,
-        SliceProcesses(Systemd(False, 257), "slice", cgroup),
+        CgroupProcesses(Systemd(False, 257), "slice", Cgroup(unified=cgroup)),
         (),
         ToolProcesses(tmp_path),
     )
@@ -129,7 +130,9 @@ def test_the_report_is_limited_to_the_measured_part(context: CollectorContext) -
 
 
 def test_only_loads_of_the_slice_are_recorded(context: CollectorContext) -> None:
-    words = " ".join(record_command(context.directory / "perf.data", context.processes.cgroup))
+    words = " ".join(
+        record_command(context.directory / "perf.data", context.processes.cgroup.unified)
+    )
     assert words.startswith("perf mem -t load record -a ")
     assert words.endswith(" -G pagecage.slice/trial.slice")
 
@@ -204,7 +207,7 @@ def test_on_this_machine_it_records_or_names_its_obstacle(tmp_path: Path) -> Non
         CollectorContext(
             tmp_path,
             disk,
-            SliceProcesses(Systemd(False, 257), "slice", cgroup),
+            CgroupProcesses(Systemd(False, 257), "slice", Cgroup(unified=cgroup)),
             (),
             ToolProcesses(tmp_path),
         )

@@ -13,8 +13,9 @@ from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.drivers.image_container import mount_option, run_image_command
 from pagecage.agent.drivers.image_layers import layer_directories
 from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.cgroup import Cgroup
 from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.system.trial_processes import SliceProcesses
+from pagecage.agent.system.trial_processes import CgroupProcesses
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage
 from pagecage.model.container.image import (
@@ -44,7 +45,7 @@ IMAGE = ImageSpec("own:1", "sha256:0123", "amd64", 1000)
 CONTEXT = LaunchContext(
     Systemd(False, 257),
     "pagecage-r1_x.1.slice",
-    SliceProcesses(Systemd(False, 257), "pagecage-r1_x.1.slice", Path("/cgroup")),
+    CgroupProcesses(Systemd(False, 257), "pagecage-r1_x.1.slice", Cgroup(unified=Path("/cgroup"))),
     Cage("x", {}),
     Disk("vdb", "254:16", "/dev/vdb", "ext4", "/data"),
     Path("/run/bin"),

@@ -12,9 +12,10 @@ import pytest
 from pagecage.agent.collectors.collector import CollectorContext
 from pagecage.agent.limits.io_max_controller import IoMaxController, meters, write_io_max
 from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.cgroup import Cgroup
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.system.trial_processes import SliceProcesses
+from pagecage.agent.system.trial_processes import CgroupProcesses
 from pagecage.errors import HostError
 from pagecage.model.cage import IO_MAX_KEY, BurstCredits, Cage, CreditBucket, IoAccounting
 from tests.builders.waiting import wait_until
@@ -41,7 +42,7 @@ class Disklike:
         )
         self.count()
         disk = Disk("vdb", MAJ_MIN, "/dev/vdb", "ext4", "/data")
-        processes = SliceProcesses(Systemd(False, 257), "slice", self.cgroup)
+        processes = CgroupProcesses(Systemd(False, 257), "slice", Cgroup(unified=self.cgroup))
         self.around = CollectorContext(folder, disk, processes, (), ToolProcesses(folder))
 
     def count(self) -> None:
@@ -112,7 +113,8 @@ def test_credits_drain_to_the_base_and_come_back(tmp_path: Path, whole_io_max: N
 def whole_io_max(monkeypatch: pytest.MonkeyPatch) -> None:
     """Emulate io.max, where a write changes only the keys that it names."""
 
-    def write(cgroup: Path, maj_min: str, caps: dict[str, int]) -> None:
+    def write(group: Cgroup, maj_min: str, caps: dict[str, int]) -> None:
+        [cgroup] = group.directories
         text = (cgroup / "io.max").read_text().split()[1:]
         held = {key: value for key, _, value in (pair.partition("=") for pair in text)}
         held |= {IO_MAX_KEY[prop]: str(cap) for prop, cap in caps.items()}
@@ -154,7 +156,7 @@ def test_a_differing_read_back_is_reported(tmp_path: Path, monkeypatch: pytest.M
         "pagecage.agent.limits.io_max_controller.read_limits", lambda *_: {"io.max.riops": "100"}
     )
     with pytest.raises(HostError, match="riops is 100, not 1000"):
-        write_io_max(disk.cgroup, MAJ_MIN, {"IOReadIOPSMax": 1000})
+        write_io_max(Cgroup(unified=disk.cgroup), MAJ_MIN, {"IOReadIOPSMax": 1000})
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, times: int) -> list[dict[str, int]]:

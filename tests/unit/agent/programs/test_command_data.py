@@ -153,9 +153,10 @@ def test_what_calibration_reads(
 def test_another_disk_has_a_calibrator_of_its_own_that_writes_nothing(machine: Machine) -> None:
     session = make_session(machine, io.BytesIO())
     other = replace(session.disk, maj_min="8:0", node="/dev/other")
-    assert session.calibrator.on(session.disk) is session.calibrator
-    assert session.calibrator.on(other) is session.calibrator.on(other) is not session.calibrator
-    assert session.calibrator.on(other)._data_dir is None
+    calibrator = session.calibrator("systemd-scope")
+    assert calibrator.on(session.disk) is calibrator
+    assert calibrator.on(other) is calibrator.on(other) is not calibrator
+    assert calibrator.on(other)._data_dir is None
 
 
 def test_residency_of_another_users_file_is_hidden(

@@ -5,7 +5,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from pagecage.agent.system.cgroupfs import members, outside
+from pagecage.agent.system.cgroup import Cgroup, members, outside
 
 
 def test_a_cgroup_removed_during_the_walk_is_no_error(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_cgroup_removed_during_the_walk_is_no_error(tmp_path: Path) -> None:
     churn.start()
     try:
         for _ in range(300):
-            assert [member.pid for member in members(tmp_path)] == [os.getpid()]
+            assert [member.pid for member in members(Cgroup(unified=tmp_path))] == [os.getpid()]
     finally:
         is_over.set()
         churn.join()
@@ -33,4 +33,4 @@ def test_a_cgroup_removed_during_the_walk_is_no_error(tmp_path: Path) -> None:
 def test_an_exited_process_has_not_escaped(tmp_path: Path) -> None:
     child = subprocess.Popen(["true"])
     child.wait()
-    assert outside(child.pid, tmp_path) == []
+    assert outside(child.pid, Cgroup(unified=tmp_path)) == []

@@ -11,18 +11,13 @@ from pagecage.agent.system import systemd
 from pagecage.agent.system.systemd import (
     Systemd,
     is_pid1,
-    left_over_units,
-    scope_command,
-    slice_commands,
-    start_slice,
-    stop_slice,
     systemd_version,
     unit_name,
 )
 from pagecage.errors import HostError, PagecageError
 from pagecage.model.cage import Cage
 from pagecage.process import Completed
-from tests.fake_host.machine import CAGE, NODE, Machine
+from tests.fake_host.machine import CAGE, DISK, Machine
 
 SYSTEM, USER = Systemd(False, 257), Systemd(True, 257)
 
@@ -33,8 +28,8 @@ def test_a_units_name_holds_one_dash_and_the_attempt() -> None:
 
 
 def test_limits_come_before_the_start() -> None:
-    first, second = slice_commands(
-        SYSTEM, "pagecage-x.1.slice", Cage("c", {"MemoryMax": 4096}), "/dev/vdb"
+    first, second = SYSTEM.make_commands(
+        "pagecage-x.1.slice", Cage("c", {"MemoryMax": 4096}), "/dev/vdb"
     )
     assert first[:4] == ["systemctl", "set-property", "--runtime", "pagecage-x.1.slice"]
     assert "MemoryMax=4096" in first
@@ -43,12 +38,12 @@ def test_limits_come_before_the_start() -> None:
 
 def test_a_users_manager_is_asked_as_such() -> None:
     assert USER.systemctl("stop", "x") == ["systemctl", "--user", "stop", "x"]
-    assert "--user" in scope_command(USER, "pagecage-x.1.slice", ["true"])
-    assert "--user" not in scope_command(SYSTEM, "pagecage-x.1.slice", ["true"])
+    assert "--user" in USER.enter_command("pagecage-x.1.slice", ["true"])
+    assert "--user" not in SYSTEM.enter_command("pagecage-x.1.slice", ["true"])
 
 
 def test_the_scope_is_in_the_slice_and_execs_the_program() -> None:
-    command = scope_command(SYSTEM, "pagecage-x.1.slice", ["/bin/prog", "--flag", "-p"])
+    command = SYSTEM.enter_command("pagecage-x.1.slice", ["/bin/prog", "--flag", "-p"])
     assert command[:2] == ["systemd-run", "--quiet"]
     assert {"--scope", "--collect", "--slice=pagecage-x.1.slice", "--unit=pagecage-run-x.1"} < set(
         command
@@ -59,7 +54,7 @@ def test_the_scope_is_in_the_slice_and_execs_the_program() -> None:
 @pytest.mark.parametrize(("version", "given"), [(252, False), (253, True), (257, True)])
 def test_an_oom_policy_where_scopes_know_one(version: int, given: bool) -> None:
     assert (
-        "OOMPolicy=kill" in scope_command(Systemd(False, version), "pagecage-x.1.slice", ["true"])
+        "OOMPolicy=kill" in Systemd(False, version).enter_command("pagecage-x.1.slice", ["true"])
     ) is given
 
 
@@ -102,16 +97,16 @@ def test_the_systems_drop_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_slice_starts_with_its_limits_and_goes_with_its_drop_ins(machine: Machine) -> None:
-    cgroup = start_slice(SYSTEM, "pagecage-x.1.slice", CAGE, NODE)
-    assert (cgroup / "memory.max").read_text() == str(CAGE.properties["MemoryMax"])
-    assert left_over_units(SYSTEM) == ["pagecage-x.1.slice"]
-    stop_slice(SYSTEM, "pagecage-x.1.slice")
+    cgroup = SYSTEM.make("pagecage-x.1.slice", CAGE, DISK)
+    assert (cgroup.directories[0] / "memory.max").read_text() == str(CAGE.properties["MemoryMax"])
+    assert SYSTEM.left_over() == ["pagecage-x.1.slice"]
+    SYSTEM.remove("pagecage-x.1.slice")
     assert machine.left() == []
-    assert left_over_units(SYSTEM) == []
+    assert SYSTEM.left_over() == []
 
 
 def test_stopping_a_slice_that_never_existed_is_no_error(machine: Machine) -> None:
-    stop_slice(SYSTEM, "pagecage-never.1.slice")
+    SYSTEM.remove("pagecage-never.1.slice")
     assert machine.left() == []
 
 
@@ -120,7 +115,7 @@ def test_a_refusal_is_an_error_with_systemds_message(
 ) -> None:
     monkeypatch.setenv("FAKE_FAILS", "start")
     with pytest.raises(PagecageError, match=r"Failed to start pagecage-x\.1\.slice: asked to"):
-        start_slice(SYSTEM, "pagecage-x.1.slice", CAGE, NODE)
+        SYSTEM.make("pagecage-x.1.slice", CAGE, DISK)
 
 
 def test_leftover_slices_are_found_by_cgroup_or_drop_in(machine: Machine) -> None:
@@ -129,13 +124,13 @@ def test_leftover_slices_are_found_by_cgroup_or_drop_in(machine: Machine) -> Non
         (parent / name).mkdir(parents=True)
     for name in ("pagecage-two.1.slice.d", "ssh.service.d", "pagecage-one.1.slice.d"):
         (machine.control / name).mkdir()
-    assert left_over_units(SYSTEM) == ["pagecage-one.1.slice", "pagecage-two.1.slice"]
+    assert SYSTEM.left_over() == ["pagecage-one.1.slice", "pagecage-two.1.slice"]
 
 
 def test_a_stop_that_failed_once_is_repeated(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start_slice(SYSTEM, "pagecage-x.1.slice", CAGE, NODE)
+    SYSTEM.make("pagecage-x.1.slice", CAGE, DISK)
     real, calls = systemd.run, []
 
     def fail_once(argv: list[str], **given: Any) -> Completed:
@@ -143,12 +138,12 @@ def test_a_stop_that_failed_once_is_repeated(
         return Completed((), -9, "", "") if len(calls) == 1 else real(argv, **given)
 
     monkeypatch.setattr(systemd, "run", fail_once)
-    stop_slice(SYSTEM, "pagecage-x.1.slice")
+    SYSTEM.remove("pagecage-x.1.slice")
     assert (len(calls), machine.left()) == (2, [])
 
 
 def test_a_slice_that_stays_is_an_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    start_slice(SYSTEM, "pagecage-x.1.slice", CAGE, NODE)
+    SYSTEM.make("pagecage-x.1.slice", CAGE, DISK)
     monkeypatch.setenv("FAKE_FAILS", "stop")
     with pytest.raises(HostError, match=r"pagecage-x\.1\.slice could not be stopped"):
-        stop_slice(SYSTEM, "pagecage-x.1.slice")
+        SYSTEM.remove("pagecage-x.1.slice")
