@@ -341,13 +341,17 @@ def _memory_limit(text: str) -> str:
 
 
 def _swap_limit(texts: Sequence[str]) -> str:
-    """Return the limit on swap from memory.memsw and memory, or from /proc/swaps.
+    """Return the limit on swap from memory.swappiness, then memory.memsw or /proc/swaps.
 
-    Without swap accounting the limit is 0 if the machine has no swap, whose list is then a header.
+    With a swappiness of 0 the limit on memory swaps nothing out. Without swap accounting nothing
+    else is a limit, unless the machine has no swap, whose list is then a header.
     """
-    if len(texts) == 1:
-        return "0" if len(texts[0].splitlines()) == 1 else "max"
-    both, memory = (int(text) for text in texts)
+    swappiness, *counted = texts
+    if swappiness.strip() == "0":
+        return "0"
+    if len(counted) == 1:
+        return "0" if len(counted[0].splitlines()) == 1 else "max"
+    both, memory = (int(text) for text in counted)
     return "max" if both >= _UNLIMITED_BYTES else str(both - memory)
 
 
@@ -373,7 +377,10 @@ _V2_LIMITS = ("memory.max", "memory.high", "memory.swap.max", "cpu.max", "io.max
 _V1_LIMITS = {
     "memory.max": ("memory", ("memory.limit_in_bytes",)),
     "memory.high": ("memory", ()),
-    "memory.swap.max": ("memory", ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes")),
+    "memory.swap.max": (
+        "memory",
+        ("memory.swappiness", "memory.memsw.limit_in_bytes", "memory.limit_in_bytes"),
+    ),
     "cpu.max": ("cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us")),
     "io.max": ("blkio", tuple(V1_IO_FILE.values())),
 }
@@ -425,8 +432,8 @@ def _limit_files(cgroup: Cgroup, name: str) -> list[Path]:
     place = getattr(cgroup, controller)
     if place is None:
         return [] if cgroup.unified is None else [cgroup.unified / name]
-    if name == "memory.swap.max" and not (place / names[0]).exists():
-        return [PROC / "swaps"]
+    if name == "memory.swap.max" and not (place / names[1]).exists():
+        return [place / names[0], PROC / "swaps"]
     return [place / file for file in names]
 
 

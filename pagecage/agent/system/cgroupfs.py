@@ -141,9 +141,7 @@ class Cgroupfs:
                     yield cgroup.unified / name, wanted[name]
         elif cgroup.memory is not None and (limit := wanted.get("memory.max")):
             yield cgroup.memory / "memory.limit_in_bytes", limit
-            if "memory.swap.max" in wanted and _counts_swap(self.place.parent):
-                both = int(limit) + int(wanted["memory.swap.max"])
-                yield cgroup.memory / "memory.memsw.limit_in_bytes", str(both)
+            yield from _swap_writes(cgroup.memory, limit, wanted.get("memory.swap.max"))
         if quota := wanted.get("cpu.max"):
             yield from _cpu_writes(cgroup, quota)
 
@@ -203,7 +201,7 @@ class Cgroupfs:
         Returns the names. Raises HostError if something stays.
         """
         notes, removed = self._read(), []
-        for group in notes["groups"]:
+        for group in reversed(notes["groups"]):
             cgroup = _noted(group)
             if cgroup.exists():
                 removed.append(Path(group[0]).name)
@@ -276,8 +274,16 @@ def _io_writes(
         yield cgroup.unified / "io.max", f"{number} {words}"
 
 
-def _counts_swap(parent: Cgroup) -> bool:
-    return parent.memory is not None and (parent.memory / "memory.memsw.limit_in_bytes").exists()
+def _swap_writes(memory: Path, limit: str, swap: str | None) -> Iterator[tuple[Path, str]]:
+    """Yield the write of a limit on swap in version 1.
+
+    A limit on memory and swap that equals the one on memory would close swap too, but charges would
+    then fail at it alone, and Linux 6.14 and later count them nowhere.
+    """
+    if swap == "0":
+        yield memory / "memory.swappiness", "0"
+    elif swap is not None:
+        yield memory / "memory.memsw.limit_in_bytes", str(int(limit) + int(swap))
 
 
 def _cpu_writes(cgroup: Cgroup, quota: str) -> Iterator[tuple[Path, str]]:
@@ -387,7 +393,7 @@ def find_place(own: Cgroup | None = None) -> Place:
     else:
         v1.pop("cpuacct", None)  # the unified hierarchy counts CPU time itself
     parent = Cgroup(unified=unified, **v1)
-    found = [*_unavailable(parent), *([blocked] if blocked else []), *_unwritable(parent)]
+    found = [blocked] if blocked else [*_unavailable(parent), *_unwritable(parent)]
     return Place(parent, tuple(found))
 
 

@@ -49,6 +49,7 @@ V1 = {
         "memory.max_usage_in_bytes": "8192\n",
         "memory.limit_in_bytes": "4096\n",
         "memory.memsw.limit_in_bytes": "4096\n",
+        "memory.swappiness": "60\n",
     },
     "blkio": {
         "blkio.throttle.io_service_bytes_recursive": (
@@ -210,6 +211,13 @@ def test_swap_without_swap_accounting(
     monkeypatch.setattr(cgroups, "PROC", write(tmp_path / "proc", {"swaps": swaps}))
     Path(str(hybrid.memory), "memory.memsw.limit_in_bytes").unlink()
     assert read_limits(hybrid, DISK)["memory.swap.max"] == limit
+
+
+def test_a_swappiness_of_0_closes_swap(hybrid: Cgroup) -> None:
+    write(Path(str(hybrid.memory)), {"memory.memsw.limit_in_bytes": "8192\n"})
+    assert read_limits(hybrid, DISK)["memory.swap.max"] == "4096"
+    write(Path(str(hybrid.memory)), {"memory.swappiness": "0\n"})
+    assert read_limits(hybrid, DISK)["memory.swap.max"] == "0"
 
 
 def test_only_changed_limits_are_seen_again(hybrid: Cgroup) -> None:

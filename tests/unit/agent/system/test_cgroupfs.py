@@ -1,0 +1,371 @@
+"""Cgroups of trials made by their files: commands, notes, obstacles, and the real kernel."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.agent.system import cgroup as cgroups
+from pagecage.agent.system import cgroupfs
+from pagecage.agent.system.block_device import Disk, resolve_disk
+from pagecage.agent.system.cgroup import (
+    Cgroup,
+    ancestors,
+    members,
+    outside,
+    read_counters,
+    read_limits,
+)
+from pagecage.agent.system.cgroupfs import Cgroupfs, Place, find_place
+from pagecage.errors import HostError
+from pagecage.model.cage import Cage, expected_read_back, limits_not_in_force
+from pagecage.process import run, spawn
+from pagecage.units import MIB
+from tests.builders.waiting import wait_until
+
+UNIT = "pagecage-r1_x.1.slice"
+DISK = Disk("vdb", "254:16", "/dev/vdb", "ext4", "/")
+LIMITS = {
+    "MemoryMax": 32 * MIB,
+    "MemorySwapMax": 0,
+    "IOReadBandwidthMax": 20_000_000,
+    "IOReadIOPSMax": 500,
+    "CPUQuota": 50,
+}
+V1 = ("memory", "blkio", "cpu")
+
+
+def tree(tmp_path: Path, *names: str) -> Cgroup:
+    places = {name: tmp_path / name for name in names}
+    for place in places.values():
+        place.mkdir(parents=True)
+        (place / "cgroup.procs").touch()
+    return Cgroup(**places)
+
+
+def maker(tmp_path: Path, parent: Cgroup, *obstacles: cgroupfs.Obstacle) -> Cgroupfs:
+    made = Cgroupfs(tmp_path / "spool")
+    vars(made)["place"] = Place(parent, obstacles)
+    return made
+
+
+def texts(commands: list[list[str]]) -> list[str]:
+    return [" ".join(command) for command in commands]
+
+
+def test_the_files_of_version_2_in_their_order(tmp_path: Path) -> None:
+    parent = tree(tmp_path, "unified")
+    made = maker(tmp_path, parent)
+    group = made.cgroup(UNIT)
+    first, *writes = texts(made.make_commands(UNIT, Cage("", LIMITS), "254:16"))
+    assert first == f"mkdir {group}"
+    assert [line.removeprefix("sh -c echo ").replace(f"{group}/", "") for line in writes] == [
+        "254:16 rbps=20000000 riops=500 >io.max",
+        "1 >memory.oom.group",
+        f"{32 * MIB} >memory.max",
+        "0 >memory.swap.max",
+        "50000 100000 >cpu.max",
+    ]
+    assert made.remove_commands(UNIT) == [["rmdir", str(group)]]
+
+
+def test_the_files_of_version_1_with_accounting_switched_on(tmp_path: Path) -> None:
+    parent = tree(tmp_path, "unified", *V1)
+    made = maker(tmp_path, parent)
+    group = made.cgroup(UNIT)
+    first, *writes = texts(made.make_commands(UNIT, Cage("", LIMITS), "254:16"))
+    assert first.split()[1:] == [str(path) for path in group.directories]
+    assert [line.removeprefix("sh -c echo ").replace(f"{tmp_path}/", "") for line in writes] == [
+        line.replace("GROUP", group.directories[0].name)
+        for line in (
+            "254:16 18446744073709551614 >blkio/GROUP/blkio.throttle.read_bps_device",
+            "254:16 0 >blkio/GROUP/blkio.throttle.read_bps_device",
+            "254:16 20000000 >blkio/GROUP/blkio.throttle.read_bps_device",
+            "254:16 500 >blkio/GROUP/blkio.throttle.read_iops_device",
+            f"{32 * MIB} >memory/GROUP/memory.limit_in_bytes",
+            "0 >memory/GROUP/memory.swappiness",
+            "100000 >cpu/GROUP/cpu.cfs_period_us",
+            "50000 >cpu/GROUP/cpu.cfs_quota_us",
+        )
+    ]
+
+
+def test_groups_of_two_spools_have_different_names(tmp_path: Path) -> None:
+    parent = tree(tmp_path, "unified")
+    one, other = Cgroupfs(tmp_path / "one"), Cgroupfs(tmp_path / "other")
+    vars(one)["place"] = vars(other)["place"] = Place(parent, ())
+    assert one.cgroup(UNIT) != other.cgroup(UNIT)
+
+
+def test_an_obstacle_is_an_error_and_nothing_is_made(tmp_path: Path) -> None:
+    parent = tree(tmp_path, "unified")
+    made = maker(tmp_path, parent, cgroupfs.Obstacle("io", "there is no io controller", "fix it"))
+    with pytest.raises(HostError, match="there is no io controller"):
+        made.make(UNIT, Cage("", LIMITS), DISK)
+    assert list((tmp_path / "unified").iterdir()) == [tmp_path / "unified/cgroup.procs"]
+
+
+def test_without_a_cpu_controller_only_a_quota_is_refused(tmp_path: Path) -> None:
+    made = maker(tmp_path, tree(tmp_path, "unified"), cgroupfs.Obstacle("cpu", "no cpu", ""))
+    made.make(UNIT, Cage("", {"MemoryMax": MIB}), DISK)
+    with pytest.raises(HostError, match="no cpu"):
+        made.make("pagecage-y.1.slice", Cage("", LIMITS), DISK)
+
+
+def test_a_file_that_the_kernel_refuses_is_named(tmp_path: Path) -> None:
+    made = maker(tmp_path, tree(tmp_path, "memory"))
+    (made.cgroup(UNIT).directories[0] / "memory.limit_in_bytes").mkdir(parents=True)
+    with pytest.raises(
+        HostError, match=r"the trial's cgroup cannot be made: .*r1_x\.1: File exist"
+    ):
+        made.make(UNIT, Cage("", LIMITS), DISK)
+
+
+@pytest.mark.parametrize("where", ["unified", "memory"])
+def test_a_process_of_a_group_with_limits_has_to_leave_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """No group of version 2 may have both processes and controllers below."""
+    root = tree(tmp_path, where)
+    own = root.child("ours")
+    for directory in own.directories:
+        directory.mkdir()
+        for name, text in {"cgroup.type": "domain", "cgroup.procs": "7", "memory.max": "5"}.items():
+            (directory / name).write_text(f"{text}\n")
+    monkeypatch.setattr(cgroupfs, "mount_points", lambda: {where: (tmp_path / where, "/")})
+    monkeypatch.setattr(cgroups, "mount_points", lambda *_: {where: (tmp_path / where, "/")})
+    (tmp_path / where / "cgroup.controllers").write_text("cpu io memory\n")
+    found = find_place(own)
+    reasons = [one.reason for one in found.obstacles if one.controller == "memory"]
+    if where == "unified":
+        assert reasons == [
+            f"{own} limits memory.max and has processes, so no cgroup can be made below it"
+        ]
+        assert found.obstacles[0].hint.startswith(f"mkdir {own}/init && for p in")
+    else:
+        assert reasons == []
+        assert found.parent == own
+
+
+def place_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, **files: str) -> Place:
+    """Return the place of a process in a unified hierarchy of plain files."""
+    root = tmp_path / "unified"
+    for name, text in {"cgroup.controllers": "cpu io memory\n", **files}.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for module in (cgroupfs, cgroups):
+        monkeypatch.setattr(module, "mount_points", lambda *_: {"unified": (root, "/")})
+    monkeypatch.setattr(cgroups, "CGROUP_ROOT", root)
+    return find_place(Cgroup(unified=root / own))
+
+
+def test_the_real_root_may_have_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = place_of(tmp_path, monkeypatch, ".", **{"cgroup.procs": "1\n7\n"})
+    assert found == Place(Cgroup(unified=tmp_path / "unified"), ())
+
+
+def test_a_group_with_processes_and_no_limits_is_left_for_its_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = {
+        "a__b__cgroup.procs": "7\n",
+        "a__b__cgroup.type": "domain\n",
+        "a__b__memory.max": "max\n",
+    }
+    middle = {
+        "a__cgroup.procs": "",
+        "a__cgroup.type": "domain\n",
+        "a__cgroup.controllers": "io memory cpu\n",
+    }
+    found = place_of(tmp_path, monkeypatch, "a/b", **ours, **middle)
+    assert found == Place(Cgroup(unified=tmp_path / "unified/a"), ())
+
+
+def test_a_namespaces_root_with_processes_has_a_command_that_moves_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"cgroup.procs": "1\n", "cgroup.type": "domain\n"}
+    [first] = place_of(tmp_path, monkeypatch, ".", **files).obstacles
+    assert "is a cgroup namespace's root with processes" in first.reason
+    assert first.hint.startswith(f"mkdir {tmp_path}/unified/init && ")
+
+
+def test_a_controller_that_was_not_delegated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = {
+        "a__cgroup.procs": "",
+        "a__cgroup.type": "domain\n",
+        "a__cgroup.controllers": "memory\n",
+    }
+    found = place_of(tmp_path, monkeypatch, "a", **ours, **{"cgroup.type": "domain\n"})
+    assert [(one.controller, one.hint) for one in found.obstacles] == [
+        ("io", f"echo +io >{tmp_path}/unified/cgroup.subtree_control"),
+        ("cpu", f"echo +cpu >{tmp_path}/unified/cgroup.subtree_control"),
+    ]
+    assert "the io controller is not delegated to" in found.obstacles[0].reason
+
+
+def test_without_any_hierarchy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroupfs, "mount_points", dict)
+    found = find_place(Cgroup(unified=Path("/nowhere")))
+    assert {one.reason for one in found.obstacles} == {"no cgroup hierarchy is mounted here"}
+    assert {one.controller for one in found.obstacles} == {"memory", "io", "cpu"}
+
+
+def test_a_user_without_rights_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    found = place_of(tmp_path, monkeypatch, ".", **{"cgroup.procs": ""})
+    assert found.obstacles[0].reason == f"this user may make no cgroup in {tmp_path}/unified"
+    assert found.obstacles[0].hint == "run it as root"
+
+
+def test_a_read_only_hierarchy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.statvfs(tmp_path)
+    read_only: Any = type("Found", (), {"f_flag": real.f_flag | os.ST_RDONLY})
+    monkeypatch.setattr(os, "statvfs", lambda _: read_only)
+    found = place_of(tmp_path, monkeypatch, ".", **{"cgroup.procs": ""})
+    assert found.obstacles[0].reason == f"{tmp_path}/unified is mounted read-only"
+    assert found.obstacles[0].hint.startswith("mount -o remount,rw ")
+
+
+def test_controllers_that_were_enabled_are_disabled_by_the_next_start(tmp_path: Path) -> None:
+    parent = tree(tmp_path, "unified")
+    control = tmp_path / "unified/cgroup.subtree_control"
+    control.write_text("memory\n")
+    (tmp_path / "unified/cgroup.controllers").write_text("cpu io memory pids\n")
+    made = maker(tmp_path, parent)
+    made.make(UNIT, Cage("", {}), DISK)
+    assert control.read_text() == "+cpu +io"
+    maker(tmp_path, parent).sweep()
+    assert control.read_text() == "-cpu -io"
+
+
+# --- The real kernel ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Any:
+    made = Cgroupfs(tmp_path / "spool")
+    yield made
+    made.sweep()
+
+
+@pytest.fixture
+def file(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Any:
+    """Return a file on the checkout's disk that is not in the page cache."""
+    path = checkout / f"build/tests/{os.getpid()}.bin"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(os.urandom(16 * MIB))
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+    yield path
+    path.unlink()
+
+
+@pytest.mark.limits
+def test_limits_are_in_force_and_read_back(real: Cgroupfs, checkout: Path) -> None:
+    disk, cage = resolve_disk(checkout), Cage("", LIMITS)
+    group = real.make(UNIT, cage, disk)
+    above = {str(one): read_limits(one, disk.maj_min) for one in ancestors(group)}
+    expected = expected_read_back(cage, os.sysconf("SC_PAGESIZE"))
+    assert limits_not_in_force(expected, read_limits(group, disk.maj_min), above) == []
+    real.remove(UNIT)
+    assert not group.exists()
+
+
+@pytest.mark.limits
+def test_reads_are_held_to_the_limit_and_counted(real: Cgroupfs, file: Path) -> None:
+    disk, cap = resolve_disk(file.parent), 8_000_000
+    group = real.make(UNIT, Cage("", {"IOReadBandwidthMax": cap}), disk)
+    begin = time.monotonic()
+    run(real.enter_command(UNIT, ["cat", str(file)]))
+    seconds = time.monotonic() - begin
+    counted = read_counters(group, "io.stat")["io.stat"][disk.maj_min]["rbytes"]
+    assert counted >= 16 * MIB
+    assert counted / seconds <= cap * 1.1
+
+
+@pytest.mark.limits
+def test_reads_without_a_limit_are_counted_too(real: Cgroupfs, file: Path) -> None:
+    """blk-throttle of version 1 counts nothing on a disk that never had a limit."""
+    disk = resolve_disk(file.parent)
+    group = real.make(UNIT, Cage("", {}), disk)
+    run(real.enter_command(UNIT, ["cat", str(file)]))
+    assert read_counters(group, "io.stat")["io.stat"][disk.maj_min]["rbytes"] >= 16 * MIB
+
+
+@pytest.mark.limits
+def test_a_program_over_its_memory_limit_is_killed_and_counted(
+    real: Cgroupfs, checkout: Path
+) -> None:
+    cage = Cage("", {"MemoryMax": 20 * MIB, "MemorySwapMax": 0})
+    group = real.make(UNIT, cage, resolve_disk(checkout))
+    fill = "b = b'1' * (60 << 20); print(len(b))"
+    done = run(real.enter_command(UNIT, ["python3", "-c", fill]), check=False)
+    assert done.status in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    counters = read_counters(group)
+    assert counters["memory.events"]["oom_kill"] == 1
+    assert counters["memory.events"]["max"] > 0
+    assert counters["memory.peak"] <= 20 * MIB
+
+
+@pytest.mark.limits
+def test_processes_are_found_in_the_group_and_outside_of_it(real: Cgroupfs, checkout: Path) -> None:
+    group = real.make(UNIT, Cage("", {}), resolve_disk(checkout))
+    inside = spawn(real.enter_command(UNIT, ["sleep", "60"]))
+    wait_until(lambda: [one.name for one in members(group)] == ["sleep"])
+    assert outside(inside.pid, group) == []
+    left = group.directories[-1].parent / "cgroup.procs"
+    left.write_text(str(inside.pid))  # another tool moves it
+    assert [one.pid for one in outside(inside.pid, group)] == [inside.pid]
+    inside.kill()
+    inside.wait()
+
+
+@pytest.mark.limits
+def test_removal_ends_processes_that_a_limit_holds_back(real: Cgroupfs, file: Path) -> None:
+    """A read of 16 MiB at 1,000 bytes a second would take hours."""
+    disk = resolve_disk(file.parent)
+    group = real.make(UNIT, Cage("", {"IOReadBandwidthMax": 1000}), disk)
+    held = spawn(real.enter_command(UNIT, ["sh", "-c", f"cat {file} & cat {file} & wait"]))
+    wait_until(lambda: len(members(group)) == 3)
+    real.remove(UNIT)
+    assert held.wait() != 0
+    assert not group.exists()
+
+
+@pytest.mark.limits
+def test_the_next_start_finds_what_a_killed_agent_left(real: Cgroupfs, checkout: Path) -> None:
+    """It may run in another group, as here: the notes in the spool tell the place."""
+    disk = resolve_disk(checkout)
+    nested = Cgroupfs(real._notes.parent)
+    below = real.make("pagecage-outer.1.slice", Cage("", {}), disk)
+    vars(nested)["place"] = replace(nested.place, parent=below)
+    group = nested.make(UNIT, Cage("", LIMITS), disk)
+    left = spawn(nested.enter_command(UNIT, ["sleep", "60"]))
+    wait_until(lambda: [one.name for one in members(group)] == ["sleep"])
+    removed = Cgroupfs(real._notes.parent).sweep()
+    assert len(removed) == 2
+    assert left.wait() == -signal.SIGKILL
+    assert not group.exists()
+    assert not below.exists()
+    assert Cgroupfs(real._notes.parent).sweep() == []
+
+
+@pytest.mark.limits
+def test_groups_that_the_workload_made_are_removed_too(real: Cgroupfs, checkout: Path) -> None:
+    group = real.make(UNIT, Cage("", {}), resolve_disk(checkout))
+    for directory in group.directories:
+        (directory / "inner/most").mkdir(parents=True)
+    real.remove(UNIT)
+    assert not group.exists()
