@@ -7,13 +7,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from pagecage.agent.caged import Caged
 from pagecage.agent.system import procfs
-from pagecage.agent.system.cgroup import read_counters
+from pagecage.agent.system.cgroup_files import read_counters
 from pagecage.agent.system.disk_extents import on_disk_bytes
 from pagecage.agent.system.page_cache import resident_bytes, uptodate_bytes
 from pagecage.agent.trial_run import Ending, Measured, NotPrepared, TrialRun
@@ -42,7 +41,6 @@ class CacheChecks:
         self._cache, self._caged = run.sections["cache"], caged
         self._is_wanted = bool(caged.files) and run.trial.cache != "any"
         self._at_start: tuple[tuple[int, int], ...] = ()
-        self._limit_hits: int | None = None
 
     def at_start(self) -> None:
         """Check before the workload runs. Raises NotPrepared if the proven state is gone."""
@@ -96,7 +94,11 @@ class CacheChecks:
     def _check(self, total_bytes: int) -> CacheCheck:
         """Read the trial's counters after the residency, so that they cover all resident pages."""
         processes, vmstat = self._caged.context.processes, procfs.read_vmstat() or {}
-        memory, reclaimed = self._memory()
+        cgroup, found = processes.cgroup, {}
+        if cgroup is not None:
+            found = read_counters(cgroup, "memory.stat", "memory.events")
+        memory, events = found.get("memory.stat") or {}, found.get("memory.events") or {}
+        reclaimed = memory.get("pgsteal")
         page_bytes = kernel_page_bytes()
         by_host = [vmstat[key] for key in _HOST_RECLAIM if key in vmstat]
         return CacheCheck(
@@ -105,23 +107,8 @@ class CacheChecks:
             read_bytes=processes.read_bytes(self._caged.disk.maj_min),
             reclaimed_bytes=None if reclaimed is None else reclaimed * page_bytes,
             host_reclaimed_bytes=sum(by_host) * page_bytes if by_host else None,
+            limit_hits=events.get("max"),
         )
-
-    def _memory(self) -> tuple[Mapping[str, int], int | None]:
-        """Return memory.stat of the trial's cgroup, and the pages that its limit reclaimed.
-
-        cgroup v1 does not count them: there are none while the limit was not met, and None after.
-        """
-        cgroup = self._caged.context.processes.cgroup
-        if cgroup is None:
-            return {}, None
-        found = read_counters(cgroup, "memory.stat", "memory.events")
-        memory, hits = found["memory.stat"] or {}, (found["memory.events"] or {}).get("max")
-        if cgroup.memory is None:
-            return memory, memory.get("pgsteal")
-        if self._limit_hits is None:
-            self._limit_hits = hits
-        return memory, 0 if hits is not None and hits == self._limit_hits else None
 
     def _came_from_disk(self) -> int:
         """Return the bytes that entered the page cache since the start and must come from the disk.

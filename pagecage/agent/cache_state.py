@@ -8,7 +8,8 @@ from typing import Any
 
 from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.programs.arguments import CANNOT, fill_all, places, program_path
-from pagecage.agent.system.cgroup import Cgroup, own_cgroup, read_counters
+from pagecage.agent.system.cgroup import Cgroup, own_cgroup
+from pagecage.agent.system.cgroup_files import read_counters
 from pagecage.agent.system.page_cache import (
     Residency,
     evict,

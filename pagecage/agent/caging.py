@@ -18,13 +18,8 @@ from pagecage.agent.drivers.registry import make_driver
 from pagecage.agent.limits.simulated_volume import SimulatedVolume
 from pagecage.agent.protocol.rpc import ask
 from pagecage.agent.storage import Storage
-from pagecage.agent.system.cgroup import (
-    Cgroup,
-    ancestors,
-    counter_files,
-    read_imposed_limits,
-    read_limits,
-)
+from pagecage.agent.system.cgroup import Cgroup, ancestors
+from pagecage.agent.system.cgroup_files import counter_files, read_imposed_limits, read_limits
 from pagecage.agent.system.supervised_processes import SupervisedProcesses
 from pagecage.agent.system.systemd import unit_name
 from pagecage.agent.system.trial_processes import CgroupProcesses, TrialProcesses

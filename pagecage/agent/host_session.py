@@ -130,17 +130,12 @@ def open_session(
     tracers: Tracers,
 ) -> Iterator[HostSession]:
     """Open a session on the data directory's disk with the tracers of its trials, then close it."""
-    data_dir = Path(request.data_dir)
+    data_dir, spool = Path(request.data_dir), request.spool
     data_dir.mkdir(parents=True, exist_ok=True)
-    spool = request.spool
-    disk, systemd = resolve_disk(data_dir), find_systemd(request.user)
-    cgroupfs = Cgroupfs(spool)
+    disk, systemd, cgroupfs = resolve_disk(data_dir), find_systemd(request.user), Cgroupfs(spool)
     makers: dict[str, CgroupMaker] = {"systemd": systemd, "cgroupfs": cgroupfs}
-    calibrators = {
-        name: Calibrator(maker, disk, data_dir, interruption) for name, maker in makers.items()
-    }
-    driver = "systemd" if facts["systemd"]["pid1"] else "cgroupfs"
-    engines = ContainerEngines(systemd, spool, data_dir, driver)
+    first = "systemd" if facts["systemd"]["pid1"] else "cgroupfs"
+    engines = ContainerEngines(systemd, spool, data_dir, first)
     try:
         _attach(tracers, request, stream)
         yield HostSession(
@@ -149,7 +144,7 @@ def open_session(
             disk,
             systemd,
             cgroupfs,
-            calibrators,
+            {name: Calibrator(one, disk, data_dir, interruption) for name, one in makers.items()},
             *tracers.all,
             QueueSettingsJournal(spool),
             MemoryReservation(spool),

@@ -16,7 +16,8 @@ from pagecage.agent.limits.io_max_controller import IoMaxController, rewrites_io
 from pagecage.agent.limits.limit_meters import LimitMeter, meters
 from pagecage.agent.protocol.request import ShellRequest
 from pagecage.agent.system.block_device import Disk, resolve_disk
-from pagecage.agent.system.cgroup import Cgroup, CgroupMaker, ancestors, read_limits
+from pagecage.agent.system.cgroup import Cgroup, CgroupMaker, ancestors
+from pagecage.agent.system.cgroup_files import read_limits
 from pagecage.agent.system.cgroupfs import Cgroupfs
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.facts import find_systemd, read_facts
@@ -45,11 +46,8 @@ def run_shell(request: ShellRequest) -> int:
     Returns the shell's exit status (128 + n: ended by signal n). Raises HostError if this host
     cannot provide the cage, or if another agent is running on it.
     """
-    systemd, spool, interruption = (
-        find_systemd(request.user),
-        Path(request.spool_dir),
-        Interruption(),
-    )
+    systemd, spool = find_systemd(request.user), Path(request.spool_dir)
+    interruption = Interruption()
     with alone(spool), ExitStack() as cleanup:
         sweep(systemd, spool)
         interruption.listen()
@@ -67,17 +65,11 @@ def run_shell(request: ShellRequest) -> int:
         _show(request.cage, disk, cgroup, enforces)
         if enforces:
             cleanup.enter_context(_controlled(maker, request.cage, disk, cgroup))
+        env = {CAGE_VARIABLE: request.cage.name}
         shell = os.environ.get("SHELL") or "/bin/sh"
         argv = maker.enter_command(_UNIT, [shell], oom_policy="continue")
         return _wait(
-            spawn(
-                argv,
-                stdin=None,
-                stdout=None,
-                stderr=None,
-                cwd=Path(request.directory),
-                env={CAGE_VARIABLE: request.cage.name},
-            ),
+            spawn(argv, stdin=None, stdout=None, stderr=None, cwd=Path(request.directory), env=env),
             interruption,
         )
 

@@ -35,8 +35,9 @@ class CacheCheck:
 
     `resident_bytes` of the trial's files are in the page cache. The slice is charged for
     `charged_bytes` of page cache, has read `read_bytes` from the trial's disk, and has lost
-    `reclaimed_bytes` to reclaim. `host_reclaimed_bytes` were reclaimed from any cgroup because the
-    host was short of memory.
+    `reclaimed_bytes` to reclaim; cgroup v1 does not count them. It has met its memory limit
+    `limit_hits` times. `host_reclaimed_bytes` were reclaimed from any cgroup because the host was
+    short of memory.
     """
 
     resident_bytes: int
@@ -44,6 +45,7 @@ class CacheCheck:
     read_bytes: int | None = None
     reclaimed_bytes: int | None = None
     host_reclaimed_bytes: int | None = None
+    limit_hits: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the check as JSON data."""
@@ -242,8 +244,8 @@ def _resident_at_end(
     must have dropped, or the slice must be charged for new pages while the workload reads only
     these files.
     """
-    if end.charged_bytes is not None and end.reclaimed_bytes is None:
-        return None  # cgroup v1 under memory pressure does not count what its own limit reclaimed
+    if reclaim_is_unknown(vars(go), vars(end)):
+        return None
     least = evidence.least_resident_bytes
     dropped = go.resident_bytes - (
         end.resident_bytes if least is None else min(least, end.resident_bytes)
@@ -267,6 +269,15 @@ def _resident_at_end(
         f"{format_bytes(again)} of the files had to be read again: another process dropped them"
         " from the page cache"
     )
+
+
+def reclaim_is_unknown(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether the memory limit has reclaimed pages between two checks that were not counted.
+
+    cgroup v1 counts how often the limit was met, but not what it reclaimed.
+    """
+    hits = (after.get("limit_hits") or 0) - (before.get("limit_hits") or 0)
+    return hits > 0 and after.get("reclaimed_bytes") is None
 
 
 def _growth(before: CacheCheck, after: CacheCheck, key: str) -> int | None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system.cgroup import Cgroup, read_counters
+from pagecage.agent.system.cgroup import Cgroup
+from pagecage.agent.system.cgroup_files import read_counters
 from pagecage.agent.system.kernel_text import parse_flat_keyed, read_text
 from pagecage.model.cage import IO_STAT_KEY, enforced_limit
 from pagecage.units import kernel_page_bytes

@@ -276,14 +276,17 @@ def make_session(
     """Return the session that session.serve makes before the first trial; no tracer is started."""
     manager, heard = Systemd(user=False, version=SYSTEMD_VERSION), interruption or Interruption()
     disk, children = facts.resolve_disk(machine.data), ToolProcesses(machine.spool)
-    request = make_request(machine, *trials)
+    request, by_files = make_request(machine, *trials), Cgroupfs(machine.spool)
     return HostSession(
         request=request,
         facts=facts.read_facts(machine.data, False, request.disks),
         disk=disk,
         systemd=manager,
-        cgroupfs=Cgroupfs(machine.spool),
-        calibrators={"systemd": Calibrator(manager, disk, machine.data, heard)},
+        cgroupfs=by_files,
+        calibrators={
+            "systemd": Calibrator(manager, disk, machine.data, heard),
+            "cgroupfs": Calibrator(by_files, disk, machine.data, heard),
+        },
         tracer=FaultTracer(machine.spool, children),
         block_tracer=BlockLatencyTracer(machine.spool, children),
         settings=QueueSettingsJournal(machine.spool),

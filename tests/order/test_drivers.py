@@ -264,7 +264,7 @@ DOCKER_INFO = {
         (
             "docker",
             {**DOCKER_INFO, "CgroupDriver": "cgroupfs"},
-            "docker makes its cgroups itself (cgroupfs)",
+            "docker makes its cgroups by cgroupfs",
         ),
         ("docker", {**DOCKER_INFO, "CgroupVersion": "1"}, "docker uses cgroup v1"),
         (

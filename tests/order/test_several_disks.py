@@ -157,7 +157,7 @@ def test_each_disk_is_a_volume_with_an_account_of_its_own(
 def test_a_container_can_write_to_the_folder() -> None:
     folder, spool = Path("/disks/wal/pagecage-wal"), Path("/spool")
     context = LaunchContext(
-        systemd=Systemd(user=False, version=257),
+        maker=Systemd(user=False, version=257),
         unit="pagecage-x.1.slice",
         processes=SupervisedProcesses(spool / "supervisor.json", "x"),
         cage=APART,

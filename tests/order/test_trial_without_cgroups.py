@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pagecage.agent.session import run_trial
-from pagecage.agent.system import imposed_limits
+from pagecage.agent.system import cgroup_files
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, SetupStep, Trial, Workload
@@ -114,7 +114,7 @@ def test_an_imposed_memory_limit_that_was_met_excludes_the_trial(
     limits = {"memory.max": "1073741824"}
 
     def imposed(*_: Any) -> dict[str, dict[str, str]]:
-        return {"/docker/x": {**limits, imposed_limits.HITS: str(next(hits))}}
+        return {"/docker/x": {**limits, cgroup_files.HITS: str(next(hits))}}
 
     monkeypatch.setattr("pagecage.agent.caging.read_imposed_limits", imposed)
     verdicts = evaluate(run_here(machine, free()))

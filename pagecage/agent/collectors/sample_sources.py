@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pagecage.agent.system.cgroup import Cgroup, CounterFiles, LimitFiles, ancestors
+from pagecage.agent.system.cgroup import Cgroup, ancestors
+from pagecage.agent.system.cgroup_files import CounterFiles, LimitFiles
 from pagecage.agent.system.trial_processes import TrialProcesses
 from pagecage.model.cage import IO_STAT_KEY
 

@@ -104,7 +104,7 @@ class Sampler:
 
     def _sample(self) -> dict[str, Any]:
         row: dict[str, Any] = {"t": time.monotonic(), "wall": time.time()}
-        stats = pread_text(self._disk)
+        stats = pread_text(self._disk) or ""
         disk = parse_diskstats(stats, self._maj_min) or {}
         row["disk"] = pick(disk, _DISK_KEYS)
         row |= self._source.row(self._maj_min, disk, self._others)

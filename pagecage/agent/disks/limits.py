@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pagecage.agent.storage import OtherDisk
-from pagecage.agent.system.cgroup import Cgroup, ancestors, read_limits
+from pagecage.agent.system.cgroup import Cgroup, ancestors
+from pagecage.agent.system.cgroup_files import read_limits
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.cage import expected_read_back, limits_not_in_force

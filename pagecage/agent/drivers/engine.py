@@ -275,22 +275,12 @@ def unfit_reason(
     name = facts.engine
     if facts.cgroup_version != 2:
         return f"{name} uses cgroup v1, where the limits of cgroup v2 do not exist", "use HOST=vm"
-    if cgroup_driver == "cgroupfs" and facts.cgroup_driver != "cgroupfs":
-        return (
-            f"{name} makes its cgroups by {facts.cgroup_driver}, which does not run here",
-            'put {"exec-opts": ["native.cgroupdriver=cgroupfs"]} into /etc/docker/daemon.json'
-            " and restart it",
-        )
     if facts.cgroup_driver != cgroup_driver:
         return (
-            (
-                f"{name} makes its cgroups itself ({facts.cgroup_driver}), so no slice can contain"
-                " its containers"
-            ),
-            (
-                'put {"exec-opts": ["native.cgroupdriver=systemd"]} into /etc/docker/daemon.json'
-                " and restart it"
-            ),
+            f"{name} makes its cgroups by {facts.cgroup_driver} and trials have theirs from"
+            f" {cgroup_driver}, so none can contain its containers",
+            f'put {{"exec-opts": ["native.cgroupdriver={cgroup_driver}"]}} into'
+            " /etc/docker/daemon.json and restart it",
         )
     if facts.lacks_io:
         full_name = f"rootless {name}" if facts.rootless else name

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.cgroup import CgroupMaker, read_counters
+from pagecage.agent.system.cgroup import CgroupMaker
+from pagecage.agent.system.cgroup_files import read_counters
 from pagecage.agent.system.interruption import Interruption
 from pagecage.agent.system.systemd import unit_name
 from pagecage.errors import HostError, PagecageError

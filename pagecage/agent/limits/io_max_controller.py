@@ -17,7 +17,8 @@ from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
 from pagecage.agent.limits.limit_meters import meters
-from pagecage.agent.system.cgroup import Cgroup, read_counters, read_limits, write_io_limits
+from pagecage.agent.system.cgroup import Cgroup
+from pagecage.agent.system.cgroup_files import read_counters, read_limits, write_io_limits
 from pagecage.errors import HostError
 from pagecage.model.cage import IO_MAX_KEY, Cage
 from pagecage.model.requirements import may_rewrite_io_max

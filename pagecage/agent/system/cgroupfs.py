@@ -23,15 +23,13 @@ from typing import Any
 from pagecage.agent.system.block_device import Disk
 from pagecage.agent.system.cgroup import (
     CGROUP_ROOT,
-    V1_IO_FILE,
     Cgroup,
     ancestors,
     members,
     mount_points,
     own_cgroup,
-    read_limits,
-    write_io_limits,
 )
+from pagecage.agent.system.cgroup_files import V1_IO_FILE, read_limits, write_io_limits
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.errors import HostError
 from pagecage.model.cage import IO_MAX_KEY, Cage, expected_read_back

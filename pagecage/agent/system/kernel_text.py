@@ -34,14 +34,12 @@ def open_text(path: Path) -> int | None:
         return None
 
 
-def pread_text(descriptor: int | None) -> str:
-    """Return the present text of an open kernel file; empty if it cannot be read."""
-    if descriptor is None:
-        return ""
+def pread_text(descriptor: int | None) -> str | None:
+    """Return the present text of an open kernel file; None if it cannot be read."""
     try:
-        return os.pread(descriptor, _PIECE_BYTES, 0).decode()
+        return None if descriptor is None else os.pread(descriptor, _PIECE_BYTES, 0).decode()
     except OSError:
-        return ""
+        return None
 
 
 def parse_flat_keyed(text: str) -> dict[str, int]:

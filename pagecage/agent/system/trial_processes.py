@@ -5,13 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pagecage.agent.system.cgroup import (
-    Cgroup,
-    CgroupMaker,
-    members,
-    outside,
-    read_counters,
-)
+from pagecage.agent.system.cgroup import Cgroup, CgroupMaker, members, outside
+from pagecage.agent.system.cgroup_files import read_counters
 from pagecage.agent.system.process_tree import ProcessInfo
 
 

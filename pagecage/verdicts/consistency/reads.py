@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pagecage.model.cache_proof import requested_bytes, tolerance_bytes
+from pagecage.model.cache_proof import reclaim_is_unknown, requested_bytes, tolerance_bytes
 from pagecage.model.record import Record
 from pagecage.units import format_bytes
 from pagecage.verdicts.counters import io_at
@@ -31,9 +31,8 @@ def read_contradictions(record: Record) -> Iterator[str]:
     read, charged = _growth(start, end, "read_bytes"), _growth(start, end, "charged_bytes")
     if read is None or charged is None:
         return
-    reclaimed = _growth(start, end, "reclaimed_bytes")
-    past = None if reclaimed is None else read - max(0, charged) - reclaimed
-    if past is not None and past > spare:
+    past = read - max(0, charged) - (_growth(start, end, "reclaimed_bytes") or 0)
+    if past > spare and not reclaim_is_unknown(start, end):
         yield (
             f"{format_bytes(past)} were read past the page cache, which the plan does not ask for"
         )

@@ -21,7 +21,8 @@ from typing import Any
 from pagecage.agent.disks.writeback import unlimited_writes
 from pagecage.agent.limits.calibrate import Calibrator
 from pagecage.agent.system.block_device import Disk, resolve_disk
-from pagecage.agent.system.cgroup import ancestors, read_counters, read_limits
+from pagecage.agent.system.cgroup import ancestors
+from pagecage.agent.system.cgroup_files import read_counters, read_limits
 from pagecage.agent.system.facts import find_systemd, read_facts
 from pagecage.agent.system.interruption import Interruption
 from pagecage.agent.system.systemd import Systemd, unit_name
@@ -103,7 +104,7 @@ def read_back(systemd: Systemd, disk: Disk) -> dict[str, Any]:
         cgroup = systemd.make(unit, cage, disk)
         held = read_limits(cgroup, disk.maj_min)
         above = {str(one): read_limits(one, disk.maj_min) for one in ancestors(cgroup)}
-        io_max = (cgroup / "io.max").read_text().splitlines()
+        io_max = (cgroup.directories[0] / "io.max").read_text().splitlines()
     finally:
         systemd.remove(unit)
     wrong = limits_not_in_force(expected_read_back(cage, kernel_page_bytes()), held, above)

@@ -130,7 +130,7 @@ def test_a_cgroup_that_goes_away_does_not_stop_the_sampler(around: CollectorCont
 
 
 def test_a_sampler_that_dies_reports_it(around: CollectorContext) -> None:
-    (around.processes.cgroup.directories[0] / "memory.current").write_text("not a number\n")
+    (around.processes.cgroup.directories[0] / "io.pressure").write_text("some avg10=no\n")
     outcome = collect(Sampler(around))
     assert outcome.status == "failed"
     assert "sampling ended early" in outcome.reason

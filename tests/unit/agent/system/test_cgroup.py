@@ -7,14 +7,11 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent.system import cgroup as cgroups
-from pagecage.agent.system.cgroup import (
-    Cgroup,
+from pagecage.agent.system.cgroup import Cgroup, ancestors, cgroup_of, own_cgroup
+from pagecage.agent.system.cgroup_files import (
     CounterFiles,
     LimitFiles,
-    ancestors,
-    cgroup_of,
     counter_files,
-    own_cgroup,
     read_counters,
     read_imposed_limits,
     read_limits,
