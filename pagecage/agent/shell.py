@@ -31,7 +31,12 @@ from pagecage.model.cage import (
     expected_read_back,
     limits_not_in_force,
 )
-from pagecage.model.requirements import check_hierarchy, check_host, default_driver
+from pagecage.model.requirements import (
+    MissedRequirement,
+    check_hierarchy,
+    check_host,
+    default_driver,
+)
 from pagecage.model.trial import CGROUPFS
 from pagecage.process import Process, spawn
 from pagecage.units import kernel_page_bytes
@@ -55,14 +60,14 @@ def run_shell(request: ShellRequest) -> int:
         # handler.
         signal.signal(signal.SIGINT, lambda *_: None)
         facts = read_facts(Path(request.directory), request.user)
-        if missed := check_host(facts) + check_hierarchy(facts, request.cage):
+        if missed := check_host(facts) + check_hierarchy(facts, request.cage, writes=False):
             raise HostError(missed[0].reason, missed[0].hint)
         maker: CgroupMaker = Cgroupfs(spool) if default_driver(facts) == CGROUPFS else systemd
         disk = resolve_disk(Path(request.directory))
         cleanup.callback(maker.remove, _UNIT)
         cgroup = maker.make(_UNIT, request.cage, disk)
         enforces = rewrites_io_max(request.cage, facts)
-        _show(request.cage, disk, cgroup, enforces)
+        _show(request.cage, disk, cgroup, enforces, check_hierarchy(facts, request.cage))
         if enforces:
             cleanup.enter_context(_controlled(maker, request.cage, disk, cgroup))
         env = {CAGE_VARIABLE: request.cage.name}
@@ -89,14 +94,22 @@ def _controlled(maker: CgroupMaker, cage: Cage, disk: Disk, cgroup: Cgroup) -> I
                 sys.stderr.write(f"{controller.to_json()['error']}\n")
 
 
-def _show(cage: Cage, disk: Disk, cgroup: Cgroup, enforces: bool) -> None:
+def _show(
+    cage: Cage,
+    disk: Disk,
+    cgroup: Cgroup,
+    enforces: bool,
+    weak: Sequence[MissedRequirement],
+) -> None:
     """Print the limits that the kernel reports. Raises HostError if they differ from the cage."""
     read_back = read_limits(cgroup, disk.maj_min)
     above = {str(one): read_limits(one, disk.maj_min) for one in ancestors(cgroup)}
     expected = expected_read_back(cage, kernel_page_bytes())
     if wrong := limits_not_in_force(expected, read_back, above):
         raise HostError(f"the limits are not in force: {'; '.join(wrong)}", "pagecage doctor")
-    sys.stdout.write("\n".join(lines(cage, disk, cgroup, read_back, enforces)) + "\n")
+    notes = [f"  {one.reason}" for one in weak]
+    text = "\n".join([*lines(cage, disk, cgroup, read_back, enforces), *notes])
+    sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 

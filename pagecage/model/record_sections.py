@@ -26,6 +26,8 @@ class CageEvidence(Section):
     ancestors: Mapping[str, Mapping[str, str]] | None = None
     ancestors_after: Mapping[str, Mapping[str, str]] | None = None
     slice: str | None = None
+    hierarchy: str | None = None
+    counter_files: Mapping[str, tuple[str, ...]] | None = None
     calibration: Mapping[str, Row] | None = None
     driver: Row | None = None
     driver_cgroup: str | None = None

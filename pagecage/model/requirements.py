@@ -241,15 +241,9 @@ def _check_driver(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequirem
         facts["systemd"]["pid1"] or trial.driver.startswith("systemd") or "cgroupfs" not in facts
     ):
         missed = _check_cgroupfs(facts, *(["cpu"] if has_quota else []))
-        return missed or check_hierarchy(facts, trial.cage, writes=_may_write(trial))
+        return missed or check_hierarchy(facts, trial.cage, writes=bool(trial.writes_bytes))
     cpu = _controller("cpu", facts) if has_quota else None
     return _check_systemd(facts) + ([cpu] if cpu else [])
-
-
-def _may_write(trial: Trial) -> bool:
-    """Return whether a trial may write through the page cache; a command may do anything."""
-    is_measured = trial.workload.kind in ("handshake", "fio")
-    return not is_measured or bool(trial.writes_bytes)
 
 
 def check_hierarchy(
@@ -258,7 +252,8 @@ def check_hierarchy(
     """Return the cage's limits that the controllers of version 1 cannot hold.
 
     They have no memory.high, and charge buffered writes to no cgroup
-    (Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
+    (Documentation/admin-guide/cgroup-v1/blkio-controller.rst). `writes` tells that the trial is
+    known to write; the verdict on the limit judges one that was not.
     """
     missed, v1 = [], facts.get("cgroupfs", {}).get("v1", [])
     if facts["systemd"]["pid1"]:

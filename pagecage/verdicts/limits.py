@@ -102,6 +102,7 @@ def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
         _credits_failure(record, name),
         _tighter_ancestor(record, name, cap),
         _overrun(record, name, cap),
+        _buffered_writes(record, name),
         _shared_overrun(record, name),
     )
     for leak in leaks:
@@ -228,6 +229,29 @@ def _calibration_overrun(record: Record, name: str, cap: float) -> str | None:
             f"Calibration reached {amount(name, driven)}, above the limit of {amount(name, cap)}."
         )
     return None
+
+
+_DIRTY = ("file_dirty", "file_writeback")
+_BUFFERED_BYTES = 1 << 20
+"""Fewer bytes that wait to be written are metadata or a log of the program's."""
+
+
+def _buffered_writes(record: Record, name: str) -> str | None:
+    """Return a sentence if writes through the page cache escaped a limit of cgroup v1.
+
+    There the kernel's flusher writes them for no cgroup. Those that it wrote during the trial count
+    as other processes' (verdict `host_quiet`).
+    """
+    files = (record.cage.counter_files or {}).get("io.stat") or ("",)
+    if "Write" not in name or "blkio." not in files[0] or record.cage.external:
+        return None
+    waiting = sum(difference(record, "cgroup", "memory.stat", key) or 0 for key in _DIRTY)
+    if waiting <= _BUFFERED_BYTES:
+        return None
+    return (
+        f"{format_bytes(waiting)} were written through the page cache, and cgroup v1 does not hold"
+        " such writes to a limit."
+    )
 
 
 def _shared_overrun(record: Record, name: str) -> str | None:

@@ -137,9 +137,8 @@ class Cgroupfs:
             for name in ("memory.max", "memory.high", "memory.swap.max"):
                 if name in wanted:
                     yield cgroup.unified / name, wanted[name]
-        elif cgroup.memory is not None and (limit := wanted.get("memory.max")):
-            yield cgroup.memory / "memory.limit_in_bytes", limit
-            yield from _swap_writes(cgroup.memory, limit, wanted.get("memory.swap.max"))
+        elif cgroup.memory is not None:
+            yield from _v1_memory_writes(cgroup.memory, wanted)
         if quota := wanted.get("cpu.max"):
             yield from _cpu_writes(cgroup, quota)
 
@@ -272,15 +271,18 @@ def _io_writes(
         yield cgroup.unified / "io.max", f"{number} {words}"
 
 
-def _swap_writes(memory: Path, limit: str, swap: str | None) -> Iterator[tuple[Path, str]]:
-    """Yield the write of a limit on swap in version 1.
+def _v1_memory_writes(memory: Path, wanted: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Yield the writes of limits on memory and swap in version 1.
 
     A limit on memory and swap that equals the one on memory would close swap too, but charges would
     then fail at it alone, and Linux 6.14 and later count them nowhere.
     """
+    limit, swap = wanted.get("memory.max"), wanted.get("memory.swap.max")
+    if limit is not None:
+        yield memory / "memory.limit_in_bytes", limit
     if swap == "0":
         yield memory / "memory.swappiness", "0"
-    elif swap is not None:
+    elif swap is not None and limit is not None:
         yield memory / "memory.memsw.limit_in_bytes", str(int(limit) + int(swap))
 
 

@@ -194,3 +194,22 @@ def test_a_cap_that_was_neither_reached_nor_kept_is_never_enforced(rate, calibra
         assert calibrated or rate >= 0.89 * cap
     if rate > cap * 1.05:
         assert found.verdict == "leaky"
+
+
+@pytest.mark.parametrize(
+    ("file", "dirty", "word"),
+    [
+        ("/b/blkio.throttle.io_service_bytes_recursive", 64 << 20, "leaky"),
+        ("/b/blkio.throttle.io_service_bytes_recursive", 4096, "enforced"),
+        ("/u/io.stat", 64 << 20, "enforced"),
+    ],
+)
+def test_buffered_writes_escape_a_limit_of_version_1(file: str, dirty: int, word: str) -> None:
+    counters = after()
+    for moment, waiting in (("before", 0), ("after", dirty)):
+        memory = counters[moment]["cgroup"].setdefault("memory.stat", {})
+        memory |= {"file_dirty": waiting, "file_writeback": 0}
+    limit = {"IOWriteBandwidthMax": 20_000_000}
+    cage = caged(limit, IOWriteBandwidthMax=held("IOReadBandwidthMax", 0.99))
+    record = make_record(counters=counters, cage={**cage, "counter_files": {"io.stat": [file]}})
+    assert verdict(record, "IOWriteBandwidthMax").verdict == word

@@ -90,6 +90,23 @@ def test_the_files_of_version_1_with_accounting_switched_on(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.parametrize(
+    ("limits", "written"),
+    [
+        ({"MemorySwapMax": 0}, ["0 >memory.swappiness"]),
+        (
+            {"MemoryMax": MIB, "MemorySwapMax": MIB},
+            [f"{MIB} >memory.limit_in_bytes", f"{2 * MIB} >memory.memsw.limit_in_bytes"],
+        ),
+    ],
+)
+def test_swap_in_version_1(tmp_path: Path, limits: dict[str, int], written: list[str]) -> None:
+    made = maker(tmp_path, tree(tmp_path, "memory"))
+    _, *writes = texts(made.make_commands(UNIT, Cage("", limits), "254:16"))
+    group = f"{made.cgroup(UNIT)}/"
+    assert [line.removeprefix("sh -c echo ").replace(group, "") for line in writes] == written
+
+
 def test_groups_of_two_spools_have_different_names(tmp_path: Path) -> None:
     parent = tree(tmp_path, "unified")
     one, other = Cgroupfs(tmp_path / "one"), Cgroupfs(tmp_path / "other")
