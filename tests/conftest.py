@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,36 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         print(f"\nleft behind: process {pid}: {line}")
     if left and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test marked `limits` where this machine cannot hold limits, with the reason."""
+    if item.get_closest_marker("limits") and (reason := cannot_hold_limits()):
+        pytest.skip(reason)
+
+
+@cache
+def cannot_hold_limits() -> str | None:
+    """Return why this machine cannot hold limits natively; None if it can."""
+    if os.geteuid() != 0:
+        return "limits need root"
+    if lacking := {"memory", "io"} - _writable_controllers():
+        return f"no writable cgroup hierarchy has the controller {' or '.join(sorted(lacking))}"
+    return None
+
+
+def _writable_controllers() -> set[str]:
+    """Return the controllers of all hierarchies in which this process can make groups."""
+    found: set[str] = set()
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, mount_point, kind, options = line.split()[:4]
+        if not kind.startswith("cgroup") or not os.access(mount_point, os.W_OK):
+            continue
+        if kind == "cgroup2":
+            found.update(Path(mount_point, "cgroup.controllers").read_text().split())
+        else:
+            found.update("io" if name == "blkio" else name for name in options.split(","))
+    return found
 
 
 @pytest.fixture(scope="session")
