@@ -9,6 +9,7 @@ MAKEFLAGS += --no-print-directory
 NAME ?=
 HOST ?= auto
 SIZE ?= auto
+BUDGET ?=
 CAGE ?=
 REPEATS ?=
 RESUME ?=
@@ -26,7 +27,7 @@ ONLY ?=
 DEVICE ?=
 ASK ?=
 ERASE ?=
-export PYTHON NAME HOST SIZE CAGE REPEATS FLEET RUN CMD DEVICE
+export PYTHON NAME HOST SIZE BUDGET CAGE REPEATS FLEET RUN CMD DEVICE
 # MACHINE=aarch64 is for hosts and a guest of another architecture than this machine's.
 ifneq ($(MACHINE),)
 export PAGECAGE_MACHINE := $(MACHINE)
@@ -64,7 +65,7 @@ help: ## Show this help
 
 ##@ Run
 experiment: ## Run an experiment and make its report (NAME=..., see `make list`)
-	@$(pagecage) run "$$NAME" --host "$$HOST" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") \
+	@$(pagecage) run "$$NAME" --host "$$HOST" --size "$$SIZE" $(if $(BUDGET),--budget "$$BUDGET") $(if $(CAGE),--cage "$$CAGE") \
 	  $(only) $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume) $(if $(FLEET),--fleet "$$FLEET") $(ARGS)
 replay shell: export PAGECAGE_WORKLOADS := pcgen
 replay: ready ## Run a program in a cage and without limits (CAGE=..., CMD='program arguments', ARGS='--cold FILES')
@@ -149,8 +150,9 @@ distclean: clean ## Also remove the guest's cache (runs stay)
 #-
 #- HOST is auto, local, vm or a group of ansible/inventory (docs/HOSTS.md). FLEET is replicate (the
 #- whole plan on every host) or spread (its repeats over similar hosts). SIZE is auto, smoke, emulated,
-#- default or full. RESUME=1 finishes the newest run of NAME. ONLY runs the
-#- treatments with these levels. ARGS is passed to `pagecage` unchanged.
+#- default or full. BUDGET=20m lets SIZE=auto plan twenty minutes instead of three. RESUME=1 finishes
+#- the newest run of NAME. ONLY runs the treatments with these levels. ARGS is passed to `pagecage`
+#- unchanged.
 #- If a command fails, make exits with 2. `.venv/bin/pagecage` has its own exit codes (docs/FORMAT.md).
 
 # --- parallel set-up ----------------------------------------------------------------------------------------------

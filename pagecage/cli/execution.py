@@ -63,7 +63,10 @@ def plan_for(name: str, options: RunOptions, command: str, notify: Notify) -> tu
     if options.cage is not None:
         definitions().cage(options.cage, experiment.sizes["full"].total_bytes)
     make = partial(_make_plan, experiment, options, command, notify)
-    return plan_on_host(options.host, options.data_dir, make, notify, options.disk)
+    plan, host = plan_on_host(options.host, options.data_dir, make, notify, options.disk)
+    if "expected_seconds" in plan.document:
+        notify(f"size: {plan.document['size_reason']}")
+    return plan, host
 
 
 def _make_plan(
@@ -133,8 +136,11 @@ def execute(prepared: PreparedRun, notify: Notify, stdout: int = 1) -> int:
     """
     remaining = prepared.folder.remaining(prepared.plan)
     total, left = _extent(prepared, remaining)
-    estimate = expected_seconds(remaining) * left / max(1, len(remaining))
     document = prepared.plan.document
+    if "expected_seconds" in document:  # by the measured speed of the disk
+        estimate = document["expected_seconds"] * left / max(1, total)
+    else:
+        estimate = expected_seconds(remaining) * left / max(1, len(remaining))
     about = "at most" if document.get("until_ci") or rule_of(document) else "about"
     notify(
         f"{left} of {total} trials to run, {about} {format_seconds(estimate)}:"

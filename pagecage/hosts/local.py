@@ -17,10 +17,12 @@ from pagecage.agent.system.facts import is_emulated, read_facts
 from pagecage.agent.system.systemd import runtime_dir
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_agent_package
+from pagecage.hosts.disk_speed import ASSUMED, disk_speed
 from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.model.cage import DATA_DISK
 from pagecage.model.needs.packages import missing_packages
 from pagecage.model.requirements import MissedRequirement, check_disk, check_limits
+from pagecage.planning.duration import DiskSpeed
 from pagecage.units import format_bytes
 
 
@@ -53,6 +55,16 @@ class LocalHost:
     def is_emulated(self, progress: Progress) -> bool:
         """Return whether this machine is a guest without hardware virtualisation."""
         return is_emulated(self.facts())
+
+    def disk_speed(self) -> DiskSpeed:
+        """Return the speed of the data directory's disk; an assumed one while a run is going on."""
+        facts = self.facts()
+        try:
+            _require_idle(Path(self.spool_dir))
+        except HostError:
+            return ASSUMED
+        machine = f"{facts['disk'].get('maj_min')} {facts['boot_id']}"
+        return disk_speed(Path(self.data_dir), machine)
 
     def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
         """Raise HostError if the host is unfit.

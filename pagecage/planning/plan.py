@@ -46,6 +46,8 @@ class PlanOptions:
     then the largest number of repeats (pagecage/verdicts/stopping.py). `driver_without_limits`
     starts trials without limits whose experiment names no driver; None for the driver of the
     others. `treatment` has levels by factor: only treatments with all of them are planned.
+    `budget_seconds` is the time for which the size was chosen, and `expected_seconds` the estimate
+    of the plan's duration by the measured speed of the disk; None if the size was not so chosen.
     """
 
     size: str
@@ -57,10 +59,13 @@ class PlanOptions:
     until_ci: float | None = None
     driver_without_limits: str | None = None
     treatment: Mapping[str, str] = field(default_factory=dict)
+    budget_seconds: float | None = None
+    expected_seconds: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the part of a plan's document that repeats these options."""
-        left_out = {"driver_without_limits"} | (set() if self.treatment else {"treatment"})
+        optional = {"treatment", "budget_seconds", "expected_seconds"}
+        left_out = {"driver_without_limits"} | {name for name in optional if not vars(self)[name]}
         return {key: value for key, value in vars(self).items() if key not in left_out}
 
 
