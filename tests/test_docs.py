@@ -235,7 +235,8 @@ def test_a_trial_and_a_plan_are_as_documented() -> None:
     reported = FORMAT.split("A **trial**: `", 1)[1].split("`", 1)[0]
     reported = re.sub(r"\{[^}]*\}", "", reported)
     assert set(reported.split()) == {field.name for field in fields(Trial)}
-    assert keys(list(table("plan.json"))) == set(plan_to_json(plan_of()))
+    chosen = replace(CHOICES, budget_seconds=180.0, expected_seconds=100.0)
+    assert keys(list(table("plan.json"))) == set(plan_to_json(plan_of(wanted=chosen)))
 
 
 def test_exit_codes_are_as_documented() -> None:

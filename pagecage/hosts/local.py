@@ -23,7 +23,9 @@ from pagecage.model.cage import DATA_DISK
 from pagecage.model.needs.packages import missing_packages
 from pagecage.model.requirements import MissedRequirement, check_disk, check_limits
 from pagecage.planning.duration import DiskSpeed
-from pagecage.units import format_bytes
+from pagecage.units import MIB, format_bytes
+
+_SPARE_BYTES = 64 * MIB  # of a file system beside its files: the journal, and tables of inodes
 
 
 class LocalHost:
@@ -37,6 +39,7 @@ class LocalHost:
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
         self.data_dir = str(data_dir or cache / "pagecage/data")
         self.disks: Mapping[str, str] = disks or {}
+        self.own_disk: Mapping[str, Any] | None = None
         self.spool_dir = _spool_dir(os.getuid(), runtime_dir())
 
     @property
@@ -65,6 +68,16 @@ class LocalHost:
             return ASSUMED
         machine = f"{facts['disk'].get('maj_min')} {facts['boot_id']}"
         return disk_speed(Path(self.data_dir), machine)
+
+    def can_make_disk(self) -> bool:
+        """Return whether a disk of pagecage's own can be made: by root, with the loop driver."""
+        return not self.user and Path("/dev/loop-control").exists()
+
+    def make_disk(self, data_bytes: int) -> str:
+        """Let the agent make a disk with room for this much data; return its file."""
+        size_bytes = -(-(data_bytes * 21 // 20 + _SPARE_BYTES) // MIB) * MIB
+        self.own_disk = {"file": f"{self.data_dir}/disk.img", "size_bytes": size_bytes}
+        return str(self.own_disk["file"])
 
     def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
         """Raise HostError if the host is unfit.
