@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ from pagecage.model.record import OUTCOMES, RECORD_VERSION, Record
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import plan_to_json
 from tests.builders.documents import FORMAT, as_line, keys
-from tests.builders.plans import plan_of
+from tests.builders.plans import CHOICES, plan_of
 from tests.record_schema import PATH, breaches
 from tests.tree import ROOT, files
 

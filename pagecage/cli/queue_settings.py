@@ -27,11 +27,12 @@ def ask_before_queue_settings(plan: Plan, host: Host, yes: bool, notify: Notify)
     disk = host.facts()["disk"]
     if "error" in disk or disk["maj_min"] != _disk_of_root():  # prepare() refuses an unknown disk
         return
-    changes = f"{_queue_settings_of(plan)} of {disk['node']}, which holds /,"
+    settings = f"{_queue_settings_of(plan)} of {disk['node']}"
+    changes = f"{settings}, which holds /,"
     if not sys.stdin.isatty():
         if plan.document.get("replay") is None and host.can_make_disk():
             file = host.make_disk(needed_disk_bytes(plan.trials))
-            notify(f"disk: {file} by loop, so that {changes} stay as they are")
+            notify(f"disk: {file} by loop, which leaves {settings} alone")
             return
         notify(f"{changes} will be changed during each trial and restored after it")
         return

@@ -25,7 +25,7 @@ from pagecage.model.requirements import MissedRequirement, check_disk, check_lim
 from pagecage.planning.duration import DiskSpeed
 from pagecage.units import MIB, format_bytes
 
-_SPARE_BYTES = 64 * MIB  # of a file system beside its files: the journal, and tables of inodes
+_SPARE_BYTES = 512 * MIB  # the file system's own, and more than a dataset must leave free
 
 
 class LocalHost:

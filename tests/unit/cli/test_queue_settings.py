@@ -63,7 +63,9 @@ def test_with_nobody_to_ask_the_data_get_a_disk_of_their_own(
         assert made is not None
         assert made["file"] == f"{tmp_path}/disk.img"
         assert made["size_bytes"] > needed_disk_bytes(plan.trials)
-        assert asked.said[0].startswith(f"disk: {tmp_path}/disk.img by loop, so that read_ahead_kb")
+        assert asked.said[0].startswith(
+            f"disk: {tmp_path}/disk.img by loop, which leaves read_ahead_kb"
+        )
     else:
         assert made is None
         assert "will be changed during each trial and restored" in asked.said[0]
