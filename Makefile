@@ -9,6 +9,7 @@ MAKEFLAGS += --no-print-directory
 NAME ?=
 HOST ?= auto
 SIZE ?= auto
+BUDGET ?=
 CAGE ?=
 REPEATS ?=
 RESUME ?=
@@ -26,7 +27,7 @@ ONLY ?=
 DEVICE ?=
 ASK ?=
 ERASE ?=
-export PYTHON NAME HOST SIZE CAGE REPEATS FLEET RUN CMD DEVICE
+export PYTHON NAME HOST SIZE BUDGET CAGE REPEATS FLEET RUN CMD DEVICE
 # MACHINE=aarch64 is for hosts and a guest of another architecture than this machine's.
 ifneq ($(MACHINE),)
 export PAGECAGE_MACHINE := $(MACHINE)
@@ -64,7 +65,7 @@ help: ## Show this help
 
 ##@ Run
 experiment: ## Run an experiment and make its report (NAME=..., see `make list`)
-	@$(pagecage) run "$$NAME" --host "$$HOST" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") \
+	@$(pagecage) run "$$NAME" --host "$$HOST" --size "$$SIZE" $(if $(BUDGET),--budget "$$BUDGET") $(if $(CAGE),--cage "$$CAGE") \
 	  $(only) $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume) $(if $(FLEET),--fleet "$$FLEET") $(ARGS)
 replay shell: export PAGECAGE_WORKLOADS := pcgen
 replay: ready ## Run a program in a cage and without limits (CAGE=..., CMD='program arguments', ARGS='--cold FILES')
@@ -81,11 +82,11 @@ doctor: .venv/.stamp-plan ## Report what this machine lacks for measuring, and h
 	@$(pagecage) doctor
 
 ##@ Hosts
-provision: ready ## Prepare the hosts of a group (HOST=local, vm or a group; DEVICE=... for one host; ASK=1 asks for sudo's password)
+provision: ready .venv-ansible/.stamp-ansible ## Prepare the hosts of a group (HOST=local, vm or a group; DEVICE=... for one host; ASK=1 asks for sudo's password)
 	@$(pagecage) host provision "$$HOST" $(device) $(if $(NAME),--for "$$NAME") $(ask) $(ARGS)
-verify: ready ## Report what they lack; changes nothing
+verify: ready .venv-ansible/.stamp-ansible ## Report what they lack; changes nothing
 	@$(pagecage) host verify "$$HOST" $(ask) $(ARGS)
-unprovision: ready ## Restore them (data stay; ERASE=1 destroys them)
+unprovision: ready .venv-ansible/.stamp-ansible ## Restore them (data stay; ERASE=1 destroys them)
 	@$(pagecage) host unprovision "$$HOST" $(ask) $(if $(ERASE),--erase) $(ARGS)
 
 ##@ Check
@@ -149,8 +150,9 @@ distclean: clean ## Also remove the guest's cache (runs stay)
 #-
 #- HOST is auto, local, vm or a group of ansible/inventory (docs/HOSTS.md). FLEET is replicate (the
 #- whole plan on every host) or spread (its repeats over similar hosts). SIZE is auto, smoke, emulated,
-#- default or full. RESUME=1 finishes the newest run of NAME. ONLY runs the
-#- treatments with these levels. ARGS is passed to `pagecage` unchanged.
+#- default or full. BUDGET=20m lets SIZE=auto plan twenty minutes instead of three. RESUME=1 finishes
+#- the newest run of NAME. ONLY runs the treatments with these levels. ARGS is passed to `pagecage`
+#- unchanged.
 #- If a command fails, make exits with 2. `.venv/bin/pagecage` has its own exit codes (docs/FORMAT.md).
 
 # --- parallel set-up ----------------------------------------------------------------------------------------------
@@ -177,14 +179,14 @@ there := $(and $(wildcard .venv/bin/python),$(wildcard .venv/.stamp-plan),$(if $
 which = $(filter local vm,$(HOST))
 plan_for = $(if $(known),--for "$$NAME" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") $(only))
 # With systemd, HOST=auto may need no guest, so its disk space is not checked here.
-parts = python ansible programs $(if $(filter vm,$(HOST))$(if $(filter auto,$(HOST)),$(if $(wildcard /run/systemd/system),,vm)),guest)
+parts = python programs $(if $(filter vm,$(HOST))$(if $(filter auto,$(HOST)),$(if $(wildcard /run/systemd/system),,vm)),guest)
 
 ready:
 	@tools/preflight $(parts)
-	@$(if $(there),:,$(MAKE) -j .venv/.stamp-plan .venv-ansible/.stamp-ansible)
+	@$(if $(there),:,$(MAKE) .venv/.stamp-plan)
 	@host=$(or $(which),$$($(pagecage) host which "$$HOST" $(plan_for))) && $(MAKE) -j "ready-$$host"
 ready-local: .venv/.stamp-run $(workloads) $(lucene) build/.stamp-recorders $(volume)
-ready-group: .venv/.stamp-run $(workloads) $(lucene) $(programs_for_foreign)
+ready-group: .venv/.stamp-run .venv-ansible/.stamp-ansible $(workloads) $(lucene) $(programs_for_foreign)
 ready-vm: .venv/.stamp-run $(workloads) $(lucene) $(guest) $(volume) $(programs_for_foreign)
 ready-local ready-group ready-vm:
 	@:
@@ -224,13 +226,13 @@ endif
 .venv-ansible/.stamp-roles: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap ansible roles)
 	@tools/bootstrap roles
 
-# Programs of this machine, installed by an Ansible role if they are missing. A JDK is large, and
+# Programs of this machine, installed as an Ansible role says if they are missing. A JDK is large, and
 # only one experiment has a workload in Java: it is installed for that experiment and for the tests.
 # Only the long tests need clang, and compilers for the other architecture.
 role := ansible/controller.yml $(shell find ansible/roles/controller -type f 2>/dev/null)
 purposes := compilers:build guest-programs:guest recorders:record volume-programs:volume jdk:jdk maven:maven fuzzing:fuzzing cross-programs:cross browser:browser lint-programs:lint
 define controller # stamp, purpose
-build/.stamp-$(1): .venv-ansible/.stamp-ansible $$(role)
+build/.stamp-$(1): tools/bootstrap $$(role)
 	@tools/bootstrap controller $(2)
 	@touch $$@
 endef
@@ -262,7 +264,7 @@ $(plugin): build/.stamp-compilers Cargo.toml Cargo.lock tools/build-volume $(she
 	@tools/build-volume $(target)
 
 # A run makes a missing or outdated guest itself. Here it is made in parallel with the other steps.
-build/.stamp-guest build/.stamp-packages-$(NAME): | .venv/.stamp-plan build/.stamp-guest-programs
+build/.stamp-guest build/.stamp-packages-$(NAME): | .venv/.stamp-plan .venv-ansible/.stamp-ansible build/.stamp-guest-programs
 	@mkdir -p build
 	@tools/step guest "making the guest" $(pagecage) host prepare vm $(plan_for)
 	@touch $@

@@ -105,7 +105,7 @@ def ansible_program(project_dir: Path, name: str) -> str:
     known = (project_dir / ".venv-ansible/bin" / name, Path(sys.executable).parent / name)
     program = next((str(path) for path in known if path.exists()), find_tool(name))
     if program is None:
-        raise HostError(f"{name} is not installed", "make setup")
+        raise HostError(f"{name} is not installed", "tools/bootstrap ansible")
     return program
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ from pagecage.model.record import OUTCOMES, RECORD_VERSION, Record
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import plan_to_json
 from tests.builders.documents import FORMAT, as_line, keys
-from tests.builders.plans import plan_of
+from tests.builders.plans import CHOICES, plan_of
 from tests.record_schema import PATH, breaches
 from tests.tree import ROOT, files
 
@@ -235,7 +235,8 @@ def test_a_trial_and_a_plan_are_as_documented() -> None:
     reported = FORMAT.split("A **trial**: `", 1)[1].split("`", 1)[0]
     reported = re.sub(r"\{[^}]*\}", "", reported)
     assert set(reported.split()) == {field.name for field in fields(Trial)}
-    assert keys(list(table("plan.json"))) == set(plan_to_json(plan_of()))
+    chosen = replace(CHOICES, budget_seconds=180.0, expected_seconds=100.0)
+    assert keys(list(table("plan.json"))) == set(plan_to_json(plan_of(wanted=chosen)))
 
 
 def test_exit_codes_are_as_documented() -> None:

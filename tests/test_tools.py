@@ -123,6 +123,8 @@ def test_a_test_that_fails_is_run_once_more(tmp_path: Path, failing: int, status
     assert done.status == status, done.stdout
     assert len((tmp_path / "runs").read_text().split()) == (2 if failing else 1)
     assert ("1 failed, 1 passed" in done.stdout) == bool(failing), "the output shows both runs"
+    counted = done.stdout.endswith("Passed only when repeated: 1\n  test_it.py::test_fails\n")
+    assert counted == (failing == 1)
 
 
 def test_an_empty_selection_is_not_run_once_more(tmp_path: Path) -> None:
@@ -242,3 +244,77 @@ def test_a_wheel_requires_what_a_checkout_installs() -> None:
         if line[:1].isalpha()
     }
     assert names == locked | {"ansible-core"}
+
+
+APT = """#!/bin/sh
+echo "$@" >>"$ASKED"
+case $* in
+*install*"$PACKAGE") printf '#!/bin/sh\\n' >"$BIN/pcneeded" && chmod 755 "$BIN/pcneeded" ;;
+esac
+"""
+NEEDS = "  record: [fio, iostat, sar, vmtouch, bpftrace]\n"
+
+
+@pytest.fixture
+def bootstrap(tmp_path: Path) -> Path:
+    """The tool in a folder where recording needs one program, which a package manager provides."""
+    shutil.copytree(ROOT / "tools", tmp_path / "tools")
+    role = tmp_path / "ansible/roles/controller"
+    shutil.copytree(ROOT / "ansible/roles/controller", role)
+    defaults = (role / "defaults/main.yml").read_text()
+    assert NEEDS in defaults
+    (role / "defaults/main.yml").write_text(defaults.replace(NEEDS, "  record: [pcneeded]\n"))
+    with (role / "vars/debian.yml").open("a") as table:
+        table.write("  pcneeded: [libpc1.0-dev, pcneeded-tools]\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/apt-get").write_text(APT)
+    (tmp_path / "bin/apt-get").chmod(0o755)
+    return tmp_path
+
+
+def prepared(folder: Path, provides: str = "pcneeded-tools", purpose: str = "record") -> Completed:
+    """Prepare a controller without Ansible; with it the tool would have to install packages."""
+    (folder / ".venv-ansible/bin").mkdir(parents=True, exist_ok=True)
+    stub = folder / ".venv-ansible/bin/python"
+    stub.write_text('#!/bin/sh\necho "Ansible is asked: $*" >>"$ASKED"\n')
+    stub.chmod(0o755)
+    for stamp in ("requirements/bootstrap.txt", "requirements/ansible.txt"):
+        (folder / stamp).parent.mkdir(exist_ok=True)
+        (folder / stamp).touch()
+    (folder / ".venv-ansible/.stamp-ansible").touch()
+    path = f"{folder}/bin:{os.environ['PATH']}"
+    env = {"PATH": path, "ASKED": str(folder / "asked"), "BIN": str(folder / "bin")}
+    argv = [folder / "tools/bootstrap", "controller", purpose]
+    return run(argv, check=False, cwd=folder, env={**env, "PACKAGE": provides})
+
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="a user's programs are installed by Ansible")
+
+
+@AS_ROOT
+def test_what_apt_provides_is_installed_without_ansible(bootstrap: Path) -> None:
+    assert prepared(bootstrap).ok
+    asked = (bootstrap / "asked").read_text()
+    assert "install" in asked
+    assert asked.rstrip().endswith("libpc1.0-dev pcneeded-tools")
+    assert "Ansible" not in asked
+    (bootstrap / "asked").unlink()
+    assert prepared(bootstrap).ok
+    assert not (bootstrap / "asked").exists(), "nothing is missing any more"
+
+
+@AS_ROOT
+def test_what_apt_cannot_provide_is_left_to_ansible(bootstrap: Path) -> None:
+    prepared(bootstrap, provides="another-package")
+    assert (
+        "Ansible is asked: -I tools/prepare-controller record" in (bootstrap / "asked").read_text()
+    )
+
+
+@AS_ROOT
+def test_packages_that_depend_on_the_machine_are_left_to_ansible(bootstrap: Path) -> None:
+    table = bootstrap / "ansible/roles/controller/vars/debian.yml"
+    by_machine = table.read_text().replace("[libpc1.0-dev, pcneeded-tools]", '["{{ this }}"]')
+    table.write_text(by_machine)
+    prepared(bootstrap)
+    assert (bootstrap / "asked").read_text().startswith("Ansible is asked")

@@ -46,8 +46,15 @@ def real_cpu_sentence(run: Run) -> str | None:
     memory = format_bytes(facts["memory_bytes"]) if facts.get("memory_bytes") else "unknown"
     return (
         f"Measured on a real CPU: {facts['cpu_model']}, {facts['cpus']} processors, {memory} of"
-        f" memory, kernel {facts['kernel']}"
+        f" memory, kernel {facts['kernel']}{_own_disk(run)}"
     )
+
+
+def _own_disk(run: Run) -> str:
+    """Return the end of a sentence about a disk that pagecage made by loop; empty without one."""
+    devices = [trial.record.device for trial in run.trials]
+    own = next((device for device in devices if device.own_disk), None)
+    return f"; the disk is {own.node}, pagecage's own: {own.own_disk} by loop" if own else ""
 
 
 def runs_by_class(runs: Iterable[Run]) -> dict[str, dict[str, Run]]:

@@ -26,6 +26,7 @@ from pagecage.agent.system.cgroupfs import Cgroupfs
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.facts import find_systemd
 from pagecage.agent.system.interruption import Interruption
+from pagecage.agent.system.loop_disk import detach_loop_disk
 from pagecage.agent.system.memory_reservation import MemoryReservation
 from pagecage.agent.system.process_tree import kill_marked
 from pagecage.agent.system.settings import DirtyLimits, QueueSettingsJournal
@@ -113,7 +114,7 @@ def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) 
         units.append("processes of a trial without a slice")
     for journal in (QueueSettingsJournal(spool), MemoryReservation(spool), DirtyLimits(spool)):
         units += journal.restore()
-    units += remove_storage(spool) + unmount_volume(spool)
+    units += remove_storage(spool) + unmount_volume(spool) + detach_loop_disk(spool)
     shutil.rmtree(spool / "trials", ignore_errors=True)
     for records in spool.glob("*.jsonl"):
         records.unlink(missing_ok=True)

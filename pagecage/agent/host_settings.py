@@ -41,6 +41,7 @@ def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> 
         storage=storage.kind,
         storage_latency_us=storage.latency_us,
         read_latency_us=found_us,
+        own_disk=_file_of_own_disk(run, files.disk),
     )
     if run.trial.cage.latency and not storage.volume:
         fidelity.append(
@@ -48,6 +49,12 @@ def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> 
         )
     if fidelity:
         run.keep("cage", fidelity=[one.to_json() for one in fidelity])
+
+
+def _file_of_own_disk(run: TrialRun, disk: Disk) -> str | None:
+    """Return the file of the disk that the session made; None if another disk is measured."""
+    own = run.session.request.own_disk
+    return own["file"] if own and disk.maj_min == run.session.disk.maj_min else None
 
 
 def _as_provider(run: TrialRun, disk: Disk) -> list[Fidelity]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from pagecage.agent.protocol.rpc import AnswerQueue
 from pagecage.agent.protocol.stream import FrameStream
 from pagecage.agent.system.facts import find_systemd, read_facts
 from pagecage.agent.system.interruption import Interrupted, Interruption
+from pagecage.agent.system.loop_disk import LoopDisk, detach_loop_disk
 from pagecage.agent.trial_run import Ending, NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import NO_THREAD, PagecageError
 from pagecage.model.record import append_record
@@ -40,11 +44,26 @@ def serve(
         for unit in sweep(find_systemd(request.user), request.spool, tracers.children):
             stream.event("swept", unit=unit)
         write_own_programs(request)
-        facts = _facts(request)
-        stream.facts(facts)
-        with open_session(request, facts, stream, interruption, inbox, tracers) as session:
-            for trial in request.trials:
-                run_trial(session, trial, request.attempts.get(trial.trial_id, 1))
+        with _on_own_disk(request, interruption) as placed:
+            facts = _facts(placed)
+            stream.facts(facts)
+            with open_session(placed, facts, stream, interruption, inbox, tracers) as session:
+                for trial in placed.trials:
+                    run_trial(session, trial, placed.attempts.get(trial.trial_id, 1))
+
+
+@contextmanager
+def _on_own_disk(request: RunRequest, interruption: Interruption) -> Iterator[RunRequest]:
+    """Yield the request, with its data directory on the disk that it asks for, if any."""
+    if request.own_disk is None:
+        yield request
+        return
+    disk = LoopDisk(Path(request.own_disk["file"]), request.own_disk["size_bytes"])
+    try:
+        yield replace(request, data_dir=str(disk.attach(request.spool)))
+    finally:
+        with interruption.held():
+            detach_loop_disk(request.spool)
 
 
 def _facts(request: RunRequest) -> dict[str, Any]:

@@ -11,11 +11,19 @@ from pagecage.errors import PagecageError
 from pagecage.hosts.host import SizedHost
 from pagecage.model.cage import Cage
 from pagecage.model.volume_model import dilated, volume_limits
-from pagecage.units import MIB
+from pagecage.planning.duration import DiskSpeed
+from pagecage.units import KIB, MIB
 
 EMULATED_IOPS = 1000
 EMULATED_BYTES_PER_SECOND = 48 * MIB
 """I/O that an emulated guest can drive beside its own work (docs/FIDELITY.md, part 1)."""
+EMULATED_DISK = DiskSpeed(
+    EMULATED_BYTES_PER_SECOND,
+    EMULATED_BYTES_PER_SECOND,
+    1 / EMULATED_IOPS,
+    1 / EMULATED_IOPS + 128 * KIB / EMULATED_BYTES_PER_SECOND,
+    trial_seconds=4.0,
+)
 MOST_DILATION = 1000.0
 
 

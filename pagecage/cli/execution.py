@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from pagecage.checkout import RUNS, TOP
 from pagecage.cli.host_choice import plan_on_host, plan_without_limits, refuse_limits
@@ -63,7 +64,10 @@ def plan_for(name: str, options: RunOptions, command: str, notify: Notify) -> tu
     if options.cage is not None:
         definitions().cage(options.cage, experiment.sizes["full"].total_bytes)
     make = partial(_make_plan, experiment, options, command, notify)
-    return plan_on_host(options.host, options.data_dir, make, notify, options.disk)
+    plan, host = plan_on_host(options.host, options.data_dir, make, notify, options.disk)
+    if "expected_seconds" in plan.document:
+        notify(f"size: {plan.document['size_reason']}")
+    return plan, host
 
 
 def _make_plan(
@@ -126,6 +130,13 @@ def _extent(prepared: PreparedRun, remaining: Sequence[Trial]) -> tuple[int, int
     return done + left, left
 
 
+def _estimate(document: Mapping[str, Any], remaining: tuple[Trial, ...]) -> float:
+    """Return the expected duration of the remaining trials; by a plan's own estimate if any."""
+    if whole := document.get("expected_seconds"):
+        return float(whole) * len(remaining) / len(document["trials"])
+    return expected_seconds(remaining)
+
+
 def execute(prepared: PreparedRun, notify: Notify, stdout: int = 1) -> int:
     """Run the remaining trials; return EXIT_OK if every trial of the plan has a result.
 
@@ -133,8 +144,8 @@ def execute(prepared: PreparedRun, notify: Notify, stdout: int = 1) -> int:
     """
     remaining = prepared.folder.remaining(prepared.plan)
     total, left = _extent(prepared, remaining)
-    estimate = expected_seconds(remaining) * left / max(1, len(remaining))
     document = prepared.plan.document
+    estimate = _estimate(document, remaining) * left / max(1, len(remaining))
     about = "at most" if document.get("until_ci") or rule_of(document) else "about"
     notify(
         f"{left} of {total} trials to run, {about} {format_seconds(estimate)}:"

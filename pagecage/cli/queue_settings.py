@@ -12,21 +12,28 @@ from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
+from pagecage.runner.resource_needs import needed_disk_bytes
 
 
 def ask_before_queue_settings(plan: Plan, host: Host, yes: bool, notify: Notify) -> None:
     """Ask before a setting of the disk under / changes, which affects every other program.
 
-    The settings are read_ahead_kb and max_sectors_kb. Without a terminal nobody can answer, so the
-    change is announced instead: it slows other programs at most, and each trial undoes it.
+    The settings are read_ahead_kb and max_sectors_kb. Without a terminal nobody can answer. The
+    data of an experiment then get a disk of pagecage's own. Where none can be made, and for files
+    of the user, the change is announced: it slows other programs at most, and each trial undoes it.
     """
     if yes or not isinstance(host, LocalHost) or not any(map(sets_queue_settings, plan.trials)):
         return
     disk = host.facts()["disk"]
     if "error" in disk or disk["maj_min"] != _disk_of_root():  # prepare() refuses an unknown disk
         return
-    changes = f"{_queue_settings_of(plan)} of {disk['node']}, which holds /,"
+    settings = f"{_queue_settings_of(plan)} of {disk['node']}"
+    changes = f"{settings}, which holds /,"
     if not sys.stdin.isatty():
+        if plan.document.get("replay") is None and host.can_make_disk():
+            file = host.make_disk(needed_disk_bytes(plan.trials))
+            notify(f"disk: {file} by loop, which leaves {settings} alone")
+            return
         notify(f"{changes} will be changed during each trial and restored after it")
         return
     question = f"Set {changes} during each trial?"

@@ -24,6 +24,7 @@ from pagecage.runner.run_folder import RunFolder, find_run
 
 _PLAN_OPTIONS = (
     "size",
+    "budget",
     "cage",
     "treatment",
     "repeats",

@@ -42,7 +42,10 @@ class RunOptions:
         Host to measure on: auto, local, vm, or a group of ansible/inventory. auto is local if
         this machine can measure the whole plan, else vm
     size
-        Size of datasets: auto, full, default, emulated or smoke
+        Size of datasets: auto, full, default, emulated or smoke. auto is the largest whose plan
+        ends within the budget on this machine, and emulated in an emulated guest
+    budget
+        Time for the whole plan with --size auto, for example 20min (default: 3min)
     cage
         Cage that replaces the experiment's cages; the control without limits stays
     treatment
@@ -75,6 +78,7 @@ class RunOptions:
 
     host: HostName = "auto"
     size: SizeName = "auto"
+    budget: Annotated[str | None, Parameter(metavar="TIME")] = None
     cage: Annotated[str | None, Parameter(metavar="CAGE")] = None
     treatment: Annotated[tuple[str, ...], Parameter(metavar="FACTOR=LEVEL")] = ()
     repeats: Repeats | None = None

@@ -8,20 +8,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pagecage.checkout import IS_INSTALLED, TOP
-from pagecage.cli.enforcement import enforced
+from pagecage.cli.enforcement import EMULATED_DISK, enforced
 from pagecage.cli.output import Notify
 from pagecage.cli.project_files import place_files
 from pagecage.cli.run_options import FleetOptions, RunOptions, definitions, is_group
 from pagecage.errors import PagecageError, nearest
+from pagecage.hosts.disk_speed import ASSUMED
 from pagecage.hosts.host import SizedHost
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.experiment import SIZES, Experiment, Level
-from pagecage.planning.plan import Plan, PlanOptions, make_plan
+from pagecage.planning.duration import making_seconds, trial_seconds
+from pagecage.planning.fitting_size import (
+    DEFAULT_BUDGET_SECONDS,
+    FittingSize,
+    fitting_size,
+    has_datasets,
+)
+from pagecage.planning.plan import Plan, PlanOptions, make_plan, make_trials
 from pagecage.planning.treatments import treatments, with_levels
 from pagecage.process import find_tool, run
 from pagecage.runner.resource_needs import needed_disk_bytes
 from pagecage.runner.run_folder import new_run_id
+from pagecage.units import parse_seconds
 from pagecage.version import VERSION
 
 MOST_REPEATS = 30
@@ -31,6 +40,7 @@ MOST_REPEATS = 30
 def check_options(options: RunOptions, fleet_options: FleetOptions) -> None:
     """Raise PagecageError for options that no host could satisfy, before a host is contacted."""
     _check_size(options.size)
+    budget_seconds(options)
     _check_repeats(options)
     until_ci(options)
     if not is_group(options.host) and fleet_options != FleetOptions():
@@ -56,6 +66,55 @@ def choose_size(name: str, host: SizedHost, notify: Notify) -> tuple[str, str]:
             f"the {host.name} host translates instructions, so sizes and caps are small",
         )
     return "default", f"the {host.name} host runs instructions in hardware"
+
+
+def budget_seconds(options: RunOptions) -> float | None:
+    """Return the time that `--budget` gives to the plan; None without the option."""
+    if options.budget is None:
+        return None
+    if options.size != "auto":
+        raise PagecageError(
+            "--budget chooses the size, so --size cannot be given too", "remove one of them"
+        )
+    if is_group(options.host):
+        raise PagecageError(
+            f"--budget applies to one host, and {options.host} is a group", "use --size"
+        )
+    return parse_seconds(options.budget, "--budget")
+
+
+def _fitting_size(
+    options: RunOptions, experiment: Experiment, host: SizedHost, notify: Notify
+) -> FittingSize | None:
+    """Return the size that fits the budget; None if the size does not depend on one.
+
+    Without a budget, an emulated guest gets the size that the definition gives for it. Without
+    datasets the work of a size is unknown.
+    """
+    budget = budget_seconds(options)
+    if budget is not None and not has_datasets(experiment):
+        raise PagecageError(
+            f"--budget: {experiment.name} has no datasets whose size could be chosen",
+            "use --size",
+        )
+    if options.size != "auto" or not has_datasets(experiment):
+        return None
+    if budget is None and host.is_emulated(notify):
+        return None
+    if isinstance(host, LocalHost):
+        disk = host.disk_speed()
+    elif budget is not None:
+        disk = EMULATED_DISK if host.is_emulated(notify) else ASSUMED
+    else:
+        return None
+
+    def estimate(experiment: Experiment, size: str) -> tuple[float, float]:
+        cages = _cages(options, experiment, size, host, lambda _: None)
+        one = _plan_options(options, experiment, host, size, repeats=1, seed=0)
+        trials = make_trials(experiment, cages, one)
+        return making_seconds(trials, disk), sum(trial_seconds(trial, disk) for trial in trials)
+
+    return fitting_size(experiment, options.repeats, budget or DEFAULT_BUDGET_SECONDS, estimate)
 
 
 def _check_size(name: str) -> None:
@@ -134,30 +193,61 @@ def build_plan(
     `cages` replaces the cages of cgroups/.
     """
     experiment, copies = place_files(experiment, host)
-    size, reason = choose_size(options.size, host, notify)
-    dataset_bytes = experiment.sizes[size].total_bytes
-    if cages is None:
-        cages = {
-            name: definitions().cage(name, dataset_bytes)
-            for name in experiment.cage_names() | {UNCAGED}
-        }
-    cages = enforced(cages, options.enforced_by, options.dilate, host, notify)
-    plan_options = PlanOptions(
-        size=size,
+    if fitting := None if cages else _fitting_size(options, experiment, host, notify):
+        experiment, size, reason = fitting.experiment, fitting.size, fitting.reason
+    else:
+        size, reason = choose_size(options.size, host, notify)
+    repeats = choose_repeats(options, experiment, size)
+    if fitting and options.until_ci is None:
+        repeats = fitting.repeats
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
+    plan_options = replace(
+        _plan_options(options, experiment, host, size, repeats, seed),
         size_reason=reason,
-        host=host.name,
-        fresh=_choose_fresh(options, experiment, host),
-        repeats=choose_repeats(options, experiment, size),
-        until_ci=until_ci(options),
-        seed=options.seed if options.seed is not None else random.SystemRandom().randrange(2**32),
-        default_driver=default_driver(host),
-        treatment=parse_treatment(options.treatment),
+        budget_seconds=(budget_seconds(options) or DEFAULT_BUDGET_SECONDS) if fitting else None,
+        expected_seconds=fitting.expected_seconds if fitting else None,
+    )
+    cages = (
+        enforced(cages, options.enforced_by, options.dilate, host, notify)
+        if cages
+        else _cages(options, experiment, size, host, notify)
     )
     run_id = new_run_id(experiment.name, host.name)
     plan = make_plan(run_id, experiment, cages, plan_options, command, harness(), copies=copies)
     if isinstance(host, LocalHost) and (needed_bytes := needed_disk_bytes(plan.trials)):
         host.require_free_space(needed_bytes)
     return plan
+
+
+def _cages(
+    options: RunOptions, experiment: Experiment, size: str, host: SizedHost, notify: Notify
+) -> dict[str, Cage]:
+    """Return the cages of cgroups/ at a size, as the run enforces them."""
+    dataset_bytes = experiment.sizes[size].total_bytes
+    names = experiment.cage_names() | {UNCAGED}
+    cages = {name: definitions().cage(name, dataset_bytes) for name in names}
+    return enforced(cages, options.enforced_by, options.dilate, host, notify)
+
+
+def _plan_options(
+    options: RunOptions,
+    experiment: Experiment,
+    host: SizedHost,
+    size: str,
+    repeats: int,
+    seed: int,
+) -> PlanOptions:
+    return PlanOptions(
+        size=size,
+        size_reason="",
+        host=host.name,
+        fresh=_choose_fresh(options, experiment, host),
+        repeats=repeats,
+        until_ci=until_ci(options),
+        seed=seed,
+        default_driver=default_driver(host),
+        treatment=parse_treatment(options.treatment),
+    )
 
 
 def _choose_fresh(options: RunOptions, experiment: Experiment, host: SizedHost) -> str:

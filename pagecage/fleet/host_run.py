@@ -40,6 +40,10 @@ class RemoteHost:
     disks: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def own_disk(self) -> None:
+        """None: the inventory names the disk."""
+
+    @property
     def user(self) -> bool:
         """Always False: the agent creates units with the system's systemd."""
         return False

@@ -106,6 +106,10 @@ class AgentHost(Protocol):
         """A directory on each disk beside the data directory's, by name."""
 
     @property
+    def own_disk(self) -> Mapping[str, Any] | None:
+        """The disk that the agent makes for the data (`file`, `size_bytes`); None for none."""
+
+    @property
     def spool_dir(self) -> str:
         """The directory in memory for the agent, workloads and traces."""
 

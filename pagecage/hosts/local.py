@@ -17,6 +17,7 @@ from pagecage.agent.system.facts import is_emulated, read_facts
 from pagecage.agent.system.systemd import runtime_dir
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_agent_package
+from pagecage.hosts.disk_speed import ASSUMED, disk_speed
 from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.model.cage import DATA_DISK
 from pagecage.model.needs.packages import missing_packages
@@ -26,7 +27,10 @@ from pagecage.model.requirements import (
     check_limits,
     default_driver,
 )
-from pagecage.units import format_bytes
+from pagecage.planning.duration import DiskSpeed
+from pagecage.units import MIB, format_bytes
+
+_SPARE_BYTES = 512 * MIB  # the file system's own, and more than a dataset must leave free
 
 
 class LocalHost:
@@ -40,6 +44,7 @@ class LocalHost:
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
         self.data_dir = str(data_dir or cache / "pagecage/data")
         self.disks: Mapping[str, str] = disks or {}
+        self.own_disk: Mapping[str, Any] | None = None
         self.spool_dir = _spool_dir(os.getuid(), runtime_dir())
 
     @property
@@ -62,6 +67,26 @@ class LocalHost:
     def is_emulated(self, progress: Progress) -> bool:
         """Return whether this machine is a guest without hardware virtualisation."""
         return is_emulated(self.facts())
+
+    def disk_speed(self) -> DiskSpeed:
+        """Return the speed of the data directory's disk; an assumed one while a run is going on."""
+        facts = self.facts()
+        try:
+            _require_idle(Path(self.spool_dir))
+        except HostError:
+            return ASSUMED
+        machine = f"{facts['disk'].get('maj_min')} {facts['boot_id']}"
+        return disk_speed(Path(self.data_dir), machine)
+
+    def can_make_disk(self) -> bool:
+        """Return whether a disk of pagecage's own can be made: by root, with the loop driver."""
+        return not self.user and Path("/dev/loop-control").exists()
+
+    def make_disk(self, data_bytes: int) -> str:
+        """Let the agent make a disk with room for this much data; return its file."""
+        size_bytes = -(-(data_bytes * 21 // 20 + _SPARE_BYTES) // MIB) * MIB
+        self.own_disk = {"file": f"{self.data_dir}/disk.img", "size_bytes": size_bytes}
+        return str(self.own_disk["file"])
 
     def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
         """Raise HostError if the host is unfit.

@@ -78,7 +78,7 @@ class DataEvidence(Section):
 
 @dataclass(frozen=True)
 class DeviceEvidence(Section):
-    """The disk that was measured."""
+    """The disk that was measured. `own_disk` is the file of one that pagecage made by loop."""
 
     name: str | None = None
     maj_min: str | None = None
@@ -90,6 +90,7 @@ class DeviceEvidence(Section):
     storage: str | None = None
     storage_latency_us: int | None = None
     read_latency_us: float | None = None
+    own_disk: str | None = None
 
 
 @dataclass(frozen=True)

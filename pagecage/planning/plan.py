@@ -55,6 +55,8 @@ class PlanOptions:
     starts trials whose experiment names no driver; None for the first of DRIVERS, as for trials
     with limits if it serves only those without. `treatment` has levels by factor: only treatments
     with all of them are planned.
+    `budget_seconds` is the time for which the size was chosen, and `expected_seconds` the estimate
+    of the plan's duration by the measured speed of the disk; None if the size was not so chosen.
     """
 
     size: str
@@ -66,10 +68,13 @@ class PlanOptions:
     until_ci: float | None = None
     default_driver: str | None = None
     treatment: Mapping[str, str] = field(default_factory=dict)
+    budget_seconds: float | None = None
+    expected_seconds: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the part of a plan's document that repeats these options."""
-        left_out = {"default_driver"} | (set() if self.treatment else {"treatment"})
+        optional = {"treatment", "budget_seconds", "expected_seconds"}
+        left_out = {"default_driver"} | {name for name in optional if not vars(self)[name]}
         return {key: value for key, value in vars(self).items() if key not in left_out}
 
 

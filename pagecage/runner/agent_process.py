@@ -41,6 +41,7 @@ def request_for(
         trials=trials,
         attempts={one.trial_id: next_attempts.get(one.trial_id, 1) for one in trials},
         disks=dict(host.disks),
+        own_disk=host.own_disk,
         own_programs=plan.document.get("own_programs", {}),
     )
 

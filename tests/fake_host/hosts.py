@@ -34,6 +34,7 @@ class TestHost:
 
     user: bool = False
     disks: Mapping[str, str] = field(default_factory=dict)
+    own_disk: Mapping[str, Any] | None = None
 
     def is_emulated(self, progress: Progress) -> bool:
         return True

@@ -19,7 +19,8 @@ class RunRequest:
     `attempts` is each trial's attempt number. `machine` describes the machine state (`state_id
     restore_seq emulated details`). With `user` the trials run under the user's own systemd. `disks`
     has a directory on each disk beside the data directory's, by name. `own_programs` are the texts
-    of the definition's own programs by name.
+    of the definition's own programs by name. With `own_disk` the data directory is on a disk that
+    the agent makes of a file (`file`, `size_bytes`).
     """
 
     run_id: str
@@ -36,6 +37,7 @@ class RunRequest:
     attempts: Mapping[str, int] = field(default_factory=dict)
     disks: Mapping[str, str] = field(default_factory=dict)
     own_programs: Mapping[str, str] = field(default_factory=dict)
+    own_disk: Mapping[str, Any] | None = None
 
     @property
     def spool(self) -> Path:

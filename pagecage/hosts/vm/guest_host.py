@@ -56,6 +56,10 @@ class GuestHost:
         """A directory on each disk beside the data directory's, by name."""
         return disk_directories(self._disk_names, self._user)
 
+    @property
+    def own_disk(self) -> None:
+        """None: a guest has disks of its own."""
+
     def install(self, package: AgentPackage) -> None:
         """Copy the agent and the workloads to the guest. Raises HostDied if it has ended."""
         push_agent_package(self, package)

@@ -10,11 +10,20 @@ import pytest
 
 from pagecage.cli import run_plan
 from pagecage.cli.host_choice import choose_host
-from pagecage.cli.run_plan import check_levels, choose_size, with_cage, with_driver
+from pagecage.cli.run_options import FleetOptions, RunOptions, definitions
+from pagecage.cli.run_plan import (
+    build_plan,
+    check_levels,
+    check_options,
+    choose_size,
+    with_cage,
+    with_driver,
+)
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.experiment import Level
-from pagecage.planning.plan import make_trials
+from pagecage.planning.plan import Plan, make_trials, plan_from_json, plan_to_json
+from pagecage.units import parse_size_bytes
 from tests.builders.facts import FIT, NO_MANAGER, USER, facts
 from tests.builders.plans import BASE, CAGES, CHOICES
 from tests.fake_host.hosts import TestHost
@@ -150,3 +159,48 @@ def test_levels_without_a_treatment_are_refused() -> None:
         check_levels(experiment, {"a": "3"})
     with pytest.raises(PagecageError, match="excludes a=2 and b=x"):
         check_levels(experiment, {"a": "2", "b": "x"})
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (RunOptions(budget="20m", size="full"), "--size cannot be given too"),
+        (RunOptions(budget="20m", host="lab"), "lab is a group"),
+        (RunOptions(budget="soon"), "'soon' is not a time"),
+    ],
+)
+def test_a_budget_that_cannot_choose_a_size(options: RunOptions, says: str) -> None:
+    with pytest.raises(PagecageError, match=says):
+        check_options(options, FleetOptions())
+
+
+def planned(budget: str | None, host: Any, name: str = "constrained-random") -> Plan:
+    options = RunOptions(budget=budget, seed=1)
+    return build_plan(options, definitions().experiment(name), host, "a test", lambda _: None)
+
+
+def test_a_budget_chooses_the_size_and_the_plan_tells_it(tmp_path: Path) -> None:
+    host = LocalHost(tmp_path)
+    usual, longer = planned(None, host), planned("20m", host)
+    assert usual.document["budget_seconds"] == 180
+    assert longer.document["budget_seconds"] == 1200
+    assert usual.document["expected_seconds"] < 1.1 * 180
+    assert usual.document["expected_seconds"] < longer.document["expected_seconds"] < 1.1 * 1200
+    for plan in (usual, longer):
+        size = plan.document["definition"]["sizes"][plan.document["size"]]
+        planned_bytes = {trial.dataset_bytes for trial in plan.trials}
+        assert planned_bytes == {parse_size_bytes(size["dataset"])}
+        assert plan_from_json(plan_to_json(plan)) == plan
+
+
+def test_without_a_budget_an_emulated_guest_gets_the_size_that_is_made_for_it() -> None:
+    host = TestHost((), "/nowhere")
+    assert planned(None, host).document["size"] == "emulated"
+    assert "expected_seconds" not in planned(None, host).document
+    assert planned("1h", host).document["size"] != "emulated"
+
+
+def test_an_experiment_without_datasets_keeps_its_sizes(tmp_path: Path) -> None:
+    assert planned(None, LocalHost(tmp_path), "append-log").document["size"] == "default"
+    with pytest.raises(PagecageError, match="append-log has no datasets"):
+        planned("20m", LocalHost(tmp_path), "append-log")

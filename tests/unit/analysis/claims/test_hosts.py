@@ -14,6 +14,7 @@ from analysis.claims.hosts import (
     WITHOUT_RUN,
     hosted_as_json,
     hosted_scorecard,
+    real_cpu_sentence,
     run_by_experiment,
     runs_by_class,
 )
@@ -53,6 +54,20 @@ def test_each_class_has_its_newest_run_above_smoke_size(tmp_path: Path, guest: R
     found = runs_by_class([smoke, guest, older])
     assert found == {REAL_CPU: {}, EMULATED_GUEST: {"constrained-random": guest}}
     assert runs_by_class([smoke])[EMULATED_GUEST] == {"constrained-random": smoke}
+
+
+def test_a_disk_of_pagecages_own_is_named_with_the_machine(tmp_path: Path, real: Run) -> None:
+    def on_own_disk(record: dict[str, Any]) -> None:
+        on_real_cpu(record)
+        record["device"] |= {"node": "/dev/loop3", "own_disk": "/data/disk.img"}
+
+    name = "20261121T140000Z-constrained-random-local"
+    own = load_run(build_run(tmp_path / name, size="emulated", change=on_own_disk))
+    facts = [{"cpu_model": "a processor", "cpus": 2, "kernel": "6.18"}]
+    said = "Measured on a real CPU: a processor, 2 processors, unknown of memory, kernel 6.18"
+    assert real_cpu_sentence(replace(real, facts=facts)) == said
+    said += "; the disk is /dev/loop3, pagecage's own: /data/disk.img by loop"
+    assert real_cpu_sentence(replace(own, facts=facts)) == said
 
 
 def test_a_report_is_of_the_real_cpu_unless_only_the_guest_has_more_than_smoke(
