@@ -178,13 +178,12 @@ guest := build/.stamp-$(if $(with_packages),packages-$(NAME),guest)
 there := $(and $(wildcard .venv/bin/python),$(wildcard .venv/.stamp-plan),$(if $(wildcard .venv/.filling),,whole))
 which = $(filter local vm,$(HOST))
 plan_for = $(if $(known),--for "$$NAME" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") $(only))
-# With systemd, HOST=auto may need no guest, so its disk space is not checked here.
-parts = python programs $(if $(filter vm,$(HOST))$(if $(filter auto,$(HOST)),$(if $(wildcard /run/systemd/system),,vm)),guest)
 
 ready:
-	@tools/preflight $(parts)
+	@tools/preflight python programs $(if $(filter vm,$(HOST)),guest)
 	@$(if $(there),:,$(MAKE) .venv/.stamp-plan)
-	@host=$(or $(which),$$($(pagecage) host which "$$HOST" $(plan_for))) && $(MAKE) -j "ready-$$host"
+	@host=$(or $(which),$$($(pagecage) host which "$$HOST" $(plan_for))) && \
+	  case $$host in vm) tools/preflight guest ;; esac && $(MAKE) -j "ready-$$host"
 ready-local: .venv/.stamp-run $(workloads) $(lucene) build/.stamp-recorders $(volume)
 ready-group: .venv/.stamp-run .venv-ansible/.stamp-ansible $(workloads) $(lucene) $(programs_for_foreign)
 ready-vm: .venv/.stamp-run $(workloads) $(lucene) $(guest) $(volume) $(programs_for_foreign)

@@ -72,8 +72,10 @@ def which(
     options = RunOptions(host=host, size=size, cage=cage, treatment=treatment)
     if is_group(host):
         print("group")
-    elif host == "auto" and experiment is not None and execution.runs_here(experiment, options):
-        print("local")
+    elif host == "auto" and experiment is not None:
+        _, chosen = execution.plan_for(experiment, options, "", lambda _: None)
+        chosen.stop()
+        print(chosen.name)
     else:
         print(choose_host(host, None, lambda _: None).name)
     return EXIT_OK
