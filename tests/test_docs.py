@@ -15,6 +15,7 @@ from cyclopts import CycloptsError, MissingArgumentError
 from pagecage import errors
 from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.collectors.own_collector import OwnFigures
+from pagecage.agent.collectors.probes import TracerProgram
 from pagecage.agent.phases import PHASES
 from pagecage.agent.responses import STANDARD_RESPONSES
 from pagecage.agent.system.procfs import DISKSTATS_FIELDS
