@@ -74,8 +74,13 @@ def tracer(on_disk: Path, tracefs: None) -> Iterator[FaultTracer]:
     made.stop()
 
 
-def traced(tracer: FaultTracer, file: Path, advice: str) -> tuple[dict[str, int], dict[str, Any]]:
-    """Read every page of a cold file once; return the process' own counters and the trace."""
+def traced(
+    tracer: FaultTracer, file: Path, advice: str
+) -> tuple[dict[str, int], dict[str, Any], int]:
+    """Read every page of a cold file once.
+
+    Return the process' own counters, the end of the trace, and the events that the kernel left out.
+    """
     tracer.start()
     assert tracer.reason is None
     begin = time.monotonic()
@@ -85,7 +90,7 @@ def traced(tracer: FaultTracer, file: Path, advice: str) -> tuple[dict[str, int]
     outcome = tracer.excerpt({file.stat().st_ino}, begin, file.with_suffix(".jsonl"))
     assert (outcome.status, outcome.lost_events) == ("ok", 0), outcome.reason
     last = json.loads(file.with_suffix(".jsonl").read_text().splitlines()[-1])
-    return json.loads(done.stdout), last
+    return json.loads(done.stdout), last, outcome.own["missed_events"]
 
 
 def major_faults(trace: dict[str, Any]) -> int:
@@ -100,14 +105,17 @@ def major_faults(trace: dict[str, Any]) -> int:
 def test_faults_are_those_that_the_process_counts(
     tracer: FaultTracer, file: Path, advice: str
 ) -> None:
-    own, trace = traced(tracer, file, advice)
+    own, trace, missed = traced(tracer, file, advice)
     assert own["ru_inblock"] * 512 >= SIZE_BYTES, "the file was in memory"
-    assert major_faults(trace) == own["ru_majflt"] > 0
+    assert own["ru_majflt"] - missed <= major_faults(trace) <= own["ru_majflt"]
+    assert own["ru_majflt"] > 2 * missed
     faults = sum(row["count"] for row in trace["filemap_fault"])
-    assert own["ru_majflt"] <= faults <= own["ru_majflt"] + own["ru_minflt"]
-    added = sum(row["count"] << row["order"] for row in trace.get("page_cache_additions") or ())
-    if "page_cache_additions" in trace:
-        assert added * kernel_page_bytes() == SIZE_BYTES
+    assert own["ru_majflt"] - missed <= faults <= own["ru_majflt"] + own["ru_minflt"]
+    if additions := trace.get("page_cache_additions"):
+        pages = SIZE_BYTES // kernel_page_bytes()
+        largest = max(1 << row["order"] for row in additions)
+        added = sum(row["count"] << row["order"] for row in additions)
+        assert pages - missed * largest <= added <= pages
     windows = Counter[int]()
     for row in trace["page_cache_ra_order"]:
         windows[row["ra_pages"]] += row["count"]
@@ -115,7 +123,7 @@ def test_faults_are_those_that_the_process_counts(
 
 
 def test_what_the_probes_cannot_tell_is_absent_and_named(tracer: FaultTracer, file: Path) -> None:
-    _, trace = traced(tracer, file, "plain")
+    _, trace, _ = traced(tracer, file, "plain")
     by_tracepoints = any("mm_filemap_fault" in probe for probe in tracer.program.probes)
     assert ("filemap_fault_return" in tracer.program.unavailable) == by_tracepoints
     assert ("filemap_fault_return" in trace) != by_tracepoints
@@ -152,7 +160,9 @@ def test_write_requests_are_those_that_the_disk_counts(on_disk: Path, loop: Path
     assert outcome.status == "ok"
     writes = int(counted.read_text().split()[4]) - before
     totals = [sum(bucket["count"] for bucket in rows[end]["block_write_us"]) for end in (0, -1)]
-    assert totals[1] - totals[0] == writes == DIRECT_WRITES
+    missed = outcome.own["missed_events"]
+    assert DIRECT_WRITES - missed <= totals[1] - totals[0] <= writes == DIRECT_WRITES
+    assert missed < DIRECT_WRITES / 10
     assert ("bio_write_us" in rows[-1]) == ("bio_write_us" not in tracer.program.unavailable)
 
 

@@ -17,6 +17,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,14 @@ from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.collectors.probes import TracerProgram
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.facts import tool_version
+from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.tracing import Kernel, tracing_obstacle
 from pagecage.process import PIPE, STDOUT, Process, find_tool
 
 TICK_SECONDS = 0.25
 _ATTACH_SECONDS = 60.0
 _LOST = re.compile(r"Lost (\d+) events")
+_MISSED = re.compile(r"^recursion_misses:\s*(\d+)$", re.MULTILINE)
 _MAP = re.compile(r"@\w+")
 _ENVIRONMENT = dict.fromkeys(("BPFTRACE_MAX_MAP_KEYS", "BPFTRACE_MAP_KEYS_MAX"), "65536")
 """Requests in flight are keys. bpftrace 0.20 renamed the setting."""
@@ -107,6 +110,7 @@ class BpftraceProcess(ABC):
         self._text: list[str] = []
         self._output_ended = False
         self._stopped = False
+        self._missed_events: int | None = None
         self.reason: str | None = None
 
     @abstractmethod
@@ -157,6 +161,7 @@ class BpftraceProcess(ABC):
                 self._stopped = True
                 self.reason = _with_obstacle(f"bpftrace did not attach: {error}")
                 return
+        self._missed_events = self._read_missed()
 
     def _has_ticked(self) -> bool:
         with self._ticked:
@@ -202,7 +207,10 @@ class BpftraceProcess(ABC):
         """
         if self._process is None or self.reason:
             return CollectorResult("missing", self.reason or "bpftrace was not started")
-        own = self.program.to_json()
+        missed, before = self._read_missed(), self._missed_events
+        self._missed_events = missed
+        missed_since = None if missed is None or before is None else missed - before
+        own = {**self.program.to_json(), "missed_events": missed_since}
         lost = ticks[-1].lost_events - ticks[0].lost_events if ticks else 0
         lines = (
             {"t": tick.t, "wall": tick.wall, "lost_events": tick.lost_events, **row}
@@ -214,6 +222,21 @@ class BpftraceProcess(ABC):
         if lost:
             return CollectorResult("partial", f"bpftrace lost {lost} events", lost, (path,), own)
         return CollectorResult("ok", None, 0, (path,), own)
+
+    def _read_missed(self) -> int | None:
+        """Return how often the kernel left a probe out because another BPF program was running.
+
+        That happens to one event in thousands, without a word of bpftrace. None if bpftrace has
+        ended, or if the kernel does not say (fdinfo of its programs, before 5.12).
+        """
+        if self._process is None:
+            return None
+        found = list[int]()
+        with suppress(OSError):
+            for entry in Path(f"/proc/{self._process.pid}/fdinfo").iterdir():
+                missed = _MISSED.search(read_text(entry) or "")
+                found += [int(missed[1])] if missed else []
+        return sum(found) if found else None
 
     def _dead(self) -> bool:
         return self._process is not None and self._process.poll() is not None

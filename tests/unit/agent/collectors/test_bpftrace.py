@@ -167,6 +167,7 @@ def test_a_program_that_fails_is_followed_by_the_next_best(
             "filemap_fault.ra_pages",
             "filemap_fault_return",
         ],
+        "missed_events": None,
     }
     assert len(list((directory / "children").iterdir())) == 1
 
