@@ -212,12 +212,8 @@ def _decoded(
     """Evaluate flags and sizes of the kernel trace, which do not depend on CPU or noise."""
     whole = [trial for trial in sides[0] if trial.is_valid_apart_from_noise]
     result = traced_words(run, whole, claim["response"])
-    if result is None:
-        reason = (
-            "no trial of it has a trace"
-            if whole
-            else reason_without_figure(run, claim, sides, eligible)
-        )
+    if isinstance(result, str):
+        reason = result if whole else reason_without_figure(run, claim, sides, eligible)
         return _result(claim, None, "no_data", reason)
     measured, held, reason = compare_traced(claim["published"], claim["unit"], *result)
     verdict = "no_data" if measured is None else "held" if held else "not_held"

@@ -79,13 +79,12 @@ def _find(run: Run, table: Mapping[str, Any]) -> Finding:
     if response == "outcome" or response in DECODED:
         whole = [trial for trial in sides[0] if trial.is_valid_apart_from_noise]
         ends = claim_trials(sides[0], {"with_wrong_answers": True})
-        value = _outcomes(ends) if response == "outcome" else _decoded(run, whole, response)
-        return _finding(
-            table,
-            value,
-            None,
-            "" if value else reason_without_figure(run, table, sides[:1], eligible[:1]),
-        )
+        if response in DECODED and whole:
+            value, note = _decoded(run, whole, response)
+            return _finding(table, value, None, note)
+        value = _outcomes(ends) if response == "outcome" else None
+        note = "" if value else reason_without_figure(run, table, sides[:1], eligible[:1])
+        return _finding(table, value, None, note)
     summary = summarise_sides(run, table, eligible)
     if summary:
         return _finding(
@@ -134,13 +133,14 @@ def _outcomes(eligible: Sequence[JudgedTrial]) -> str | None:
     return ", ".join(f"{word} {n} of {len(eligible)} times" for word, n in words.most_common())
 
 
-def _decoded(run: Run, eligible: Sequence[JudgedTrial], response: str) -> str | None:
+def _decoded(run: Run, eligible: Sequence[JudgedTrial], response: str) -> tuple[str | None, str]:
+    """Return the most frequent words, or None and the reason."""
     traced = traced_words(run, eligible, response)
-    if not traced:
-        return None
+    if isinstance(traced, str):
+        return None, traced
     words, names = traced
     names_by_word = [" ".join(names.get(word) or [f"{word:,}"]) for word, _ in words.most_common(3)]
-    return ", ".join(names_by_word) or "none"
+    return ", ".join(names_by_word) or "none", ""
 
 
 def _finding(

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.data.event_counts import events_in_measured_part
+from analysis.data.event_counts import UNTRACED, events_in_measured_part, traced_table
 from analysis.data.load import JudgedTrial, Run
 from pagecage.model.traces import read_lines
 
@@ -23,10 +23,10 @@ WordCounts = Counter[int]
 
 def traced_words(
     run: Run, trials: Sequence[JudgedTrial], response: str
-) -> tuple[WordCounts, dict[int, list[str]]] | None:
+) -> tuple[WordCounts, dict[int, list[str]]] | str:
     """Count the traced flag words (or pages), and return the names of their flags.
 
-    None if no trial has a trace.
+    Return the reason if no trial has a trace, or if none has a trace with such words.
     """
     names: dict[int, list[str]] = {}
 
@@ -40,11 +40,17 @@ def traced_words(
 
     probe = "page_cache_ra_order" if response == "page_cache_ra_order" else "filemap_fault"
     traced = [trial for trial in trials if read_lines(run.path, trial.record, "bpftrace")]
-    total = sum(
-        (events_in_measured_part(run, trial, probe, word) for trial in traced), Counter[Any]()
-    )
+    if not traced:
+        return "no trial of it has a trace"
+    total, is_known = Counter[Any](), False
+    for trial in traced:
+        if table := traced_table(trial, probe, response):
+            counts = events_in_measured_part(run, trial, table, word)
+            # Without a read-ahead, another table's events do not tell the value.
+            is_known = is_known or table == probe or bool(counts)
+            total += counts
     total.pop(None, None)
-    return (total, names) if traced else None
+    return (total, names) if is_known else UNTRACED
 
 
 def strip_flag_prefix(name: str) -> str:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.data.event_counts import UNTRACED
 from analysis.data.load import JudgedTrial
 
-COLLECTOR_BY_PREFIX = {"loads_": "perf-mem"}
+COLLECTOR_BY_PREFIX = {
+    "loads_": "perf-mem",
+    "bio_write_": "blocklat",
+    "block_write_": "blocklat",
+    "throttled_seconds": "blocklat",
+}
 """Collectors that give responses, by the beginning of their names."""
 
 
@@ -24,6 +30,10 @@ def missing_requirement(sides: Sequence[Sequence[JudgedTrial]], response: str | 
 def _missing_collector(trial: JudgedTrial, response: str | None) -> str | None:
     for prefix, name in COLLECTOR_BY_PREFIX.items():
         entry = trial.record.collectors.get(name) or {}
-        if (response or "").startswith(prefix) and entry.get("status") == "missing":
+        if not (response or "").startswith(prefix):
+            continue
+        if entry.get("status") == "missing":
             return str(entry.get("reason") or f"the collector {name} is missing")
+        if any(table.startswith(prefix) for table in entry.get("unavailable") or ()):
+            return f"{response} is {UNTRACED}"
     return None

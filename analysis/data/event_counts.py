@@ -9,6 +9,21 @@ from typing import Any
 from analysis.data.load import JudgedTrial, Run
 from pagecage.model.traces import read_lines
 
+UNTRACED = "not available by tracepoints"
+"""Where a kernel without fentry and kprobes cannot answer. It is not 0, and not "none"."""
+_SAME_VALUES = {("filemap_fault", "ra_pages"): ("page_cache_ra_order", "ra_pages")}
+"""Keys of a table that also stand in another one, which other probes fill."""
+
+
+def traced_table(trial: JudgedTrial, table: str, key: str) -> str | None:
+    """Return the table of the trial's trace that has this key; None if its probes cannot tell."""
+    entry = trial.record.collectors.get("bpftrace") or {}
+    unavailable = set(entry.get("unavailable") or ())
+    for name, of_table in ((table, key), _SAME_VALUES.get((table, key), (table, key))):
+        if not unavailable & {name, f"{name}.{of_table}"}:
+            return name
+    return None
+
 
 def events_in_measured_part(
     run: Run,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.data.event_counts import events_in_measured_part
+from analysis.data.event_counts import UNTRACED, events_in_measured_part, traced_table
 from analysis.data.load import Run
 from analysis.formatting import treatment_label
 
@@ -45,19 +45,33 @@ def fault_event_table(run: Run) -> pd.DataFrame:
     """Return one row per treatment with a traced fault, and the frequent values of each column.
 
     Flags are hexadecimal, as bpftrace prints them with %x. A cell without an event is empty; so is
-    a column that the trace of an older version lacks.
+    a column that the trace of an older version lacks. Where the attached probes could not tell, the
+    cell says so.
     """
     counts: dict[str, dict[str, Counter[int]]] = {}
+    untraced: dict[str, set[str]] = {}
     for trial in run.trials:
-        of_treatment = counts.setdefault(treatment_label(trial.record.treatment), {})
+        label = treatment_label(trial.record.treatment)
+        of_treatment = counts.setdefault(label, {})
         for column in COLUMNS:
-            found = events_in_measured_part(run, trial, column.probe, _value_of(column.key))
-            found.pop(None, None)
+            found, table = Counter[Any](), traced_table(trial, column.probe, column.key)
+            if table is None:
+                untraced.setdefault(label, set()).add(column.title)
+            else:
+                found = events_in_measured_part(run, trial, table, _value_of(column.key))
+                found.pop(None, None)
             of_treatment.setdefault(column.title, Counter()).update(found)
     rows = [
-        {"treatment": name, **{column.title: _cell(column, found) for column in COLUMNS}}
+        {
+            "treatment": name,
+            **{
+                column.title: _cell(column, found)
+                or (UNTRACED if column.title in untraced.get(name, ()) else "")
+                for column in COLUMNS
+            },
+        }
         for name, found in counts.items()
-        if found["vm_flags"]
+        if any(found.values())
     ]
     return pd.DataFrame(rows, columns=["treatment", *(column.title for column in COLUMNS)])
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.data.event_counts import events_in_measured_part
+from analysis.data.event_counts import UNTRACED, events_in_measured_part
 from analysis.data.load import JudgedTrial, Run, Treatment
 from analysis.data.series import STALLS, Series
 from analysis.formatting import treatment_label
@@ -213,7 +213,7 @@ def _name(entry: Mapping[str, Any], key: str) -> Any:
     return (
         " ".join(entry["vm_flag_names"])
         if key == "vm_flags" and entry.get("vm_flag_names")
-        else entry[key]
+        else entry.get(key, UNTRACED)
     )
 
 

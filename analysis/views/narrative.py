@@ -9,6 +9,7 @@ from html import escape
 from analysis.claims.findings import Finding, evaluate_findings
 from analysis.claims.hosts import real_cpu_sentence
 from analysis.claims.published_ratios import published_ratios
+from analysis.data.event_counts import UNTRACED
 from analysis.data.include import included_by_name_sentence
 from analysis.data.load import Run
 from analysis.formatting import treatment_label
@@ -131,6 +132,20 @@ def _incomplete_collectors(run: Run) -> Iterator[str]:
             yield f"<strong>{escape(name)}</strong> has {count - _MOST_REASONS} further reasons."
 
 
+def _untraced(run: Run) -> Iterator[str]:
+    """Yield a sentence per tracer whose probes could not tell everything."""
+    keys: dict[str, dict[str, None]] = {}
+    for trial in run.trials:
+        for name, collector in trial.record.collectors.items():
+            found = map(str, collector.get("unavailable") or ())
+            keys.setdefault(name, {}).update(dict.fromkeys(found))
+    for name, untraced in keys.items():
+        if untraced:
+            listed = ", ".join(f"<code>{escape(key)}</code>" for key in untraced)
+            verb = "is" if len(untraced) == 1 else "are"
+            yield f"<strong>{escape(name)}:</strong> {listed} {verb} {UNTRACED}."
+
+
 def _notices(run: Run) -> Iterator[tuple[str, str]]:
     if run.is_emulated:
         yield "warn", _EMULATED
@@ -161,6 +176,7 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
         what = f"{excluded} of {planned} trials are excluded"
         yield "warn", f"<strong>{what}</strong> by their verdicts: shown, but not included."
     yield from (("warn", text) for text in _incomplete_collectors(run))
+    yield from (("plain", text) for text in _untraced(run))
     size = run.plan["size"]
     reason = run.plan.get("size_reason") or "as requested"
     yield "plain", f"<strong>Size {escape(size)}.</strong> {_capitalised(reason)}."

@@ -31,10 +31,11 @@ from pagecage.agent.system.memory_reservation import MemoryReservation
 from pagecage.agent.system.process_tree import kill_marked
 from pagecage.agent.system.settings import DirtyLimits, QueueSettingsJournal
 from pagecage.agent.system.systemd import Systemd
+from pagecage.agent.system.tracing import Tracefs
 from pagecage.agent.system.trial_storage import remove_storage
 from pagecage.agent.system.volume_storage import unmount_volume
 from pagecage.errors import HostError
-from pagecage.model.trial import CGROUPFS
+from pagecage.model.trial import CGROUPFS, TRACERS
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) 
         units.append("processes of a trial without a slice")
     for journal in (QueueSettingsJournal(spool), MemoryReservation(spool), DirtyLimits(spool)):
         units += journal.restore()
+    units += Tracefs(spool).restore()
     units += remove_storage(spool) + unmount_volume(spool) + detach_loop_disk(spool)
     shutil.rmtree(spool / "trials", ignore_errors=True)
     for records in spool.glob("*.jsonl"):
@@ -159,12 +161,23 @@ def open_session(
     finally:
         with interruption.held():
             tracers.stop()
+            Tracefs(spool).restore()
             engines.stop()
             remove_scratch(data_dir)
 
 
+def _traces(request: RunRequest) -> bool:
+    """Return whether a trial of the request uses bpftrace."""
+    return any(
+        set(trial.collectors) & set(TRACERS) or any(own.is_script for own in trial.own_collectors)
+        for trial in request.trials
+    )
+
+
 def _attach(tracers: Tracers, request: RunRequest, stream: FrameStream) -> None:
     """Start the tracers that the request's trials need, and stop the others."""
+    if _traces(request):
+        Tracefs(request.spool).mount()
     wanted = {name for trial in request.trials for name in trial.collectors}
     tracers.keep_only(wanted)
     for tracer in tracers.missing(wanted):

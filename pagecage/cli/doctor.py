@@ -12,6 +12,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.collectors.damon import refusal
+from pagecage.agent.collectors.perf_mem import find_obstacle
+from pagecage.agent.system.tracing import tracing_obstacle
 from pagecage.cli.fixes import fix_here
 from pagecage.cli.host_choice import limits_by
 from pagecage.cli.output import Json
@@ -96,10 +99,28 @@ def _hierarchy(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
 def _collectors(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
     for name in _COLLECTORS:
         version = facts["tools"].get(name)
-        if version:
-            yield DoctorFinding("local", name, "ok", version)
-        else:
+        if not version:
             yield DoctorFinding("local", name, "lesser", "not installed", "make setup HOST=local")
+        elif name == "bpftrace":
+            yield _bpftrace(version, facts)
+        else:
+            yield DoctorFinding("local", name, "ok", version)
+    for name, reason in (("perf-mem", find_obstacle()), ("damon", refusal())):
+        level, detail = ("lesser", reason) if reason else ("ok", "can be used")
+        yield DoctorFinding("local", name, level, detail)
+
+
+def _bpftrace(version: str, facts: dict[str, Any]) -> DoctorFinding:
+    """Return whether bpftrace can trace, and by which probes."""
+    able = facts["tracing"]
+    if obstacle := tracing_obstacle(able, facts["uid"]):
+        detail, hint = obstacle
+        return DoctorFinding("local", "bpftrace", "lesser", f"{version}: {detail}", hint)
+    kinds = ["tracepoints"]
+    kinds += ["kprobes"] if able["kprobes"] and able["btf"] else []
+    kinds += ["fentry if the kernel allows it"] if able["btf"] else []
+    mounted = "" if able["tracefs"] == "mounted" else "; each run mounts tracefs and unmounts it"
+    return DoctorFinding("local", "bpftrace", "ok", f"{version}: {', '.join(kinds)}{mounted}")
 
 
 def _vm() -> Iterator[DoctorFinding]:

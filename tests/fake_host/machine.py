@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent import host_session, shell
+from pagecage.agent.collectors import blocklat, bpftrace
 from pagecage.agent.collectors.blocklat import BlockLatencyTracer
 from pagecage.agent.collectors.bpftrace import FaultTracer
 from pagecage.agent.data_files import GENERATOR_VERSION
@@ -38,6 +39,7 @@ from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.memory_reservation import MemoryReservation
 from pagecage.agent.system.settings import DirtyLimits, QueueSettingsJournal
 from pagecage.agent.system.systemd import Systemd
+from pagecage.agent.system.tracing import Tracefs
 from pagecage.model.cage import Cage
 from pagecage.model.trial import Dataset, Trial, Workload
 from tests.fake_host import trees
@@ -166,6 +168,10 @@ class Machine:
             set_(module, "read_queue_settings", read_queue_settings)
         for module in (command_files, facts, folders, host_session, shell):
             set_(module, "resolve_disk", find_disk)
+        set_(host_session, "Tracefs", partial(Tracefs, sys=self.sys))
+        kernel = trees.kernel(self.root / "kernel")
+        for module in (bpftrace, blocklat):
+            set_(module, "Kernel", lambda: kernel)
         set_(Systemd, "control_directory", lambda _: self.control)
         set_(Systemd, "socket", lambda _: self.manager_socket)
         set_(facts, "is_pid1", lambda: True)

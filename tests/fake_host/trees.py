@@ -1,8 +1,11 @@
-"""Fake sysfs trees: block devices with partitions, layers and queues, linked as in the kernel's."""
+"""Fake trees of sysfs and procfs: block devices, linked as in the kernel's, and probes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from pagecage.agent.system.tracing import Kernel
 
 QUEUE = {
     "read_ahead_kb": "256",
@@ -55,6 +58,32 @@ def btrfs(
     devices.mkdir(parents=True)
     for member in members:
         (devices / member).symlink_to((sys / "class/block" / member).resolve())
+
+
+def kernel(
+    root: Path,
+    *,
+    btf: bool = True,
+    kprobes: bool = True,
+    functions: Iterable[str] = (),
+    tracepoints: Mapping[str, Iterable[str]] | None = None,
+) -> Kernel:
+    """Make the files by which a kernel shows its probes; None: tracefs is not mounted."""
+    sys, proc = root / "sys", root / "proc"
+    (sys / "kernel/tracing").mkdir(parents=True, exist_ok=True)
+    (proc / "self").mkdir(parents=True, exist_ok=True)
+    (proc / "self/status").write_text("CapEff:\t000001ffffffffff\n")
+    symbols = (f"ffffffff81{n:06x} T {name}\n" for n, name in enumerate(functions))
+    (proc / "kallsyms").write_text("".join(symbols))
+    for wanted, path in ((btf, "kernel/btf/vmlinux"), (kprobes, "bus/event_source/devices/kprobe")):
+        if wanted:
+            (sys / path).mkdir(parents=True, exist_ok=True)
+    for name, fields in (tracepoints or {}).items():
+        folder = sys / "kernel/tracing/events" / name.replace(":", "/")
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = (f"\tfield:unsigned long {one};\toffset:8;\tsize:8;\n" for one in fields)
+        (folder / "format").write_text("format:\n" + "".join(lines))
+    return Kernel(sys, proc)
 
 
 def mountinfo(*mounts: tuple[str, str, str, str]) -> str:

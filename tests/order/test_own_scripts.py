@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pagecage.agent.collectors import own_collector
-from pagecage.agent.collectors.own_scripts import first_error, with_trial_filter
+from pagecage.agent.collectors.own_scripts import with_trial_filter
+from pagecage.agent.collectors.tracer import first_error
 from pagecage.agent.protocol.rpc import AnswerQueue
 from pagecage.agent.protocol.stream import FrameStream
 from pagecage.agent.session import serve
@@ -163,6 +164,7 @@ def test_without_bpftrace_a_required_script_stops_the_trial(
         ("/tmp/a.bt:3:5-9: ERROR: syntax error\nx\n", "a.bt:3:5-9: syntax error"),
         ("a.bt:1:1: ERROR: one\na.bt:2:1: ERROR: two\n", "a.bt:1:1: one"),
         ("stdin:1:27: ERROR: no\n", "stdin:1:27: no"),
+        ("ERROR: x: couldn't set RLIMIT_MEMLOCK for\nERROR: no probe\n~~~\n", "no probe"),
         ("WARNING: x\nERROR: Could not resolve symbol\n", "Could not resolve symbol"),
         ("\n  something else\n\n", "something else"),
         ("", "bpftrace printed no reason"),
@@ -176,5 +178,5 @@ def test_the_filter_holds_for_the_scope_of_the_program() -> None:
     """systemd puts the program one level below the slice, whose number the script is given."""
     found = with_trial_filter("tracepoint:a:b /cgroup == $1 && 1/ { @ = count(); }")
     assert "(cgroup == $1 || " in found
-    assert "->self.parent->cgroup->kn->id == $1) && 1/" in found
+    assert "->self.parent->cgroup->kn)->id == $1) && 1/" in found
     assert with_trial_filter("cgroup == $10 cgroups==$1") == "cgroup == $10 cgroups==$1"

@@ -9,37 +9,47 @@ There are two histograms, because a cgroup's limit delays writes before they bec
 Throttling is the pauses of balance_dirty_pages() for tasks that dirty pages faster than the disk
 can write (Documentation/admin-guide/sysctl/vm.rst, dirty_bytes; tracepoint
 writeback:balance_dirty_pages).
+
+No tracepoint lies before the wait for a cgroup's limit: block_bio_queue comes after it. Without
+fentry and kprobes there is only the second histogram.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorResult
-from pagecage.agent.collectors.tracer import TICK, BpftraceProcess, Tick
+from pagecage.agent.collectors.probes import Part, TracerProgram, Variant, programs
+from pagecage.agent.collectors.tracer import BpftraceProcess
 from pagecage.agent.system.child_processes import ToolProcesses
+from pagecage.agent.system.tracing import Kernel
 
-# hist's second argument is 4: sixteen buckets per power of two, so that a quantile is exact to
-# 1/16. A split bio ends once per part; at the last one __bi_remaining is 1. REQ_OP_WRITE is 1.
+# 16 buckets per power of two, so that a quantile is exact to 1/16: VALUE is shifted until it has
+# five bits, and counted by the shifts and what remains. hist() has only whole powers of two before
+# bpftrace 0.20.
+_BUCKET = """
+  $us = VALUE / 1000; $shifts = (uint64)0;
+  unroll(26) { if ($us >= 32) { $us = $us >> 1; $shifts = $shifts + 1; } }
+"""
+# A split bio ends once per part; at the last one __bi_remaining is 1. REQ_OP_WRITE is 1.
 _BIO = """
-config = { max_map_keys = 65536 }
-fentry:vmlinux:submit_bio {
-  $bio = (struct bio *)args.bio;
-  if (($bio->bi_opf & 0xff) == 1) { @submitted[(uint64)args.bio] = nsecs; }
+FENTRY:submit_bio {
+  $bio = (struct bio *)BIO;
+  if (($bio->bi_opf & 0xff) == 1) { @submitted[(uint64)BIO] = nsecs; }
 }
-fentry:vmlinux:bio_endio /@submitted[(uint64)args.bio]/ {
-  $bio = (struct bio *)args.bio;
+FENTRY:bio_endio /@submitted[(uint64)BIO]/ {
+  $bio = (struct bio *)BIO;
   if ($bio->__bi_remaining.counter <= 1) {
     $device = (struct block_device *)$bio->bi_bdev;
     $disk = (struct gendisk *)$device->bd_disk;
-    @bio_write[$disk->major, $disk->first_minor] =
-        hist((nsecs - @submitted[(uint64)args.bio]) / 1000, 4);
-    delete(@submitted[(uint64)args.bio]);
+BUCKET
+    @bio_write[(uint64)$disk->major, (uint64)$disk->first_minor, $shifts, $us] = count();
+    delete(@submitted[(uint64)BIO]);
   }
 }
-"""
+""".replace("BUCKET", _BUCKET.replace("VALUE", "(nsecs - @submitted[(uint64)BIO])"))
 # rwbs of a write is W, with a preflush FW (blk_fill_rwbs); a flush without data has no sectors.
 _REQUEST = """
 tracepoint:block:block_rq_issue
@@ -47,63 +57,78 @@ tracepoint:block:block_rq_issue
   @issued[args.dev, args.sector] = nsecs;
 }
 tracepoint:block:block_rq_complete /@issued[args.dev, args.sector]/ {
-  @request_write[args.dev >> 20, args.dev & 0xfffff] =
-    hist((nsecs - @issued[args.dev, args.sector]) / 1000, 4);
+BUCKET
+  @request_write[(uint64)args.dev >> 20, (uint64)args.dev & 0xfffff, $shifts, $us] = count();
   delete(@issued[args.dev, args.sector]);
 }
-"""
+""".replace("BUCKET", _BUCKET.replace("VALUE", "(nsecs - @issued[args.dev, args.sector])"))
 _PAUSE = """
 tracepoint:writeback:balance_dirty_pages /args.pause > 0/ {
   @pauses[args.bdi] = count();
   @paused_ms[args.bdi] = sum(args.pause);
 }
 """
-_TICK = f"""
-interval:ms:250 {{ print(@bio_write); print(@request_write);
-  print(@pauses); print(@paused_ms); {TICK} }}
-END {{ clear(@submitted); clear(@issued); }}
-"""
+_OF_BIO = ("submit_bio", "bio_endio")
+_BY_FENTRY = _BIO.replace("FENTRY", "fentry:vmlinux").replace("BIO", "args.bio")
+_BY_KPROBE = _BIO.replace("FENTRY", "kprobe").replace("BIO", "arg0")
+_REQUESTS = {
+    "block:block_rq_issue": frozenset({"dev", "sector", "nr_sector", "rwbs"}),
+    "block:block_rq_complete": frozenset({"dev", "sector"}),
+}
+_PAUSES = {"writeback:balance_dirty_pages": frozenset({"bdi", "pause"})}
+PARTS = (
+    Part(
+        "bio_write_us",
+        ("@bio_write",),
+        {"fentry": Variant(_BY_FENTRY, _OF_BIO), "kprobe": Variant(_BY_KPROBE, _OF_BIO)},
+    ),
+    Part("block_write_us", ("@request_write",), {"tracepoint": Variant(_REQUEST, (), _REQUESTS)}),
+    Part("pauses", ("@pauses", "@paused_ms"), {"tracepoint": Variant(_PAUSE, (), _PAUSES)}),
+)
+_TOTALS = ("pauses", "paused_ms")
 _HISTOGRAMS = {"bio_write_us": "@bio_write", "block_write_us": "@request_write"}
 _QUANTILES = {"p50": 0.5, "p99": 0.99}
 Row = Mapping[str, Any]
 
 
-def program() -> str:
-    """Return the bpftrace program."""
-    return _BIO + _REQUEST + _PAUSE + _TICK
-
-
-def row_of(maps: Mapping[str, Mapping[str, Any]], maj_min: str) -> dict[str, Any]:
+def row_of(
+    maps: Mapping[str, Mapping[str, int]], maj_min: str, program: TracerProgram
+) -> dict[str, Any]:
     """Return running totals of one disk: pauses, and histograms as rows of `{us, count}`.
 
-    `us` is the upper end of a bucket.
+    `us` is the upper end of a bucket. Only what the program fills is present.
     """
-    key = maj_min.replace(":", ",")
-    histograms: dict[str, Any] = {
-        name: [
-            {"us": b["max"], "count": b["count"]}
-            for b in maps.get(map_name, {}).get(key, [])
-            if b["count"]
-        ]
+    row: dict[str, Any] = {
+        name: _buckets(maps.get(map_name, {}), maj_min)
         for name, map_name in _HISTOGRAMS.items()
+        if map_name in program.maps
     }
-    return histograms | {
-        name: maps.get(f"@{name}", {}).get(maj_min, 0) for name in ("pauses", "paused_ms")
-    }
+    totals = (name for name in _TOTALS if f"@{name}" in program.maps)
+    return row | {name: maps.get(f"@{name}", {}).get(maj_min, 0) for name in totals}
+
+
+def _buckets(counts: Mapping[str, int], maj_min: str) -> list[dict[str, int]]:
+    """Return the buckets of one disk, the lowest first."""
+    found = []
+    for key, count in counts.items():
+        major, minor, shifts, us = map(int, key.split(","))
+        if f"{major}:{minor}" == maj_min:
+            found.append({"us": (us + 1 << shifts) - 1, "count": count})
+    return sorted(found, key=lambda bucket: bucket["us"])
 
 
 def responses_of(rows: Sequence[Row], start: float, end: float) -> dict[str, float | None]:
     """Return the figures from `start` to `end` (CLOCK_MONOTONIC).
 
-    A latency is None without writes.
+    A latency is None without writes, and absent if the kernel could not be asked.
     """
     first, last = _enclosing(rows, start, end)
     if first is None or last is None:
         return {}
-    responses: dict[str, float | None] = {
-        "throttled_seconds": (last["paused_ms"] - first["paused_ms"]) / 1000
-    }
-    for name in _HISTOGRAMS:
+    responses: dict[str, float | None] = {}
+    if "paused_ms" in last:
+        responses["throttled_seconds"] = (last["paused_ms"] - first["paused_ms"]) / 1000
+    for name in (name for name in _HISTOGRAMS if name in last):
         counts = _difference(first[name], last[name])
         prefix = name.removesuffix("_us")
         responses |= {
@@ -140,7 +165,11 @@ class BlockLatencyTracer(BpftraceProcess):
     name = "blocklat"
 
     def __init__(self, directory: Path, children: ToolProcesses) -> None:
-        super().__init__(directory / "blocklat.bt", program(), children)
+        super().__init__(directory / "blocklat.bt", children)
+
+    def programs(self) -> Iterator[TracerProgram]:
+        """Yield the programs to try, the most telling first."""
+        return programs(PARTS, Kernel())
 
     def excerpt(
         self, maj_min: str, start: float, path: Path
@@ -150,10 +179,6 @@ class BlockLatencyTracer(BpftraceProcess):
         Return the rows too.
         """
         ticks = self.ticks_since(start)
-        return self.keep(ticks, (row_of(tick.maps, maj_min) for tick in ticks), path), _timed(
-            ticks, maj_min
-        )
-
-
-def _timed(ticks: Sequence[Tick], maj_min: str) -> list[dict[str, Any]]:
-    return [{"t": tick.t, **row_of(tick.maps, maj_min)} for tick in ticks]
+        rows = [row_of(tick.maps, maj_min, self.program) for tick in ticks]
+        timed = [{"t": tick.t, **row} for tick, row in zip(ticks, rows, strict=True)]
+        return self.keep(ticks, rows, path), timed

@@ -3,6 +3,9 @@
 Each fault is counted by the flags of its mapping, its own flags and the file's read-ahead, and
 once more by the value that filemap_fault() returned. Each read-ahead is counted by its pages and
 the order of its folios.
+
+Tracepoints have neither flags nor returned values. Where they stand in, a fault is counted as major
+if the faulting thread itself adds the page to the page cache, and additions are counted as well.
 """
 
 from __future__ import annotations
@@ -10,13 +13,15 @@ from __future__ import annotations
 import platform
 import re
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorResult
-from pagecage.agent.collectors.tracer import TICK, BpftraceProcess
+from pagecage.agent.collectors.probes import Part, TracerProgram, Variant, programs
+from pagecage.agent.collectors.tracer import BpftraceProcess
 from pagecage.agent.system.child_processes import ToolProcesses
+from pagecage.agent.system.tracing import Kernel
 
 # Each pointer is cast separately, because the chain vmf->vma->vm_file->f_inode does not compile.
 # The inode of a read-ahead is reached through the mapping, because ractl->file may be null.
@@ -28,6 +33,32 @@ fentry:vmlinux:filemap_fault {
          (uint64)$file->f_ra.ra_pages] = count();
 }
 """
+_FAULT_BY_KPROBE = """
+kprobe:filemap_fault {
+  $vmf = (struct vm_fault *)arg0;
+  $vma = (struct vm_area_struct *)$vmf->vma;
+  $file = (struct file *)$vma->vm_file;
+  $inode = (struct inode *)$file->f_inode;
+  @fault[$inode->i_ino, (uint64)$vma->vm_flags, (uint64)$vmf->flags,
+         (uint64)$file->f_ra.ra_pages] = count();
+}
+"""
+_FAULT_BY_TRACEPOINT = """
+tracepoint:filemap:mm_filemap_fault {
+  @fault[args.i_ino] = count();
+  @fault_inode[tid] = args.i_ino;
+  @fault_end[tid] = args.index + 1;
+}
+tracepoint:filemap:mm_filemap_add_to_page_cache {
+  @added[args.i_ino, args.order] = count();
+  $end = @fault_end[tid];
+  if ($end > args.index && $end <= args.index + ((uint64)1 << args.order)
+      && @fault_inode[tid] == args.i_ino) {
+    @major[args.i_ino] = count();
+    delete(@fault_end[tid]);
+  }
+}
+"""
 _RETURN = """
 fexit:vmlinux:filemap_fault {
   $file = (struct file *)args.vmf->vma->vm_file;
@@ -35,41 +66,92 @@ fexit:vmlinux:filemap_fault {
   @fault_return[$inode->i_ino, (uint64)retval] = count();
 }
 """
+_RETURN_BY_KPROBE = """
+kprobe:filemap_fault {
+  $vmf = (struct vm_fault *)arg0;
+  $vma = (struct vm_area_struct *)$vmf->vma;
+  $file = (struct file *)$vma->vm_file;
+  $inode = (struct inode *)$file->f_inode;
+  @returning[tid] = $inode->i_ino;
+}
+kretprobe:filemap_fault /@returning[tid]/ {
+  @fault_return[@returning[tid], (uint64)retval & 0xffffffff] = count();
+  delete(@returning[tid]);
+}
+"""
 _READAHEAD = """
 fentry:vmlinux:page_cache_ra_order {
   $mapping = (struct address_space *)args.ractl->mapping;
   $host = (struct inode *)$mapping->host;
-  @ra[$host->i_ino, (uint64)args.ra->size, (uint64)ORDER] = count();
+  @ra[$host->i_ino, (uint64)args.ra->size, (uint64)ORDER, (uint64)args.ra->ra_pages] = count();
 }
 """
-_TICK = f"interval:ms:250 {{ print(@fault); print(@fault_return); print(@ra); {TICK} }}\n"
+_READAHEAD_BY_KPROBE = """
+kprobe:page_cache_ra_order {
+  $ractl = (struct readahead_control *)arg0;
+  $ra = (struct file_ra_state *)arg1;
+  $mapping = (struct address_space *)$ractl->mapping;
+  $host = (struct inode *)$mapping->host;
+  @ra[$host->i_ino, (uint64)$ra->size, (uint64)ORDER, (uint64)$ra->ra_pages] = count();
+}
+"""
+_READAHEAD_BY_TRACEPOINT = """
+tracepoint:readahead:page_cache_ra_order {
+  @ra[args.i_ino, (uint64)args.size, (uint64)args.order, (uint64)args.ra_pages] = count();
+}
+"""
 _ORDER_IN_FILE_RA_STATE = (6, 17)  # commit c4602f9fa77f moved it there from a parameter
+_FAULT_TRACEPOINTS = {
+    "filemap:mm_filemap_fault": frozenset({"i_ino", "index"}),
+    "filemap:mm_filemap_add_to_page_cache": frozenset({"i_ino", "index", "order"}),
+}
+_READAHEAD_TRACEPOINT = {
+    "readahead:page_cache_ra_order": frozenset({"i_ino", "size", "order", "ra_pages"})
+}
+_OF_ARGUMENTS = tuple(f"filemap_fault.{key}" for key in ("vm_flags", "fault_flags", "ra_pages"))
 
 
-def program(kernel: str | None = None) -> str:
-    """Return the bpftrace program for a kernel, by default for the running one.
+def parts(kernel: str | None = None) -> tuple[Part, ...]:
+    """Return the parts of the program for a kernel, by default for the running one.
 
     `kernel` is a release like 6.12.41+deb13-amd64.
     """
     version = re.match(r"(\d+)\.(\d+)", kernel or platform.release())
     is_new = version is not None and tuple(map(int, version.groups())) >= _ORDER_IN_FILE_RA_STATE
     order = "args.ra->order" if is_new else "args.new_order"
-    return _FAULT + _RETURN + _READAHEAD.replace("ORDER", order) + _TICK
-
-
-def tables_of(maps: dict[str, dict[str, int]], inodes: Set[int]) -> dict[str, list[dict[str, Any]]]:
-    """Return running totals over these inodes, with the flags by name."""
-    faults = _of_inodes(maps.get("@fault", {}), inodes)
-    returned = _of_inodes(maps.get("@fault_return", {}), inodes)
-    windows = _of_inodes(maps.get("@ra", {}), inodes)
-    return {
-        "filemap_fault": [_fault(words, count) for words, count in faults.items()],
-        "filemap_fault_return": [_returned(word, count) for (word,), count in returned.items()],
-        "page_cache_ra_order": [
-            {"pages": pages, "order": order, "count": count}
-            for (pages, order), count in windows.items()
-        ],
+    order_by_kprobe = "$ra->order" if is_new else "arg2 & 0xffffffff"
+    fault, ra = ("filemap_fault",), ("page_cache_ra_order",)
+    faults = {
+        "fentry": Variant(_FAULT, fault),
+        "kprobe": Variant(_FAULT_BY_KPROBE, fault),
+        "tracepoint": Variant(_FAULT_BY_TRACEPOINT, (), _FAULT_TRACEPOINTS, _OF_ARGUMENTS),
     }
+    returns = {"fentry": Variant(_RETURN, fault), "kprobe": Variant(_RETURN_BY_KPROBE, fault)}
+    windows = {
+        "fentry": Variant(_READAHEAD.replace("ORDER", order), ra),
+        "kprobe": Variant(_READAHEAD_BY_KPROBE.replace("ORDER", f"({order_by_kprobe})"), ra),
+        "tracepoint": Variant(_READAHEAD_BY_TRACEPOINT, (), _READAHEAD_TRACEPOINT),
+    }
+    return (
+        Part("filemap_fault", ("@fault", "@major", "@added"), faults),
+        Part("filemap_fault_return", ("@fault_return",), returns),
+        Part("page_cache_ra_order", ("@ra",), windows),
+    )
+
+
+def tables_of(
+    maps: dict[str, dict[str, int]], inodes: Set[int], program: TracerProgram
+) -> dict[str, list[dict[str, Any]]]:
+    """Return running totals over these inodes, with the flags by name.
+
+    Only tables that the program fills are present.
+    """
+    tables = {}
+    for name in program.maps:
+        table, row = _TABLES[name]
+        counts = _of_inodes(maps.get(name, {}), inodes)
+        tables[table] = [row(words, count) for words, count in counts.items()]
+    return tables
 
 
 def _of_inodes(rows: dict[str, int], inodes: Set[int]) -> Counter[tuple[int, ...]]:
@@ -83,6 +165,8 @@ def _of_inodes(rows: dict[str, int], inodes: Set[int]) -> Counter[tuple[int, ...
 
 
 def _fault(words: tuple[int, ...], count: int) -> dict[str, Any]:
+    if not words:
+        return {"count": count}
     vm_flags, fault_flags, ra_pages = words
     return {
         "vm_flags": vm_flags,
@@ -94,8 +178,25 @@ def _fault(words: tuple[int, ...], count: int) -> dict[str, Any]:
     }
 
 
-def _returned(word: int, count: int) -> dict[str, Any]:
-    return {"returned": word, "returned_names": decode(word, VM_FAULTS), "count": count}
+def _returned(words: tuple[int, ...], count: int) -> dict[str, Any]:
+    return {"returned": words[0], "returned_names": decode(words[0], VM_FAULTS), "count": count}
+
+
+def _window(words: tuple[int, ...], count: int) -> dict[str, Any]:
+    return {**dict(zip(("pages", "order", "ra_pages"), words, strict=True)), "count": count}
+
+
+def _added(words: tuple[int, ...], count: int) -> dict[str, Any]:
+    return {"order": words[0], "count": count}
+
+
+_TABLES: Mapping[str, tuple[str, Callable[[tuple[int, ...], int], dict[str, Any]]]] = {
+    "@fault": ("filemap_fault", _fault),
+    "@fault_return": ("filemap_fault_return", _returned),
+    "@major": ("filemap_fault_major", _fault),
+    "@added": ("page_cache_additions", _added),
+    "@ra": ("page_cache_ra_order", _window),
+}
 
 
 class FaultTracer(BpftraceProcess):
@@ -104,12 +205,17 @@ class FaultTracer(BpftraceProcess):
     name = "bpftrace"
 
     def __init__(self, directory: Path, children: ToolProcesses) -> None:
-        super().__init__(directory / "faults.bt", program(), children)
+        super().__init__(directory / "faults.bt", children)
+
+    def programs(self) -> Iterator[TracerProgram]:
+        """Yield the programs to try, the most telling first."""
+        return programs(parts(), Kernel())
 
     def excerpt(self, inodes: Set[int], start: float, path: Path) -> CollectorResult:
         """Write the counts of these inodes since the last tick before `start` (CLOCK_MONOTONIC)."""
         ticks = self.ticks_since(start)
-        return self.keep(ticks, (tables_of(tick.maps, inodes) for tick in ticks), path)
+        rows = (tables_of(tick.maps, inodes, self.program) for tick in ticks)
+        return self.keep(ticks, rows, path)
 
 
 VM_FLAGS = {

@@ -33,9 +33,34 @@ def refusal(admin: Path = ADMIN) -> str | None:
         states = [path.read_text().strip() for path in admin.glob("*/state")]
         with (admin / "nr_kdamonds").open("r+"):
             pass
+        kinds = _address_spaces(admin)
     except OSError as error:
         return f"DAMON cannot be used: {error.strerror}"
+    if kinds is not None and "vaddr" not in kinds:
+        return "the kernel's DAMON cannot watch single processes (CONFIG_DAMON_VADDR)"
     return "another process uses DAMON" if "on" in states else None
+
+
+def _address_spaces(admin: Path) -> list[str] | None:
+    """Return what DAMON can monitor, such as paddr and vaddr; None if the kernel does not say.
+
+    Only a context says it, so one is made if there is none.
+    """
+    is_free = (admin / "nr_kdamonds").read_text().strip() == "0"
+    if is_free:
+        _write(admin / "nr_kdamonds", 1)
+    try:
+        if is_free and (admin / "0").is_dir():
+            _write(admin / "0/contexts/nr_contexts", 1)
+        texts = [path.read_text() for path in admin.glob("*/contexts/*/avail_operations")]
+    finally:
+        if is_free:
+            _write(admin / "nr_kdamonds", 0)
+    return texts[0].split() if texts else None
+
+
+def _write(path: Path, value: object) -> None:
+    path.write_text(f"{value}\n")
 
 
 class Monitor:
@@ -48,51 +73,47 @@ class Monitor:
 
     def start(self) -> None:
         """Set it up and turn it on."""
-        self._write(self._admin / "nr_kdamonds", 1)
+        _write(self._admin / "nr_kdamonds", 1)
         context = self._kdamond / "contexts/0"
-        self._write(self._kdamond / "contexts/nr_contexts", 1)
-        self._write(context / "operations", "vaddr")
+        _write(self._kdamond / "contexts/nr_contexts", 1)
+        _write(context / "operations", "vaddr")
         intervals = context / "monitoring_attrs/intervals"
-        self._write(intervals / "sample_us", round(_SAMPLE_SECONDS * 1e6))
+        _write(intervals / "sample_us", round(_SAMPLE_SECONDS * 1e6))
         for name in ("aggr_us", "update_us"):
-            self._write(intervals / name, round(INTERVAL_SECONDS * 1e6))
-        self._write(context / "monitoring_attrs/nr_regions/max", _MOST_REGIONS)
-        self._write(context / "targets/nr_targets", len(self.pids))
+            _write(intervals / name, round(INTERVAL_SECONDS * 1e6))
+        _write(context / "monitoring_attrs/nr_regions/max", _MOST_REGIONS)
+        _write(context / "targets/nr_targets", len(self.pids))
         for number, pid in enumerate(self.pids):
-            self._write(context / f"targets/{number}/pid_target", pid)
+            _write(context / f"targets/{number}/pid_target", pid)
         self._set_scheme(context)
-        self._write(self._kdamond / "state", "on")
+        _write(self._kdamond / "state", "on")
 
     def _set_scheme(self, context: Path) -> None:
         """Count the regions with at least one access in an interval, whatever their size and age.
 
         The scheme's action `stat` does nothing else.
         """
-        self._write(context / "schemes/nr_schemes", 1)
-        self._write(self._scheme / "action", "stat")
+        _write(context / "schemes/nr_schemes", 1)
+        _write(self._scheme / "action", "stat")
         pattern = self._scheme / "access_pattern"
         for name, least, most in (
             ("sz", 0, _MOST_BYTES),
             ("nr_accesses", 1, _MOST_COUNT),
             ("age", 0, _MOST_COUNT),
         ):
-            self._write(pattern / name / "max", most)
-            self._write(pattern / name / "min", least)
+            _write(pattern / name / "max", most)
+            _write(pattern / name / "min", least)
 
     def touched_bytes(self) -> int:
         """Wait for the end of the present interval, and return the bytes touched in it."""
-        self._write(self._kdamond / "state", "update_schemes_tried_bytes")
+        _write(self._kdamond / "state", "update_schemes_tried_bytes")
         return int((self._scheme / "tried_regions/total_bytes").read_text())
 
     def stop(self) -> None:
         """Turn it off and remove it."""
         if (self._kdamond / "state").read_text().strip() == "on":
-            self._write(self._kdamond / "state", "off")
-        self._write(self._admin / "nr_kdamonds", 0)
-
-    @staticmethod
-    def _write(path: Path, value: object) -> None:
-        path.write_text(f"{value}\n")
+            _write(self._kdamond / "state", "off")
+        _write(self._admin / "nr_kdamonds", 0)
 
 
 class Damon:

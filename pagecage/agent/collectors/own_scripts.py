@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 from pagecage.agent.collectors.collector import CollectorContext
 from pagecage.agent.collectors.own_output import ArrivedLine
+from pagecage.agent.collectors.tracer import first_error
 from pagecage.errors import PagecageError
 from pagecage.process import Completed, find_tool, run
 
@@ -19,14 +20,12 @@ TICK = b"PAGECAGE_TICK"
 """The text of the added probe's line."""
 _ADDED = f'\ninterval:ms:250 {{ printf("{TICK.decode()}\\n"); }}\n'
 _IN_CGROUP = re.compile(r"\bcgroup\s*==\s*\$1(?!\d)")
-_PARENT = "((struct task_struct *)curtask)->cgroups->dfl_cgrp->self.parent->cgroup->kn->id"
+# bpftrace 0.17 resolves the last structure of so long a chain only if it is named by a cast.
+_NODE = "((struct task_struct *)curtask)->cgroups->dfl_cgrp->self.parent->cgroup->kn"
+_PARENT = f"((struct kernfs_node *){_NODE})->id"
 _IN_TRIAL = f"(cgroup == $1 || {_PARENT} == $1)"
 """Programs run in a scope below the trial's slice, which does not exist before they start."""
 _CHECK_SECONDS = 120.0
-_MESSAGE = re.compile(
-    r"^(?P<place>\S*?:\d+(?:[:-]\d+)*): (?:ERROR|error): (?P<text>.+)$", re.MULTILINE
-)
-_ERROR = re.compile(r"^(?:ERROR|error): (?P<text>.+)$", re.MULTILINE)
 _MINOR_BITS = 20
 
 
@@ -77,16 +76,6 @@ def _dry_run(option: str, script: Path) -> Completed:
         path.write_text(with_trial_filter(script.read_text()))
         argv = ["bpftrace", option, str(path), "0", "0"]
         return run(argv, check=False, timeout_seconds=_CHECK_SECONDS)
-
-
-def first_error(text: str) -> str:
-    """Return the first error in bpftrace's messages, in one line."""
-    if found := _MESSAGE.search(text):
-        return f"{Path(found['place']).name}: {found['text'].strip()}"
-    if found := _ERROR.search(text):
-        return found["text"].strip()
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "bpftrace printed no reason"
 
 
 def _device_number(maj_min: str) -> int:

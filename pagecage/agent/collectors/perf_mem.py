@@ -20,7 +20,6 @@ from pagecage.agent.system.kernel_text import read_text
 from pagecage.process import STDOUT, Process, find_tool, run
 
 _SYS, _PROC = Path("/sys"), Path("/proc")
-_CGROUP_ROOT = Path("/sys/fs/cgroup")
 # The load events of an Intel CPU, of the fast cores of a hybrid one, and of an AMD CPU.
 _EVENTS = ("cpu/events/mem-loads", "cpu_core/events/mem-loads", "ibs_op")
 _CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38  # capabilities(7)
@@ -98,9 +97,11 @@ def find_obstacle(sys: Path = _SYS, proc: Path = _PROC) -> str | None:
 def record_command(data: Path, cgroup: Path) -> list[str]:
     """Return the command that records the loads of a cgroup on all CPUs.
 
-    perf applies -G to the events before it, which `perf mem record` puts in front.
+    perf applies -G to the events before it, which `perf mem record` puts in front. The name is that
+    below the hierarchy's mount, which is /sys/fs/cgroup/unified beside cgroup v1.
     """
-    name = os.path.relpath(cgroup, _CGROUP_ROOT)
+    root = next(folder for folder in cgroup.parents if folder.is_mount())
+    name = os.path.relpath(cgroup, root)
     record = ["perf", "mem", "-t", "load", "record", "-a", "-o", str(data)]
     return [*record, "--clockid", "mono", "-G", name]
 
@@ -130,9 +131,9 @@ class PerfMem:
     def start(self) -> None:
         """Start perf if this host can sample loads."""
         self._obstacle = find_obstacle()
-        if self._cgroup is None:
+        if self._obstacle is None and self._cgroup is None:
             self._obstacle = "the trial has no cgroup to which the recording could be limited"
-        elif self._obstacle is None:
+        if self._obstacle is None and self._cgroup is not None:
             with self._log.open("wb") as log:
                 argv = record_command(self._data, self._cgroup)
                 self._process = self._children.start(argv, stdout=log, stderr=STDOUT)

@@ -4,29 +4,44 @@ Attaching takes seconds, so the trials of a machine state share one process. A p
 would cost 40 %, so the kernel counts. Maps are never cleared, because events between print and
 clear would be lost: each tick prints running totals, and a trial takes the ticks around its
 measured part. bpftrace counts as attached at the first tick, because it prints its banner before
-that.
+that. Only bpftrace itself knows for certain what a kernel lets it attach, so a program that fails
+is followed by the next best.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorResult
+from pagecage.agent.collectors.probes import TracerProgram
 from pagecage.agent.system.child_processes import ToolProcesses
+from pagecage.agent.system.facts import tool_version
+from pagecage.agent.system.kernel_text import read_text
+from pagecage.agent.system.tracing import Kernel, tracing_obstacle
 from pagecage.process import PIPE, STDOUT, Process, find_tool
 
 TICK_SECONDS = 0.25
-TICK = 'printf("TICK %llu\\n", nsecs);'
-"""The last statement of a program's `interval:ms:250`, after the statements that print its maps."""
 _ATTACH_SECONDS = 60.0
 _LOST = re.compile(r"Lost (\d+) events")
+_MISSED = re.compile(r"^recursion_misses:\s*(\d+)$", re.MULTILINE)
+_MAP = re.compile(r"@\w+")
+_ENVIRONMENT = dict.fromkeys(("BPFTRACE_MAX_MAP_KEYS", "BPFTRACE_MAP_KEYS_MAX"), "65536")
+"""Requests in flight are keys. bpftrace 0.20 renamed the setting."""
+_MESSAGE = re.compile(
+    r"^(?P<place>\S*?:\d+(?:[:-]\d+)*): (?:ERROR|error): (?P<text>.+)$", re.MULTILINE
+)
+_ERROR = re.compile(r"^(?:ERROR|error): (?P<text>(?!.*RLIMIT_MEMLOCK).+)$", re.MULTILINE)
+"""A limit on locked memory that cannot be raised is no error since kernel 5.11."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +69,39 @@ def parse_line(line: str) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-class BpftraceProcess:
+def first_error(text: str) -> str:
+    """Return the first error in bpftrace's messages, in one line."""
+    if found := _MESSAGE.search(text):
+        return f"{Path(found['place']).name}: {found['text'].strip()}"
+    if found := _ERROR.search(text):
+        return found["text"].strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "bpftrace printed no reason"
+
+
+def script_of(program: TracerProgram, version: str) -> str:
+    """Return the text of a program with its tick, in the syntax of a version of bpftrace."""
+    text = program.in_syntax_of(version)
+    prints = " ".join(f"print({name});" for name in program.maps)
+    own = sorted(set(_MAP.findall(text)) - set(program.maps))
+    clears = " ".join(f"clear({name});" for name in own)
+    tick = f'interval:ms:250 {{ {prints} printf("TICK %llu\\n", nsecs); }}\n'
+    return text + tick + (f"END {{ {clears} }}\n" if clears else "")
+
+
+class BpftraceProcess(ABC):
     """A bpftrace program that runs for the whole machine state.
 
-    A trial takes the ticks around its measured part.
+    A trial takes the ticks around its measured part. `program` is the one that is attached, or
+    the last one tried.
     """
 
     name: str
 
-    def __init__(self, script: Path, program: str, children: ToolProcesses) -> None:
-        self._script, self._program, self._children = script, program, children
+    def __init__(self, script: Path, children: ToolProcesses) -> None:
+        self._script, self._children = script, children
+        self.program = TracerProgram("", (), ())
+        self._candidates: Iterator[TracerProgram] = iter(())
         self._process: Process[bytes] | None = None
         self._maps: dict[str, dict[str, Any]] = {}
         self._ticks: list[Tick] = []
@@ -72,7 +110,12 @@ class BpftraceProcess:
         self._text: list[str] = []
         self._output_ended = False
         self._stopped = False
+        self._missed_events: int | None = None
         self.reason: str | None = None
+
+    @abstractmethod
+    def programs(self) -> Iterator[TracerProgram]:
+        """Yield the programs to try, the most telling first."""
 
     @property
     def has_begun(self) -> bool:
@@ -89,25 +132,42 @@ class BpftraceProcess:
         if not find_tool("bpftrace"):
             self.reason = "bpftrace is not installed"
             return
-        self._script.write_text(self._program)
+        self._candidates = self.programs()
+        if not self._try_next():
+            self.reason = _with_obstacle("the kernel has none of the probes")
+
+    def _try_next(self) -> bool:
+        """Start bpftrace with the next program; return False if there is none."""
+        program = next(self._candidates, None)
+        if program is None:
+            return False
+        self.program, self._output_ended, self._text = program, False, []
+        self._script.write_text(script_of(program, tool_version("bpftrace", "--version") or ""))
         argv = ["bpftrace", "-f", "json", str(self._script)]
-        self._process = self._children.start(argv, stdout=PIPE, stderr=STDOUT)
-        threading.Thread(target=self._read, daemon=True).start()
+        process = self._children.start(argv, stdout=PIPE, stderr=STDOUT, env=_ENVIRONMENT)
+        self._process = process
+        threading.Thread(target=self._read, args=(process,), daemon=True).start()
+        return True
 
     def wait_until_attached(self) -> None:
         """Return after the first tick. Nothing may be measured before that."""
-        if self._process is None or self.reason:
+        if self._process is None or self.reason or self._stopped:
             return
+        while not self._has_ticked():
+            has_ended = self._output_ended
+            self._children.interrupt(self._process)
+            error = first_error("\n".join(self._text)) if self._text else "it printed nothing"
+            if not has_ended or not self._try_next():
+                self._stopped = True
+                self.reason = _with_obstacle(f"bpftrace did not attach: {error}")
+                return
+        self._missed_events = self._read_missed()
+
+    def _has_ticked(self) -> bool:
         with self._ticked:
             # Not `_dead`: the reason may be in output that has not been read from the pipe yet.
-            attached = self._ticked.wait_for(
-                lambda: bool(self._ticks) or self._output_ended, _ATTACH_SECONDS
-            )
-        if not attached or not self._ticks:
-            self.stop()
-            self.reason = (
-                f"bpftrace did not attach: {self._text[-1] if self._text else 'it printed nothing'}"
-            )
+            self._ticked.wait_for(lambda: bool(self._ticks) or self._output_ended, _ATTACH_SECONDS)
+            return bool(self._ticks)
 
     def stop(self) -> None:
         """Detach. Does nothing if the process is not attached."""
@@ -143,10 +203,14 @@ class BpftraceProcess:
     ) -> CollectorResult:
         """Write one row per tick as a trial's trace.
 
-        Return the result, with the number of lost events.
+        Return the result, with the number of lost events and the attached probes.
         """
         if self._process is None or self.reason:
             return CollectorResult("missing", self.reason or "bpftrace was not started")
+        missed, before = self._read_missed(), self._missed_events
+        self._missed_events = missed
+        missed_since = None if missed is None or before is None else missed - before
+        own = {**self.program.to_json(), "missed_events": missed_since}
         lost = ticks[-1].lost_events - ticks[0].lost_events if ticks else 0
         lines = (
             {"t": tick.t, "wall": tick.wall, "lost_events": tick.lost_events, **row}
@@ -154,20 +218,35 @@ class BpftraceProcess:
         )
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         if self._dead():
-            return CollectorResult("failed", "bpftrace died while trials ran", lost, (path,))
+            return CollectorResult("failed", "bpftrace died while trials ran", lost, (path,), own)
         if lost:
-            return CollectorResult("partial", f"bpftrace lost {lost} events", lost, (path,))
-        return CollectorResult("ok", None, 0, (path,))
+            return CollectorResult("partial", f"bpftrace lost {lost} events", lost, (path,), own)
+        return CollectorResult("ok", None, 0, (path,), own)
+
+    def _read_missed(self) -> int | None:
+        """Return how often the kernel left a probe out because another BPF program was running.
+
+        That happens to one event in thousands, without a word of bpftrace. None if bpftrace has
+        ended, or if the kernel does not say (fdinfo of its programs, before 5.12).
+        """
+        if self._process is None:
+            return None
+        found = list[int]()
+        with suppress(OSError):
+            for entry in Path(f"/proc/{self._process.pid}/fdinfo").iterdir():
+                missed = _MISSED.search(read_text(entry) or "")
+                found += [int(missed[1])] if missed else []
+        return sum(found) if found else None
 
     def _dead(self) -> bool:
         return self._process is not None and self._process.poll() is not None
 
-    def _read(self) -> None:
-        assert self._process is not None and self._process.stdout is not None
-        for raw in open(self._process.stdout.fileno(), "rb", closefd=False):  # noqa: SIM115 - buffered view of it
+    def _read(self, process: Process[bytes]) -> None:
+        assert process.stdout is not None
+        for raw in open(process.stdout.fileno(), "rb", closefd=False):  # noqa: SIM115 - buffered view of it
             self._take(raw.decode(errors="replace").strip())
         # before the notification, so that `_dead` is true for the waiting threads
-        self._process.wait()
+        process.wait()
         with self._ticked:
             self._output_ended = True
             self._ticked.notify_all()
@@ -191,6 +270,11 @@ class BpftraceProcess:
                     )
                 )
                 self._ticked.notify_all()
+
+
+def _with_obstacle(reason: str) -> str:
+    obstacle = tracing_obstacle(Kernel().abilities(), os.getuid())
+    return f"{reason} ({obstacle[0]})" if obstacle else reason
 
 
 def _flatten(rows: Any) -> dict[str, Any]:

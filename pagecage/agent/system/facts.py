@@ -22,6 +22,7 @@ from pagecage.agent.system.cgroupfs import Cgroupfs
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.page_cache import cachestat_pages
 from pagecage.agent.system.systemd import Systemd, is_pid1, systemd_version
+from pagecage.agent.system.tracing import Kernel
 from pagecage.errors import PagecageError
 from pagecage.process import find_tool, run
 from pagecage.units import kernel_page_bytes
@@ -74,6 +75,7 @@ def read_facts(
         "disks": {name: _disk(Path(folder)) for name, folder in (disks or {}).items()},
         "free_bytes": _free_bytes(data_dir),
         "data_dir": str(data_dir),
+        "tracing": Kernel().abilities(),
         "tools": {name: tool_version(*argv) for name, argv in _TOOLS.items()},
     }
 

@@ -42,6 +42,43 @@ def test_what_is_nowhere_is_missing(machine: Path, name: str) -> None:
     assert any(line.startswith("missing  vm") and Path(name).name in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("uid", "tracing", "level", "says"),
+    [
+        (0, {}, "ok", "tracepoints, kprobes, fentry if the kernel allows it"),
+        (0, {"kprobes": False, "btf": False}, "ok", "v0.17.0: tracepoints"),
+        (0, {"tracefs": "not mounted"}, "ok", "each run mounts tracefs"),
+        (0, {"tracefs": "not mounted", "may_mount": False}, "lesser", "CAP_SYS_ADMIN"),
+        (0, {"tracefs": "absent"}, "lesser", "CONFIG_TRACING"),
+        (1000, {}, "lesser", "only root can trace"),
+    ],
+)
+def test_bpftrace_is_more_than_installed(
+    machine: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    uid: int,
+    tracing: dict[str, object],
+    level: str,
+    says: str,
+) -> None:
+    able = {"tracefs": "mounted", "may_mount": True, "btf": True, "kprobes": True, **tracing}
+    changed = {"uid": uid, "tracing": able, "tools": {"bpftrace": "bpftrace v0.17.0"}}
+    monkeypatch.setattr(LocalHost, "facts", lambda _: {**FACTS, **changed})
+    [found] = [one for one in doctor.examine(None) if one.what == "bpftrace"]
+    assert (found.level, bool(found.hint)) == (level, level == "lesser")
+    assert says in found.detail
+
+
+@pytest.mark.parametrize(("name", "asked"), [("perf-mem", "find_obstacle"), ("damon", "refusal")])
+def test_a_collector_that_this_kernel_or_cpu_cannot_run(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, name: str, asked: str
+) -> None:
+    for reason, level in ((None, "ok"), ("it has none", "lesser")):
+        monkeypatch.setattr(doctor, asked, lambda reason=reason: reason)
+        [found] = [one for one in doctor.examine(None) if one.what == name]
+        assert (found.level, found.detail) == (level, reason or "can be used")
+
+
 def test_a_file_system_that_would_pass_limits_on_writes(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,24 +11,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagecage.agent.collectors import blocklat
 from pagecage.agent.collectors.blocklat import (
+    PARTS,
     BlockLatencyTracer,
-    program,
     quantile,
     responses_of,
     row_of,
 )
+from pagecage.agent.collectors.probes import TracerProgram, programs
+from pagecage.agent.collectors.tracer import script_of
+from pagecage.agent.system import facts
 from pagecage.agent.system.child_processes import ToolProcesses
+from tests.fake_host import trees
 
 MAPS = {
-    "@bio_write": {
-        "254,16": [{"min": 96, "max": 103, "count": 4}, {"min": 104, "max": 111, "count": 0}],
-        "8,0": [{"min": 1, "max": 1, "count": 99}],
-    },
-    "@request_write": {"254,16": [{"min": 48, "max": 51, "count": 2}]},
+    "@bio_write": {"254,16,2,25": 4, "254,16,0,31": 1, "8,0,0,1": 99},
+    "@request_write": {"254,16,1,25": 2},
     "@pauses": {"254:16": 3, "8:0": 7},
     "@paused_ms": {"254:16": 250, "8:0": 1},
 }
+EVERY = TracerProgram("", ("@bio_write", "@request_write", "@pauses", "@paused_ms"), ())
 
 
 def row(t: float, count: int, paused_ms: int = 0, us: int = 103) -> dict[str, Any]:
@@ -43,18 +46,41 @@ def row(t: float, count: int, paused_ms: int = 0, us: int = 103) -> dict[str, An
     }
 
 
-def test_one_disk_is_selected_without_empty_buckets() -> None:
-    assert row_of(MAPS, "254:16") == {
-        "bio_write_us": [{"us": 103, "count": 4}],
+def test_one_disk_is_selected() -> None:
+    assert row_of(MAPS, "254:16", EVERY) == {
+        "bio_write_us": [{"us": 31, "count": 1}, {"us": 103, "count": 4}],
         "block_write_us": [{"us": 51, "count": 2}],
         "pauses": 3,
         "paused_ms": 250,
     }
-    assert row_of({}, "254:16") == {
+    assert row_of({}, "254:16", EVERY) == {
         "bio_write_us": [],
         "block_write_us": [],
         "pauses": 0,
         "paused_ms": 0,
+    }
+
+
+@given(st.integers(0, 2**31 - 1))
+def test_a_bucket_is_exact_to_a_sixteenth(us: int) -> None:
+    """The program shifts a value until it has five bits."""
+    shifts = max(0, us.bit_length() - 5)
+    maps = {"@bio_write": {f"8,0,{shifts},{us >> shifts}": 1}}
+    [bucket] = row_of(maps, "8:0", EVERY)["bio_write_us"]
+    assert us <= bucket["us"] <= us + us / 16
+
+
+def test_without_fentry_and_kprobes_there_is_no_latency_of_bios() -> None:
+    """block_bio_queue comes after the wait for a limit, so that it would tell another time."""
+    program = TracerProgram("", ("@request_write", "@pauses", "@paused_ms"), ("bio_write_us",))
+    assert "bio_write_us" not in row_of(MAPS, "254:16", program)
+    rows = [{**row(t, 5), "paused_ms": 7} for t in (0, 9)]
+    for one in rows:
+        del one["bio_write_us"]
+    assert set(responses_of(rows, 1, 2)) == {
+        "throttled_seconds",
+        "block_write_p50_us",
+        "block_write_p99_us",
     }
 
 
@@ -98,16 +124,20 @@ def test_the_trace_is_written_and_its_rows_are_handed_over(
 ) -> None:
     (tmp_path / "bin").mkdir()
     tool = tmp_path / "bin/bpftrace"
-    hist = json.dumps({"type": "hist", "data": {"@bio_write": MAPS["@bio_write"]}})
+    hist = json.dumps({"type": "map", "data": {"@bio_write": MAPS["@bio_write"]}})
     pauses = json.dumps({"type": "map", "data": {"@paused_ms": MAPS["@paused_ms"]}})
     now = "python3 -S -c 'import time; print(time.clock_gettime_ns(time.CLOCK_BOOTTIME))'"
     tick = f'printf \'{{"type": "printf", "data": "TICK %s\\\\n"}}\\n\' "$({now})"'
     tool.write_text(
-        f"#!/bin/sh\ntrap 'exit 0' INT\nwhile :; do\necho '{hist}'\necho '{pauses}'\n{tick}\nsleep"
+        "#!/bin/sh\n[ $1 = --version ] && { echo v0.23.2; exit; }\n"
+        f"trap 'exit 0' INT\nwhile :; do\necho '{hist}'\necho '{pauses}'\n{tick}\nsleep"
         " 0.1\ndone\n"
     )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    facts.tool_version.cache_clear()
+    kernel = trees.kernel(tmp_path)
+    monkeypatch.setattr(blocklat, "Kernel", lambda: kernel)
     tracer = BlockLatencyTracer(tmp_path, ToolProcesses(tmp_path))
     try:
         tracer.start()
@@ -118,11 +148,13 @@ def test_the_trace_is_written_and_its_rows_are_handed_over(
     assert (tracer.reason, outcome.status) == (None, "ok")
     written = [json.loads(line) for line in (tmp_path / "blocklat.jsonl").read_text().splitlines()]
     assert [r["t"] for r in written] == [r["t"] for r in rows]
-    assert written[0]["bio_write_us"] == rows[0]["bio_write_us"] == [{"us": 103, "count": 4}]
-    assert written[0]["paused_ms"] == 250
-    assert (tmp_path / "blocklat.bt").read_text() == program()
+    assert written[0]["bio_write_us"] == rows[0]["bio_write_us"]
+    assert written[0]["bio_write_us"][1] == {"us": 103, "count": 4}
+    program = next(programs(PARTS, kernel))
+    assert (tmp_path / "blocklat.bt").read_text() == script_of(program, "v0.23.2")
 
 
-def test_the_program_counts_in_the_kernel() -> None:
-    assert program().count("printf") == 1
-    assert "interval:ms:250" in program()
+def test_the_program_counts_in_the_kernel(tmp_path: Path) -> None:
+    script = script_of(next(programs(PARTS, trees.kernel(tmp_path))), "v0.23.2")
+    assert script.count("printf") == 1
+    assert "interval:ms:250" in script

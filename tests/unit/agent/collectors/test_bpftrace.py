@@ -12,12 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.collectors.bpftrace import FaultTracer, program, tables_of
-from pagecage.agent.collectors.tracer import TICK_SECONDS, parse_line
+from pagecage.agent.collectors import bpftrace
+from pagecage.agent.collectors.bpftrace import FaultTracer, parts, tables_of
+from pagecage.agent.collectors.probes import TracerProgram, programs
+from pagecage.agent.collectors.tracer import TICK_SECONDS, parse_line, script_of
+from pagecage.agent.system import facts
 from pagecage.agent.system.child_processes import ToolProcesses
+from tests.fake_host import trees
 
 SCRIPT = """#!/bin/sh
 # bpftrace -f json SCRIPT: counts up, four times a second, until it is interrupted.
+[ "$1" = --version ] && { echo "bpftrace v0.23.2"; exit; }
 trap 'exit 0' INT
 %s
 n=0
@@ -25,7 +30,7 @@ while :; do
     n=$((n + 1))
     faults=$((n * 10))
     printf '{"type": "map", "data": {"@fault": {"7,32977,852,32": %%d, "8,1,1,32": 99}}}\\n' $faults
-    printf '{"type": "map", "data": {"@ra": {"7,32,0": %%d}}}\\n\\n' "$n"
+    printf '{"type": "map", "data": {"@ra": {"7,32,0,32": %%d}}}\\n\\n' "$n"
     %s
     now=$(python3 -S -c 'import time; print(time.clock_gettime_ns(time.CLOCK_BOOTTIME))')
     printf '{"type": "printf", "data": "TICK %%s\\\\n"}\\n' "$now"
@@ -33,10 +38,26 @@ while :; do
 done
 """
 
+FUNCTIONS = ("filemap_fault", "page_cache_ra_order")
+TRACEPOINTS = {
+    "filemap:mm_filemap_fault": ("i_ino", "s_dev", "index"),
+    "filemap:mm_filemap_add_to_page_cache": ("i_ino", "index", "s_dev", "order"),
+    "readahead:page_cache_ra_order": ("i_ino", "order", "size", "ra_pages"),
+}
+EVERY = TracerProgram("", ("@fault", "@fault_return", "@ra"), ())
+
+
+def best(root: Path, release: str | None = None) -> TracerProgram:
+    """Return the first program for a kernel that has every kind of probe."""
+    return next(programs(parts(release), trees.kernel(root, functions=FUNCTIONS)))
+
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bin").mkdir()
+    kernel = trees.kernel(tmp_path, tracepoints=TRACEPOINTS, functions=FUNCTIONS)
+    monkeypatch.setattr(bpftrace, "Kernel", lambda: kernel)
+    facts.tool_version.cache_clear()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     return tmp_path
 
@@ -107,14 +128,14 @@ def test_one_that_is_not_installed(
 
 
 @pytest.mark.parametrize(
-    "first",
+    ("first", "error"),
     [
-        "echo 'ERROR: Could not resolve symbol' >&2; exit 1",
-        "echo 'ERROR: no BTF'; exec >&- 2>&-; sleep 1; exit 1",
+        ("echo 'ERROR: Could not resolve symbol' >&2; exit 1", "Could not resolve symbol"),
+        ("echo 'ERROR: no BTF'; exec >&- 2>&-; sleep 1; exit 1", "no BTF"),
     ],
 )
 def test_a_failure_to_attach_is_reported_at_once(
-    directory: Path, tracer: FaultTracer, first: str
+    directory: Path, tracer: FaultTracer, first: str, error: str
 ) -> None:
     """The end of the output is noticed before the process can be waited for."""
     write_bpftrace(directory, first)
@@ -122,9 +143,43 @@ def test_a_failure_to_attach_is_reported_at_once(
     tracer.start()
     assert time.monotonic() - begin < 15
     assert tracer.reason is not None
-    assert tracer.reason.startswith("bpftrace did not attach: ERROR: ")
+    assert tracer.reason.startswith(f"bpftrace did not attach: {error}")
     outcome = tracer.excerpt({7}, begin, directory / "x.jsonl")
     assert (outcome.status, outcome.reason) == ("missing", tracer.reason)
+
+
+def test_a_program_that_fails_is_followed_by_the_next_best(
+    directory: Path, tracer: FaultTracer
+) -> None:
+    """bpftrace alone knows for certain what the kernel lets it attach."""
+    refuse = "grep -q '^\\(fentry\\|kprobe\\):' \"$3\" && { echo 'ERROR: no' >&2; exit 1; }"
+    write_bpftrace(directory, refuse)
+    tracer.start()
+    begin = time.monotonic()
+    tracer.wait_for_tick()
+    outcome = tracer.excerpt({7}, begin, directory / "x.jsonl")
+    assert (tracer.reason, outcome.status) == (None, "ok")
+    assert outcome.own == {
+        "probes": [f"tracepoint:{name}" for name in TRACEPOINTS],
+        "unavailable": [
+            "filemap_fault.vm_flags",
+            "filemap_fault.fault_flags",
+            "filemap_fault.ra_pages",
+            "filemap_fault_return",
+        ],
+        "missed_events": None,
+    }
+    assert len(list((directory / "children").iterdir())) == 1
+
+
+def test_a_kernel_without_any_probe(
+    directory: Path, tracer: FaultTracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_bpftrace(directory)
+    bare = trees.kernel(directory / "bare", btf=False, kprobes=False)
+    monkeypatch.setattr(bpftrace, "Kernel", lambda: bare)
+    tracer.start()
+    assert str(tracer.reason).startswith("the kernel has none of the probes")
 
 
 def test_a_tracer_that_dies_while_trials_run(directory: Path, tracer: FaultTracer) -> None:
@@ -158,9 +213,9 @@ keys = st.tuples(inodes, words, words, words)
 def test_only_the_files_inodes_count_and_together(
     faults: dict[tuple[int, ...], int], ours: set[int]
 ) -> None:
-    ras = {f"{inode},32,2": 4 for inode in ours}
+    ras = {f"{inode},32,2,64": 4 for inode in ours}
     maps = {"@fault": {",".join(map(str, key)): count for key, count in faults.items()}, "@ra": ras}
-    tables = tables_of(maps, ours)
+    tables = tables_of(maps, ours, EVERY)
     expected: Counter[tuple[int, ...]] = Counter()
     for (inode, *words), count in faults.items():
         expected[tuple(words)] += count if inode in ours else 0
@@ -169,7 +224,8 @@ def test_only_the_files_inodes_count_and_together(
         for r in tables["filemap_fault"]
     }
     assert found == {words: count for words, count in expected.items() if count}
-    assert tables["page_cache_ra_order"] == [{"pages": 32, "order": 2, "count": 4 * len(ours)}]
+    window = {"pages": 32, "order": 2, "ra_pages": 64, "count": 4 * len(ours)}
+    assert tables["page_cache_ra_order"] == [window]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +236,7 @@ def test_lines_that_are_not_records(line: str) -> None:
 
 
 def test_no_maps_are_no_counts() -> None:
-    assert tables_of({}, {7}) == {
+    assert tables_of({}, {7}, EVERY) == {
         "filemap_fault": [],
         "filemap_fault_return": [],
         "page_cache_ra_order": [],
@@ -189,11 +245,22 @@ def test_no_maps_are_no_counts() -> None:
 
 def test_returned_values_have_names() -> None:
     """1028 is what the article's faults return."""
-    tables = tables_of({"@fault_return": {"7,1028": 3, "7,0": 2, "8,512": 9}}, {7})
+    tables = tables_of({"@fault_return": {"7,1028": 3, "7,0": 2, "8,512": 9}}, {7}, EVERY)
     assert tables["filemap_fault_return"] == [
         {"returned": 1028, "returned_names": ["VM_FAULT_MAJOR", "VM_FAULT_RETRY"], "count": 3},
         {"returned": 0, "returned_names": [], "count": 2},
     ]
+
+
+def test_tracepoints_count_faults_without_arguments() -> None:
+    """What they cannot tell is absent, and not 0."""
+    maps = {"@fault": {"7": 5, "8": 1}, "@major": {"7": 2}, "@added": {"7,0": 3, "7,2": 4}}
+    assert tables_of(maps, {7}, TracerProgram("", ("@fault", "@major", "@added", "@ra"), ())) == {
+        "filemap_fault": [{"count": 5}],
+        "filemap_fault_major": [{"count": 2}],
+        "page_cache_additions": [{"order": 0, "count": 3}, {"order": 2, "count": 4}],
+        "page_cache_ra_order": [],
+    }
 
 
 @pytest.mark.parametrize(
@@ -205,12 +272,22 @@ def test_returned_values_have_names() -> None:
         ("7.0.1", "args.ra->order"),
     ],
 )
-def test_the_order_of_folios_is_read_where_the_kernel_has_it(kernel: str, order: str) -> None:
-    found = {word for word in ("args.new_order", "args.ra->order") if word in program(kernel)}
-    assert found == {order}
+def test_the_order_of_folios_is_read_where_the_kernel_has_it(
+    tmp_path: Path, kernel: str, order: str
+) -> None:
+    text = best(tmp_path, kernel).text
+    assert {word for word in ("args.new_order", "args.ra->order") if word in text} == {order}
 
 
-def test_the_program_counts_in_the_kernel() -> None:
+def test_the_program_counts_in_the_kernel(tmp_path: Path) -> None:
     """A printf per fault costs 40 %, so only the tick prints."""
-    assert program().count("printf") == 1
-    assert "interval:ms:250" in program()
+    script = script_of(best(tmp_path), "bpftrace v0.23.2")
+    assert script.count("printf") == 1
+    assert "interval:ms:250 { print(@fault); print(@fault_return); print(@ra); printf" in script
+
+
+def test_maps_of_the_program_itself_are_not_printed(tmp_path: Path) -> None:
+    kernel = trees.kernel(tmp_path, btf=False, tracepoints=TRACEPOINTS)
+    script = script_of(next(programs(parts(), kernel)), "bpftrace v0.23.2")
+    assert "END { clear(@fault_end); clear(@fault_inode); }" in script
+    assert "print(@fault_end)" not in script

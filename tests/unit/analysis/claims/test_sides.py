@@ -203,6 +203,20 @@ def test_a_response_of_a_collector_that_the_host_lacks_is_a_missed_requirement(t
     assert judged(tmp_path / "other", missing, response="no_such_seconds").verdict == "no_data"
 
 
+def test_a_latency_that_tracepoints_cannot_tell_is_a_missed_requirement(tmp_path):
+    def told(record):
+        entry = {"status": "ok", "reason": None, "lost_events": 0, "unavailable": ["bio_write_us"]}
+        record["collectors"]["blocklat"] = entry
+
+    result = judged(tmp_path / "bio", told, response="bio_write_p99_us", unit="us")
+    assert (result.verdict, result.reason) == (
+        "requirement_missed",
+        "the host lacks a requirement: bio_write_p99_us is not available by tracepoints",
+    )
+    other = judged(tmp_path / "rq", told, response="block_write_p99_us", unit="us")
+    assert other.verdict == "no_data"
+
+
 def test_a_number_of_samples_is_compared_as_a_share_of_all(tmp_path):
     def sampled(record):
         if record["response"]:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+from analysis.claims.kernel_trace import traced_words
+from analysis.data.event_counts import UNTRACED
 from analysis.data.fault_events import fault_event_table
+from analysis.data.frames import fault_frame
 from analysis.data.load import load_run
+from analysis.views.narrative import notices_html
 from tests.fixtures.runs import build_run
 
+UNAVAILABLE = [
+    *(f"filemap_fault.{key}" for key in ("vm_flags", "fault_flags", "ra_pages")),
+    "filemap_fault_return",
+]
 CAGED = "tenth-unloaded-random"
 
 
@@ -43,3 +52,46 @@ def test_a_run_without_traces_has_an_empty_table(tmp_path: Path) -> None:
         record["traces"] = {}
 
     assert fault_event_table(load_run(build_run(tmp_path / "run", untraced))).empty
+
+
+def by_tracepoints(folder: Path, windows: list[dict[str, int]]) -> Path:
+    """Write a run whose faults have no arguments, with these read-aheads in the measured part."""
+
+    def told(record: dict[str, Any]) -> None:
+        entry = {"status": "ok", "reason": None, "lost_events": 0, "unavailable": UNAVAILABLE}
+        record["collectors"] = {**record["collectors"], "bpftrace": entry}
+
+    build_run(folder, told)
+    for file in folder.glob("trials/*/bpftrace.jsonl"):
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        for number, row in enumerate(rows):
+            row.pop("filemap_fault_return", None)
+            row["filemap_fault"] = [{"count": 100 * number}]
+            row["page_cache_ra_order"] = [{**one, "count": 10 * number} for one in windows]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_what_tracepoints_cannot_tell_is_named_and_not_zero(tmp_path: Path) -> None:
+    window = {"pages": 31, "order": 2, "ra_pages": 64}
+    run = load_run(by_tracepoints(tmp_path / "run", [window]))
+    table = fault_event_table(run)
+    assert len(table) > 0
+    for row in table.itertuples(index=False):
+        assert list(row)[1:] == [UNTRACED, UNTRACED, "64", UNTRACED, "31", "2"]
+    assert set(fault_frame(run)["vm_flags"]) == {UNTRACED}
+    notice = (
+        f"<code>filemap_fault.ra_pages</code>, <code>filemap_fault_return</code> are {UNTRACED}"
+    )
+    assert notice in notices_html(run)
+
+
+def test_claims_about_them_have_no_data(tmp_path: Path) -> None:
+    window = {"pages": 31, "order": 2, "ra_pages": 64}
+    run = load_run(by_tracepoints(tmp_path / "run", [window]))
+    assert traced_words(run, run.trials, "vm_flags") == UNTRACED
+    words = [traced_words(run, run.trials, name) for name in ("ra_pages", "page_cache_ra_order")]
+    assert [list(one[0]) for one in words if not isinstance(one, str)] == [[64], [31]]
+    never = load_run(by_tracepoints(tmp_path / "never", []))
+    assert traced_words(never, never.trials, "ra_pages") == UNTRACED, "no read-ahead told it"
+    assert traced_words(never, never.trials, "page_cache_ra_order") == ({}, {})
