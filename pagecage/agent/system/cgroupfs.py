@@ -37,7 +37,6 @@ from pagecage.units import kernel_page_bytes
 
 _UNIFIED_CONTROLLERS = {"memory": "memory", "blkio": "io", "cpu": "cpu"}
 """Names in the unified hierarchy of the controllers that limits need, by those of version 1."""
-_NEEDED = ("memory", "blkio")
 _NOTES = "cgroups.json"
 _END_SECONDS, _POLL_SECONDS = 15.0, 0.01
 _NO_LIMIT = "18446744073709551614"
@@ -65,6 +64,16 @@ class Place:
 
     parent: Cgroup
     obstacles: tuple[Obstacle, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the place as the facts of a host keep it."""
+        parent = self.parent
+        return {
+            "hierarchy": parent.hierarchy if parent.directories else None,
+            "parent": str(parent) if parent.directories else None,
+            "v1": [name for name in _UNIFIED_CONTROLLERS if getattr(parent, name)],
+            "obstacles": [vars(obstacle) for obstacle in self.obstacles],
+        }
 
 
 class Cgroupfs:
@@ -209,16 +218,6 @@ class Cgroupfs:
                 Path(directory, "cgroup.subtree_control").write_text(text)
         self._notes.unlink(missing_ok=True)
         return removed
-
-    def facts(self) -> dict[str, Any]:
-        """Return the place of trials' groups, and the obstacles to making them, for records."""
-        parent = self.place.parent
-        return {
-            "hierarchy": parent.hierarchy if parent.directories else None,
-            "parent": str(parent) if parent.directories else None,
-            "v1": [name for name in ("memory", "blkio", "cpu") if getattr(parent, name)],
-            "obstacles": [vars(obstacle) for obstacle in self.place.obstacles],
-        }
 
     def _read(self) -> dict[str, Any]:
         try:

@@ -18,7 +18,7 @@ from pagecage.agent.system.block_device import (
     read_queue_settings,
     resolve_disk,
 )
-from pagecage.agent.system.cgroupfs import Cgroupfs
+from pagecage.agent.system.cgroupfs import find_place
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.page_cache import cachestat_pages
 from pagecage.agent.system.systemd import Systemd, is_pid1, systemd_version
@@ -68,7 +68,7 @@ def read_facts(
             "user_manager": systemd.has_user_manager(),
         },
         "cgroup": _cgroup(systemd),
-        "cgroupfs": Cgroupfs(data_dir).facts(),
+        "cgroupfs": find_place().to_json(),
         "psi": read_text(Path("/proc/pressure/io")) is not None,
         "cachestat": _has_cachestat(),
         "disk": _disk(data_dir),
