@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.process import run
 from tests.tree import ROOT, files
 
 # A part imports only itself and parts of the lines above. The first line reads from left to right.
@@ -80,6 +81,18 @@ INSTALLED_MAY = {
 }
 MAY_START = {"pagecage.process", "pagecage.agent.drivers.supervise"}
 """The supervisor runs alone, without the rest of pagecage."""
+LATE = (
+    "agent",
+    "bundle",
+    "definitions",
+    "hosts",
+    "model.experiment",
+    "model.record",
+    "planning",
+    "runner",
+    "verdicts",
+)
+"""Parts of pagecage that are slow to import and that only some verbs need."""
 STARTS_PROCESSES = {
     "system",
     "popen",
@@ -286,3 +299,11 @@ def test_a_process_started_elsewhere_is_seen(tmp_path: Path) -> None:
         (tmp_path / package).mkdir()
     (tmp_path / "pagecage" / "cli.py").write_text("import os\nos.system('true')\n")
     assert process_starts(tmp_path) == ["pagecage.cli:2 os.system"]
+
+
+def test_the_command_line_starts_without_what_only_some_verbs_need() -> None:
+    program = "import sys, pagecage.cli.main; print(*sys.modules)"
+    loaded = set(run([sys.executable, "-c", program], cwd=ROOT).stdout.split())
+    late = {"pydantic", "qemu", "rich.console", *(f"pagecage.{part}" for part in LATE)}
+    assert not {name for name in loaded if any(f"{name}.".startswith(f"{part}.") for part in late)}
+    assert "pagecage.cli.failures" in loaded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -9,12 +10,7 @@ from typing import Any
 from analysis.claims.derived import DIVISORS, derived_value, is_derived
 from analysis.data.load import JudgedTrial, Run
 from analysis.response_units import convert_response
-from analysis.stats.intervals import (
-    MedianSummary,
-    median_ratio,
-    ratio_of_median_ratios,
-    summarise,
-)
+from analysis.stats.intervals import MedianSummary, blocked_ratio, summarise
 from analysis.summaries.cells import response_value, trials_of
 from analysis.summaries.minima import MAXIMUM, MINIMUM, extreme_summary
 
@@ -95,10 +91,10 @@ def summarise_sides(
         return None
     statistic = table.get("statistic", "")
     is_extreme = statistic in (MINIMUM, MAXIMUM)
-    if len(values) == 4:
-        return ratio_of_median_ratios(*values)
-    if len(values) == 2 and table.get("rule") != "difference":
-        return extreme_summary(statistic, *values) if is_extreme else median_ratio(*values)
+    if len(values) == 4 or (len(values) == 2 and table.get("rule") != "difference"):
+        if is_extreme and len(values) == 2:
+            return extreme_summary(statistic, *values)
+        return blocked_ratio(values, _rows(run, table, sides))
     converted = [
         [convert_response(response, v, unit) if unit else v for v in side]
         for side, response in zip(values, responses_of(table), strict=False)
@@ -106,6 +102,26 @@ def summarise_sides(
     if len(converted) == 2:
         return _difference(*converted)
     return extreme_summary(statistic, converted[0]) if is_extreme else summarise(converted[0])
+
+
+def _rows(run: Run, table: Mapping[str, Any], sides: Sequence[Side]) -> list[list[float]]:
+    """Return a figure of each side for every block and treatment that all sides have.
+
+    Trials match if their block is the same, and their level of each factor that the table leaves
+    open. The figure is the median, where a side has several such trials.
+    """
+    fixed = {factor for key in SIDES for factor in table.get(key) or {}}
+    found: list[dict[Any, list[float]]] = []
+    for side, response in zip(sides, responses_of(table), strict=False):
+        found.append(defaultdict(list))
+        for trial in side:
+            value = trial_value(run, trial, response, table)
+            levels = trial.record.treatment.items()
+            key = (trial.record.block, *(level for name, level in levels if name not in fixed))
+            if value is not None:
+                found[-1][key].append(value)
+    common = [key for key in found[0] if all(key in one for one in found)]
+    return [[median(one[key]) for one in found] for key in common]
 
 
 def _difference(ones: Sequence[float], others: Sequence[float]) -> MedianSummary:

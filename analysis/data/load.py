@@ -18,7 +18,7 @@ from pagecage.model.record import Record, read_records
 from pagecage.model.run_files import check_records, read_facts, read_plan
 from pagecage.model.traces import read_lines
 from pagecage.units import LEAST_PAGE_BYTES
-from pagecage.verdicts.evaluate import Verdicts, evaluate
+from pagecage.verdicts.evaluate import Judge, Verdicts, evaluate, judge_of
 from pagecage.verdicts.stopping import needed, too_wide
 
 Treatment = Mapping[str, str]
@@ -146,20 +146,25 @@ def load_run(path: Path) -> Run:
 
     Raises PagecageError if it is not a run folder, has no record, or holds an invalid record.
     """
-    plan, records = planned_and_recorded(path)
+    known = _JudgedRecords(path)
+    plan, records = planned_and_recorded(path, known.verdicts)
     last = {record.trial_id: _in_factor_order(record, plan) for record in records}
-    trials = needed(plan, last)
-    judged = tuple(_judged(path, last[t["trial_id"]]) for t in trials if t["trial_id"] in last)
+    trials = needed(plan, last, known.verdicts)
+    judged = tuple(known.trial(last[t["trial_id"]]) for t in trials if t["trial_id"] in last)
     narrowed = {**plan, "trials": trials, "planned": len(plan["trials"])}
-    return Run(path, narrowed, read_facts(path), judged, len(records), too_wide(plan, last))
+    wide = too_wide(plan, last, known.verdicts)
+    return Run(path, narrowed, read_facts(path), judged, len(records), wide)
 
 
-def planned_and_recorded(path: Path) -> tuple[Mapping[str, Any], list[Record]]:
+def planned_and_recorded(
+    path: Path, judge: Judge | None = None
+) -> tuple[Mapping[str, Any], list[Record]]:
     """Return plan.json with the rounds that its records ask for, and the records, both checked."""
     records = list(read_records(path / "records.jsonl"))
     plan = read_plan(path)
     try:
-        plan = with_rounds(plan, {record.trial_id: record for record in records})
+        last = {record.trial_id: record for record in records}
+        plan = with_rounds(plan, last, judge or judge_of(path))
     except _MALFORMED_RECORD_ERRORS as error:
         raise PagecageError(
             f"{path}: its search for memory cannot be repeated ({why_unreadable(error)})",
@@ -169,17 +174,33 @@ def planned_and_recorded(path: Path) -> tuple[Mapping[str, Any], list[Record]]:
     return plan, records
 
 
-def _judged(path: Path, record: Record) -> JudgedTrial:
-    try:
-        rows = read_lines(path, record, "sampler")
-        return JudgedTrial(record, evaluate(record, rows), series_of(rows))
-    except _MALFORMED_RECORD_ERRORS as error:
-        reason = why_unreadable(error)
-        raise PagecageError(
-            f"{path}/records.jsonl: the record of trial {record.trial_id} cannot be evaluated"
-            f" ({reason})",
-            "docs/FORMAT.md lists the keys",
-        ) from None
+class _JudgedRecords:
+    """The verdicts on a run's records and their series, made once for each trial."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: dict[str, tuple[Verdicts, Series]] = {}
+
+    def trial(self, record: Record) -> JudgedTrial:
+        """Return the trial of its last record."""
+        return JudgedTrial(record, *self._judged(record))
+
+    def verdicts(self, record: Record) -> Verdicts:
+        """Return the verdicts on the last record of a trial."""
+        return self._judged(record)[0]
+
+    def _judged(self, record: Record) -> tuple[Verdicts, Series]:
+        if record.trial_id not in self._known:
+            try:
+                rows = read_lines(self._path, record, "sampler")
+                self._known[record.trial_id] = evaluate(record, rows), series_of(rows)
+            except _MALFORMED_RECORD_ERRORS as error:
+                raise PagecageError(
+                    f"{self._path}/records.jsonl: the record of trial {record.trial_id} cannot be"
+                    f" evaluated ({why_unreadable(error)})",
+                    "docs/FORMAT.md lists the keys",
+                ) from None
+        return self._known[record.trial_id]
 
 
 def excluded_trials(run: Run) -> list[JudgedTrial]:

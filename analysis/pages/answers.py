@@ -18,8 +18,8 @@ _INTRODUCTION = (
     ),
     (
         "Each figure names the experiment that measured it; the runs, with their hosts, kernels and"
-        " sizes, are listed at the end. A ratio is a ratio of medians with its 95 % interval, or"
-        " with the range if there are too few trials. Figures of excluded trials do not answer a"
+        " sizes, are listed at the end. A ratio has the interval of a rank test, or the range"
+        " if there are too few trials. Figures of excluded trials do not answer a"
         " question."
     ),
 )

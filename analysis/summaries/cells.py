@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -139,8 +140,18 @@ def response_value(trial: JudgedTrial, response: str) -> float | None:
 
 def included_values(run: Run, treatment: Treatment, response: str) -> list[float]:
     """Return the figures of one treatment's included trials; a killed trial has none."""
-    trials = [t for t in trials_of(run.trials, treatment) if t.is_included and not t.is_killed]
-    return [value for t in trials if (value := response_value(t, response)) is not None]
+    blocks = included_by_block(run, treatment, response)
+    return [value for values in blocks.values() for value in values]
+
+
+def included_by_block(run: Run, treatment: Treatment, response: str) -> dict[int, list[float]]:
+    """Return the figures of `included_values` by the number of their block."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for trial in trials_of(run.trials, treatment):
+        value = response_value(trial, response)
+        if trial.is_included and not trial.is_killed and value is not None:
+            found[trial.record.block].append(value)
+    return found
 
 
 def is_extrapolated(trial: JudgedTrial, response: str) -> bool:

@@ -1,4 +1,4 @@
-"""Comparison of runs with the first one: ratios of medians beside the noise floor."""
+"""Comparison of runs with the first one: ratios beside the noise floor."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from dataclasses import dataclass
 
 from analysis.data.load import Run, Treatment
 from analysis.formatting import treatment_label
-from analysis.stats.bootstrap import Interval
 from analysis.stats.gates import MIN_TRIALS_PER_RUN, Gate, evaluate_gate
-from analysis.stats.intervals import Block, MedianSummary, bca_interval, median_ratio, overall_ratio
+from analysis.stats.intervals import Block, MedianSummary, median_ratio, overall_ratio
 from analysis.summaries.cells import (
     TreatmentCell,
+    included_by_block,
     included_values,
     make_cell,
-    response_value,
     treatments,
-    trials_of,
 )
 from analysis.summaries.compared_runs import run_letter
 from analysis.summaries.differences import (
@@ -27,7 +25,7 @@ from analysis.summaries.differences import (
     find_gate_obstacles,
     find_incompatibilities,
 )
-from analysis.summaries.noise import NoiseFloor, noise_floor
+from analysis.summaries.noise import NoiseFloor, largest_floor, noise_floor
 from pagecage.errors import EXIT_GATE_UNDECIDED, EXIT_USAGE, PagecageError
 
 
@@ -51,7 +49,6 @@ class ComparisonRow:
     treatment: Treatment
     response: str
     cells: tuple[TreatmentCell, ...]
-    intervals: tuple[Interval | None, ...]
     changes: tuple[Change, ...]
 
 
@@ -169,7 +166,7 @@ def comparison_row(runs: Sequence[Run], treatment: Treatment, response: str) -> 
     cells = tuple(make_cell(run, treatment, response) for run in runs)
     floors = [noise_floor(run, treatment, response) for run in runs]
     changes = tuple(_change(values, cells, floors, index) for index in range(1, len(runs)))
-    return ComparisonRow(treatment, response, cells, tuple(map(bca_interval, values)), changes)
+    return ComparisonRow(treatment, response, cells, changes)
 
 
 def _change(
@@ -178,7 +175,7 @@ def _change(
     floors: Sequence[NoiseFloor | None],
     index: int,
 ) -> Change:
-    floor = max((f for f in (floors[0], floors[index]) if f), key=lambda f: f.share, default=None)
+    floor = largest_floor([floors[0], floors[index]])
     if not values[0] or not values[index]:
         return Change(None, floor, _reason_without_ratio(values, cells, index))
     ratio = median_ratio(values[index], values[0])
@@ -239,12 +236,10 @@ def _overall(
 
 def _blocks(run: Run, common: Sequence[Treatment], response: str) -> list[Block]:
     """Return the figures of included trials by block and treatment."""
-    found: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[int, dict[str, list[float]]] = defaultdict(dict)
     for treatment in common:
-        for trial in trials_of(run.trials, treatment):
-            value = response_value(trial, response)
-            if trial.is_included and not trial.is_killed and value is not None:
-                found[trial.record.block][treatment_label(treatment)].append(value)
+        for number, values in included_by_block(run, treatment, response).items():
+            found[number][treatment_label(treatment)] = values
     return [found[number] for number in sorted(found)]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.data.load import Run, Treatment, load_run
-from analysis.stats.intervals import MedianSummary, pooled_median
+from analysis.stats.intervals import MedianSummary, median_of_hosts
 from analysis.summaries.cells import included_values, treatments
 from analysis.summaries.compared_runs import run_letter
 from analysis.summaries.comparison import Comparison, comparison_row
@@ -67,14 +67,13 @@ class Fleet:
         )
 
     def all_hosts(self, treatment: Treatment, response: str) -> MedianSummary | None:
-        """Return the median of a treatment's figures over all hosts.
+        """Return the median over all hosts of a treatment's medians.
 
-        Hosts are the blocks of the bootstrap. None without figures, and if every host ran the whole
-        plan.
+        None without figures, and if every host ran the whole plan.
         """
         runs = [member.run for member in self.members if member.run]
         values = [found for run in runs if (found := included_values(run, treatment, response))]
-        return pooled_median(values) if self.is_spread and values else None
+        return median_of_hosts(values) if self.is_spread and values else None
 
 
 @dataclass(frozen=True)

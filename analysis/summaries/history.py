@@ -13,6 +13,7 @@ from analysis.stats.intervals import MedianSummary, median_ratio, summarise
 from analysis.summaries.cells import included_values, treatments
 from analysis.summaries.comparison import change_word
 from analysis.summaries.differences import find_gate_obstacles, find_incompatibilities
+from analysis.summaries.noise import NoiseFloor, largest_floor, noise_of
 from pagecage.errors import PagecageError
 
 FEWEST_RUNS = 2
@@ -30,12 +31,13 @@ class HistoryPoint:
 class LevelChange:
     """A change of level: its first run, and the ratio of the runs after to those before it.
 
-    Each side reaches to the next change. `word` is `higher`, `lower`, `inconclusive` or `too few
-    trials`, as in a comparison; here each run counts as one trial.
+    Each side reaches to the next change. `floor` and `word` (`higher`, `lower`, `inconclusive` or
+    `too few trials`) are those of a comparison, in which each run counts as one trial.
     """
 
     run_id: str
     ratio: MedianSummary
+    floor: NoiseFloor | None
     word: str
 
     @property
@@ -72,7 +74,9 @@ class History:
             if not history.changes:
                 yield history, "passed", "the level did not change"
             else:
-                yield history, *evaluate_gate(gate, history.changes[-1].ratio)
+                newest = history.changes[-1]
+                share = newest.floor.share if newest.floor else 0.0
+                yield history, *evaluate_gate(gate, newest.ratio, share)
 
 
 def history_of(runs: Sequence[Run], response: str | None = None) -> History:
@@ -118,5 +122,6 @@ def _changes(points: Sequence[HistoryPoint]) -> Iterator[LevelChange]:
     levels = [point.summary.middle for point in points]
     edges = [0, *change_points(levels), len(levels)]
     for before, begin, after in zip(edges, edges[1:], edges[2:], strict=False):
-        ratio = median_ratio(levels[begin:after], levels[before:begin])
-        yield LevelChange(points[begin].run_id, ratio, change_word(ratio, None))
+        sides = levels[begin:after], levels[before:begin]
+        ratio, floor = median_ratio(*sides), largest_floor([noise_of(side) for side in sides])
+        yield LevelChange(points[begin].run_id, ratio, floor, change_word(ratio, floor))

@@ -18,9 +18,11 @@ from pagecage.memory_search.rounds import (
 )
 from pagecage.memory_search.rule import MeasuredLevels, MemoryLevel, SearchRule
 from pagecage.memory_search.sentences import no_answer, sentences
+from pagecage.model.record import Record
 from pagecage.model.traces import read_lines
 from pagecage.units import format_bytes, format_seconds
 from pagecage.verdicts.counters import difference, final_counter, io_at
+from pagecage.verdicts.evaluate import Verdicts
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,13 @@ def memory_run(run: Run) -> MemoryRun | None:
     if rule is None:
         return None
     last = {trial.record.trial_id: trial.record for trial in run.trials}
-    answer, measured = answer_of_run(run.plan, last), measured_levels(run.plan, last)
+    verdicts = {trial.record.trial_id: trial.verdicts for trial in run.trials}
+
+    def judge(record: Record) -> Verdicts:
+        return verdicts[record.trial_id]
+
+    answer = answer_of_run(run.plan, last, judge)
+    measured = measured_levels(run.plan, last, judge)
     steps = tuple(_steps(run, rule, measured))
     limits = run.plan["trials"][0]["cage"]["properties"]
     if answer is None:

@@ -1,37 +1,30 @@
-"""Noise floor: the difference that a comparison of identical trials would show."""
+"""Noise floor: the difference that a comparison of identical trials shows."""
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
-import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from analysis.data.load import Run, Treatment
-from analysis.summaries.cells import included_values
+from analysis.stats.intervals import RANGE, blocked_ratio
+from analysis.stats.rank_tests import FEWEST
+from analysis.summaries.cells import included_by_block, included_values
 
 MIN_TO_COMPARE = 2
-MIN_TO_HALVE = 4
-MAX_SPLITS = 999
-SEED = 20261121
-SHARE = 0.95
 _IDENTITY = frozenset({"trial_id", "treatment", "repeat", "block", "position"})
 
 
 @dataclass(frozen=True)
 class NoiseFloor:
-    """The relative difference between two medians of identical trials; a `share` of 0.05 is 5 %.
+    """The relative difference between identical trials; a `share` of 0.05 is 5 %.
 
     `kind` names the trials. `a_a_pair`: two treatments with different names and the same program,
-    cage, cache and data in the plan, or whose levels the definition declares identical. `halves`:
-    the repeats of one treatment, split in two in every way or in 999 random ways; `share` is the
-    95th percentile, scaled to samples that are not halved. `range`: two or three repeats, from the
-    least to the largest.
+    cage, cache and data in the plan, or whose levels the definition declares identical. `range`:
+    two to four repeats of one treatment, from the least to the largest.
     """
 
     share: float
@@ -41,30 +34,46 @@ class NoiseFloor:
 def noise_floor(run: Run, treatment: Treatment, response: str) -> NoiseFloor | None:
     """Return the noise floor of one treatment.
 
-    None if the treatment has neither an A/A pair nor two repeats.
+    It is the larger of what its A/A pairs show and of the range of its repeats, if there are fewer
+    than five. None if neither shows a difference that the repeats themselves do not explain.
     """
-    own = included_values(run, treatment, response)
-    for identical in identical_treatments(run, treatment):
-        other = included_values(run, identical, response)
-        if _are_positive(own) and _are_positive(other):
-            return NoiseFloor(_relative_difference(median(own), median(other)), "a_a_pair")
-    return noise_of(own)
+    floors = [noise_of(included_values(run, treatment, response))]
+    floors += [
+        _a_a_floor(run, [treatment, identical], response)
+        for identical in identical_treatments(run, treatment)
+    ]
+    return largest_floor(floors)
+
+
+def largest_floor(floors: Sequence[NoiseFloor | None]) -> NoiseFloor | None:
+    """Return the largest of the floors that there are; None without any."""
+    return max((floor for floor in floors if floor), key=lambda one: one.share, default=None)
+
+
+def _a_a_floor(run: Run, pair: Sequence[Treatment], response: str) -> NoiseFloor | None:
+    """Return the difference of an A/A pair, compared as any two treatments of a run are.
+
+    None if the interval of the comparison contains 1: the difference is that of any two samples.
+    """
+    blocks = [included_by_block(run, treatment, response) for treatment in pair]
+    sides = [[value for values in one.values() for value in values] for one in blocks]
+    if not all(_are_positive(side) for side in sides):
+        return None
+    rows = [[median(one[number]) for one in blocks] for number in blocks[0] if number in blocks[1]]
+    ratio = blocked_ratio(sides, rows)
+    if ratio.kind != RANGE and ratio.low <= 1 <= ratio.high:
+        return None
+    return NoiseFloor(max(ratio.middle, 1 / ratio.middle) - 1, "a_a_pair")
 
 
 def noise_of(values: Sequence[float]) -> NoiseFloor | None:
-    """Return the noise floor of one treatment's repeats.
+    """Return the range of two to four repeats, of which no test makes an interval.
 
-    None for a single value, and for values that are not positive.
+    None for another number of values, and for values that are not positive.
     """
-    if len(values) < MIN_TO_COMPARE or not _are_positive(values):
+    if not MIN_TO_COMPARE <= len(values) < FEWEST or not _are_positive(values):
         return None
-    if len(values) < MIN_TO_HALVE:
-        return NoiseFloor(_relative_difference(min(values), max(values)), "range")
-    differences = (
-        _relative_difference(median(one), median(other)) for one, other in _halves(values)
-    )
-    shares = sorted(differences)
-    return NoiseFloor(_of_whole(shares[math.ceil(SHARE * len(shares)) - 1]), "halves")
+    return NoiseFloor(max(values) / min(values) - 1, RANGE)
 
 
 def identical_treatments(run: Run, treatment: Treatment) -> list[Treatment]:
@@ -100,29 +109,3 @@ def _declared_identical(run: Run, treatment: Treatment) -> list[dict[str, str]]:
 
 def _are_positive(values: Sequence[float]) -> bool:
     return bool(values) and min(values) > 0
-
-
-def _relative_difference(one: float, other: float) -> float:
-    return max(one, other) / min(one, other) - 1
-
-
-def _of_whole(share: float) -> float:
-    """Return the noise between two samples, from that between the halves of one.
-
-    The difference of two means of n values has the variance 2/n of one value's, and that of two
-    halves of a sample 4/n: on the logarithmic scale it is larger by the square root of 2.
-    """
-    return math.expm1(math.log1p(share) / math.sqrt(2))
-
-
-def _halves(values: Sequence[float]) -> Iterator[tuple[list[float], list[float]]]:
-    """Yield the values split in two: in every way, or in some random ways if there are too many."""
-    n, half = len(values), len(values) // 2
-    rng = random.Random(SEED)
-    if math.comb(n, half) <= MAX_SPLITS:
-        splits: Iterable[Sequence[int]] = itertools.combinations(range(n), half)
-    else:
-        splits = (rng.sample(range(n), half) for _ in range(MAX_SPLITS))
-    for split in splits:
-        chosen = set(split)
-        yield [values[i] for i in split], [values[i] for i in range(n) if i not in chosen]

@@ -31,9 +31,8 @@ from pagecage.report.model import (
 _MARKS = {"higher": "▲", "lower": "▼", "inconclusive": "≈"}
 GATE_TONES: dict[str, Tone] = {"failed": "bad", "undecided": "warning", "passed": "good"}
 _NOISE = {
-    "halves": "halves of a treatment's repeats",
     "a_a_pair": "an A/A pair of treatments",
-    "range": "the range of two or three repeats",
+    "range": "the range of two to four repeats",
 }
 NOTHING_DIFFERS = (
     "Nothing that is recorded differs between these runs: a change is noise, or what is not"
@@ -144,7 +143,7 @@ def _note(comparison: Comparison, response: str) -> str:
 
 def _overall(number: int, summary: MedianSummary) -> str:
     interval = format_summary("", summary, is_ratio=True)
-    method = "resampled by blocks" if summary.kind != "range" else "range of the treatments"
+    method = "by blocks" if summary.kind != "range" else "range of the treatments"
     return f"all treatments together, {run_letter(number)} / A: {interval}, {method}"
 
 
@@ -215,14 +214,13 @@ def _row_json(row: ComparisonRow) -> dict[str, Any]:
     cells = [
         {
             "summary": cell.summary and asdict(cell.summary),
-            "bca": interval,
             "killed": cell.killed,
             "excluded": cell.excluded,
             "unanswered": cell.unanswered,
             "is_all_excluded": cell.is_all_excluded,
             "is_extrapolated": cell.is_extrapolated,
         }
-        for cell, interval in zip(row.cells, row.intervals, strict=True)
+        for cell in row.cells
     ]
     changes = [asdict(change) for change in row.changes]
     return {

@@ -95,14 +95,8 @@ def _with_word(ratio: Cell, word: Cell) -> Cell:
 
 
 def _note(fleet: Fleet) -> str:
-    note = (
-        "medians over included trials, with their spread below; ratios are of medians, by the first"
-        " host"
-    )
-    pooled = (
-        "all hosts: hosts are resampled, then their trials; below six hosts, the range of their"
-        " medians"
-    )
+    note = "medians over included trials, with their spread below; ratios are by the first host"
+    pooled = "all hosts: the median of their medians; below six hosts, with the range of these"
     return f"{note}; {pooled}" if fleet.is_spread else note
 
 

@@ -18,7 +18,6 @@ from pagecage.model.run_files import check_records, read_plan
 from pagecage.model.traces import read_lines
 from pagecage.runner.run_folder import RunFolder, find_run, path_exists
 from pagecage.verdicts.counters import whole_seconds
-from pagecage.verdicts.evaluate import evaluate
 from pagecage.verdicts.io_demand import IoDemand, io_demand, undilated
 
 Levels = tuple[tuple[str, str], ...]
@@ -95,14 +94,14 @@ def _folder(runs: Path, name: str) -> Iterator[RunFolder]:
 
 
 def _treatments(folder: RunFolder, wanted: Mapping[str, str]) -> StoredTreatments:
-    plan = with_rounds(read_plan(folder.path), folder.last_records())
+    plan = with_rounds(read_plan(folder.path), folder.last_records(), folder.judge)
     check_records(folder.path, plan, folder.records())
     groups = _by_treatment(folder, plan["definition"]["factors"])
     chosen = [levels for levels in groups if wanted.items() <= dict(levels).items()]
     if not chosen:
         raise _no_treatment(groups, wanted, plan["run_id"])
     sources = tuple(
-        _source(folder.path, plan["definition"], dict(levels), groups[levels]) for levels in chosen
+        _source(folder, plan["definition"], dict(levels), groups[levels]) for levels in chosen
     )
     return StoredTreatments(plan["run_id"], sources)
 
@@ -149,16 +148,19 @@ class _Candidate:
 
 
 def _source(
-    path: Path, definition: Mapping[str, Any], levels: Mapping[str, str], records: Sequence[Record]
+    folder: RunFolder,
+    definition: Mapping[str, Any],
+    levels: Mapping[str, str],
+    records: Sequence[Record],
 ) -> TreatmentSource:
     found = _candidates(definition, records)
     if isinstance(found, str):
         return TreatmentSource(levels, None, found)
-    counted = [one for one in found if not evaluate(one.record).excluded]
+    counted = [one for one in found if not folder.judge(one.record).excluded]
     ordered = sorted(counted or found, key=lambda one: one.slowness)
     median = ordered[(len(ordered) - 1) // 2]
     record = median.record
-    demand = io_demand(record, read_lines(path, record, "sampler"))
+    demand = io_demand(record, read_lines(folder.path, record, "sampler"))
     if isinstance(demand, str):
         return TreatmentSource(levels, None, demand)
     demand = undilated(demand, record.cage.dilation or 1.0)

@@ -25,7 +25,7 @@ from pagecage.memory_search.rule import (
 from pagecage.model.record import Record
 from pagecage.units import exact_size
 from pagecage.verdicts.counters import difference, final_counter, io_at
-from pagecage.verdicts.evaluate import evaluate
+from pagecage.verdicts.evaluate import Judge, Verdicts
 
 KEY = "memory_search"
 FACTOR = "cage"
@@ -45,19 +45,18 @@ def rule_of(document: Document) -> SearchRule | None:
     return SearchRule(**found["rule"]) if found else None
 
 
-def with_rounds(document: Document, last: Mapping[str, Record]) -> Document:
+def with_rounds(document: Document, last: Mapping[str, Record], judge: Judge) -> Document:
     """Return plan.json with the trials and the levels of all rounds that the records ask for.
 
-    `last` is the last record of each trial, by trial id. A round is added when all earlier trials
-    have a result. Other plans are returned as they are.
+    `last` is the last record of each trial, by trial id; `judge` gives the verdicts on it. A round
+    is added when all earlier trials have a result. Other plans are returned as they are.
     """
     rule = rule_of(document)
     if rule is None:
         return document
     trials: list[TrialJson] = list(document["trials"])
-    figures: dict[str, MemoryTrial] = {}
     response, number = document["definition"]["response"], 0
-    while measured := _measured(trials, last, figures, response):
+    while measured := _measured(trials, last, response, judge):
         if not (requests := next_round(rule, measured)):
             trials += _second_opinion(document, trials, measured)
             break
@@ -66,20 +65,24 @@ def with_rounds(document: Document, last: Mapping[str, Record]) -> Document:
     return {**document, "trials": trials, "definition": _definition(document, trials)}
 
 
-def answer_of_run(document: Document, last: Mapping[str, Record]) -> MemoryAnswer | None:
+def answer_of_run(
+    document: Document, last: Mapping[str, Record], judge: Judge
+) -> MemoryAnswer | None:
     """Return the answer of a search; None if the run is none, or if nothing can be said yet.
 
     `document` is plan.json with its rounds.
     """
     rule = rule_of(document)
-    measured = measured_levels(document, last)
+    measured = measured_levels(document, last, judge)
     return answer_of(rule, measured) if rule and measured else None
 
 
-def measured_levels(document: Document, last: Mapping[str, Record]) -> MeasuredLevels | None:
+def measured_levels(
+    document: Document, last: Mapping[str, Record], judge: Judge
+) -> MeasuredLevels | None:
     """Return what the records show so far; None before the reference has a record."""
     trials = [trial for trial in document["trials"] if _has_result(trial, last)]
-    return _measured(trials, last, {}, document["definition"]["response"])
+    return _measured(trials, last, document["definition"]["response"], judge)
 
 
 def _has_result(trial: Document, last: Mapping[str, Record]) -> bool:
@@ -90,8 +93,8 @@ def _has_result(trial: Document, last: Mapping[str, Record]) -> bool:
 def _measured(
     trials: Sequence[Document],
     last: Mapping[str, Record],
-    figures: dict[str, MemoryTrial],
     response: str,
+    judge: Judge,
 ) -> MeasuredLevels | None:
     """Return the levels of trials that all have a result; None if one lacks it."""
     if not trials or not all(_has_result(trial, last) for trial in trials):
@@ -102,18 +105,14 @@ def _measured(
             groups[trial["treatment"][FACTOR]].append(trial)
     levels = []
     for group in groups.values():
-        for trial in group:
-            name = trial["trial_id"]
-            if name not in figures:
-                figures[name] = figures_of(last[name], response)
-        limit = group[0]["cage"]["properties"].get("MemoryMax")
-        levels.append(MemoryLevel(limit, tuple(figures[t["trial_id"]] for t in group)))
+        records = [last[trial["trial_id"]] for trial in group]
+        figures = tuple(figures_of(record, response, judge(record)) for record in records)
+        levels.append(MemoryLevel(group[0]["cage"]["properties"].get("MemoryMax"), figures))
     return MeasuredLevels(levels[0], tuple(levels[1:]))
 
 
-def figures_of(record: Record, response: str) -> MemoryTrial:
+def figures_of(record: Record, response: str, verdicts: Verdicts) -> MemoryTrial:
     """Return the figures of one trial by which the search judges its level."""
-    verdicts = evaluate(record)
     is_proven = all(reason.startswith("host not quiet") for reason in verdicts.reasons)
     is_killed = bool(final_counter(record, "memory.events", "oom_kill"))
     is_cut = record.outcome == "timed_out" and verdicts.excluded

@@ -18,6 +18,7 @@ from pagecage.model.record import Record, append_record, read_records
 from pagecage.model.trial import Trial, trial_from_json
 from pagecage.planning.plan import Plan, plan_from_json, plan_to_json
 from pagecage.runner.record_log import Attempt, RecordLog
+from pagecage.verdicts.evaluate import Judge, judge_of
 from pagecage.verdicts.stopping import enough_blocks
 from pagecage.whole_files import point_link, whole_folder, write_whole
 
@@ -40,6 +41,7 @@ class RunFolder:
         self.records_path = path / "records.jsonl"
         self._log = RecordLog(self.records_path)
         self._superseded: dict[str, int] = {}
+        self.judge = judge_of(path)
 
     @classmethod
     def create(cls, runs: Path, plan: Plan) -> RunFolder:
@@ -120,10 +122,10 @@ class RunFolder:
         records = self.last_records() if needs_records(plan.document) else {}
         open_trials = (
             t
-            for t in planned_trials(plan, records)
+            for t in planned_trials(plan, records, self.judge)
             if t.trial_id not in last or not self._is_final(last[t.trial_id])
         )
-        enough = enough_blocks(plan.document, records)
+        enough = enough_blocks(plan.document, records, self.judge)
         return tuple(t for t in open_trials if enough is None or t.block <= enough)
 
     def _is_final(self, last: Attempt) -> bool:
@@ -154,11 +156,11 @@ def needs_records(document: Mapping[str, Any]) -> bool:
     return bool(document.get("until_ci")) or rule_of(document) is not None
 
 
-def planned_trials(plan: Plan, last: Mapping[str, Record]) -> tuple[Trial, ...]:
+def planned_trials(plan: Plan, last: Mapping[str, Record], judge: Judge) -> tuple[Trial, ...]:
     """Return the trials of a plan, and those of the rounds that the records of a search ask for."""
     if rule_of(plan.document) is None:
         return plan.trials
-    added = with_rounds(plan.document, last)["trials"][len(plan.trials) :]
+    added = with_rounds(plan.document, last, judge)["trials"][len(plan.trials) :]
     return (*plan.trials, *map(trial_from_json, added))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from pagecage.model.record import Record
+from pagecage.model.traces import read_lines
 from pagecage.verdicts.amplification import amplification, time_floor
 from pagecage.verdicts.binding import judge_binding_limit
 from pagecage.verdicts.cache_state import judge_cache_state
@@ -51,6 +53,23 @@ class Verdicts:
     is_data_point: bool
     excluded: bool
     reasons: tuple[str, ...]
+
+
+Judge = Callable[[Record], Verdicts]
+"""A function that returns the verdicts on a record, such as that of `judge_of`."""
+
+
+def judge_of(run_path: Path) -> Judge:
+    """Return a function that evaluates a run's records with their samples, each attempt once."""
+    known: dict[tuple[str, int], Verdicts] = {}
+
+    def judge(record: Record) -> Verdicts:
+        key = record.trial_id, record.attempt
+        if key not in known:
+            known[key] = evaluate(record, read_lines(run_path, record, "sampler"))
+        return known[key]
+
+    return judge
 
 
 def evaluate(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdicts:

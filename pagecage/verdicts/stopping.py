@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pagecage.model.record import Record
-from pagecage.verdicts.evaluate import evaluate
+from pagecage.verdicts.evaluate import Judge
 from pagecage.verdicts.median_interval import FEWEST, half_width
 
 NO_FIGURE = frozenset({"oom_killed", "requirement_missed"})
@@ -20,12 +20,12 @@ DEFAULT_RESPONSE = "read_seconds"
 Document = Mapping[str, Any]
 
 
-def enough_blocks(document: Document, last: Mapping[str, Record]) -> int | None:
+def enough_blocks(document: Document, last: Mapping[str, Record], judge: Judge) -> int | None:
     """Return the fewest blocks whose intervals are all as narrow as the plan requires.
 
     None if no number of blocks is enough yet, or if the plan has no `until_ci`. `document` is
-    plan.json; `last` is the last record of each trial, by trial id. A block counts if each of its
-    trials has a record. Every interval needs at least six blocks.
+    plan.json; `last` is the last record of each trial, by trial id; `judge` gives the verdicts on
+    it. A block counts if each of its trials has a record. Every interval needs at least six blocks.
     """
     if not document.get("until_ci"):
         return None
@@ -36,12 +36,15 @@ def enough_blocks(document: Document, last: Mapping[str, Record]) -> int | None:
     )
     for count in range(FEWEST, recorded + 1):
         trials = [trial for block in blocks[:count] for trial in block]
-        if all(_is_enough(records, document) for records in _by_treatment(trials, last).values()):
+        treatments = _by_treatment(trials, last).values()
+        if all(_is_enough(records, document, judge) for records in treatments):
             return count
     return None
 
 
-def too_wide(document: Document, last: Mapping[str, Record]) -> dict[tuple[str, ...], float | None]:
+def too_wide(
+    document: Document, last: Mapping[str, Record], judge: Judge
+) -> dict[tuple[str, ...], float | None]:
     """Return the treatments whose interval is too wide, each with its half width.
 
     A half width is a share of the median; None if there is no interval. Empty if the plan has no
@@ -52,15 +55,15 @@ def too_wide(document: Document, last: Mapping[str, Record]) -> dict[tuple[str, 
     trials = [trial for trial in document["trials"] if trial["trial_id"] in last]
     found = _by_treatment(trials, last).items()
     return {
-        name: _half_width(records, document)
+        name: _half_width(records, document, judge)
         for name, records in found
-        if not _is_enough(records, document)
+        if not _is_enough(records, document, judge)
     }
 
 
-def needed(document: Document, last: Mapping[str, Record]) -> list[Mapping[str, Any]]:
+def needed(document: Document, last: Mapping[str, Record], judge: Judge) -> list[Mapping[str, Any]]:
     """Return the plan's trials without those of the blocks that the rule does not need."""
-    enough = enough_blocks(document, last)
+    enough = enough_blocks(document, last, judge)
     return [trial for trial in document["trials"] if enough is None or trial["block"] <= enough]
 
 
@@ -80,24 +83,23 @@ def _by_treatment(
     return found
 
 
-def _is_enough(records: Sequence[Record], document: Document) -> bool:
+def _is_enough(records: Sequence[Record], document: Document, judge: Judge) -> bool:
     """Return whether the interval is narrow enough, or no repeat would give a figure."""
     if len(records) >= FEWEST and all(record.outcome in NO_FIGURE for record in records):
         return True
-    width = _half_width(records, document)
+    width = _half_width(records, document, judge)
     return width is not None and width <= document["until_ci"]
 
 
-def _half_width(records: Sequence[Record], document: Document) -> float | None:
-    return half_width(
-        list(_figures(records, document["definition"].get("response", DEFAULT_RESPONSE)))
-    )
+def _half_width(records: Sequence[Record], document: Document, judge: Judge) -> float | None:
+    response = document["definition"].get("response", DEFAULT_RESPONSE)
+    return half_width(list(_figures(records, response, judge)))
 
 
-def _figures(records: Sequence[Record], response: str) -> Iterator[float]:
+def _figures(records: Sequence[Record], response: str, judge: Judge) -> Iterator[float]:
     """Yield the figures that a table would average: those of data points that nothing excludes."""
     for record in records:
-        value, verdicts = record.response.get(response), evaluate(record)
+        value, verdicts = record.response.get(response), judge(record)
         if (
             value is not None
             and verdicts.is_data_point

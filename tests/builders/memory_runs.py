@@ -10,6 +10,7 @@ from typing import Any
 from pagecage.memory_search.rounds import with_rounds
 from pagecage.model.record import Record, record_to_json
 from pagecage.units import MIB
+from pagecage.verdicts.evaluate import evaluate
 from tests.fixtures.records import after, caged, make_record
 
 RUN_ID = "20261121T100000Z-replay-true-vm"
@@ -97,7 +98,8 @@ def run_all(plan: Mapping[str, Any]) -> dict[str, Record]:
     """Record the trials of a search one after the other, as a campaign does."""
     last: dict[str, Record] = {}
     while True:
-        open_trials = [t for t in with_rounds(plan, last)["trials"] if t["trial_id"] not in last]
+        trials = with_rounds(plan, last, evaluate)["trials"]
+        open_trials = [trial for trial in trials if trial["trial_id"] not in last]
         if not open_trials:
             return last
         last[open_trials[0]["trial_id"]] = recorded(open_trials[0])

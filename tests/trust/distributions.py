@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 Draw = Callable[[random.Random], float]
 _LONG_TAIL = 0.05
@@ -34,11 +34,6 @@ def long_tailed(spread: float) -> Draw:
     return draw
 
 
-def recorded(values: Sequence[float]) -> Draw:
-    """Return the recorded values, each as likely as the others."""
-    return lambda source: source.choice(values)
-
-
 SHAPES: Mapping[str, Draw] = {
     "normal, 2 %": normal(0.02),
     "normal, 10 %": normal(0.10),
@@ -47,3 +42,40 @@ SHAPES: Mapping[str, Draw] = {
     "long tail": long_tailed(0.03),
 }
 """Shapes that times were seen to have, by name."""
+
+Host = Callable[[random.Random, int], list[float]]
+"""A function that returns by what factor a host is slower at each of so many trials in a row."""
+
+
+def steady(source: random.Random, trials: int) -> list[float]:
+    """Return a host that does not change."""
+    return [1.0] * trials
+
+
+def sloping(source: random.Random, trials: int) -> list[float]:
+    """Return a host that is slower by 1 % at each trial."""
+    return [1 + 0.01 * place for place in range(trials)]
+
+
+def state_per_block(source: random.Random, trials: int) -> list[float]:
+    """Return a host that starts anew before each two trials, and is then a fifth slower or not."""
+    factors = (source.choice((1.0, 1.2)) for _ in range(0, trials, 2))
+    return [factor for factor in factors for _ in range(2)]
+
+
+def two_states(source: random.Random, trials: int) -> list[float]:
+    """Return a host that is a fifth slower in one of two states, which one trial in ten ends."""
+    factors, is_slow = [], source.random() < 0.5
+    for _ in range(trials):
+        is_slow ^= source.random() < 0.1
+        factors.append(1.2 if is_slow else 1.0)
+    return factors
+
+
+HOSTS: Mapping[str, Host] = {
+    "none": steady,
+    "1 % a trial": sloping,
+    "a state per block": state_per_block,
+    "two states": two_states,
+}
+"""Hosts by how they drift."""

@@ -17,6 +17,7 @@ from pagecage.memory_search.rounds import (
     with_rounds,
 )
 from pagecage.model.trial import trial_from_json
+from pagecage.verdicts.evaluate import evaluate
 from tests.builders.memory_runs import (
     RULE,
     SECONDS,
@@ -32,7 +33,7 @@ from tests.fixtures.records import after, caged, make_record
 def test_it_finds_the_working_set() -> None:
     plan = document()
     last = run_all(plan)
-    found = answer_of_run(with_rounds(plan, last), last)
+    found = answer_of_run(with_rounds(plan, last, evaluate), last, evaluate)
     assert found is not None
     assert found.is_complete
     for need in found.needs:
@@ -46,12 +47,12 @@ def test_the_plan_is_never_changed_and_the_rounds_are_always_the_same() -> None:
     plan = document()
     before = copy.deepcopy(plan)
     last = run_all(plan)
-    whole = with_rounds(plan, last)["trials"]
+    whole = with_rounds(plan, last, evaluate)["trials"]
     assert plan == before
     assert [trial["trial_id"] for trial in whole] == list(last)
     for count in range(len(last) + 1):
         some = dict(list(last.items())[:count])
-        partial = with_rounds(plan, some)["trials"]
+        partial = with_rounds(plan, some, evaluate)["trials"]
         assert partial == whole[: len(partial)]
         assert len(partial) > min(count, len(whole) - 1)
 
@@ -59,7 +60,7 @@ def test_the_plan_is_never_changed_and_the_rounds_are_always_the_same() -> None:
 def test_every_trial_can_run_in_a_cage_of_its_own() -> None:
     plan = document()
     last = run_all(plan)
-    trials = with_rounds(plan, last)["trials"]
+    trials = with_rounds(plan, last, evaluate)["trials"]
     for position, data in enumerate(trials):
         trial = trial_from_json(data)
         limit = trial.cage.properties.get("MemoryMax")
@@ -73,21 +74,21 @@ def test_every_trial_can_run_in_a_cage_of_its_own() -> None:
             assert trial.timeout_seconds == trial.workload.command.timeout_seconds == longest
     names = {trial["trial_id"] for trial in trials}
     assert len(names) == len(trials)
-    levels = with_rounds(plan, last)["definition"]["factors"]["cage"]
+    levels = with_rounds(plan, last, evaluate)["definition"]["factors"]["cage"]
     assert set(levels) == {trial["treatment"]["cage"] for trial in trials}
 
 
 def test_the_last_trial_is_watched_by_damon_and_does_not_count() -> None:
     plan = document()
     last = run_all(plan)
-    trials = with_rounds(plan, last)["trials"]
+    trials = with_rounds(plan, last, evaluate)["trials"]
     assert trials[-1]["trial_id"] == SECOND_OPINION
     assert trials[-1]["collectors"] == ["damon"]
     without = {name: record for name, record in last.items() if name != SECOND_OPINION}
-    assert answer_of_run(with_rounds(plan, last), last) == answer_of_run(
-        with_rounds(plan, without), without
+    assert answer_of_run(with_rounds(plan, last, evaluate), last, evaluate) == answer_of_run(
+        with_rounds(plan, without, evaluate), without, evaluate
     )
-    measured = measured_levels(with_rounds(plan, last), last)
+    measured = measured_levels(with_rounds(plan, last, evaluate), last, evaluate)
     assert measured is not None
     assert None not in {level.limit_bytes for level in measured.levels}
     alone = document(memory_search={"rule": RULE})
@@ -98,13 +99,13 @@ def test_an_unfinished_trial_holds_the_search_up() -> None:
     plan = document()
     last = {t["trial_id"]: recorded(t) for t in plan["trials"]}
     last["r3_own"] = make_record(outcome="not_prepared", trial_id="r3_own")
-    assert with_rounds(plan, last)["trials"] == plan["trials"]
+    assert with_rounds(plan, last, evaluate)["trials"] == plan["trials"]
 
 
 def test_other_plans_are_left_alone() -> None:
     plan = {"trials": [reference(1)]}
-    assert with_rounds(plan, {}) is plan
-    assert answer_of_run({**document(), "memory_search": None}, {}) is None
+    assert with_rounds(plan, {}, evaluate) is plan
+    assert answer_of_run({**document(), "memory_search": None}, {}, evaluate) is None
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_the_end_of_a_trial_tells_whether_memory_was_short(
     record = make_record(
         **changes, cage=caged({}), counters=after(**figures), response={"wall_seconds": 1.0}
     )
-    found = figures_of(record, "wall_seconds")
+    found = figures_of(record, "wall_seconds", evaluate(record))
     assert (found.is_short, found.is_cut) == (is_short, is_cut)
     assert (found.seconds is not None) is (record.outcome == "ok")
 
@@ -136,7 +137,7 @@ def test_a_trial_on_a_busy_host_has_refaults_but_no_time() -> None:
         cage=caged({}),
         response={"wall_seconds": 1.0},
     )
-    found = figures_of(record, "wall_seconds")
+    found = figures_of(record, "wall_seconds", evaluate(record))
     assert (found.seconds, found.refaults) == (None, 123)
 
 
@@ -144,5 +145,5 @@ def test_a_trial_whose_limit_leaked_has_neither() -> None:
     cage = caged({"MemoryMax": 13_418_496})
     cage["read_back"]["memory.max"] = "max"
     record = make_record(cage=cage, response={"wall_seconds": 1.0})
-    found = figures_of(record, "wall_seconds")
+    found = figures_of(record, "wall_seconds", evaluate(record))
     assert (found.seconds, found.refaults) == (None, None)

@@ -16,7 +16,7 @@ from analysis.response_units import (
     response_scale,
     unit_scale,
 )
-from analysis.stats.intervals import MedianSummary, median_ratio, ratio_of_median_ratios, summarise
+from analysis.stats.intervals import MedianSummary, median_ratio, summarise
 from pagecage.errors import PagecageError
 from tests.tree import ROOT
 
@@ -51,22 +51,6 @@ def test_a_tighter_factor_holds_less():
     assert not holds("absolute", 10, 13, 1.25)
     assert holds("range", [1, 2], 2.0, 1.0)
     assert not holds("range", [1, 2], 2.1, 1.0)
-
-
-def test_a_ratio_of_ratios_spans_what_its_sides_span():
-    few = ratio_of_median_ratios([4.0, 6.0], [1.0], [2.0], [1.0])
-    assert (few.middle, few.low, few.high, few.kind) == (2.5, 2.0, 3.0, "range")
-    sides = [[10.0 + n, 10.5 + n] * 3 for n in (9, 0, 3, 0)]
-    many = ratio_of_median_ratios(*sides)
-    assert many.kind == "95 %"
-    assert many.low < many.middle < many.high
-    assert many == ratio_of_median_ratios(*sides), "the seed is fixed"
-
-
-@pytest.mark.parametrize("sides", [[[1.0]] * 3, [[1.0], [1.0], [], [1.0]], [[1.0]] * 5])
-def test_a_ratio_of_ratios_needs_four_sides(sides):
-    with pytest.raises(ValueError, match="no values"):
-        ratio_of_median_ratios(*sides)
 
 
 def interval(low, high, n=3):

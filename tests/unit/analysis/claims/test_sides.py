@@ -255,3 +255,68 @@ def test_idle_disks_are_told_from_the_machines_reads(tmp_path):
     assert judged(tmp_path / "idle", reads(5), **claim).verdict == "held"
     result = judged(tmp_path / "busy", reads(1000), **claim)
     assert (result.verdict, result.measured) == ("not_held", 0.5)
+
+
+SLOPE = (1.0, 1.3, 1.7, 2.1, 2.6, 3.2)
+
+
+def drifting(factor=1.1, killed=()):
+    """Slow the host down from block to block; `random` takes `factor` as long as `sequential`."""
+
+    def change(record):
+        if not record["response"]:
+            return
+        seconds = SLOPE[record["block"] - 1] * (1 if record["treatment"]["cage"] == "tenth" else 4)
+        if record["treatment"]["pattern"] == "random":
+            seconds *= factor + record["block"] / 1000
+        record["response"]["full_pass_seconds"] = seconds
+        record["measured"], record["traces"] = None, {}
+        if record["block"] in killed and record["treatment"] == RANDOM:
+            record["outcome"], record["response"] = "oom_killed", {}
+
+    return change
+
+
+def ordered(tmp_path, change, **claim):
+    definition = copy.deepcopy(DEFINITION)
+    table = {**CLAIM, "rule": "ordering", "published": "greater", "tolerance_factor": 1.2, **claim}
+    definition["claims"], definition["findings"] = [table], []
+    folder = build_run(tmp_path / "run", change, definition=definition, repeats=len(SLOPE))
+    return evaluate_claims(load_run(folder))[0]
+
+
+def test_sides_of_one_run_are_compared_within_blocks(tmp_path):
+    found = ordered(tmp_path, drifting(), where=RANDOM, over=UNLOADED)
+    assert (found.n, found.kind, found.low > 1.1, found.high < 1.11) == (6, "94 %", True, True)
+    assert found.measured == pytest.approx(1.1035)
+
+
+def test_a_block_without_one_side_is_left_out(tmp_path):
+    found = ordered(tmp_path, drifting(killed=[2]), where=RANDOM, over=UNLOADED)
+    assert (found.n, found.kind) == (5, "94 %")
+    assert found.low == pytest.approx(1.101)
+    few = ordered(tmp_path / "few", drifting(killed=[2, 3]), where=RANDOM, over=UNLOADED)
+    assert (few.n, few.kind) == (4, "range")
+
+
+def test_trials_match_by_the_levels_that_a_claim_leaves_open(tmp_path):
+    """The cages differ fourfold, and each of their trials is compared with its own."""
+    where, over = {"source": "unloaded", "pattern": "random"}, {"source": "unloaded"}
+    found = ordered(tmp_path, drifting(), where=where, over={**over, "pattern": "sequential"})
+    assert (found.n, found.measured) == (12, pytest.approx(1.1035))
+    assert found.high < 1.11
+
+
+def test_two_ratios_are_compared_within_blocks(tmp_path):
+    tenth = {"cage": "tenth"}
+    found = ordered(
+        tmp_path,
+        drifting(),
+        rule="ordering_of_ratios",
+        where=RANDOM,
+        over=UNLOADED,
+        than={**UNLOADED, **tenth},
+        than_over=UNLOADED,
+    )
+    assert (found.n, found.kind) == (6, "94 %")
+    assert found.measured == pytest.approx(4 * 1.1035)

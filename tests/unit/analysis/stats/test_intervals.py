@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+import sys
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.stats.intervals import median_ratio, summarise
+from analysis.stats.intervals import blocked_ratio, median_ratio, overall_ratio, summarise
+from pagecage.process import run
+from tests.tree import ROOT
 
 VALUES = st.lists(st.floats(min_value=1e-3, max_value=1e6), min_size=1, max_size=40)
 
@@ -56,23 +60,41 @@ def test_a_ratio_of_few_spans_its_extremes():
     assert (found.middle, found.low, found.high, found.kind) == (10, 2.5, 30, "range")
 
 
-def test_a_ratio_of_many_is_bootstrapped_the_same_each_time():
-    draw = random.Random(5)
-    over, under = ([draw.gauss(mean, 1) for _ in range(20)] for mean in (60, 20))
-    first, second = median_ratio(over, under), median_ratio(over, under)
-    assert first == second
-    assert first.kind == "95 %"
-    assert first.low < 3 < first.high
-    assert first.high - first.low < 0.5
+def test_a_ratio_of_five_has_the_interval_of_a_test_and_states_its_confidence():
+    found = median_ratio([10.0, 11.0, 12.0, 13.0, 14.0], [5.0] * 5)
+    assert (found.n, found.middle, found.kind) == (5, 2.4, "94 %")
+    assert (found.low, found.high) == (2.0, 2.8)
+    assert median_ratio([1.0] * 10, [1.0] * 10).kind == "95 %"
 
 
-def test_the_exact_interval_covers_the_median():
-    draw, covered = random.Random(11), 0
-    for _ in range(40):
-        over, under = ([draw.lognormvariate(mu, 0.3) for _ in range(15)] for mu in (1.0, 0.0))
-        found = median_ratio(over, under)
-        covered += found.low <= 2.718281828 <= found.high
-    assert covered >= 33  # 38 of 40 are expected; the chance of 33 or fewer is 1 in 1000
+def test_pairs_within_blocks_are_free_of_what_drifts():
+    """The host slows down to a half, and one side takes a tenth longer."""
+    under = [1.0 + 0.1 * n for n in range(10)]
+    over = [1.1 * value * (1 + 0.001 * n) for n, value in enumerate(under)]
+    apart = blocked_ratio([over, under], [])
+    assert apart.low < 1 < apart.high
+    found = blocked_ratio([over, under], list(zip(over, under, strict=True)))
+    assert (found.n, found.kind) == (10, "95 %")
+    assert 1.1 <= found.low <= found.middle <= found.high <= 1.11
+
+
+def test_fewer_than_five_rows_are_compared_as_independent_samples():
+    over, under = [float(n) for n in range(10, 16)], [float(n) for n in range(5, 11)]
+    rows = [[10.0, 5.0]] * 4
+    assert blocked_ratio([over, under], rows) == median_ratio(over, under)
+    assert blocked_ratio([[2.0], [1.0]], [[2.0, 1.0]]).kind == "range"
+    with pytest.raises(ValueError, match="no values"):
+        blocked_ratio([[1.0], []], [])
+
+
+def test_a_ratio_of_ratios_is_that_of_its_rows_or_spans_what_its_sides_span():
+    few = blocked_ratio([[4.0, 6.0], [1.0], [2.0], [1.0]], [])
+    assert (few.middle, few.low, few.high, few.kind) == (2.5, 2.0, 3.0, "range")
+    rows = [[6.0 + n, 1.0, 3.0 + n / 2, 1.0] for n in range(6)]
+    many = blocked_ratio([list(side) for side in zip(*rows, strict=True)], rows)
+    assert (many.middle, many.low, many.high, many.kind) == (2, 2, 2, "94 %")
+    with pytest.raises(ValueError, match="no values"):
+        blocked_ratio([[1.0], [1.0], [], [1.0]], [])
 
 
 def test_values_that_do_not_vary_have_a_ratio_too():
@@ -96,3 +118,68 @@ def test_the_inverse_ratio_has_the_inverse_interval(over, under):
     one, other = median_ratio(over, under), median_ratio(under, over)
     assert one.middle == pytest.approx(1 / other.middle)
     assert one.low == pytest.approx(1 / other.high)
+
+
+def blocks(count, treatments, shift=0.0, together=0.0, seed=1):
+    """Return blocks with one trial per treatment; disturbances up to `together` affect a block."""
+    draw = random.Random(seed)
+    found = []
+    for _ in range(count):
+        block = draw.gauss(0, together)
+        found.append(
+            {f"t{n}": [np.exp(n + shift + block + draw.gauss(0, 0.02))] for n in range(treatments)}
+        )
+    return found
+
+
+def test_the_overall_ratio_is_the_geometric_mean_of_its_treatments():
+    under = [{"a": [1.0], "b": [10.0]}] * 2
+    over = [{"a": [2.0], "b": [80.0]}] * 2
+    found = overall_ratio(over, under)
+    assert (found.middle, found.low, found.high, found.kind) == (pytest.approx(4), 2, 8, "range")
+    assert overall_ratio([{"a": [1.0]}], [{"b": [1.0]}]) is None
+    assert overall_ratio([{"a": [1.0]}], [{"a": [0.0]}]) is None
+
+
+def test_a_block_without_a_treatment_is_compared_by_those_that_it_has():
+    under, over = blocks(8, 2, seed=1), blocks(8, 2, shift=np.log(1.2), seed=2)
+    for number in (1, 4, 6):
+        del over[number]["t1"]  # the slower of the two
+    found = overall_ratio(over, under)
+    assert (found.n, found.kind) == (8, "95 %")
+    assert found.low > 1.15
+    assert found.high < 1.25
+
+
+def test_the_overall_ratio_has_a_known_value():
+    found = overall_ratio(blocks(12, 8, shift=np.log(1.2), seed=1), blocks(12, 8, seed=2))
+    assert found.kind == "95 %"
+    assert found.low < 1.2 < found.high
+    assert found.high - found.low < 0.03
+
+
+def test_what_disturbs_whole_blocks_widens_the_interval():
+    """Drawing single trials would hide that the treatments of a block rise and fall together."""
+    alone = overall_ratio(blocks(12, 8, seed=1), blocks(12, 8, seed=2))
+    together = overall_ratio(
+        blocks(12, 8, together=0.2, seed=1), blocks(12, 8, together=0.2, seed=2)
+    )
+    assert together.high - together.low > 4 * (alone.high - alone.low)
+
+
+def test_the_overall_ratio_covers_its_value():
+    held = 0
+    for seed in range(60):
+        found = overall_ratio(
+            blocks(10, 4, together=0.1, seed=seed), blocks(10, 4, together=0.1, seed=1000 + seed)
+        )
+        held += found.low <= 1 <= found.high
+    assert held >= 51  # 57 of 60 are expected; the chance of 50 or fewer is below 1 in 200
+
+
+def test_ratios_need_no_slow_imports():
+    program = (
+        "import sys; from analysis.stats.intervals import median_ratio; median_ratio(range(1, 9),"
+        " range(2, 12)); print({'numpy', 'scipy', 'pandas'} & set(sys.modules))"
+    )
+    assert run([sys.executable, "-c", program], cwd=ROOT).stdout.strip() == "set()"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.__main__ import main
-from analysis.stats.intervals import pooled_median
+from analysis.stats.intervals import median_of_hosts
 from analysis.summaries.fleet import facts, load_fleet
 from analysis.views.fleet import member_sentence
 from pagecage.errors import PagecageError
@@ -95,7 +95,7 @@ def test_hosts_of_one_plan_are_blocks(tmp_path: Path, capsys: pytest.CaptureFixt
 
 @given(st.lists(values, min_size=6, max_size=8))
 def test_an_interval_of_many_blocks_lies_within_what_was_seen(blocks: list[list[float]]) -> None:
-    pooled = pooled_median(blocks)
+    pooled = median_of_hosts(blocks)
     flat = [value for block in blocks for value in block]
     assert min(flat) <= pooled.low <= pooled.high <= max(flat)
     assert (pooled.n, pooled.kind) == (len(flat), "95 %")
@@ -105,14 +105,14 @@ def test_blocks_that_differ_widen_the_interval() -> None:
     """With thirty values in six blocks, blocks that differ have the wider interval."""
     alike, apart = [[1.0, 2.0, 3.0, 4.0, 5.0]] * 6, [[float(n)] * 5 for n in range(1, 7)]
     assert (
-        pooled_median(apart).high - pooled_median(apart).low
-        > pooled_median(alike).high - pooled_median(alike).low
+        median_of_hosts(apart).high - median_of_hosts(apart).low
+        > median_of_hosts(alike).high - median_of_hosts(alike).low
     )
 
 
 def test_the_median_of_no_block_is_an_error() -> None:
     with pytest.raises(ValueError, match="no values"):
-        pooled_median([])
+        median_of_hosts([])
 
 
 def test_the_fleet_page_loads_nothing_and_has_the_terminals_texts(
