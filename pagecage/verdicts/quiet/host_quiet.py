@@ -7,7 +7,7 @@ from typing import Any
 
 from pagecage.model.record import Record
 from pagecage.units import format_bytes
-from pagecage.verdicts.consistency.samples import LONGEST_GAP_SECONDS, longest_gap_seconds
+from pagecage.verdicts.consistency.samples import longest_gap_allowed, longest_gap_seconds
 from pagecage.verdicts.counters import (
     difference,
     disk_bytes,
@@ -57,7 +57,7 @@ def judge_host_quiet(record: Record, series: Sequence[Mapping[str, Any]] = ()) -
         other_processes(record, seconds),
         foreign_cpu_limit(record),
         outer_host(record),
-        _pause(record, series),
+        _pause(record, series, seconds),
     )
     views = disk_views(record)
     found += tuple(_disk_traffic(view, f"the disk {name}") for name, view in views.items())
@@ -91,8 +91,8 @@ def _disk_traffic(record: Record, name: str = "the disk") -> Finding:
     )
 
 
-def _pause(record: Record, series: Sequence[Mapping[str, Any]]) -> Finding | None:
+def _pause(record: Record, series: Sequence[Mapping[str, Any]], seconds: float) -> Finding | None:
     gap = longest_gap_seconds(record, series)
-    if gap <= LONGEST_GAP_SECONDS:
+    if gap <= longest_gap_allowed(seconds):
         return None
     return False, f"nothing was sampled for {gap:.1f} s: the machine was paused or overloaded"

@@ -82,8 +82,48 @@ def test_a_contradiction_excludes_the_trial(path: str, value: Any, reason: str) 
     assert any("contradictory" in one for one in evaluate(record).reasons)
 
 
-def test_a_short_emulated_trial_may_leave_more_out() -> None:
+def test_an_emulated_trial_may_leave_more_out() -> None:
     assert not contradiction(edited("workload/end/seconds", 8.9, emulated=True, response={}))
+
+
+def lasting(seconds: float, **changes: Any) -> dict[str, Any]:
+    """Return a record of a trial of this length."""
+    measured = {"start_wall_seconds": 0.0, "start_monotonic_seconds": START, "seconds": seconds}
+    return plain_record(measured=measured, response={}, phases=[], **changes)
+
+
+@pytest.mark.parametrize("emulated", [False, True])
+@pytest.mark.parametrize(
+    ("seconds", "lost", "is_caught"),
+    [(0.5, 0.4, True), (0.5, 0.14, False), (100.0, 1.6, True), (100.0, 1.4, False)],
+)
+def test_the_bound_of_the_workloads_clock_grows_with_the_trial(
+    seconds: float, lost: float, is_caught: bool, emulated: bool
+) -> None:
+    end = {"type": "end", "seconds": seconds - lost}
+    record = lasting(seconds, emulated=emulated, outer_host=None, workload={"end": end})
+    files = {**plain_record()["cache"], "file_bytes": 0}
+    record["cache"] = files
+    assert ("the workload reports" in contradiction(record_from_json(record))) == is_caught
+
+
+@pytest.mark.parametrize(
+    ("seconds", "passed", "is_caught"),
+    [(2.0, 2.8, True), (2.0, 2.4, False), (600.0, 630.0, True), (600.0, 602.0, False)],
+)
+def test_a_pause_of_the_guest_is_caught_in_proportion(
+    seconds: float, passed: float, is_caught: bool
+) -> None:
+    outer = {"before": {"unix_seconds": 50.0}, "after": {"unix_seconds": 50.0 + passed}}
+    found = contradiction(record_from_json(lasting(seconds, workload={"end": {}}, outer_host=outer)))
+    assert ("passed on the outer host" in found) == is_caught
+
+
+@pytest.mark.parametrize(("missing", "word"), [(0.3, "quiet"), (0.9, "not_quiet")])
+def test_a_short_trial_may_pause_less(missing: float, word: str) -> None:
+    record = record_from_json(lasting(2.0, outer_host=None))
+    samples = [row for row in rows() if not START + 0.5 < row["t"] < START + 0.4 + missing]
+    assert judge_host_quiet(record, samples).verdict == word
 
 
 @pytest.mark.parametrize(
