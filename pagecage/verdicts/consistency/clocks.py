@@ -17,11 +17,12 @@ READING_SECONDS = 0.02
 """Two readings of one clock around the same event."""
 LONGEST_SECONDS, SHARE = 1.5, 0.1
 """The most that a bound grows to, and the share of the measured part with which it grows."""
-UNCOUNTED_SECONDS, UNCOUNTED_EMULATED_SHARE = 0.15, 0.3
+UNCOUNTED_SECONDS = 0.15
+UNCOUNTED_EMULATED_SECONDS, UNCOUNTED_EMULATED_SHARE = 0.6, 0.3
 UNMAPPED_BYTES_PER_SECOND = 25e9
 """Time between `go` and `end` that a workload may leave out of its own time: the start of threads,
-and the end of mappings, which took 0.38 s for 15 GiB. On an emulated CPU, 0.7 s of 13 s and 0.08 s
-of 0.09 s were the most."""
+and the end of mappings, which took 0.38 s for 15 GiB. On an emulated CPU, 0.47 s of 1.05 s and
+0.71 s of 13 s were the most."""
 OUTER_SECONDS, DRIFT_SHARE = 0.5, 0.001
 """Delay of the events by which the outer host knows the measured part, and the drift of two clocks.
 0.11 s was the most in 348 trials. Clocks are slewed by 0.05 % at most (adjtimex(2))."""
@@ -54,8 +55,9 @@ def _workloads_clock(record: Record) -> str | None:
         return None
     if own > seconds + READING_SECONDS:
         return f"the workload reports {own:.3f} s of a measured part of {seconds:.3f} s"
-    share = UNCOUNTED_EMULATED_SHARE if record.emulated else SHARE
-    most = scaled_bound(seconds, UNCOUNTED_SECONDS, share)
+    most = scaled_bound(seconds, UNCOUNTED_SECONDS)
+    if record.emulated:
+        most = scaled_bound(seconds, UNCOUNTED_EMULATED_SECONDS, UNCOUNTED_EMULATED_SHARE)
     most += (record.cache.file_bytes or 0) / UNMAPPED_BYTES_PER_SECOND
     is_short = seconds - own > most
     if is_short and record.workload.program != _OWN_RUNTIME:

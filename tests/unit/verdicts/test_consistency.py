@@ -92,13 +92,20 @@ def lasting(seconds: float, **changes: Any) -> dict[str, Any]:
     return plain_record(measured=measured, response={}, phases=[], **changes)
 
 
-@pytest.mark.parametrize("emulated", [False, True])
 @pytest.mark.parametrize(
-    ("seconds", "lost", "is_caught"),
-    [(0.5, 0.4, True), (0.5, 0.14, False), (100.0, 1.6, True), (100.0, 1.4, False)],
+    ("seconds", "lost", "emulated", "is_caught"),
+    [
+        (0.5, 0.4, False, True),
+        (0.5, 0.14, False, False),
+        (100.0, 1.6, False, True),
+        (100.0, 1.4, False, False),
+        (1.0, 0.7, True, True),
+        (1.0, 0.5, True, False),
+        (100.0, 1.6, True, True),
+    ],
 )
 def test_the_bound_of_the_workloads_clock_grows_with_the_trial(
-    seconds: float, lost: float, is_caught: bool, emulated: bool
+    seconds: float, lost: float, emulated: bool, is_caught: bool
 ) -> None:
     end = {"type": "end", "seconds": seconds - lost}
     record = lasting(seconds, emulated=emulated, outer_host=None, workload={"end": end})
