@@ -5,7 +5,7 @@ Importing pandas here would delay `pagecage show`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from pagecage.model.run_files import check_records, read_facts, read_plan
 from pagecage.model.traces import read_lines
 from pagecage.units import LEAST_PAGE_BYTES
 from pagecage.verdicts.evaluate import Verdicts, evaluate
+from pagecage.verdicts.repeats import others_by_trial
 from pagecage.verdicts.stopping import needed, too_wide
 
 Treatment = Mapping[str, str]
@@ -53,6 +54,17 @@ class JudgedTrial:
     def is_included(self) -> bool:
         """True if its figures are averaged: it is a data point and not excluded."""
         return self.verdicts.is_data_point and not self.is_excluded
+
+    @property
+    def has_unproven_limit(self) -> bool:
+        """True if nothing reached one of its limits, so that it may not have been in force."""
+        return any(limit.verdict == "never_reached" for limit in self.verdicts.limits)
+
+    @property
+    def lacks_proof(self) -> bool:
+        """True if its figure counts although a limit or the quiet of its host is not proven."""
+        is_unknown = self.verdicts.host_quiet.verdict == "unknown"
+        return self.is_included and (is_unknown or self.has_unproven_limit)
 
     @property
     def is_valid_apart_from_noise(self) -> bool:
@@ -149,7 +161,12 @@ def load_run(path: Path) -> Run:
     plan, records = planned_and_recorded(path)
     last = {record.trial_id: _in_factor_order(record, plan) for record in records}
     trials = needed(plan, last)
-    judged = tuple(_judged(path, last[t["trial_id"]]) for t in trials if t["trial_id"] in last)
+    repeats = others_by_trial(last.values())
+    judged = tuple(
+        _judged(path, last[t["trial_id"]], repeats[t["trial_id"]])
+        for t in trials
+        if t["trial_id"] in last
+    )
     narrowed = {**plan, "trials": trials, "planned": len(plan["trials"])}
     return Run(path, narrowed, read_facts(path), judged, len(records), too_wide(plan, last))
 
@@ -169,10 +186,10 @@ def planned_and_recorded(path: Path) -> tuple[Mapping[str, Any], list[Record]]:
     return plan, records
 
 
-def _judged(path: Path, record: Record) -> JudgedTrial:
+def _judged(path: Path, record: Record, repeats: Sequence[Record]) -> JudgedTrial:
     try:
         rows = read_lines(path, record, "sampler")
-        return JudgedTrial(record, evaluate(record, rows), series_of(rows))
+        return JudgedTrial(record, evaluate(record, rows, repeats), series_of(rows))
     except _MALFORMED_RECORD_ERRORS as error:
         reason = why_unreadable(error)
         raise PagecageError(

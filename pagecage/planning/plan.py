@@ -146,6 +146,7 @@ def _make_trial(
         driver=_driver(levels, experiment, cage, options.default_driver),
         packages=experiment.packages,
         own_collectors=experiment.own_collectors,
+        conditions=experiment.conditions,
         data=_data(experiment.data, size),
     )
 

@@ -14,7 +14,9 @@ from pagecage.verdicts.consistency.judge import judge_consistency
 from pagecage.verdicts.consistency.limit_watch import watched
 from pagecage.verdicts.diagnosis import Diagnosis, diagnose
 from pagecage.verdicts.limits import judge_limits
+from pagecage.verdicts.quiet.disk_speed import judge_disk_speed
 from pagecage.verdicts.quiet.host_quiet import judge_host_quiet
+from pagecage.verdicts.repeats import judge_output, output_reasons
 from pagecage.verdicts.verdict import (
     Amplification,
     BindingVerdict,
@@ -48,17 +50,25 @@ class Verdicts:
     diagnosis: Diagnosis
     witnesses: Verdict
     consistency: Verdict
+    disk_speed: Verdict
+    output: Verdict
     is_data_point: bool
     excluded: bool
     reasons: tuple[str, ...]
 
 
-def evaluate(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdicts:
+def evaluate(
+    record: Record,
+    series: Sequence[Mapping[str, Any]] = (),
+    repeats: Sequence[Record] = (),
+) -> Verdicts:
     """Return all verdicts on a record and its sampler series (`sampler.jsonl`; may be empty).
 
-    The result depends on the arguments alone. docs/METHODOLOGY.md has the rules.
+    `repeats` are the other repeats of its treatment (pagecage/verdicts/repeats.py). The result
+    depends on the arguments alone. docs/METHODOLOGY.md has the rules.
     """
-    cache, quiet = judge_cache_state(record), judge_host_quiet(record, series)
+    speed, output = judge_disk_speed(record, repeats), judge_output(record, repeats)
+    cache, quiet = judge_cache_state(record), judge_host_quiet(record, series, speed)
     consistency = judge_consistency(record, series)
     windows = windows_of(record, series)
     limits = watched(judge_limits(record), record, series, windows)
@@ -66,6 +76,7 @@ def evaluate(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdic
     reasons = (
         *_exclusion_reasons(limits, cache, quiet, consistency),
         *incomplete_collectors(record),
+        *output_reasons(record, output),
     )
     return Verdicts(
         limits=limits,
@@ -78,6 +89,8 @@ def evaluate(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdic
         diagnosis=diagnose(record, binding, windows),
         witnesses=judge_witnesses(record, binding),
         consistency=consistency,
+        disk_speed=speed,
+        output=output,
         is_data_point=record.outcome in DATA_POINTS,
         excluded=bool(reasons),
         reasons=reasons,

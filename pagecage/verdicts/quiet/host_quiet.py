@@ -15,12 +15,12 @@ from pagecage.verdicts.counters import (
     measured_seconds,
 )
 from pagecage.verdicts.disks.views import disk_views
+from pagecage.verdicts.quiet.outer_machine import outer_disk, outer_host, outer_memory
 from pagecage.verdicts.quiet.processors import (
     Finding,
     cpu_wait,
     foreign_cpu_limit,
     other_processes,
-    outer_host,
     stolen_time,
 )
 from pagecage.verdicts.verdict import Verdict
@@ -42,10 +42,13 @@ Until then no limit of the trial holds for them (admin-guide/cgroup-v2.rst, "Wri
 """
 
 
-def judge_host_quiet(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdict:
+def judge_host_quiet(
+    record: Record, series: Sequence[Mapping[str, Any]] = (), disk_speed: Verdict | None = None
+) -> Verdict:
     """Return `quiet`, `not_quiet` or `unknown`.
 
-    The verdict rests on the disk, the CPUs, the outer host and the gaps in the sampler's series.
+    The verdict rests on the disk, the CPUs, the outer host, the gaps in the sampler's series, and
+    the verdict on the disk's speed. A speed that is not known does not count.
     """
     seconds = measured_seconds(record)
     if not seconds:
@@ -57,6 +60,9 @@ def judge_host_quiet(record: Record, series: Sequence[Mapping[str, Any]] = ()) -
         other_processes(record, seconds),
         foreign_cpu_limit(record),
         outer_host(record),
+        outer_memory(record),
+        outer_disk(record, seconds),
+        _speed(disk_speed),
         _pause(record, series, seconds),
     )
     views = disk_views(record)
@@ -89,6 +95,12 @@ def _disk_traffic(record: Record, name: str = "the disk") -> Finding:
         f"other processes{also} moved {format_bytes(sum(foreign))} on {name},"
         f" the trial {format_bytes(own)}",
     )
+
+
+def _speed(found: Verdict | None) -> Finding | None:
+    if found is None or found.verdict == "unknown":
+        return None
+    return found.verdict == "usual", found.reason
 
 
 def _pause(record: Record, series: Sequence[Mapping[str, Any]], seconds: float) -> Finding | None:

@@ -122,7 +122,8 @@ def test_a_pause_of_the_guest_is_caught_in_proportion(
     seconds: float, passed: float, is_caught: bool
 ) -> None:
     outer = {"before": {"unix_seconds": 50.0}, "after": {"unix_seconds": 50.0 + passed}}
-    found = contradiction(record_from_json(lasting(seconds, workload={"end": {}}, outer_host=outer)))
+    record = record_from_json(lasting(seconds, workload={"end": {}}, outer_host=outer))
+    found = contradiction(record)
     assert ("passed on the outer host" in found) == is_caught
 
 
@@ -181,6 +182,17 @@ def test_a_gap_is_a_machine_that_stood_still() -> None:
     found = judge_host_quiet(record, samples)
     assert found.verdict == "not_quiet"
     assert "nothing was sampled for 2.0 s" in found.reason
+
+
+def test_a_queue_setting_that_changes_meanwhile_is_a_contradiction() -> None:
+    device = {**plain_record()["device"], "queue_settings": {"read_ahead_kb": "128"}}
+    same = {**device, "queue_settings_after": {"read_ahead_kb": "128", "scheduler": "none"}}
+    changed = {**device, "queue_settings_after": {"read_ahead_kb": "4096"}}
+    assert contradiction(edited("device", same)) == ""
+    found = contradiction(edited("device", changed))
+    assert "read_ahead_kb of vdb was 128 before the measured part and 4096 at its end" in found
+    disks = {"wal": {"device": {**changed, "name": "vdc"}, "cage": {}}}
+    assert "of vdc" in contradiction(edited("disks", disks))
 
 
 def cached(**end: int) -> dict[str, Any]:
