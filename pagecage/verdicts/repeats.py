@@ -13,15 +13,15 @@ from pagecage.verdicts.verdict import Verdict
 COMPARED_SETTINGS = {
     "governors": "CPU governors",
     "most_khz": "highest CPU frequencies in kHz",
-    "boost": "CPU boost",
+    "boost": "settings of CPU boost",
     "affinity": "CPUs of the process",
-    "nice": "nice value",
-    "io_priority": "I/O priority",
+    "nice": "nice values",
+    "io_priority": "I/O priorities",
     "cpuset": "CPUs of the cgroup",
-    "cpu_weight": "cpu.weight",
-    "io_weight": "io.weight",
-    "transparent_hugepages": "transparent huge pages",
-    "hugepages": "huge pages outside of MemoryMax",
+    "cpu_weight": "values of cpu.weight",
+    "io_weight": "values of io.weight",
+    "transparent_hugepages": "settings of transparent huge pages",
+    "hugepages": "numbers of huge pages, which MemoryMax does not limit",
 }
 """Settings of `machine` that should not differ, in words. Present frequencies always differ."""
 
@@ -80,7 +80,7 @@ def setting_differences(records: Sequence[Record]) -> Iterator[str]:
     for key, words in COMPARED_SETTINGS.items():
         values = Counter(_text(moment[key]) for moment in moments if key in moment)
         if len(values) > 1:
-            yield f"{words} differ: " + ", ".join(f"{n} × {text}" for text, n in values.items())
+            yield f"different {words}: " + ", ".join(f"{n} × {text}" for text, n in values.items())
 
 
 def _text(value: Any) -> str:

@@ -15,7 +15,7 @@ from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.model.requirements import Requirement
 from pagecage.model.trial import COLD_METADATA
 
-DROP = Path("/proc/sys/vm/drop_caches")
+DROP, DEV = Path("/proc/sys/vm/drop_caches"), Path("/dev")
 _SLABS = "2"
 """Dentries and inodes (admin-guide/sysctl/vm.rst)."""
 _KNOWN = ("ext2", "ext3", "ext4", "xfs")
@@ -32,7 +32,7 @@ def drop_metadata(run: TrialRun, caged: Caged) -> None:
     if COLD_METADATA not in run.trial.conditions:
         run.keep("cache", metadata="warm" if caged.files else "unknown")
         return
-    device = Path("/dev", next(iter(caged.disk.stack), caged.disk.name))
+    device = DEV / next(iter(caged.disk.stack), caged.disk.name)
     try:
         _write_back(Path(caged.disk.mount_point))
         DROP.write_text(_SLABS)
