@@ -18,8 +18,8 @@ from pagecage.model.trial import COLD_METADATA
 DROP, DEV = Path("/proc/sys/vm/drop_caches"), Path("/dev")
 _SLABS = "2"
 """Dentries and inodes (admin-guide/sysctl/vm.rst)."""
-_KNOWN = ("ext2", "ext3", "ext4", "xfs")
-"""File systems whose blocks of names and inodes are then gone as well. Btrfs keeps its own."""
+_KNOWN = ("ext2", "ext3", "ext4")
+"""File systems whose blocks of names and inodes were seen to be read again afterwards."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
