@@ -136,7 +136,7 @@ class MeasuredPart:
         processes = self._caged.context.processes
         found = machine_settings()
         if processes.cgroup is not None:
-            found |= cgroup_settings(processes.cgroup)
+            found |= cgroup_settings(processes.cgroup.directories)
         for member in processes.members()[:1]:
             found |= process_settings(member.pid)
         self._run.keep("machine", **{moment: found})

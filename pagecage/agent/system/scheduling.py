@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ _MOST_CPUS = 64
 _NICE = 16
 """Index of `nice` behind the name of the process (proc_pid_stat(5), field 19)."""
 _OF_CGROUP = {
-    "cpuset": "cpuset.cpus.effective",
-    "cpu_weight": "cpu.weight",
-    "io_weight": "io.weight",
+    "cpuset": ("cpuset.cpus.effective",),
+    "cpu_weight": ("cpu.weight", "cpu.shares"),
+    "io_weight": ("io.weight", "blkio.weight", "blkio.bfq.weight"),
 }
+"""Files of both versions, by the key of a record (cgroup-v2.rst, cgroup-v1)."""
 _BOOST = ("cpufreq/boost", "intel_pstate/no_turbo")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _IOPRIO_GET = {"x86_64": 252, "aarch64": 31}
@@ -63,10 +65,17 @@ def process_settings(pid: int, proc: Path = PROC) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def cgroup_settings(cgroup: Path) -> dict[str, str]:
-    """Return the cgroup's CPUs and weights, without those whose controller it does not have."""
-    texts = {key: _text(cgroup / name) for key, name in _OF_CGROUP.items()}
-    return {key: text for key, text in texts.items() if text}
+def cgroup_settings(directories: Sequence[Path]) -> dict[str, str]:
+    """Return a cgroup's CPUs and weights, without those whose controller it does not have.
+
+    `directories` are those of the cgroup in each hierarchy.
+    """
+    found = {}
+    for key, names in _OF_CGROUP.items():
+        texts = (_text(one / name) for one in directories for name in names)
+        if text := next(filter(None, texts), None):
+            found[key] = text
+    return found
 
 
 def _io_priority(pid: int) -> str | None:

@@ -38,13 +38,17 @@ def test_governors_frequencies_and_huge_pages(tmp_path: Path) -> None:
 
 def test_a_machine_without_such_settings_has_no_keys(tmp_path: Path) -> None:
     assert machine_settings(tmp_path, tmp_path) == {}
-    assert cgroup_settings(tmp_path) == {}
+    assert cgroup_settings([tmp_path]) == {}
 
 
 def test_cpus_and_weights_of_a_cgroup(tmp_path: Path) -> None:
     (tmp_path / "cpuset.cpus.effective").write_text("0-1\n")
     (tmp_path / "io.weight").write_text("default 100\n")
-    assert cgroup_settings(tmp_path) == {"cpuset": "0-1", "io_weight": "default 100"}
+    assert cgroup_settings([tmp_path]) == {"cpuset": "0-1", "io_weight": "default 100"}
+    (old := tmp_path / "cpu").mkdir()
+    (old / "cpu.shares").write_text("512\n")
+    assert cgroup_settings([old]) == {"cpu_weight": "512"}
+    assert set(cgroup_settings([tmp_path, old])) == {"cpuset", "cpu_weight", "io_weight"}
 
 
 def test_settings_of_a_process_that_changes_its_own() -> None:
