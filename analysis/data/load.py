@@ -189,7 +189,7 @@ def planned_and_recorded(path: Path) -> tuple[Mapping[str, Any], list[Record]]:
 def _judged(path: Path, record: Record, repeats: Sequence[Record]) -> JudgedTrial:
     try:
         rows = read_lines(path, record, "sampler")
-        return JudgedTrial(record, evaluate(record, rows, repeats), series_of(rows))
+        return JudgedTrial(record, evaluate(record, rows, repeats=repeats), series_of(rows))
     except _MALFORMED_RECORD_ERRORS as error:
         reason = why_unreadable(error)
         raise PagecageError(

@@ -60,16 +60,18 @@ class Verdicts:
 def evaluate(
     record: Record,
     series: Sequence[Mapping[str, Any]] = (),
+    damage: Sequence[str] = (),
     repeats: Sequence[Record] = (),
 ) -> Verdicts:
     """Return all verdicts on a record and its sampler series (`sampler.jsonl`; may be empty).
 
-    `repeats` are the other repeats of its treatment (pagecage/verdicts/repeats.py). The result
-    depends on the arguments alone. docs/METHODOLOGY.md has the rules.
+    `damage` has a sentence about each trace that is missing or altered (check_traces()). `repeats`
+    are the other repeats of its treatment (pagecage/verdicts/repeats.py). The result depends on the
+    arguments alone. docs/METHODOLOGY.md has the rules.
     """
     speed, output = judge_disk_speed(record, repeats), judge_output(record, repeats)
     cache, quiet = judge_cache_state(record), judge_host_quiet(record, series, speed)
-    consistency = judge_consistency(record, series)
+    consistency = judge_consistency(record, series, damage)
     windows = windows_of(record, series)
     limits = watched(judge_limits(record), record, series, windows)
     binding = judge_binding_limit(record, windows)

@@ -19,11 +19,17 @@ from pagecage.verdicts.consistency.settings import setting_contradictions
 from pagecage.verdicts.verdict import Verdict
 
 
-def judge_consistency(record: Record, series: Sequence[Mapping[str, Any]]) -> Verdict:
-    """Return `consistent`, `contradictory` or `unknown`."""
+def judge_consistency(
+    record: Record, series: Sequence[Mapping[str, Any]], damage: Sequence[str] = ()
+) -> Verdict:
+    """Return `consistent`, `contradictory` or `unknown`.
+
+    `damage` has what check_traces() of pagecage/model/traces.py found.
+    """
     if not record.measured:
         return Verdict("unknown", "The measured part did not end, so there is nothing to compare.")
     found = [
+        *damage,
         *counter_contradictions(record),
         *clock_contradictions(record, series),
         *sample_contradictions(record, series),

@@ -94,4 +94,4 @@ def evidence_lies(honest: Simulated) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _caught(record: Record, others: tuple[Record, ...]) -> str:
-    return verdict_of(record, evaluate(record, (), others))
+    return verdict_of(record, evaluate(record, repeats=others))

@@ -184,6 +184,14 @@ def test_a_gap_is_a_machine_that_stood_still() -> None:
     assert "nothing was sampled for 2.0 s" in found.reason
 
 
+def test_a_trace_that_is_lost_is_a_contradiction() -> None:
+    record = record_from_json(plain_record())
+    lost = ["the trace trials/t1.1/sampler.jsonl is missing"]
+    found = evaluate(record, (), lost)
+    assert found.consistency.verdict == "contradictory"
+    assert found.reasons == (f"contradictory evidence: {lost[0]}.",)
+
+
 def test_a_queue_setting_that_changes_meanwhile_is_a_contradiction() -> None:
     device = {**plain_record()["device"], "queue_settings": {"read_ahead_kb": "128"}}
     same = {**device, "queue_settings_after": {"read_ahead_kb": "128", "scheduler": "none"}}

@@ -59,16 +59,16 @@ def test_a_disk_is_slow_if_a_request_takes_several_times_the_usual(
 
 
 def test_a_slow_disk_excludes_the_trial_as_noise() -> None:
-    found = evaluate(served(5.0), (), USUAL)
+    found = evaluate(served(5.0), repeats=USUAL)
     assert found.host_quiet.verdict == "not_quiet"
     [reason] = [one for one in found.reasons if one.startswith("host not quiet")]
     assert "the disk took 5 ms per request of 128 KiB, and 1 ms in 3 other repeats" in reason
-    assert evaluate(served(1.1), (), USUAL).host_quiet.verdict == "quiet"
+    assert evaluate(served(1.1), repeats=USUAL).host_quiet.verdict == "quiet"
 
 
 @pytest.mark.parametrize("others", [[], USUAL[:1]])
 def test_a_disk_without_two_other_repeats_is_not_judged(others: list[Record]) -> None:
-    found = evaluate(served(5.0), (), others)
+    found = evaluate(served(5.0), repeats=others)
     assert (found.disk_speed.verdict, found.host_quiet.verdict) == ("unknown", "quiet")
 
 
@@ -97,11 +97,11 @@ def test_the_output_of_most_repeats_is_the_one_to_have(
 
 def test_another_output_excludes_only_where_it_must_be_the_same() -> None:
     others = [printed("a"), printed("a")]
-    assert evaluate(printed("b", 4), (), others).reasons == ()
-    [reason] = evaluate(printed("b", 4, conditions=["same-output"]), (), others).reasons
+    assert evaluate(printed("b", 4), repeats=others).reasons == ()
+    [reason] = evaluate(printed("b", 4, conditions=["same-output"]), repeats=others).reasons
     assert reason == "output differs: It printed 4 bytes to standard output, and the others 10."
-    assert evaluate(printed("a", conditions=["same-output"]), (), others).reasons == ()
-    same_size = evaluate(printed("b", conditions=["same-output"]), (), others)
+    assert evaluate(printed("a", conditions=["same-output"]), repeats=others).reasons == ()
+    same_size = evaluate(printed("b", conditions=["same-output"]), repeats=others)
     assert "of other content" in same_size.reasons[0]
 
 
