@@ -7,6 +7,7 @@ from typing import Any
 
 from pagecage.model.record import Record
 from pagecage.verdicts.counters import (
+    counter,
     cpu_seconds,
     cpu_seconds_between,
     difference,
@@ -42,6 +43,8 @@ def stolen_time(record: Record, seconds: float) -> Finding | None:
     if stolen is None:
         return None
     if seconds < SHORTEST_SECONDS:
+        if not counter(record, "after", "host", "stat", "steal"):
+            return True, "the hypervisor has taken no CPU time since the machine started"
         return _around(record, seconds, "stolen time")
     is_noise = stolen > STEAL_SHARE * seconds and stolen > LEAST_LOST_SECONDS
     return (
@@ -85,10 +88,35 @@ def other_processes(record: Record, seconds: float) -> Finding | None:
     if others is None:
         return None
     if seconds < SHORTEST_SECONDS:
-        return _around(record, seconds, "the CPU time of other processes")
+        return _machine_waits(record, seconds) or _around(
+            record, seconds, "the CPU time of other processes"
+        )
     is_noise = others > OTHER_CPUS * seconds and others > LEAST_LOST_SECONDS
     sentence, agent = _busy_sentence(others, seconds), _agent_seconds(record)
     return not is_noise, f"{sentence}, pagecage {agent / seconds:.2f}" if agent else sentence
+
+
+def _machine_waits(record: Record, seconds: float) -> Finding | None:
+    """Judge a short part by the waits of all tasks for a CPU, which are counted in microseconds.
+
+    None if they are not known or many: they may be those of the trial's own threads.
+    """
+    totals = [_waited_usec(getattr(record.counters, moment)) for moment in ("before", "after")]
+    if None in totals:
+        return None
+    waited = (totals[1] or 0.0) - (totals[0] or 0.0)
+    if waited > 1e6 * CPU_PRESSURE_SHARE * seconds:
+        return None
+    share = waited / 1e4 / seconds
+    return True, f"tasks of the machine waited for a CPU for {share:.1f} % of the time"
+
+
+def _waited_usec(moment: Mapping[str, Any] | None) -> float | None:
+    moment = moment or {}
+    pressure = (moment.get("host") or {}).get("cpu_pressure")
+    pressure = pressure or ((moment.get("processes") or {}).get("pressure") or {}).get("cpu")
+    total = ((pressure or {}).get("some") or {}).get("total")
+    return None if total is None else float(total)
 
 
 def _around(record: Record, seconds: float, what: str) -> Finding:

@@ -74,7 +74,7 @@ def short(others: float, stolen: float = 0.0, span: float = 1.0) -> Record:
     counts = after(read_bytes=0, reads=0, seconds=0.05, busy=0.0)
     for key in ("nice", "irq", "softirq"):
         for at in ("before", "after"):
-            counts[at]["host"]["stat"][key] = 0
+            counts[at]["host"]["stat"] |= {key: 0, "steal": 7}
     busy = others + 0.05 * span
     counts["around"] = {"before": moment(0.0, 0.0, 0.0), "after": moment(span, busy, stolen)}
     measured = {**plain_record()["measured"], "seconds": 0.05}
@@ -91,4 +91,30 @@ def short(others: float, stolen: float = 0.0, span: float = 1.0) -> Record:
     ],
 )
 def test_a_short_trial_is_judged_by_the_time_around_it(record: Record, word: str) -> None:
+    assert judge_host_quiet(record).verdict == word
+
+
+def waiting(waited_usec: float, steal: int = 0, **own: float) -> Record:
+    """Return a trial of 50 ms without a time around it, in which tasks waited for so long."""
+    data = plain_record(outer_host=None)
+    data["measured"] = {**data["measured"], "seconds": 0.05}
+    data["counters"] = after(read_bytes=0, reads=0, seconds=0.05, busy=0.0, **own)
+    for moment, total in (("before", 0.0), ("after", waited_usec)):
+        host = data["counters"][moment]["host"]
+        host["cpu_pressure"] = {"some": {"total": total}}
+        host["stat"] |= {"steal": steal, "nice": 0, "irq": 0, "softirq": 0, "idle": 0}
+    return record_from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("record", "word"),
+    [
+        (waiting(1000, cpu=0.08), "quiet"),
+        (waiting(20_000, cpu=0.08), "unknown"),
+        (waiting(1000, cpu=0.08, steal=3), "unknown"),
+        (waiting(20_000), "quiet"),
+    ],
+)
+def test_a_short_trial_is_judged_by_the_waits_of_the_machine(record: Record, word: str) -> None:
+    """Only a trial of many threads is judged by them; others have waits of their own slice."""
     assert judge_host_quiet(record).verdict == word
