@@ -59,10 +59,17 @@ def test_a_figure_without_proof_is_marked_in_every_table(run: Run, gap: dict[str
         assert bool(gap_sentence(after)) == has_mark
         assert ("without proof are averaged in" in notices_html(after)) == has_mark
         assert ("without proof are averaged in" in to_markdown(run_report(after))) == has_mark
-        notes = [finding.note for finding in evaluate_findings(after) if finding.value is not None]
-        assert all((GAP in note) == has_mark for note in notes)
         unproven = [line.rsplit(",", 1)[1] for line in as_csv(after).splitlines()[1:]]
         assert any(count != "0" for count in unproven) == has_mark
+
+
+def test_a_finding_without_proof_says_so(tmp_path: Path) -> None:
+    run = load_run(unpacked("constrained-random", tmp_path / "run"))
+    for quiet, has_mark in (("quiet", False), ("unknown", True)):
+        judged = changed(run, quiet=quiet, limits="enforced")
+        notes = [one.note for one in evaluate_findings(judged) if one.value is not None]
+        assert notes
+        assert all((GAP in note) == has_mark for note in notes)
 
 
 def test_an_excluded_trial_is_no_figure_without_proof(run: Run) -> None:
