@@ -64,7 +64,7 @@ def test_a_figure_without_proof_is_marked_in_every_table(run: Run, gap: dict[str
 
 
 def test_a_finding_without_proof_says_so(tmp_path: Path) -> None:
-    run = load_run(unpacked("constrained-random", tmp_path / "run"))
+    run = load_run(unpacked("append-fsync", tmp_path / "run"))
     for quiet, has_mark in (("quiet", False), ("unknown", True)):
         judged = changed(run, quiet=quiet, limits="enforced")
         notes = [one.note for one in evaluate_findings(judged) if one.value is not None]
