@@ -20,6 +20,7 @@ from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import format_summary
 from analysis.stats.intervals import MedianSummary
 from analysis.summaries.cells import claim_trials, is_extrapolated, wrong_answer_reason
+from analysis.summaries.proof import MARK, has_gap
 
 _NO_VALUE = "…"
 _EMULATED = "mostly the emulated CPU's time"
@@ -31,6 +32,7 @@ _VERDICTS = {
     "requirement_missed": "needs a requirement that this host lacks",
     "no_data": "has no figure in this run",
 }
+GAP = f"{MARK} includes trials without proof"
 _UNPROVEN = "† rests on excluded trials alone and proves nothing"
 
 
@@ -119,7 +121,8 @@ def _note(run: Run, response: str, eligible: Sequence[Sequence[JudgedTrial]]) ->
     incomparable = incomparable_reason(run, {"needs": "any_size", "response": response}, eligible)
     partial = any(is_extrapolated(trial, response) for side in eligible for trial in side)
     wrong = wrong_answer_reason([trial for side in eligible for trial in side])
-    parts = [_EMULATED if incomparable else "", EXTRAPOLATED if partial else "", wrong]
+    gap = GAP if has_gap(trial for side in eligible for trial in side) else ""
+    parts = [_EMULATED if incomparable else "", EXTRAPOLATED if partial else "", wrong, gap]
     return "; ".join(part for part in parts if part)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from analysis.data.load import JudgedTrial, Run, excluded_trials, with_included
 from pagecage.errors import PagecageError
 from pagecage.verdicts.evaluate import incomplete_collectors
+from pagecage.verdicts.repeats import output_reasons
 
-VERDICTS = ("limits", "cache_state_reached", "host_quiet", "collectors", "consistency")
+VERDICTS = ("limits", "cache_state_reached", "host_quiet", "collectors", "consistency", "output")
 """Names of the verdicts that exclude a trial if they fail."""
 
 
@@ -20,6 +21,7 @@ def failed_verdicts(trial: JudgedTrial) -> frozenset[str]:
         "cache_state_reached": verdicts.cache_state_reached.verdict == "not_reached",
         "host_quiet": verdicts.host_quiet.verdict == "not_quiet",
         "collectors": bool(incomplete_collectors(trial.record)),
+        "output": bool(output_reasons(trial.record, verdicts.output)),
         "consistency": verdicts.consistency.verdict == "contradictory",
     }
     return frozenset(name for name, is_failed in failed.items() if is_failed)

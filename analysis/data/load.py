@@ -5,7 +5,7 @@ Importing pandas here would delay `pagecage show`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from pagecage.model.run_files import check_records, read_facts, read_plan
 from pagecage.model.traces import read_lines
 from pagecage.units import LEAST_PAGE_BYTES
 from pagecage.verdicts.evaluate import Judge, Verdicts, evaluate, judge_of
+from pagecage.verdicts.repeats import others_by_trial
 from pagecage.verdicts.stopping import needed, too_wide
 
 Treatment = Mapping[str, str]
@@ -53,6 +54,17 @@ class JudgedTrial:
     def is_included(self) -> bool:
         """True if its figures are averaged: it is a data point and not excluded."""
         return self.verdicts.is_data_point and not self.is_excluded
+
+    @property
+    def has_unproven_limit(self) -> bool:
+        """True if nothing reached one of its limits, so that it may not have been in force."""
+        return any(limit.verdict == "never_reached" for limit in self.verdicts.limits)
+
+    @property
+    def lacks_proof(self) -> bool:
+        """True if its figure counts although a limit or the quiet of its host is not proven."""
+        is_unknown = self.verdicts.host_quiet.verdict == "unknown"
+        return self.is_included and (is_unknown or self.has_unproven_limit)
 
     @property
     def is_valid_apart_from_noise(self) -> bool:
@@ -147,7 +159,7 @@ def load_run(path: Path) -> Run:
     Raises PagecageError if it is not a run folder, has no record, or holds an invalid record.
     """
     known = _JudgedRecords(path)
-    plan, records = planned_and_recorded(path, known.verdicts)
+    plan, records = planned_and_recorded(path, known.judge_of)
     last = {record.trial_id: _in_factor_order(record, plan) for record in records}
     trials = needed(plan, last, known.verdicts)
     judged = tuple(known.trial(last[t["trial_id"]]) for t in trials if t["trial_id"] in last)
@@ -157,14 +169,18 @@ def load_run(path: Path) -> Run:
 
 
 def planned_and_recorded(
-    path: Path, judge: Judge | None = None
+    path: Path, judging: Callable[[Mapping[str, Record]], Judge] | None = None
 ) -> tuple[Mapping[str, Any], list[Record]]:
-    """Return plan.json with the rounds that its records ask for, and the records, both checked."""
+    """Return plan.json with the rounds that its records ask for, and the records, both checked.
+
+    `judging` makes the judge of a run from the last record of each trial.
+    """
     records = list(read_records(path / "records.jsonl"))
     plan = read_plan(path)
     try:
         last = {record.trial_id: record for record in records}
-        plan = with_rounds(plan, last, judge or judge_of(path))
+        judge = judging(last) if judging else judge_of(path, last)
+        plan = with_rounds(plan, last, judge)
     except _MALFORMED_RECORD_ERRORS as error:
         raise PagecageError(
             f"{path}: its search for memory cannot be repeated ({why_unreadable(error)})",
@@ -179,7 +195,13 @@ class _JudgedRecords:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._others: Mapping[str, Sequence[Record]] = {}
         self._known: dict[str, tuple[Verdicts, Series]] = {}
+
+    def judge_of(self, last: Mapping[str, Record]) -> Judge:
+        """Return the judge of these records, the last of each trial."""
+        self._others = others_by_trial(last.values())
+        return self.verdicts
 
     def trial(self, record: Record) -> JudgedTrial:
         """Return the trial of its last record."""
@@ -193,7 +215,8 @@ class _JudgedRecords:
         if record.trial_id not in self._known:
             try:
                 rows = read_lines(self._path, record, "sampler")
-                self._known[record.trial_id] = evaluate(record, rows), series_of(rows)
+                verdicts = evaluate(record, rows, repeats=self._others[record.trial_id])
+                self._known[record.trial_id] = verdicts, series_of(rows)
             except _MALFORMED_RECORD_ERRORS as error:
                 raise PagecageError(
                     f"{self._path}/records.jsonl: the record of trial {record.trial_id} cannot be"

@@ -23,8 +23,8 @@ results.answer
 # ## Results
 # Each cell is the median over trials. Below it is the exact 95 % interval of the median from six trials on, and the range
 # otherwise. `killed`: the kernel killed the program for memory. `≈`: the time ran out before all data was read; the figure is
-# scaled to the whole. `wrong`: the answer was wrong, for the reason below. `( ) †`: rests on excluded trials alone. Published
-# figures are at the published size. `per GiB` and `per call` divide both times by their own amount of work.
+# scaled to the whole. `wrong`: the answer was wrong, for the reason below. `( ) †`: rests on excluded trials alone. `°`:
+# includes trials whose limits or whose quiet host are not proven. Published figures are at the published size. `per GiB` and `per call` divide both times by their own amount of work.
 
 # %%
 results.cells

@@ -11,6 +11,7 @@ from typing import Any
 from analysis.data.load import JudgedTrial, Run, Treatment
 from analysis.formatting import format_published, format_quantity, format_range, treatment_label
 from analysis.stats.intervals import MedianSummary, summarise
+from analysis.summaries.proof import MARK
 
 _MAX_REASONS = 2
 """Number of distinct wrong-answer messages that a cell reports."""
@@ -25,8 +26,9 @@ class TreatmentCell:
 
     `killed` counts the trials that the kernel killed for memory. `unanswered` counts those without
     an answer, and `unable` those of them for which the host lacks a requirement. `wrong` counts
-    wrong answers, and `wrong_reason` describes them. `is_extrapolated` is true if a figure stands
-    for a whole pass of which only a part was read.
+    wrong answers, and `wrong_reason` describes them. `unproven` counts included trials without a
+    proof of their limits or of a quiet host. `is_extrapolated` is true if a figure stands for a
+    whole pass of which only a part was read.
     """
 
     treatment: Treatment
@@ -41,13 +43,14 @@ class TreatmentCell:
     answered: int = 0
     wrong: int = 0
     wrong_reason: str = ""
+    unproven: int = 0
 
     @property
     def text(self) -> str:
         """The figure in its shortest form.
 
-        `≈` marks an extrapolated figure, `( ) †` one that rests on excluded trials alone, `–` no
-        figure.
+        `≈` marks an extrapolated figure, `( ) †` one that rests on excluded trials alone, `°` one
+        that includes trials without proof, `–` no figure.
         """
         if self.summary is None:
             return (
@@ -59,7 +62,9 @@ class TreatmentCell:
         figure = f"{sign}{format_quantity(self.response, self.summary.middle)}"
         if self.is_all_wrong:
             return self._wrapped(f"wrong: {figure}")
-        return self._wrapped(f"{figure}, {self.killed} killed" if self.killed else figure)
+        mark = f" {MARK}" if self.unproven else ""
+        killed = f", {self.killed} killed" if self.killed else ""
+        return self._wrapped(f"{figure}{mark}{killed}")
 
     @property
     def spread(self) -> str:
@@ -72,6 +77,7 @@ class TreatmentCell:
             parts.append(f"{self.summary.kind} {format_range(low, high)}")
         answers = self.summary.n if self.summary else self.killed
         parts += [f"n {answers}"] if answers or not self.unanswered else []
+        parts += [f"{self.unproven} without proof"] if self.unproven else []
         left_out = ((self.excluded, "excluded"), (self.unanswered - self.unable, "unanswered"))
         parts += [f"{n} {word}" for n, word in left_out if n]
         parts += ["the host lacks a requirement"] if self.unable else []
@@ -184,6 +190,7 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> TreatmentCell:
         answered=len(points),
         wrong=len(wrong),
         wrong_reason=wrong_answer_reason(wrong),
+        unproven=sum(t.lacks_proof for t in included),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import format_quantity
+from analysis.summaries import proof
 from analysis.summaries.cells import response_value, trials_of
 from pagecage.model.services.metrics import MetricPattern, is_better_if_higher
 from pagecage.model.traces import read_lines
@@ -30,7 +31,7 @@ class SweepPoint:
 
     `level` is the value's level among the run's factors, and `name` its short name within the
     sweep. `is_counted` is whether included trials were measured; the knee and the prediction's
-    error use only those.
+    error use only those. `has_gap` is whether one of them lacks a proof.
     """
 
     level: str
@@ -43,6 +44,7 @@ class SweepPoint:
     bound_by: str | None
     is_source: bool
     is_counted: bool
+    has_gap: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,7 @@ def _point(
         bound_by=trials[0].verdicts.binding_limit.verdict if trials else None,
         is_source=bool(source and source[0] == level),
         is_counted=is_counted,
+        has_gap=proof.has_gap(trials),
     )
 
 
@@ -230,10 +233,14 @@ def sweep_sentences(sweep: Sweep) -> list[str]:
     return lines
 
 
-def format_figure(sweep: Sweep, value: float | None, *, is_counted: bool = True) -> str:
-    """Format a figure for a table, in brackets if it rests on excluded trials alone."""
+def format_figure(
+    sweep: Sweep, value: float | None, *, is_counted: bool = True, has_gap: bool = False
+) -> str:
+    """Format a figure for a table: in brackets if excluded, marked if it lacks a proof."""
     text = "–" if value is None else sweep.format(value)
-    return text if is_counted or value is None else f"({text}) †"
+    if not is_counted and value is not None:
+        return f"({text}) †"
+    return f"{text} {proof.MARK}" if has_gap else text
 
 
 def format_error(point: SweepPoint) -> str:
@@ -248,7 +255,9 @@ def sweep_rows(sweep: Sweep) -> list[dict[str, str]]:
     return [
         {
             sweep.property: p.name,
-            "measured": format_figure(sweep, p.measured, is_counted=p.is_counted),
+            "measured": format_figure(
+                sweep, p.measured, is_counted=p.is_counted, has_gap=p.has_gap
+            ),
             "predicted": format_figure(sweep, p.predicted),
             "error": format_error(p),
             "binding limit": p.bound_by or "–",

@@ -13,6 +13,7 @@ from analysis.formatting import format_quantity, response_title, treatment_label
 from analysis.summaries.cells import treatments
 from analysis.summaries.diagnoses import diagnosis_by_treatment
 from analysis.summaries.differences import flatten_facts
+from analysis.summaries.proof import cache_state_tally
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.caps import amount
 from pagecage.verdicts.verdict import limit_title
@@ -106,7 +107,7 @@ def _proof_row(run: Run, treatment: Mapping[str, str]) -> dict[str, str]:
     return {
         "treatment": treatment_label(treatment),
         "outcome": _tally(t.record.outcome.replace("_", " ") for t in trials),
-        "cache state": _tally(v.cache_state_reached.verdict.replace("_", " ") for v in verdicts),
+        "cache state": cache_state_tally(trials),
         "host": _tally(v.host_quiet.verdict.replace("_", " ") for v in verdicts),
         "binding limit": _tally(v.binding_limit.verdict for v in verdicts),
         "amplification": format_quantity("amplification", sorted(amplified)[len(amplified) // 2])

@@ -14,6 +14,7 @@ from analysis.data.include import included_by_name_sentence
 from analysis.data.load import Run
 from analysis.formatting import treatment_label
 from analysis.summaries.diagnoses import stopping_rule_status
+from analysis.summaries.proof import gap_sentence, repeat_differences
 from analysis.views.contradictions import contradiction_html
 from analysis.views.html import definition_text_html
 
@@ -169,6 +170,8 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
         )
     if answered + unable + wrong < planned:
         yield "warn", f"<strong>Unfinished.</strong> {answered} of {planned} trials have an answer."
+    for sentence in filter(None, (gap_sentence(run), *repeat_differences(run))):
+        yield "warn", f"{_capitalised(sentence)}."
     if sentence := included_by_name_sentence(run):
         yield "warn", f"<strong>Included by name.</strong> {_capitalised(sentence)}."
     excluded = sum(t.is_excluded and t.verdicts.is_data_point for t in run.trials)

@@ -33,6 +33,7 @@ from analysis.summaries.diagnoses import (
 )
 from analysis.summaries.memory import memory_json
 from analysis.summaries.per_unit import per_unit, per_unit_heading
+from analysis.summaries.proof import cache_state_tally, gap_sentence, repeat_differences
 from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views.bars import median_image
 from analysis.views.comparison import csv_summary
@@ -124,6 +125,8 @@ def _response_table(run: Run) -> Table:
         [*key, *(row.get(level, Cell("")) for level in levels)] for key, row in rows.items()
     ]
     notes = [f"{name} {level} throughout" for name, level in layout.constant.items()]
+    if gap := gap_sentence(run):
+        notes.append(gap)
     caption = "; ".join([*notes, *(["in brackets: published"] if published else [])])
     return make_table([*layout.down, *levels], cells, caption)
 
@@ -159,12 +162,14 @@ def _verdicts(run: Run) -> Iterator[Block]:
         again = f"pagecage run {run.plan['experiment']} --resume --repeat-excluded"
         yield Paragraph(f"{again} measures them once more, if no newer run exists", marker="•")
     verdicts = [trial.verdicts for trial in run.trials]
+    for sentence in repeat_differences(run):
+        yield Paragraph(sentence, tone="warning", marker="•")
+    yield Paragraph(f"cache state: {cache_state_tally(run.trials) or 'none'}", marker="•")
     for name, words in (
         (
             "limits",
             [f"{limit_title(limit)} {limit.verdict}" for one in verdicts for limit in one.limits],
         ),
-        ("cache state", [one.cache_state_reached.verdict for one in verdicts]),
         ("host", [one.host_quiet.verdict for one in verdicts]),
         ("binding limit", [one.binding_limit.verdict for one in verdicts]),
     ):
@@ -273,6 +278,7 @@ def as_csv(run: Run) -> str:
         "unanswered",
         "is_extrapolated",
         "is_all_excluded",
+        "unproven",
     ]
     return csv_text(header, _csv_rows(run))
 
@@ -290,4 +296,5 @@ def _csv_rows(run: Run) -> Iterator[list[Any]]:
             cell.excluded,
             cell.unanswered,
             *flags,
+            cell.unproven,
         ]

@@ -24,6 +24,7 @@ _SECTIONS = (
     "cache",
     "data",
     "device",
+    "machine",
     "machine_memory",
     "dirty_limits",
     "exit",
@@ -61,6 +62,7 @@ def build_record(run: TrialRun) -> Record:
         "samples": run.samples,
         **sections,
         "disks": run.disks,
+        "conditions": list(trial.conditions),
         "workload": _workload(run),
         "missed_requirements": [missed.to_json() for missed in ending.missed],
         "collectors": {name: result.to_json() for name, result in run.collected.items()},
@@ -80,6 +82,7 @@ def _workload(run: TrialRun) -> dict[str, Any]:
     # Names alone: the values of an environment may be secrets.
     names = environment_names(image) if image else sorted(os.environ)
     inherited = {"environment": names} if program_of(run.trial).inherits_environment else {}
+    home = run.sections["workload"].get("home")
     return {
         "program": run.trial.workload.program,
         "argv": argv,
@@ -87,6 +90,7 @@ def _workload(run: TrialRun) -> dict[str, Any]:
         "checksum": end.get("checksum"),
         "checksum_ok": end.get("checksum_ok"),
         "end": end,
+        **({"home": home} if home else {}),
         **inherited,
     }
 

@@ -6,10 +6,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.caged import ProgramFiles
 from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.programs.arguments import CANNOT, fill_all, places, program_path
 from pagecage.agent.system.cgroup import Cgroup, own_cgroup
 from pagecage.agent.system.cgroup_files import read_counters
+from pagecage.agent.system.lower_caches import caches_below
 from pagecage.agent.system.page_cache import (
     Residency,
     evict,
@@ -26,14 +28,17 @@ from pagecage.process import run as run_process
 _LOAD_PASSES = 5
 
 
-def reach_cache_state(run: TrialRun, files: tuple[Path, ...]) -> None:
-    """Evict or load the files and measure the result.
+def reach_cache_state(run: TrialRun, program_files: ProgramFiles) -> None:
+    """Evict or load the files and measure the result, and that of caches below the file system.
 
     Raises NotPrepared if the state was not reached. Before a setup step the files are only evicted;
     the step loads them, and `resident` is proven after it.
     """
     state, fills_itself = run.trial.cache, run.trial.before is None
+    files = program_files.paths
     run.keep("cache", requested=state, charged_to=None)
+    below = caches_below(program_files.disk, is_evicted=state == "cold")
+    run.keep("device", caches_below=below)
     if not files:
         return
     found = [measure_residency(path) if state == "any" else evict(path) for path in files]

@@ -27,7 +27,7 @@ from pagecage.agent.host_settings import (
 )
 from pagecage.agent.prepared.trial_data import prepare_data
 from pagecage.agent.programs.own_collectors import require_scripts
-from pagecage.agent.programs.program import Program
+from pagecage.agent.programs.program import Program, keep_around
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.responses import responses
 from pagecage.agent.storage import Storage, prepare_storage
@@ -119,7 +119,7 @@ def prepare(run: TrialRun) -> Prepared:
     with run.announced("dirty"):
         limit_dirty_pages(run)
     with run.announced("cache"):
-        reach_cache_state(run, files.paths)
+        reach_cache_state(run, files)
     return Prepared(program, driver, storage, files)
 
 
@@ -152,6 +152,7 @@ def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors]:
     with run.announced("before"):
         run_setup_step(run, driver, context, files.paths, storage.data_dir)
     with run.announced("collectors"):
+        keep_around(run, context, "before")
         collectors = TrialCollectors(run, context, files.paths)
         collectors.start()
     caged = Caged(
@@ -179,6 +180,7 @@ def measure(run: TrialRun, program: Program, caged: Caged) -> None:
 def keep_totals(run: TrialRun, caged: Caged) -> None:
     """Keep the counters over the whole life, and the bytes that are resident now."""
     run.keep("counters", totals=caged.context.processes.counters())
+    keep_around(run, caged.context, "after")
     keep_imposed_limits(run, caged.context)
     if caged.files:
         run.keep("cache", resident_bytes_after=all_resident_bytes(caged.files))

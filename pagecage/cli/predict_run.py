@@ -94,7 +94,8 @@ def _folder(runs: Path, name: str) -> Iterator[RunFolder]:
 
 
 def _treatments(folder: RunFolder, wanted: Mapping[str, str]) -> StoredTreatments:
-    plan = with_rounds(read_plan(folder.path), folder.last_records(), folder.judge)
+    last = folder.last_records()
+    plan = with_rounds(read_plan(folder.path), last, folder.judge(last))
     check_records(folder.path, plan, folder.records())
     groups = _by_treatment(folder, plan["definition"]["factors"])
     chosen = [levels for levels in groups if wanted.items() <= dict(levels).items()]
@@ -156,7 +157,8 @@ def _source(
     found = _candidates(definition, records)
     if isinstance(found, str):
         return TreatmentSource(levels, None, found)
-    counted = [one for one in found if not folder.judge(one.record).excluded]
+    judge = folder.judge(folder.last_records())
+    counted = [one for one in found if not judge(one.record).excluded]
     ordered = sorted(counted or found, key=lambda one: one.slowness)
     median = ordered[(len(ordered) - 1) // 2]
     record = median.record

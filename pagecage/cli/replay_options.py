@@ -72,6 +72,13 @@ class ReplayOptions:
         with latencies and smooth limits; see docs/CLOUD.md
     dilate
         Factor by which a simulated volume is slowed down; auto fits it to an emulated guest
+    cold_metadata
+        Drop directory entries and inodes from memory before each trial (root), so that cold files
+        are looked up on the disk as well
+    fresh_home
+        Give the command an empty home directory in each trial
+    same_output
+        Exclude trials whose standard output differs from that of the other repeats
     """
 
     others: Annotated[tuple[str, ...], Parameter(name="--cage", metavar="CAGE")] = ()
@@ -93,6 +100,9 @@ class ReplayOptions:
     driver: Driver | None = None
     enforced_by: EnforcedBy | None = None
     dilate: Dilate = None
+    cold_metadata: bool = False
+    fresh_home: bool = False
+    same_output: bool = False
 
 
 def check_readiness(options: ReplayOptions) -> None:

@@ -22,6 +22,7 @@ from pagecage.cli.replay_data import (
 )
 from pagecage.cli.replay_options import ReplayOptions, check_readiness, collector_names
 from pagecage.cli.replay_service import ServiceOptions, server_and_load
+from pagecage.cli.run_options import chosen_conditions
 from pagecage.cli.run_plan import default_driver, harness
 from pagecage.cli.stdio import input_is_file
 from pagecage.errors import PagecageError
@@ -98,6 +99,7 @@ def make_replay_plan(
     notify: Notify,
 ) -> Plan:
     """Return the plan of a replay on a host, with the files that are copied there."""
+    replay = replace(replay, conditions=chosen_conditions(options))
     cages = enforced(cages, options.enforced_by, options.dilate, host, notify)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     plan_options = PlanOptions(

@@ -33,6 +33,9 @@ _PLAN_OPTIONS = (
     "seed",
     "fresh",
     "driver",
+    "cold_metadata",
+    "fresh_home",
+    "same_output",
 )
 
 

@@ -15,7 +15,7 @@ from pagecage.cli.output import notify
 from pagecage.cli.paths import Folder
 from pagecage.definitions.reader import known_programs
 from pagecage.model.cage import Enforcer
-from pagecage.model.trial import DriverName
+from pagecage.model.trial import CONDITIONS, DriverName
 
 if TYPE_CHECKING:  # importing pydantic takes longer than most verbs
     from pagecage.definitions.reader import Definitions
@@ -74,6 +74,13 @@ class RunOptions:
         with latencies and smooth limits; see docs/CLOUD.md
     dilate
         Factor by which a simulated volume is slowed down; auto fits it to an emulated guest
+    cold_metadata
+        Drop directory entries and inodes from memory before each trial (root), so that cold files
+        are looked up on the disk as well
+    fresh_home
+        Give the command an empty home directory in each trial
+    same_output
+        Exclude trials whose standard output differs from that of the other repeats
     """
 
     host: HostName = "auto"
@@ -91,6 +98,9 @@ class RunOptions:
     driver: Driver | None = None
     enforced_by: EnforcedBy | None = None
     dilate: Dilate = None
+    cold_metadata: bool = False
+    fresh_home: bool = False
+    same_output: bool = False
 
 
 @Parameter(name="*")
@@ -112,6 +122,11 @@ class FleetOptions:
     fleet: Annotated[Literal["replicate", "spread"], Parameter(metavar="MODE")] = "replicate"
     skip_unreachable: bool = False
     mixed: bool = False
+
+
+def chosen_conditions(options: object) -> tuple[str, ...]:
+    """Return the conditions of trials that the options ask for."""
+    return tuple(name for name in CONDITIONS if getattr(options, name.replace("-", "_")))
 
 
 def definitions() -> Definitions:

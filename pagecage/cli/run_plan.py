@@ -11,7 +11,13 @@ from pagecage.checkout import IS_INSTALLED, TOP
 from pagecage.cli.enforcement import EMULATED_DISK, enforced
 from pagecage.cli.output import Notify
 from pagecage.cli.project_files import place_files
-from pagecage.cli.run_options import FleetOptions, RunOptions, definitions, is_group
+from pagecage.cli.run_options import (
+    FleetOptions,
+    RunOptions,
+    chosen_conditions,
+    definitions,
+    is_group,
+)
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.disk_speed import ASSUMED
 from pagecage.hosts.host import SizedHost
@@ -161,6 +167,12 @@ def with_driver(experiment: Experiment, driver: str | None) -> Experiment:
     return replace(experiment, driver=driver)
 
 
+def with_conditions(experiment: Experiment, options: RunOptions) -> Experiment:
+    """Return the experiment with the conditions of its trials that the options add."""
+    wanted = dict.fromkeys((*experiment.conditions, *chosen_conditions(options)))
+    return replace(experiment, conditions=tuple(wanted))
+
+
 def check_levels(experiment: Experiment, treatment: Mapping[str, str]) -> None:
     """Raise PagecageError unless the experiment has a treatment with all of these levels."""
     for factor, level in treatment.items():
@@ -192,7 +204,7 @@ def build_plan(
 
     `cages` replaces the cages of cgroups/.
     """
-    experiment, copies = place_files(experiment, host)
+    experiment, copies = place_files(with_conditions(experiment, options), host)
     if fitting := None if cages else _fitting_size(options, experiment, host, notify):
         experiment, size, reason = fitting.experiment, fitting.size, fitting.reason
     else:

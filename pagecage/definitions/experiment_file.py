@@ -27,7 +27,7 @@ from pagecage.definitions.trial_tables import (
     WorkloadTable,
 )
 from pagecage.model.needs.packages import Package
-from pagecage.model.trial import DriverName
+from pagecage.model.trial import FRESH_HOME, SAME_OUTPUT, Condition, DriverName
 from pagecage.units import LEAST_PAGE_BYTES
 
 
@@ -58,6 +58,12 @@ class ExperimentFile(StrictTable):
     sections: list[str] = Field(
         [],
         description="parts of the report: files beside this one in jupytext's percent format",
+    )
+    conditions: list[Condition] = Field(
+        [],
+        description="conditions of each trial besides its cache: cold-metadata drops directory"
+        " entries and inodes, fresh-home gives a command an empty home, same-output excludes"
+        " commands whose standard output differs from that of the other repeats",
     )
     driver: DriverName | None = Field(
         None, description="the driver that runs the workload in its cage (docs/CONTAINERS.md)"
@@ -105,6 +111,7 @@ class ExperimentFile(StrictTable):
         self._check_ratio_tables()
         self._check_identical()
         self._check_services()
+        self._check_conditions()
         check_collectors(self.collectors, self.bpftrace, self.workload.metrics)
         self._check_all_placeholders()
         self._check_files()
@@ -181,6 +188,16 @@ class ExperimentFile(StrictTable):
             reason := wrong_response(self.response, self.workload)
         ):
             raise ValueError(reason)
+
+    def _check_conditions(self) -> None:
+        """Check that conditions of a command are not asked for without one."""
+        kinds = {FRESH_HOME: ("command", "service"), SAME_OUTPUT: ("command",)}
+        for condition in self.conditions:
+            if self.workload.kind not in kinds.get(condition, (self.workload.kind,)):
+                raise ValueError(
+                    f"conditions: {condition} applies only to workloads of kind"
+                    f" {' or '.join(kinds[condition])}"
+                )
 
     def _check_files(self) -> None:
         """Check that every size can be divided among the files of every level."""

@@ -195,6 +195,7 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         command=_command(table.workload),
         service=_service(table.workload),
         driver=table.driver,
+        conditions=tuple(table.conditions),
         packages=table.resolved_packages(),
         copies=tuple(table.copies),
         own_programs=programs,

@@ -107,6 +107,7 @@ class Experiment:
     fill: str = "random"
     command: CommandSpec | None = None
     driver: str | None = None
+    conditions: tuple[str, ...] = ()
     packages: tuple[Package, ...] = ()
     project: Path | None = None
     copies: tuple[str, ...] = ()

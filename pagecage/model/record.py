@@ -21,6 +21,7 @@ from pagecage.model.record_sections import (
     DiskEvidence,
     ExitEvidence,
     LoadEvidence,
+    MachineEvidence,
     MeasuredInterval,
     MemoryEvidence,
     MissedEntry,
@@ -53,7 +54,8 @@ class Record:
 
     Mappings have kernel counters under the kernel's keys. None means unknown, never 0. `disks` are
     those of the cage beside the data directory's, by name. `page_bytes` is the size of the host's
-    pages; records without it are from x86-64, which has one size. `record_sha256` is set last.
+    pages; records without it are from x86-64, which has one size. `conditions` are those of the
+    trial. `record_sha256` is set last.
     """
 
     run_id: str
@@ -85,6 +87,7 @@ class Record:
     data: DataEvidence = DataEvidence()
     device: DeviceEvidence = DeviceEvidence()
     disks: Mapping[str, DiskEvidence] = field(default_factory=dict)
+    machine: MachineEvidence = MachineEvidence()
     machine_memory: MemoryEvidence = MemoryEvidence()
     dirty_limits: DirtyLimitsEvidence = DirtyLimitsEvidence()
     workload: WorkloadEvidence = WorkloadEvidence()
@@ -92,6 +95,7 @@ class Record:
     load: LoadEvidence = LoadEvidence()
     collectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     missed_requirements: tuple[MissedEntry, ...] = ()
+    conditions: tuple[str, ...] = ()
     traces: Mapping[str, str] = field(default_factory=dict)
     harness: Mapping[str, Any] = field(default_factory=dict)
     record_sha256: str | None = None

@@ -61,6 +61,7 @@ class CacheEvidence(Section):
     evicted_bytes: int | None = None
     came_bytes: int | None = None
     least_resident_bytes: int | None = None
+    metadata: str | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class DeviceEvidence(Section):
     mount_point: str | None = None
     stack: tuple[str, ...] | None = None
     queue_settings: Mapping[str, Any] | None = None
+    queue_settings_after: Mapping[str, Any] | None = None
+    caches_below: tuple[Row, ...] | None = None
     storage: str | None = None
     storage_latency_us: int | None = None
     read_latency_us: float | None = None
@@ -106,11 +109,12 @@ class DiskEvidence(Section):
 
 @dataclass(frozen=True)
 class CountersEvidence(Section):
-    """Counters before and after the measured part, and of the slice's whole life."""
+    """Counters before and after the measured part, of the slice's whole life, and around it."""
 
     before: Row | None = None
     after: Row | None = None
     totals: Row | None = None
+    around: Row | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,7 @@ class ExitEvidence(Section):
     ended_by_itself: bool | None = None
     left_behind: tuple[Row, ...] | None = None
     escaped: tuple[Row, ...] | None = None
+    stdout: Row | None = None
 
 
 @dataclass(frozen=True)
@@ -170,6 +175,15 @@ class WorkloadEvidence(Section):
     checksum_ok: bool | None = None
     end: Row | None = None
     environment: tuple[str, ...] | None = None
+    home: str | None = None
+
+
+@dataclass(frozen=True)
+class MachineEvidence(Section):
+    """Settings that decide the trial's speed besides its limits, at `go` and at the end."""
+
+    before: Row | None = None
+    after: Row | None = None
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ class Requirement(StrEnum):
     WORKLOAD = "workload"
     LIMITS = "limits"
     DATA = "data"
+    METADATA = "metadata"
     PORT = "port"
     STORAGE = "storage"
     MACHINE_MEMORY = "machine_memory"

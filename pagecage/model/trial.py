@@ -19,6 +19,9 @@ from pagecage.model.services.spec import ServiceSpec, service_from_json, service
 from pagecage.model.trial_data import TrialData, trial_data_from_json, trial_data_to_json
 
 CACHE_STATES = ("cold", "resident", "any")
+Condition = Literal["cold-metadata", "fresh-home", "same-output"]
+"""Conditions that a trial may be given besides its cache state (docs/METHODOLOGY.md)."""
+COLD_METADATA, FRESH_HOME, SAME_OUTPUT = CONDITIONS = get_args(Condition)
 COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem", "damon")
 TRACERS = ("bpftrace", "blocklat")
 """Collectors that are attached once per machine state, not once per trial."""
@@ -101,7 +104,7 @@ class Trial:
     the trial. `machine_memory_bytes` is the memory left to the machine. `dirty_limits` are the
     values of vm.dirty_bytes and vm.dirty_background_bytes. The workload writes up to `writes_bytes`
     to its own files. `packages` must be installed on the host. `data` are prepared or copied data.
-    `own_collectors` are those that the definition brings along.
+    `own_collectors` are those that the definition brings along. `conditions` are of CONDITIONS.
     """
 
     trial_id: str
@@ -129,6 +132,7 @@ class Trial:
     packages: tuple[Package, ...] = ()
     data: TrialData | None = None
     own_collectors: tuple[OwnCollector, ...] = ()
+    conditions: tuple[str, ...] = ()
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
@@ -148,9 +152,13 @@ class Trial:
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
     """Return the trial as JSON data for plan.json and for the agent."""
-    plain = {key: value for key, value in asdict(trial).items() if key != "own_collectors"}
+    left_out = ("own_collectors", "conditions")
+    plain = {key: value for key, value in asdict(trial).items() if key not in left_out}
+    # A trial without conditions keeps the keys, and so the hash, of earlier plans.
+    conditions = {"conditions": list(trial.conditions)} if trial.conditions else {}
     return {
         **plain,
+        **conditions,
         **own_collectors_to_json(trial.own_collectors),
         "treatment": dict(trial.treatment),
         "cage": cage_to_json(trial.cage),
@@ -194,6 +202,7 @@ def trial_from_json(data: Mapping[str, Any]) -> Trial:
             "packages": packages_from_json(data.get("packages", ())),
             "data": trial_data_from_json(data.get("data")),
             "own_collectors": own_collectors_from_json(data.get("own_collectors", ())),
+            "conditions": tuple(data.get("conditions", ())),
         }
     )
 

@@ -134,7 +134,6 @@ def _make_trial(
         cache=_last(levels, "cache") or "any",
         dataset=_first_file(experiment, size, files),
         read_ahead_kb=experiment.read_ahead_kb if read_ahead_kb is None else read_ahead_kb,
-        collectors=experiment.collectors,
         max_seconds=size.max_seconds,
         timeout_seconds=_timeout_seconds(workload, size),
         files=files,
@@ -144,10 +143,19 @@ def _make_trial(
         dirty_limits=_dirty_limits(levels),
         writes_bytes=size.writes_bytes,
         driver=_driver(levels, experiment, cage, options.default_driver),
-        packages=experiment.packages,
-        own_collectors=experiment.own_collectors,
+        **_of_all(experiment),
         data=_data(experiment.data, size),
     )
+
+
+def _of_all(experiment: Experiment) -> dict[str, Any]:
+    """Return the fields that all trials of an experiment share."""
+    return {
+        "collectors": experiment.collectors,
+        "own_collectors": experiment.own_collectors,
+        "packages": experiment.packages,
+        "conditions": experiment.conditions,
+    }
 
 
 def _storage(levels: list[Level]) -> dict[str, Any]:

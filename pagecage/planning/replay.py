@@ -45,6 +45,7 @@ class ReplaySpec:
     data: TrialData | None = None
     service: ServiceSpec | None = None
     typed_load: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -94,6 +95,7 @@ def make_experiment(replay: ReplaySpec) -> Experiment:
         command=replay.command,
         service=replay.service,
         driver=replay.driver,
+        conditions=replay.conditions,
         data=replay.data,
         definition_sha256=json_sha256(definition),
     )
@@ -118,6 +120,7 @@ def _definition(replay: ReplaySpec) -> dict[str, Any]:
         "findings": _findings(replay),
         **service_tables(replay.service),
         **({"driver": replay.driver} if replay.driver else {}),
+        **({"conditions": list(replay.conditions)} if replay.conditions else {}),
     }
 
 

@@ -18,7 +18,7 @@ from pagecage.model.record import Record, append_record, read_records
 from pagecage.model.trial import Trial, trial_from_json
 from pagecage.planning.plan import Plan, plan_from_json, plan_to_json
 from pagecage.runner.record_log import Attempt, RecordLog
-from pagecage.verdicts.evaluate import Judge, judge_of
+from pagecage.verdicts.evaluate import Judge, JudgedRecords, judge_of
 from pagecage.verdicts.stopping import enough_blocks
 from pagecage.whole_files import point_link, whole_folder, write_whole
 
@@ -41,7 +41,7 @@ class RunFolder:
         self.records_path = path / "records.jsonl"
         self._log = RecordLog(self.records_path)
         self._superseded: dict[str, int] = {}
-        self.judge = judge_of(path)
+        self._judged: JudgedRecords = {}
 
     @classmethod
     def create(cls, runs: Path, plan: Plan) -> RunFolder:
@@ -120,13 +120,18 @@ class RunFolder:
         """
         last = self.last_attempts()
         records = self.last_records() if needs_records(plan.document) else {}
+        judge = self.judge(records)
         open_trials = (
             t
-            for t in planned_trials(plan, records, self.judge)
+            for t in planned_trials(plan, records, judge)
             if t.trial_id not in last or not self._is_final(last[t.trial_id])
         )
-        enough = enough_blocks(plan.document, records, self.judge)
+        enough = enough_blocks(plan.document, records, judge)
         return tuple(t for t in open_trials if enough is None or t.block <= enough)
+
+    def judge(self, records: Mapping[str, Record]) -> Judge:
+        """Return a function that evaluates these records, the last of each trial."""
+        return judge_of(self.path, records, self._judged)
 
     def _is_final(self, last: Attempt) -> bool:
         return last.is_final and last.number > self._superseded.get(last.trial_id, 0)

@@ -43,7 +43,7 @@ def judge_cache_state(record: Record) -> Verdict:
     method = cache.method or "an unnamed method"
     reason = (
         f"{requested}: {_residency(before, wanted, size)} by"
-        f" {method}{_residency_at_go(cache)}{charged}."
+        f" {method}{_residency_at_go(cache)}{charged}{_warm_layers(record)}."
     )
     return Verdict("reached" if is_reached else "not_reached", reason)
 
@@ -55,6 +55,21 @@ def _residency(before: int, wanted: int, size: int) -> str:
         else ""
     )
     return f"{format_bytes(before)} of {format_bytes(size)} resident{exact}"
+
+
+def _warm_layers(record: Record) -> str:
+    """Return what may be in memory although the files' pages are not; empty for other states."""
+    if record.cache.requested != "cold":
+        return ""
+    metadata = record.cache.metadata
+    parts = [f"directory entries and inodes {metadata}"] if metadata else []
+    for layer in record.device.caches_below or ():
+        name, resident = f"{layer['layer']} ({layer['kind']})", layer.get("resident_bytes")
+        if resident is None:
+            parts.append(f"cold above {name}, whose cache is not known")
+        elif resident:
+            parts.append(f"cold above {name}: {format_bytes(resident)} of its file are in memory")
+    return "".join(f"; {part}" for part in parts)
 
 
 def _residency_at_go(cache: CacheEvidence) -> str:

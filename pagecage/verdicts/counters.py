@@ -117,6 +117,15 @@ def host_cpu_seconds(record: Record, *states: str) -> float | None:
 
     Source: proc_stat(5). `steal` is the time that a hypervisor took.
     """
-    ticks = [difference(record, "host", "stat", state) for state in states]
-    hz = counter(record, "after", "host", "stat", "ticks_per_second") or USER_HZ
-    return None if None in ticks else sum(filter(None, ticks)) / hz
+    before, after = (counter(record, at, "host", "stat") for at in ("before", "after"))
+    return cpu_seconds_between(before or {}, after or {}, *states)
+
+
+def cpu_seconds_between(
+    before: Mapping[str, int], after: Mapping[str, int], *states: str
+) -> float | None:
+    """Return the growth of these states between two `cpu` lines of /proc/stat, in seconds."""
+    if any(state not in before or state not in after for state in states):
+        return None
+    ticks = sum(after[state] - before[state] for state in states)
+    return ticks / (after.get("ticks_per_second") or USER_HZ)

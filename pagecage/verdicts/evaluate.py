@@ -16,7 +16,9 @@ from pagecage.verdicts.consistency.judge import judge_consistency
 from pagecage.verdicts.consistency.limit_watch import watched
 from pagecage.verdicts.diagnosis import Diagnosis, diagnose
 from pagecage.verdicts.limits import judge_limits
+from pagecage.verdicts.quiet.disk_speed import judge_disk_speed
 from pagecage.verdicts.quiet.host_quiet import judge_host_quiet
+from pagecage.verdicts.repeats import judge_output, others_by_trial, output_reasons
 from pagecage.verdicts.verdict import (
     Amplification,
     BindingVerdict,
@@ -50,6 +52,8 @@ class Verdicts:
     diagnosis: Diagnosis
     witnesses: Verdict
     consistency: Verdict
+    disk_speed: Verdict
+    output: Verdict
     is_data_point: bool
     excluded: bool
     reasons: tuple[str, ...]
@@ -57,34 +61,53 @@ class Verdicts:
 
 Judge = Callable[[Record], Verdicts]
 """A function that returns the verdicts on a record, such as that of `judge_of`."""
+JudgedRecords = dict[tuple[tuple[str, int], ...], Verdicts]
+"""Verdicts by trial and attempt of a record and of the repeats that it was compared with."""
 
 
-def judge_of(run_path: Path) -> Judge:
-    """Return a function that evaluates a run's records with their samples, each attempt once."""
-    known: dict[tuple[str, int], Verdicts] = {}
+def judge_of(
+    run_path: Path, last: Mapping[str, Record], known: JudgedRecords | None = None
+) -> Judge:
+    """Return a function that evaluates a run's records with their samples and repeats, each once.
+
+    `last` is the last record of each trial, by trial id. `known` keeps the verdicts between calls.
+    """
+    others = others_by_trial(last.values())
+    found: JudgedRecords = {} if known is None else known
 
     def judge(record: Record) -> Verdicts:
-        key = record.trial_id, record.attempt
-        if key not in known:
-            known[key] = evaluate(record, read_lines(run_path, record, "sampler"))
-        return known[key]
+        repeats = others.get(record.trial_id, ())
+        key = tuple((one.trial_id, one.attempt) for one in (record, *repeats))
+        if key not in found:
+            rows = read_lines(run_path, record, "sampler")
+            found[key] = evaluate(record, rows, repeats=repeats)
+        return found[key]
 
     return judge
 
 
-def evaluate(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdicts:
+def evaluate(
+    record: Record,
+    series: Sequence[Mapping[str, Any]] = (),
+    damage: Sequence[str] = (),
+    repeats: Sequence[Record] = (),
+) -> Verdicts:
     """Return all verdicts on a record and its sampler series (`sampler.jsonl`; may be empty).
 
-    The result depends on the arguments alone. docs/METHODOLOGY.md has the rules.
+    `damage` has a sentence about each trace that is missing or altered (check_traces()). `repeats`
+    are the other repeats of its treatment (pagecage/verdicts/repeats.py). The result depends on the
+    arguments alone. docs/METHODOLOGY.md has the rules.
     """
-    cache, quiet = judge_cache_state(record), judge_host_quiet(record, series)
-    consistency = judge_consistency(record, series)
+    speed, output = judge_disk_speed(record, repeats), judge_output(record, repeats)
+    cache, quiet = judge_cache_state(record), judge_host_quiet(record, series, speed)
+    consistency = judge_consistency(record, series, damage)
     windows = windows_of(record, series)
     limits = watched(judge_limits(record), record, series, windows)
     binding = judge_binding_limit(record, windows)
     reasons = (
         *_exclusion_reasons(limits, cache, quiet, consistency),
         *incomplete_collectors(record),
+        *output_reasons(record, output),
     )
     return Verdicts(
         limits=limits,
@@ -97,6 +120,8 @@ def evaluate(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdic
         diagnosis=diagnose(record, binding, windows),
         witnesses=judge_witnesses(record, binding),
         consistency=consistency,
+        disk_speed=speed,
+        output=output,
         is_data_point=record.outcome in DATA_POINTS,
         excluded=bool(reasons),
         reasons=reasons,

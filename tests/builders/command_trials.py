@@ -19,12 +19,13 @@ def carry_out(
 ) -> Record:
     """Run a trial of `sh -c script`; return its record.
 
-    `changes` are fields of the command, except `timeout_seconds cage collectors cache dataset`,
+    `changes` are fields of the command, except
+    `timeout_seconds cage collectors cache dataset conditions`,
     which are the trial's.
     """
     own = {
         key: changes.pop(key)
-        for key in ("cage", "collectors", "cache", "dataset")
+        for key in ("cage", "collectors", "cache", "dataset", "conditions")
         if key in changes
     }
     limit = changes.pop("timeout_seconds", 20.0)

@@ -63,8 +63,8 @@ def test_the_bound_ends_what_never_becomes_narrow(tmp_path: Path) -> None:
     run = Stopping(tmp_path, lambda block, level: 10.0 + block if level == "c" else 10.0)
     assert run.go() == RunSummary(36, 0)
     last = run.folder.last_records()
-    assert enough_blocks(run.plan.document, last, run.folder.judge) is None
-    assert list(too_wide(run.plan.document, last, run.folder.judge)) == [("c",)]
+    assert enough_blocks(run.plan.document, last, run.folder.judge(last)) is None
+    assert list(too_wide(run.plan.document, last, run.folder.judge(last))) == [("c",)]
 
 
 def test_a_run_that_is_resumed_ends_at_the_same_block(tmp_path: Path) -> None:

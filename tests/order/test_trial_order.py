@@ -269,7 +269,7 @@ def test_what_a_workload_does_after_it_stopped_is_not_measured(machine: Machine)
 
 def test_a_workload_that_dies_before_ready_has_only_totals(machine: Machine) -> None:
     record = carry_out(machine, make_trial("dies_before_ready.py"))
-    assert record.counters.present == {"totals"}
+    assert record.counters.present == {"totals", "around"}
     assert record.measured is None
     assert record.response == {}
 
@@ -320,7 +320,11 @@ def test_without_a_dataset_there_is_no_cache_state(machine: Machine) -> None:
         machine, make_trial(cage=LIGHT, dataset=None, collectors=("vmtouch", "bpftrace"))
     )
     assert record.outcome == "ok"
-    assert to_json(record.cache) == {"requested": "cold", "charged_to": None}
+    assert to_json(record.cache) == {
+        "requested": "cold",
+        "charged_to": None,
+        "metadata": "unknown",
+    }
     assert {name: found["status"] for name, found in record.collectors.items()} == {
         "sampler": "ok",
         "vmtouch": "missing",

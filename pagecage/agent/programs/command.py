@@ -12,6 +12,7 @@ from pagecage.agent.cache_checks import confirmed
 from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.programs import command_files
 from pagecage.agent.programs.arguments import disk_places, fill, fill_all, own_places, places
+from pagecage.agent.programs.fresh_home import fresh_home
 from pagecage.agent.programs.gated_process import GatedProcess, gated
 from pagecage.agent.programs.image_files import evict_at_gate
 from pagecage.agent.programs.measured_part import MeasuredPart
@@ -136,9 +137,12 @@ def command_spec(run: TrialRun) -> CommandSpec:
 
 def launch(run: TrialRun, caged: Caged, spec: CommandSpec, argv: list[str]) -> GatedProcess:
     """Start the program in its cage, where it waits at its gate."""
+    home = fresh_home(run, spec)
     sink = run.session.stream.output if spec.streams_output else None
     directory = Path(spec.directory) if spec.directory else None
-    command = caged.driver.held_command(caged.context, argv if spec.image else gated(argv))
+    command = caged.driver.held_command(
+        caged.context, argv if spec.image else [*home, *gated(argv)]
+    )
     program = GatedProcess(command, directory, spec.ready_when, sink)
     caged.driver.admit(caged.context, program.process)
     caged.context.processes.launched(program.process.pid)
@@ -209,6 +213,8 @@ def _end(
     status = program.finish()
     by_itself, processes = seen is not None and not is_serving, caged.context.processes
     run.keep("exit", **exit_to_json(program, processes, seen, status, ended_by_itself=by_itself))
+    if seen is not None and seen.exited_at is not None and not command_spec(run).serves:
+        run.keep("exit", stdout=program.stdout())
 
 
 def judge_command(measured: Measured, command: CommandSpec, timeout_seconds: float) -> Ending:

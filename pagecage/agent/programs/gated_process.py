@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import select
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from pagecage.agent.programs.stderr_tail import StderrTail
 from pagecage.process import PIPE, Process, TimeoutExpired, spawn
@@ -54,6 +55,27 @@ class LineSplitter:
         return [self._rest] if self._rest else []
 
 
+class OutputDigest:
+    """The size of an output, and the hash of its first 64 MiB. The output itself is not kept."""
+
+    _MOST_BYTES = 64 << 20
+
+    def __init__(self) -> None:
+        self._sum, self._hashed, self._bytes = hashlib.sha256(), 0, 0
+
+    def add(self, piece: bytes) -> None:
+        """Add the next piece."""
+        self._bytes += len(piece)
+        hashed = piece[: self._MOST_BYTES - self._hashed]
+        self._hashed += len(hashed)
+        self._sum.update(hashed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of a record."""
+        digest = self._sum.hexdigest()
+        return {"bytes": self._bytes, "hashed_bytes": self._hashed, "sha256": digest}
+
+
 class GatedProcess:
     """One program in its scope, from the gate to its end.
 
@@ -71,6 +93,7 @@ class GatedProcess:
         self._pattern = re.compile(ready_when) if ready_when is not None else None
         self._sink = sink
         self._tail = StderrTail()
+        self._stdout = OutputDigest()
         self._gate = threading.Event()
         self._is_finishing = False
         self._pidfd = os.pidfd_open(self.process.pid)
@@ -150,6 +173,10 @@ class GatedProcess:
             self._pidfd = -1
         return status
 
+    def stdout(self) -> dict[str, Any] | None:
+        """Return size and hash of standard output; None while another process holds it open."""
+        return None if self._threads[0].is_alive() else self._stdout.to_json()
+
     def last_line(self) -> str | None:
         """Return the last line of standard error; None if it is empty."""
         return self._tail.last_line()
@@ -176,6 +203,8 @@ class GatedProcess:
                 self.ready_at = now
         if name == "stderr":
             self._tail.add(piece)
+        else:
+            self._stdout.add(piece)
         if self._sink and piece:
             with suppress(
                 OSError

@@ -14,7 +14,10 @@ from pagecage.agent.caging import (
     require_unchanged_limits,
 )
 from pagecage.agent.disks.limits import enforce_by_volumes, keep_accounts
+from pagecage.agent.programs.metadata import drop_metadata
 from pagecage.agent.programs.program import read_counters
+from pagecage.agent.system.facts import describe_disk
+from pagecage.agent.system.scheduling import cgroup_settings, machine_settings, process_settings
 from pagecage.agent.trial_run import NotPrepared, TrialRun
 from pagecage.model.record_sections import MeasuredInterval
 
@@ -45,9 +48,7 @@ class MeasuredPart:
         self._checks.at_start()
         if self._is_whole_life:
             self._checks.go_is_start()
-            require_unchanged_limits(self._run, self._caged)
-            self._renew_volume()
-            self._run.keep("counters", before=read_counters(self._caged.context))
+            self.read_before()
         self._launched = self._begin = time.monotonic()
 
     def at_gate(self, is_over: Callable[[], bool], evicted_bytes: int = 0) -> None:
@@ -75,13 +76,17 @@ class MeasuredPart:
             raise NotPrepared("the workload is not in its cage, so its limits do not hold it")
 
     def read_before(self) -> None:
-        """Renew the burst credits and read the counters, right before the measured part.
+        """Drop metadata if the trial wants it, renew the burst credits and read the counters.
 
-        Raises RequirementMissed if a limit is not what it was.
+        This is the last step before the measured part. Raises RequirementMissed if a limit is not
+        what it was, or if metadata cannot be dropped.
         """
+        drop_metadata(self._run, self._caged)
         require_unchanged_limits(self._run, self._caged)
-        for controller in self._caged.controllers:
-            controller.begin()  # burst credits begin with the measured part
+        self._keep_settings("before")
+        if not self._is_whole_life:
+            for controller in self._caged.controllers:
+                controller.begin()  # burst credits begin with the measured part
         self._renew_volume()
         self._run.keep("counters", before=read_counters(self._caged.context))
 
@@ -114,7 +119,27 @@ class MeasuredPart:
         self._run.session.stream.event("end", trial_id=self._run.trial.trial_id)
         self._run.interval = MeasuredInterval(self._wall, self._begin, end - self._begin)
         keep_limits_after(self._run, self._caged)
+        self._keep_queue_settings()
+        self._keep_settings("after")
         self._checks.at_end(self._run.interval)
+
+    def _keep_queue_settings(self) -> None:
+        """Keep the queue settings of all disks again, which another process may have changed."""
+        found = describe_disk(self._caged.disk)["queue_settings"]
+        self._run.keep("device", queue_settings_after=found)
+        for name, other in self._caged.disks.items():
+            found = describe_disk(other.disk)["queue_settings"]
+            self._run.keep_of_disk(name, "device", queue_settings_after=found)
+
+    def _keep_settings(self, moment: str) -> None:
+        """Keep what decides the speed of the machine, the cgroup and the first process in it."""
+        processes = self._caged.context.processes
+        found = machine_settings()
+        if processes.cgroup is not None:
+            found |= cgroup_settings(processes.cgroup.directories)
+        for member in processes.members()[:1]:
+            found |= process_settings(member.pid)
+        self._run.keep("machine", **{moment: found})
 
     def _keep_account(self) -> None:
         """Keep each volume's own account of the measured part."""

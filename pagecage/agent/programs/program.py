@@ -12,6 +12,7 @@ from pagecage.agent.storage import Storage
 from pagecage.agent.system import block_device, procfs
 from pagecage.agent.trial_run import Ending, Measured, TrialRun
 from pagecage.model.cage import Cage
+from pagecage.model.trial_counters import cpu_usec
 
 
 class Program(Protocol):
@@ -48,6 +49,20 @@ def read_counters(context: LaunchContext) -> dict[str, Any]:
         "host": procfs.read_host(),
         "agent": {"cpu_usec": round(1e6 * time.process_time())},
         **_other_disks(context),
+    }
+
+
+def keep_around(run: TrialRun, context: LaunchContext, moment: str) -> None:
+    """Keep the CPU time of all, `before` the collectors start or `after` they have stopped.
+
+    Ticks of 10 ms do not show who was busy in a short measured part, but in the time around it.
+    """
+    around = run.sections["counters"].setdefault("around", {})
+    around[moment] = {
+        "monotonic_seconds": time.monotonic(),
+        "trial_cpu_usec": cpu_usec(context.processes.counters()),
+        "agent_cpu_usec": round(1e6 * time.process_time()),
+        "stat": procfs.read_host()["stat"],
     }
 
 

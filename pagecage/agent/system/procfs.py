@@ -7,7 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system.kernel_text import parse_flat_keyed, parse_meminfo, read_text
+from pagecage.agent.system.kernel_text import (
+    parse_flat_keyed,
+    parse_meminfo,
+    parse_pressure,
+    read_text,
+)
 
 PROC = Path("/proc")
 # Documentation/admin-guide/iostats.rst, in the order of the columns.
@@ -83,11 +88,12 @@ def read_vmstat(proc: Path = PROC) -> dict[str, int] | None:
 
 
 def read_host(proc: Path = PROC) -> dict[str, Any]:
-    """Return the host's vmstat, meminfo (kB) and stat (ticks)."""
+    """Return the host's vmstat, meminfo (kB), stat (ticks) and pressure on its CPUs (psi.rst)."""
     return {
         "vmstat": read_vmstat(proc),
         "meminfo": parse_meminfo(read_text(proc / "meminfo") or "") or None,
         "stat": parse_cpu(read_text(proc / "stat") or ""),
+        "cpu_pressure": parse_pressure(read_text(proc / "pressure/cpu") or "") or None,
     }
 
 

@@ -1,4 +1,4 @@
-"""Counters of the machine around the guest: CPU, pressure and disk, and QEMU's own use."""
+"""Counters of the machine around the guest: CPU, pressure, swap and disk, and QEMU's own use."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.process import stat_fields
+from pagecage.units import kernel_page_bytes
 
 _CPU = (
     "user",
@@ -42,6 +43,7 @@ def outer_sample(qemu_pid: int, cache_dir: Path, root: Path = Path("/")) -> dict
         "unix_seconds": time.time(),
         "cpu_seconds": cpu_seconds(root),
         "pressure": pressure(root),
+        "swap": swapped_bytes(root),
         "qemu_cpu_seconds": process_cpu_seconds(qemu_pid, root),
         "disk": disk_counters(cache_dir.stat().st_dev, root),
     }
@@ -73,6 +75,18 @@ def _stalls(path: Path) -> dict[str, int]:
     except OSError:
         return {}
     return {f"{line.split()[0]}_us": int(line.rsplit("total=", 1)[1]) for line in lines}
+
+
+def swapped_bytes(root: Path) -> dict[str, int] | None:
+    """Return the bytes read from and written to swap since boot; None if the kernel has none."""
+    pages = dict(line.split() for line in (root / "proc/vmstat").read_text().splitlines())
+    if "pswpin" not in pages:
+        return None
+    page_bytes = kernel_page_bytes()
+    return {
+        "in_bytes": int(pages["pswpin"]) * page_bytes,
+        "out_bytes": int(pages["pswpout"]) * page_bytes,
+    }
 
 
 def process_cpu_seconds(pid: int, root: Path) -> float | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pagecage.model.record import Record
 from pagecage.units import format_bytes
-from pagecage.verdicts.consistency.samples import LONGEST_GAP_SECONDS, longest_gap_seconds
+from pagecage.verdicts.consistency.samples import longest_gap_allowed, longest_gap_seconds
 from pagecage.verdicts.counters import (
     difference,
     disk_bytes,
@@ -15,12 +15,12 @@ from pagecage.verdicts.counters import (
     measured_seconds,
 )
 from pagecage.verdicts.disks.views import disk_views
+from pagecage.verdicts.quiet.outer_machine import outer_disk, outer_host, outer_memory
 from pagecage.verdicts.quiet.processors import (
     Finding,
     cpu_wait,
     foreign_cpu_limit,
     other_processes,
-    outer_host,
     stolen_time,
 )
 from pagecage.verdicts.verdict import Verdict
@@ -42,10 +42,13 @@ Until then no limit of the trial holds for them (admin-guide/cgroup-v2.rst, "Wri
 """
 
 
-def judge_host_quiet(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdict:
+def judge_host_quiet(
+    record: Record, series: Sequence[Mapping[str, Any]] = (), disk_speed: Verdict | None = None
+) -> Verdict:
     """Return `quiet`, `not_quiet` or `unknown`.
 
-    The verdict rests on the disk, the CPUs, the outer host and the gaps in the sampler's series.
+    The verdict rests on the disk, the CPUs, the outer host, the gaps in the sampler's series, and
+    the verdict on the disk's speed. A speed that is not known does not count.
     """
     seconds = measured_seconds(record)
     if not seconds:
@@ -57,7 +60,10 @@ def judge_host_quiet(record: Record, series: Sequence[Mapping[str, Any]] = ()) -
         other_processes(record, seconds),
         foreign_cpu_limit(record),
         outer_host(record),
-        _pause(record, series),
+        outer_memory(record),
+        outer_disk(record, seconds),
+        _speed(disk_speed),
+        _pause(record, series, seconds),
     )
     views = disk_views(record)
     found += tuple(_disk_traffic(view, f"the disk {name}") for name, view in views.items())
@@ -91,8 +97,14 @@ def _disk_traffic(record: Record, name: str = "the disk") -> Finding:
     )
 
 
-def _pause(record: Record, series: Sequence[Mapping[str, Any]]) -> Finding | None:
+def _speed(found: Verdict | None) -> Finding | None:
+    if found is None or found.verdict == "unknown":
+        return None
+    return found.verdict == "usual", found.reason
+
+
+def _pause(record: Record, series: Sequence[Mapping[str, Any]], seconds: float) -> Finding | None:
     gap = longest_gap_seconds(record, series)
-    if gap <= LONGEST_GAP_SECONDS:
+    if gap <= longest_gap_allowed(seconds):
         return None
     return False, f"nothing was sampled for {gap:.1f} s: the machine was paused or overloaded"

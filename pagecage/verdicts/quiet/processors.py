@@ -7,7 +7,9 @@ from typing import Any
 
 from pagecage.model.record import Record
 from pagecage.verdicts.counters import (
+    counter,
     cpu_seconds,
+    cpu_seconds_between,
     difference,
     has_cgroup,
     host_cpu_seconds,
@@ -21,8 +23,6 @@ CPU_PRESSURE_SHARE = 0.15
 OTHER_CPUS = 0.25
 """CPUs busy with other processes beside a trial that has no cgroup. The agent's own time does not
 count: it is a hundredth of a CPU, but on an emulated one as much as this."""
-OUTER_CPUS = 0.5
-"""CPUs of the outer host busy with anything but the guest; pagecage needs a few hundredths."""
 SHORTEST_SECONDS = 0.2
 """In less time, counters with ticks of 10 ms cannot distinguish 5 % from nothing."""
 LEAST_LOST_SECONDS = 0.05
@@ -31,7 +31,7 @@ IDLE_SHARE = 0.1
 """Share of the CPUs' time that is idle if no task has to wait for another."""
 ONE_THREAD = 1.2
 """A slice that used more CPUs than this caused its own CPU pressure."""
-_BUSY = ("user", "nice", "system", "irq", "softirq")
+BUSY = ("user", "nice", "system", "irq", "softirq")
 
 # A finding is (state, sentence); state is True for quiet, False for not quiet, None for not known.
 Finding = tuple[bool | None, str]
@@ -43,7 +43,9 @@ def stolen_time(record: Record, seconds: float) -> Finding | None:
     if stolen is None:
         return None
     if seconds < SHORTEST_SECONDS:
-        return None, f"{seconds:.3f} s are too short to measure stolen time"
+        if not counter(record, "after", "host", "stat", "steal"):
+            return True, "the hypervisor has taken no CPU time since the machine started"
+        return _around(record, seconds, "stolen time")
     is_noise = stolen > STEAL_SHARE * seconds and stolen > LEAST_LOST_SECONDS
     return (
         not is_noise,
@@ -86,15 +88,63 @@ def other_processes(record: Record, seconds: float) -> Finding | None:
     if others is None:
         return None
     if seconds < SHORTEST_SECONDS:
-        return None, f"{seconds:.3f} s are too short to measure the CPU time of other processes"
+        return _machine_waits(record, seconds) or _around(
+            record, seconds, "the CPU time of other processes"
+        )
     is_noise = others > OTHER_CPUS * seconds and others > LEAST_LOST_SECONDS
     sentence, agent = _busy_sentence(others, seconds), _agent_seconds(record)
     return not is_noise, f"{sentence}, pagecage {agent / seconds:.2f}" if agent else sentence
 
 
+def _machine_waits(record: Record, seconds: float) -> Finding | None:
+    """Judge a short part by the waits of all tasks for a CPU, which are counted in microseconds.
+
+    None if they are not known or many: they may be those of the trial's own threads.
+    """
+    totals = [_waited_usec(getattr(record.counters, moment)) for moment in ("before", "after")]
+    if None in totals:
+        return None
+    waited = (totals[1] or 0.0) - (totals[0] or 0.0)
+    if waited > 1e6 * CPU_PRESSURE_SHARE * seconds:
+        return None
+    share = waited / 1e4 / seconds
+    return True, f"tasks of the machine waited for a CPU for {share:.1f} % of the time"
+
+
+def _waited_usec(moment: Mapping[str, Any] | None) -> float | None:
+    moment = moment or {}
+    pressure = (moment.get("host") or {}).get("cpu_pressure")
+    pressure = pressure or ((moment.get("processes") or {}).get("pressure") or {}).get("cpu")
+    total = ((pressure or {}).get("some") or {}).get("total")
+    return None if total is None else float(total)
+
+
+def _around(record: Record, seconds: float, what: str) -> Finding:
+    """Judge a short part by the time around it, from before the collectors start to their stop.
+
+    A neighbour then may or may not have run in the part itself, so that it is not known.
+    """
+    short = f"{seconds:.3f} s are too short to measure {what}"
+    around = record.counters.around or {}
+    before, after = around.get("before"), around.get("after")
+    if not before or not after or record.load:
+        return None, short
+    span = after["monotonic_seconds"] - before["monotonic_seconds"]
+    busy = cpu_seconds_between(before["stat"] or {}, after["stat"] or {}, *BUSY)
+    stolen = cpu_seconds_between(before["stat"] or {}, after["stat"] or {}, "steal")
+    own = [growth(before, after, key) for key in ("trial_cpu_usec", "agent_cpu_usec")]
+    if span < SHORTEST_SECONDS or busy is None or stolen is None or None in own:
+        return None, short
+    others = max(0.0, busy - sum(filter(None, own)) / 1e6)
+    is_calm = others <= max(OTHER_CPUS * span, LEAST_LOST_SECONDS)
+    is_calm &= stolen <= max(STEAL_SHARE * span, LEAST_LOST_SECONDS)
+    found = f"{_busy_sentence(others, span)} in the {span:.2f} s around the trial"
+    return (True, found) if is_calm else (None, f"{short}, and {found}")
+
+
 def _others_seconds(record: Record) -> float | None:
     """Return the CPU time of all but the trial, its load and the agent; None if one is unknown."""
-    own, busy = cpu_seconds(record), host_cpu_seconds(record, *_BUSY)
+    own, busy = cpu_seconds(record), host_cpu_seconds(record, *BUSY)
     load = record.load.cpu_seconds if record.load else 0.0
     if own is None or busy is None or load is None:
         return None
@@ -116,7 +166,7 @@ def _judges_waits(record: Record, own: float, seconds: float) -> bool:
         return False
     if own <= ONE_THREAD * seconds and "CPUQuota" not in (record.cage.requested or {}):
         return True
-    idle, busy = host_cpu_seconds(record, "idle"), host_cpu_seconds(record, *_BUSY)
+    idle, busy = host_cpu_seconds(record, "idle"), host_cpu_seconds(record, *BUSY)
     return idle is None or busy is None or idle > IDLE_SHARE * (idle + busy)
 
 
@@ -131,33 +181,8 @@ def foreign_cpu_limit(record: Record) -> Finding | None:
     return throttled / 1e6 <= LEAST_LOST_SECONDS, sentence
 
 
-def outer_host(record: Record) -> Finding | None:
-    """Check the CPUs that other processes kept busy on the outer host, which a guest cannot see."""
-    if not record.outer_host:
-        return None
-    before, after = record.outer_host.before or {}, record.outer_host.after or {}
-    used, seconds = _foreign_cpu_seconds(before, after), _growth(before, after, "unix_seconds")
-    if used is None or not seconds:
-        return None, "the outer host's CPU time was not counted"
-    if seconds < SHORTEST_SECONDS:
-        return None, f"{seconds:.3f} s are too short to measure the outer host's CPU time"
-    is_noise = used > OUTER_CPUS * seconds and used > LEAST_LOST_SECONDS
-    return not is_noise, f"on the outer host, other processes kept {used / seconds:.2f} CPUs busy"
-
-
-def _growth(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> float | None:
+def growth(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> float | None:
+    """Return the growth of a figure between two samples; None if one lacks it."""
     if before.get(key) is None or after.get(key) is None:
         return None
     return float(after[key] - before[key])
-
-
-def _foreign_cpu_seconds(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
-    """Return the outer host's CPU seconds less QEMU's.
-
-    The guest's ticks are part of `user` (proc_stat(5)).
-    """
-    guest = _growth(before, after, "qemu_cpu_seconds")
-    first, last = before.get("cpu_seconds"), after.get("cpu_seconds")
-    if guest is None or not first or not last:
-        return None
-    return max(0.0, sum(_growth(first, last, key) or 0.0 for key in (*_BUSY, "steal")) - guest)

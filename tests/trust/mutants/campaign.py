@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from tests.trust.mutants.evidence import WHY as WHY_NO_RULE
+from tests.trust.mutants.evidence import WITHOUT_RULE, evidence_lies
 from tests.trust.mutants.files import FORGED, FORGED_NAMES, HONEST, results
 from tests.trust.mutants.lie import INVISIBLE, Lie, Mutant
 from tests.trust.mutants.services import EXAGGERATED, WHY, service_lies
-from tests.trust.mutants.simulation import caught_by, simulate
+from tests.trust.mutants.simulation import Simulated, caught_by, simulate
 from tests.trust.mutants.table import mutants
 
 AT_A_TIME = 3
@@ -51,18 +53,25 @@ def try_everything() -> dict[str, Any]:
     scratch = Path(tempfile.mkdtemp(prefix="pagecage-mutants-"))
     try:
         honest = simulate(HONEST)
-        edits = [as_row(*one) for one in (*service_lies(honest), *results(honest, scratch))]
+        edits = [as_row(*one) for one in (*edits_of_records(honest), *results(honest, scratch))]
     finally:
         shutil.rmtree(scratch)
     return {"mutants": [*try_all(mutants()), *edits]}
 
 
+def edits_of_records(honest: Simulated) -> Iterator[tuple[str, str, str, str]]:
+    """Yield class, lie, way and finding of each lie that is an edit of an honest record."""
+    yield from service_lies(honest)
+    yield from (row for row in evidence_lies(honest) if row[1] != "none")
+
+
 def as_row(group: str, name: str, how: str, found: str) -> dict[str, Any]:
     """Return the result of an edit as plain data, by the kind of what caught it."""
     is_forged = name in FORGED_NAMES or (group == "baselines" and "again" in how)
-    why = FORGED if is_forged else WHY if name == EXAGGERATED else ""
+    why = FORGED if is_forged else {EXAGGERATED: WHY, WITHOUT_RULE: WHY_NO_RULE}.get(name, "")
     lie = Lie(group, name, "", (how,), INVISIBLE if why else "", why)
-    kind = found if group == "services" or ":" not in found else found.partition(":")[0]
+    is_verdict = group in ("services", "evidence") or ":" not in found
+    kind = found if is_verdict else found.partition(":")[0]
     return result(Mutant(lie, how), kind, found)
 
 

@@ -177,12 +177,30 @@ def less(name: str) -> Plant:
     return plant
 
 
-def pause(place: Place, moment: str) -> None:
-    """The machine stands still for 2 s; the sampler, too."""
-    if place.is_now(moment):
-        (place.root / "paused").touch()
-        time.sleep(2.0)
-        (place.root / "paused").unlink()
+def pause(seconds: float) -> Plant:
+    """Let the machine stand still; the sampler, too."""
+
+    def plant(place: Place, moment: str) -> None:
+        if place.is_now(moment):
+            (place.root / "paused").touch()
+            time.sleep(seconds)
+            (place.root / "paused").unlink()
+
+    return plant
+
+
+def read_ahead(*, is_put_back: bool) -> Plant:
+    """Let another process change the disk's read-ahead."""
+
+    def plant(place: Place, moment: str) -> None:
+        setting = place.root / "sys/block/fakedisk/queue/read_ahead_kb"
+        if place.is_now(moment):
+            (place.root / "read_ahead_kb").write_text(setting.read_text())
+            setting.write_text("4096\n")
+        elif is_put_back and moment == "last":
+            setting.write_text((place.root / "read_ahead_kb").read_text())
+
+    return plant
 
 
 IN_WORKLOAD: Mapping[str, Plant] = {
@@ -212,7 +230,10 @@ IN_WORKLOAD: Mapping[str, Plant] = {
     "wrap disk": wrap_disk,
     "freeze disk": freeze_disk,
     **{f"less {name}": less(name) for name in ("cpu.stat", "rios", "io.pressure")},
-    "pause": pause,
+    "pause": pause(2.0),
+    "short pause": pause(0.8),
+    "read-ahead": read_ahead(is_put_back=False),
+    "read-ahead, put back": read_ahead(is_put_back=True),
 }
 IN_AGENT = IN_WORKLOAD
 """Both sides call every plant; each acts at the moments that its side has."""

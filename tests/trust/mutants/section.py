@@ -23,11 +23,14 @@ _LIMITS = """The smallest lies that are seen:
 
 - A limit that is changed and put back within 0.1 s may lie between two samples.
   On a loaded machine one of 0.19 s was missed once. The lies in this table last 0.4 s since.
-- No stored trial is called contradictory, but the thresholds were chosen from these trials: this is
-  no independent test of false alarms.
-- A pause of the machine is seen from 1.5 s on, and time on the outer host from 1.5 s or 10 % on.
-- A workload may leave 0.15 s or 10 % of the measured part out of its own time, and 1.5 s on an
-  emulated CPU.
+- No stored trial is called contradictory on a quiet host, but the thresholds were chosen from these
+  trials: this is no independent test of false alarms.
+- A pause of the machine, and time on the outer host, are seen from 10 % of the measured part on, at
+  least 0.5 s and at most 1.5 s.
+- A workload may leave 10 % of the measured part out of its own time, at least 0.15 s and at most
+  1.5 s; on an emulated CPU 30 %, at least 0.6 s.
+- A disk is slow from three times the time per request of the other repeats on, if that costs a
+  tenth of the measured part. If most repeats are as slow, none is.
 - Bytes that may remain unexplained are 1 MiB or 1 % of the files, and 2 % between the cgroup and
   its disk.
 - What a load generator reports cannot be held against the server's counters, but for a server that

@@ -89,6 +89,8 @@ def verdict_of(record: Record, verdicts: Verdicts) -> str:
     ):
         if named[name] not in good:
             return f"{name}: {named[name]}"
+    if any(reason.startswith("output differs") for reason in verdicts.reasons):
+        return "output: differs"
     return SURVIVED if words == ["enforced"] * BOTH else "limits: never_reached"
 
 

@@ -181,6 +181,16 @@ def _neighbours() -> list[Lie]:
     ]
 
 
+def _settings() -> list[Lie]:
+    why = "Queue settings are read before the measured part and at its end, not in between."
+    name = "read-ahead of the disk is changed"
+    return [
+        Lie("settings", name, "read-ahead", ("go", "middle", "late"), CONTRADICTORY),
+        Lie("settings", f"{name}, put back", "read-ahead, put back", ("middle",), INVISIBLE, why),
+        Lie("settings", name, "read-ahead", ("stop",), EQUIVALENT, "The measured part has ended."),
+    ]
+
+
 def _collectors() -> list[Lie]:
     names = (
         "sampler stops",
@@ -284,6 +294,7 @@ def _clocks() -> list[Lie]:
             CONTRADICTORY,
         ),
         Lie("clocks", "machine paused for 2 s", "pause", ("middle",), NOT_QUIET),
+        Lie("clocks", "machine paused for 0.8 s", "short pause", ("middle",), NOT_QUIET),
         Lie("clocks", "emulated CPU passed off as real", "none", ("",), "emulated: yes", trial=tcg),
     ]
 
@@ -294,6 +305,7 @@ LIES = (
     *_ancestors(),
     *_cache(),
     *_neighbours(),
+    *_settings(),
     *_collectors(),
     *_data(),
     *WORKLOAD_LIES,

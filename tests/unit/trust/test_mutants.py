@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.tree import ROOT
-from tests.trust.mutants.campaign import as_row, try_all
+from tests.trust.mutants.campaign import as_row, edits_of_records, try_all
+from tests.trust.mutants.evidence import evidence_lies
 from tests.trust.mutants.files import HONEST, results
 from tests.trust.mutants.lie import EQUIVALENT, INVISIBLE, SURVIVED, Mutant
 from tests.trust.mutants.section import mutants_section
-from tests.trust.mutants.services import service_lies
 from tests.trust.mutants.simulation import Simulated, caught_by, simulate
 from tests.trust.mutants.table import LIES, mutants
 
@@ -41,10 +41,15 @@ def test_a_sample_of_the_lies_is_caught_as_the_table_says() -> None:
 
 
 def test_edits_of_a_run_are_caught_or_named(honest: Simulated, tmp_path: Path) -> None:
-    rows = [as_row(*one) for one in (*service_lies(honest), *results(honest, tmp_path / "runs"))]
+    edits = (*edits_of_records(honest), *results(honest, tmp_path / "runs"))
+    rows = [as_row(*one) for one in edits]
     assert len(rows) > 50
     for row in rows:
         assert (row["found"] == SURVIVED) == (row["expected"] == INVISIBLE), row
+
+
+def test_repeats_without_a_lie_survive(honest: Simulated) -> None:
+    assert next(evidence_lies(honest)) == ("evidence", "none", "", SURVIVED)
 
 
 def test_the_stored_results_are_those_of_the_table() -> None:

@@ -82,8 +82,56 @@ def test_a_contradiction_excludes_the_trial(path: str, value: Any, reason: str) 
     assert any("contradictory" in one for one in evaluate(record).reasons)
 
 
-def test_a_short_emulated_trial_may_leave_more_out() -> None:
+def test_an_emulated_trial_may_leave_more_out() -> None:
     assert not contradiction(edited("workload/end/seconds", 8.9, emulated=True, response={}))
+
+
+def lasting(seconds: float, **changes: Any) -> dict[str, Any]:
+    """Return a record of a trial of this length."""
+    measured = {"start_wall_seconds": 0.0, "start_monotonic_seconds": START, "seconds": seconds}
+    return plain_record(measured=measured, response={}, phases=[], **changes)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lost", "emulated", "is_caught"),
+    [
+        (0.5, 0.4, False, True),
+        (0.5, 0.14, False, False),
+        (100.0, 1.6, False, True),
+        (100.0, 1.4, False, False),
+        (1.0, 0.7, True, True),
+        (1.0, 0.5, True, False),
+        (100.0, 1.6, True, True),
+    ],
+)
+def test_the_bound_of_the_workloads_clock_grows_with_the_trial(
+    seconds: float, lost: float, emulated: bool, is_caught: bool
+) -> None:
+    end = {"type": "end", "seconds": seconds - lost}
+    record = lasting(seconds, emulated=emulated, outer_host=None, workload={"end": end})
+    files = {**plain_record()["cache"], "file_bytes": 0}
+    record["cache"] = files
+    assert ("the workload reports" in contradiction(record_from_json(record))) == is_caught
+
+
+@pytest.mark.parametrize(
+    ("seconds", "passed", "is_caught"),
+    [(2.0, 2.8, True), (2.0, 2.4, False), (600.0, 630.0, True), (600.0, 602.0, False)],
+)
+def test_a_pause_of_the_guest_is_caught_in_proportion(
+    seconds: float, passed: float, is_caught: bool
+) -> None:
+    outer = {"before": {"unix_seconds": 50.0}, "after": {"unix_seconds": 50.0 + passed}}
+    record = record_from_json(lasting(seconds, workload={"end": {}}, outer_host=outer))
+    found = contradiction(record)
+    assert ("passed on the outer host" in found) == is_caught
+
+
+@pytest.mark.parametrize(("missing", "word"), [(0.3, "quiet"), (0.9, "not_quiet")])
+def test_a_short_trial_may_pause_less(missing: float, word: str) -> None:
+    record = record_from_json(lasting(2.0, outer_host=None))
+    samples = [row for row in rows() if not START + 0.5 < row["t"] < START + 0.4 + missing]
+    assert judge_host_quiet(record, samples).verdict == word
 
 
 @pytest.mark.parametrize(
@@ -134,6 +182,25 @@ def test_a_gap_is_a_machine_that_stood_still() -> None:
     found = judge_host_quiet(record, samples)
     assert found.verdict == "not_quiet"
     assert "nothing was sampled for 2.0 s" in found.reason
+
+
+def test_a_trace_that_is_lost_is_a_contradiction() -> None:
+    record = record_from_json(plain_record())
+    lost = ["the trace trials/t1.1/sampler.jsonl is missing"]
+    found = evaluate(record, (), lost)
+    assert found.consistency.verdict == "contradictory"
+    assert found.reasons == (f"contradictory evidence: {lost[0]}.",)
+
+
+def test_a_queue_setting_that_changes_meanwhile_is_a_contradiction() -> None:
+    device = {**plain_record()["device"], "queue_settings": {"read_ahead_kb": "128"}}
+    same = {**device, "queue_settings_after": {"read_ahead_kb": "128", "scheduler": "none"}}
+    changed = {**device, "queue_settings_after": {"read_ahead_kb": "4096"}}
+    assert contradiction(edited("device", same)) == ""
+    found = contradiction(edited("device", changed))
+    assert "read_ahead_kb of vdb was 128 before the measured part and 4096 at its end" in found
+    disks = {"wal": {"device": {**changed, "name": "vdc"}, "cage": {}}}
+    assert "of vdc" in contradiction(edited("disks", disks))
 
 
 def cached(**end: int) -> dict[str, Any]:

@@ -126,6 +126,8 @@ def test_a_part_without_end_is_unknown():
 def test_a_few_ticks_in_a_short_part_are_never_called_noise(ticks, seconds):
     measured = {**plain_record()["measured"], "seconds": seconds}
     counts = after(read_bytes=0, reads=0, seconds=seconds, steal=ticks / 100)
+    for moment in ("before", "after"):
+        counts[moment]["host"]["stat"]["steal"] += 7  # of earlier hours
     assert judge_host_quiet(make_record(measured=measured, counters=counts)).verdict == "unknown"
 
 

@@ -44,10 +44,10 @@ def test_a_stopping_rule_needs_another_block_for_an_excluded_trial(tmp_path: Pat
     path = build_run(tmp_path / "run", steady, repeats=8, until_ci=0.05)
     folder = RunFolder(path)
     plan, last = read_plan(path), folder.last_records()
-    assert enough_blocks(plan, last, folder.judge) == 6
+    assert enough_blocks(plan, last, folder.judge(last)) == 6
     [first] = [one for one in last.values() if one.treatment == COLD and one.block == 1]
     spoil(path / first.traces["sampler"])
-    assert enough_blocks(plan, last, RunFolder(path).judge) == 7
+    assert enough_blocks(plan, last, RunFolder(path).judge(last)) == 7
     assert excluded(path) == [first.trial_id]
     assert stopping_rule_status(load_run(path)).endswith("reached after 7")
 
@@ -62,10 +62,10 @@ def test_a_search_for_memory_repeats_an_excluded_trial(tmp_path: Path) -> None:
     trace.parent.mkdir(parents=True)
     trace.write_text("".join(f"{json.dumps(row)}\n" for row in series(rbytes=19e6, rios=150)))
     assert excluded(path) == []
-    whole = with_rounds(plan, last, RunFolder(path).judge)["trials"]
+    whole = with_rounds(plan, last, RunFolder(path).judge(last))["trials"]
     spoil(trace)
     assert excluded(path) == ["r1_own"]
-    judge = RunFolder(path).judge
+    judge = RunFolder(path).judge(last)
     measured = measured_levels(plan, last, judge)
     assert measured is not None
     assert [trial.seconds is None for trial in measured.reference.trials] == [True, False, False]

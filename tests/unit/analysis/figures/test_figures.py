@@ -175,7 +175,7 @@ def test_alternative_texts_have_the_extremes(run):
     frame = heat_frame(run, run.response)
     text = alt_text.heat_alt_text(frame, run.response)
     ends = (
-        r"least uncaged · heap · sequential \S+ ms, most tenth · unloaded · random ≈ \S+ s, \d+"
+        r"least uncaged · heap · sequential \S+ ms °, most tenth · unloaded · random ≈ \S+ s, \d+"
         r" times"
     )
     assert re.search(ends, text)

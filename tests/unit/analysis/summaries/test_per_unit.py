@@ -27,7 +27,7 @@ def of(run: Run, **levels: str) -> PerUnit:
 
 def test_a_time_of_32_mib_and_one_of_10_gib_are_both_given_per_gib(run: Run) -> None:
     found = of(run, cage="uncaged", source="heap", pattern="sequential")
-    assert found == PerUnit("0.984 s", "0.14 s")  # 30.8 ms for 32 MiB, published 1.4 s for 10 GiB
+    assert found == PerUnit("0.984 s °", "0.14 s")  # 30.8 ms for 32 MiB, published 1.4 s for 10 GiB
 
 
 def test_a_figure_of_excluded_trials_or_of_a_part_stays_marked(run: Run) -> None:
@@ -42,14 +42,14 @@ def test_a_treatment_of_another_size_has_no_published_time_per_gib(run: Run) -> 
     trials = [{**t, "dataset": {**t["dataset"], "size_bytes": 2**20}} for t in run.plan["trials"]]
     other: dict[str, Any] = {**run.plan, "trials": trials}
     found = of(replace(run, plan=other), cage="uncaged", source="heap", pattern="sequential")
-    assert found == PerUnit("31.5 s", "")
+    assert found == PerUnit("31.5 s °", "")
 
 
 def test_a_time_of_all_records_is_given_per_call(tmp_path: Path) -> None:
     run = load_run(unpacked("append-log", tmp_path / "run"))
     found = of(run, bytes="128", procs="4", method="writev")
     assert found == PerUnit(
-        "17.5 us", "0.94 us"
+        "17.5 us °", "0.94 us"
     )  # 69.8 ms for 4,000 records, as the article divides
     assert of(run, method="direct-misaligned").measured == ""
 
@@ -68,4 +68,4 @@ def test_the_table_has_the_column_beside_the_measured_time(run: Run) -> None:
     table = cell_table(run)
     assert ("sequential", "per GiB") in table.columns
     first = table["sequential", "per GiB"].iloc[0]
-    assert first == "0.984 s\npublished 0.14 s"
+    assert first == "0.984 s °\npublished 0.14 s"

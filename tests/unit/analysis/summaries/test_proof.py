@@ -1,0 +1,112 @@
+"""Marks of figures without proof, and differences between repeats, in tables and reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.claims.findings import GAP, evaluate_findings
+from analysis.data.load import JudgedTrial, Run, load_run
+from analysis.summaries.cells import make_cell, treatments
+from analysis.summaries.proof import cache_state_tally, gap_sentence, repeat_differences
+from analysis.summaries.sweeps import sweep_of, sweep_rows
+from analysis.views.narrative import notices_html
+from analysis.views.run import as_csv, run_report
+from pagecage.report.export import to_markdown
+from pagecage.verdicts.verdict import Verdict
+from tests.fixtures.records import with_sections
+from tests.fixtures.small_runs import unpacked
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Return a run with a limit on each caged treatment, all of whose trials are proven."""
+    loaded = load_run(unpacked("sweep-customer-replay", tmp_path / "run"))
+    return changed(loaded, quiet="quiet", limits="enforced")
+
+
+def changed(run: Run, *, quiet: str | None = None, limits: str | None = None) -> Run:
+    trials = (_changed(trial, quiet, limits) for trial in run.trials)
+    return replace(run, trials=tuple(trials))
+
+
+def _changed(trial: JudgedTrial, quiet: str | None, limits: str | None) -> JudgedTrial:
+    verdicts = replace(trial.verdicts, excluded=False, reasons=())
+    if quiet:
+        verdicts = replace(verdicts, host_quiet=Verdict(quiet, "It was."))
+    if limits:
+        judged = tuple(replace(limit, verdict=limits) for limit in verdicts.limits)
+        verdicts = replace(verdicts, limits=judged)
+    return replace(trial, verdicts=verdicts)
+
+
+@pytest.mark.parametrize("gap", [{"quiet": "unknown"}, {"limits": "never_reached"}])
+def test_a_figure_without_proof_is_marked_in_every_table(run: Run, gap: dict[str, str]) -> None:
+    marked = changed(run, **gap)
+    for before, after, has_mark in ((run, run, False), (run, marked, True)):
+        cells = [make_cell(after, treatment, after.response) for treatment in treatments(before)]
+        figures = [cell for cell in cells if cell.summary]
+        assert figures
+        assert all((" °" in cell.text) == has_mark for cell in figures)
+        assert all(("without proof" in cell.spread) == has_mark for cell in figures)
+        assert all(bool(cell.unproven) == has_mark for cell in figures)
+        sweep = sweep_of(after)
+        assert sweep is not None
+        assert all(row["measured"].endswith("°") == has_mark for row in sweep_rows(sweep))
+        assert bool(gap_sentence(after)) == has_mark
+        assert ("without proof are averaged in" in notices_html(after)) == has_mark
+        assert ("without proof are averaged in" in to_markdown(run_report(after))) == has_mark
+        unproven = [line.rsplit(",", 1)[1] for line in as_csv(after).splitlines()[1:]]
+        assert any(count != "0" for count in unproven) == has_mark
+
+
+def test_a_finding_without_proof_says_so(tmp_path: Path) -> None:
+    run = load_run(unpacked("append-fsync", tmp_path / "run"))
+    for quiet, has_mark in (("quiet", False), ("unknown", True)):
+        judged = changed(run, quiet=quiet, limits="enforced")
+        notes = [one.note for one in evaluate_findings(judged) if one.value is not None]
+        assert notes
+        assert all((GAP in note) == has_mark for note in notes)
+
+
+def test_an_excluded_trial_is_no_figure_without_proof(run: Run) -> None:
+    unknown = changed(run, quiet="unknown")
+    left_out = tuple(
+        replace(trial, verdicts=replace(trial.verdicts, excluded=True)) for trial in unknown.trials
+    )
+    assert gap_sentence(replace(unknown, trials=left_out)) == ""
+
+
+def with_record(trial: JudgedTrial, output: str = "unknown", **sections: Any) -> JudgedTrial:
+    verdicts = replace(trial.verdicts, output=Verdict(output, "It printed."))
+    return replace(trial, record=with_sections(trial.record, **sections), verdicts=verdicts)
+
+
+def test_differences_between_repeats_are_told(run: Run) -> None:
+    assert list(repeat_differences(run)) == []
+    first = run.trials[0]
+    trials = (
+        with_record(first, "differs", machine={"before": {"nice": 0}}),
+        with_record(first, "same", machine={"before": {"nice": 5}}),
+    )
+    told = list(repeat_differences(replace(run, trials=trials)))
+    assert len(told) == 2
+    assert "the standard output of 1 of 2 repeats differs" in told[0]
+    assert "different nice values: 1 × 0, 1 × 5" in told[1]
+    assert told[1] in to_markdown(run_report(replace(run, trials=trials)))
+
+
+def test_a_cold_state_has_the_layers_that_may_be_warm(run: Run) -> None:
+    layers = [{"layer": "loop0", "kind": "loop"}, {"layer": "dm-1", "kind": "dm-cache"}]
+    trial = with_record(
+        run.trials[0],
+        cache={"requested": "cold", "metadata": "warm"},
+        device={"caches_below": layers},
+    )
+    told = cache_state_tally([trial, trial])
+    assert told == "2 reached (metadata warm, above loop, above dm-cache)"
+    older = with_record(run.trials[0], cache={"requested": "cold"})
+    assert cache_state_tally([older]) == "1 reached"
