@@ -313,8 +313,12 @@ def test_what_apt_cannot_provide_is_left_to_ansible(bootstrap: Path) -> None:
 
 @AS_ROOT
 def test_packages_that_depend_on_the_machine_are_left_to_ansible(bootstrap: Path) -> None:
-    table = bootstrap / "ansible/roles/controller/vars/debian.yml"
-    by_machine = table.read_text().replace("[libpc1.0-dev, pcneeded-tools]", '["{{ this }}"]')
-    table.write_text(by_machine)
+    """So are all others then, which Ansible installs at the same time."""
+    role = bootstrap / "ansible/roles/controller"
+    defaults = (role / "defaults/main.yml").read_text()
+    (role / "defaults/main.yml").write_text(defaults.replace("[pcneeded]", "[pcneeded, pcplain]"))
+    table = (role / "vars/debian.yml").read_text()
+    by_machine = table.replace("[libpc1.0-dev, pcneeded-tools]", '["{{ this }}"]')
+    (role / "vars/debian.yml").write_text(by_machine + "  pcplain: [plain]\n")
     prepared(bootstrap)
     assert (bootstrap / "asked").read_text().startswith("Ansible is asked")

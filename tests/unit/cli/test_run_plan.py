@@ -193,11 +193,14 @@ def test_a_budget_chooses_the_size_and_the_plan_tells_it(tmp_path: Path) -> None
         assert plan_from_json(plan_to_json(plan)) == plan
 
 
-def test_without_a_budget_an_emulated_guest_gets_the_size_that_is_made_for_it() -> None:
-    host = TestHost((), "/nowhere")
-    assert planned(None, host).document["size"] == "emulated"
-    assert "expected_seconds" not in planned(None, host).document
-    assert planned("1h", host).document["size"] != "emulated"
+def test_without_a_budget_emulated_machines_get_the_size_that_is_made_for_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(LocalHost, "is_emulated", lambda *_: True)
+    for host in (TestHost((), "/nowhere"), LocalHost(tmp_path)):
+        assert planned(None, host).document["size"] == "emulated"
+        assert "expected_seconds" not in planned(None, host).document
+        assert planned("1h", host).document["size"] != "emulated"
 
 
 def test_an_experiment_without_datasets_keeps_its_sizes(tmp_path: Path) -> None:
