@@ -17,7 +17,7 @@ from pagecage.model.trial import Trial
 from pagecage.units import BLOCK_BYTES, KIB
 
 _MEMORY_BYTES_PER_SECOND = 3e9  # one processor that adds up the bytes of a resident file
-_COLLECTORS_SECONDS = 0.7  # start and stop of a trial's collectors on a real CPU
+_LEAST_OBSERVED_SECONDS = 1.0  # iostat and sar report each second, and the first is waited for
 _DEFAULT_WINDOW_KIB = 128  # the kernel's read-ahead
 _MOST_IN_FLIGHT = 16  # reads of threads beyond this number wait for each other
 
@@ -54,12 +54,10 @@ def making_seconds(trials: Sequence[Trial], disk: DiskSpeed) -> float:
 def trial_seconds(trial: Trial, disk: DiskSpeed) -> float:
     """Return the estimated duration of one trial whose datasets exist."""
     fixed = disk.trial_seconds
-    if trial.collectors and fixed < _COLLECTORS_SECONDS:
-        fixed += _COLLECTORS_SECONDS
     if trial.cache == "resident":
         fixed += trial.dataset_bytes / disk.read_bytes_per_second
-    most = trial.max_seconds or math.inf
-    return fixed + min(_measured_seconds(trial, disk), most)
+    measured = min(_measured_seconds(trial, disk), trial.max_seconds or math.inf)
+    return fixed + (max(measured, _LEAST_OBSERVED_SECONDS) if trial.collectors else measured)
 
 
 def _measured_seconds(trial: Trial, disk: DiskSpeed) -> float:
