@@ -137,7 +137,7 @@ def _own_volume(run: TrialRun) -> Storage:
     run.cleanup.callback(mounted.server.end)
     run.cleanup.callback(unmount_volume, spool, DATA_DISK)
     storage = mounted.storage
-    volume = SimulatedVolume(mounted.server.command)
+    volume = SimulatedVolume(mounted.server.command, mounted.path)
     return Storage("volume", storage.disk, storage.mount_point, is_own=True, volume=volume)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.disks.requirements import check_disks
+from pagecage.agent.system.volume_paths import choose_path
 from pagecage.cli.disk_options import parse_disks
 from pagecage.cli.output import Notify
 from pagecage.cli.run_options import HOSTS, is_group
@@ -128,13 +129,25 @@ def plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
     except PagecageError:  # the guest may do better, and names the error if it does not
         return None
     facts = local.facts()
-    return None if any(check_trial(facts, trial) for trial in plan.trials) else plan
+    fits = not any(check_trial(facts, trial) for trial in plan.trials)
+    return plan if fits and _can_attach(plan.trials) else None
+
+
+def _can_attach(trials: Iterable[Trial]) -> bool:
+    """Return whether this machine can serve the simulated volumes of trials."""
+    if not any(trial.cage.is_volume for trial in trials):
+        return True
+    try:
+        choose_path()
+    except HostError:
+        return False
+    return True
 
 
 def refuse_limits(trials: Iterable[Trial], local: LocalHost) -> None:
     """Raise HostError naming the treatments whose limits this machine cannot hold."""
     limited = dict.fromkeys(
-        tuple(trial.treatment.values()) for trial in trials if trial.cage.has_limits
+        tuple(trial.treatment.values()) for trial in trials if trial.cage.cgroup_part.has_limits
     )
     if not limited or not (found := local.missed_for_limits()):
         return

@@ -84,5 +84,6 @@ def _on_volume(run: TrialRun, name: str) -> OtherDisk:
         raise RequirementMissed.of(Requirement.VOLUME, reason, hint) from None
     run.cleanup.callback(mounted.server.end)
     run.cleanup.callback(unmount_volume, session.request.spool, name)
-    root, volume = mounted.storage.mount_point, SimulatedVolume(mounted.server.command)
+    root = mounted.storage.mount_point
+    volume = SimulatedVolume(mounted.server.command, mounted.path)
     return OtherDisk(mounted.storage.disk, root, root / _folder(name), volume)

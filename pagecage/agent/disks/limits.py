@@ -81,7 +81,7 @@ def keep_accounts(run: TrialRun, disks: Mapping[str, OtherDisk]) -> None:
     for name, other in disks.items():
         if other.volume is not None:
             external: dict[str, Any] = run.disks[name]["cage"]["external"]
-            external["account"] = other.volume.account()
+            external["account"] = sound_account(other.volume)
 
 
 def _refuse(wrong: list[str]) -> None:

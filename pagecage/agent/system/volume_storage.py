@@ -1,37 +1,41 @@
-"""The disk of a simulated volume on a host that is not our guest: nbdkit and the kernel's client.
+"""The disk of a simulated volume on a host that is not our guest: a file, its server and a path.
 
 The volume's file lies in the data directory and is kept with its datasets. Names are fixed, since
-one agent locks the host: the next start finds what a killed agent left. nbdkit then has ended with
-the agent, and the kernel's client fails all I/O.
+one agent locks the host: the next start finds what a killed agent left. The server then has ended
+with the agent, and the kernel fails all I/O.
 """
 
 from __future__ import annotations
 
-import os
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pagecage.agent.system.block_device import resolve_disk
-from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.trial_storage import TrialStorage
-from pagecage.agent.system.volume_server import PLUGIN, VolumeServer, require_nbdkit
-from pagecage.errors import HostError, PagecageError
+from pagecage.agent.system.volume_paths import (
+    PATHS,
+    choose_path,
+    is_mounted,
+    path_latency_us,
+)
+from pagecage.agent.system.volume_server import CONTROL_SOCKET, VolumeServer, send_command
+from pagecage.errors import HostError
 from pagecage.model.cage import DATA_DISK
-from pagecage.process import find_tool, run
+from pagecage.process import run
 from pagecage.units import GIB, MIB
 
-SYS_BLOCK = Path("/sys/block")
 _SPARE_BYTES = 512 * MIB
-_NODE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class MountedVolume:
-    """A served volume with its file system."""
+    """A served volume with its file system. `path` is described in docs/FORMAT.md."""
 
     server: VolumeServer
     storage: TrialStorage
+    path: Mapping[str, Any]
 
 
 def mount_volume(
@@ -42,26 +46,21 @@ def mount_volume(
     Its file system and files are kept from trial to trial while they are large enough. Raises
     PagecageError with the reason.
     """
-    _require_tools()
+    path = choose_path()
     file = data_dir / f"{_named('pagecage-volume', name)}.raw"
     is_new = _ensure_file(file, data_bytes * 6 // 5 + _SPARE_BYTES)
-    folder = spool / _named("volume", name)
+    folder = (spool / _named("volume", name)).resolve()  # as the kernel names it
     folder.mkdir(parents=True, exist_ok=True)
-    server = VolumeServer.start(spool / "bin" / PLUGIN, file, folder, folder / "nbdkit.log")
+    _unmount(folder)
+    server = path.serve(spool / "bin", file, folder)
     try:
-        return MountedVolume(server, _mount(_attach(server, folder), folder, is_new=is_new))
+        node = path.attach(server, folder)
+        found = {"kind": path.name, "latency_us": path_latency_us(node, server.command)}
+        return MountedVolume(server, _mount(node, folder, is_new=is_new), found)
     except BaseException:
         _unmount(folder)
         server.end()
         raise
-
-
-def _require_tools() -> None:
-    require_nbdkit()
-    if not find_tool("nbd-client"):
-        raise HostError("a simulated volume needs nbd-client", "apt-get install nbd-client")
-    if os.getuid() != 0:
-        raise HostError("only root may attach a simulated volume", "use HOST=vm")
 
 
 def _mount(node: Path, folder: Path, *, is_new: bool) -> TrialStorage:
@@ -86,34 +85,6 @@ def _ensure_file(file: Path, size_bytes: int) -> bool:
     return True
 
 
-def _attach(server: VolumeServer, folder: Path) -> Path:
-    """Attach the kernel's client to the volume; return the node.
-
-    The name is written before, so that the next start can detach it.
-    """
-    run(["modprobe", "nbd"], timeout_seconds=30)
-    node = _free_node()
-    (folder / "node").write_text(node.name)
-    run(
-        ["nbd-client", "-unix", server.data_socket, node, "-timeout", "30", "-block-size", "4096"],
-        timeout_seconds=30,
-    )
-    deadline = time.monotonic() + _NODE_SECONDS
-    while (read_text(SYS_BLOCK / node.name / "size") or "0").strip() == "0":
-        if time.monotonic() > deadline:
-            raise HostError(f"{node} has no size", "use HOST=vm")
-        time.sleep(0.02)
-    return node
-
-
-def _free_node(sys_block: Path = SYS_BLOCK) -> Path:
-    """Return a node of the kernel's client that nobody uses: it has a `pid` while in use."""
-    names = sorted(path.name for path in sys_block.glob("nbd*") if not (path / "pid").exists())
-    if not names:
-        raise HostError("no free /dev/nbd: the kernel's module nbd is missing", "use HOST=vm")
-    return Path("/dev") / names[0]
-
-
 def unmount_volume(spool: Path, name: str | None = None) -> list[str]:
     """Undo whatever mount_volume did for a disk (None: for all disks), even in part.
 
@@ -128,21 +99,18 @@ def _named(word: str, disk: str) -> str:
 
 
 def _unmount(folder: Path) -> list[str]:
-    removed = []
-    mount_point, noted = folder / "mounted", folder / "node"
-    if os.path.ismount(mount_point):
+    folder, removed = folder.resolve(), []
+    mount_point = folder / "mounted"
+    if is_mounted(mount_point):
+        _free(folder / CONTROL_SOCKET)
         run(["umount", "--lazy", "--force", mount_point], timeout_seconds=60)
         removed.append(str(mount_point))
-    if noted.exists():
-        node = noted.read_text().strip()
-        if (SYS_BLOCK / node / "pid").exists():
-            _detach(Path("/dev") / node)
-            removed.append(node)
-        noted.unlink()
-    return removed
+    return [*removed, *(one for path in PATHS for one in path.detach(folder))]
 
 
-def _detach(node: Path) -> None:
-    done = run(["nbd-client", "-d", node], check=False, timeout_seconds=60)
-    if not done.ok:
-        raise PagecageError(f"{node} cannot be detached: {done.stderr.strip()}", "restart the host")
+def _free(control: Path) -> None:
+    """Remove the limits of a volume that is served still, so that what is unwritten is soon."""
+    try:
+        send_command(control, {"configure": {}})
+    except HostError:  # a killed server
+        return
