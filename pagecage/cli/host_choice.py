@@ -78,7 +78,7 @@ def plan_on_host(
     if name == "auto":
         plan = plan_without_limits(LocalHost(data_dir), make)
         if plan is not None:
-            notify("host: local (no treatment has limits, so this machine's own CPU is measured)")
+            notify("host: local (no treatment has limits that need a cgroup, so this machine's own CPU is measured)")
             return plan, LocalHost(data_dir)
     host = choose_host(name, data_dir, notify, disks)
     try:
@@ -117,7 +117,7 @@ def _cannot_run_here(host: Host, plan: Plan) -> str | None:
         missed = [one for one in check_trial(facts, trial) if one.requirement in _ELSEWHERE]
         for one in (*check_disks(facts, trial.cage), *missed):
             return one.reason
-    return None
+    return _no_volume(plan.trials)
 
 
 def plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
@@ -130,18 +130,18 @@ def plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
         return None
     facts = local.facts()
     fits = not any(check_trial(facts, trial) for trial in plan.trials)
-    return plan if fits and _can_attach(plan.trials) else None
+    return plan if fits and _no_volume(plan.trials) is None else None
 
 
-def _can_attach(trials: Iterable[Trial]) -> bool:
-    """Return whether this machine can serve the simulated volumes of trials."""
+def _no_volume(trials: Iterable[Trial]) -> str | None:
+    """Return why this machine cannot attach the simulated volumes of trials; None if it can."""
     if not any(trial.cage.is_volume for trial in trials):
-        return True
+        return None
     try:
         choose_path()
-    except HostError:
-        return False
-    return True
+    except HostError as error:
+        return error.message
+    return None
 
 
 def refuse_limits(trials: Iterable[Trial], local: LocalHost) -> None:

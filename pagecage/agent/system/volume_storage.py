@@ -7,7 +7,8 @@ with the agent, and the kernel fails all I/O.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,35 @@ def _ensure_file(file: Path, size_bytes: int) -> bool:
     return True
 
 
+def bind_copies(names: Iterable[str], data_dir: Path, mounted: MountedVolume) -> None:
+    """Show the volume's copy of some folders of the data directory in their place.
+
+    So a command finds the files that a replay copied to this host on the volume, under the paths
+    that it was given. A copy that is as the original is kept.
+    """
+    mount_point = mounted.storage.mount_point
+    for name in names:
+        original, copy = data_dir / name, mount_point / name
+        original.mkdir(exist_ok=True)
+        if not copy.is_dir() or _tree(copy) != _tree(original):
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(original, copy, symlinks=True)
+            run(["sync", "--file-system", mount_point], timeout_seconds=600)
+        with (mount_point.parent / "bound").open("a") as noted:
+            noted.write(f"{original.resolve()}\n")
+        run(["mount", "--bind", copy, original], timeout_seconds=60)
+
+
+def _tree(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Return mode, size and time of change of each file below a folder."""
+    found = {}
+    for path in folder.rglob("*"):
+        stat = path.lstat()
+        size_bytes = 0 if path.is_dir() else stat.st_size
+        found[str(path.relative_to(folder))] = (stat.st_mode, size_bytes, stat.st_mtime_ns)
+    return found
+
+
 def unmount_volume(spool: Path, name: str | None = None) -> list[str]:
     """Undo whatever mount_volume did for a disk (None: for all disks), even in part.
 
@@ -100,7 +130,12 @@ def _named(word: str, disk: str) -> str:
 
 def _unmount(folder: Path) -> list[str]:
     folder, removed = folder.resolve(), []
-    mount_point = folder / "mounted"
+    mount_point, bound = folder / "mounted", folder / "bound"
+    for place in map(Path, bound.read_text().splitlines() if bound.exists() else ()):
+        while is_mounted(place):
+            run(["umount", "--lazy", place], timeout_seconds=60)
+            removed.append(str(place))
+    bound.unlink(missing_ok=True)
     if is_mounted(mount_point):
         _free(folder / CONTROL_SOCKET)
         run(["umount", "--lazy", "--force", mount_point], timeout_seconds=60)
