@@ -28,6 +28,7 @@ from pagecage.process import run
 from pagecage.units import GIB, MIB
 
 _SPARE_BYTES = 512 * MIB
+_NOT_REPAIRED = 4  # e2fsck(8): errors are left, or there is no file system
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,10 @@ def mount_volume(
 
 
 def _mount(node: Path, folder: Path, *, is_new: bool) -> TrialStorage:
-    if is_new:
+    # The last start may have been killed before there was a file system, or in the middle of it.
+    if is_new or run(["e2fsck", "-f", "-p", node], check=False).status >= _NOT_REPAIRED:
         settings = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
         run(["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-E", settings, node])
-    else:
-        run(["e2fsck", "-f", "-p", node], check=False)
     mount_point = folder / "mounted"
     mount_point.mkdir(exist_ok=True)
     run(["mount", "-o", "noatime", node, mount_point], timeout_seconds=60)
