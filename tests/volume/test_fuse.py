@@ -46,12 +46,16 @@ def spool(tmp_path: Path) -> Iterator[Path]:
 
 
 def left_of(spool: Path) -> list[str]:
-    """Return what is left of the volumes of a spool: mounts, loop devices, processes."""
+    """Return what is left of the volumes of a spool: mounts, loop devices, processes.
+
+    A loop device whose file was unmounted under it has the file `/`.
+    """
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-    loops = (path.read_text() for path in Path("/sys/block").glob("loop*/loop/backing_file"))
+    loops = (read(path).decode() for path in Path("/sys/block").glob("loop*/loop/backing_file"))
     lines = [path for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     return [
-        *(line for line in (*mounts, *loops) if str(spool) in line),
+        *(line for line in mounts if str(spool) in line),
+        *(line for line in loops if str(spool) in line or line.strip() == "/"),
         *(str(path) for path in lines if str(spool).encode() in read(path)),
     ]
 
