@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import shutil
@@ -11,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -253,25 +253,49 @@ def test_what_a_killed_agent_left_is_undone(spool: Path, stop: str) -> None:
     made.server.end()
 
 
-def test_a_full_disk_below_is_the_reason(spool: Path) -> None:
-    """The data directory is a file system of 48 MiB, and the program writes 64 MiB."""
-    data = spool.parent / "data"
-    run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", data])
-    try:
-        made = mount(spool)
-        file = made.storage.mount_point / "file"
-        with pytest.raises(OSError, match="No space|rror") as caught, file.open("wb") as opened:
-            opened.write(os.urandom(64 * MIB))
-            opened.flush()
-            os.fsync(opened.fileno())
-        assert caught.value.errno in (errno.EIO, errno.ENOSPC, errno.EROFS)
-        with pytest.raises(HostError, match="below the simulated volume failed: No space left"):
-            sound_account(SimulatedVolume(made.server.command))
-        unmount_volume(spool)
-        made.server.end()
-        assert left_of(spool) == []
-    finally:
-        run(["umount", "--lazy", data])
+@pytest.fixture
+def small_disk(spool: Path) -> Iterator[Path]:
+    """Make the data directory a file system of 1.4 GiB, of which a volume takes 1 GiB."""
+    image, data = spool.parent / "image", spool.parent / "data"
+    with image.open("wb") as file:
+        file.truncate(1434 * MIB)
+    run(["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", image])
+    run(["mount", "-o", "loop", image, data])
+    yield data
+    unmount_volume(spool)
+    run(["umount", data])
+
+
+def fill(data: Path) -> None:
+    with (data / "others").open("wb") as file, suppress(OSError):
+        while True:
+            os.posix_fallocate(file.fileno(), file.tell(), 4 * MIB)
+            file.seek(4 * MIB, os.SEEK_CUR)
+
+
+def test_a_volume_that_does_not_fit_is_refused(small_disk: Path, spool: Path) -> None:
+    fill(small_disk)
+    with pytest.raises(HostError, match=r"1 GiB of the simulated volume do not fit in .*/data"):
+        mount(spool)
+    assert left_of(spool) == []
+    assert not raw_file(spool).exists()
+
+
+def test_a_full_disk_below_is_the_reason(small_disk: Path, spool: Path) -> None:
+    """Discards gave the volume's space back, and another program took it."""
+    made = mount(spool)
+    run(["fstrim", made.storage.mount_point])
+    fill(small_disk)
+    file = made.storage.mount_point / "file"
+    with pytest.raises(OSError, match="No space|rror"), file.open("wb") as opened:
+        opened.write(os.urandom(64 * MIB))
+        opened.flush()
+        os.fsync(opened.fileno())
+    with pytest.raises(HostError, match="below the simulated volume failed: No space left"):
+        sound_account(SimulatedVolume(made.server.command))
+    unmount_volume(spool)
+    made.server.end()
+    assert left_of(spool) == []
 
 
 def test_a_served_file_is_not_served_twice(mounted: MountedVolume, spool: Path) -> None:

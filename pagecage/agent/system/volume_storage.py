@@ -25,7 +25,7 @@ from pagecage.agent.system.volume_server import CONTROL_SOCKET, VolumeServer, se
 from pagecage.errors import HostError
 from pagecage.model.cage import DATA_DISK
 from pagecage.process import run
-from pagecage.units import GIB, MIB
+from pagecage.units import GIB, MIB, format_bytes
 
 _SPARE_BYTES = 512 * MIB
 _NOT_REPAIRED = 4  # e2fsck(8): errors are left, or there is no file system
@@ -77,12 +77,26 @@ def _mount(node: Path, folder: Path, *, is_new: bool) -> TrialStorage:
 
 
 def _ensure_file(file: Path, size_bytes: int) -> bool:
-    """Make the volume's sparse file if it is missing or too small; return whether it is new."""
+    """Make the volume's file if it is missing or too small; return whether it is new.
+
+    Its space is reserved where the file system can: so a disk cannot become full under a trial, and
+    writes at the same time need not wait for each other's allocation (ext4_dio_write_checks()).
+    """
     if file.exists() and file.stat().st_size >= size_bytes:
         return False
     file.unlink(missing_ok=True)
+    whole = -(-size_bytes // GIB) * GIB
     with file.open("wb") as volume:
-        volume.truncate(-(-size_bytes // GIB) * GIB)
+        volume.truncate(whole)
+    done = run(["fallocate", "--length", str(whole), file], check=False, timeout_seconds=600)
+    if "No space left" in done.stderr:
+        file.unlink()
+        free = format_bytes(shutil.disk_usage(file.parent).free)
+        raise HostError(
+            f"{format_bytes(whole)} of the simulated volume do not fit in {file.parent} ({free}"
+            " free)",
+            "choose a smaller --size or another --data-dir",
+        )
     return True
 
 
