@@ -135,9 +135,7 @@ def _own_volume(run: TrialRun) -> Storage:
     data_dir = Path(run.session.request.data_dir)
     copies = list(dict.fromkeys(_copied_folders(trial, data_dir)))
     copied_bytes = sum(map(_tree_bytes, (data_dir / name for name in copies)))
-    mounted = mount_volume(
-        trial.dataset_bytes + trial.writes_bytes + copied_bytes, data_dir, spool
-    )
+    mounted = mount_volume(trial.dataset_bytes + trial.writes_bytes + copied_bytes, data_dir, spool)
     run.cleanup.callback(mounted.server.end)
     run.cleanup.callback(unmount_volume, spool, DATA_DISK)
     bind_copies(copies, data_dir, mounted)

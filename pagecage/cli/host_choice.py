@@ -78,7 +78,7 @@ def plan_on_host(
     if name == "auto":
         plan = plan_without_limits(LocalHost(data_dir), make)
         if plan is not None:
-            notify("host: local (no treatment has limits that need a cgroup, so this machine's own CPU is measured)")
+            notify("host: local (no limit needs a cgroup, so this machine's own CPU is measured)")
             return plan, LocalHost(data_dir)
     host = choose_host(name, data_dir, notify, disks)
     try:

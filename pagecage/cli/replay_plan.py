@@ -66,8 +66,7 @@ def plan_for(
     def make(host: Host) -> Plan:
         place = _place(host, options, known)
         program, start = _program(argv[0], options, copies, place)
-        scripts = () if program else argv[:1]
-        files = _files((*scripts, *loaders), options, copies, place)
+        files = _files((*(() if program else argv[:1]), *loaders), options, copies, place)
         uploads = files + program
         restored = copied_data(options.writes, uploads, host)
         directory = _working_directory(host, place, uploads, restored)

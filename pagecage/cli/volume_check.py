@@ -58,10 +58,8 @@ def check(
 ) -> int:
     """Drive a simulated volume on this machine, and compare it with its own model.
 
-    fio keeps requests in flight, without a guest: on a block device, which needs root, else over
-    the volume's socket. The table shows the rate
-    that the limits and latencies allow and the measured one, and the latencies that were set and
-    the measured ones.
+    fio keeps requests in flight: on a block device if you are root, else over a socket. The table
+    shows rates and latencies as they were set and as they were measured.
 
     Parameters
     ----------

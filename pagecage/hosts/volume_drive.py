@@ -55,7 +55,7 @@ class Load:
 
 @dataclass(frozen=True)
 class DrivenVolume:
-    """A served volume without limits, the words by which fio reaches it, and the path (FORMAT.md)."""
+    """A served volume without limits, fio's words for it, and the path to it (FORMAT.md)."""
 
     server: VolumeServer
     words: Sequence[str]

@@ -24,6 +24,7 @@ from pagecage.errors import HostDied, HostError
 from pagecage.model.cage import Cage
 from pagecage.model.simulation import LatencyQuantiles, VolumeSimulation
 from pagecage.process import PIPE, run, spawn
+from pagecage.whole_files import write_whole
 from tests.builders.native_volumes import PROGRAMS, needs_fuse
 from tests.builders.waiting import wait_until
 from tests.volume.clients import iops_limit
@@ -287,10 +288,8 @@ def test_a_full_disk_below_is_the_reason(small_disk: Path, spool: Path) -> None:
     run(["fstrim", made.storage.mount_point])
     fill(small_disk)
     file = made.storage.mount_point / "file"
-    with pytest.raises(OSError, match="No space|rror"), file.open("wb") as opened:
-        opened.write(os.urandom(64 * MIB))
-        opened.flush()
-        os.fsync(opened.fileno())
+    with pytest.raises(OSError, match=r"No space|rror"):
+        write_whole(file, os.urandom(64 * MIB))
     with pytest.raises(HostError, match="below the simulated volume failed: No space left"):
         sound_account(SimulatedVolume(made.server.command))
     unmount_volume(spool)

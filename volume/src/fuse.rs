@@ -114,7 +114,8 @@ fn listen(path: &Path, served: &'static Served) -> std::result::Result<(), Strin
 fn mount_at(path: &Path) -> std::result::Result<File, String> {
     let opened = OpenOptions::new().read(true).write(true).open(DEVICE);
     let device = opened.map_err(|error| format!("{DEVICE}: {error}"))?;
-    let data = format!("fd={},rootmode=100000,user_id=0,group_id=0", device.as_raw_fd());
+    let (number, longest) = (device.as_raw_fd(), abi::MOST_DATA_BYTES);
+    let data = format!("fd={number},rootmode=100000,user_id=0,group_id=0,max_read={longest}");
     let data = CString::new(data).expect("it has no zero byte");
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount("pcvolume", path, "fuse", flags, data.as_c_str())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pagecage.agent.limits.simulated_volume import sound_account
 from pagecage.agent.storage import OtherDisk
 from pagecage.agent.system.cgroup import Cgroup, ancestors
 from pagecage.agent.system.cgroup_files import read_limits

@@ -118,7 +118,7 @@ def _disk(command: CommandSpec, storage: Storage, files: tuple[Path, ...]) -> Di
 
 
 def _require_on_volume(files: tuple[Path, ...], storage: Storage) -> None:
-    """Raise RequirementMissed for a file that the volume does not hold, so that nothing limits it."""
+    """Raise RequirementMissed for a file that the volume does not hold and does not limit."""
     for file in files:
         if file.stat().st_dev != storage.data_dir.stat().st_dev:
             raise RequirementMissed.of(

@@ -243,7 +243,7 @@ def path_latency_us(node: Path, command: Callable[[Mapping[str, Any]], dict[str,
 
 def _reads_us(node: Path) -> Iterator[list[float]]:
     """Yield the times of reads at random, one after another, on each of some CPUs."""
-    chosen, allowed = random.Random(1), os.sched_getaffinity(0)  # noqa: S311
+    chosen, allowed = random.Random(1), os.sched_getaffinity(0)
     cpus = sorted(allowed)[:_MOST_CPUS]
     device = os.open(node, os.O_RDONLY | os.O_DIRECT)
     try:
@@ -251,8 +251,11 @@ def _reads_us(node: Path) -> Iterator[list[float]]:
         with mmap.mmap(-1, _BLOCK_BYTES) as page:  # aligned, as direct I/O needs it
             for cpu in cpus:
                 os.sched_setaffinity(0, {cpu})
-                until, took = time.monotonic() + _MOST_SECONDS / len(cpus), []
-                while len(took) < _READS / len(cpus) and (time.monotonic() < until or len(took) < 2):
+                until = time.monotonic() + _MOST_SECONDS / len(cpus)
+                took: list[float] = []
+                while len(took) < _READS / len(cpus) and (
+                    time.monotonic() < until or len(took) < 2
+                ):
                     offset = chosen.randrange(blocks) * _BLOCK_BYTES
                     began_ns = time.perf_counter_ns()
                     os.preadv(device, [page], offset)
