@@ -13,7 +13,7 @@ from pagecage.agent.protocol.rpc import ask
 from pagecage.agent.system.block_device import Disk, resolve_disk
 from pagecage.agent.system.memory_reservation import OF_OURS
 from pagecage.agent.system.trial_storage import make_storage, remove_storage
-from pagecage.agent.system.volume_storage import bind_copies, mount_volume, unmount_volume
+from pagecage.agent.system.volume_storage import bind_copies, mount_volume, release_volume
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import HostError, PagecageError
 from pagecage.model.cage import DATA_DISK
@@ -136,8 +136,7 @@ def _own_volume(run: TrialRun) -> Storage:
     copies = list(dict.fromkeys(_copied_folders(trial, data_dir)))
     copied_bytes = sum(map(_tree_bytes, (data_dir / name for name in copies)))
     mounted = mount_volume(trial.dataset_bytes + trial.writes_bytes + copied_bytes, data_dir, spool)
-    run.cleanup.callback(mounted.server.end)
-    run.cleanup.callback(unmount_volume, spool, DATA_DISK)
+    run.cleanup.callback(release_volume, mounted, spool)
     bind_copies(copies, data_dir, mounted)
     storage = mounted.storage
     volume = SimulatedVolume(mounted.server.command, mounted.path)

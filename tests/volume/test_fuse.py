@@ -17,9 +17,15 @@ import pytest
 
 from pagecage.agent.cache_state import all_resident_bytes
 from pagecage.agent.limits.simulated_volume import SimulatedVolume, fidelity, sound_account
+from pagecage.agent.system import volume_storage
 from pagecage.agent.system.volume_paths import FuseLoop, path_latency_us
 from pagecage.agent.system.volume_server import FUSE_PROGRAM, SERVED_FILE, VolumeServer
-from pagecage.agent.system.volume_storage import MountedVolume, mount_volume, unmount_volume
+from pagecage.agent.system.volume_storage import (
+    MountedVolume,
+    mount_volume,
+    release_volume,
+    unmount_volume,
+)
 from pagecage.errors import HostDied, HostError
 from pagecage.model.cage import Cage
 from pagecage.model.simulation import LatencyQuantiles, VolumeSimulation
@@ -215,6 +221,22 @@ def test_a_killed_server_is_an_error_at_once_and_leaves_nothing(
         sound_account(SimulatedVolume(mounted.server.command))
     removed = unmount_volume(spool)
     assert str(spool / "volume/mounted") in removed
+    assert left_of(spool) == []
+
+
+def test_a_long_pause_does_not_hold_the_end_up(
+    spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests that wait for the end of a pause were decided, and another model does not end it."""
+    monkeypatch.setattr(volume_storage, "_UNMOUNT_SECONDS", 1.0)
+    made = mount(spool)
+    (made.storage.mount_point / "file").write_bytes(os.urandom(MIB))
+    made.server.command({"event": {"kind": "pause", "until_seconds": 600}})
+    syncing = spawn(["sync", "-f", made.storage.mount_point])
+    wait_until(lambda: made.server.command({"account": True})["volume_queue_length"] > 0)
+    release_volume(made, spool)
+    syncing.wait(30)
+    assert not made.server.alive()
     assert left_of(spool) == []
 
 

@@ -22,12 +22,13 @@ from pagecage.agent.system.volume_paths import (
     path_latency_us,
 )
 from pagecage.agent.system.volume_server import CONTROL_SOCKET, VolumeServer, send_command
-from pagecage.errors import HostError
+from pagecage.errors import HostError, PagecageError
 from pagecage.model.cage import DATA_DISK
 from pagecage.process import run
 from pagecage.units import GIB, MIB, format_bytes
 
 _SPARE_BYTES = 512 * MIB
+_UNMOUNT_SECONDS = 60.0
 _NOT_REPAIRED = 4  # e2fsck(8): errors are left, or there is no file system
 
 
@@ -138,6 +139,16 @@ def unmount_volume(spool: Path, name: str | None = None) -> list[str]:
     return [one for folder in folders for one in _unmount(folder)]
 
 
+def release_volume(mounted: MountedVolume, spool: Path, name: str = DATA_DISK) -> None:
+    """Undo mount_volume. Data that a paused or slow volume does not take in time are lost."""
+    try:
+        unmount_volume(spool, name)
+    except PagecageError:
+        mounted.server.end()  # the kernel fails what waits
+        unmount_volume(spool, name)
+    mounted.server.end()
+
+
 def _named(word: str, disk: str) -> str:
     return word if disk == DATA_DISK else f"{word}-{disk}"
 
@@ -147,12 +158,12 @@ def _unmount(folder: Path) -> list[str]:
     mount_point, bound = folder / "mounted", folder / "bound"
     for place in map(Path, bound.read_text().splitlines() if bound.exists() else ()):
         while is_mounted(place):
-            run(["umount", "--lazy", place], timeout_seconds=60)
+            run(["umount", "--lazy", place], timeout_seconds=_UNMOUNT_SECONDS)
             removed.append(str(place))
     bound.unlink(missing_ok=True)
     if is_mounted(mount_point):
         _free(folder / CONTROL_SOCKET)
-        run(["umount", "--lazy", "--force", mount_point], timeout_seconds=60)
+        run(["umount", "--lazy", "--force", mount_point], timeout_seconds=_UNMOUNT_SECONDS)
         removed.append(str(mount_point))
     return [*removed, *(one for path in PATHS for one in path.detach(folder))]
 
