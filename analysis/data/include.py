@@ -8,11 +8,12 @@ from analysis.data.load import JudgedTrial, Run, excluded_trials, with_included
 from pagecage.errors import PagecageError
 from pagecage.verdicts.evaluate import incomplete_collectors
 from pagecage.verdicts.repeats import output_reasons
-
-VERDICTS = ("limits", "cache_state_reached", "host_quiet", "collectors", "consistency", "output")
 from pagecage.verdicts.volume_account import late_volumes
 
-VERDICTS = ("limits", "cache_state_reached", "host_quiet", "collectors", "consistency", "volume")
+VERDICTS = (
+    *("limits", "cache_state_reached", "host_quiet", "collectors"),
+    *("consistency", "output", "volume"),
+)
 """Names of the verdicts that exclude a trial if they fail."""
 
 
