@@ -106,8 +106,7 @@ def evaluate(
     binding = judge_binding_limit(record, windows)
     reasons = (
         *_exclusion_reasons(limits, cache, quiet, consistency),
-        *late_volumes(record),
-        *incomplete_collectors(record),
+        *(*late_volumes(record), *incomplete_collectors(record)),
         *output_reasons(record, output),
     )
     return Verdicts(
