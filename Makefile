@@ -169,9 +169,12 @@ experiment: $(if $(known),ready,.venv/.stamp-plan)
 workloads := $(if $(filter pcgen,$(PAGECAGE_WORKLOADS)),$(if $(wildcard build/.stamp-workloads),build/.stamp-workloads,build/.stamp-pcgen),$(if $(and $(known),$(if $(wildcard build/.stamp-workloads),,1)),build/.stamp-workloads-$(NAME),build/.stamp-workloads))
 # Only one experiment needs Lucene, which Maven fetches.
 lucene := $(if $(known),$(if $(shell grep -ls pclucene-java "$(known)"),build/.stamp-lucene))
-# A simulated volume is served by nbdkit. Experiments that name none do without.
+# A simulated volume of the guest is served by nbdkit; one of this machine by FUSE and loop devices,
+# or where it has none by nbdkit too. Experiments that name none do without.
 with_volume := $(if $(known),$(shell grep -lsE 'enforced_by|-volume"' "$(known)"),yes)
 volume := $(if $(with_volume),$(plugin) build/.stamp-volume-programs)
+has_fuse := $(and $(wildcard /dev/fuse),$(wildcard /sbin/losetup /usr/bin/losetup),$(wildcard /sbin/mke2fs /usr/bin/mke2fs))
+attached := $(if $(with_volume),$(plugin) $(if $(has_fuse),,build/.stamp-volume-programs))
 # An experiment that names packages needs a guest's image that contains them.
 with_packages := $(if $(known),$(shell grep -ls '^packages' "$(known)"))
 guest := build/.stamp-$(if $(with_packages),packages-$(NAME),guest)
@@ -184,7 +187,7 @@ ready:
 	@$(if $(there),:,$(MAKE) .venv/.stamp-plan)
 	@host=$(or $(which),$$($(pagecage) host which "$$HOST" $(plan_for))) && \
 	  case $$host in vm) tools/preflight guest ;; esac && $(MAKE) -j "ready-$$host"
-ready-local: .venv/.stamp-run $(workloads) $(lucene) build/.stamp-recorders $(volume)
+ready-local: .venv/.stamp-run $(workloads) $(lucene) build/.stamp-recorders $(attached)
 ready-group: .venv/.stamp-run .venv-ansible/.stamp-ansible $(workloads) $(lucene) $(programs_for_foreign)
 ready-vm: .venv/.stamp-run $(workloads) $(lucene) $(guest) $(volume) $(programs_for_foreign)
 ready-local ready-group ready-vm:

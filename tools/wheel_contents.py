@@ -28,7 +28,7 @@ FOLDERS = (
 FILES = ("action.yml", "ci/gitlab.yml", "containers/versions.env", "LICENSE")
 LEFT_OUT = ("ansible/molecule", "docs/gallery", "workloads/testbed", "workloads/contract")
 """Tests and pictures, which take 13 MB."""
-LEAST_BINARIES = ("bin/pcgen", "bin/pcprobe", "lib/libpcvolume.so")
+LEAST_BINARIES = ("bin/pcgen", "bin/pcprobe", "lib/libpcvolume.so", "lib/pcvolume-fuse")
 INSIDE = "build/host"
 """The folder of compiled programs in the wheel. A checkout has those of others in build/MACHINE."""
 ELF_MACHINES = {"x86_64": 62, "aarch64": 183}  # elf(5), e_machine

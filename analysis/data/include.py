@@ -8,8 +8,12 @@ from analysis.data.load import JudgedTrial, Run, excluded_trials, with_included
 from pagecage.errors import PagecageError
 from pagecage.verdicts.evaluate import incomplete_collectors
 from pagecage.verdicts.repeats import output_reasons
+from pagecage.verdicts.volume_account import late_volumes
 
-VERDICTS = ("limits", "cache_state_reached", "host_quiet", "collectors", "consistency", "output")
+VERDICTS = (
+    *("limits", "cache_state_reached", "host_quiet", "collectors"),
+    *("consistency", "output", "volume"),
+)
 """Names of the verdicts that exclude a trial if they fail."""
 
 
@@ -23,6 +27,7 @@ def failed_verdicts(trial: JudgedTrial) -> frozenset[str]:
         "collectors": bool(incomplete_collectors(trial.record)),
         "output": bool(output_reasons(trial.record, verdicts.output)),
         "consistency": verdicts.consistency.verdict == "contradictory",
+        "volume": bool(late_volumes(trial.record)),
     }
     return frozenset(name for name, is_failed in failed.items() if is_failed)
 

@@ -20,8 +20,9 @@ class VolumeSummary:
     `met` has the share of the time in which requests waited, by layer and unit of the limit.
     `latencies_us` are the mean latencies of reads and writes by the volume's clock, None without
     any. `late_share` is the share of replies later than the model decided. `disagreeing` counts the
-    trials whose witnesses disagree. `disk` is a disk of the cage beside the data directory's; None
-    for that one.
+    trials whose witnesses disagree. `paths` are the kinds of path to the volume. `path_us` is the
+    median of their latencies, which were taken off; None if they were not measured. `disk` is a
+    disk of the cage beside the data directory's; None for that one.
     """
 
     treatment: Treatment
@@ -32,6 +33,8 @@ class VolumeSummary:
     late_share: float
     disagreeing: int
     trials: int
+    paths: tuple[str, ...] = ()
+    path_us: float | None = None
     disk: str | None = None
 
 
@@ -76,8 +79,17 @@ def _summary(run: Run, treatment: Treatment, disk: str | None) -> VolumeSummary 
         statistics.median(a.late_operations / max(a.operations, 1) for a in accounts),
         sum(trial.verdicts.witnesses.verdict == "disagree" for trial in trials),
         len(trials),
+        *_paths(trials),
         disk,
     )
+
+
+def _paths(trials: Sequence[JudgedTrial]) -> tuple[tuple[str, ...], float | None]:
+    """Return the kinds of path, none in older records, and the median of their latencies."""
+    found = [(trial.record.cage.external or {}).get("path", {}) for trial in trials]
+    kinds = tuple(dict.fromkeys(path["kind"] for path in found if path))
+    latencies = [path["latency_us"] for path in found if "latency_us" in path]
+    return kinds, statistics.median(latencies) if latencies else None
 
 
 def _met(accounts: Sequence[VolumeAccount]) -> dict[str, float]:

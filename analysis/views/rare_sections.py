@@ -16,7 +16,8 @@ LEAST_SHARE = 0.005
 _COLUMNS = (
     "waited for: limits of the volume or its instance, with the share of the time in which requests"
     " waited; read, write: mean latency by the volume's clock; late: replies later than the model"
-    " decided; witnesses: the diagnosis and the volume's account"
+    " decided; path: the way to the volume, with its latency, which was taken off; witnesses: the"
+    " diagnosis and the volume's account"
 )
 _STEP_COLUMNS = (
     "medians of the trials that count; loss: of time, against all of the memory; refaults,"
@@ -74,7 +75,7 @@ def volume_section(run: Run) -> Iterator[Block]:
     if is_dilated:
         yield Paragraph(_DILATED, tone="soft")
     titles = ["treatment", *(["slowed down", "at full speed"] if is_dilated else [])]
-    titles += ["waited for", "read", "write", "late", "witnesses"]
+    titles += ["waited for", "read", "write", "late", "path", "witnesses"]
     rows = [_row(run, one, is_dilated=is_dilated) for one in found]
     yield make_table(titles, rows, _COLUMNS)
 
@@ -92,6 +93,7 @@ def _row(run: Run, one: VolumeSummary, *, is_dilated: bool) -> list[str]:
         met,
         *(_latency(mean_us) for mean_us in one.latencies_us),
         f"{one.late_share:.1%}",
+        ", ".join(one.paths) + ("" if one.path_us is None else f", {one.path_us:.0f} us"),
         f"agree {agreeing}/{one.trials}",
     ]
 

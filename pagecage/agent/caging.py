@@ -114,10 +114,19 @@ def _make_slice(
 
 
 def _make_supervised(run: TrialRun, files: ProgramFiles, unit: str) -> TrialProcesses:
-    """Keep the limits that the machine imposes, since the trial has none of its own."""
-    imposed = read_imposed_limits(files.disk.maj_min)
-    none: dict[str, Any] = {"requested": {}, "expected": {}, "read_back": {}}
-    run.keep("cage", name=run.trial.cage.name, slice=None, ancestors=imposed, **none)
+    """Keep the limits that the machine imposes, since the trial has no cgroup of its own."""
+    cage, imposed = run.trial.cage, read_imposed_limits(files.disk.maj_min)
+    none: dict[str, Any] = {"expected": {}, "read_back": {}}
+    by_volume = {"enforced_by": cage.enforced_by, "dilation": cage.dilation, **cloud_to_json(cage)}
+    run.keep(
+        "cage",
+        name=cage.name,
+        slice=None,
+        ancestors=imposed,
+        requested=dict(cage.properties),
+        **none,
+        **(by_volume if cage.is_volume else {}),
+    )
     return SupervisedProcesses(
         run.directory / "supervisor.json", f"{run.session.request.spool}:{unit}"
     )

@@ -33,7 +33,10 @@ def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> 
         run.cleanup.callback(_restore, run, journal)
         for layer in layers_with_queue(files.disk):
             journal.set(layer, "read_ahead_kb", str(wanted_kb))
-    fidelity = volume_fidelity(run.trial.cage) if storage.volume else _as_provider(run, files.disk)
+    if storage.volume:
+        fidelity = volume_fidelity(run.trial.cage, storage.volume.path)
+    else:
+        fidelity = _as_provider(run, files.disk)
     found_us = read_latency_us(files.paths[0]) if files.paths else None
     run.keep(
         "device",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ from pagecage.agent.protocol.rpc import ask
 from pagecage.agent.system.block_device import Disk, resolve_disk
 from pagecage.agent.system.memory_reservation import OF_OURS
 from pagecage.agent.system.trial_storage import make_storage, remove_storage
-from pagecage.agent.system.volume_storage import mount_volume, unmount_volume
+from pagecage.agent.system.volume_storage import bind_copies, mount_volume, release_volume
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import HostError, PagecageError
 from pagecage.model.cage import DATA_DISK
 from pagecage.model.requirements import Requirement
+from pagecage.model.trial import Trial
 
 
 @dataclass(frozen=True)
@@ -131,14 +132,28 @@ def outer_volume(run: TrialRun, disk: str = DATA_DISK) -> SimulatedVolume | None
 
 def _own_volume(run: TrialRun) -> Storage:
     trial, spool = run.trial, run.session.request.spool
-    mounted = mount_volume(
-        trial.dataset_bytes + trial.writes_bytes, Path(run.session.request.data_dir), spool
-    )
-    run.cleanup.callback(mounted.server.end)
-    run.cleanup.callback(unmount_volume, spool, DATA_DISK)
+    data_dir = Path(run.session.request.data_dir)
+    copies = list(dict.fromkeys(_copied_folders(trial, data_dir)))
+    copied_bytes = sum(map(_tree_bytes, (data_dir / name for name in copies)))
+    mounted = mount_volume(trial.dataset_bytes + trial.writes_bytes + copied_bytes, data_dir, spool)
+    run.cleanup.callback(release_volume, mounted, spool)
+    bind_copies(copies, data_dir, mounted)
     storage = mounted.storage
-    volume = SimulatedVolume(mounted.server.command)
+    volume = SimulatedVolume(mounted.server.command, mounted.path)
     return Storage("volume", storage.disk, storage.mount_point, is_own=True, volume=volume)
+
+
+def _copied_folders(trial: Trial, data_dir: Path) -> Iterator[str]:
+    """Yield the folders of the data directory that hold what a replay copied to this host."""
+    command, data = trial.workload.command, trial.data
+    paths = (command.directory if command else None, data.copied_to if data else None)
+    for path in paths:
+        if path is not None and Path(path).is_relative_to(data_dir) and Path(path) != data_dir:
+            yield Path(path).relative_to(data_dir).parts[0]
+
+
+def _tree_bytes(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
 
 
 def _made(run: TrialRun, kind: str, latency_us: int) -> Storage:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pagecage.cli.output import Notify
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import SizedHost
-from pagecage.model.cage import Cage
+from pagecage.model.cage import MEMORY_EVENT, Cage
 from pagecage.model.volume_model import dilated, volume_limits
 from pagecage.planning.duration import DiskSpeed
 from pagecage.units import KIB, MIB
@@ -25,6 +25,7 @@ EMULATED_DISK = DiskSpeed(
     trial_seconds=4.0,
 )
 MOST_DILATION = 1000.0
+_SWAP = "MemorySwapMax"
 
 
 def enforced(
@@ -48,9 +49,21 @@ def enforced(
         )
     factor = _factor(dilate, volumes, host, notify)
     return {
-        name: dilated(cage, factor) if cage.is_volume and factor != 1 else cage
+        name: dilated(_with_swap(cage), factor) if cage.is_volume else cage
         for name, cage in chosen.items()
     }
+
+
+def _with_swap(cage: Cage) -> Cage:
+    """Return a volume's cage without the ban on swap if it has no limit on memory.
+
+    The ban keeps memory within its limit, and swapping from escaping io.max. Such a cage has
+    neither, so that it needs no cgroup.
+    """
+    if not MEMORY_EVENT.keys().isdisjoint(cage.properties) or cage.properties.get(_SWAP) != 0:
+        return cage
+    others = {name: value for name, value in cage.properties.items() if name != _SWAP}
+    return replace(cage, properties=others)
 
 
 def _disks(cage: Cage) -> list[Cage]:

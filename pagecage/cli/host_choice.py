@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.disks.requirements import check_disks
+from pagecage.agent.system.volume_paths import choose_path
 from pagecage.cli.disk_options import parse_disks
 from pagecage.cli.output import Notify
 from pagecage.cli.run_options import HOSTS, is_group
@@ -77,7 +78,7 @@ def plan_on_host(
     if name == "auto":
         plan = plan_without_limits(LocalHost(data_dir), make)
         if plan is not None:
-            notify("host: local (no treatment has limits, so this machine's own CPU is measured)")
+            notify("host: local (no limit needs a cgroup, so this machine's own CPU is measured)")
             return plan, LocalHost(data_dir)
     host = choose_host(name, data_dir, notify, disks)
     try:
@@ -116,7 +117,7 @@ def _cannot_run_here(host: Host, plan: Plan) -> str | None:
         missed = [one for one in check_trial(facts, trial) if one.requirement in _ELSEWHERE]
         for one in (*check_disks(facts, trial.cage), *missed):
             return one.reason
-    return None
+    return _no_volume(plan.trials)
 
 
 def plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
@@ -128,13 +129,25 @@ def plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
     except PagecageError:  # the guest may do better, and names the error if it does not
         return None
     facts = local.facts()
-    return None if any(check_trial(facts, trial) for trial in plan.trials) else plan
+    fits = not any(check_trial(facts, trial) for trial in plan.trials)
+    return plan if fits and _no_volume(plan.trials) is None else None
+
+
+def _no_volume(trials: Iterable[Trial]) -> str | None:
+    """Return why this machine cannot attach the simulated volumes of trials; None if it can."""
+    if not any(trial.cage.is_volume for trial in trials):
+        return None
+    try:
+        choose_path()
+    except HostError as error:
+        return error.message
+    return None
 
 
 def refuse_limits(trials: Iterable[Trial], local: LocalHost) -> None:
     """Raise HostError naming the treatments whose limits this machine cannot hold."""
     limited = dict.fromkeys(
-        tuple(trial.treatment.values()) for trial in trials if trial.cage.has_limits
+        tuple(trial.treatment.values()) for trial in trials if trial.cage.cgroup_part.has_limits
     )
     if not limited or not (found := local.missed_for_limits()):
         return

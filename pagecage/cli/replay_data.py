@@ -14,14 +14,14 @@ from pagecage.runner.uploads import RESTORED_FOLDER, UploadedFile, path_on_host
 
 
 def implied_copies(
-    cold: Sequence[str], uploads: Sequence[UploadedFile], host_name: str
+    cold: Sequence[str], uploads: Sequence[UploadedFile], place: str
 ) -> tuple[str, ...]:
     """Return the `--cold` paths to copy although no file of `--copy` (`uploads`) contains them.
 
-    A relative path means a file on this machine. A command that runs on another host, or in the
-    directory of the copies, reads a copy.
+    A relative path means a file on this machine. A command that runs in another place than
+    `local`, or in the directory of the copies, reads a copy.
     """
-    if host_name == "local" and not uploads:
+    if place == "local" and not uploads:
         return ()
     relative = (path for path in cold if path and "\0" not in path and not Path(path).is_absolute())
     return tuple(
@@ -31,11 +31,11 @@ def implied_copies(
     )
 
 
-def is_only_here(program: str, uploads: Sequence[UploadedFile], host_name: str) -> bool:
-    """Return whether a program is named by a relative path that another host does not have."""
+def is_only_here(program: str, uploads: Sequence[UploadedFile], place: str) -> bool:
+    """Return whether a program is named by a relative path that another place does not have."""
     is_relative = "/" in program and not Path(program).is_absolute()
     return (
-        host_name != "local"
+        place != "local"
         and is_relative
         and "\0" not in program
         and Path(program).is_file()

@@ -64,12 +64,12 @@ def plan_for(
     loaders = service.load[:1] if service else ()
 
     def make(host: Host) -> Plan:
-        program, start = _program(argv[0], options, copies, host)
-        scripts = () if program else argv[:1]
-        files = _files((*scripts, *loaders), options, copies, host)
+        place = _place(host, options, known)
+        program, start = _program(argv[0], options, copies, place)
+        files = _files((*(() if program else argv[:1]), *loaders), options, copies, place)
         uploads = files + program
         restored = copied_data(options.writes, uploads, host)
-        directory = _working_directory(host, uploads, restored)
+        directory = _working_directory(host, place, uploads, restored)
         _check_programs([argv[0], *loaders], host, uploads)
         check_cold(options.cold, host, uploads, notify)
         words = (*(word.replace("{directory}", directory) for word in start), *argv[1:])
@@ -132,23 +132,32 @@ def chosen_cages(
     return names, replay_cages(names, volume, options.cold or options.copy)
 
 
+def _place(host: Host, options: ReplayOptions, cages: _Cages) -> str:
+    """Return `local` if the command reads its files in place, else where it reads copies.
+
+    A simulated volume is another disk than the user's files are on, even on this machine.
+    """
+    by_default = options.enforced_by is None and any(cage.is_volume for cage in cages.values())
+    return "volume" if by_default or options.enforced_by == "volume" else host.name
+
+
 def _files(
-    programs: Sequence[str], options: ReplayOptions, copies: tuple[UploadedFile, ...], host: Host
+    programs: Sequence[str], options: ReplayOptions, copies: tuple[UploadedFile, ...], place: str
 ) -> tuple[UploadedFile, ...]:
     """Return the files to copy: those of --copy, and cold files and programs that are only here."""
-    own = [program for program in programs if is_only_here(program, copies, host.name)]
-    implied = implied_copies(options.cold, copies, host.name)
+    own = [program for program in programs if is_only_here(program, copies, place)]
+    implied = implied_copies(options.cold, copies, place)
     return find_uploads((*implied, *dict.fromkeys(own)), copies)
 
 
 def _program(
-    program: str, options: ReplayOptions, copies: tuple[UploadedFile, ...], host: Host
+    program: str, options: ReplayOptions, copies: tuple[UploadedFile, ...], place: str
 ) -> tuple[tuple[UploadedFile, ...], tuple[str, ...]]:
     """Return the files of the program to copy with its libraries, and the words that start it.
 
     A binary that only this machine has is copied without --copy-program.
     """
-    is_own = is_only_here(program, copies, host.name) and is_elf(Path(program))
+    is_own = is_only_here(program, copies, place) and is_elf(Path(program))
     return program_uploads(program) if options.copy_program or is_own else ((), (program,))
 
 
@@ -178,16 +187,16 @@ def _check_programs(programs: Sequence[str], host: Host, uploads: tuple[Uploaded
 
 
 def _working_directory(
-    host: Host, uploads: tuple[UploadedFile, ...], restored: TrialData | None
+    host: Host, place: str, uploads: tuple[UploadedFile, ...], restored: TrialData | None
 ) -> str:
     """Return the command's working directory.
 
-    It is that of the copies if there are any, else the current directory or the guest's data
-    directory.
+    It is that of the copies if there are any, else the current directory, an empty one of the
+    volume, or the guest's data directory.
     """
     if restored:
         return f"{restored.copied_to}/{DATA}"
-    if uploads:
+    if uploads or (place == "volume" and host.name == "local"):
         return f"{host.data_dir}/{FOLDER}"
     return str(Path.cwd()) if host.name == "local" else host.data_dir
 

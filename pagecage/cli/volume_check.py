@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,6 @@ from cyclopts.validators import Number
 from rich.console import Console
 from rich.table import Table
 
-from pagecage.agent.system.volume_server import PLUGIN, VolumeServer
 from pagecage.checkout import TOP
 from pagecage.cli.cage_options import VolumeOptions
 from pagecage.cli.numbers import whole
@@ -22,6 +21,7 @@ from pagecage.cli.replay_cages import cage_names, replay_cages
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.volume_drive import (
     CreditsResult,
+    DrivenVolume,
     DriveResult,
     Load,
     drive,
@@ -58,9 +58,8 @@ def check(
 ) -> int:
     """Drive a simulated volume on this machine, and compare it with its own model.
 
-    fio keeps requests in flight over the volume's socket, without a guest. The table shows the rate
-    that the limits and latencies allow and the measured one, and the latencies that were set and
-    the measured ones.
+    fio keeps requests in flight: on a block device if you are root, else over a socket. The table
+    shows rates and latencies as they were set and as they were measured.
 
     Parameters
     ----------
@@ -79,11 +78,12 @@ def check(
     notify(
         f"driving {len(_LOADS) * repeats} loads, about {format_seconds(total(seconds, repeats))}"
     )
-    with served_volume(TOP / "build/host/lib" / PLUGIN) as server:
-        results = list(_results(server, cage, seconds, repeats))
-        credits_ = list(drive_credits(server, volume_model(cage, 1), _DRAIN_SECONDS))
+    with served_volume(TOP / "build/host/lib") as driven:
+        notify(describe_path(driven.path))
+        results = list(_results(driven, cage, seconds, repeats))
+        credits_ = list(drive_credits(driven, volume_model(cage, 1), _DRAIN_SECONDS))
     if as_json:
-        print(json.dumps(to_json(cage, results, credits_)))
+        print(json.dumps(to_json(cage, driven.path, results, credits_)))
     else:
         _show(results, credits_)
     return EXIT_OK
@@ -97,14 +97,14 @@ def _show(results: Sequence[DriveResult], credits_: Sequence[CreditsResult]) -> 
 
 
 def _results(
-    server: VolumeServer, cage: Cage, seconds: float, repeats: int
+    driven: DrivenVolume, cage: Cage, seconds: float, repeats: int
 ) -> Iterator[DriveResult]:
     for repeat in range(1, repeats + 1):
         model = without_credits(volume_model(cage, repeat))
         for number, load in enumerate(_LOADS, start=1):
             if sys.stderr.isatty():
                 notify(f"  {number}/{len(_LOADS)} {describe(Load(*load))}")
-            yield drive(server, model, Load(*load), seconds)
+            yield drive(driven, model, Load(*load), seconds)
 
 
 def total(seconds: float, repeats: int) -> float:
@@ -136,8 +136,18 @@ def describe_credits(one: CreditsResult) -> str:
     )
 
 
+def describe_path(path: Mapping[str, Any]) -> str:
+    """Return the path between fio and the volume in a sentence."""
+    if path["kind"] == "socket":
+        return "path: the volume's socket, whose latency is part of the result"
+    return f"path: {path['kind']}, whose {path['latency_us']:g} us are taken off each latency"
+
+
 def to_json(
-    cage: Cage, results: Sequence[DriveResult], credits_: Sequence[CreditsResult]
+    cage: Cage,
+    path: Mapping[str, Any],
+    results: Sequence[DriveResult],
+    credits_: Sequence[CreditsResult],
 ) -> dict[str, Any]:
     """Return a check as plain data (docs/FORMAT.md)."""
     loads = [
@@ -146,6 +156,7 @@ def to_json(
     ]
     return {
         "cage": cage_to_json(cage),
+        "path": dict(path),
         "loads": loads,
         "credits": [asdict(one) for one in credits_],
     }

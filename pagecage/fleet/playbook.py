@@ -95,13 +95,12 @@ def make_fleet_playbook(
 def _archive(package: AgentPackage) -> bytes:
     """Return the package as a tar archive; equal files give equal bytes.
 
-    The plugin of simulated volumes lies beside the workloads, where the agent looks for it.
+    The servers of simulated volumes lie beside the workloads, where the agent looks for them.
     """
-    plugins = [package.volume_plugin] if package.volume_plugin else []
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         _add(tar, package.agent.name, package.agent.read_bytes())
-        for path in (*package.programs, *plugins):
+        for path in (*package.programs, *package.volume_files):
             _add(tar, f"bin/{path.name}", path.read_bytes())
     return out.getvalue()
 

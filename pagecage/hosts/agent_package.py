@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pagecage.agent.drivers.image_container import GATE
-from pagecage.agent.system.volume_server import PLUGIN
+from pagecage.agent.system.volume_server import FUSE_PROGRAM, PLUGIN
 from pagecage.checkout import BUILD, IS_INSTALLED, TOP
 from pagecage.errors import HostError
 from pagecage.hosts.architecture import build_folder, target_machine
@@ -32,13 +32,20 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that equal sources give an eq
 class AgentPackage:
     """The agent and the workloads. Every record contains `agent_sha256`.
 
-    `volume_plugin` is nbdkit's plugin of simulated volumes; None if it is not compiled.
+    `volume_plugin` is nbdkit's plugin of simulated volumes, and `volume_server` their server by
+    FUSE; None if they are not compiled.
     """
 
     agent: Path
     programs: tuple[Path, ...]
     agent_sha256: str
     volume_plugin: Path | None = None
+    volume_server: Path | None = None
+
+    @property
+    def volume_files(self) -> list[Path]:
+        """The compiled files of simulated volumes, which lie beside the workloads on a host."""
+        return [path for path in (self.volume_plugin, self.volume_server) if path is not None]
 
     @property
     def sha256(self) -> str:
@@ -66,8 +73,9 @@ def require_programs(package: AgentPackage, trials: Collection[Trial]) -> None:
     """Raise HostError naming the workloads that these trials start and that are not compiled."""
     wanted = {name for trial in trials for name in _programs_of(trial)}
     missing = sorted(wanted - {path.name for path in package.programs})
-    if package.volume_plugin is None and any(trial.cage.is_volume for trial in trials):
-        missing.append(PLUGIN)
+    if any(trial.cage.is_volume for trial in trials):
+        compiled = {path.name for path in package.volume_files}
+        missing += [name for name in (PLUGIN, FUSE_PROGRAM) if name not in compiled]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         if IS_INSTALLED and set(missing) - set(_BUILT_FOR):
@@ -160,11 +168,13 @@ def make_agent_package(top: Path) -> AgentPackage:
     if not agent.exists() or agent.read_bytes() != content:
         _replace(agent, content)
     plugin = top / "build/host/lib" / PLUGIN  # nbdkit runs here, beside QEMU
+    server = built / "lib" / FUSE_PROGRAM
     return AgentPackage(
         agent,
         programs,
         hashlib.sha256(content).hexdigest(),
         plugin if plugin.exists() else None,
+        server if server.exists() else None,
     )
 
 

@@ -133,10 +133,9 @@ class LocalHost:
         return self.start()
 
     def install(self, package: AgentPackage) -> None:
-        """Copy the agent, the workloads and the plugin of the simulated volume to the spool."""
+        """Copy the agent, the workloads and the servers of simulated volumes to the spool."""
         push_agent_package(self, package)
-        if package.volume_plugin is not None:
-            self.push([package.volume_plugin], f"{self.spool_dir}/bin")
+        self.push(package.volume_files, f"{self.spool_dir}/bin")
 
     def agent_command(self) -> list[str]:
         """Return the command that runs the agent in the spool."""

@@ -1,7 +1,8 @@
 """A simulated volume driven directly by fio, without a guest: measured against its own model.
 
-fio speaks to the volume's socket (ioengine=nbd in fio(1)) and keeps a fixed number of requests in
-flight. The expected rate follows from the limits and the mean latency alone.
+fio keeps a fixed number of requests in flight: on the block device that a trial on this machine
+would have, else (without root, FUSE or loop devices) on the volume's socket (ioengine=nbd in
+fio(1)). The expected rate follows from the limits and the mean latency alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pagecage.agent.system.volume_server import VolumeServer, require_nbdkit
+from pagecage.agent.system.volume_paths import FuseLoop, NbdClient, path_latency_us
+from pagecage.agent.system.volume_server import (
+    FUSE_PROGRAM,
+    PLUGIN,
+    VolumeServer,
+    require_nbdkit,
+)
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage
 from pagecage.model.latency_quantiles import latency_at_size, mean_us_at_size
@@ -44,6 +51,15 @@ class Load:
         if "rw" in self.pattern:
             return ("read", "write")
         return ("write",) if "write" in self.pattern else ("read",)
+
+
+@dataclass(frozen=True)
+class DrivenVolume:
+    """A served volume without limits, fio's words for it, and the path to it (FORMAT.md)."""
+
+    server: VolumeServer
+    words: Sequence[str]
+    path: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -94,30 +110,60 @@ class CreditsResult:
 
 
 @contextmanager
-def served_volume(plugin: Path) -> Iterator[VolumeServer]:
-    """Serve an empty volume for the block. Raises HostError without nbdkit, fio or the plugin."""
-    require_nbdkit()
+def served_volume(programs: Path) -> Iterator[DrivenVolume]:
+    """Serve an empty volume for the block, by the compiled files of a folder.
+
+    Raises HostError without fio, or with neither FUSE and loop devices nor nbdkit.
+    """
+    path = FuseLoop() if _can_attach() else NbdClient()
+    name = FUSE_PROGRAM if isinstance(path, FuseLoop) else PLUGIN
+    if isinstance(path, NbdClient):
+        require_nbdkit()
     if find_tool("fio") is None:
         raise HostError("fio drives the volume, and is not installed", "apt-get install fio")
-    if not plugin.exists():
-        raise HostError(f"{plugin.name} is not built", "make build")
-    with TemporaryDirectory(prefix="pagecage-volume-") as folder:
-        file = Path(folder, "volume.raw")
+    if not (programs / name).exists():
+        raise HostError(f"{name} is not built", "make build")
+    with TemporaryDirectory(prefix="pagecage-volume-") as temporary:
+        folder = Path(temporary).resolve()
+        file = folder / "volume.raw"
         with file.open("wb") as volume:
             volume.truncate(FILE_BYTES)
-        server = VolumeServer.start(plugin, file, Path(folder), Path(folder, "nbdkit.log"))
+        # Writes at the same time would wait for each other's allocation. Without room, they do.
+        run(["fallocate", "--length", str(FILE_BYTES), file], check=False)
+        server = path.serve(programs, file, folder)
         try:
-            yield server
+            yield _reached(path, server, folder)
         finally:
+            path.detach(folder)
             server.end()
 
 
+def _can_attach() -> bool:
+    try:
+        FuseLoop().require()
+    except HostError:
+        return False
+    return True
+
+
+def _reached(path: FuseLoop | NbdClient, server: VolumeServer, folder: Path) -> DrivenVolume:
+    """Return the volume as fio reaches it. nbdkit's is reached by its socket, without root."""
+    if isinstance(path, NbdClient):
+        words = ["--ioengine=nbd", f"--uri=nbd+unix:///?socket={server.data_socket}"]
+        return DrivenVolume(server, words, {"kind": "socket"})
+    node = path.attach(server, folder)
+    latency_us = path_latency_us(node, server.command)
+    words = ["--ioengine=libaio", "--direct=1", f"--filename={node}"]
+    return DrivenVolume(server, words, {"kind": path.name, "latency_us": latency_us})
+
+
 def drive(
-    server: VolumeServer, model: Mapping[str, Any], load: Load, seconds: float
+    volume: DrivenVolume, model: Mapping[str, Any], load: Load, seconds: float
 ) -> DriveResult:
     """Drive a volume of this model with a load, and compare the result with the model."""
-    server.command({"configure": model})
-    took, parts = _run_fio(server, load, seconds)
+    server, path_us = volume.server, volume.path.get("latency_us", 0.0)
+    server.command({"configure": {**model, "path_us": path_us}})
+    took, parts = _run_fio(volume, load, seconds)
     account = server.command({"account": True})["pcvolume"]
     operations = sum(part["total_ios"] for part in parts)
     expected, limit = expected_rate(model, load)
@@ -136,15 +182,16 @@ def drive(
 
 
 def drive_credits(
-    server: VolumeServer, model: Mapping[str, Any], seconds: float
+    volume: DrivenVolume, model: Mapping[str, Any], seconds: float
 ) -> Iterator[CreditsResult]:
     """Drain each bucket of a model in about `seconds`, alone, and let it refill for a second."""
     for limit in model["limits"]:
         if limit["credits"]:
-            yield _drain(server, limit, seconds)
+            yield _drain(volume, limit, seconds)
 
 
-def _drain(server: VolumeServer, limit: Mapping[str, Any], seconds: float) -> CreditsResult:
+def _drain(volume: DrivenVolume, limit: Mapping[str, Any], seconds: float) -> CreditsResult:
+    server = volume.server
     burst, base = limit["credits"]["burst_per_second"], limit["per_second"]
     capacity = (burst - base) * seconds
     credits_ = {"burst_per_second": burst, "capacity": capacity, "start": capacity}
@@ -153,7 +200,7 @@ def _drain(server: VolumeServer, limit: Mapping[str, Any], seconds: float) -> Cr
     pattern = "randwrite" if limit["scope"] == "write" else "randread"
     load = Load(pattern, MIB if is_bytes else 4 * KIB, 32)
     server.command({"configure": alone})
-    took, _ = _run_fio(server, load, 1.5 * seconds)
+    took, _ = _run_fio(volume, load, 1.5 * seconds)
     time.sleep(_SETTLE_SECONDS)
     first = server.command({"account": True})["pcvolume"]
     time.sleep(1.0)
@@ -173,21 +220,20 @@ _UNITS = {"operations": "IOPS", "bytes": "bandwidth"}
 
 
 def _run_fio(
-    server: VolumeServer, load: Load, seconds: float
+    volume: DrivenVolume, load: Load, seconds: float
 ) -> tuple[float, list[Mapping[str, Any]]]:
     """Run fio and return its run time in seconds and its figures by direction."""
-    done = run(_fio_argv(server.data_socket, load, seconds), timeout_seconds=seconds + 120)
+    done = run(_fio_argv(volume.words, load, seconds), timeout_seconds=seconds + 120)
     job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
     parts = [job[name] for name in load.directions]
     return max(part["runtime"] for part in parts) / 1000, parts
 
 
-def _fio_argv(socket: Path, load: Load, seconds: float) -> list[str]:
+def _fio_argv(words: Sequence[str], load: Load, seconds: float) -> list[str]:
     return [
         "fio",
         "--name=volume",
-        "--ioengine=nbd",
-        f"--uri=nbd+unix:///?socket={socket}",
+        *words,
         f"--rw={load.pattern}",
         f"--bs={load.block_bytes}",
         f"--iodepth={load.depth}",

@@ -311,7 +311,7 @@ def _unsupported_by_volume(trial: Trial) -> list[MissedRequirement]:
 def _without_limits(trial: Trial) -> list[MissedRequirement]:
     """Return why a trial cannot do without a cgroup."""
     reasons = []
-    if trial.cage.has_limits:
+    if trial.cage.cgroup_part.has_limits:
         reasons.append(f"limits of {trial.cage.name} need cgroups, which {trial.driver} lacks")
     if trial.before is not None and trial.before.slice == "other":
         reasons.append(

@@ -103,7 +103,7 @@ def make_trials(
 def _driver(levels: list[Level], experiment: Experiment, cage: Cage, default: str | None) -> str:
     """Return the driver that a level or the experiment names, else the host's default."""
     named: str | None = _last(levels, "driver") or experiment.driver
-    if default == WITHOUT_LIMITS and cage.has_limits:
+    if default == WITHOUT_LIMITS and cage.cgroup_part.has_limits:
         default = None
     return named or default or DRIVERS[0]
 

@@ -27,7 +27,7 @@ from pagecage.verdicts.verdict import (
     Verdict,
     limit_title,
 )
-from pagecage.verdicts.volume_account import judge_witnesses
+from pagecage.verdicts.volume_account import judge_witnesses, late_volumes
 from pagecage.verdicts.windows import windows_of
 
 DATA_POINTS = frozenset({"ok", "oom_killed", "timed_out"})
@@ -106,7 +106,7 @@ def evaluate(
     binding = judge_binding_limit(record, windows)
     reasons = (
         *_exclusion_reasons(limits, cache, quiet, consistency),
-        *incomplete_collectors(record),
+        *(*late_volumes(record), *incomplete_collectors(record)),
         *output_reasons(record, output),
     )
     return Verdicts(

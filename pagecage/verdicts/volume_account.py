@@ -21,6 +21,8 @@ GRACE = 1.01
 """The volume decides in continuous time, so that only rounding can exceed a limit."""
 BOUND_SHARE = 0.5
 """From this share of the time on, both witnesses must name the limit."""
+MOST_LATE_SHARE = 0.01
+"""A trial in which the volume answered more requests late was slower than its cage."""
 PART_SHARE = 0.1
 """A limit met for less than this share of the time did not bind by the volume's account."""
 
@@ -62,6 +64,7 @@ class VolumeAccount:
     limits: tuple[AccountedLimit, ...]
     late_operations: int
     operations: int
+    has_latency: bool = False
 
     def covering(self, name: str) -> list[AccountedLimit]:
         """Return the limits on the I/O that a property limits."""
@@ -81,6 +84,7 @@ def volume_account(record: Record) -> VolumeAccount | None:
         tuple(_limit(counted, asked) for counted, asked in limits),
         own["late_ops"],
         account["total_read_ops"] + account["total_write_ops"],
+        bool(external["model"]["read_latency"] or external["model"]["write_latency"]),
     )
 
 
@@ -165,6 +169,27 @@ def rate_changes(record: Record) -> list[dict[str, float]]:
         ),
         key=lambda change: change["t"],
     )
+
+
+def late_volumes(record: Record) -> tuple[str, ...]:
+    """Return a sentence for each disk whose volume answered too many requests late.
+
+    Without a latency, a request that no limit holds back is due when it arrives: the disk below
+    decides then, and no figure of the cage is missed.
+    """
+    found = []
+    for name, one in {"": record, **disk_views(record)}.items():
+        account = volume_account(one)
+        if account is None or not account.has_latency or not account.operations:
+            continue
+        share = account.late_operations / account.operations
+        if share > MOST_LATE_SHARE:
+            of_disk = f" of the disk {name}" if name else ""
+            found.append(
+                f"volume late: {share:.1%} of the replies{of_disk} came more than 100 us after the"
+                " volume had decided, because the machine was busy or its disk is slower"
+            )
+    return tuple(found)
 
 
 def judge_witnesses(record: Record, binding: BindingVerdict) -> Verdict:

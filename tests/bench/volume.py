@@ -10,6 +10,9 @@ paths by turns, each compared with the volume's:
   client), so that reads of 1 MiB cannot be as fast.
 - nbdkit's own plugin `file`, with the file in the page cache. The rest is the volume's own part.
 
+The volume attached to this machine (FUSE and a loop device) is compared with its file, both past
+the page cache. Its added latency is what remains after the path's own was taken off.
+
 Through nbdkit a thread sleeps for every I/O. The I/Os that one core carries follow from the CPU
 time of the server, which other programs disturb less than the clock.
 """
@@ -29,6 +32,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from pagecage.agent.system.volume_paths import FuseLoop, path_latency_us
 from pagecage.agent.system.volume_server import PLUGIN, VolumeServer
 from pagecage.checkout import TOP
 from pagecage.process import run
@@ -78,11 +82,7 @@ def servers(parent: Path) -> Iterator[tuple[Path, VolumeServer, str]]:
         TemporaryDirectory(prefix="pcv-") as sockets,
     ):
         file, folder = Path(data, "volume.raw"), Path(sockets)
-        with file.open("wb") as volume:
-            for _ in range(VOLUME_BYTES // MIB):
-                volume.write(os.urandom(MIB))
-            volume.flush()
-            os.fsync(volume.fileno())  # pages that are not written yet cannot be evicted
+        write_random(file)
         plugin = TOP / "build/host/lib" / PLUGIN
         server = VolumeServer.start(plugin, file, folder, folder / "log")
         other = ["nbdkit", "-U", folder / "file", "-P", folder / "pid", "-t", "64", "file", file]
@@ -92,6 +92,35 @@ def servers(parent: Path) -> Iterator[tuple[Path, VolumeServer, str]]:
         finally:
             server.end()
             os.kill(int((folder / "pid").read_text()), 15)
+
+
+def write_random(file: Path) -> None:
+    with file.open("wb") as volume:
+        for _ in range(VOLUME_BYTES // MIB):
+            volume.write(os.urandom(MIB))
+        volume.flush()
+        os.fsync(volume.fileno())  # pages that are not written yet cannot be evicted
+
+
+def attached(parent: Path) -> Iterator[Figure]:
+    """Yield the figures of a volume that is attached to this machine. Only root may do that."""
+    path = FuseLoop()
+    path.require()
+    with TemporaryDirectory(dir=parent) as name:
+        folder = Path(name).resolve()
+        file = folder / "volume.raw"
+        write_random(file)
+        server = path.serve(TOP / "build/host/lib", file, folder)
+        try:
+            node = path.attach(server, folder)
+            for reads in (SMALL, LARGE):
+                ours, direct = (partial(reads.seconds, str(one), *DIRECT) for one in (node, file))
+                yield compare("direct file, attached", reads, ours, direct)
+            path_us = path_latency_us(node, server.command)
+            yield added(server, str(node), *DIRECT, path_us=path_us)
+        finally:
+            path.detach(folder)
+            server.end()
 
 
 def natively(parent: Path) -> Iterator[Figure]:
@@ -106,6 +135,8 @@ def natively(parent: Path) -> Iterator[Figure]:
             yield compare("nbdkit file", reads, ours, partial(reads.seconds, other))
         yield added(server, volume)
         yield per_core(server, volume)
+    if os.getuid() == 0:
+        yield from attached(parent)
     yield model_alone()
 
 
@@ -135,21 +166,29 @@ def compare(
     return Figure(f"volume / {name} {size}", ratio, low, high, aim, low >= LEAST, PAIRS, says)
 
 
-def configure(server: VolumeServer, latency_us: Sequence[tuple[float, float]]) -> None:
+def configure(
+    server: VolumeServer, latency_us: Sequence[tuple[float, float]], path_us: float = 0.0
+) -> None:
     """Set limits that are never reached, and a latency of reads."""
     limits = [
         {"layer": layer, "scope": "both", "unit": unit, "per_second": 1e12}
         for layer, unit in (("volume", "operations"), ("instance", "bytes"))
     ]
     latency = [{"size_bytes": 4 * KIB, "quantiles": latency_us}]
-    server.command({"configure": {"limits": limits, "read_latency": latency}})
+    model = {"limits": limits, "read_latency": latency, "path_us": path_us}
+    server.command({"configure": model})
 
 
-def added(server: VolumeServer, volume: str) -> Figure:
-    """Return what the path adds to a latency with one request in flight, divided by the aim."""
+def added(server: VolumeServer, volume: str, *options: str, path_us: float = 0.0) -> Figure:
+    """Return what the path adds to a latency with one request in flight, divided by the aim.
+
+    `path_us` is taken off each latency.
+    """
     say(f"one request in flight: {PAIRS} times")
-    configure(server, [(0.0, SET_US)])
-    added_us = sorted(SINGLE.seconds(volume) / SINGLE.number * 1e6 - SET_US for _ in range(PAIRS))
+    configure(server, [(0.0, SET_US)], path_us)
+    added_us = sorted(
+        SINGLE.seconds(volume, *options) / SINGLE.number * 1e6 - SET_US for _ in range(PAIRS)
+    )
     counted = server.command({"account": True})
     late_us = counted["pcvolume"]["delay_us"] / counted["total_read_ops"]
     ratios = [us / MOST_ADDED_US for us in added_us]
@@ -159,7 +198,8 @@ def added(server: VolumeServer, volume: str) -> Figure:
         " of them in the volume"
     )
     aim = f"{MOST_ADDED_US:.0f} us or less"
-    return Figure("added latency", middle, ratios[0], ratios[-1], aim, middle <= 1, PAIRS, says)
+    name = "added latency, attached" if path_us else "added latency"
+    return Figure(name, middle, ratios[0], ratios[-1], aim, middle <= 1, PAIRS, says)
 
 
 def per_core(server: VolumeServer, volume: str) -> Figure:

@@ -13,7 +13,7 @@ import pytest
 from tests.tree import ROOT
 
 ELF = {"x86_64": 62, "aarch64": 183}
-PROGRAMS = ("bin/pcgen", "bin/pcprobe", "bin/pcgate", "lib/libpcvolume.so")
+PROGRAMS = ("bin/pcgen", "bin/pcprobe", "bin/pcgate", "lib/libpcvolume.so", "lib/pcvolume-fuse")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_a_wheel_without_rust_names_what_it_lacks(
     (other,) = set(ELF) - {here}
     compiled(tmp_path, "host", here, "bin/pcgate")
     compiled(tmp_path, other, other, "bin/pcgate")
-    lacks = "bin/pcgen, bin/pcprobe, lib/libpcvolume.so"
+    lacks = "bin/pcgen, bin/pcprobe, lib/libpcvolume.so, lib/pcvolume-fuse"
     assert hook.refused(tmp_path, here) == f"build/host lacks {lacks}"
     assert hook.refused(tmp_path, other) is None
     assert hook.without(hook.compiled_folder(tmp_path, other)) == lacks

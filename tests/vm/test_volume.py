@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system.volume_server import PLUGIN
 from pagecage.hosts.agent_package import agent_path, make_agent_package
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.process import run
@@ -62,13 +61,15 @@ LOCAL = """
 import json, os, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
+from pagecage.agent.system import volume_paths
 from pagecage.agent.system.volume_storage import mount_volume, unmount_volume
 from pagecage.agent.limits.simulated_volume import SimulatedVolume
 from pagecage.model.cage import Cage
 
 spool, data = Path(sys.argv[2]), Path(sys.argv[3])
+volume_paths.PATHS = tuple(path for path in volume_paths.PATHS if path.name == sys.argv[4])
 mounted = mount_volume(64 << 20, data, spool)
-volume = SimulatedVolume(mounted.server.command)
+volume = SimulatedVolume(mounted.server.command, mounted.path)
 file = mounted.storage.mount_point / "file"
 file.write_bytes(os.urandom(4 << 20))
 os.sync()
@@ -93,23 +94,33 @@ print(json.dumps({"seconds": seconds, "node": node, "removed": removed, "left": 
 
 @pytest.fixture
 def spool(host: VmHost) -> Iterator[str]:
-    """Return a folder in the guest's memory with the agent and the plugin."""
+    """Return a folder in the guest's memory with the agent and the servers of volumes."""
     folder = f"{host.spool_dir}/volume-test"
     package = make_agent_package(ROOT)
-    plugin = ROOT / "build/host/lib" / PLUGIN
     host.push([package.agent], folder)
-    host.push([plugin], f"{folder}/bin")
+    host.push(package.volume_files, f"{folder}/bin")
     yield folder
     run(host.command(["rm", "-rf", folder]))
 
 
-def test_the_kernel_attaches_a_volume_and_lets_it_go(host: VmHost, spool: str) -> None:
-    argv = ["python3", "-c", LOCAL, agent_path(spool), spool, host.data_dir]
+@pytest.mark.parametrize(
+    ("path", "device", "left"),
+    [
+        ("fuse-loop", "loop", ["mounted", "served", "server.log"]),
+        ("nbd", "nbd", ["mounted", "server.log"]),
+    ],
+)
+def test_the_kernel_attaches_a_volume_and_lets_it_go(
+    host: VmHost, spool: str, path: str, device: str, left: list[str]
+) -> None:
+    argv = ["python3", "-c", LOCAL, agent_path(spool), spool, host.data_dir, path]
     found = json.loads(run(host.command(argv), timeout_seconds=300).stdout.splitlines()[-1])
-    assert found["node"].startswith("/dev/nbd")
+    assert found["node"].startswith(f"/dev/{device}")
+    assert found["held"]["path"]["kind"] == path
     # The last read is answered when its share of the limit begins, so up to one is still in use.
     assert 199 <= found["used"] <= 200
     assert found["seconds"] > 1.9, "200 reads at 100 per second"
     assert found["held"]["read_back"] == {"IOReadIOPSMax": 100}
-    assert found["removed"] == [f"{spool}/volume/mounted", found["node"].removeprefix("/dev/")]
-    assert found["left"] == ["mounted", "nbdkit.log"]
+    name = found["node"].removeprefix("/dev/")
+    assert found["removed"][:2] == [f"{spool}/volume/mounted", name]
+    assert found["left"] == left

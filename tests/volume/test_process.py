@@ -18,6 +18,7 @@ from pagecage.agent.system.volume_server import VolumeServer, server_argv
 from pagecage.errors import HostError
 from pagecage.process import Completed, Process, run, spawn
 from tests.builders.served_volumes import PLUGIN_FILE, served
+from tests.builders.waiting import wait_until
 from tests.tree import ROOT
 from tests.volume.clients import (
     READ_FAILED,
@@ -87,10 +88,8 @@ def test_relative_paths_hold_for_a_daemon(folder: Path) -> None:
     """Without --foreground nbdkit changes its directory."""
     argv = ["nbdkit", "-U", folder / "data", "-P", folder / "pid"]
     run([*argv, PLUGIN_FILE, "disk", "control=control"], cwd=folder)
-    deadline = time.monotonic() + 10
-    while not (folder / "pid").exists():  # the daemon writes it
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    written = folder / "pid"
+    wait_until(lambda: written.exists() and written.read_text())  # by the daemon
     pid = int((folder / "pid").read_text())
     try:
         url = f"nbd+unix:///?socket={folder}/data"

@@ -103,12 +103,14 @@ impl Account {
         self.in_flight.become_number(self.in_flight.number + 1, now_ns);
     }
 
-    /// Count the reply to a request. `error` is that of the file below.
+    /// Count the reply to a request, which the program feels at `felt_ns`: the time of the path is
+    /// part of its latency. `error` is that of the file below.
     pub fn complete(
         &mut self,
         request: &Request,
         decision: &Decision,
         now_ns: u64,
+        felt_ns: u64,
         error: Option<String>,
     ) {
         self.in_flight.become_number(self.in_flight.number.saturating_sub(1), now_ns);
@@ -116,7 +118,7 @@ impl Account {
             self.fail(error);
             return;
         }
-        let latency_ns = now_ns.saturating_sub(decision.arrived_ns);
+        let latency_ns = felt_ns.saturating_sub(decision.arrived_ns);
         let counters = self.of(request.direction);
         counters.requests += 1;
         counters.bytes += request.length;

@@ -39,6 +39,7 @@ pub struct Volume {
     /// Of the instance's and of the volume's limits.
     paces: [Pace; 2],
     seed: u64,
+    path_us: f64,
     arrived: u64,
     /// The start of the last request of each direction.
     heads_ns: [f64; 2],
@@ -63,6 +64,7 @@ impl Volume {
             paces: paces_of(&spec.events),
             events: spec.events.clone(),
             seed: spec.seed,
+            path_us: spec.path_us,
             arrived: 0,
             heads_ns: [0.0; 2],
             account: Account::default(),
@@ -86,6 +88,7 @@ impl Volume {
             }),
             events: self.events.clone(),
             seed: self.seed,
+            path_us: self.path_us,
         }
     }
 
@@ -110,7 +113,10 @@ impl Volume {
             Some(restore) => restore.loaded_ns(request, now, start_ns),
             None => start_ns,
         };
-        let latency_ns = self.latency.draw_ns(direction, bytes) + effect.delay_ns;
+        // What the path adds before the arrival and after the reply is part of the latency. A reply
+        // that was due before its request arrived is late.
+        let latency_ns =
+            self.latency.draw_ns(direction, bytes) + effect.delay_ns - 1000.0 * self.path_us;
         Decision { arrived_ns: now_ns, at_ns: whole_ns(loaded_ns + latency_ns), fails }
     }
 
@@ -132,7 +138,8 @@ impl Volume {
         now_ns: u64,
         error: Option<String>,
     ) {
-        self.account.complete(request, decision, now_ns, error);
+        let felt_ns = now_ns + whole_ns(1000.0 * self.path_us);
+        self.account.complete(request, decision, now_ns, felt_ns, error);
     }
 
     /// Count a flush, a discard or zeroes. `error` is that of the file below.

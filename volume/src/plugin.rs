@@ -1,5 +1,6 @@
 //! The plugin for nbdkit: its parameters, and the operations of the protocol.
 
+use std::ffi::{c_int, c_uint};
 use std::fs::File;
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
@@ -8,13 +9,13 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nbdkit::{plugin, Error, Flags, FuaFlags, Result, Server, ThreadModel};
-use rustix::fs::{fadvise, fallocate, Advice, FallocateFlags};
+use rustix::fs::{fadvise, Advice};
 use rustix::io::Errno;
 
 use crate::account::Upkeep;
 use crate::control;
 use crate::request::{Direction, Request};
-use crate::served::{Served, UNSUPPORTED};
+use crate::served::{punch_hole, zero_range, Access, Served, UNSUPPORTED};
 use crate::spec::ModelSpec;
 
 /// Reads above this length are announced to the kernel.
@@ -70,18 +71,18 @@ fn announce(file: &File, request: &Request) {
     }
 }
 
-fn punch_hole(file: &File, offset: u64, count: u32) -> std::io::Result<()> {
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    Ok(fallocate(file, flags, offset, count.into())?)
+extern "C" {
+    /// Sleep until the time is over, the client disconnects or the server ends
+    /// (nbdkit-plugin(3)).
+    fn nbdkit_nanosleep(seconds: c_uint, nanoseconds: c_uint) -> c_int;
 }
 
-/// Zero a range without a hole, so that its space stays allocated; with one where the file system
-/// knows no other way.
-fn zero_range(file: &File, offset: u64, count: u32) -> std::io::Result<()> {
-    let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
-    match fallocate(file, flags, offset, count.into()) {
-        Err(Errno::OPNOTSUPP) => punch_hole(file, offset, count),
-        done => Ok(done?),
+fn sleep_interruptibly(duration_ns: u64) -> std::io::Result<()> {
+    let nanoseconds = c_uint::try_from(duration_ns).unwrap_or(c_uint::MAX);
+    // SAFETY: it takes two numbers, and is called in a thread of nbdkit's.
+    match unsafe { nbdkit_nanosleep(0, nanoseconds) } {
+        0 => Ok(()),
+        _ => Err(Errno::SHUTDOWN.into()),
     }
 }
 
@@ -140,7 +141,9 @@ impl Server for Connection {
         let model =
             setup.model.as_deref().map_or_else(|| Ok(ModelSpec::default()), ModelSpec::read);
         let file = setup.file.as_deref().expect("nbdkit calls config_complete first");
-        let volume = Served::open(file, &model.map_err(refuse)?).map_err(refuse)?;
+        let volume =
+            Served::open(file, &model.map_err(refuse)?, Access::Cached, sleep_interruptibly)
+                .map_err(refuse)?;
         if let Some(path) = &setup.control {
             let bound = control::bind(path);
             let listener = bound.map_err(|error| refuse(format!("{}: {error}", path.display())))?;
@@ -220,7 +223,7 @@ impl Server for Connection {
     }
 
     fn trim(&self, count: u32, offset: u64, flags: Flags) -> Result<()> {
-        let trim = |file: &File| match punch_hole(file, offset, count) {
+        let trim = |file: &File| match punch_hole(file, offset, count.into()) {
             // A discard is only a hint.
             Err(error) if error.raw_os_error() == Some(UNSUPPORTED) => Ok(()),
             done => done.and_then(|()| sync(file, flags)),
@@ -230,7 +233,8 @@ impl Server for Connection {
 
     fn zero(&self, count: u32, offset: u64, flags: Flags) -> Result<()> {
         let make_zero = if flags.contains(Flags::MAY_TRIM) { punch_hole } else { zero_range };
-        let zero = |file: &File| make_zero(file, offset, count).and_then(|()| sync(file, flags));
+        let zero =
+            |file: &File| make_zero(file, offset, count.into()).and_then(|()| sync(file, flags));
         served().upkeep(Upkeep::Zero, zero).map_err(failed)
     }
 

@@ -1,12 +1,12 @@
 //! The volume that this process serves: moves the bytes, and returns when the model says.
 
-use std::ffi::{c_int, c_uint};
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Result, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{flock, FlockOperation};
+use rustix::fs::{fallocate, flock, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use crate::account::Upkeep;
@@ -22,10 +22,16 @@ const SHORT_NS: u64 = 100_000_000;
 /// The longest sleep in an endless pause before it is checked whether the pause is over.
 const CHECK_NS: u64 = 500_000_000;
 
-extern "C" {
-    /// Sleep until the time is over, the client disconnects or the server ends
-    /// (nbdkit-plugin(3)).
-    fn nbdkit_nanosleep(seconds: c_uint, nanoseconds: c_uint) -> c_int;
+/// A long sleep, in nanoseconds. Fails if the reply is not wanted any more.
+pub(crate) type Nap = fn(u64) -> Result<()>;
+
+/// The way to the bytes of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Through the page cache of this machine.
+    Cached,
+    /// Past it (`O_DIRECT`).
+    Direct,
 }
 
 /// The model in force, since when, and the number of models before it.
@@ -48,13 +54,24 @@ pub(crate) struct Served {
     bytes: u64,
     live: Mutex<Live>,
     sleeper: Sleeper,
+    nap: Nap,
 }
 
 impl Served {
     /// Open the file of a volume, and lock it against a second server.
-    pub(crate) fn open(path: &Path, model: &ModelSpec) -> std::result::Result<Self, String> {
+    pub(crate) fn open(
+        path: &Path,
+        model: &ModelSpec,
+        access: Access,
+        nap: Nap,
+    ) -> std::result::Result<Self, String> {
         let describe = |error: Error| format!("{}: {error}", path.display());
-        let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(describe)?;
+        let flags = if access == Access::Direct { OFlags::DIRECT } else { OFlags::empty() };
+        #[allow(clippy::cast_possible_wrap)] // flags of open(2) are an int
+        let flags = flags.bits() as i32;
+        let mut opening = OpenOptions::new();
+        opening.read(true).write(true).custom_flags(flags);
+        let mut file = opening.open(path).map_err(describe)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| format!("{}: another process serves this file", path.display()))?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(describe)?;
@@ -66,7 +83,7 @@ impl Served {
         }
         let volume = Volume::new(model, bytes).map_err(|error| error.to_string())?;
         let live = Mutex::new(Live { volume, began_ns: monotonic_ns(), generation: 0 });
-        Ok(Self { file, bytes, live, sleeper: Sleeper::default() })
+        Ok(Self { file, bytes, live, sleeper: Sleeper::default(), nap })
     }
 
     /// Return the length of the volume.
@@ -183,7 +200,7 @@ impl Served {
                 return Ok(());
             }
             if left_ns > SHORT_NS {
-                sleep_interruptibly((left_ns - SHORT_NS / 2).min(CHECK_NS))?;
+                (self.nap)((left_ns - SHORT_NS / 2).min(CHECK_NS))?;
             } else {
                 self.sleeper.sleep_until(due_ns);
             }
@@ -204,11 +221,18 @@ impl Live {
     }
 }
 
-fn sleep_interruptibly(duration_ns: u64) -> Result<()> {
-    let nanoseconds = c_uint::try_from(duration_ns).unwrap_or(c_uint::MAX);
-    // SAFETY: it takes two numbers, and is called in a thread of nbdkit's.
-    match unsafe { nbdkit_nanosleep(0, nanoseconds) } {
-        0 => Ok(()),
-        _ => Err(Errno::SHUTDOWN.into()),
+/// Free the space of a range, which then reads as zeroes.
+pub(crate) fn punch_hole(file: &File, offset: u64, count: u64) -> Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(fallocate(file, flags, offset, count)?)
+}
+
+/// Zero a range without a hole, so that its space stays allocated; with one where the file system
+/// knows no other way.
+pub(crate) fn zero_range(file: &File, offset: u64, count: u64) -> Result<()> {
+    let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+    match fallocate(file, flags, offset, count) {
+        Err(Errno::OPNOTSUPP) => punch_hole(file, offset, count),
+        done => Ok(done?),
     }
 }

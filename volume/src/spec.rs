@@ -56,6 +56,10 @@ pub struct ModelSpec {
     /// The seed of latencies and of random events.
     #[serde(default)]
     pub seed: u64,
+    /// The time that a request needs between the program and the server, in microseconds. Replies
+    /// are sent so much earlier.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub path_us: f64,
 }
 
 /// The requests that share a limit.
@@ -173,6 +177,10 @@ impl ModelSpec {
         if self.accounting.io_size_bytes == Some(0) {
             return Err(SpecError::Value("io_size_bytes must be positive, and is 0".into()));
         }
+        if !(0.0..f64::INFINITY).contains(&self.path_us) {
+            let reason = format!("path_us must be 0 or more, and is {}", self.path_us);
+            return Err(SpecError::Value(reason));
+        }
         if let Some(restore) = &self.restore {
             positive("bytes_per_second", restore.bytes_per_second)?;
             if restore.block_bytes < LEAST_BLOCK_BYTES {
@@ -230,6 +238,11 @@ impl QuantilesSpec {
         let (size_bytes, points) = quantiles.parts();
         Self { size_bytes, quantiles: points.to_vec() }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 fn positive(name: &str, value: f64) -> Result<(), SpecError> {

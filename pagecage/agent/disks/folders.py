@@ -11,7 +11,7 @@ from pathlib import Path
 from pagecage.agent.limits.simulated_volume import SimulatedVolume
 from pagecage.agent.storage import OtherDisk, Storage, outer_volume
 from pagecage.agent.system.block_device import resolve_disk
-from pagecage.agent.system.volume_storage import mount_volume, unmount_volume
+from pagecage.agent.system.volume_storage import mount_volume, release_volume
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.requirements import Requirement
@@ -82,7 +82,7 @@ def _on_volume(run: TrialRun, name: str) -> OtherDisk:
         reason = f"no simulated volume {name} here: {getattr(error, 'message', None) or error}"
         hint = getattr(error, "hint", "")
         raise RequirementMissed.of(Requirement.VOLUME, reason, hint) from None
-    run.cleanup.callback(mounted.server.end)
-    run.cleanup.callback(unmount_volume, session.request.spool, name)
-    root, volume = mounted.storage.mount_point, SimulatedVolume(mounted.server.command)
+    run.cleanup.callback(release_volume, mounted, session.request.spool, name)
+    root = mounted.storage.mount_point
+    volume = SimulatedVolume(mounted.server.command, mounted.path)
     return OtherDisk(mounted.storage.disk, root, root / _folder(name), volume)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pagecage.agent.limits.simulated_volume import sound_account
 from pagecage.agent.storage import OtherDisk
 from pagecage.agent.system.cgroup import Cgroup, ancestors
 from pagecage.agent.system.cgroup_files import read_limits
@@ -81,7 +82,7 @@ def keep_accounts(run: TrialRun, disks: Mapping[str, OtherDisk]) -> None:
     for name, other in disks.items():
         if other.volume is not None:
             external: dict[str, Any] = run.disks[name]["cage"]["external"]
-            external["account"] = other.volume.account()
+            external["account"] = sound_account(other.volume)
 
 
 def _refuse(wrong: list[str]) -> None:

@@ -37,8 +37,10 @@ def prepare_settings(run: TrialRun, storage: Storage) -> None:
     """Split requests as each disk's provider counts them, and keep all queue settings."""
     for name, other in storage.disks.items():
         cage = run.trial.cage.on_disk(name)
-        fidelity = volume_fidelity(cage) if other.volume else _as_provider(run, cage, other)
-        kind = "volume" if other.volume else "data"
+        if other.volume:
+            kind, fidelity = "volume", volume_fidelity(cage, other.volume.path)
+        else:
+            kind, fidelity = "data", _as_provider(run, cage, other)
         run.keep_of_disk(name, "device", **describe_disk(other.disk), storage=kind)
         if fidelity:
             run.keep_of_disk(name, "cage", fidelity=[one.to_json() for one in fidelity])

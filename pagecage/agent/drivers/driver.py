@@ -66,17 +66,20 @@ class LaunchContext:
 class ExternalLimits:
     """Limits enforced outside this host's cgroups by program `by`, with its values by property.
 
-    `model` is all that a simulated volume has in force; None for another program.
+    `model` is all that a simulated volume has in force, and `path` the way to it; both are None for
+    another program.
     """
 
     by: str
     read_back: Mapping[str, int] = field(default_factory=dict)
     model: Mapping[str, Any] | None = None
+    path: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `external` of a record's cage."""
-        model = {} if self.model is None else {"model": dict(self.model)}
-        return {"by": self.by, "read_back": dict(self.read_back), **model}
+        parts = {"model": self.model, "path": self.path}
+        known = {name: dict(part) for name, part in parts.items() if part is not None}
+        return {"by": self.by, "read_back": dict(self.read_back), **known}
 
 
 class Driver(Protocol):

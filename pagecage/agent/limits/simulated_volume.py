@@ -12,16 +12,22 @@ from pagecage.model.cage import Cage
 from pagecage.model.volume_model import volume_model
 
 ENFORCER = "volume"
+QEMU = "qemu"
+"""The path to the volume of a guest: QEMU is the client."""
 Command = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Sends a command to the server of the volume. Raises HostError if it is refused."""
 _NO_LIMIT = volume_model(Cage("", {}), 0)
 
 
 class SimulatedVolume:
-    """The volume of one trial. Every method raises HostError if the volume does not answer."""
+    """The volume of one trial. Every method raises HostError if the volume does not answer.
 
-    def __init__(self, command: Command) -> None:
-        self._command = command
+    `path` names the path between the program and the server, with the time that it adds to a
+    request if that is known. Replies are sent so much earlier.
+    """
+
+    def __init__(self, command: Command, path: Mapping[str, Any] | None = None) -> None:
+        self._command, self.path = command, path or {"kind": QEMU}
 
     def free(self) -> None:
         """Remove all limits and latencies, so that preparations take no longer than needed."""
@@ -42,15 +48,17 @@ class SimulatedVolume:
         Otherwise it names each limit that differs with the value in force.
         """
         model = volume_model(cage, seed)
+        if path_us := self.path.get("latency_us"):
+            model["path_us"] = path_us
         in_force = self.configure(model)
         wrong = [key for key, value in model.items() if in_force.get(key) != value]
         if wrong:
             found = ", ".join(f"{key} = {in_force.get(key)}" for key in wrong)
             raise HostError(f"the simulated volume holds another model: {found}")
-        return ExternalLimits(ENFORCER, io_properties(cage), in_force)
+        return ExternalLimits(ENFORCER, io_properties(cage), in_force, self.path)
 
 
-def fidelity(cage: Cage) -> list[Fidelity]:
+def fidelity(cage: Cage, path: Mapping[str, Any]) -> list[Fidelity]:
     """Return the fidelity of a simulated volume to the provider."""
     accounting, found = cage.accounting, []
     if accounting and accounting.io_size_bytes:
@@ -66,12 +74,39 @@ def fidelity(cage: Cage) -> list[Fidelity]:
         found.append(_exact("merged", "the volume merges adjacent I/Os before it counts them"))
     if accounting and accounting.combined:
         found.append(_exact("combined", "reads and writes share the volume's limits"))
-    if cage.latency or (
-        cage.simulation and (cage.simulation.read_latency or cage.simulation.write_latency)
-    ):
-        found.append(_exact("latency", "each I/O takes a latency from the cage's distribution"))
+    if latency := _latency(volume_model(cage, 0), path.get("latency_us", 0.0)):
+        found.append(latency)
     return found
+
+
+def _latency(model: Mapping[str, Any], path_us: float) -> Fidelity | None:
+    sizes = [*model["read_latency"], *model["write_latency"]]
+    if not sizes:
+        return None
+    least_us = min(us for size in sizes for _, us in size["quantiles"])
+    if path_us > least_us:
+        reason = (
+            f"the path to the volume alone takes {path_us:g} us, and the cage's lowest latency is"
+            f" {least_us:g} us"
+        )
+        return Fidelity("latency", "stricter", reason)
+    return _exact("latency", "each I/O takes a latency from the cage's distribution")
 
 
 def _exact(aspect: str, reason: str) -> Fidelity:
     return Fidelity(aspect, "exact", reason)
+
+
+def sound_account(volume: SimulatedVolume) -> dict[str, Any]:
+    """Return the account of a volume whose file served every request.
+
+    Raises HostError if the file could not, as on a full disk: the program has met an error that is
+    not the volume's.
+    """
+    account = volume.account()
+    if error := account["pcvolume"].get("last_error"):
+        raise HostError(
+            f"the file below the simulated volume failed: {error}",
+            "free space on its disk, and run it again",
+        )
+    return account

@@ -103,6 +103,8 @@ def _require_free_ports(command: CommandSpec) -> None:
 def _disk(command: CommandSpec, storage: Storage, files: tuple[Path, ...]) -> Disk:
     """Return the disk of the files, else of the command's directory, else of the storage."""
     paths = files or ((Path(command.directory),) if command.directory else ())
+    if storage.kind == "volume" and storage.is_own:
+        _require_on_volume(files, storage)
     if storage.is_own or not paths:
         return storage.disk
     try:
@@ -113,6 +115,17 @@ def _disk(command: CommandSpec, storage: Storage, files: tuple[Path, ...]) -> Di
     if isinstance(disk, MissedRequirement):
         raise RequirementMissed([disk])
     return disk
+
+
+def _require_on_volume(files: tuple[Path, ...], storage: Storage) -> None:
+    """Raise RequirementMissed for a file that the volume does not hold and does not limit."""
+    for file in files:
+        if file.stat().st_dev != storage.data_dir.stat().st_dev:
+            raise RequirementMissed.of(
+                Requirement.LOCAL_DISK,
+                f"{file} is not on the simulated volume",
+                "have it copied there: --copy, or a relative path for --cold",
+            )
 
 
 def calibration_file(

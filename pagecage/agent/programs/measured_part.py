@@ -14,6 +14,7 @@ from pagecage.agent.caging import (
     require_unchanged_limits,
 )
 from pagecage.agent.disks.limits import enforce_by_volumes, keep_accounts
+from pagecage.agent.limits.simulated_volume import sound_account
 from pagecage.agent.programs.metadata import drop_metadata
 from pagecage.agent.programs.program import read_counters
 from pagecage.agent.system.facts import describe_disk
@@ -145,5 +146,5 @@ class MeasuredPart:
         """Keep each volume's own account of the measured part."""
         if self._caged.volume is not None:
             external = self._run.sections["cage"]["external"]
-            external["account"] = self._caged.volume.account()
+            external["account"] = sound_account(self._caged.volume)
         keep_accounts(self._run, self._caged.disks)

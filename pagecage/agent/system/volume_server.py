@@ -1,7 +1,7 @@
-"""The server of a simulated volume: nbdkit with the plugin pcvolume (volume/README.md).
+"""The server of a simulated volume: pcvolume-fuse, or nbdkit with a plugin (volume/README.md).
 
-It serves one file as a block device over a unix socket, and takes commands over another. Each
-command and each answer is a line of JSON.
+It serves one file, as a file of its own (FUSE) or over a unix socket (NBD), and takes commands over
+another socket. Each command and each answer is a line of JSON.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,9 @@ from pagecage.errors import HostDied, HostError
 from pagecage.process import Process, dying_with_parent, find_tool, replay, spawn
 
 PLUGIN = "libpcvolume.so"
+FUSE_PROGRAM = "pcvolume-fuse"
+SERVED_FILE = "served"
+"""The file over which pcvolume-fuse mounts the volume, beside its control socket."""
 DATA_SOCKET, CONTROL_SOCKET = "volume", "volume-control"
 THREADS = 64
 """Requests that are served at the same time; each sleeps until the time of its reply."""
@@ -28,32 +31,47 @@ _GLIBC_SYMBOLS = re.compile(rb"GLIBC_(\d+)\.(\d+)")
 
 
 class VolumeServer:
-    """A running nbdkit. Its sockets are in a directory of their own or of its caller."""
+    """A running server. Its sockets are in a directory of their own or of its caller."""
 
     def __init__(self, process: Process[bytes], sockets: Path, log: Path) -> None:
         self._process, self._sockets, self._log = process, sockets, log
 
     @classmethod
     def start(cls, plugin: Path, file: Path, sockets: Path, log: Path) -> VolumeServer:
-        """Serve a file, without a limit at first, and return when the volume can be used.
+        """Serve a file by nbdkit, without a limit at first; return when the volume can be used.
 
         Sockets that a killed server left in the directory are removed. The server ends with the
         calling thread. Raises HostError with nbdkit's message if it ends at once, and if the plugin
         needs a newer C library.
         """
         require_c_library(plugin)
-        _remove_sockets(sockets)
         argv = server_argv(plugin, file, sockets)
+        return cls._running(argv, sockets, log, (DATA_SOCKET, CONTROL_SOCKET))
+
+    @classmethod
+    def start_fuse(cls, program: Path, file: Path, folder: Path, log: Path) -> VolumeServer:
+        """Serve a file as the file SERVED_FILE of a folder, as `start` does. Only root may."""
+        at = folder / SERVED_FILE
+        at.touch()
+        control = folder / CONTROL_SOCKET
+        argv = [str(program), f"file={file}", f"at={at}", f"control={control}"]
+        return cls._running(argv, folder, log, (CONTROL_SOCKET,))
+
+    @classmethod
+    def _running(
+        cls, argv: list[str], sockets: Path, log: Path, awaited: Sequence[str]
+    ) -> VolumeServer:
+        _remove_sockets(sockets)
         with log.open("wb") as output:
             process = spawn(dying_with_parent(argv), stdout=output, stderr=output, new_session=True)
         server = cls(process, sockets, log)
         deadline = time.monotonic() + _START_SECONDS
-        while not (server.data_socket.exists() and server.control_socket.exists()):
+        while not all((sockets / name).exists() for name in awaited):
             if process.poll() is not None or time.monotonic() > deadline:
                 server.end()
-                reason = server.last_line()
+                reason, name = server.last_line(), Path(argv[0]).name
                 raise HostError(
-                    f"nbdkit did not start: {reason}", f"run it by hand: {replay(argv)}"
+                    f"{name} did not start: {reason}", f"run it by hand: {replay(argv)}"
                 )
             time.sleep(0.01)
         return server
@@ -70,7 +88,7 @@ class VolumeServer:
 
     @property
     def pid(self) -> int:
-        """The process of nbdkit, which setpriv(1) became."""
+        """The process of the server, which setpriv(1) became."""
         return self._process.pid
 
     def alive(self) -> bool:

@@ -1,37 +1,44 @@
-"""The disk of a simulated volume on a host that is not our guest: nbdkit and the kernel's client.
+"""The disk of a simulated volume on a host that is not our guest: a file, its server and a path.
 
 The volume's file lies in the data directory and is kept with its datasets. Names are fixed, since
-one agent locks the host: the next start finds what a killed agent left. nbdkit then has ended with
-the agent, and the kernel's client fails all I/O.
+one agent locks the host: the next start finds what a killed agent left. The server then has ended
+with the agent, and the kernel fails all I/O.
 """
 
 from __future__ import annotations
 
-import os
-import time
+import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pagecage.agent.system.block_device import resolve_disk
-from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.trial_storage import TrialStorage
-from pagecage.agent.system.volume_server import PLUGIN, VolumeServer, require_nbdkit
+from pagecage.agent.system.volume_paths import (
+    PATHS,
+    choose_path,
+    is_mounted,
+    path_latency_us,
+)
+from pagecage.agent.system.volume_server import CONTROL_SOCKET, VolumeServer, send_command
 from pagecage.errors import HostError, PagecageError
 from pagecage.model.cage import DATA_DISK
-from pagecage.process import find_tool, run
-from pagecage.units import GIB, MIB
+from pagecage.process import run
+from pagecage.units import GIB, MIB, format_bytes
 
-SYS_BLOCK = Path("/sys/block")
 _SPARE_BYTES = 512 * MIB
-_NODE_SECONDS = 5.0
+_UNMOUNT_SECONDS = 60.0
+_NOT_REPAIRED = 4  # e2fsck(8): errors are left, or there is no file system
 
 
 @dataclass(frozen=True)
 class MountedVolume:
-    """A served volume with its file system."""
+    """A served volume with its file system. `path` is described in docs/FORMAT.md."""
 
     server: VolumeServer
     storage: TrialStorage
+    path: Mapping[str, Any]
 
 
 def mount_volume(
@@ -42,34 +49,28 @@ def mount_volume(
     Its file system and files are kept from trial to trial while they are large enough. Raises
     PagecageError with the reason.
     """
-    _require_tools()
+    path = choose_path()
     file = data_dir / f"{_named('pagecage-volume', name)}.raw"
     is_new = _ensure_file(file, data_bytes * 6 // 5 + _SPARE_BYTES)
-    folder = spool / _named("volume", name)
+    folder = (spool / _named("volume", name)).resolve()  # as the kernel names it
     folder.mkdir(parents=True, exist_ok=True)
-    server = VolumeServer.start(spool / "bin" / PLUGIN, file, folder, folder / "nbdkit.log")
+    _unmount(folder)
+    server = path.serve(spool / "bin", file, folder)
     try:
-        return MountedVolume(server, _mount(_attach(server, folder), folder, is_new=is_new))
+        node = path.attach(server, folder)
+        found = {"kind": path.name, "latency_us": path_latency_us(node, server.command)}
+        return MountedVolume(server, _mount(node, folder, is_new=is_new), found)
     except BaseException:
         _unmount(folder)
         server.end()
         raise
 
 
-def _require_tools() -> None:
-    require_nbdkit()
-    if not find_tool("nbd-client"):
-        raise HostError("a simulated volume needs nbd-client", "apt-get install nbd-client")
-    if os.getuid() != 0:
-        raise HostError("only root may attach a simulated volume", "use HOST=vm")
-
-
 def _mount(node: Path, folder: Path, *, is_new: bool) -> TrialStorage:
-    if is_new:
+    # The last start may have been killed before there was a file system, or in the middle of it.
+    if is_new or run(["e2fsck", "-f", "-p", node], check=False).status >= _NOT_REPAIRED:
         settings = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
         run(["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-E", settings, node])
-    else:
-        run(["e2fsck", "-f", "-p", node], check=False)
     mount_point = folder / "mounted"
     mount_point.mkdir(exist_ok=True)
     run(["mount", "-o", "noatime", node, mount_point], timeout_seconds=60)
@@ -77,41 +78,56 @@ def _mount(node: Path, folder: Path, *, is_new: bool) -> TrialStorage:
 
 
 def _ensure_file(file: Path, size_bytes: int) -> bool:
-    """Make the volume's sparse file if it is missing or too small; return whether it is new."""
+    """Make the volume's file if it is missing or too small; return whether it is new.
+
+    Its space is reserved where the file system can: so a disk cannot become full under a trial, and
+    writes at the same time need not wait for each other's allocation (ext4_dio_write_checks()).
+    """
     if file.exists() and file.stat().st_size >= size_bytes:
         return False
     file.unlink(missing_ok=True)
+    whole = -(-size_bytes // GIB) * GIB
     with file.open("wb") as volume:
-        volume.truncate(-(-size_bytes // GIB) * GIB)
+        volume.truncate(whole)
+    done = run(["fallocate", "--length", str(whole), file], check=False, timeout_seconds=600)
+    if "No space left" in done.stderr:
+        file.unlink()
+        free = format_bytes(shutil.disk_usage(file.parent).free)
+        raise HostError(
+            f"{format_bytes(whole)} of the simulated volume do not fit in {file.parent} ({free}"
+            " free)",
+            "choose a smaller --size or another --data-dir",
+        )
     return True
 
 
-def _attach(server: VolumeServer, folder: Path) -> Path:
-    """Attach the kernel's client to the volume; return the node.
+def bind_copies(names: Iterable[str], data_dir: Path, mounted: MountedVolume) -> None:
+    """Show the volume's copy of some folders of the data directory in their place.
 
-    The name is written before, so that the next start can detach it.
+    So a command finds the files that a replay copied to this host on the volume, under the paths
+    that it was given. A copy that is as the original is kept.
     """
-    run(["modprobe", "nbd"], timeout_seconds=30)
-    node = _free_node()
-    (folder / "node").write_text(node.name)
-    run(
-        ["nbd-client", "-unix", server.data_socket, node, "-timeout", "30", "-block-size", "4096"],
-        timeout_seconds=30,
-    )
-    deadline = time.monotonic() + _NODE_SECONDS
-    while (read_text(SYS_BLOCK / node.name / "size") or "0").strip() == "0":
-        if time.monotonic() > deadline:
-            raise HostError(f"{node} has no size", "use HOST=vm")
-        time.sleep(0.02)
-    return node
+    mount_point = mounted.storage.mount_point
+    for name in names:
+        original, copy = data_dir / name, mount_point / name
+        original.mkdir(exist_ok=True)
+        if not copy.is_dir() or _tree(copy) != _tree(original):
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(original, copy, symlinks=True)
+            run(["sync", "--file-system", mount_point], timeout_seconds=600)
+        with (mount_point.parent / "bound").open("a") as noted:
+            noted.write(f"{original.resolve()}\n")
+        run(["mount", "--bind", copy, original], timeout_seconds=60)
 
 
-def _free_node(sys_block: Path = SYS_BLOCK) -> Path:
-    """Return a node of the kernel's client that nobody uses: it has a `pid` while in use."""
-    names = sorted(path.name for path in sys_block.glob("nbd*") if not (path / "pid").exists())
-    if not names:
-        raise HostError("no free /dev/nbd: the kernel's module nbd is missing", "use HOST=vm")
-    return Path("/dev") / names[0]
+def _tree(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Return mode, size and time of change of each file below a folder."""
+    found = {}
+    for path in folder.rglob("*"):
+        stat = path.lstat()
+        size_bytes = 0 if path.is_dir() else stat.st_size
+        found[str(path.relative_to(folder))] = (stat.st_mode, size_bytes, stat.st_mtime_ns)
+    return found
 
 
 def unmount_volume(spool: Path, name: str | None = None) -> list[str]:
@@ -123,26 +139,38 @@ def unmount_volume(spool: Path, name: str | None = None) -> list[str]:
     return [one for folder in folders for one in _unmount(folder)]
 
 
+def release_volume(mounted: MountedVolume, spool: Path, name: str = DATA_DISK) -> None:
+    """Undo mount_volume. Data that a paused or slow volume does not take in time are lost."""
+    try:
+        unmount_volume(spool, name)
+    except PagecageError:
+        mounted.server.end()  # the kernel fails what waits
+        unmount_volume(spool, name)
+    mounted.server.end()
+
+
 def _named(word: str, disk: str) -> str:
     return word if disk == DATA_DISK else f"{word}-{disk}"
 
 
 def _unmount(folder: Path) -> list[str]:
-    removed = []
-    mount_point, noted = folder / "mounted", folder / "node"
-    if os.path.ismount(mount_point):
-        run(["umount", "--lazy", "--force", mount_point], timeout_seconds=60)
+    folder, removed = folder.resolve(), []
+    mount_point, bound = folder / "mounted", folder / "bound"
+    for place in map(Path, bound.read_text().splitlines() if bound.exists() else ()):
+        while is_mounted(place):
+            run(["umount", "--lazy", place], timeout_seconds=_UNMOUNT_SECONDS)
+            removed.append(str(place))
+    bound.unlink(missing_ok=True)
+    if is_mounted(mount_point):
+        _free(folder / CONTROL_SOCKET)
+        run(["umount", "--lazy", "--force", mount_point], timeout_seconds=_UNMOUNT_SECONDS)
         removed.append(str(mount_point))
-    if noted.exists():
-        node = noted.read_text().strip()
-        if (SYS_BLOCK / node / "pid").exists():
-            _detach(Path("/dev") / node)
-            removed.append(node)
-        noted.unlink()
-    return removed
+    return [*removed, *(one for path in PATHS for one in path.detach(folder))]
 
 
-def _detach(node: Path) -> None:
-    done = run(["nbd-client", "-d", node], check=False, timeout_seconds=60)
-    if not done.ok:
-        raise PagecageError(f"{node} cannot be detached: {done.stderr.strip()}", "restart the host")
+def _free(control: Path) -> None:
+    """Remove the limits of a volume that is served still, so that what is unwritten is soon."""
+    try:
+        send_command(control, {"configure": {}})
+    except HostError:  # a killed server
+        return

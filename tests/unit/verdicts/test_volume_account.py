@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting
 from pagecage.model.record import Record
+from pagecage.model.simulation import LatencyQuantiles, VolumeSimulation
 from pagecage.verdicts.binding import judge_binding_limit
 from pagecage.verdicts.caps import cap_changes
 from pagecage.verdicts.evaluate import evaluate
 from pagecage.verdicts.limits import judge_limits
 from pagecage.verdicts.verdict import BindingVerdict, LimitVerdict
-from pagecage.verdicts.volume_account import judge_witnesses, volume_account
+from pagecage.verdicts.volume_account import judge_witnesses, late_volumes, volume_account
 from tests.builders.accounts import account_of, external
 from tests.fixtures.records import START, after, caged, make_record
 
@@ -103,6 +104,36 @@ def test_without_a_volume_there_is_one_witness() -> None:
     record = make_record()
     assert volume_account(record) is None
     assert judge_witnesses(record, judge_binding_limit(record, [])).verdict == "unknown"
+
+
+SLOW = VolumeSimulation(read_latency=(LatencyQuantiles(4096, ((0.5, 440.0),)),))
+
+
+@pytest.mark.parametrize(
+    ("simulation", "late", "is_excluded"),
+    [(SLOW, 41, True), (SLOW, 40, False), (None, 4000, False)],
+)
+def test_late_replies_exclude_a_trial_with_a_latency(
+    simulation: VolumeSimulation | None, late: int, is_excluded: bool
+) -> None:
+    record = late_record(simulation, late)
+    reasons = evaluate(record).reasons
+    assert any("volume late" in reason for reason in reasons) is is_excluded
+    assert evaluate(record).excluded or not is_excluded
+
+
+def test_the_sentence_has_the_share_and_the_disk() -> None:
+    record = late_record(SLOW, 100)
+    [sentence] = late_volumes(record)
+    assert sentence.startswith("volume late: 2.5% of the replies came more than 100 us after")
+
+
+def late_record(simulation: VolumeSimulation | None, late: int) -> Record:
+    cage = replace(CAGE, simulation=simulation)
+    account = account_of(cage, operations=4000)
+    account["pcvolume"]["late_ops"] = late
+    section = caged(cage.properties) | {"external": external(cage, account)}
+    return make_record(cage=section, counters=after(read_bytes=4096 * 4000, reads=4000))
 
 
 @given(st.floats(0.1, 100.0), st.integers(0, 100_000))

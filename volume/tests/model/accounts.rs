@@ -123,6 +123,30 @@ fn late_replies_failures_and_upkeep_are_counted() {
 }
 
 #[test]
+fn the_path_is_part_of_a_latency_and_not_of_a_limit() {
+    let latency = json!([{"size_bytes": 4096, "quantiles": [[0.5, 500.0]]}]);
+    let limits = [crate::simulation::limit("operations", 100.0)];
+    let mut volume = volume(json!({"read_latency": latency, "limits": limits, "path_us": 60.0}));
+    let due_us = [0, 0, 0].map(|now| volume.arrive(&read(0, 4096), now).at_ns / 1000);
+    assert_eq!(due_us, [440, 10_440, 20_440], "500 us less the path, and 100 a second");
+    let decision = volume.arrive(&read(0, 4096), SECOND_NS);
+    volume.complete(&read(0, 4096), &decision, decision.at_ns, None);
+    let account = volume.account(2 * SECOND_NS).to_json();
+    assert_eq!(account["total_read_time"], 500);
+    assert_eq!(account["pcvolume"]["delay_us"], 0);
+}
+
+#[test]
+fn a_path_that_takes_longer_than_the_latency_makes_replies_late() {
+    let latency = json!([{"size_bytes": 4096, "quantiles": [[0.5, 50.0]]}]);
+    let mut volume = volume(json!({"read_latency": latency, "path_us": 200.0}));
+    let decision = volume.arrive(&read(0, 4096), SECOND_NS);
+    assert!(decision.at_ns < SECOND_NS);
+    volume.complete(&read(0, 4096), &decision, SECOND_NS, None);
+    assert_eq!(volume.account(SECOND_NS).to_json()["pcvolume"]["late_ops"], 1);
+}
+
+#[test]
 fn reads_and_writes_are_counted_apart() {
     let mut volume = volume(json!({}));
     let write = Request { direction: Direction::Write, ..read(0, 8192) };

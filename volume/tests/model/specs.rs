@@ -32,6 +32,7 @@ fn a_limit_out_of_its_range_is_named() {
         ),
         (with_credits(200.0, 0.0, 0.0), "capacity must be positive, and is 0"),
         (with_credits(200.0, 5.0, 6.0), "start must lie within 0 and the capacity 5, and is 6"),
+        (json!({"path_us": -1.0}), "path_us must be 0 or more, and is -1"),
         (json!({"accounting": {"io_size_bytes": 0}}), "io_size_bytes must be positive, and is 0"),
         (
             json!({"restore": {"bytes_per_second": -1.0, "block_bytes": 4096}}),

@@ -1,0 +1,183 @@
+"""Trials without a cgroup whose I/O limits a volume of this machine holds: FUSE and loop(4)."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from pagecage.agent.collectors.tracers import Tracers
+from pagecage.agent.host_session import open_session
+from pagecage.agent.protocol.request import RunRequest
+from pagecage.agent.protocol.rpc import AnswerQueue
+from pagecage.agent.protocol.stream import FrameStream
+from pagecage.agent.session import run_trial
+from pagecage.agent.system.facts import read_facts
+from pagecage.agent.system.interruption import Interruption
+from pagecage.agent.system.volume_server import CONTROL_SOCKET, FUSE_PROGRAM, send_command
+from pagecage.agent.system.volume_storage import unmount_volume
+from pagecage.errors import HostError
+from pagecage.model.cage import Cage, LatencyFloor
+from pagecage.model.record import Record, read_records
+from pagecage.model.trial import CommandSpec, Trial, Workload
+from pagecage.verdicts.limits import judge_limits
+from tests.builders.native_volumes import PROGRAMS, needs_fuse
+from tests.builders.waiting import wait_until
+from tests.record_schema import breaches
+from tests.tree import ROOT
+
+pytestmark = needs_fuse
+CAGE = Cage("c", {"IOReadIOPSMax": 100}, latency=LatencyFloor(500, 500), enforced_by="volume")
+READS = "dd if=big of=/dev/null bs=4096 count=200 iflag=direct"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folders of an agent on this machine, apart from those of a user's runs."""
+
+    root: Path
+
+    @property
+    def spool(self) -> Path:
+        return self.root / "spool"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def copies(self) -> Path:
+        """The folder that a replay's files are copied to."""
+        return self.data / "replay"
+
+
+@pytest.fixture
+def host() -> Iterator[Place]:
+    """Return folders on a disk, with the servers and one copied file in them."""
+    (ROOT / "build/tests").mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=ROOT / "build/tests") as folder:
+        place = Place(Path(folder))
+        (place.spool / "bin").mkdir(parents=True)
+        shutil.copy(PROGRAMS / FUSE_PROGRAM, place.spool / "bin")
+        shutil.copy(ROOT / "build/host/bin/pcgen", place.spool / "bin")
+        place.copies.mkdir(parents=True)
+        (place.copies / "big").write_bytes(os.urandom(4 * 2**20))
+        try:
+            yield place
+        finally:
+            assert unmount_volume(place.spool) == []
+
+
+def trial_of(place: Place, script: str, *cold: str) -> Trial:
+    command = CommandSpec(cold, directory=str(place.copies), is_literal=True)
+    return Trial(
+        trial_id="r1_c",
+        experiment="test",
+        treatment={"cage": "c"},
+        repeat=1,
+        block=1,
+        position=0,
+        workload=Workload("sh", ("-c", script), "command", 0, command),
+        cage=CAGE,
+        cache="cold" if cold else "any",
+        driver="process",
+        timeout_seconds=60.0,
+    )
+
+
+def run_here(place: Place, trial: Trial) -> Record:
+    request = RunRequest(
+        run_id="20261121T100000Z-test-local",
+        plan_sha256="0" * 64,
+        host="local",
+        data_dir=str(place.data),
+        spool_dir=str(place.spool),
+        records_path=str(place.root / "records.jsonl"),
+        programs_dir=str(place.spool / "bin"),
+        user=False,
+        machine={"state_id": None, "restore_seq": None, "emulated": False, "details": {}},
+        harness={"version": "0", "git_revision": None, "agent_sha256": "0" * 64},
+        trials=(trial,),
+    )
+    facts = read_facts(place.data, False, {})
+    stream, parts = FrameStream(io.BytesIO()), (Interruption(), AnswerQueue())
+    with open_session(request, facts, stream, *parts, Tracers.of(place.spool)) as session:
+        run_trial(session, trial, 1)
+    lines = (place.root / "records.jsonl").read_text().splitlines()
+    assert not breaches(json.loads(lines[-1])), "docs/schema/record.schema.json"
+    assert str(place.root) not in Path("/proc/self/mountinfo").read_text()
+    assert servers_of(place) == []
+    return list(read_records(place.root / "records.jsonl"))[-1]
+
+
+def test_a_command_reads_its_copies_from_the_volume(host: Place) -> None:
+    record = run_here(host, trial_of(host, READS, "big"))
+    assert (record.outcome, record.error) == ("ok", None)
+    external = record.cage.external or {}
+    assert external["path"]["kind"] == "fuse-loop"
+    assert external["account"]["total_read_ops"] >= 200
+    assert record.device.name.startswith("loop")
+    assert record.measured is not None
+    assert record.measured.seconds >= 1.9, "200 reads at 100 per second"
+    [limit] = judge_limits(record)
+    assert (limit.property, limit.verdict) == ("IOReadIOPSMax", "enforced")
+    assert (host.copies / "big").exists(), "the original is in its place again"
+
+
+def test_a_file_elsewhere_is_refused(host: Place) -> None:
+    other = host.root / "elsewhere"
+    other.write_bytes(os.urandom(2**20))
+    record = run_here(host, trial_of(host, "true", str(other)))
+    assert record.outcome == "requirement_missed"
+    assert "elsewhere is not on the simulated volume" in (record.error or "")
+
+
+def test_a_server_that_is_killed_while_the_trial_runs(host: Place) -> None:
+    """The command ignores its error and goes on: the trial has failed, whatever it answers."""
+    control = host.spool / "volume" / CONTROL_SOCKET
+    killed = threading.Event()
+
+    def kill_when_it_reads() -> None:
+        wait_until(lambda: reads_of(control) > 20, 60)
+        [pid] = servers_of(host)
+        os.kill(pid, signal.SIGKILL)
+        killed.set()
+
+    killer = threading.Thread(target=kill_when_it_reads)
+    killer.start()
+    record = run_here(host, trial_of(host, f"{READS} || sleep 0.1", "big"))
+    killer.join()
+    assert killed.is_set()
+    assert record.outcome == "failed"
+    assert "the simulated volume ended" in (record.error or "")
+
+
+def reads_of(control: Path) -> int:
+    """Return the reads of the measured part; 0 before it begins."""
+    try:
+        limits = send_command(control, {"in_force": True})["in_force"]["limits"]
+        counted = send_command(control, {"account": True})
+    except HostError:
+        return 0
+    return int(counted["total_read_ops"]) if limits else 0
+
+
+def servers_of(place: Place) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue
+        if words.startswith(os.fsencode(place.spool / "bin" / FUSE_PROGRAM)):
+            found.append(int(path.parent.name))
+    return found
