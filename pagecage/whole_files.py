@@ -7,6 +7,7 @@ maker. A later maker in the same folder removes what a killed one left.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _PART = re.compile(r"\..+\.(\d+)\.part")
 
 
@@ -33,7 +35,7 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     part = _part_of(path)
     remove_abandoned(path.parent)
     try:
-        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        descriptor = os.open(part, _NEW_FILE, mode)
         with os.fdopen(descriptor, "w+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield file
@@ -48,19 +50,40 @@ def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Append a line to a file and sync both it and, if it is new, its folder.
+    """Append a line of JSON to a file and sync both it and, if it is new, its folder.
 
-    If a killed writer has left an incomplete line, end that line first.
+    What a killed writer left of its last line is removed, so that a damaged line is always a
+    damage. A link is not followed.
     """
-    with path.open("ab+") as file:
-        size = file.tell()
-        if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o666), "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        end = _end_of_lines(file, size)
+        if end < 0:  # the last line lacks its newline alone
             line = b"\n" + line
+        elif end < size:
+            file.truncate(end)
+        file.seek(0, os.SEEK_END)
         file.write(line + b"\n")
         file.flush()
         os.fsync(file.fileno())
     if not size:
         sync_folder(path.parent)
+
+
+def _end_of_lines(file: IO[bytes], size: int) -> int:
+    """Return the end of the last line with a newline; -1 if the bytes after it are whole JSON."""
+    tail, begin = b"", size
+    while begin and b"\n" not in tail:
+        step = min(begin, 1 << 16)
+        begin -= step
+        tail = os.pread(file.fileno(), step, begin) + tail
+    last = tail.rpartition(b"\n")[2]
+    try:
+        json.loads(last)
+    except (ValueError, RecursionError):
+        return size - len(last)
+    return -1
 
 
 @contextmanager

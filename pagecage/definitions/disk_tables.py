@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import AfterValidator, Field, model_validator
@@ -25,13 +24,14 @@ from pagecage.model.cage import (
     IoAccounting,
     LatencyFloor,
 )
+from pagecage.model.identifiers import DISK
 
 
 def check_disk_name(name: str) -> str:
     """Return the name of a disk beside the data directory's. Raises ValueError if it is invalid."""
     if name == DATA_DISK:
         raise ValueError("data is the data directory's disk, whose limits are the cage's own")
-    if not _NAME.fullmatch(name):
+    if not DISK.fullmatch(name):
         raise ValueError(
             f"{name!r} is not a name of a disk: a letter, then up to 10 letters and digits, all"
             " small"
@@ -39,8 +39,6 @@ def check_disk_name(name: str) -> str:
     return name
 
 
-_NAME = re.compile(r"[a-z][a-z0-9]{0,10}")
-"""The name is part of a serial number of 20 bytes in the guest (virtio-blk)."""
 DiskName = Annotated[str, AfterValidator(check_disk_name)]
 
 

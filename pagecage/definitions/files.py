@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import Any
 from pagecage.checkout import MARKER
 from pagecage.errors import PagecageError, nearest, why_unreadable
 from pagecage.model.cage import UNCAGED
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
+from pagecage.model.identifiers import DEFINITION
 
 
 @dataclass(frozen=True)
@@ -81,14 +79,14 @@ def check_stem(path: Path, kind: str) -> Path:
         raise PagecageError(
             f"{path}: {UNCAGED} is the control without limits, in every project", f"rename {path}"
         )
-    if not _NAME.fullmatch(path.stem):
+    if not DEFINITION.fullmatch(path.stem):
         raise _invalid(path.stem, kind, f"rename {path}")
     return path
 
 
 def check_name(name: str) -> str:
     """Return the name of an experiment. Raises PagecageError if it cannot name runs and cgroups."""
-    if not _NAME.fullmatch(name):
+    if not DEFINITION.fullmatch(name):
         raise _invalid(name, "experiment", "choose another")
     return name
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
 from pagecage.runner.agent_process import request_for
 from pagecage.runner.campaign import ATTEMPTS
-from pagecage.runner.frame_receiver import FrameReader, FrameReceiver
-from pagecage.runner.run_folder import RunFolder
+from pagecage.runner.frame_receiver import FrameReceiver
+from pagecage.runner.frames import BadFrame, FrameReader
+from pagecage.runner.run_folder import RunFolder, needs_records, planned_trials
 
 Listener = Callable[[str, Mapping[str, Any]], None]
 """Called with a host's name and an event of its campaign."""
@@ -74,7 +75,7 @@ class HostRun:
         self._streams, self._listener = streams, listener
         self._attempts: Counter[str] = Counter()
         self._receiver: FrameReceiver | None = None
-        self._descriptor = -1
+        self._descriptor, self._stream = -1, streams
 
     @property
     def name(self) -> str:
@@ -108,12 +109,17 @@ class HostRun:
         A stream that was fetched in part is read again from its beginning, which adds no record
         twice.
         """
-        stream = self._streams / f"{self.name}.{number}"
-        self._descriptor = os.open(stream, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._stream = self._streams / f"{self.name}.{number}"
+        flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(self._stream, flags, 0o600)
         state = MachineState(None, None, self.remote.emulated, {})
-        frames = FrameReader(self._descriptor)
-        self._receiver = FrameReceiver(frames, None, self.folder, self.remote, state, self._forward)
-        return RoundRequest(self.plan.run_id, number, str(request) if request else "", str(stream))
+        frames, asked = FrameReader(self._descriptor), replace(self.plan, trials=self._planned())
+        self._receiver = FrameReceiver(
+            frames, None, self.folder, self.remote, state, asked, self._forward
+        )
+        return RoundRequest(
+            self.plan.run_id, number, str(request) if request else "", str(self._stream)
+        )
 
     def write_request(self, path: Path, agent_sha256: str) -> None:
         """Write the agent's request for all runnable trials."""
@@ -130,8 +136,10 @@ class HostRun:
                 self._receiver.receive_all()
             except HostError as error:
                 self.refusal = error
+                if isinstance(error, BadFrame):  # campaign_follow.py then ends
+                    self._stream.unlink(missing_ok=True)
 
-    def end(self, number: int, reason: str | None) -> None:
+    def end(self, reason: str | None) -> None:
         """Close a round.
 
         `reason` says how the agent ended; a trial that it left unfinished is recorded with it. With
@@ -142,11 +150,17 @@ class HostRun:
         receiver, self._receiver = self._receiver, None
         os.close(self._descriptor)
         assert receiver is not None
+        receiver.close()
         self._attempts.update(receiver.attempted)
         if reason is None:
             return
-        receiver.record_interrupted(self.plan, reason)
-        (self._streams / f"{self.name}.{number}").unlink()
+        receiver.record_interrupted(reason)
+        self._stream.unlink(missing_ok=True)
+
+    def _planned(self) -> tuple[Trial, ...]:
+        """Return all trials of the plan: a stream that is read again has those with a result."""
+        records = self.folder.last_records() if needs_records(self.plan.document) else {}
+        return planned_trials(self.plan, records)
 
     def _forward(self, event: Mapping[str, Any]) -> None:
         self._listener(self.name, event)

@@ -14,6 +14,7 @@ from pagecage.ansible import Playbook, PlaybookRun
 from pagecage.errors import PagecageError
 from pagecage.fleet.inventory import FleetHost, inventory_dir
 from pagecage.hosts.agent_package import AgentPackage
+from pagecage.model.identifiers import HOST, is_identifier
 from pagecage.whole_files import write_whole
 
 _MARKER = "package.sha256"
@@ -125,9 +126,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 def check_names(hosts: Iterable[FleetHost]) -> None:
     """Raise PagecageError for a host whose name cannot be that of a folder."""
     for host in hosts:
-        if not host.name.replace("-", "").replace(".", "").replace(
-            "_", ""
-        ).isalnum() or host.name.startswith("."):
+        if not is_identifier(host.name, HOST):
             raise PagecageError(
                 f"the host name {host.name!r} cannot name a run folder",
                 "give the host a plain name in the inventory, and set its address in ansible_host",

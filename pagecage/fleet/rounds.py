@@ -11,6 +11,7 @@ import queue
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from pagecage.ansible import HostResult, TaskEvent
@@ -61,6 +62,12 @@ class FleetCampaign:
         A trial is attempted at most three times. On KeyboardInterrupt the agents are stopped and
         their results fetched before the exception is raised again.
         """
+        with ExitStack() as locks:
+            for host in self._hosts:
+                locks.enter_context(host.folder.locked())
+            self._run_rounds()
+
+    def _run_rounds(self) -> None:
         unfinished = {
             host.name: number
             for host in self._hosts
@@ -165,7 +172,7 @@ class FleetCampaign:
             host.receive()
             outcome, reason = _outcome(host, results.get(name))
             agent_end = reason or self._agent_output.get(name) or "its agent ended"
-            host.end(this.requests[name].round, None if outcome == "lost" else agent_end)
+            host.end(None if outcome == "lost" else agent_end)
             if outcome == "done" and host.remaining():
                 outcome, reason = (
                     ("interrupted", "stopped by the user")

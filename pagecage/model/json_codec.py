@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -11,6 +12,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from pagecage.errors import PagecageError
 
 KEYS_HINT = "docs/FORMAT.md lists the keys"
+MOST_LINE_BYTES = 8 << 20
+"""The longest line of a file of JSON lines: a record with what the controller adds to it."""
 _SCALARS: Mapping[type, tuple[type, ...]] = {
     int: (int,),
     float: (int, float),
@@ -41,6 +44,53 @@ def from_json(kind: Any, data: Any, where: str = "") -> Any:
     value of another type.
     """
     return _reader(kind)(data, where)
+
+
+def from_line(line: bytes) -> Any:
+    """Return the data of a line of JSON. Raises ValueError, also for NaN and deep nesting."""
+    try:
+        return json.loads(line, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
+def from_lines(
+    lines: Iterable[bytes], where: str, path: str, first: int = 1
+) -> Iterator[tuple[str, Any]]:
+    """Yield place and data of lines with their newlines, the first of which has this number.
+
+    `where` names the file in messages, `path` in commands. A last line that a kill has cut off is
+    skipped: it has no newline. Raises PagecageError with the number of any other damaged line.
+    """
+    for number, line in enumerate(lines, start=first):
+        place, is_cut_off = f"{where}:{number}", not line.endswith(b"\n")
+        if line.strip() == b"":
+            continue
+        try:
+            data = from_line(line) if len(line) <= MOST_LINE_BYTES else None
+        except ValueError:
+            if is_cut_off and (line.startswith(_BEGINNING[: len(line)]) or not _is_text(line)):
+                continue
+            hint = f"restore the file; or drop what this line had: sed -i {number}d {path}"
+            raise PagecageError(f"{place} is damaged: it is not a line of JSON", hint) from None
+        if data is None:
+            raise PagecageError(f"{place} is longer than {MOST_LINE_BYTES >> 20} MiB", KEYS_HINT)
+        yield place, data
+
+
+_BEGINNING = b'{"'
+
+
+def _is_text(line: bytes) -> bool:
+    """Return whether the line is text. After a power failure, file systems leave other bytes."""
+    try:
+        return line.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
 
 
 def to_json(value: Any) -> Any:

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pagecage.errors import PagecageError
-from pagecage.model.json_codec import KEYS_HINT, from_json, to_json
+from pagecage.model.identifiers import (
+    BOOT_ID,
+    EXPERIMENT,
+    HOST,
+    RUN_ID,
+    STATE_ID,
+    TRIAL_ID,
+    WORD,
+    is_attempt,
+    require_identifiers,
+    require_treatment,
+)
+from pagecage.model.json_codec import KEYS_HINT, from_json, from_lines, to_json
 from pagecage.model.record_sections import (
     CacheEvidence,
     CageEvidence,
@@ -34,6 +47,8 @@ from pagecage.units import LEAST_PAGE_BYTES
 from pagecage.whole_files import append_line
 
 RECORD_VERSION = 2
+MOST_RECORD_BYTES = 4 << 20
+"""The longest record that an agent sends."""
 OUTCOMES = (
     "ok",
     "oom_killed",
@@ -49,13 +64,22 @@ FINAL_OUTCOMES = frozenset({"ok", "oom_killed", "timed_out", "wrong_answer", "re
 
 
 @dataclass(frozen=True)
+class TraceFile:
+    """Size and SHA-256 of a trace, as the controller wrote it."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Record:
     """One trial's record.
 
     Mappings have kernel counters under the kernel's keys. None means unknown, never 0. `disks` are
     those of the cage beside the data directory's, by name. `page_bytes` is the size of the host's
     pages; records without it are from x86-64, which has one size. `conditions` are those of the
-    trial. `record_sha256` is set last.
+    trial. `trace_files` has all traces by their path under the run's folder. `record_sha256` is set
+    last.
     """
 
     run_id: str
@@ -97,6 +121,7 @@ class Record:
     missed_requirements: tuple[MissedEntry, ...] = ()
     conditions: tuple[str, ...] = ()
     traces: Mapping[str, str] = field(default_factory=dict)
+    trace_files: Mapping[str, TraceFile] = field(default_factory=dict)
     harness: Mapping[str, Any] = field(default_factory=dict)
     record_sha256: str | None = None
     record_version: int = RECORD_VERSION
@@ -146,9 +171,37 @@ def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
         raise PagecageError(f"{not_a_record}: unknown outcome {data.get('outcome')!r}", KEYS_HINT)
     try:
         record: Record = from_json(Record, data)
+        _check_identifiers(record)
     except PagecageError as error:
         raise PagecageError(f"{not_a_record}: {error.message}", KEYS_HINT) from None
     return record
+
+
+_PATTERNS = {
+    "run_id": RUN_ID,
+    "host": HOST,
+    "experiment": EXPERIMENT,
+    "trial_id": TRIAL_ID,
+    "phase": WORD,
+    "boot_id": BOOT_ID,
+    "state_id": STATE_ID,
+}
+_TRACE_PATH = re.compile(
+    rf"trials/{TRIAL_ID.pattern}\.[0-9]{{1,5}}/[A-Za-z0-9_+@=-][A-Za-z0-9._+@=-]{{0,99}}"
+)
+
+
+def _check_identifiers(record: Record) -> None:
+    """Raise PagecageError unless the values that name things are of the patterns of their kinds."""
+    require_identifiers(vars(record), _PATTERNS, record.trial_id[:80])
+    require_treatment(record.treatment, record.trial_id)
+    if not is_attempt(record.attempt):
+        raise PagecageError(f"{record.trial_id}: attempt {record.attempt} is not a number from 1")
+    for path in (*record.traces.values(), *record.trace_files):
+        if not _TRACE_PATH.fullmatch(path):
+            raise PagecageError(
+                f"{record.trial_id}: the trace {path[:80]!r} lies outside its trial's folder"
+            )
 
 
 def record_digest(data: Mapping[str, Any]) -> str:
@@ -171,27 +224,16 @@ def append_record(path: Path, record: Record) -> None:
     append_line(path, sealed_line(record_to_json(record)))
 
 
-_BEGINNING = b'{"'
-
-
-def _is_text(line: bytes) -> bool:
-    """Return whether the line is text. After a power failure, file systems leave other bytes."""
-    try:
-        return line.decode().isprintable()
-    except UnicodeDecodeError:
-        return False
-
-
 def read_records(path: Path) -> Iterator[Record]:
     """Yield the complete records of a file, in the order written.
 
-    Lines that a kill has cut off are skipped. Raises PagecageError for a line of text that cannot
-    be the beginning of a record.
+    A last line that a kill has cut off is skipped. Raises PagecageError with the number of any
+    other line that is not a record.
     """
     if not path.exists():
         return
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().splitlines(keepends=True)
     except OSError as error:
         raise PagecageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
     yield from records_of_lines(lines, path)
@@ -199,18 +241,9 @@ def read_records(path: Path) -> Iterator[Record]:
 
 def records_of_lines(lines: Iterable[bytes], path: Path, first: int = 1) -> Iterator[Record]:
     """Yield the records of lines of a file, the first of which has this number."""
-    where = f"{path.parent.name}/{path.name}"
-    for number, line in enumerate(lines, start=first):
-        try:
-            data = json.loads(line)
-        except (ValueError, RecursionError):
-            if not line.startswith(_BEGINNING[: len(line)]) and _is_text(line):
-                raise PagecageError(
-                    f"{where}:{number} is not a pagecage record", KEYS_HINT
-                ) from None
-            continue
-        _check_digest(data, f"{where}:{number}")
-        yield record_from_json(data, f"{where}:{number}")
+    for place, data in from_lines(lines, f"{path.parent.name}/{path.name}", str(path), first):
+        _check_digest(data, place)
+        yield record_from_json(data, place)
 
 
 def _check_digest(data: Any, where: str) -> None:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pagecage.digests import document_sha256
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
+from pagecage.model.identifiers import (
+    COLLECTOR,
+    DISK,
+    EXPERIMENT,
+    HOST,
+    RUN_ID,
+    TEXT,
+    TRIAL_ID,
+    WORD,
+    require_identifiers,
+    require_treatment,
+)
+from pagecage.model.json_codec import from_line
 from pagecage.model.record import Record
 from pagecage.model.record_v1 import upgrade_facts
 
@@ -25,6 +37,11 @@ _KEYS = {
     "command": str,
 }
 _TRIAL_KEYS = {"trial_id": str, "treatment": dict, "block": int}
+_PATTERNS = {"run_id": RUN_ID, "experiment": EXPERIMENT, "host": HOST, "size": WORD}
+MOST_PLAN_BYTES = 256 << 20
+"""The longest plan.json."""
+MOST_TRIALS = 100_000
+"""Trials of a plan."""
 _FORMAT = "docs/FORMAT.md lists the keys"
 _RESTORE = "restore the folder as it was recorded"
 
@@ -36,14 +53,16 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     """
     file = path / "plan.json"
     try:
-        plan = json.loads(file.read_bytes())
+        if file.stat().st_size > MOST_PLAN_BYTES:
+            raise PagecageError(f"{file} is longer than {MOST_PLAN_BYTES >> 20} MiB", _RESTORE)
+        plan = from_line(file.read_bytes())
     except FileNotFoundError:
         raise PagecageError(
             f"{path} is not a run folder: it has no plan.json", "ls runs/"
         ) from None
     except UNREADABLE as error:
         raise PagecageError(
-            f"{file} is not valid JSON: {why_unreadable(error)}", "repeat the run"
+            f"{file} cannot be read: {why_unreadable(error)}", "repeat the run"
         ) from None
     version = plan.get("plan_version", PLAN_VERSION) if isinstance(plan, dict) else None
     if isinstance(plan, dict) and not isinstance(version, int):
@@ -56,8 +75,39 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     if not isinstance(plan.get("until_ci"), float | None):
         raise PagecageError(f"{file}: 'until_ci' is not a number", _FORMAT)
     _check_treatments(plan, file)
+    _check_identifiers(plan, str(file))
     _check_hash(plan, file)
     return dict(plan)
+
+
+def _check_identifiers(plan: Mapping[str, Any], where: str) -> None:
+    """Raise PagecageError unless all that may name a file or a unit is of its kind's pattern."""
+    require_identifiers(plan, _PATTERNS, where)
+    if len(plan["trials"]) > MOST_TRIALS:
+        raise PagecageError(f"{where} has more than {MOST_TRIALS} trials", _FORMAT)
+    ids = [trial["trial_id"] for trial in plan["trials"]]
+    if len(set(ids)) < len(ids):
+        raise PagecageError(f"{where} has two trials of one name", _FORMAT)
+    for trial in plan["trials"]:
+        require_identifiers(trial, {"trial_id": TRIAL_ID, "experiment": EXPERIMENT}, where)
+        require_treatment(trial["treatment"], where)
+        cage = _part(trial, "cage", dict, where)
+        require_identifiers(cage, {"name": TEXT}, where)
+        named = [(DISK, name) for name in _part(cage, "disks", dict, where)]
+        named += [(WORD, name) for name in _part(trial, "collectors", list, where)]
+        for one in _part(trial, "own_collectors", list, where):
+            _check(one, {"name": str}, where)
+            named.append((COLLECTOR, one["name"]))
+        for pattern, name in named:
+            require_identifiers({"name": name}, {"name": pattern}, where)
+
+
+def _part(table: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
+    """Return a value of this type, or an empty one if the key is absent or null."""
+    value = table.get(key)
+    if value is not None and not isinstance(value, kind):
+        raise PagecageError(f"{where}: {key!r} is not of type {kind.__name__}", _FORMAT)
+    return value or kind()
 
 
 def plan_sha256(plan: Mapping[str, Any]) -> str:
@@ -109,7 +159,7 @@ def read_facts(path: Path) -> tuple[Mapping[str, Any], ...]:
 
 def _facts(file: Path) -> Mapping[str, Any]:
     try:
-        facts = json.loads(file.read_bytes())
+        facts = from_line(file.read_bytes())
     except UNREADABLE as error:
         hint = f"rm {file}: facts do not affect results"
         raise PagecageError(f"{file} is not valid JSON: {why_unreadable(error)}", hint) from None

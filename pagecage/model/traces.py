@@ -1,13 +1,40 @@
-"""Paths and lines of the traces that a trial's collectors wrote."""
+"""Names, paths, lines and checks of the traces that a trial's collectors wrote."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pagecage.errors import PagecageError
+from pagecage.model.json_codec import from_line
 from pagecage.model.record import Record
+from pagecage.model.trial import Trial
+
+MOST_TRACE_BYTES = 1 << 30
+"""The longest file of a collector."""
+_BUNDLE = "bundle.json"
+"""The manifest of an unpacked bundle, whose files were compared with it (pagecage/bundle/)."""
+_FILES: Mapping[str, tuple[str, ...]] = {
+    "iostat": ("iostat.json",),
+    "sar": ("sar.bin", "sar.json"),
+    "perf-mem": ("perf-mem.txt",),
+    **{name: (f"{name}.jsonl",) for name in ("vmtouch", "bpftrace", "blocklat", "damon")},
+}
+_FIO_LOGS = ("bw", "iops", "lat", "clat", "slat")
+_FIO = ("fio.json", "fio-job.fio", *(f"fio_{kind}.log" for kind in _FIO_LOGS))
+
+
+def trace_names(trial: Trial) -> frozenset[str]:
+    """Return the names of all files that the collectors of a trial may leave."""
+    names = {"sampler.jsonl", "credits.jsonl"}
+    names |= {f"credits-{disk}.jsonl" for disk in trial.cage.disks}
+    names |= {file for name in trial.collectors for file in _FILES.get(name, ())}
+    names |= {f"{one.name}.jsonl" for one in trial.own_collectors}
+    names |= {"load.txt"} if trial.workload.kind == "service" else set()
+    return frozenset(names | set(_FIO if trial.workload.kind == "fio" else ()))
 
 
 def trace_path(run_path: Path, record: Record, collector: str) -> Path | None:
@@ -16,13 +43,15 @@ def trace_path(run_path: Path, record: Record, collector: str) -> Path | None:
     Raises PagecageError for a path outside the run's folder, because records may be untrusted.
     """
     relative = record.traces.get(collector)
-    if relative and (Path(relative).is_absolute() or ".." in Path(relative).parts):
+    file = run_path / relative if relative else None
+    if file is None or not file.is_file():
+        return None
+    if not file.resolve().is_relative_to(run_path.resolve()):
         raise PagecageError(
             f"{record.trial_id}: the trace {relative} lies outside its run",
             "restore the folder as it was recorded",
         )
-    file = run_path / relative if relative else None
-    return file if file and file.is_file() else None
+    return file
 
 
 def read_lines(run_path: Path, record: Record, collector: str) -> list[dict[str, Any]]:
@@ -35,6 +64,53 @@ def read_lines(run_path: Path, record: Record, collector: str) -> list[dict[str,
     for line in file.read_text().splitlines() if file else []:
         try:
             rows.append(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     return rows
+
+
+def check_traces(run_path: Path, record: Record) -> list[str]:
+    """Return a sentence about each trace that is missing, cut off or altered since the record.
+
+    Records of older versions have no sizes and hashes: their traces are only looked for. Traces
+    from a bundle were compared with its manifest, which has the hashes of redacted files.
+    """
+    left_out = _left_out_of_bundle(run_path)
+    if left_out is not None:
+        lost = (path for path in sorted(_paths(record)) if not (run_path / path).is_file())
+        return [f"the trace {path} is missing" for path in lost if path not in left_out]
+    return [
+        sentence for path in sorted(_paths(record)) for sentence in _damage(run_path, record, path)
+    ]
+
+
+def _paths(record: Record) -> set[str]:
+    return {*record.traces.values(), *record.trace_files}
+
+
+def _damage(run_path: Path, record: Record, path: str) -> Iterator[str]:
+    written = record.trace_files.get(path)
+    try:
+        with (run_path / path).open("rb") as file:
+            size_bytes = file.seek(0, 2)
+            file.seek(0)
+            is_whole = written is None or size_bytes == written.bytes
+            digest = hashlib.file_digest(file, "sha256").hexdigest() if written and is_whole else ""
+    except OSError:
+        yield f"the trace {path} is missing"
+        return
+    if written is not None and not is_whole:
+        yield f"the trace {path} has {size_bytes} of {written.bytes} bytes"
+    elif written is not None and digest != written.sha256:
+        yield f"the trace {path} was altered"
+
+
+def _left_out_of_bundle(run_path: Path) -> set[str] | None:
+    """Return the paths that a bundle left out; None for a run that is not from a bundle."""
+    try:
+        manifest = from_line((run_path / _BUNDLE).read_bytes())
+        return {str(entry["path"]) for entry in manifest["left_out"]}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()

@@ -21,7 +21,8 @@ from pagecage.runner.agent_process import (
     send_request,
     wait_for_agent,
 )
-from pagecage.runner.frame_receiver import FrameReader, FrameReceiver
+from pagecage.runner.frame_receiver import FrameReceiver
+from pagecage.runner.frames import BadFrame, FrameReader
 from pagecage.runner.resource_needs import (
     check_memory_floor,
     resource_needs,
@@ -84,23 +85,27 @@ class Campaign:
         that prepare() was called for this host and plan.
         """
         try:
-            if not is_prepared:
-                prepare(self._host, self._plan, self._package, self._step)
-            while groups := blocks(self._next_trials(), self._plan.document["fresh"]):
-                attempts_before = self._attempts.total()
-                self._run_group(groups[0])
-                self._idle_starts = (
-                    0 if self._attempts.total() > attempts_before else self._idle_starts + 1
-                )
-                if self._idle_starts == ATTEMPTS:
-                    raise HostError(
-                        f"the host was started {ATTEMPTS} times and ran no trial", "pagecage doctor"
-                    )
-            self._remove_uploads()
+            with self._folder.locked():
+                self._run_all(is_prepared=is_prepared)
         finally:
             self._host.stop()
         finished = sum(last.is_final for last in self._folder.last_attempts().values())
         return RunSummary(finished, len(self._folder.remaining(self._plan)))
+
+    def _run_all(self, *, is_prepared: bool) -> None:
+        if not is_prepared:
+            prepare(self._host, self._plan, self._package, self._step)
+        while groups := blocks(self._next_trials(), self._plan.document["fresh"]):
+            attempts_before = self._attempts.total()
+            self._run_group(groups[0])
+            self._idle_starts = (
+                0 if self._attempts.total() > attempts_before else self._idle_starts + 1
+            )
+            if self._idle_starts == ATTEMPTS:
+                raise HostError(
+                    f"the host was started {ATTEMPTS} times and ran no trial", "pagecage doctor"
+                )
+        self._remove_uploads()
 
     def _runnable_trials(self) -> tuple[Trial, ...]:
         """Return the trials without a result that have attempts left."""
@@ -185,9 +190,9 @@ class Campaign:
         with tempfile.TemporaryFile() as stderr:
             process = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=stderr, new_session=True)
             assert process.stdout is not None
-            frames = FrameReader(process.stdout.fileno())
+            frames, asked = FrameReader(process.stdout.fileno()), replace(self._plan, trials=group)
             receiver = FrameReceiver(
-                frames, process.stdin, self._folder, self._host, state, self._listener
+                frames, process.stdin, self._folder, self._host, state, asked, self._listener
             )
             try:
                 send_request(
@@ -208,20 +213,21 @@ class Campaign:
                 frames.expect_end(AGENT_EXIT_SECONDS)
                 receiver.receive_all()
                 raise
+            except BadFrame:
+                process.stdout.close()  # an agent that goes on writing ends by SIGPIPE
+                raise
             finally:
+                receiver.close()
                 status = wait_for_agent(process)
                 self._attempts.update(receiver.attempted)
             stderr.seek(0)
             self._check_end(
                 receiver,
-                group,
                 status,
                 stderr.read().decode(errors="replace")[-_STDERR_CHARACTERS:].strip(),
             )
 
-    def _check_end(
-        self, receiver: FrameReceiver, group: tuple[Trial, ...], status: int, stderr: str
-    ) -> None:
+    def _check_end(self, receiver: FrameReceiver, status: int, stderr: str) -> None:
         """After the agent failed, record its unfinished trial and have the host restarted."""
         if status == 0 and receiver.open_trial is None:
             return
@@ -231,4 +237,4 @@ class Campaign:
             "the agent or its host ended (status"
             f" {status}){': ' + stderr.splitlines()[-1] if stderr else ''}"
         )
-        receiver.record_interrupted(replace(self._plan, trials=group), reason)
+        receiver.record_interrupted(reason)

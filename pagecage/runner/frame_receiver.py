@@ -4,88 +4,43 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import select
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import IO, Any
 
 from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.hosts.host import MachineState, ObservedHost
+from pagecage.model.identifiers import is_attempt
 from pagecage.model.record import Record, record_from_json, with_outer_host
+from pagecage.model.traces import trace_names
+from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
+from pagecage.runner.frames import BadFrame, Frame, FrameReader
 from pagecage.runner.run_folder import RunFolder
+from pagecage.runner.trial_traces import TrialTraces
 
-Frame = tuple[dict[str, Any], bytes]
-_PIECE_BYTES = 1 << 16
-
-
-class FrameReader:
-    """Reads whole frames from a pipe.
-
-    Its buffer survives an interruption, so reading can continue.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._buffer = bytearray()
-        self._searched = 0
-        self._patience_seconds: float | None = None
-
-    def expect_end(self, patience_seconds: float) -> None:
-        """From now on, take so long a silence for the end of the stream: the host hangs."""
-        self._patience_seconds = patience_seconds
-
-    def next(self) -> Frame | None:
-        """Return the next frame, or None at the end of the stream.
-
-        An incomplete last frame is dropped.
-        """
-        while (end := self._buffer.find(b"\n", self._searched)) < 0:
-            self._searched = len(self._buffer)
-            if not self._read_piece():
-                return None
-        header = _parse_header(bytes(self._buffer[:end]))
-        frame_end = end + 1 + int(header.get("length", 0))
-        while len(self._buffer) < frame_end:
-            if not self._read_piece():
-                return None
-        body = bytes(self._buffer[end + 1 : frame_end])
-        del self._buffer[:frame_end]
-        self._searched = 0
-        return header, body
-
-    def _read_piece(self) -> bool:
-        if not select.select([self._descriptor], [], [], self._patience_seconds)[0]:
-            return False
-        piece = os.read(self._descriptor, _PIECE_BYTES)
-        self._buffer += piece
-        return bool(piece)
-
-
-def _parse_header(line: bytes) -> dict[str, Any]:
-    try:
-        header = json.loads(line)
-        if header["frame"]:
-            return dict(header)
-    except (ValueError, TypeError, KeyError):
-        pass
-    text = line[:80].decode(errors="replace")
-    raise HostError(
-        f"the host sent {text!r} instead of a frame",
-        "make sure that its login shell prints nothing",
-    )
+MOST_EVENTS = 100_000
+"""Events between two trials, or within one, apart from questions for standard input."""
+MOST_QUESTIONS = 10_000_000
+"""Questions for standard input within one trial: each is answered with at most 64 KiB."""
+MOST_OUTPUT_BYTES = 1 << 40
+"""What a program of one trial may print through the agent."""
+MOST_TRIAL_BYTES = 4 << 30
+"""All traces of one trial."""
+_ANSWER_SECONDS = 30.0
+"""The time in which an agent that asked reads its answer."""
+_CONTROLS = dict.fromkeys((*range(32), 127, *range(128, 160)), " ")
 
 
 class FrameReceiver:
-    """Receives one agent's stream. `attempted` counts the trials begun.
+    """Receives one agent's stream about the trials of a plan. `attempted` counts those begun.
 
     `answers` is the agent's standard input, None if the agent cannot be answered. A stream can be
-    read again: records that the folder has already are not added twice.
+    read again: records that the folder has already are not added twice, and their traces stay.
     """
 
     def __init__(
@@ -95,94 +50,172 @@ class FrameReceiver:
         folder: RunFolder,
         host: ObservedHost,
         state: MachineState,
+        plan: Plan,
         listener: Callable[[Mapping[str, Any]], None],
     ) -> None:
-        self._frames, self._answers = frames, answers
+        self._frames, self._answers, self._plan = frames, answers, plan
+        self._trials = {trial.trial_id: trial for trial in plan.trials}
         self._known = {(one.trial_id, one.number) for one in folder.attempts()}
+        self._next = folder.next_attempts()
         self._folder, self._host, self._state, self._listener = folder, host, state, listener
-        self._traces: dict[str, str] = {}
+        self._traces = TrialTraces(folder)
         self._outer: dict[str, Any] = {}
+        self._counts: Counter[str] = Counter()
         self._attempt = 1
         self._phase = "requirements"
-        self._has_volume_ended = False
+        self._has_facts = self._has_volume_ended = False
         self.attempted: Counter[str] = Counter()
         self.open_trial: str | None = None
 
     def receive_all(self) -> None:
         """Receive frames until the stream ends.
 
-        Raises HostError if the agent reports that it cannot work.
+        Raises HostError if the agent reports that it cannot work, and BadFrame for a frame that is
+        not about the next step of a trial of the plan.
         """
         while (frame := self._frames.next()) is not None:
-            self._receive(*frame)
+            self._receive(frame)
 
-    def record_interrupted(self, plan: Plan, reason: str) -> None:
+    def close(self) -> None:
+        """Drop a trace that has not arrived whole."""
+        self._traces.drop_open()
+
+    def record_interrupted(self, reason: str) -> None:
         """Record the trial during which the agent ended, if there is one, as interrupted."""
-        if self.open_trial is None:
-            return
-        trial = next(trial for trial in plan.trials if trial.trial_id == self.open_trial)
-        self._append(
-            Record(
-                run_id=plan.run_id,
-                plan_sha256=plan.sha256,
-                host=self._host.name,
-                experiment=trial.experiment,
-                trial_id=trial.trial_id,
-                treatment=trial.treatment,
-                repeat=trial.repeat,
-                block=trial.block,
-                position=trial.position,
-                attempt=self._attempt,
-                outcome="interrupted",
-                phase=self._phase,
-                error=reason,
-                state_id=self._state.state_id,
-                restore_seq=self._state.restore_seq,
-                emulated=self._state.emulated,
-            )
-        )
-
-    def _receive(self, frame: dict[str, Any], body: bytes) -> None:
-        match frame["frame"]:
-            case "event":
-                self._receive_event(frame)
-            case "facts":
-                self._folder.add_facts(
-                    {**frame["facts"], "machine": vars(self._state)}, self._state.restore_seq
+        if self.open_trial is not None:
+            state = self._state
+            self._append(
+                Record(
+                    **self._expected(self._trials[self.open_trial]),
+                    outcome="interrupted",
+                    phase=self._phase,
+                    error=reason,
+                    state_id=state.state_id,
+                    restore_seq=state.restore_seq,
+                    emulated=state.emulated,
                 )
+            )
+
+    def _expected(self, trial: Trial) -> dict[str, Any]:
+        """Return what the record of this attempt at a trial must have."""
+        keys = ("experiment", "trial_id", "treatment", "repeat", "block", "position")
+        return {
+            "run_id": self._plan.run_id,
+            "plan_sha256": self._plan.sha256,
+            "host": self._host.name,
+            **{key: getattr(trial, key) for key in keys},
+            "attempt": self._attempt,
+        }
+
+    def _receive(self, frame: Frame) -> None:
+        header = frame.header
+        match header["frame"]:
+            case "event":
+                self._receive_event(dict(header))
+            case "facts":
+                self._receive_facts(header["facts"])
             case "trace":
-                path = self._folder.trace_path(frame["trial_id"], frame["attempt"], frame["name"])
-                path.write_bytes(body)
-                self._traces[Path(frame["name"]).stem] = path.relative_to(
-                    self._folder.path
-                ).as_posix()
+                self._receive_trace(frame)
             case "output":
-                self._listener({"event": "output", "stream": frame["stream"], "piece": body})
+                self._receive_output(frame)
             case "record":
-                self._append(record_from_json(frame["record"], "the agent's record"))
+                self._append(self._checked_record(header["record"]))
                 self._end_without_volume()
 
-    def _receive_event(self, frame: dict[str, Any]) -> None:
-        match frame["event"]:
+    def _receive_facts(self, facts: Mapping[str, Any]) -> None:
+        if self._has_facts:
+            raise BadFrame("its facts twice")
+        self._has_facts = True
+        self._folder.add_facts({**facts, "machine": vars(self._state)}, self._state.restore_seq)
+
+    def _receive_trace(self, frame: Frame) -> None:
+        name = frame.header["name"]
+        trial = self._require_open(frame.header["trial_id"])
+        if frame.header["attempt"] != self._attempt or name not in trace_names(trial):
+            raise BadFrame(f"a trace {name!r} that the trial {trial.trial_id} does not have")
+        is_known = (trial.trial_id, self._attempt) in self._known
+        self._counts["trace"] += len(frame.piece)
+        if self._counts["trace"] > MOST_TRIAL_BYTES:
+            raise BadFrame(f"traces of more than {MOST_TRIAL_BYTES >> 30} GiB for one trial")
+        self._traces.add(trial.trial_id, self._attempt, frame, is_kept=not is_known)
+
+    def _receive_output(self, frame: Frame) -> None:
+        trial = self._require_open(self.open_trial)
+        command = trial.workload.command
+        self._counts["output"] += len(frame.piece)
+        if command is None or not command.streams_output:
+            raise BadFrame(f"output of the trial {trial.trial_id}, which has none")
+        if self._counts["output"] > MOST_OUTPUT_BYTES:
+            raise BadFrame(f"more than {MOST_OUTPUT_BYTES >> 40} TiB of output")
+        stream = frame.header["stream"]
+        self._listener({"event": "output", "stream": stream, "piece": frame.piece})
+
+    def _require_open(self, trial_id: str | None) -> Trial:
+        """Return the trial that is running. Raises BadFrame if it is another one."""
+        if trial_id is None or trial_id != self.open_trial:
+            raise BadFrame(f"a frame about the trial {trial_id!r}, which is not running")
+        return self._trials[trial_id]
+
+    def _checked_record(self, data: Mapping[str, Any]) -> Record:
+        """Return the record of the running attempt. Raises BadFrame for anything else."""
+        try:
+            record = record_from_json(data, "the agent's record")
+        except PagecageError as error:
+            raise BadFrame(error.message.replace("the agent's", "a", 1)) from None
+        trial = self._require_open(record.trial_id)
+        wrong = [
+            key for key, value in self._expected(trial).items() if getattr(record, key) != value
+        ]
+        wrong += [key for key in _OF_CONTROLLER if getattr(record, key)]
+        if wrong:
+            raise BadFrame(f"a record of {trial.trial_id} whose {wrong[0]} is not the plan's")
+        return record
+
+    def _receive_event(self, event: dict[str, Any]) -> None:
+        self._count_event(event["event"])
+        match event["event"]:
             case "error":
-                raise HostError(frame["message"], frame["hint"])
-            case "go" | "end":
-                self._sample_outer("before" if frame["event"] == "go" else "after")
+                raise HostError(_shown(event["message"]), _shown(event["hint"]))
+            case "step" | "notice":
+                event["text"] = _shown(event["text"])
+            case "swept":
+                event["unit"] = _shown(event["unit"])
             case "trial":
-                self.open_trial, self._attempt = frame["trial_id"], frame["attempt"]
-                self.attempted[frame["trial_id"]] += 1
+                self._begin_trial(event["trial_id"], event["attempt"])
             case "phase":
-                self._phase = frame["phase"]
+                self._require_open(event["trial_id"])
+                self._phase = event["phase"]
+            case "go" | "end":
+                self._require_open(event["trial_id"])
+                self._sample_outer("before" if event["event"] == "go" else "after")
             case "input_wanted":
-                frame["answer"] = partial(self._answer, frame["question"])
+                event["answer"] = partial(self._answer, event["question"])
             case "throttle_wanted":
-                self._answer(
-                    frame["question"], json.dumps(self._throttle(frame["limits"])).encode()
-                )
+                answer = self._throttle(event["limits"])
+                self._answer(event["question"], json.dumps(answer).encode())
             case "volume_wanted":
-                answer = self._command_volume(frame["command"], frame["disk"])
-                self._answer(frame["question"], json.dumps(answer).encode())
-        self._listener(frame)
+                answer = self._command_volume(event["command"], event["disk"])
+                self._answer(event["question"], json.dumps(answer).encode())
+        self._listener(event)
+
+    def _count_event(self, kind: str) -> None:
+        counted, most = ("event", MOST_EVENTS)
+        if kind == "input_wanted":
+            counted, most = (kind, MOST_QUESTIONS)
+        self._counts[counted] += 1
+        if self._counts[counted] > most:
+            raise BadFrame(f"more than {most} events within one trial")
+
+    def _begin_trial(self, trial_id: str, attempt: int) -> None:
+        """Open a trial of the plan. Raises BadFrame unless it is one that was asked for."""
+        is_next = attempt == self._next.get(trial_id, 1) or (trial_id, attempt) in self._known
+        if self.open_trial or trial_id not in self._trials or self.attempted[trial_id]:
+            raise BadFrame(f"the trial {trial_id!r}, which was not asked for")
+        if not is_attempt(attempt) or not is_next:
+            raise BadFrame(f"attempt {attempt} of {trial_id}, which was not asked for")
+        self.open_trial, self._attempt = trial_id, attempt
+        self.attempted[trial_id] += 1
+        self._counts.clear()
 
     def _throttle(self, limits: Mapping[str, int]) -> dict[str, Any]:
         """Throttle the disk from outside the host; return the limits in force, or the error."""
@@ -215,7 +248,10 @@ class FrameReceiver:
             + b"\n"
         )
         with suppress(OSError, ValueError):
-            if self._answers is not None:
+            if (
+                self._answers is not None
+                and select.select([], [self._answers], [], _ANSWER_SECONDS)[1]
+            ):
                 self._answers.write(line)
 
     def _sample_outer(self, when: str) -> None:
@@ -226,9 +262,21 @@ class FrameReceiver:
 
     def _append(self, record: Record) -> None:
         outer_host = self._outer if self._outer.get("before") and self._outer.get("after") else None
-        complete = with_outer_host(replace(record, traces=self._traces), outer_host)
-        self._traces, self._outer, self.open_trial = {}, {}, None
+        paths, files = self._traces.take()
+        traced = replace(record, traces=paths, trace_files=files)
+        complete = with_outer_host(traced, outer_host)
+        self._outer, self.open_trial = {}, None
+        self._counts.clear()
         if (record.trial_id, record.attempt) in self._known:
             return
         self._folder.append(complete)
         self._listener({"event": "record", "record": complete})
+
+
+_OF_CONTROLLER = ("traces", "trace_files", "outer_host", "record_sha256")
+"""Parts of a record that the controller adds."""
+
+
+def _shown(text: str) -> str:
+    """Return text of the agent without characters that a terminal obeys."""
+    return text.translate(_CONTROLS)

@@ -5,22 +5,29 @@ Which trials are finished follows from the records.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
 from pagecage.memory_search.rounds import rule_of, with_rounds
 from pagecage.model.record import Record, append_record, read_records
+from pagecage.model.run_files import read_plan
 from pagecage.model.trial import Trial, trial_from_json
 from pagecage.planning.plan import Plan, plan_from_json, plan_to_json
 from pagecage.runner.record_log import Attempt, RecordLog
 from pagecage.verdicts.evaluate import Judge, JudgedRecords, judge_of
 from pagecage.verdicts.stopping import enough_blocks
 from pagecage.whole_files import point_link, whole_folder, write_whole
+
+MOST_RUN_BYTES = 64 << 30
+"""All traces of a run."""
+_RESTORE = "restore the folder as it was recorded"
 
 
 def new_run_id(experiment: str, host: str) -> str:
@@ -42,6 +49,7 @@ class RunFolder:
         self._log = RecordLog(self.records_path)
         self._superseded: dict[str, int] = {}
         self._judged: JudgedRecords = {}
+        self._trace_bytes: int | None = None
 
     @classmethod
     def create(cls, runs: Path, plan: Plan) -> RunFolder:
@@ -78,17 +86,14 @@ class RunFolder:
         Raises PagecageError if it is missing, or if its hash shows that it was changed.
         """
         try:
-            data = json.loads((self.path / "plan.json").read_text())
-            plan = plan_from_json(data)
+            plan = plan_from_json(data := read_plan(self.path))
         except UNREADABLE as error:
             reason = why_unreadable(error)
             raise PagecageError(
                 f"{self.path}/plan.json cannot be read: {reason}", "ls runs/"
             ) from None
-        if data.get("plan_sha256") != plan.sha256:
-            raise PagecageError(
-                f"{self.path.name}/plan.json was changed after it was written", "start a new run"
-            )
+        if "plan_sha256" not in data:
+            raise PagecageError(f"{self.path.name}/plan.json has lost its hash", "start a new run")
         return plan
 
     def records(self) -> list[Record]:
@@ -143,17 +148,70 @@ class RunFolder:
     def add_facts(self, facts: Mapping[str, Any], restore_seq: int | None) -> None:
         """Write the facts of the host, once per machine state."""
         name = f"{facts.get('boot_id')}-{restore_seq}.json"
+        _require_no_link(self.path / "facts")
         write_whole(self.path / "facts" / name, json.dumps(facts, indent=1) + "\n")
 
     def trace_path(self, trial_id: str, attempt: int, name: str) -> Path:
-        """Return the path for a trace, whose folder is created."""
-        folder = self.path / "trials" / f"{trial_id}.{attempt}"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / Path(name).name
+        """Return the path for a trace, whose folder is created.
+
+        Raises PagecageError for a path that is not two folders below this one, or behind a link.
+        """
+        path = self.path / "trials" / f"{trial_id}.{attempt}" / name
+        if len(path.relative_to(self.path).parts) != 3 or ".." in path.parts[-3:]:
+            raise PagecageError(f"{path} is not a trace's path", _RESTORE)
+        for folder in (path.parent.parent, path.parent):
+            folder.mkdir(exist_ok=True)
+            _require_no_link(folder)
+        return path
+
+    def require_room_for_trace(self, length_bytes: int) -> None:
+        """Count the bytes of a trace. Raises HostError if those of the run are too many."""
+        if self._trace_bytes is None:
+            files = (self.path / "trials").glob("*/*")
+            self._trace_bytes = sum(file.lstat().st_size for file in files)
+        self._trace_bytes += length_bytes
+        if self._trace_bytes > MOST_RUN_BYTES:
+            raise HostError(
+                f"the traces of {self.path.name} exceed {MOST_RUN_BYTES >> 30} GiB",
+                "start a new run with fewer trials or collectors",
+            )
 
     def append(self, record: Record) -> None:
         """Append one record and force it to disk."""
+        _require_no_link(self.records_path)
         append_record(self.records_path, record)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Lock the folder for one writer; the kernel releases the lock if it dies.
+
+        Raises HostError if another process writes to it.
+        """
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if not _is_lock_taken(descriptor):
+                raise HostError(
+                    f"another process writes to the run {self.path.name}",
+                    f"wait for it: fuser {self.path}",
+                )
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _is_lock_taken(descriptor: int) -> bool:
+    """Lock an open file or folder; return False if another process has locked it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _require_no_link(path: Path) -> None:
+    """Raise PagecageError for a symbolic link, which would lead a writer elsewhere."""
+    if path.is_symlink():
+        raise PagecageError(f"{path} is a symbolic link", _RESTORE)
 
 
 def needs_records(document: Mapping[str, Any]) -> bool:

@@ -41,7 +41,7 @@ def main(path: str) -> int:
     with open(0, "rb", buffering=0, closefd=False) as stdin:
         request = json.loads(stdin.readline())
     frames, out = frames_of(Path(path).read_bytes()), sys.stdout.buffer
-    out.write(b'{"frame":"facts","facts":{"boot_id":"b"}}\n')
+    out.write(b'{"frame":"facts","facts":{"boot_id":"00000000-0000-4000-8000-00000000000b"}}\n')
     for trial in request["trials"]:
         for header, body in frames:
             out.write(json.dumps(own(header, request, trial)).encode() + b"\n" + body)

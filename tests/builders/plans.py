@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pagecage.model.cage import Cage
 from pagecage.model.experiment import Experiment, Size
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
@@ -34,6 +36,8 @@ CAGES = {name: Cage(name, {"MemoryMax": 4096}) for name in ("uncaged", "tenth", 
 
 
 def plan_of(experiment: Experiment = BASE, wanted: PlanOptions = CHOICES) -> Plan:
+    factors = {name: list(levels) for name, levels in experiment.factors.items()}
+    experiment = replace(experiment, definition={"factors": factors, **experiment.definition})
     return make_plan(
         "20261121T100000Z-test-vm", experiment, CAGES, wanted, "pagecage run test", HARNESS
     )

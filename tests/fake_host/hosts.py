@@ -54,7 +54,7 @@ class TestHost:
         self.starts += 1
         if self.starts in self.deaths:
             raise HostDied("the guest did not come up")
-        return MachineState("state", self.starts, True, {"accel": "tcg"})
+        return MachineState("5a7e-1", self.starts, True, {"accel": "tcg"})
 
     def install(self, package: AgentPackage) -> None:
         push_agent_package(self, package)

@@ -118,7 +118,7 @@ def main(script: Path) -> int:
     if behaviour.get("start") in ("dies", "sleeps"):
         return 1 if behaviour["start"] == "dies" else 0
     figures.update(behaviour.get("figures", {}))
-    send("facts", facts={"boot_id": "b"})
+    send("facts", facts={"boot_id": "00000000-0000-4000-8000-00000000000b"})
     for trial in request["trials"]:
         whats = behaviour.get(trial["trial_id"], [])
         attempt = request["attempts"].get(trial["trial_id"], 1)

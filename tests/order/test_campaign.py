@@ -48,7 +48,7 @@ def test_a_record_is_completed_by_what_only_the_controller_knows(three: Run) -> 
     assert record.outer_host.present == {"before", "after"}
     assert (record.plan_sha256, record.run_id) == (three.plan.sha256, three.plan.run_id)
     [facts] = (three.folder.path / "facts").iterdir()
-    assert json.loads(facts.read_text())["boot_id"] == "b"
+    assert json.loads(facts.read_text())["boot_id"] == "00000000-0000-4000-8000-00000000000b"
 
 
 def test_the_listener_hears_of_every_record(three: Run) -> None:

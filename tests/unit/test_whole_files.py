@@ -85,12 +85,12 @@ def test_a_link_is_replaced(tmp_path: Path) -> None:
     assert names(tmp_path) == ["latest"]
 
 
-def test_a_line_that_was_cut_off_is_ended_first(tmp_path: Path, synced: Synced) -> None:
+def test_a_line_that_was_cut_off_is_removed_first(tmp_path: Path, synced: Synced) -> None:
     path = tmp_path / "lines"
     append_line(path, b"one")
     path.write_bytes(path.read_bytes() + b"tw")
     append_line(path, b"three")
-    assert path.read_bytes() == b"one\ntw\nthree\n"
+    assert path.read_bytes() == b"one\nthree\n"
     assert synced == ["lines", tmp_path.name, "lines"]
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
-"""The names that own collectors may have: the beginnings of their responses."""
+from pagecage.model.identifiers import COLLECTOR
+
 RESERVED = ("sampler", "credits", "load", "fio")
 """Names of entries and files that pagecage writes itself."""
 
@@ -34,7 +33,7 @@ class OwnCollector:
 
 def wrong_name(name: str, taken: Iterable[str]) -> str | None:
     """Return the reason why a collector cannot have this name, or None."""
-    if not NAME.fullmatch(name):
+    if not COLLECTOR.fullmatch(name):
         return f"{name!r} is not the name of a collector: small letters, digits and _, as in queue"
     if name in {*taken, *RESERVED}:
         return f"{name} is a collector of pagecage itself"

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.errors import PagecageError
+from pagecage.model.identifiers import TRIAL_ID
 from pagecage.model.record import (
     FINAL_OUTCOMES,
     OUTCOMES,
@@ -42,7 +43,7 @@ timings = st.fixed_dictionaries(
 missed = st.fixed_dictionaries(dict.fromkeys(("requirement", "reason", "hint"), st.text()))
 records = st.builds(
     make_record,
-    trial_id=st.text(max_size=20),
+    trial_id=st.from_regex(TRIAL_ID, fullmatch=True),
     outcome=st.sampled_from(OUTCOMES),
     error=st.none() | st.text(),
     attempt=st.integers(1, 9),

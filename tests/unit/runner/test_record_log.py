@@ -50,10 +50,10 @@ def test_it_reads_each_record_once(path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_wherever_it_looks_it_agrees_with_the_whole_file(
     cuts: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A writer may be seen at any byte, and may be killed in the middle of a line."""
+    """A writer may be seen at any byte."""
     path = tmp_path_factory.mktemp("cut") / "records.jsonl"
     lines = [line_of(path, trial_id=f"t{n}", outcome="ok") for n in range(3)]
-    whole = lines[0] + lines[1][:100] + b"\n" + lines[1] + lines[2]
+    whole = b"".join(lines)
     log = RecordLog(path)
     path.write_bytes(b"")
     for cut in [*sorted(cut % len(whole) for cut in cuts), len(whole)]:
@@ -79,3 +79,20 @@ def test_a_record_that_was_changed_is_an_error_each_time(path: Path) -> None:
     for _ in range(2):
         with pytest.raises(PagecageError, match="was changed after it was written"):
             log.attempts()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("where", [1, 60, 200])
+def test_a_damaged_line_is_named_by_every_reader(path: Path, number: int, where: int) -> None:
+    """One byte that breaks the JSON in the middle of the file; its newline is there."""
+    lines = [line_of(path, trial_id=f"t{n}") for n in range(3)]
+    damaged = lines[number - 1]
+    lines[number - 1] = damaged[:where] + b"\x07" + damaged[where + 1 :]
+    path.write_bytes(b"".join(lines))
+    for read in (RecordLog(path).attempts, lambda: list(read_records(path))):
+        with pytest.raises(PagecageError, match=rf"records\.jsonl:{number} is damaged") as caught:
+            read()
+        assert f"sed -i {number}d {path}" in caught.value.hint
+    append_record(path, make_record(trial_id="after"))
+    with pytest.raises(PagecageError, match=f":{number} is damaged"):
+        RecordLog(path).attempts()

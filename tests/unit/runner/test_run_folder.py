@@ -71,7 +71,9 @@ def test_a_plan_that_was_changed_is_refused(folder: RunFolder) -> None:
 )
 def test_what_is_no_plan_is_refused(folder: RunFolder, content: str) -> None:
     (folder.path / "plan.json").write_text(content, encoding="latin-1")
-    with pytest.raises(PagecageError, match=r"plan\.json cannot be read"):
+    with pytest.raises(
+        PagecageError, match=r"plan\.json (cannot be read|is not a JSON object|lacks)"
+    ):
         folder.plan()
 
 
@@ -106,18 +108,25 @@ def test_a_cut_off_last_line_costs_that_record_alone(folder: RunFolder, plan: Pl
     assert folder.remaining(plan) == ()
 
 
-def test_a_trace_stays_within_its_trials_folder(folder: RunFolder) -> None:
-    path = folder.trace_path("r1_x", 2, "../../../etc/sampler.jsonl")
+def test_a_trace_has_a_folder_of_its_trial(folder: RunFolder) -> None:
+    path = folder.trace_path("r1_x", 2, "sampler.jsonl")
     assert path == folder.path / "trials/r1_x.2/sampler.jsonl"
     assert path.parent.is_dir()
 
 
+@pytest.mark.parametrize(("trial_id", "name"), [("r1", "../../x"), ("../r1", "x"), ("r1", "/x")])
+def test_a_trace_stays_within_its_run(folder: RunFolder, trial_id: str, name: str) -> None:
+    with pytest.raises((PagecageError, ValueError), match="path"):
+        folder.trace_path(trial_id, 1, name)
+    assert list((folder.path / "trials").iterdir()) == []
+
+
 def test_facts_are_kept_by_machine_state(folder: RunFolder) -> None:
-    folder.add_facts({"boot_id": "b"}, 3)
-    folder.add_facts({"boot_id": "b"}, None)
+    folder.add_facts({"boot_id": "00000000-0000-4000-8000-00000000000b"}, 3)
+    folder.add_facts({"boot_id": "00000000-0000-4000-8000-00000000000b"}, None)
     assert sorted(path.name for path in (folder.path / "facts").iterdir()) == [
-        "b-3.json",
-        "b-None.json",
+        "00000000-0000-4000-8000-00000000000b-3.json",
+        "00000000-0000-4000-8000-00000000000b-None.json",
     ]
 
 

@@ -9,16 +9,16 @@ from typing import Any
 
 from pagecage.process import PIPE, spawn
 from pagecage.runner.agent_process import send_request
-from pagecage.runner.frame_receiver import FrameReader
+from pagecage.runner.frames import Frame, FrameReader
 
 
 def test_a_long_silence_is_the_end_of_a_stream_that_should_end() -> None:
     reading, writing = os.pipe()
-    os.write(writing, b'{"frame": "event"}\n{"frame": "re')
+    os.write(writing, b'{"frame": "event", "event": "step", "text": "."}\n{"frame": "re')
     frames = FrameReader(reading)
     frames.expect_end(0.1)
     began = time.monotonic()
-    assert frames.next() == ({"frame": "event"}, b"")
+    assert frames.next() == Frame({"frame": "event", "event": "step", "text": "."})
     assert frames.next() is None
     assert 0.1 <= time.monotonic() - began < 5
     os.close(reading)

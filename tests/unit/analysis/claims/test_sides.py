@@ -136,7 +136,9 @@ def test_a_restart_is_judged_by_trials_of_two_boots(tmp_path):
 
     def restarted(record):
         seconds(3.0, 3.0, 2.0)(record)
-        record["boot_id"] = "second" if record["repeat"] == 3 else "first"
+        record["boot_id"] = (
+            f"00000000-0000-4000-8000-00000000000{2 if record['repeat'] == 3 else 1}"
+        )
 
     result = judged(tmp_path / "two", restarted, **rule)
     assert (result.verdict, result.measured) == ("held", 1.5)
