@@ -82,9 +82,13 @@ class HostSession:
         return self.calibrators["cgroupfs" if self.maker(driver) is self.cgroupfs else "systemd"]
 
 
+MACHINE = Path("/dev/shm")
+"""A folder of root that every user may lock (flock(2)); nothing is made in it."""
+
+
 @contextmanager
 def alone(spool: Path) -> Iterator[None]:
-    """Lock this host for one agent; the kernel releases the lock if it dies.
+    """Lock this host for one agent, of any user; the kernel releases the locks if it dies.
 
     Raises HostError if it is locked.
     """
@@ -100,7 +104,39 @@ def alone(spool: Path) -> Iterator[None]:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
+        with _machine_lock():
+            yield
+
+
+def user_of_machine() -> str | None:
+    """Return who has locked the machine by its folder, as "process PID"; None if no process has."""
+    try:
+        found = MACHINE.stat()
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    pids = [words[4] for words in map(str.split, lines) if "FLOCK" in words and place in words]
+    return f"process {pids[0]}" if pids else None
+
+
+@contextmanager
+def _machine_lock() -> Iterator[None]:
+    """Lock the machine for one agent among those of all users.
+
+    Any process may hold this lock. It then delays runs, and gets nothing by it.
+    """
+    place = MACHINE if MACHINE.is_dir() else Path("/")
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            user = user_of_machine() or "a process of a container"
+            raise HostError(f"another run is using this machine ({user})", "wait for it") from None
         yield
+    finally:
+        os.close(descriptor)
 
 
 def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) -> list[str]:

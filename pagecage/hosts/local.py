@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
+from pagecage.agent.host_session import user_of_machine
 from pagecage.agent.packages import read_packages
 from pagecage.agent.system import procfs
 from pagecage.agent.system.facts import is_emulated, read_facts
@@ -184,7 +185,7 @@ class LocalHost:
 
 
 def _require_idle(spool: Path) -> None:
-    """Raise HostError if another agent has locked this machine.
+    """Raise HostError if another agent, of any user, has locked this machine.
 
     The agent locks it again, so that two runs that start at once are still kept apart.
     """
@@ -194,7 +195,9 @@ def _require_idle(spool: Path) -> None:
     except BlockingIOError:
         raise HostError("another run is using this machine", "wait for it") from None
     except OSError:  # there is no spool yet
-        return
+        pass
+    if user := user_of_machine():
+        raise HostError(f"another run is using this machine ({user})", "wait for it")
 
 
 def _spool_dir(uid: int, runtime: Path) -> str:

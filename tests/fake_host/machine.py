@@ -172,6 +172,7 @@ class Machine:
         kernel = trees.kernel(self.root / "kernel")
         for module in (bpftrace, blocklat):
             set_(module, "Kernel", lambda: kernel)
+        set_(host_session, "MACHINE", self.spool)
         set_(Systemd, "control_directory", lambda _: self.control)
         set_(Systemd, "socket", lambda _: self.manager_socket)
         set_(facts, "is_pid1", lambda: True)

@@ -39,6 +39,8 @@ PLAN = plan_of()
 FRAMES = correct_stream(PLAN)
 MOST_BYTES = 256 << 20
 """The bound of the controller's memory that docs/FORMAT.md states for one session."""
+MOST_BYTES_OF_STREAM = 64 << 20
+"""What a stream without a large JSON value takes at most."""
 few = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 many = settings(max_examples=5000, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -121,6 +123,23 @@ BEGIN = {"frame": "event", "event": "trial", "trial_id": FIRST, "attempt": 1}
 def test_a_trace_that_was_not_asked_for_writes_nothing(makes: Any, change: dict[str, Any]) -> None:
     raw = wire([(BEGIN, b""), ({**TRACE, **change}, b"evil")])
     assert "the host sent" in refused(makes, raw)
+
+
+@pytest.mark.parametrize(
+    "begins",
+    [
+        [{"trial_id": "r9_other"}],
+        [{"trial_id": f"r1{OUT}"}],
+        [{"attempt": 2}],
+        [{"attempt": 0}],
+        [{}, {}],
+        [{}, {"trial_id": PLAN.trials[1].trial_id}],
+    ],
+)
+def test_a_trial_that_was_not_asked_for_is_refused(
+    makes: Any, begins: list[dict[str, Any]]
+) -> None:
+    assert "the host sent" in refused(makes, wire([({**BEGIN, **one}, b"") for one in begins]))
 
 
 @pytest.mark.parametrize("boot_id", [OUT, "..", "b", 7, [], BOOT_ID + "/x"])
@@ -231,6 +250,7 @@ def test_a_stream_without_an_end_is_ended(
     monkeypatch.setattr(frame_receiver, "MOST_EVENTS", 5000)
     around = makes()
     found = receive(endless(kind, PLAN), around.folder, PLAN)
+    assert tracemalloc.get_traced_memory()[1] < MOST_BYTES_OF_STREAM
     around.check()
     assert any(part in found for part in message.split("|")), found
 
@@ -258,7 +278,7 @@ def test_a_campaign_ends_an_agent_that_is_not_believed(tmp_path: Path) -> None:
     begin = {"frame": "event", "event": "trial", "trial_id": plan.trials[0].trial_id, "attempt": 1}
     agent.write_text(
         f"#!/bin/sh\nread request\nprintf '%s\\n' '{json.dumps(begin)}' '{{\"frame\":\"x\"}}'\n"
-        f"exec cat /dev/zero\n"
+        f"cat /dev/zero\ntouch {tmp_path}/ended\n"
     )
     agent.chmod(0o755)
     host = run.host()
@@ -267,4 +287,5 @@ def test_a_campaign_ends_an_agent_that_is_not_believed(tmp_path: Path) -> None:
         run.go(host)
     assert caught.value.exit_code == EXIT_HOST
     assert host.calls[-1] == "stop"
+    assert (tmp_path / "ended").exists()
     assert not list(run.folder.path.rglob("*.part"))

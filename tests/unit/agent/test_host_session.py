@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.host_session import alone, sweep
+from pagecage.agent import host_session
+from pagecage.agent.host_session import alone, sweep, user_of_machine
 from pagecage.agent.system import child_processes
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.kernel_text import read_text
@@ -159,6 +160,24 @@ def test_one_agent_holds_a_host(machine: Machine) -> None:
             second.__enter__()
     with alone(machine.spool):
         pass
+
+
+def test_agents_of_two_users_exclude_each_other(machine: Machine, tmp_path: Path) -> None:
+    """Each has a spool of its own; the folder that both lock is one in which nothing is made."""
+    before = list(host_session.MACHINE.iterdir())
+    with alone(tmp_path / "of-root"):
+        assert user_of_machine() == f"process {os.getpid()}"
+        with pytest.raises(HostError, match=rf"using this machine \(process {os.getpid()}\)"):
+            alone(tmp_path / "of-a-user").__enter__()
+    assert user_of_machine() is None
+    with alone(tmp_path / "of-a-user"):
+        pass
+    assert list(host_session.MACHINE.iterdir()) == before
+
+
+def test_an_error_of_the_run_is_no_lock(tmp_path: Path, machine: Machine) -> None:
+    with pytest.raises(BlockingIOError), alone(tmp_path):
+        raise BlockingIOError
 
 
 def test_a_tool_without_an_entry_is_found_by_its_mark(machine: Machine) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pagecage.agent import host_session
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts import local
 from pagecage.hosts.host import ResourceNeeds
@@ -157,6 +158,17 @@ def test_a_program_that_still_runs_can_be_replaced(host: LocalHost, tmp_path: Pa
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_run_of_another_user_keeps_this_machine(
+    host: LocalHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_session, "MACHINE", tmp_path)
+    with (
+        host_session.alone(tmp_path / "spool-of-root"),
+        pytest.raises(HostError, match=rf"using this machine \(process {os.getpid()}\)"),
+    ):
+        host.prepare(ResourceNeeds(0, 0), lambda _: None)
 
 
 def test_the_spool_is_ours_alone(host: LocalHost, tmp_path: Path) -> None:
