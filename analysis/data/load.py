@@ -16,7 +16,7 @@ from pagecage.errors import PagecageError, why_unreadable
 from pagecage.memory_search.rounds import with_rounds
 from pagecage.model.record import Record, read_records
 from pagecage.model.run_files import check_records, read_facts, read_plan
-from pagecage.model.traces import read_lines
+from pagecage.model.traces import check_traces, read_lines
 from pagecage.units import LEAST_PAGE_BYTES
 from pagecage.verdicts.evaluate import Judge, Verdicts, evaluate, judge_of
 from pagecage.verdicts.repeats import others_by_trial
@@ -215,7 +215,8 @@ class _JudgedRecords:
         if record.trial_id not in self._known:
             try:
                 rows = read_lines(self._path, record, "sampler")
-                verdicts = evaluate(record, rows, repeats=self._others[record.trial_id])
+                damage = check_traces(self._path, record)
+                verdicts = evaluate(record, rows, damage, self._others[record.trial_id])
                 self._known[record.trial_id] = verdicts, series_of(rows)
             except _MALFORMED_RECORD_ERRORS as error:
                 raise PagecageError(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pagecage.errors import PagecageError
 from pagecage.model.json_codec import from_line
-from pagecage.model.record import Record
+from pagecage.model.record import Record, TraceFile
 from pagecage.model.trial import Trial
 
 MOST_TRACE_BYTES = 1 << 30
@@ -72,37 +73,29 @@ def read_lines(run_path: Path, record: Record, collector: str) -> list[dict[str,
 def check_traces(run_path: Path, record: Record) -> list[str]:
     """Return a sentence about each trace that is missing, cut off or altered since the record.
 
-    Records of older versions have no sizes and hashes: their traces are only looked for. Traces
-    from a bundle were compared with its manifest, which has the hashes of redacted files.
+    Records of older versions do not have their traces' sizes and hashes, so nothing is said about
+    them. Traces from a bundle were compared with its manifest, which has the hashes of redacted
+    files.
     """
-    left_out = _left_out_of_bundle(run_path)
+    left_out = _left_out_of_bundle(run_path) if record.trace_files else None
     if left_out is not None:
-        lost = (path for path in sorted(_paths(record)) if not (run_path / path).is_file())
+        lost = (path for path in record.trace_files if not (run_path / path).is_file())
         return [f"the trace {path} is missing" for path in lost if path not in left_out]
-    return [
-        sentence for path in sorted(_paths(record)) for sentence in _damage(run_path, record, path)
-    ]
+    found = (_damage(run_path / path, path, one) for path, one in record.trace_files.items())
+    return [sentence for sentence in found if sentence]
 
 
-def _paths(record: Record) -> set[str]:
-    return {*record.traces.values(), *record.trace_files}
-
-
-def _damage(run_path: Path, record: Record, path: str) -> Iterator[str]:
-    written = record.trace_files.get(path)
+def _damage(file: Path, path: str, written: TraceFile) -> str | None:
     try:
-        with (run_path / path).open("rb") as file:
-            size_bytes = file.seek(0, 2)
-            file.seek(0)
-            is_whole = written is None or size_bytes == written.bytes
-            digest = hashlib.file_digest(file, "sha256").hexdigest() if written and is_whole else ""
+        with file.open("rb") as content:
+            size_bytes = content.seek(0, os.SEEK_END)
+            content.seek(0)
+            if size_bytes != written.bytes:
+                return f"the trace {path} has {size_bytes} of {written.bytes} bytes"
+            is_altered = hashlib.file_digest(content, "sha256").hexdigest() != written.sha256
     except OSError:
-        yield f"the trace {path} is missing"
-        return
-    if written is not None and not is_whole:
-        yield f"the trace {path} has {size_bytes} of {written.bytes} bytes"
-    elif written is not None and digest != written.sha256:
-        yield f"the trace {path} was altered"
+        return f"the trace {path} is missing"
+    return f"the trace {path} was altered" if is_altered else None
 
 
 def _left_out_of_bundle(run_path: Path) -> set[str] | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.model.record import Record
-from pagecage.model.traces import read_lines
+from pagecage.model.traces import check_traces, read_lines
 from pagecage.verdicts.amplification import amplification, time_floor
 from pagecage.verdicts.binding import judge_binding_limit
 from pagecage.verdicts.cache_state import judge_cache_state
@@ -80,7 +80,7 @@ def judge_of(
         key = tuple((one.trial_id, one.attempt) for one in (record, *repeats))
         if key not in found:
             rows = read_lines(run_path, record, "sampler")
-            found[key] = evaluate(record, rows, repeats=repeats)
+            found[key] = evaluate(record, rows, check_traces(run_path, record), repeats)
         return found[key]
 
     return judge
