@@ -16,8 +16,8 @@ from analysis.data.load import JudgedTrial, Run
 from analysis.data.series import series_of
 from pagecage.digests import document_sha256
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
-from pagecage.model.record import Record
-from pagecage.model.record_sections import DeviceEvidence, WorkloadEvidence
+from pagecage.model.json_codec import from_line
+from pagecage.model.record import RECORD_VERSION, Record, record_from_json
 from pagecage.verdicts.evaluate import evaluate
 
 BASELINE_VERSION = 1
@@ -38,6 +38,11 @@ _FACTS = (
 _COVERED = "covered_fraction"
 """The share of a pass that was read, by which totals are scaled."""
 _DISK = ("filesystem", "queue_settings")
+
+
+_RECORDED = (
+    *("trial_id", "treatment", "repeat", "block", "position", "outcome", "emulated", "response"),
+)
 
 
 def baseline_of(run: Run, responses: Sequence[str]) -> dict[str, Any]:
@@ -108,12 +113,12 @@ def load_baseline(path: Path) -> Run:
     Its trials have no evidence, only their verdict. Raises PagecageError for a file that is none.
     """
     try:
-        data = json.loads(path.read_bytes())
+        data = from_line(path.read_bytes())
         version = data["baseline_version"]
         if version == BASELINE_VERSION:
             _check_digest(path, data)
             return _run(path, data)
-    except (*UNREADABLE, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         message = f"{path} is not a baseline: {why_unreadable(error)}"
         raise PagecageError(message, "pagecage baseline save RUN") from None
     raise PagecageError(
@@ -148,23 +153,18 @@ def _planned(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _judged(data: Mapping[str, Any], trial: Mapping[str, Any]) -> JudgedTrial:
-    record = Record(
-        run_id=data["run_id"],
-        plan_sha256="",
-        host=data["host"],
-        experiment=data["experiment"],
-        trial_id=trial["trial_id"],
-        treatment=trial["treatment"],
-        repeat=trial["repeat"],
-        block=trial["block"],
-        position=trial["position"],
-        attempt=1,
-        outcome=trial["outcome"],
-        phase="record",
-        emulated=trial["emulated"],
-        response=trial["response"],
-        device=DeviceEvidence(name=trial["disk"]),
-        workload=WorkloadEvidence(sha256=trial["workload_sha256"]),
+    record = record_from_json(
+        {
+            "record_version": RECORD_VERSION,
+            **{key: data[key] for key in ("run_id", "host", "experiment")},
+            **{key: trial[key] for key in _RECORDED},
+            "plan_sha256": "",
+            "attempt": 1,
+            "phase": "record",
+            "device": {"name": trial["disk"]},
+            "workload": {"sha256": trial["workload_sha256"]},
+        },
+        f"trial {trial['trial_id']}",
     )
     reasons = tuple(trial["excluded"])
     verdicts = replace(evaluate(record), excluded=bool(reasons), reasons=reasons)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.build_record import build_record
+from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.host_session import HostSession, alone, open_session, sweep
 from pagecage.agent.own_programs import write_own_programs
@@ -23,7 +25,13 @@ from pagecage.agent.system.interruption import Interrupted, Interruption
 from pagecage.agent.system.loop_disk import LoopDisk, detach_loop_disk
 from pagecage.agent.trial_run import Ending, NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import NO_THREAD, PagecageError
-from pagecage.model.record import append_record
+from pagecage.model.record import (
+    MOST_RECORD_BYTES,
+    Record,
+    append_record,
+    record_to_json,
+)
+from pagecage.model.traces import MOST_TRACE_BYTES
 from pagecage.model.trial import Trial
 
 
@@ -121,9 +129,27 @@ def _clean_up(run: TrialRun) -> None:
     run.phase = "record" if run.ending.has_answer else failed_in
 
 
+def _bounded(record: Record) -> Record:
+    """Return a record that the controller accepts: without samples if they are too many."""
+    length = len(json.dumps(record_to_json(record)))
+    if length <= MOST_RECORD_BYTES - _HEADER_BYTES:
+        return record
+    error = f"the record has {length} bytes with the workload's {len(record.samples)} samples"
+    return replace(record, samples=(), outcome="failed", error=error)
+
+
+_HEADER_BYTES = 1000  # of a frame around a record
+
+
 def _hand_back(run: TrialRun) -> None:
     """Append the record on this host, send the traces and the record, and delete the traces."""
-    stream, record = run.session.stream, build_record(run)
+    stream = run.session.stream
+    run.collected |= {
+        name: CollectorResult("failed", f"its file is longer than {MOST_TRACE_BYTES >> 30} GiB")
+        for name, result in run.collected.items()
+        if any(one.exists() and one.stat().st_size > MOST_TRACE_BYTES for one in result.files)
+    }
+    record = _bounded(build_record(run))
     path = Path(run.session.request.records_path)
     path.parent.mkdir(parents=True, exist_ok=True)
     append_record(path, record)

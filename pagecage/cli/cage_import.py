@@ -22,6 +22,7 @@ from pagecage.cli.paths import shown
 from pagecage.cloud.catalogue import read_offers
 from pagecage.definitions.cage_file import cage_of_tables
 from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.importers.document import MOST_BYTES
 from pagecage.importers.formats import NamedText, import_files
 from pagecage.importers.kubernetes import ORIGIN as KUBERNETES
 from pagecage.importers.probe import DIGITS, Rounding
@@ -153,7 +154,8 @@ def _name(file: str) -> str:
 def _read_text(file: str) -> str:
     """Return the file's text. Raises PagecageError if it cannot be read or is not UTF-8."""
     try:
-        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        with sys.stdin.buffer if file == "-" else Path(file).open("rb") as source:
+            raw = source.read(MOST_BYTES + 1)  # read_document() refuses one byte more
         return raw.decode("utf-8-sig")
     except OSError as error:
         raise PagecageError(

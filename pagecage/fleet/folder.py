@@ -10,6 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
+from pagecage.model.identifiers import (
+    EXPERIMENT,
+    HOST,
+    RUN_ID,
+    SHA256,
+    require_identifiers,
+)
+from pagecage.model.json_codec import KEYS_HINT, from_json, from_line, from_lines
 from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder, path_exists, point_latest
 from pagecage.whole_files import append_line, whole_folder
@@ -78,18 +86,21 @@ class FleetFolder:
 
     def document(self) -> dict[str, Any]:
         """Return fleet.json. Raises PagecageError if it is unreadable or of a newer format."""
+        where = f"{self.path}/{DOCUMENT}"
         try:
-            document: dict[str, Any] = json.loads((self.path / DOCUMENT).read_text())
-            version, _ = document["fleet_version"], document["hosts"].items()
+            document: dict[str, Any] = from_line((self.path / DOCUMENT).read_bytes())
+            version, hosts = document["fleet_version"], document["hosts"].items()
+            is_newer = version > FLEET_VERSION
+            require_identifiers(document, {"run_id": RUN_ID, "experiment": EXPERIMENT}, where)
+            for host, digest in hosts:
+                require_identifiers({host: digest}, {host: SHA256}, where)
+                require_identifiers({"hosts": host}, {"hosts": HOST}, where)
         except UNREADABLE as error:
-            reason = why_unreadable(error)
             raise PagecageError(
-                f"{self.path}/{DOCUMENT} cannot be read: {reason}", "ls runs/"
+                f"{where} cannot be read: {why_unreadable(error)}", "ls runs/"
             ) from None
-        if version > FLEET_VERSION:
-            raise PagecageError(
-                f"{self.path}/{DOCUMENT} has format version {version}", "use a newer pagecage"
-            )
+        if is_newer:
+            raise PagecageError(f"{where} has format version {version}", "use a newer pagecage")
         return document
 
     def host_path(self, host: str) -> Path:
@@ -110,8 +121,12 @@ class FleetFolder:
 
     def last_results(self) -> dict[str, RoundResult]:
         """Return the result of each host's last round."""
-        lines = self._results_path.read_text().splitlines() if self._results_path.exists() else []
-        results = [result for line in lines if (result := _result_from_line(line)) is not None]
+        path = self._results_path
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        where = f"{self.path.name}/{path.name}"
+        results = [
+            _result_from_json(line, place) for place, line in from_lines(lines, where, str(path))
+        ]
         return {result.host: result for result in results}
 
 
@@ -122,18 +137,15 @@ def _result_to_json(result: RoundResult) -> dict[str, Any]:
     }
 
 
-def _result_from_line(line: str) -> RoundResult | None:
-    """Return a round's result; None for a line that a kill has cut off."""
+def _result_from_json(line: Any, place: str) -> RoundResult:
+    """Return a round's result. Raises PagecageError for a line that is none."""
     try:
-        return _result_from_json(json.loads(line))
-    except ValueError:
-        return None
-
-
-def _result_from_json(line: Mapping[str, Any]) -> RoundResult:
-    return RoundResult(
-        **{"reason" if name == "because" else name: value for name, value in line.items()}
-    )
+        named = {"reason" if name == "because" else name: value for name, value in line.items()}
+        result: RoundResult = from_json(RoundResult, named)
+        require_identifiers({"host": result.host}, {"host": HOST}, place)
+    except (AttributeError, PagecageError):
+        raise PagecageError(f"{place} is not the result of a round", KEYS_HINT) from None
+    return result
 
 
 def round_result(host: str, number: int, outcome: str, reason: str, began: float) -> RoundResult:

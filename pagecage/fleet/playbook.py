@@ -17,9 +17,6 @@ from pagecage.hosts.agent_package import AgentPackage
 from pagecage.model.identifiers import HOST, is_identifier
 from pagecage.whole_files import write_whole
 
-_MARKER = "package.sha256"
-"""The file beside the agent with the hash of the installed package."""
-
 
 @dataclass(frozen=True)
 class RoundRequest:
@@ -36,20 +33,23 @@ class RoundRequest:
 
 @dataclass(frozen=True)
 class FleetPlaybook:
-    """The playbook of fleet runs with its checkout, its inventory and the agent package."""
+    """The playbook of fleet runs with its checkout, its inventory and the agent package.
+
+    `sums` has a line of sha256sum(1) for each file of the archive.
+    """
 
     project_dir: Path
     inventory: Path
     scratch: Path
     archive: Path
-    archive_sha256: str
+    sums: tuple[str, ...]
     words: tuple[str, ...] = field(default=())
 
     def playbook(self, tag: str, hosts: Iterable[str], **variables: object) -> Playbook:
         """Return fleet.yml limited to these hosts, with its variables in a file below `scratch`."""
         package = {
             "campaign_package": str(self.archive),
-            "campaign_package_sha256": self.archive_sha256,
+            "campaign_package_sums": list(self.sums),
         }
         scratch = self.scratch / tag
         scratch.mkdir(parents=True, exist_ok=True)
@@ -82,38 +82,35 @@ def make_fleet_playbook(
     project_dir: Path, package: AgentPackage, scratch: Path, inventory: Path | None = None
 ) -> FleetPlaybook:
     """Return the playbook of a checkout, with the package in one archive named by its hash."""
-    content = _archive(package)
+    files = _files(package)
+    content = _archive(files)
     sha256 = hashlib.sha256(content).hexdigest()
     scratch.mkdir(parents=True, exist_ok=True)
     archive = scratch / f"agent-{sha256[:16]}.tar"
     if not archive.exists():
-        write_whole(archive, _with_marker(content, sha256))
+        write_whole(archive, content)
+    sums = tuple(f"{hashlib.sha256(data).hexdigest()}  {name}" for name, data in files.items())
     return FleetPlaybook(
-        project_dir, inventory or inventory_dir(project_dir), scratch, archive, sha256
+        project_dir, inventory or inventory_dir(project_dir), scratch, archive, sums
     )
 
 
-def _archive(package: AgentPackage) -> bytes:
-    """Return the package as a tar archive; equal files give equal bytes.
+def _files(package: AgentPackage) -> dict[str, bytes]:
+    """Return the contents by path in the spool.
 
     The servers of simulated volumes lie beside the workloads, where the agent looks for them.
     """
+    paths = (*package.programs, *package.volume_files)
+    programs = {f"bin/{path.name}": path.read_bytes() for path in paths}
+    return {package.agent.name: package.agent.read_bytes(), **programs}
+
+
+def _archive(files: Mapping[str, bytes]) -> bytes:
+    """Return a tar archive; equal files give equal bytes."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
-        _add(tar, package.agent.name, package.agent.read_bytes())
-        for path in (*package.programs, *package.volume_files):
-            _add(tar, f"bin/{path.name}", path.read_bytes())
-    return out.getvalue()
-
-
-def _with_marker(content: bytes, sha256: str) -> bytes:
-    """Return the archive with its hash as the last member.
-
-    A host that has this file has unpacked all others.
-    """
-    out = io.BytesIO(content)
-    with tarfile.open(fileobj=out, mode="a") as tar:
-        _add(tar, _MARKER, f"{sha256}\n".encode())
+        for name, content in files.items():
+            _add(tar, name, content)
     return out.getvalue()
 
 

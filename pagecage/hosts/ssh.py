@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagecage.errors import HostDied
+from pagecage.errors import HostDied, HostError
 from pagecage.process import PIPE, dying_with_parent, replay, spawn
 
 
@@ -84,24 +84,39 @@ def master_argv(target: SshTarget) -> list[str]:
     return dying_with_parent(["ssh", *options, f"{target.user}@{target.address}"])
 
 
+_IS_PRIVATE = (
+    'test -z "$(find {} -maxdepth 0 \\( ! -type d -o ! -user "$(id -u)" -o -perm /022 \\))"'
+)
+_FOREIGN = 77  # the exit status for a directory of another user
+
+
 def push(target: SshTarget, sources: Sequence[Path], directory: str) -> None:
     """Copy files to a directory of the target, created if missing; names and modes are kept.
 
-    The files go through one tar stream. Raises HostDied if the connection breaks.
+    The files go through one tar stream. Raises HostError if the directory belongs to another user,
+    because its files are run, and HostDied if the connection breaks.
     """
     if not sources:
         return
     words = [word for path in sources for word in ("-C", str(path.parent), path.name)]
     pack = spawn(["tar", "-cf", "-", "--owner=0", "--group=0", *words], stdout=PIPE)
+    quoted = shlex.quote(directory)
     unpack = (
-        f"mkdir -p {shlex.quote(directory)} && tar -xf - --no-same-owner -C"
-        f" {shlex.quote(directory)}"
+        f"mkdir -p -m 0700 {quoted} && {{ {_IS_PRIVATE.format(quoted)} || exit {_FOREIGN}; }}"
+        f" && tar -xf - --no-same-owner -C {quoted}"
     )
     argv = ssh_argv(target, ["sh", "-c", unpack])
     send = spawn(argv, stdin=pack.stdout)
     if pack.stdout:
         pack.stdout.close()
-    if send.wait() != 0 or pack.wait() != 0:
+    if send.wait() == _FOREIGN:
+        pack.wait()
+        raise HostError(
+            f"{directory} on {target.host_key_alias} belongs to another user, or others can write"
+            " to it",
+            f"remove {directory} on that host",
+        )
+    if send.returncode != 0 or pack.wait() != 0:
         raise HostDied(
             f"copying files to {target.host_key_alias} failed", f"run it by hand: {replay(argv)}"
         )

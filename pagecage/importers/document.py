@@ -11,7 +11,8 @@ from pagecage.errors import PagecageError, why_unreadable
 
 _SECTION = re.compile(r"^\[[A-Z][A-Za-z-]*\]\s*$", re.MULTILINE)
 _PROPERTY = re.compile(r"^[A-Z][A-Za-z0-9]*=")
-_MOST_BYTES = 64 << 20
+MOST_BYTES = 64 << 20
+"""The longest file that is read."""
 KNOWN = (
     "kubectl get pod -o yaml (or json), docker inspect, a docker compose file, systemctl show,"
     " systemctl cat or a unit file, aws ec2 describe-volumes, nvme amzn stats -o json, gcloud"
@@ -44,9 +45,9 @@ def read_document(text: str, name: str) -> Document:
 
     Raises PagecageError if it is empty, or with the line if it is not valid JSON or YAML.
     """
-    if len(text) > _MOST_BYTES:
+    if len(text) > MOST_BYTES:
         raise PagecageError(
-            f"{name} is larger than {_MOST_BYTES >> 20} MiB", f"give the output of {KNOWN}"
+            f"{name} is larger than {MOST_BYTES >> 20} MiB", f"give the output of {KNOWN}"
         )
     if not text.strip():
         raise PagecageError(f"{name} is empty", f"give the output of {KNOWN}")

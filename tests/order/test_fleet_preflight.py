@@ -17,7 +17,7 @@ from pagecage.fleet.preflight import Preflight, ReadyHost, check_hosts, differen
 from tests.fake_host.rack import FIT, Rack
 from tests.order.conftest import racked
 
-HOSTS = ("fit", "unfitted", "foreign", "limitless", "greeting", "busy", "gone")
+HOSTS = ("fit", "unfitted", "foreign", "limitless", "greeting", "busy", "gone", "linked", "shared")
 """One host that can serve, and one for each reason why a host cannot."""
 
 
@@ -40,6 +40,9 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
         rack.is_like("foreign", **{**FIT, "machine": "riscv64"})
         rack.is_like("limitless", **{**FIT, "cgroup": {**FIT["cgroup"], "controllers": ["memory"]}})
         (folder / "greeting/spool/facts.json").write_text("Welcome!\n{}")
+        (folder / "linked/spool").rename(folder / "linked/of-another-user")
+        (folder / "linked/spool").symlink_to(folder / "linked/of-another-user")
+        (folder / "shared/spool").chmod(0o777)
         rack.let_answer(*(name for name in HOSTS if name != "gone"))
         yield rack
 
@@ -56,6 +59,28 @@ def test_a_look_tells_who_can_serve(found: Preflight) -> None:
     assert (fit.host.name, fit.facts) == ("fit", FIT)
     assert list(found.unreachable) == ["gone"]
     assert set(found.unfit) == set(HOSTS) - {"fit", "gone"}
+
+
+@pytest.mark.parametrize("name", ["linked", "shared"])
+def test_a_spool_that_another_user_could_have_made_is_refused(
+    hosts: Rack, found: Preflight, name: str
+) -> None:
+    """Shared memory is empty after a boot, and every user can then make the directory."""
+    sentence = str(found.unfit[name])
+    assert "is a link, belongs to another user, or others can write to it" in sentence
+    assert f"rm -rf {hosts.top / name}/spool" in sentence
+    assert not list((hosts.top / name).glob("*/agent.pyz"))
+
+
+def test_only_hashes_that_the_controller_sent_are_believed(hosts: Rack, found: Preflight) -> None:
+    """A host that claims to have the package, with another agent, gets the package."""
+    agent = hosts.top / "fit/spool/agent.pyz"
+    sent = agent.read_bytes()
+    agent.write_bytes(b"another agent")
+    agent.with_name("package.sha256").write_text(hosts.stage().sums[0].split()[0] + "\n")
+    with used_by_another(hosts, "busy"):
+        check_hosts(hosts.stage(), "rack", (hosts.host("fit"),))
+    assert agent.read_bytes() == sent
 
 
 def test_a_host_that_was_never_made_fit(found: Preflight) -> None:

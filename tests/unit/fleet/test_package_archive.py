@@ -9,6 +9,7 @@ from pagecage.agent.system.volume_server import PLUGIN
 from pagecage.checkout import TOP
 from pagecage.fleet.playbook import FleetPlaybook, make_fleet_playbook
 from pagecage.hosts.agent_package import AgentPackage
+from pagecage.process import run
 
 
 def playbook_of(top: Path, plugin: bytes | None) -> FleetPlaybook:
@@ -26,11 +27,20 @@ def playbook_of(top: Path, plugin: bytes | None) -> FleetPlaybook:
 def test_the_plugin_lies_beside_the_workloads(tmp_path: Path) -> None:
     with tarfile.open(playbook_of(tmp_path, b"plugin").archive) as archive:
         modes = {member.name: member.mode for member in archive}
-    assert list(modes) == ["agent.pyz", "bin/pcread", f"bin/{PLUGIN}", "package.sha256"]
+    assert list(modes) == ["agent.pyz", "bin/pcread", f"bin/{PLUGIN}"]
     assert set(modes.values()) == {0o755}
 
 
 def test_a_host_gets_a_new_plugin(tmp_path: Path) -> None:
-    """A host unpacks an archive whose hash it does not have yet."""
+    """A host unpacks an archive unless its files have these hashes."""
     plugins = (None, b"plugin", b"plugin changed")
-    assert len({playbook_of(tmp_path, plugin).archive_sha256 for plugin in plugins}) == 3
+    books = [playbook_of(tmp_path, plugin) for plugin in plugins]
+    assert len({book.sums for book in books}) == len({book.archive for book in books}) == 3
+
+
+def test_hashes_are_those_of_the_files(tmp_path: Path) -> None:
+    book = playbook_of(tmp_path, b"plugin")
+    with tarfile.open(book.archive) as archive:
+        archive.extractall(tmp_path / "spool", filter="data")
+    lines = "".join(f"{line}\n" for line in book.sums)
+    run(["sha256sum", "--check", "--strict"], cwd=tmp_path / "spool", input_text=lines)

@@ -1,4 +1,5 @@
 import json
+import os
 import shlex
 import socket
 import threading
@@ -78,3 +79,46 @@ def test_nobody_at_the_port(tmp_path: Path) -> None:
 def test_nothing_to_copy_makes_no_connection() -> None:
     """A replay brings no workload, and tar refuses to pack nothing."""
     push(TARGET, [], "/data")
+
+
+@pytest.fixture
+def ssh_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run what ssh would run on a host in a shell here; return an empty folder."""
+    (tmp_path / "bin").mkdir()
+    ssh = tmp_path / "bin/ssh"
+    ssh.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    (tmp_path / "agent.pyz").write_text("agent")
+    return tmp_path
+
+
+def test_files_go_to_a_directory_of_this_account_alone(ssh_here: Path) -> None:
+    for _ in range(2):
+        push(TARGET, [ssh_here / "agent.pyz"], f"{ssh_here}/it's the spool")
+    spool = ssh_here / "it's the spool"
+    assert (spool / "agent.pyz").read_text() == "agent"
+    assert spool.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("kind", ["open", "link", "file", "foreign"])
+def test_a_directory_that_another_user_made_gets_no_file(ssh_here: Path, kind: str) -> None:
+    """Its files are run, by root."""
+    spool, elsewhere = ssh_here / "spool", ssh_here / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    if kind == "open":
+        spool.mkdir()
+        spool.chmod(0o770)
+    elif kind == "link":
+        spool.symlink_to(elsewhere)
+    elif kind == "file":
+        spool.touch()
+    elif os.getuid() == 0:
+        spool.mkdir()
+        os.chown(spool, 1234, 1234)
+    else:
+        spool = Path("/usr")
+    with pytest.raises((HostError, HostDied)) as caught:
+        push(TARGET, [ssh_here / "agent.pyz"], str(spool))
+    assert kind == "file" or "belongs to another user" in caught.value.message
+    assert not list(ssh_here.glob("*/agent.pyz"))

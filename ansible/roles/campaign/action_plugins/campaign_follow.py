@@ -16,6 +16,8 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 SCRIPT = Path(__file__).resolve().parents[1] / "files" / "follow.sh"
+MOST_BYTES = 4 << 20
+"""The most bytes that follow.sh prints at once."""
 WAIT_SECONDS = 60
 """The longest time that one request may wait on the host."""
 PAUSE_SECONDS = 2.0
@@ -66,6 +68,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         with Path(self._task.args["to"]).open("ab") as to:
             self._lock(to)
             while (answer := self._ask_patiently(to.tell())).is_working or answer.piece:
+                if os.fstat(to.fileno()).st_nlink == 0:
+                    raise AnsibleActionFail("pagecage does not believe this host's frames")
+                if len(answer.piece) > MOST_BYTES:
+                    raise AnsibleActionFail(f"the host sent more than {MOST_BYTES} bytes at once")
                 to.write(answer.piece)
                 to.flush()
                 if os.getppid() != parent:
