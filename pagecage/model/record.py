@@ -193,15 +193,14 @@ _TRACE_PATH = re.compile(
 
 def _check_identifiers(record: Record) -> None:
     """Raise PagecageError unless the values that name things are of the patterns of their kinds."""
-    require_identifiers(vars(record), _PATTERNS, record.trial_id[:80])
-    require_treatment(record.treatment, record.trial_id)
+    where = repr(record.trial_id)[:80]
+    require_identifiers(vars(record), _PATTERNS, where)
+    require_treatment(record.treatment, where)
     if not is_attempt(record.attempt):
-        raise PagecageError(f"{record.trial_id}: attempt {record.attempt} is not a number from 1")
+        raise PagecageError(f"{where}: attempt {record.attempt} is not a number from 1")
     for path in (*record.traces.values(), *record.trace_files):
         if not _TRACE_PATH.fullmatch(path):
-            raise PagecageError(
-                f"{record.trial_id}: the trace {path[:80]!r} lies outside its trial's folder"
-            )
+            raise PagecageError(f"{where}: the trace {path[:80]!r} lies outside its trial's folder")
 
 
 def record_digest(data: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pagecage.agent import session as agent_session
 from pagecage.agent.limits.calibrate import Calibrator
 from pagecage.agent.responses import STANDARD_RESPONSES, TRACED_RESPONSES
 from pagecage.agent.system.cgroup import own_cgroup
@@ -29,6 +30,7 @@ from tests.fake_host.machine import (
     make_session,
     make_trial,
 )
+from tests.fixtures.records import make_record
 
 VERIFYING_SECONDS = 0.4  # of verifies.py
 UNIT = "pagecage-r1_tight.1.slice"
@@ -361,3 +363,24 @@ def test_a_user_is_measured_under_their_own_manager(
     assert record.outcome == "ok"
     assert record.cage.slice.startswith(str(parent))
     assert machine.left() == []
+
+
+def test_a_record_that_the_controller_would_not_take_loses_its_samples() -> None:
+    many = make_record(samples=[{"text": "x" * 1000}] * 5000)
+    bounded = agent_session._bounded(many)
+    assert (bounded.samples, bounded.outcome) == ((), "failed")
+    assert "5000 samples" in (bounded.error or "")
+    few = make_record(samples=[{"text": "x" * 1000}] * 1000)
+    assert agent_session._bounded(few) is few
+
+
+def test_a_trace_that_the_controller_would_not_take_is_left_out(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_session, "MOST_TRACE_BYTES", 10)
+    out = io.BytesIO()
+    trial = make_trial()
+    record = carry_out(machine, trial, make_session(machine, out, trial))
+    assert record.collectors["sampler"]["status"] == "failed"
+    assert "is longer than" in record.collectors["sampler"]["reason"]
+    assert not [one for one in frames_of(out.getvalue()) if one["frame"] == "trace"]

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from pagecage.errors import HostError, PagecageError
 from pagecage.planning.plan import Plan
+from pagecage.process import PIPE, spawn
 from pagecage.runner.run_folder import RunFolder, find_run, new_run_id
+from tests.builders.campaigns import Run
 from tests.builders.plans import BASE, CHOICES, plan_of
 from tests.fixtures.records import make_record
+from tests.tree import ROOT
 
 
 @pytest.fixture
@@ -158,3 +162,38 @@ def test_a_folder_that_cannot_be_made_whole_is_absent(
     with pytest.raises(HostError, match="cannot be created: No space left on device"):
         RunFolder.create(tmp_path / "runs", plan_of())
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+_WRITER = """import sys
+from pathlib import Path
+from pagecage.runner.run_folder import RunFolder
+with RunFolder(Path(sys.argv[1])).locked():
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_two_writers_of_a_run_exclude_each_other(folder: RunFolder) -> None:
+    """The kernel releases the lock of a killed writer. Nothing is made in the folder for it."""
+    before = sorted(folder.path.iterdir())
+    writer = spawn([sys.executable, "-c", _WRITER, folder.path], stdin=PIPE, stdout=PIPE, cwd=ROOT)
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == b"locked\n"
+    with pytest.raises(HostError, match="another process writes to the run"):
+        folder.locked().__enter__()
+    writer.kill()
+    writer.wait()
+    with folder.locked():
+        assert sorted(folder.path.iterdir()) == before
+
+
+def test_a_campaign_locks_its_run(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    host = run.host()
+    with (
+        RunFolder(run.folder.path).locked(),
+        pytest.raises(HostError, match="another process writes to the run"),
+    ):
+        run.go(host)
+    assert run.records() == []
+    assert host.calls == ["stop"]
