@@ -187,6 +187,9 @@ class Campaign:
 
     def _serve(self, group: tuple[Trial, ...], state: MachineState) -> None:
         argv = self._host.agent_command()
+        request = request_for(
+            self._plan, self._folder, self._host, state, group, self._package.agent_sha256
+        )
         with tempfile.TemporaryFile() as stderr:
             process = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=stderr, new_session=True)
             assert process.stdout is not None
@@ -195,17 +198,7 @@ class Campaign:
                 frames, process.stdin, self._folder, self._host, state, asked, self._listener
             )
             try:
-                send_request(
-                    process,
-                    request_for(
-                        self._plan,
-                        self._folder,
-                        self._host,
-                        state,
-                        group,
-                        self._package.agent_sha256,
-                    ),
-                )
+                send_request(process, request)
                 receiver.receive_all()
             except KeyboardInterrupt:
                 self._step("stopping the current trial")
