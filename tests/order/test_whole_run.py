@@ -134,6 +134,7 @@ def test_a_second_run_on_a_host_is_refused(machine: Machine, package: AgentPacka
     """The second run is refused, and the first one's slice and workload continue."""
     first = Whole(machine, package, a_plan("never_ends.py"))
     second = on_fakes(package.agent, machine)
+    elsewhere = RunFolder.make(machine.root / "elsewhere", first.plan)
     refusals: list[HostError] = []
 
     def meet(event: Mapping[str, Any]) -> None:
@@ -141,7 +142,7 @@ def test_a_second_run_on_a_host_is_refused(machine: Machine, package: AgentPacka
             return
         before = machine.left()
         with pytest.raises(HostError) as caught:
-            Campaign(second, first.plan, first.folder, package, lambda _: None).run()
+            Campaign(second, first.plan, elsewhere, package, lambda _: None).run()
         refusals.append(caught.value)
         assert machine.left() == before
         raise KeyboardInterrupt
