@@ -200,7 +200,7 @@ def _check_identifiers(record: Record) -> None:
         raise PagecageError(f"{where}: attempt {record.attempt} is not a number from 1")
     for path in (*record.traces.values(), *record.trace_files):
         if not _TRACE_PATH.fullmatch(path):
-            raise PagecageError(f"{where}: the trace {path[:80]!r} lies outside its trial's folder")
+            raise PagecageError(f"{where}: the trace {path[:80]!r} lies outside its run")
 
 
 def record_digest(data: Mapping[str, Any]) -> str:

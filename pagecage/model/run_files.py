@@ -62,7 +62,7 @@ def read_plan(path: Path) -> Mapping[str, Any]:
         ) from None
     except UNREADABLE as error:
         raise PagecageError(
-            f"{file} cannot be read: {why_unreadable(error)}", "repeat the run"
+            f"{file} is not valid JSON: {why_unreadable(error)}", "repeat the run"
         ) from None
     version = plan.get("plan_version", PLAN_VERSION) if isinstance(plan, dict) else None
     if isinstance(plan, dict) and not isinstance(version, int):

@@ -52,7 +52,7 @@ def says(folder, capsys, verb="show"):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("hello", "records.jsonl:37 is not a pagecage record"),
+        ("hello", "records.jsonl:37 is damaged"),
         ("[]", "records.jsonl:37"),
         ("7", "records.jsonl:37"),
         ('{"jsonrpc": "2.0"}', "records.jsonl:37"),

@@ -92,7 +92,7 @@ def test_two_trials_of_one_name_are_refused(plan: dict[str, Any], tmp_path: Path
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "[" * 100_000])
 def test_a_plan_that_is_not_json_is_a_sentence(tmp_path: Path, constant: str) -> None:
     (tmp_path / "plan.json").write_text(f'{{"run_id": {constant}')
-    with pytest.raises(PagecageError, match=r"plan\.json cannot be read"):
+    with pytest.raises(PagecageError, match=r"plan\.json is not valid JSON"):
         read_plan(tmp_path)
 
 

@@ -76,7 +76,7 @@ def test_a_plan_that_was_changed_is_refused(folder: RunFolder) -> None:
 def test_what_is_no_plan_is_refused(folder: RunFolder, content: str) -> None:
     (folder.path / "plan.json").write_text(content, encoding="latin-1")
     with pytest.raises(
-        PagecageError, match=r"plan\.json (cannot be read|is not a JSON object|lacks)"
+        PagecageError, match=r"plan\.json (is not valid JSON|is not a JSON object|lacks)"
     ):
         folder.plan()
 
