@@ -160,7 +160,7 @@ class HostRun:
     def _planned(self) -> tuple[Trial, ...]:
         """Return all trials of the plan: a stream that is read again has those with a result."""
         records = self.folder.last_records() if needs_records(self.plan.document) else {}
-        return planned_trials(self.plan, records)
+        return planned_trials(self.plan, records, self.folder.judge(records))
 
     def _forward(self, event: Mapping[str, Any]) -> None:
         self._listener(self.name, event)
