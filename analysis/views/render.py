@@ -11,6 +11,7 @@ from typing import Any
 
 from analysis.data.load import Run, planned_and_recorded
 from analysis.views import notebook_file
+from analysis.views.html import PAGE_POLICY
 from analysis.views.notebook_file import numbered
 from analysis.views.notebook_run import run_cells
 from analysis.views.own.sections import section_cells
@@ -99,4 +100,6 @@ def export(document: Mapping[str, Any], title: str) -> str:
         undefined=StrictUndefined,
     )
     environment.filters["markdown"] = MarkdownIt().render
-    return environment.get_template("index.html.j2").render(cells=document["cells"], title=title)
+    return environment.get_template("index.html.j2").render(
+        cells=document["cells"], title=title, policy=PAGE_POLICY
+    )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.bundle.layout import BUNDLE_VERSION, MANIFEST, REQUIRED, is_allowed
+from pagecage.bundle.layout import BUNDLE_VERSION, MANIFEST, REPORT, REQUIRED, is_allowed
 from pagecage.bundle.redact import Redactor, SensitiveNames, names_in
 from pagecage.bundle.ro_crate import NAME as CRATE
 from pagecage.bundle.ro_crate import crate
@@ -94,7 +94,7 @@ def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
     found, left_out = {}, []
     for path in sorted(_files(run)):
         name = path.relative_to(run).as_posix()
-        if name in (MANIFEST, CRATE, "report.html"):
+        if name in (MANIFEST, CRATE, REPORT, "report.html"):
             continue
         if is_allowed(name):
             found[name] = path.read_bytes()

@@ -32,14 +32,8 @@ REPORTS = {
 
 
 def main(bundles: Path, out: Path = GALLERY) -> list[Path]:
-    """Build the site of a folder of bundles, and take screenshots of it; return their paths.
-
-    A bundle has the report of its time. Those that are shown are made again.
-    """
+    """Build the site of a folder of bundles, and take screenshots of it; return their paths."""
     with tempfile.TemporaryDirectory() as scratch, bundled_runs(bundles) as runs:
-        for run in runs:
-            if run.plan["experiment"] in REPORTS:
-                (run.path / "report.ipynb").unlink(missing_ok=True)
         return screenshots(publish(ROOT, runs, [], Path(scratch) / "site").parent, out)
 
 

@@ -75,7 +75,7 @@ def test_a_narrow_terminal_loses_nothing() -> None:
 def test_markdown_has_one_list_and_one_table() -> None:
     assert (
         to_markdown(REPORT)
-        == "# A title <1>\n\nA question with `code` & [brackets]?\n\n* first (detail)\n*"
+        == "# A title &lt;1>\n\nA question with `code` & [brackets]?\n\n* first (detail)\n*"
         " second\n\n## Figures\n\n| run | time |\n| --- | --- |\n| A | 31 s<br>n 8<br>95 % 30 –"
         " 33 s |\n| B | 9 s<br>n 3 |\n\ncaption\n"
     )
