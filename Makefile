@@ -27,6 +27,8 @@ ONLY ?=
 DEVICE ?=
 ASK ?=
 ERASE ?=
+# CMD may have signs of make and of a shell; it is passed on as it is.
+override CMD := $(value CMD)
 export PYTHON NAME HOST SIZE BUDGET CAGE REPEATS FLEET RUN CMD DEVICE
 # MACHINE=aarch64 is for hosts and a guest of another architecture than this machine's.
 ifneq ($(MACHINE),)
@@ -68,8 +70,8 @@ experiment: ## Run an experiment and make its report (NAME=..., see `make list`)
 	@$(pagecage) run "$$NAME" --host "$$HOST" --size "$$SIZE" $(if $(BUDGET),--budget "$$BUDGET") $(if $(CAGE),--cage "$$CAGE") \
 	  $(only) $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume) $(if $(FLEET),--fleet "$$FLEET") $(ARGS)
 replay shell: export PAGECAGE_WORKLOADS := pcgen
-replay: ready ## Run a program in a cage and without limits (CAGE=..., CMD='program arguments', ARGS='--cold FILES')
-	@eval "set -- $$CMD"; exec $(pagecage) replay "$$CAGE" --host "$$HOST" $(if $(REPEATS),--repeats "$$REPEATS") $(ARGS) -- "$$@"
+replay: ready ## Run a program in a cage and without limits (CAGE=..., CMD='program arguments' or a command of sh, ARGS='--cold FILES')
+	@$(pagecage) replay "$$CAGE" --host "$$HOST" $(if $(REPEATS),--repeats "$$REPEATS") $(if $(value CMD),--command "$$CMD") $(ARGS)
 shell: ready ## Open a shell in a cage (CAGE=...)
 	@$(pagecage) shell "$$CAGE" --host "$$HOST" $(ARGS)
 report: .venv/.stamp-run ## Make the report of a run again (RUN=an experiment, for its newest run, or a run's folder)

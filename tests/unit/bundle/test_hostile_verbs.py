@@ -126,7 +126,7 @@ def test_no_verb_executes_or_copies_what_a_bundle_says(
     assert not [path for path in tmp_path.rglob("*") if path.name in ("pwned", "hacked")]
     printed = capsys.readouterr().out
     written = {path: path.read_text() for path in out.rglob("*") if path.suffix in PAGES}
-    for where, text in {"standard output": printed, **written}.items():
+    for where, text in {Path("standard output"): printed, **written}.items():
         assert "<script>alert" not in text, where
         assert "<img src=x" not in text, where
         assert SECRET not in text, where
