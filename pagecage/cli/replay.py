@@ -71,6 +71,11 @@ def replay(
         found.host.stop()
         show_plan(found.plan, found.host)
         return EXIT_OK
+    return _measure(found, as_json)
+
+
+def _measure(found: PlannedReplay, as_json: bool) -> int:
+    """Run the plan and report it; return the exit status."""
     found.provide(notify)
     prepared = create_run(found.plan, found.host, True, notify)
     status = execute(prepared, notify, _STDERR if as_json else _STDOUT)

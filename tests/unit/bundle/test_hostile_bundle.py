@@ -22,53 +22,11 @@ from pagecage.errors import PagecageError
 from pagecage.units import MIB
 from tests.builders.pages import loads_of
 from tests.fixtures.bundles import contents
+from tests.fixtures.hostile_bundles import NOTEBOOK, SCRIPT, scripted, with_files
 from tests.fixtures.runs import build_run
 from tests.fixtures.small_runs import FOLDER
 
-SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 LARGE_BYTES = 64 << 20
-NOTEBOOK = {
-    "nbformat": 4,
-    "nbformat_minor": 5,
-    "metadata": {},
-    "cells": [
-        {
-            "cell_type": "code",
-            "id": "a",
-            "metadata": {},
-            "outputs": [],
-            "execution_count": None,
-            "source": "open('hacked', 'w'); raise SystemExit",
-        }
-    ],
-}
-
-
-def with_files(source: Path, target: Path, changed: dict[str, bytes], **more: object) -> None:
-    """Write a bundle with other files, and with their sizes and hashes in its manifest."""
-    files: dict[str, bytes] = {**contents(source), **changed}  # type: ignore[no-untyped-call]
-    manifest = json.loads(files.pop("bundle.json"))
-    manifest["files"] = [
-        {"path": path, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        for path, data in files.items()
-    ]
-    manifest |= more
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("bundle.json", json.dumps(manifest))
-        for name, data in files.items():
-            archive.writestr(name, data)
-
-
-def scripted(value: Any) -> Any:
-    """Return a definition with a script behind every text that is shown as it is."""
-    if isinstance(value, dict):
-        return {
-            key: f"{item} {SCRIPT}"
-            if key in ("question", "says", "title", "note")
-            else scripted(item)
-            for key, item in value.items()
-        }
-    return [scripted(item) for item in value] if isinstance(value, list) else value
 
 
 def test_no_code_of_a_bundle_runs_when_it_is_rendered(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from pagecage.bundle.pack import pack
 from pagecage.cli.bundle import render
 from pagecage.cli.predict_run import stored_treatments
 from pagecage.errors import PagecageError
+from tests.fixtures.hostile_bundles import NOTEBOOK, SCRIPT, scripted, with_files
 from tests.fixtures.runs import build_run
-from tests.unit.bundle.test_hostile_bundle import NOTEBOOK, SCRIPT, scripted, with_files
 
 FENCE = (
     "\n```\n```{include} secret.txt\n```\n{download}`secret.txt` ![x](secret.txt) [y](secret.txt)"
