@@ -57,7 +57,7 @@ only = $(foreach level,$(ONLY),--treatment $(level))
 ask = $(if $(ASK),--ask-password)
 locks := bootstrap controller analysis site notebook dev ansible roles
 
-.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom test test-slow test-long check lint lock bench trust trust-long clean distclean FORCE
+.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom audit test test-slow test-long check lint lock bench trust trust-long clean distclean FORCE
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -126,6 +126,8 @@ images: .venv/.stamp-run build/.stamp-workloads $(plugin) ## Build container ima
 	@tools/build-images $(IMAGES)
 sbom: ## List the contents of the built images, as CycloneDX (build/images/*.cdx.json)
 	@tools/sbom $(IMAGES)
+audit: ## Audit the locked dependencies by pip-audit and cargo-audit, where their databases can be had
+	@tools/audit
 lock: .venv/.stamp-dev ## Update requirements/*.txt from *.in (UPGRADE=1 takes the newest versions)
 	@set -e; for name in $(locks); do \
 	  $(python) -m uv --system-certs pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \

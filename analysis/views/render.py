@@ -11,7 +11,6 @@ from typing import Any
 
 from analysis.data.load import Run, planned_and_recorded
 from analysis.views import notebook_file
-from analysis.views.html import PAGE_POLICY
 from analysis.views.notebook_file import numbered
 from analysis.views.notebook_run import run_cells
 from analysis.views.own.sections import section_cells
@@ -91,6 +90,8 @@ def export(document: Mapping[str, Any], title: str) -> str:
     """Return an executed notebook as one HTML page."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markdown_it import MarkdownIt
+
+    from analysis.views.html import PAGE_POLICY  # late: it imports matplotlib
 
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),

@@ -95,7 +95,7 @@ def _plan(run: Path) -> Mapping[str, Any]:
         ) from None
     if not any(read_records(run / "records.jsonl")):
         raise PagecageError(
-            f"{run} has no records yet", f"pagecage run {plan['experiment']} --resume"
+            f"{run} has no record yet", f"pagecage run {plan['experiment']} --resume"
         )
     return dict(plan)
 

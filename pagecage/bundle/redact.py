@@ -58,7 +58,7 @@ _ASSIGNED = re.compile(
 _HOME = re.compile(r"(?:/home|/Users)/([^/\s\"'\\:,]+)")
 _QUOTED = re.compile(r"`([^`]+)`")
 _EDGES = ".:!?=&*#%$^~+-/"
-_UNIT = r"(?:(?:B|[kKMGT]i?B?|[mnuµ]?s|min|[mhdxp×%]|th|st|nd|rd)(?:/s)?)"
+_UNIT = r"(?:(?:B|[kKMGT]i?B?|[mnuµ]?s|min|[mhdxp×%]|th|st|[nr]d)(?:/s)?)"
 _NUMBER = re.compile(rf"[-+~]?\d[\d.,:x×–-]*{_UNIT}?|[-+]?[\d.]+[eE][-+]?\d+|0x[0-9a-f]{{1,16}}")
 _VERSION = re.compile(r"v?(?:\d+:)?\d+(?:[.+~-]\w+)*[.+~-]\w+|\d{1,4}[a-z]{0,2}")
 _TIME = re.compile(r"\d{8}T\d{6}Z|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -62,8 +61,8 @@ def bundle(
     from pagecage.bundle.layout import SUFFIX
     from pagecage.bundle.pack import pack
 
-    with _folder(name) as folder:
-        target = out or Path(f"{json.loads((folder / 'plan.json').read_bytes())['run_id']}{SUFFIX}")
+    with _folder(name) as (folder, run_id):
+        target = out or Path(f"{run_id}{SUFFIX}")
         if target.exists():
             raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
         manifest = pack(folder, target, redacted=redact, keep=keep)
@@ -73,17 +72,17 @@ def bundle(
 
 
 @contextmanager
-def _folder(name: str) -> Iterator[Path]:
-    """Yield the folder of a run; a bundle is unpacked meanwhile."""
+def _folder(name: str) -> Iterator[tuple[Path, str]]:
+    """Yield the folder of a run, and the run's id; a bundle is unpacked meanwhile."""
     from pagecage.bundle.unpack import unpack
 
     if not path_exists(Path(name)) or not Path(name).is_file():
-        yield find_run(RUNS, name).path
+        path = find_run(RUNS, name).path
+        yield path, path.name
         return
     with tempfile.TemporaryDirectory(prefix="pagecage-bundle-") as scratch:
         folder = Path(scratch) / "run"
-        unpack(Path(name), folder)
-        yield folder
+        yield folder, unpack(Path(name), folder)["run_id"]
 
 
 def _tell(manifest: Mapping[str, Any]) -> None:
