@@ -27,6 +27,8 @@ ONLY ?=
 DEVICE ?=
 ASK ?=
 ERASE ?=
+# CMD may have signs of make and of a shell; it is passed on as it is.
+override CMD := $(value CMD)
 export PYTHON NAME HOST SIZE BUDGET CAGE REPEATS FLEET RUN CMD DEVICE
 # MACHINE=aarch64 is for hosts and a guest of another architecture than this machine's.
 ifneq ($(MACHINE),)
@@ -55,7 +57,7 @@ only = $(foreach level,$(ONLY),--treatment $(level))
 ask = $(if $(ASK),--ask-password)
 locks := bootstrap controller analysis site notebook dev ansible roles
 
-.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom test test-slow test-long check lint lock bench trust trust-long clean distclean FORCE
+.PHONY: help ready ready-local ready-group ready-vm experiment replay shell report publish list doctor provision verify unprovision setup build wheel images sbom audit test test-slow test-long check lint lock bench trust trust-long clean distclean FORCE
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -68,8 +70,8 @@ experiment: ## Run an experiment and make its report (NAME=..., see `make list`)
 	@$(pagecage) run "$$NAME" --host "$$HOST" --size "$$SIZE" $(if $(BUDGET),--budget "$$BUDGET") $(if $(CAGE),--cage "$$CAGE") \
 	  $(only) $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume) $(if $(FLEET),--fleet "$$FLEET") $(ARGS)
 replay shell: export PAGECAGE_WORKLOADS := pcgen
-replay: ready ## Run a program in a cage and without limits (CAGE=..., CMD='program arguments', ARGS='--cold FILES')
-	@eval "set -- $$CMD"; exec $(pagecage) replay "$$CAGE" --host "$$HOST" $(if $(REPEATS),--repeats "$$REPEATS") $(ARGS) -- "$$@"
+replay: ready ## Run a program in a cage and without limits (CAGE=..., CMD='program arguments' or a command of sh, ARGS='--cold FILES')
+	@$(pagecage) replay "$$CAGE" --host "$$HOST" $(if $(REPEATS),--repeats "$$REPEATS") $(if $(value CMD),--command "$$CMD") $(ARGS)
 shell: ready ## Open a shell in a cage (CAGE=...)
 	@$(pagecage) shell "$$CAGE" --host "$$HOST" $(ARGS)
 report: .venv/.stamp-run ## Make the report of a run again (RUN=an experiment, for its newest run, or a run's folder)
@@ -124,6 +126,8 @@ images: .venv/.stamp-run build/.stamp-workloads $(plugin) ## Build container ima
 	@tools/build-images $(IMAGES)
 sbom: ## List the contents of the built images, as CycloneDX (build/images/*.cdx.json)
 	@tools/sbom $(IMAGES)
+audit: ## Audit the locked dependencies by pip-audit and cargo-audit, where their databases can be had
+	@tools/audit
 lock: .venv/.stamp-dev ## Update requirements/*.txt from *.in (UPGRADE=1 takes the newest versions)
 	@set -e; for name in $(locks); do \
 	  $(python) -m uv --system-certs pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pagecage.cli.cage_options import VolumeOptions
+from pagecage.cli.replay_image import ImageOptions, plan_for_image
+from pagecage.cli.replay_options import ReplayOptions
+from pagecage.planning.plan import plan_to_json
 from tests.builders.image_archive import config_of, layer, write_archive
 from tests.checkout import pagecage, refused
 
@@ -55,7 +60,7 @@ def dry(top: Path, *words: str) -> tuple[str, str]:
 def test_a_dry_run_shows_how_the_image_is_loaded_and_run(top: Path, image: str) -> None:
     shown, _ = dry(top, "customer", "--image", image, *VM)
     assert "replay-own-tar on vm: 2 trials" in shown
-    assert "docker load --input /data/replay/" in shown
+    assert "\ndocker load\n" in shown
     assert "--entrypoint=/.pagecage-gate" in shown
     assert "/own -a\n" in shown
     assert "cache cold" in shown
@@ -71,7 +76,8 @@ def test_settings_reach_the_container(top: Path, image: str) -> None:
     shown, _ = dry(top, "customer", "--image", image, *options, "--driver", "podman", *VM)
     assert "podman load" in shown
     assert "--mount=type=bind,source=/data/replay/volume-1,target=/srv,readonly" in shown
-    assert "--env-file=/data/replay/env-1 '--env=A=b c'" in shown
+    assert "--env-file=/data/replay/env-1 --env-file=SPOOL/trials/pagecage-run-" in shown
+    assert "b c" not in shown, "a value may be a secret"
 
 
 def test_a_volume_that_may_be_written_is_a_restored_copy(top: Path, image: str) -> None:
@@ -85,7 +91,7 @@ def test_a_compose_file_brings_its_own_limits(top: Path, image: str) -> None:
     assert "r1_compose" in shown
     assert "MemoryMax=67108864" in shown
     assert "IOReadBandwidthMax=2097152" in shown
-    assert "'--env=QUOTED=a b' --env=MODE=fast --workdir=/srv --user=1000" in shown
+    assert ".env --workdir=/srv --user=1000" in shown
     assert shown.count("/own --port 80\n") == 2
     for note in (
         "depends_on: db is not started",
@@ -149,3 +155,21 @@ def test_another_architecture(top: Path) -> None:
     said = refused(top, "replay", "customer", "--image", "own.tar", "--host", "vm")
     assert "is for linux/s390x, and the host is linux/" in said
     assert "docker pull --platform linux/" in said
+
+
+def test_a_value_of_a_variable_is_nowhere_in_the_plan(
+    top: Path, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is only in the trials that the agent gets."""
+    monkeypatch.chdir(top)
+    secret = "s3cret-value"
+    options = ImageOptions(image=image, env=(f"PW={secret}",))
+    typed = f"pagecage replay customer --image {image} -e PW={secret}"
+    told: list[str] = []
+    planned = plan_for_image(
+        "customer", (), ReplayOptions(host="vm"), options, typed, told.append, VolumeOptions()
+    )
+    planned.host.stop()
+    assert secret in repr(planned.plan.trials)
+    assert secret not in json.dumps(plan_to_json(planned.plan))
+    assert not [line for line in told if secret in line]

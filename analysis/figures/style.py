@@ -33,6 +33,7 @@ INK = "#010203"
 """Placeholder for the page's text colour, so that figures suit light and dark pages."""
 _STYLE = {
     "svg.fonttype": "none",
+    "text.parse_math": False,
     "svg.hashsalt": "pagecage",
     "font.family": "sans-serif",
     "font.size": 9.5,
@@ -155,6 +156,8 @@ def drawing_style() -> Iterator[None]:
 
 def svg(figure: Figure, alt: str, *, is_tight: bool = True) -> str:
     """Return the figure as SVG to embed in a page, in the page's text colour.
+
+    `alt` is HTML.
 
     Metadata is left out, so that equal figures have equal text. The figure is cut to what is drawn
     and fits the page's width. With `is_tight` False it keeps its own size.

@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -53,7 +54,8 @@ def thumbnail_svg(run: Run, headline: str = "", published: str = "") -> str:
         _draw_headline(axes, headline, published)
         _draw_bars(axes, run, found)
         text = "; ".join(f"{bar.label}: {bar.text}" for bar in found)
-        return svg(figure, f"{response_title(run.response)}: {text}", is_tight=False)
+        alt_text = escape(f"{response_title(run.response)}: {text}")
+        return svg(figure, alt_text, is_tight=False)
 
 
 def bars(run: Run) -> list[Bar]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import nbformat
+
+from pagecage.report.export import markdown_text
 
 _TITLE = re.compile(r"\s*<h1>.*?</h1>", re.DOTALL)
 _HEADING = re.compile(r"\s*<h2>(.*?)</h2>", re.DOTALL)
@@ -34,7 +37,7 @@ def _cells(cell: Any) -> Iterator[Any]:
     data = cell.outputs[0].get("data", {})
     text = _TITLE.sub("", data.get("text/html", ""), count=1)
     if match := _HEADING.match(text):
-        yield nbformat.v4.new_markdown_cell(f"## {match[1]}")  # type: ignore[no-untyped-call]
+        yield nbformat.v4.new_markdown_cell(f"## {markdown_text(unescape(match[1]))}")  # type: ignore[no-untyped-call]
         text = text[match.end() :]
     if "text/html" in data:
         data["text/html"] = text

@@ -27,15 +27,15 @@ its report.
 
 {_tally(card)}
 
-```{{raw}} html
-<div class="cards">
-{cards}
-</div>
-```
-
+{raw_html(f'<div class="cards">{cards}</div>')}
 {_contents("Results", ["scorecard", "answers"])}
 {_contents("Reports", [f"reports/{name}" for name in runs])}
 {_contents("Method", [*documents, "docs/decisions/index"])}"""
+
+
+def raw_html(text: str) -> str:
+    """Return HTML as a directive of MyST; a fence within the text does not end it."""
+    return f"```{{raw}} html\n{text.replace('`', '&#96;')}\n```\n"
 
 
 def _contents(caption: str, pages: Iterable[str]) -> str:

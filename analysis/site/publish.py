@@ -1,6 +1,7 @@
 """Publishing of runs as a static site that works from files and from any server.
 
-A page loads nothing from other hosts.
+Pages are made from the data of redacted bundles alone. A page loads nothing from other hosts, and
+runs no script but the theme's.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import posixpath
 import re
 import shutil
 import sys
-import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,11 +23,12 @@ from analysis.data.load import Run, load_run
 from analysis.pages.answers import answers_report
 from analysis.site import pages
 from analysis.site.notebook import site_page
-from analysis.views.notebook_file import read
+from analysis.site.security_policy import protect
 from analysis.views.render import HERE as ANALYSIS
-from analysis.views.render import export, render
+from analysis.views.render import NAME, PAGE, render
 from pagecage.bundle.layout import SUFFIX
 from pagecage.bundle.pack import pack
+from pagecage.bundle.unpack import unpack
 from pagecage.errors import EXIT_FAILED, PagecageError
 from pagecage.process import run as run_process
 from pagecage.report.export import to_markdown
@@ -49,20 +50,34 @@ class Site:
 def publish(top: Path, stored: Sequence[Run], named: Sequence[Path], out: Path) -> Path:
     """Build the site in `out`, completely or not at all; return the path of its first page.
 
-    A report that is missing, or older than its records, is rendered first. An existing site is
-    replaced when the new one is complete. Raises PagecageError if there is no run to show, if `out`
-    holds something other than a site, or if Sphinx fails.
+    Each run is redacted first, and a report is made of what is left. An existing site is replaced
+    when the new one is complete. Raises PagecageError if there is no run to show, if `out` holds
+    something other than a site, or if Sphinx fails.
     """
     _check_replaceable(out)
-    site = Site(top, runs_to_publish(run_by_experiment(stored), named), stored)
+    runs = runs_to_publish(run_by_experiment(stored), named)
     with _scratch_beside(out) as scratch:
-        for run in site.runs.values():
-            _ensure_report(run)
+        given = {run.path: run for run in (*stored, *runs.values())}
+        redacted = {
+            path: _redacted(run, scratch / f"run-{number}")
+            for number, (path, run) in enumerate(given.items())
+        }
+        shown = {name: redacted[run.path] for name, run in runs.items()}
+        site = Site(top, shown, [redacted[run.path] for run in stored])
         source, made = scratch / "source", scratch / "made"
         _lay_out(site, source)
         _build(source, made)
+        protect(made)
         _replace(made, out, scratch / "before")
     return out / "index.html"
+
+
+def _redacted(run: Run, folder: Path) -> Run:
+    """Return the run as a stranger gets it, from its bundle beside `folder`."""
+    archive = folder.with_suffix(SUFFIX)
+    pack(run.path, archive)
+    unpack(archive, folder)
+    return load_run(folder)
 
 
 @contextmanager
@@ -91,12 +106,6 @@ def _check_replaceable(out: Path) -> None:
         )
 
 
-def _ensure_report(run: Run) -> None:
-    report, records = run.path / "report.ipynb", run.path / "records.jsonl"
-    if not report.exists() or report.stat().st_mtime < records.stat().st_mtime:
-        render(run.path)
-
-
 def _lay_out(site: Site, source: Path) -> None:
     """Write the folder that Sphinx reads."""
     from analysis.site.scorecard import scorecard_page  # late: it imports matplotlib
@@ -119,22 +128,18 @@ def _lay_out(site: Site, source: Path) -> None:
 
 
 def _lay_out_report(source: Path, name: str, run: Run) -> None:
-    """Write a report's page and downloads from the run's bundle, which is redacted."""
+    """Write a report's page and downloads, the run's bundle among them."""
     from analysis.figures.thumbnail import thumbnail_svg  # late: it imports matplotlib
 
     given = source / "_extra" / "runs" / name
     given.mkdir(parents=True)
-    archive, notebook = given / f"{run.plan['run_id']}{SUFFIX}", given / "report.ipynb"
-    pack(run.path, archive)
-    with zipfile.ZipFile(archive) as bundle:
-        notebook.write_bytes(bundle.read(notebook.name))
-    (given / "report.html").write_text(export(read(notebook), f"{name} · {run.plan['run_id']}"))
-    files = {
-        "one page": "report.html",
-        "notebook": notebook.name,
-        "bundle: raw records and traces": archive.name,
-    }
-    page = site_page(notebook, name, pages.downloads(run, name, files))
+    render(run.path)
+    bundle = f"{run.plan['run_id']}{SUFFIX}"
+    for file in (PAGE, NAME):
+        shutil.copy(run.path / file, given)
+    shutil.copy(run.path.with_suffix(SUFFIX), given / bundle)
+    files = {"one page": PAGE, "notebook": NAME, "bundle: raw records and traces": bundle}
+    page = site_page(run.path / NAME, name, pages.downloads(run, name, files))
     nbformat.write(page, source / "reports" / f"{name}.ipynb")  # type: ignore[no-untyped-call]
     (source / "_static" / f"{name}.svg").write_text(thumbnail_svg(run, *pages.headline(run)))
 

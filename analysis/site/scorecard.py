@@ -9,6 +9,7 @@ from analysis.claims.hosts import HostedScorecard
 from analysis.claims.scorecard import VERDICTS, ScoredClaim, count_verdicts
 from analysis.formatting import format_verdict
 from analysis.pages.scorecard import article_table, coverage, host_table
+from analysis.site.pages import raw_html
 from analysis.views.html import blocks_html
 from analysis.views.scorecard import verdict_words
 from analysis.views.scorecard_columns import MEANINGS, Column, columns
@@ -28,6 +29,11 @@ def scorecard_page(scored: HostedScorecard, reports: Collection[str]) -> str:
     shown = [column for column in every if column.heading not in _BELOW]
     heads = "".join(f"<th>{column.heading}</th>" for column in shown)
     rows = "\n".join(_row(row, every, reports) for row in scored.card.rows)
+    chips = f'<div class="chips" role="group" aria-label="Show only">{_chips(scored)}</div>\n'
+    table = (
+        '<div class="scroll"><table class="pagecage sortable" data-filter="verdict">\n'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
+    )
     return f"""# Every published figure
 
 The experiments retrace five articles. Each row is one of their figures, with the measurement of the
@@ -40,15 +46,7 @@ newest run. {coverage(scored).text}
 
 Click a heading to sort the table, or a button to filter it.
 
-```{{raw}} html
-<div class="chips" role="group" aria-label="Show only">{_chips(scored)}</div>
-<div class="scroll"><table class="pagecage sortable" data-filter="verdict">
-<thead><tr>{heads}</tr></thead>
-<tbody>
-{rows}
-</tbody></table></div>
-```
-"""
+{raw_html(f"{chips}{table}")}"""
 
 
 def _chips(scored: HostedScorecard) -> str:
@@ -64,7 +62,7 @@ def _chips(scored: HostedScorecard) -> str:
 
 def _totals(heading: str, table: Table) -> str:
     body = f'<div class="totals">{blocks_html((table,))}</div>'
-    return f"## {heading}\n\n```{{raw}} html\n{body}\n```\n"
+    return f"## {heading}\n\n{raw_html(body)}"
 
 
 def _row(row: ScoredClaim, every: Sequence[Column], reports: Collection[str]) -> str:

@@ -82,10 +82,16 @@ def table_html(frame: pd.DataFrame, kind: str = "") -> Html | None:
     """Return a frame as a scrollable table; None if it is empty."""
     if frame.empty:
         return None
-    text = frame.map(cell_html).to_html(
+    cells = frame.map(cell_html).rename(columns=_heading).rename_axis(columns=_heading)
+    text = cells.to_html(
         classes=f"pagecage {kind}".strip(), border=0, index=False, escape=False, justify="left"
     )
     return Html(f'<div class="scroll">{text}</div>')
+
+
+def _heading(name: object) -> object:
+    """Return a column's name as HTML; levels of a definition are among them."""
+    return escape(name) if isinstance(name, str) else name
 
 
 def cell_html(value: object) -> str:
@@ -114,6 +120,9 @@ def svg_html(figure: Figure, alt_text: str, caption: str = "") -> str:
     return f'<figure>{figcaption}<div class="scroll">{svg(figure, escape(alt_text))}</div></figure>'
 
 
+PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+"""Content-Security-Policy of a page that is one file: no script runs in it, and nothing is loaded.
+"""
 _TEMPLATE = TOP / "analysis/templates/offline"
 _SHEETS = ("page.css", "parts.css")
 
@@ -134,6 +143,7 @@ def to_html(report: Report, page_title: str) -> str:
     sheets = "".join((_TEMPLATE / name).read_text() for name in _SHEETS)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="color-scheme" content="light dark">\n<title>{escape(page_title)}</title>\n'
         f"<style>\n{sheets}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n"

@@ -91,6 +91,8 @@ def export(document: Mapping[str, Any], title: str) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markdown_it import MarkdownIt
 
+    from analysis.views.html import PAGE_POLICY  # late: it imports matplotlib
+
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -99,4 +101,6 @@ def export(document: Mapping[str, Any], title: str) -> str:
         undefined=StrictUndefined,
     )
     environment.filters["markdown"] = MarkdownIt().render
-    return environment.get_template("index.html.j2").render(cells=document["cells"], title=title)
+    return environment.get_template("index.html.j2").render(
+        cells=document["cells"], title=title, policy=PAGE_POLICY
+    )

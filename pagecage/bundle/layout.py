@@ -10,9 +10,11 @@ BUNDLE_VERSION = 1
 MANIFEST = "bundle.json"
 SUFFIX = ".pagecage.zip"
 REQUIRED = ("plan.json", "records.jsonl")
+REPORT = "report.ipynb"
+"""Contained in older bundles, and never used: a report is made from the data."""
 _NAME = r"[A-Za-z0-9_+@=-][A-Za-z0-9._+@=-]*"
 _ALLOWED = re.compile(
-    rf"plan\.json|records\.jsonl|report\.ipynb|{re.escape(CRATE)}|facts/{_NAME}\.json|trials/{_NAME}/{_NAME}"
+    rf"plan\.json|records\.jsonl|{re.escape(REPORT)}|{re.escape(CRATE)}|facts/{_NAME}\.json|trials/{_NAME}/{_NAME}"
 )
 
 

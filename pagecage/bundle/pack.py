@@ -9,12 +9,12 @@ import json
 import os
 import platform
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.bundle.layout import BUNDLE_VERSION, MANIFEST, REQUIRED, is_allowed
-from pagecage.bundle.redact import Redactor, SensitiveNames, names_in
+from pagecage.bundle.layout import BUNDLE_VERSION, MANIFEST, REPORT, REQUIRED, is_allowed
+from pagecage.bundle.redact import Redactor, names_in
 from pagecage.bundle.ro_crate import NAME as CRATE
 from pagecage.bundle.ro_crate import crate
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
@@ -29,37 +29,37 @@ _MODE = 0o100644 << 16
 _BINARY = "it is not text, so it cannot be redacted"
 
 
-def pack(run: Path, target: Path, *, redacted: bool = True) -> Mapping[str, Any]:
+def pack(
+    run: Path, target: Path, *, redacted: bool = True, keep: Collection[str] = ()
+) -> Mapping[str, Any]:
     """Write the archive and return its manifest (docs/FORMAT.md).
 
-    Without `redacted` every file is packed unchanged. Raises PagecageError if `run` is not a run.
+    `keep` names the kinds of values that are not replaced (`pagecage.bundle.redact.KINDS`). Without
+    `redacted` every file is packed unchanged. Raises PagecageError if `run` is not a run.
     """
     if target.exists():
         raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
     plan = _plan(run)
     contents, left_out = _contents(run)
     redactions: list[dict[str, Any]] = []
+    kept: dict[str, int] = {}
     if redacted:
         left_out += [
             {"path": path, "why": _BINARY}
             for path, data in contents.items()
             if _decode(data) is None
         ]
-        contents, redactions = _redact(
-            {path: text for path, data in contents.items() if (text := _decode(data))}, plan
-        )
-    files = {
-        path: (len(data), hashlib.sha256(data).hexdigest())
-        for path, data in sorted(contents.items())
-    }
-    contents[CRATE] = _crate(contents, files)
-    files[CRATE] = (len(contents[CRATE]), hashlib.sha256(contents[CRATE]).hexdigest())
+        texts = {path: text for path, data in contents.items() if (text := _decode(data))}
+        contents, redactor = _redact(texts, plan, keep)
+        redactions, kept = redactor.counts(), dict(sorted(redactor.kept.items()))
+    files = _with_crate(contents)
     manifest = {
         "bundle_version": BUNDLE_VERSION,
         "run_id": json.loads(contents["plan.json"])["run_id"],
         "pagecage": VERSION,
         "is_redacted": redacted,
         "redactions": redactions,
+        "kept": kept,
         "left_out": sorted(left_out, key=lambda entry: entry["path"]),
         "files": [
             {"path": path, "bytes": size, "sha256": sha256}
@@ -68,6 +68,17 @@ def pack(run: Path, target: Path, *, redacted: bool = True) -> Mapping[str, Any]
     }
     _write(target, {MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode(), **contents})
     return manifest
+
+
+def _with_crate(contents: dict[str, bytes]) -> dict[str, tuple[int, str]]:
+    """Add the description of the contents; return the size and the hash of every file."""
+    files = {path: _size_and_hash(data) for path, data in sorted(contents.items())}
+    contents[CRATE] = _crate(contents, files)
+    return {**files, CRATE: _size_and_hash(contents[CRATE])}
+
+
+def _size_and_hash(data: bytes) -> tuple[int, str]:
+    return len(data), hashlib.sha256(data).hexdigest()
 
 
 def _plan(run: Path) -> Mapping[str, Any]:
@@ -84,7 +95,7 @@ def _plan(run: Path) -> Mapping[str, Any]:
         ) from None
     if not any(read_records(run / "records.jsonl")):
         raise PagecageError(
-            f"{run} has no records yet", f"pagecage run {plan['experiment']} --resume"
+            f"{run} has no record yet", f"pagecage run {plan['experiment']} --resume"
         )
     return dict(plan)
 
@@ -94,7 +105,7 @@ def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
     found, left_out = {}, []
     for path in sorted(_files(run)):
         name = path.relative_to(run).as_posix()
-        if name in (MANIFEST, CRATE, "report.html"):
+        if name in (MANIFEST, CRATE, REPORT, "report.html"):
             continue
         if is_allowed(name):
             found[name] = path.read_bytes()
@@ -125,15 +136,40 @@ def _decode(data: bytes) -> str | None:
 
 
 def _redact(
-    texts: Mapping[str, str], plan: Mapping[str, Any]
-) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
-    """Return the redacted contents and paths, and counts of the replacements."""
-    redactor = Redactor(names_in(texts.values(), plan, _local_names()))
+    texts: Mapping[str, str], plan: Mapping[str, Any], keep: Collection[str]
+) -> tuple[dict[str, bytes], Redactor]:
+    """Return the redacted contents by redacted path, and the redactor with its counts."""
+    is_replay = plan.get("replay") is not None
+    redactor = Redactor(
+        names_in(texts.values(), plan, _local_names()), is_replay=is_replay, keep=keep
+    )
     contents = {
-        redactor.redact(path): redactor.redact(text).encode() for path, text in texts.items()
+        "/".join(map(redactor.text, path.split("/"))): _redacted(redactor, path, text).encode()
+        for path, text in texts.items()
     }
     _seal_again(contents)
-    return contents, redactor.counts()
+    return contents, redactor
+
+
+def _redacted(redactor: Redactor, path: str, text: str) -> str:
+    """Return a file of the run. Traces keep their layout; plan, facts and records are data."""
+    if path == "records.jsonl":
+        return "".join(f"{_redacted_line(redactor, line)}\n" for line in text.splitlines())
+    if path == "plan.json" or path.startswith("facts/"):
+        data = json.loads(text)
+        told = redactor.value(data)
+        return text if told == data else json.dumps(told, indent=1) + "\n"
+    return redactor.text(text)
+
+
+def _redacted_line(redactor: Redactor, line: str) -> str:
+    """Return a record; of a line that is cut off, only its known words are kept."""
+    try:
+        data = json.loads(line)
+    except ValueError:
+        return redactor.text(line)
+    told = redactor.value(data)
+    return line if told == data else json.dumps(told, separators=(",", ":"))
 
 
 def _seal_again(contents: dict[str, bytes]) -> None:
@@ -153,13 +189,13 @@ def _sealed_records(lines: bytes) -> bytes:
     )
 
 
-def _local_names() -> SensitiveNames:
+def _local_names() -> dict[str, set[str]]:
     """Return the names of this machine and of the user."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # the process's user has no name
         user = ""
-    return SensitiveNames(frozenset({platform.node()}), frozenset({user}))
+    return {"hosts": {platform.node()}, "users": {user}}
 
 
 def _crate(contents: Mapping[str, bytes], files: Mapping[str, tuple[int, str]]) -> bytes:

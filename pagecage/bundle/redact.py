@@ -1,195 +1,356 @@
-"""Redaction of names, addresses and identifiers. Equal values get equal replacements."""
+"""Redaction of a run: a text stays if each of its words is known to name nothing of a machine.
+
+Numbers stay, and the words of pagecage itself (`vocabulary`). Anything else is replaced by its kind
+and a number. Equal values get equal replacements, so that the files of a run still fit together.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-_HOST_KINDS = frozenset({"vm", "local"})
-_NAMELESS = frozenset({"root", "user", "localhost", "nobody"})
-_WORD = re.compile(r"\w+")
+from pagecage.bundle.vocabulary import vocabulary
+
+KINDS = {
+    "addresses": "IP and hardware addresses",
+    "arguments": "words of a replayed command line",
+    "hosts": "names of hosts and domains",
+    "ids": "serial numbers, UUIDs and machine ids",
+    "kernel": "parameters of the kernel's command line",
+    "urls": "URLs",
+    "users": "names of users",
+    "variables": "values of environment variables",
+    "words": "other words that pagecage does not know, also in paths",
+}
+"""Kinds of what is replaced; `pagecage bundle --keep KIND` leaves one as it is."""
+_HOST_KEYS = {"hostname", "nodename"}
+_ID_KEYS = re.compile(r"serial(_number)?|wwid|wwn|product_(uuid|serial)|machine_id|boot_id")
+_DIGEST_KEYS = re.compile(r".*sha256|git_revision|checksum|key|image|state_id|image_id|id")
+_DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{8,64}(?:-\d+)?")
+_VERSION_KEYS = {"versions", "tools"}
+"""Keys of names and versions of packages and tools, as these print them."""
+_ARGUMENT_KEYS = {"argv", "arguments", "load", "prepare", "typed", "data_paths", "command"}
+_KERNEL = re.compile(
+    r"(?:mitigations|transparent_hugepage|isolcpus|nohz_full|rcu_nocbs|psi|idle|elevator|nosmt"
+    r"|cgroup_no_v1|cgroup_enable|swapaccount|systemd\.unified_cgroup_hierarchy|intel_pstate"
+    r"|amd_pstate|processor\.max_cstate|intel_idle\.max_cstate|(?:default_)?hugepagesz|hugepages"
+    r"|iommu|nomodule|nokaslr|quiet|rw|ro)(?:=[a-z0-9,_-]{1,40})?"
+)
+"""Parameters that change what is measured, or say nothing."""
+_NAMELESS = {"root", "user", "localhost", "nobody", "vm", "local"}
 _SHORTEST = 3
 """Shorter names are replaced only under a key that marks them as names."""
 
-
-@dataclass(frozen=True)
-class SensitiveNames:
-    """Names of machines and users that may occur in texts as words."""
-
-    hosts: frozenset[str]
-    users: frozenset[str]
+_OWN = re.compile(r"(?:word|host|url|argument|user|id|value)-\d+|user@(?=host-\d)")
+"""Replacements, which stay if a bundle is redacted again."""
+_TOKEN = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|[^\s\"'`()\[\]{}<>,;|\\]+")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'`<>\\]+")
+_ADDRESS = re.compile(r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?![\w.]*\w|\+)")
+_ASSIGNED = re.compile(
+    r"(?<![\w-])([A-Z][A-Z0-9_.]*|[\w.-]*(?i:passw|pwd|secret|token|key|credential)[\w.-]*)="
+    r"((?:'\\?\"'\\?\"'|[^\s\"\\])+)"
+)
+"""An environment variable or a secret, with its value."""
+_HOME = re.compile(r"(?:/home|/Users)/([^/\s\"'\\:,]+)")
+_QUOTED = re.compile(r"`([^`]+)`")
+_EDGES = ".:!?=&*#%$^~+-/"
+_UNIT = r"(?:(?:B|[kKMGT]i?B?|[mnuµ]?s|min|[mhdxp×%]|th|st|[nr]d)(?:/s)?)"
+_NUMBER = re.compile(rf"[-+~]?\d[\d.,:x×–-]*{_UNIT}?|[-+]?[\d.]+[eE][-+]?\d+|0x[0-9a-f]{{1,16}}")
+_VERSION = re.compile(r"v?(?:\d+:)?\d+(?:[.+~-]\w+)*[.+~-]\w+|\d{1,4}[a-z]{0,2}")
+_TIME = re.compile(r"\d{8}T\d{6}Z|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?")
+_STEP = re.compile(r"[a-z]{1,2}\d{1,3}")
+"""A part of a trial's id or of a level: `r1`, `p10`."""
+_DISK = re.compile(r"(?:sd|vd|xvd|nvme|dm-|loop|nbd|md|sr)[a-z0-9]{0,8}")
+_DATA = re.compile(
+    r"(?<=/)(?:(?:random|index|zeros|text)-\d{5,}-\d+|(?<=prepared/)[0-9a-f]{16})(?=[./]|$)"
+)
+"""Names of pagecage's data: fill, size and seed, or the key of prepared data."""
+_HOST_LIKE = re.compile(r"[^\W_]+(?:-[^\W_]+)*-\d+")
+"""Words with a number at the end, whose parts may be known by accident."""
+_FIGURES = re.compile(r"HISTFAAAA[A-Za-z0-9+/=]+|[oO]+")
+"""A histogram of fio (HdrHistogram, base64), and the resident pages that vmtouch draws."""
+_HARMLESS = (_NUMBER, _VERSION, _TIME, _STEP, _DISK, _FIGURES)
+_FILES = {"py", "rs", "so", "gz"}
+_NAMED = re.compile(r"([^.=@]+)\.(?:json|jsonl|log|txt|fio|py|sh|bin|csv|toml)")
+"""A file's name with an ending that says what it holds."""
+_DOMAIN = re.compile(r"[a-z]{2}|com|org|net|local|lan|internal|corp|home|cloud|example|test|\d+")
+_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_MACHINE_ID = re.compile(r"[0-9a-f]{32}")
+_HARDWARE = re.compile(r"(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}")
+_OWN_ID = re.compile(r"0{8}-0000-4000-8000-\w{12}|0{24}[0-9a-f]{8}|00:00:5e:00:53:\w\w")
+_ID = re.compile(
+    rf"(?<![\w-])(?:{_UUID.pattern}|{_HARDWARE.pattern}(?!:)|{_MACHINE_ID.pattern})(?![0-9a-fA-F])"
+)
+_OWN_ADDRESS = ("192.0.2.", "198.51.100.", "2001:db8::")
 
 
 def names_in(
-    texts: Iterable[str], plan: Mapping[str, Any], local: SensitiveNames
-) -> SensitiveNames:
-    """Return the names found in texts, and the `local` ones.
+    texts: Iterable[str], plan: Mapping[str, Any], local: Mapping[str, Collection[str]]
+) -> dict[str, str]:
+    """Return the kinds of names found in texts and of the `local` ones, by name in lower case.
 
-    A name follows a key `hostname` or `nodename`, or is a home directory. A name that is also a
-    word of the experiment (a host called `random`) is left out and replaced only under its key,
-    because the experiment would change otherwise.
+    A name follows a key `hostname` or `nodename`, or is a home directory. One that is also a word
+    of pagecage's (a host called `random`) is left out, and replaced only under its key.
     """
-    hosts, users = {str(plan["host"])} - _HOST_KINDS | local.hosts, set(local.users)
+    found: dict[str, str] = {}
+    hosts, users = {str(plan["host"]), *local["hosts"]}, set(local["users"])
     for text in texts:
-        hosts.update(HOST_KEYS.findall(text))
-        users.update(HOMES.findall(text))
+        hosts.update(re.findall(r"\"(?:hostname|nodename)\":\s*\"([^\"]+)\"", text))
+        users.update(_HOME.findall(text))
     hosts |= {host.partition(".")[0] for host in hosts}
-    words = set(_WORD.findall(json.dumps([plan["definition"], plan["experiment"], *_HOST_KINDS])))
-    return SensitiveNames(
-        *(
-            frozenset(name for name in names if _is_plain(name, words))
-            for names in (hosts, users - hosts)
-        )
-    )
-
-
-def _is_plain(name: str, words: set[str]) -> bool:
-    return len(name) >= _SHORTEST and name not in _NAMELESS and name not in words
+    for kind, names in (("users", users), ("hosts", hosts)):
+        found |= {name.lower(): kind for name in names if len(name) >= _SHORTEST}
+    known = vocabulary() | _NAMELESS
+    return {name: kind for name, kind in found.items() if name not in known}
 
 
 class Redactor:
-    """Redacts one text after another and counts its replacements."""
+    """Redacts one text after another, and counts what it keeps and what it replaces."""
 
-    def __init__(self, names: SensitiveNames) -> None:
-        self._known: dict[str, str] = {}
+    def __init__(
+        self, names: Mapping[str, str], *, is_replay: bool, keep: Collection[str] = ()
+    ) -> None:
+        """`names` are the kinds of known names; `keep` names the kinds that stay."""
+        self._names, self._is_replay, self._keep = names, is_replay, frozenset(keep)
+        self._words = vocabulary()
+        self._known: dict[tuple[str, str], str] = {}
+        self._cache: dict[str, tuple[str, str] | None] = {}
         self._numbers: Counter[str] = Counter()
-        self._occurrences: Counter[str] = Counter()
-        parts = [pattern.regex for pattern in PATTERNS]
-        parts += [HOST_KEYS.pattern, _any_of(names.hosts), _any_of(names.users)]
-        self._kinds = [
-            *((pattern.name, pattern.replacement, pattern.applies) for pattern in PATTERNS),
-            *_NAMED,
-        ]
-        self._pattern = re.compile("|".join(parts))
-
-    def redact(self, text: str) -> str:
-        """Return the redacted text."""
-        return self._pattern.sub(self._replace, text)
-
-    def _replace(self, match: re.Match[str]) -> str:
-        group = match.lastindex or 1
-        name, replacement, applies = self._kinds[group - 1]
-        value, whole = match[group], match[0]
-        if not applies(value):
-            return whole
-        self._occurrences[name] += 1
-        if value not in self._known:
-            self._numbers[name] += 1
-            self._known[value] = replacement(self._numbers[name])
-        start, end = match.start(group) - match.start(), match.end(group) - match.start()
-        return whole[:start] + self._known[value] + whole[end:]
+        self._replaced: Counter[str] = Counter()
+        self.kept: Counter[str] = Counter()
+        ordered = sorted(map(re.escape, names), key=lambda name: (-len(name), name))
+        self._name = re.compile(
+            rf"(?<![A-Za-z0-9_])({'|'.join(ordered) or '(?!)'})(?![A-Za-z0-9_])", re.IGNORECASE
+        )
 
     def counts(self) -> list[dict[str, Any]]:
-        """Return, per kind, the number of different values and the number of replacements."""
+        """Return the number of different values replaced, and of places, by kind."""
         return [
-            {"kind": name, "values": self._numbers[name], "places": count}
-            for name, count in sorted(self._occurrences.items())
+            {"kind": kind, "values": self._numbers[kind], "places": count}
+            for kind, count in sorted(self._replaced.items())
+            if count
         ]
 
+    def value(self, value: Any, key: str = "") -> Any:
+        """Return a JSON value with its texts redacted; `key` is that of the value."""
+        if key in _VERSION_KEYS:
+            return value
+        if isinstance(value, dict):
+            return {self.text(name): self.value(item, name) for name, item in value.items()}
+        if isinstance(value, list) and key in _ARGUMENT_KEYS:
+            return [self._argument(word, is_first=n == 0) for n, word in enumerate(value)]
+        if isinstance(value, list):
+            return [self.value(item, key) for item in value]
+        return self._string(value, key) if isinstance(value, str) and value else value
 
-def _any_of(names: Iterable[str]) -> str:
-    """Return a pattern for these words, longest first; without words, one that never matches."""
-    spellings = {spelling for name in names for spelling in (name, json.dumps(name)[1:-1])}
-    words = "|".join(
-        re.escape(name) for name in sorted(spellings, key=lambda name: (-len(name), name))
-    )
-    return rf"(?<![A-Za-z0-9_])({words or '(?!)'})(?![A-Za-z0-9_])"
+    def _string(self, text: str, key: str) -> str:
+        if key == "kernel_command_line":
+            return self._kernel(text)
+        if key in _HOST_KEYS:
+            return self._replace("hosts", text)
+        if _ID_KEYS.fullmatch(key):
+            return self._replace("ids", text)
+        if key == "variable_value":
+            return self._replace("variables", text)
+        if _DIGEST_KEYS.fullmatch(key) and _DIGEST.fullmatch(text):
+            self.kept["digests"] += 1
+            return text
+        return self._command(text) if key == "command" else self.text(text)
+
+    def _kernel(self, text: str) -> str:
+        """Return the parameters that matter for a measurement."""
+        words = text.split()
+        known = words if "kernel" in self._keep else [w for w in words if _KERNEL.fullmatch(w)]
+        self._replaced["kernel"] += len(words) - len(known)
+        self._numbers["kernel"] += len(words) - len(known)
+        self.kept["kernel"] += len(known)
+        return " ".join(known)
+
+    def _command(self, text: str) -> str:
+        """Return a command line of which known words stay; behind `--` is the replayed command."""
+        try:
+            words = shlex.split(text)
+        except ValueError:
+            return self._replace("arguments", text)
+        end = words.index("--") + 1 if "--" in words else 0 if words[:1] != ["pagecage"] else None
+        shown: list[str] = []
+        for number, word in enumerate(words):
+            if end is None or number < end:
+                is_value = number > 0 and words[number - 1] in ("-e", "--env")
+                shown.append(self._variable(word) if is_value else self._option(word))
+            else:
+                shown.append(self._argument(word, is_first=number == end))
+        return shlex.join(shown)
+
+    def _option(self, word: str) -> str:
+        """Return a word of pagecage's own command line."""
+        option = re.match(r"--env=|-e(?=.)", word)
+        return option[0] + self._variable(word[option.end() :]) if option else self.text(word)
+
+    def _argument(self, word: Any, *, is_first: bool = False) -> Any:
+        """Return a word of a trial's command line; of a replay only options and numbers stay."""
+        if not isinstance(word, str):
+            return self.value(word)
+        if not self._is_replay or is_first or _OWN.fullmatch(word):
+            return self.text(word)
+        if re.fullmatch(r"--?[\w-]+|\{[a-z_]+\}", word) or _NUMBER.fullmatch(word):
+            return self.text(word)
+        option, equals, value = word.partition("=")
+        if equals and option.startswith("-"):
+            return f"{self.text(option)}={self._argument(value)}"
+        return self._replace("arguments", word)
+
+    def _variable(self, word: str) -> str:
+        name, equals, value = word.partition("=")
+        return f"{self.text(name)}={self._replace('variables', value)}" if equals else word
+
+    def text(self, text: str) -> str:
+        """Return a text with every word replaced that is not known."""
+        if self._is_replay and "`" in text:
+            text = _QUOTED.sub(lambda match: f"`{self._command(match[1])}`", text)
+        if "://" in text:
+            text = _URL.sub(lambda match: self._url(match[0]), text)
+        if "=" in text:
+            text = _ASSIGNED.sub(self._assigned, text)
+        text = _ID.sub(lambda match: self._identifier(match[0]), text)
+        text = _ADDRESS.sub(self._address_in, text)
+        if "/home/" in text or "/Users/" in text:
+            text = _HOME.sub(self._home, text)
+        if self._names:
+            text = self._name.sub(
+                lambda match: self._replace(self._names[match[0].lower()], match[0]), text
+            )
+        return _TOKEN.sub(self._token, text)
+
+    def _assigned(self, match: re.Match[str]) -> str:
+        value = match[2]
+        if _NUMBER.fullmatch(value):
+            return match[0]
+        return f"{match[1]}={self._replace('variables', value)}"
+
+    def _address_in(self, match: re.Match[str]) -> str:
+        return self._replace("addresses", match[1]) if self._address(match[1]) else match[0]
+
+    def _identifier(self, value: str) -> str:
+        kind = self._address(value)
+        return self._replace(kind, value) if kind else value
+
+    def _home(self, match: re.Match[str]) -> str:
+        if match[1] in _NAMELESS:
+            return match[0]
+        return match[0].removesuffix(match[1]) + self._replace("users", match[1])
+
+    def _url(self, url: str) -> str:
+        scheme, _, rest = url.partition("://")
+        host = re.split(r"[/:?#]", rest, maxsplit=1)[0]
+        if host.lower() in self._words or _OWN.fullmatch(host):
+            return url
+        return f"{scheme.lower()}://{self._replace('urls', rest)}"
+
+    def _token(self, match: re.Match[str]) -> str:
+        token = match[0]
+        if token in self._cache:
+            judged = self._cache[token]
+        elif token[0] == "\\" or (
+            not any(map(str.isalpha, token)) and token.count(".") < 3 and token.count(":") < 2
+        ):
+            return token
+        else:
+            judged = self._cache[token] = self._judge(token)
+        if judged is None:
+            self.kept["words"] += 1
+            return token
+        if "/" in token:
+            return "/".join(self._component(part) for part in token.split("/"))
+        kind, part = judged
+        return token.replace(part, self._replace(kind, part), 1)
+
+    def _component(self, part: str) -> str:
+        """Return a component of a path; an unknown name keeps its ending."""
+        match = _TOKEN.fullmatch(part)
+        return self._token(match) if match else part
+
+    def _judge(self, token: str) -> tuple[str, str] | None:
+        """Return the kind of a token and its part to replace; None if it is harmless."""
+        core = token.strip(".:!?=&*#%$^~+")
+        if kind := self._address(core):
+            return kind, core
+        if "://" in core or self._is_known(_OWN.sub("", _OWN_ID.sub("", core))):
+            return None
+        if "/" not in core and (match := _NAMED.fullmatch(core)):
+            return "words", match[1]
+        name, equals, value = core.partition("=")
+        if equals and value and self._is_known(name):
+            return "words", value
+        if "@" in core or re.fullmatch(r"[\w-]+(?:\.[\w-]+)+", core):
+            return "hosts", core
+        return "words", core
+
+    def _address(self, core: str) -> str | None:
+        if _HARDWARE.fullmatch(core) or _UUID.fullmatch(core) or _MACHINE_ID.fullmatch(core):
+            if _OWN_ID.fullmatch(core):
+                return None
+            return "addresses" if _HARDWARE.fullmatch(core) else "ids"
+        try:
+            address = ipaddress.ip_address(core)
+        except ValueError:
+            return None
+        is_own = core.startswith(_OWN_ADDRESS) or address.is_loopback or address.is_unspecified
+        return None if is_own else "addresses"
+
+    def _is_known(self, word: str) -> bool:
+        """Return whether a word is a number, a version, or made of words of pagecage's."""
+        core = word.strip(_EDGES)
+        if not core or core.lower() in self._words or not any(map(str.isalpha, core)):
+            return True
+        if any(pattern.fullmatch(core) for pattern in _HARMLESS):
+            return True
+        if _DATA.search(core):
+            return self._is_known(_DATA.sub("", core))
+        if re.search(r"[/=:]", core):
+            return all(map(self._is_known, re.split(r"[/=:]+", core)))
+        if "." in core:
+            stem, _, ending = core.rpartition(".")
+            if ending in _FILES:
+                return self._is_known(stem)
+            parts = core.split(".")
+            is_domain = _DOMAIN.fullmatch(parts[-1].lower()) and not parts[-1].isdigit()
+            return not is_domain and all(map(self._is_known, parts))
+        if _HOST_LIKE.fullmatch(core):
+            return False
+        parts = re.split(r"[_+-]+", core)
+        return len(parts) > 1 and all(map(self._is_known, parts))
+
+    def _replace(self, kind: str, value: str) -> str:
+        if kind in self._keep or not value:
+            self.kept[kind] += 1
+            return value
+        if _OWN.fullmatch(value) or _OWN_ID.fullmatch(value):
+            return value
+        self._replaced[kind] += 1
+        if (kind, value) not in self._known:
+            self._numbers[kind] += 1
+            self._known[kind, value] = _replacement(kind, value, self._numbers[kind])
+        return self._known[kind, value]
 
 
-_NAMED = (
-    ("host_name", lambda n: f"host-{n}", lambda _: True),
-    ("host_name", lambda n: f"host-{n}", lambda _: True),
-    ("user", lambda n: "user" if n == 1 else f"user-{n}", lambda _: True),
-)
+_NAMES = {"words": "word", "hosts": "host", "urls": "url", "arguments": "argument", "ids": "id"}
 
 
-@dataclass(frozen=True)
-class RedactionPattern:
-    """A pattern of sensitive values.
-
-    `regex` has one group, the part to replace. `replacement` returns the n-th replacement.
-    `applies` can exclude a match.
-    """
-
-    name: str
-    regex: str
-    replacement: Callable[[int], str]
-    applies: Callable[[str], bool] = lambda _: True
-
-
-def _identifies_machine(text: str) -> bool:
-    """Return whether the text is an address other than a loopback or unspecified one."""
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return not (address.is_loopback or address.is_unspecified)
-
-
-def _address_4(n: int) -> str:
-    return f"192.0.2.{n}" if n < 256 else f"198.51.100.{n % 256}"
-
-
-def _hardware_address(n: int) -> str:
-    return f"00:00:5e:00:{0x53 + n // 256:02x}:{n % 256:02x}"
-
-
-def _address_6(n: int) -> str:
-    return f"2001:db8::{n:x}"
-
-
-_HEX = "[0-9a-fA-F]"
-_TYPED = r"(?:\s-e\s|\s--env[ =])"
-"""Options of a container with a variable, as a shell would read the command line."""
-PATTERNS = (
-    RedactionPattern("disk_id", r"/dev/disk/by-[a-z]+/([^\s\"'\\,]+)", lambda n: f"redacted-{n}"),
-    RedactionPattern(
-        "disk_id", r"\b(?:PARTUUID|PARTLABEL|UUID|LABEL)=([^\s\"'\\,]+)", lambda n: f"redacted-{n}"
-    ),
-    RedactionPattern(
-        "serial",
-        r"\"(?:serial|serial_number|wwid|wwn|product_uuid|product_serial)\":\s*\"([^\"]+)\"",
-        lambda n: f"redacted-{n}",
-    ),
-    RedactionPattern(
-        "variable", r"\"variable_value\":\s*\"((?:[^\"\\]|\\.)+)\"", lambda n: f"redacted-{n}"
-    ),
-    RedactionPattern("variable", rf"{_TYPED}'\w+=([^']+)'", lambda n: f"redacted-{n}"),
-    RedactionPattern("variable", rf"{_TYPED}\w+=([^\s'\"\\]+)", lambda n: f"redacted-{n}"),
-    RedactionPattern(
-        "user", r"(?:/home|/Users)/([^/\s\"'\\:,]+)", lambda n: "user" if n == 1 else f"user-{n}"
-    ),
-    RedactionPattern(
-        "uuid",
-        rf"\b({_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}})\b",
-        lambda n: f"{0:08}-0000-4000-8000-{n:012x}",
-    ),
-    RedactionPattern(
-        "machine_id", r"(?<![0-9a-fA-F-])([0-9a-f]{32})(?![0-9a-fA-F-])", lambda n: f"{n:032x}"
-    ),
-    RedactionPattern(
-        "hardware_address",
-        rf"(?<![\w:])((?:{_HEX}{{2}}:){{5}}{_HEX}{{2}})(?![\w:])",
-        _hardware_address,
-    ),
-    RedactionPattern(
-        "address",
-        r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?![\w.]*\w)",
-        _address_4,
-        _identifies_machine,
-    ),
-    RedactionPattern(
-        "address",
-        rf"(?<![\w:.])((?:{_HEX}{{0,4}}:){{2,7}}{_HEX}{{0,4}})(?![\w:])",
-        _address_6,
-        _identifies_machine,
-    ),
-)
-"""Patterns in the order in which they are tried at each position."""
-HOST_KEYS = re.compile(r"\"(?:hostname|nodename)\":\s*\"([^\"]+)\"")
-HOMES = re.compile(r"(?:/home|/Users)/([^/\s\"'\\:,]+)")
+def _replacement(kind: str, value: str, number: int) -> str:
+    """Return the replacement of the n-th value of a kind, which looks like the value."""
+    if kind == "users":
+        return "user" if number == 1 else f"user-{number}"
+    if kind == "variables":
+        return f"value-{number}"
+    if kind == "addresses" and _HARDWARE.fullmatch(value):
+        return f"00:00:5e:00:53:{number % 256:02x}"
+    if kind == "addresses":
+        return f"2001:db8::{number:x}" if ":" in value else f"192.0.2.{number % 256}"
+    if _UUID.fullmatch(value):
+        return f"{0:08}-0000-4000-8000-{number:012x}"
+    return f"{number:032x}" if _MACHINE_ID.fullmatch(value) else f"{_NAMES[kind]}-{number}"

@@ -1,4 +1,7 @@
-"""Unpacking of a bundle into a run folder. Bundles are untrusted: everything in them is checked."""
+"""Unpacking of a bundle into a run folder. Bundles are untrusted: everything in them is checked.
+
+Only data are unpacked. A bundle's own report is left out, because whoever made the bundle wrote it.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.bundle.layout import BUNDLE_VERSION, MANIFEST, REQUIRED, is_allowed
+from pagecage.bundle.layout import BUNDLE_VERSION, MANIFEST, REPORT, REQUIRED, is_allowed
 from pagecage.errors import PagecageError
+from pagecage.model.run_files import read_plan
 from pagecage.units import GIB, MIB, format_bytes
 
 _MOST_BYTES = 64 * GIB
-_MOST_MANIFEST_BYTES = 64 * MIB
+_MOST_MANIFEST_BYTES = 16 * MIB
+_MOST_FILES = 100_000
 _MOST_RATIO = 200
 """Unpacked bytes per packed byte: a run's traces reach 30, an archive made to fill a disk 1000."""
 _CHUNK = MIB
@@ -36,18 +41,31 @@ def unpack(bundle: Path, folder: Path) -> Mapping[str, Any]:
         with zipfile.ZipFile(bundle) as archive:
             manifest = _manifest(archive, bundle)
             _check_entries(archive, manifest, bundle)
-            _check_free_space(manifest, folder.parent, bundle)
+            _check_size(manifest, folder.parent, bundle)
             folder.mkdir(exist_ok=True)
             for file in manifest["files"]:
-                _extract(archive, file, folder, bundle)
+                if file["path"] != REPORT:
+                    _extract(archive, file, folder, bundle)
     except OSError as error:
         raise PagecageError(
             f"{bundle} cannot be read: {error.strerror or error}", "give another file"
         ) from None
     except _DAMAGED as error:
         raise PagecageError(f"{bundle} is damaged or not a bundle: {error}", _AGAIN) from None
+    _check_plan(folder, manifest["run_id"], bundle)
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
     return manifest
+
+
+def _check_plan(folder: Path, run_id: str, bundle: Path) -> None:
+    """Raise PagecageError unless the plan can be read, and its run is the manifest's."""
+    try:
+        plan = read_plan(folder)
+    except PagecageError as error:
+        message = error.message.replace(f"{folder}/", "")
+        raise PagecageError(f"{bundle}: {message}", _AGAIN) from None
+    if plan["run_id"] != run_id:
+        raise PagecageError(f"{bundle}: its {MANIFEST} is that of another run", _AGAIN)
 
 
 def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Mapping[str, Any]:
@@ -56,10 +74,12 @@ def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Mapping[str, Any]:
         raise PagecageError(
             f"{bundle} is not a bundle: it has no {MANIFEST}", "make one: pagecage bundle RUN"
         )
-    if archive.getinfo(MANIFEST).file_size > _MOST_MANIFEST_BYTES:
+    with archive.open(MANIFEST) as file:
+        text = file.read(_MOST_MANIFEST_BYTES + 1)
+    if len(text) > _MOST_MANIFEST_BYTES:
         raise PagecageError(f"{bundle}: its {MANIFEST} is too large", _AGAIN)
     try:
-        manifest = json.loads(archive.read(MANIFEST))
+        manifest = json.loads(text)
     except (ValueError, RecursionError):
         raise PagecageError(f"{bundle}: its {MANIFEST} is not JSON", _AGAIN) from None
     version = manifest.get("bundle_version") if isinstance(manifest, dict) else None
@@ -70,7 +90,7 @@ def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Mapping[str, Any]:
     if (
         version != BUNDLE_VERSION
         or not _is_file_list(manifest.get("files"))
-        or not isinstance(manifest["run_id"], str)
+        or not isinstance(manifest.get("run_id"), str)
     ):
         raise PagecageError(f"{bundle}: its {MANIFEST} lacks required keys", "see docs/FORMAT.md")
     return dict(manifest)
@@ -78,10 +98,15 @@ def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Mapping[str, Any]:
 
 def _is_file_list(files: Any) -> bool:
     keys = {"path": str, "bytes": int, "sha256": str}
-    return isinstance(files, list) and all(
-        isinstance(file, dict)
-        and all(isinstance(file.get(key), kind) for key, kind in keys.items())
-        for file in files
+    return (
+        isinstance(files, list)
+        and len(files) <= _MOST_FILES
+        and all(
+            isinstance(file, dict)
+            and all(isinstance(file.get(key), kind) for key, kind in keys.items())
+            and file["bytes"] >= 0
+            for file in files
+        )
     )
 
 
@@ -97,28 +122,25 @@ def _check_entries(archive: zipfile.ZipFile, manifest: Mapping[str, Any], bundle
             raise PagecageError(
                 f"{bundle} contains {entry.filename!r}, which is not a regular file", _AGAIN
             )
-    _check_ratio(archive, bundle)
     if sorted(archive.namelist()) != sorted([MANIFEST, *listed]):
         raise PagecageError(f"{bundle} contains other files than its {MANIFEST} lists", _AGAIN)
     if missing := [name for name in REQUIRED if name not in listed]:
         raise PagecageError(f"{bundle} lacks {missing[0]}", _AGAIN)
 
 
-def _check_ratio(archive: zipfile.ZipFile, bundle: Path) -> None:
-    """Raise PagecageError for an archive that unpacks to far more than a run's traces do."""
-    packed = sum(entry.compress_size for entry in archive.infolist())
-    unpacked = sum(entry.file_size for entry in archive.infolist())
-    if unpacked > _MOST_RATIO * packed + MIB:
-        raise PagecageError(
-            f"{bundle} unpacks to {unpacked // max(1, packed)} times its size, which no run does",
-            _AGAIN,
-        )
+def _check_size(manifest: Mapping[str, Any], folder: Path, bundle: Path) -> None:
+    """Raise PagecageError for files that no run of this packed size has, or that do not fit.
 
-
-def _check_free_space(manifest: Mapping[str, Any], folder: Path, bundle: Path) -> None:
+    The sizes are those of the manifest, which `_extract` enforces. Those that the archive itself
+    declares may be anything, and its entries may overlap.
+    """
     size = sum(file["bytes"] for file in manifest["files"])
-    free = shutil.disk_usage(folder).free
-    if size > min(free, _MOST_BYTES):
+    packed = bundle.stat().st_size
+    if size > _MOST_RATIO * packed + MIB:
+        raise PagecageError(
+            f"{bundle} unpacks to {size // packed} times its size, which no run does", _AGAIN
+        )
+    if size > min(shutil.disk_usage(folder).free, _MOST_BYTES):
         raise PagecageError(
             f"{bundle} unpacks to {format_bytes(size)}, which do not fit here", "give another --out"
         )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -13,7 +16,21 @@ from pagecage.cli.analyse import render as render_report
 from pagecage.cli.output import notify
 from pagecage.cli.paths import ExistingFile, Folder, NewFile
 from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.runner.run_folder import find_run, path_exists
 from pagecage.whole_files import scratch_folder, sync_folder, sync_tree
+
+Kind = Literal[
+    "addresses",
+    "arguments",
+    "hosts",
+    "ids",
+    "kernel",
+    "urls",
+    "users",
+    "variables",
+    "words",
+]
+"""Kinds of values that a bundle replaces (pagecage/bundle/redact.py)."""
 
 
 def bundle(
@@ -21,48 +38,69 @@ def bundle(
     *,
     out: NewFile | None = None,
     redact: Annotated[bool, Parameter(negative="--no-redact")] = True,
+    keep: Annotated[tuple[Kind, ...], Parameter(negative=(), metavar="KIND")] = (),
 ) -> int:
     """Pack a run into one archive.
 
-    The archive holds plan, facts, records, traces, notebook and metadata.
+    The archive holds plan, facts, records, traces and metadata. `pagecage render` makes the report
+    from them.
 
     Parameters
     ----------
     name
-        Run to pack: id, path, or an experiment's name for its newest run
+        Run to pack: id, path, an experiment's name for its newest run, or a bundle, to redact it
+        again
     out
         Archive to write; by default named after the run
     redact
-        Replace names of hosts and users, addresses, serial numbers and machine ids; --no-redact
-        keeps them
+        Replace all words that may name something of a machine or its user; --no-redact keeps them
+    keep
+        Kind of value that is not replaced: addresses, arguments, hosts, ids, kernel, urls, users,
+        variables or words. May be given several times
     """
     from pagecage.bundle.layout import SUFFIX
     from pagecage.bundle.pack import pack
-    from pagecage.runner.run_folder import find_run
 
-    folder = find_run(RUNS, name).path
-    target = out or Path(f"{folder.name}{SUFFIX}")
-    if target.exists():
-        raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
-    if _is_stale(folder):
-        render_report(folder, notify)
-    manifest = pack(folder, target, redacted=redact)
-    for entry in manifest["redactions"]:
-        notify(f"redacted {entry['kind']}: {entry['values']} different, {entry['places']} replaced")
-    for entry in manifest["left_out"]:
-        notify(f"left out {entry['path']}: {entry['why']}")
-    if not redact:
-        notify("nothing was redacted: the bundle names the host and the user")
+    with _folder(name) as (folder, run_id):
+        target = out or Path(f"{run_id}{SUFFIX}")
+        if target.exists():
+            raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
+        manifest = pack(folder, target, redacted=redact, keep=keep)
+    _tell(manifest)
     print(target)
     return EXIT_OK
 
 
-def _is_stale(folder: Path) -> bool:
-    """Return whether the notebook is missing or older than the records."""
-    notebook, records = folder / "report.ipynb", folder / "records.jsonl"
-    return records.exists() and (
-        not notebook.exists() or notebook.stat().st_mtime < records.stat().st_mtime
-    )
+@contextmanager
+def _folder(name: str) -> Iterator[tuple[Path, str]]:
+    """Yield the folder of a run, and the run's id; a bundle is unpacked meanwhile."""
+    from pagecage.bundle.unpack import unpack
+
+    if not path_exists(Path(name)) or not Path(name).is_file():
+        path = find_run(RUNS, name).path
+        yield path, path.name
+        return
+    with tempfile.TemporaryDirectory(prefix="pagecage-bundle-") as scratch:
+        folder = Path(scratch) / "run"
+        yield folder, unpack(Path(name), folder)["run_id"]
+
+
+def _tell(manifest: Mapping[str, Any]) -> None:
+    """Print what was kept, replaced and left out, by kind."""
+    from pagecage.bundle.redact import KINDS
+
+    for entry in manifest["redactions"]:
+        values, places = entry["values"], entry["places"]
+        about = f"{entry['kind']} ({KINDS[entry['kind']]})"
+        notify(f"replaced {about}: {values} different, in {places} places")
+    for kind, places in manifest["kept"].items():
+        notify(f"kept {kind}: in {places} places")
+    for entry in manifest["left_out"]:
+        notify(f"left out {entry['path']}: {entry['why']}")
+    if not manifest["is_redacted"]:
+        notify("nothing was redacted: the bundle names the host and the user")
+    elif any(entry["kind"] == "words" for entry in manifest["redactions"]):
+        notify("numbers and pagecage's own words stay; --keep KIND leaves a kind as it is")
 
 
 def render(archive: ExistingFile, *, out: Folder | None = None) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pagecage.errors import PagecageError
-from pagecage.model.container.image import BindMount
+from pagecage.model.container.image import BindMount, Variable
+from pagecage.model.trial import Trial
+from pagecage.planning.plan import Plan
 
 _MODES = {"ro": True, "rw": False}
 _LABELS = ("z", "Z", "cached", "delegated", "consistent")
@@ -19,6 +21,11 @@ _PORT = re.compile(
 )
 _LARGEST_PORT = 65535
 _NAME = re.compile(r"[^=\0\n]+")
+
+_LINE_NAME = re.compile(r"[^\s=#][^\s=]*")
+_MOST_VALUE_BYTES = 60_000
+"""Docker's client reads lines of up to 64 KiB."""
+_TYPED_VARIABLE = re.compile(r"((?:--env=|-e)[^=]+)=", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -134,3 +141,59 @@ def env_file(name: str, option: str = "--env-file") -> Path:
             f"{option}: {name!r} cannot be read: {reason}", f"ls -l {shlex.quote(name)}"
         ) from None
     return path
+
+
+def variable_of(entry: str) -> Variable:
+    """Return the variable NAME=VALUE; an engine reads it from a line of a file."""
+    name, _, value = entry.partition("=")
+    if not _LINE_NAME.fullmatch(name) or set(value) & {"\n", "\r"}:
+        raise PagecageError(
+            f"the variable {name!r} has a name or value that is not one line without spaces before",
+            "put the value into a file, and mount it: --volume",
+        )
+    if len(value.encode()) > _MOST_VALUE_BYTES:
+        raise PagecageError(
+            f"the value of {name} is longer than {_MOST_VALUE_BYTES} bytes",
+            "put it into a file, and mount it: --volume",
+        )
+    return Variable(name, value)
+
+
+def without_values(command: str) -> str:
+    """Return a command line whose --env options only name their variables."""
+    words, is_value = shlex.split(command), False
+    for number, word in enumerate(words):
+        if word == "--":
+            break
+        if is_value:
+            words[number] = word.partition("=")[0]
+        elif match := _TYPED_VARIABLE.match(word):
+            words[number] = match[1]
+        is_value = word in ("-e", "--env")
+    return shlex.join(words)
+
+
+def with_values(plan: Plan) -> Plan:
+    """Return a stored plan with the values of the containers' variables, which it only names.
+
+    They are those of this process's variables. Raises PagecageError if one is not set here.
+    """
+    return replace(plan, trials=tuple(_with_values(trial, plan.run_id) for trial in plan.trials))
+
+
+def _with_values(trial: Trial, run_id: str) -> Trial:
+    command = trial.workload.command
+    if command is None or command.image is None:
+        return trial
+    environment = []
+    for one in command.image.environment:
+        if one.variable_value is None and one.name not in os.environ:
+            raise PagecageError(
+                f"the value of the variable {one.name} was not recorded with {run_id}",
+                f"export {one.name}=VALUE, and repeat the command",
+            )
+        value = os.environ.get(one.name) if one.variable_value is None else one.variable_value
+        environment.append(Variable(one.name, value))
+    image = replace(command.image, environment=tuple(environment))
+    workload = replace(trial.workload, command=replace(command, image=image))
+    return replace(trial, workload=workload)

@@ -10,6 +10,7 @@ from cyclopts import App, Parameter
 
 from pagecage.cli.analyse import report, show_run
 from pagecage.cli.cage_options import VolumeOptions
+from pagecage.cli.command_text import command_words
 from pagecage.cli.examples import examples
 from pagecage.cli.execution import PreparedRun, create_run, execute
 from pagecage.cli.exit_status import all_requirements_missed, exit_code
@@ -25,7 +26,8 @@ _STDOUT, _STDERR = 1, 2
 _EXIT_STATUS = "Exit status: the program's own if it failed, else as in `pagecage --help`."
 _USAGE = (
     "pagecage replay [OPTIONS] CAGE"
-    " (-- COMMAND... | --serve COMMAND --load COMMAND | --image NAME [-- ARGUMENTS...])"
+    " (-- COMMAND... | --command TEXT | --serve COMMAND --load COMMAND"
+    " | --image NAME [-- ARGUMENTS...])"
 )
 app = App(name="replay", help_epilogue=examples("replay", _EXIT_STATUS), usage=_USAGE)
 
@@ -35,6 +37,7 @@ def replay(
     cage: str | None = None,
     /,
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    text: Annotated[str | None, Parameter(name="--command", metavar="TEXT")] = None,
     options: ReplayOptions = ReplayOptions(),  # noqa: B008 - frozen
     image: ImageOptions = ImageOptions(),  # noqa: B008 - frozen
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
@@ -55,20 +58,39 @@ def replay(
         Cage, volume type or named size (`pagecage cage list`); with --compose the file's own limits
     command
         Program and its arguments; with --image the arguments of the image's entry point
+    text
+        The command as one text instead. With operators, expansions or globs of a shell, sh runs
+        it in the cage; a line says so
     dry_run
         Show the plan and its commands; start nothing
     """
+    command = _words(command, text)
     of = partial(_of_image, image) if image.is_given else _of_program
     found = of(cage, command, options, volume, served)
     if dry_run:
         found.host.stop()
         show_plan(found.plan, found.host)
         return EXIT_OK
+    return _measure(found, as_json)
+
+
+def _measure(found: PlannedReplay, as_json: bool) -> int:
+    """Run the plan and report it; return the exit status."""
     found.provide(notify)
     prepared = create_run(found.plan, found.host, True, notify)
     status = execute(prepared, notify, _STDERR if as_json else _STDOUT)
     _report(prepared, as_json)
     return exit_code(prepared, status, notify)
+
+
+def _words(command: tuple[str, ...], text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return command
+    if command:
+        raise PagecageError("--command and a command after -- are mutually exclusive", "give one")
+    words, understood = command_words(text)
+    notify(understood)
+    return words
 
 
 def _of_image(

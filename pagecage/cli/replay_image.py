@@ -15,6 +15,8 @@ from pagecage.cli.container_settings import (
     parse_mount,
     parse_port,
     parse_variable,
+    variable_of,
+    without_values,
 )
 from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.output import Notify
@@ -25,7 +27,7 @@ from pagecage.cli.replay_plan import command_spec, make_replay_plan
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.container.image import IMAGE_DRIVERS, Variable
+from pagecage.model.container.image import IMAGE_DRIVERS
 from pagecage.planning.plan import Plan
 from pagecage.planning.replay import ReplaySpec
 from pagecage.runner.image_config import image_program
@@ -47,8 +49,8 @@ class ImageOptions:
     pull
         Let the engine fetch an image that this machine lacks
     env
-        Variable NAME=VALUE of the container, or NAME with its value here. May be given several
-        times
+        Variable NAME=VALUE of the container, or NAME with its value here. The value is not
+        recorded. May be given several times
     env_file
         File of variables, as for docker run. May be given several times
     volume
@@ -127,7 +129,8 @@ def plan_for_image(
     def make(host: Host) -> Plan:
         files = container_files(found, settings.mounts, settings.env_files, host)
         replay = _replay(container, arguments, options, names, files, host)
-        return make_replay_plan(replay, files.carried, options, host, command, cages, notify)
+        typed = without_values(command)
+        return make_replay_plan(replay, files.carried, options, host, typed, cages, notify)
 
     return PlannedReplay(*plan_on_host(options.host, options.data_dir, make, notify), found)
 
@@ -143,7 +146,7 @@ def _replay(
     settings = container.settings
     spec = replace(
         files.image,
-        environment=tuple(map(_variable, settings.environment)),
+        environment=tuple(map(variable_of, settings.environment)),
         ports=settings.ports,
         directory=settings.directory,
         user=settings.user,
@@ -160,11 +163,6 @@ def _replay(
         options.driver or engine or IMAGE_DRIVERS[0],
         files.volumes,
     )
-
-
-def _variable(entry: str) -> Variable:
-    name, _, value = entry.partition("=")
-    return Variable(name, value)
 
 
 def _check(options: ReplayOptions, image: ImageOptions) -> None:

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from pagecage.checkout import RUNS
 from pagecage.cli.analyse import show_run
+from pagecage.cli.container_settings import with_values
 from pagecage.cli.execution import PreparedRun, prepare_host
 from pagecage.cli.host_choice import choose_host
 from pagecage.cli.new_commands import ask_before_commands
@@ -90,6 +91,7 @@ def resume_run(
         if resumption.repeat_excluded:
             folder.supersede(excluded_trials(folder))
         if folder.remaining(plan):
+            plan = with_values(plan)
             prepare_host(plan, host, yes, notify)
     except BaseException:
         host.stop()

@@ -13,6 +13,7 @@ _SECTION = re.compile(r"^\[[A-Z][A-Za-z-]*\]\s*$", re.MULTILINE)
 _PROPERTY = re.compile(r"^[A-Z][A-Za-z0-9]*=")
 MOST_BYTES = 64 << 20
 """The longest file that is read."""
+_MOST_VALUES = 10_000_000
 KNOWN = (
     "kubectl get pod -o yaml (or json), docker inspect, a docker compose file, systemctl show,"
     " systemctl cat or a unit file, aws ec2 describe-volumes, nvme amzn stats -o json, gcloud"
@@ -78,6 +79,7 @@ def _yaml(text: str, name: str) -> Any:
 
     try:
         trees = [tree for tree in yaml.safe_load_all(text) if tree is not None]
+        values = _values(trees, {})
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise PagecageError(
@@ -87,9 +89,27 @@ def _yaml(text: str, name: str) -> Any:
         raise PagecageError(
             f"{name}: invalid YAML: {' '.join(str(error).split())}", _EXPORT_AGAIN
         ) from None
+    if values > _MOST_VALUES:
+        raise PagecageError(f"{name} has too many values by its references", _EXPORT_AGAIN)
     if not trees:
         raise PagecageError(f"{name} is empty", f"give the output of {KNOWN}")
     return trees[0] if len(trees) == 1 else trees
+
+
+def _values(tree: Any, counted: dict[int, int]) -> int:
+    """Return the number of values in a tree, each as often as it is referred to.
+
+    A tree within itself raises ValueError.
+    """
+    if not isinstance(tree, dict | list):
+        return 1
+    if id(tree) not in counted:
+        counted[id(tree)] = -1
+        items = [*tree, *tree.values()] if isinstance(tree, dict) else tree
+        counted[id(tree)] = 1 + sum(_values(item, counted) for item in items)
+    if counted[id(tree)] < 0:
+        raise ValueError("a value refers to itself")
+    return counted[id(tree)]
 
 
 def table(tree: Any, *path: str) -> dict[str, Any]:

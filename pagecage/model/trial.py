@@ -151,7 +151,7 @@ class Trial:
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
-    """Return the trial as JSON data for plan.json and for the agent."""
+    """Return the trial as JSON data for the agent."""
     left_out = ("own_collectors", "conditions")
     plain = {key: value for key, value in asdict(trial).items() if key not in left_out}
     # A trial without conditions keeps the keys, and so the hash, of earlier plans.
@@ -171,6 +171,21 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
         if trial.before
         else None,
     }
+
+
+def recorded_trial(trial: Trial) -> dict[str, Any]:
+    """Return the trial as JSON data for plan.json, without values that may be secrets."""
+    data = trial_to_json(trial)
+    data["workload"]["command"] = recorded_command(trial.workload.command)
+    return data
+
+
+def recorded_command(command: CommandSpec | None) -> dict[str, Any] | None:
+    """Return the command as JSON data likewise."""
+    data = command_to_json(command)
+    for variable in ((data or {}).get("image") or {}).get("environment", ()):
+        variable["variable_value"] = None
+    return data
 
 
 def _workload_to_json(workload: Workload) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from pagecage.model.trial import (
     Dataset,
     Trial,
     Workload,
+    recorded_trial,
     trial_from_json,
-    trial_to_json,
 )
 from pagecage.model.trial_data import TrialData
 from pagecage.planning.treatments import Treatment, selected, treatments
@@ -288,7 +288,7 @@ def make_plan(
         "treatments": experiment.sizes[options.size].treatments,
         "command": command,
         "harness": dict(harness),
-        "trials": [trial_to_json(t) for t in trials],
+        "trials": [recorded_trial(t) for t in trials],
         "replay": None if replay is None else dict(replay),
         "copies": None if copies is None else dict(copies),
         "own_programs": dict(experiment.own_programs),

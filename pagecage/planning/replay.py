@@ -12,7 +12,7 @@ from pagecage.digests import json_sha256
 from pagecage.model.cage import UNCAGED
 from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.services.spec import ServiceSpec
-from pagecage.model.trial import CommandSpec, command_to_json
+from pagecage.model.trial import CommandSpec, recorded_command
 from pagecage.model.trial_data import TrialData
 from pagecage.planning.service_replay import (
     load_to_json,
@@ -108,7 +108,7 @@ def _definition(replay: ReplaySpec) -> dict[str, Any]:
             "program": replay.argv[0],
             "kind": "service" if replay.service else "command",
             "arguments": list(replay.argv[1:]),
-            **(command_to_json(replay.command) or {}),
+            **(recorded_command(replay.command) or {}),
             **load_to_json(replay.service),
         },
         "response": replay.response,

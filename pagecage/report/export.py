@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from io import StringIO
+from types import MappingProxyType
 from typing import Any
 
 from pagecage.report.model import BarChart, Block, Cell, Heading, Image, Paragraph, Report, Table
@@ -27,7 +29,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 def to_markdown(report: Report) -> str:
     """Return a report as Markdown; folded blocks and images without bars are left out."""
-    parts = [f"# {report.title}\n"]
+    parts = [f"# {markdown_text(report.title)}\n"]
     previous: Block | None = None
     for block in report.blocks:
         for text in _markdown(block):
@@ -44,14 +46,14 @@ def _is_item(block: Block | None) -> bool:
 def _markdown(block: Block) -> Iterator[str]:
     match block:
         case Heading(text):
-            yield f"## {text}\n"
+            yield f"## {markdown_text(text)}\n"
         case Paragraph():
             detail = f" ({block.detail})" if block.detail else ""
-            yield f"{'* ' if block.marker else ''}{block.text}{detail}\n"
+            yield f"{'* ' if block.marker else ''}{markdown_text(block.text + detail)}\n"
         case Table() if block.rows:
             rows = ([_cell_text(cell) for cell in row] for row in block.rows)
             yield markdown_table(block.columns, rows) + (
-                f"\n{block.caption}\n" if block.caption else ""
+                f"\n{markdown_text(block.caption)}\n" if block.caption else ""
             )
         case Image(bars=BarChart() as chart):
             yield mermaid(chart)
@@ -101,4 +103,27 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>")
+    text = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    return _inert(text).replace("\n", "<br>")
+
+
+def markdown_text(text: str) -> str:
+    """Return text as one line of Markdown in which only code between backticks is marked up.
+
+    HTML, links, images, and the roles and directives of MyST, which read files, become text.
+    """
+    line = " ".join(text.split("\n"))
+    return re.sub(r"^\s*([~:]{3})", r"\\\1", _inert(line, {"<": "&lt;"}))
+
+
+_CODE = re.compile(r"(`[^`]+`)")
+_ACTIVE = {"[": "\\[", "{": "\\{", "`": "\\`"}
+
+
+def _inert(text: str, more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Escape outside of code between single backticks."""
+    signs = str.maketrans({**_ACTIVE, **more})
+    parts = _CODE.split(text)
+    return "".join(
+        part if number % 2 else part.translate(signs) for number, part in enumerate(parts)
+    )

@@ -39,12 +39,15 @@ def config_of(layers: Sequence[bytes], **config: Any) -> dict[str, Any]:
     }
 
 
-def write_archive(path: Path, layers: Sequence[bytes], config: Mapping[str, Any]) -> str:
+def write_archive(
+    path: Path, layers: Sequence[bytes], config: Mapping[str, Any], tags: Sequence[str] = ()
+) -> str:
     """Write the archive and return the image's id."""
     text = json.dumps(config).encode()
     digest = hashlib.sha256(text).hexdigest()
     names = [f"{number}/layer.tar" for number in range(len(layers))]
-    manifest = [{"Config": f"{digest}.json", "RepoTags": [f"test/{path.stem}:1"], "Layers": names}]
+    named = [*tags] or [f"test/{path.stem}:1"]
+    manifest = [{"Config": f"{digest}.json", "RepoTags": named, "Layers": names}]
     members = {f"{digest}.json": text, "manifest.json": json.dumps(manifest).encode()}
     with tarfile.open(path, "w") as archive:
         for name, data in {**members, **dict(zip(names, layers, strict=True))}.items():

@@ -15,12 +15,15 @@ from typing import Any
 
 import pytest
 
+from pagecage.agent.drivers.image_layers import own_name
 from pagecage.agent.host_session import HostSession
 from pagecage.agent.session import run_trial
 from pagecage.model.container.image import BindMount, ImageSpec, Variable
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Trial, Workload
 from tests.builders.command_trials import MEMORY
+from tests.builders.image_archive import config_of, write_archive
+from tests.builders.image_archive import layer as image_layer
 from tests.fake_host.machine import Machine, make_session, make_trial
 from tests.record_schema import breaches
 from tests.tree import ROOT
@@ -35,6 +38,21 @@ def gate() -> None:
     subprocess.run(argv, check=True, capture_output=True)
 
 
+ARCHIVES: dict[str, str] = {}
+"""Path and image id of the archive of these tests."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive that names an image of pagecage's, whose containers have every capability."""
+    path = tmp_path_factory.mktemp("archives") / "own.tar"
+    layers = [image_layer({"own": b"#!/bin/sh\n"})]
+    tags = ("localhost/pagecage-root:1", "debian:latest")
+    ARCHIVES["id"] = write_archive(path, layers, config_of(layers, Entrypoint=["/own"]), tags)
+    ARCHIVES["path"] = str(path)
+    return path
+
+
 @pytest.fixture
 def layer(machine: Machine) -> Path:
     """The image's only layer, with a file that is in the page cache."""
@@ -46,8 +64,8 @@ def layer(machine: Machine) -> Path:
 def trial(
     *argv: str, image: dict[str, Any] | None = None, number: int = 1, **command: Any
 ) -> Trial:
-    settings: dict[str, Any] = {"archive": "/archives/own.tar", **(image or {})}
-    spec = ImageSpec("own:1", "sha256:0123", "amd64", 4096, **settings)
+    settings: dict[str, Any] = {"archive": ARCHIVES["path"], **(image or {})}
+    spec = ImageSpec("own:1", ARCHIVES["id"], "amd64", 4096, **settings)
     program = CommandSpec(is_literal=True, image=spec, **command)
     workload = Workload(argv[0], argv[1:], "command", command=program)
     return replace(
@@ -88,7 +106,7 @@ def test_the_program_runs_behind_the_gate_with_cold_layers(machine: Machine, lay
     assert record.cage.driver is not None
     assert record.cage.driver["image"] == {
         "reference": "own:1",
-        "id": "sha256:0123",
+        "id": ARCHIVES["id"],
         "architecture": "amd64",
         "layer_bytes": 4096,
         "user": "web",
@@ -121,7 +139,8 @@ def test_the_image_is_loaded_once_and_removed_at_the_end(machine: Machine, layer
     first, second = carry_out(machine, trial("true"), trial("true"))
     assert (first.outcome, second.outcome) == ("ok", "ok"), (layer, second.error)
     log = machine.log_lines()
-    assert log.count("docker load own.tar") == 1
+    name = own_name(ARCHIVES["id"])
+    assert log.count(f'docker load "RepoTags": ["{name}"]') == 1
     assert log.count("docker image rm") == 1
     assert log.index("docker image rm") < log.index(
         "stop docker.socket docker.service containerd.service"
@@ -148,10 +167,11 @@ def test_a_program_that_the_image_lacks(machine: Machine, layer: Path) -> None:
     [
         ({"archive": None}, "docker has no image own:1", "docker pull own:1"),
         (
-            {"archive": "/archives/broken.tar"},
-            "docker cannot load own:1: `docker load --input /archives/broken.tar` failed",
+            {"archive": "/archives/absent.tar"},
+            "docker cannot load own:1: [Errno 2] No such file or directory",
             "docker info",
         ),
+        ({"archive": __file__}, "docker cannot load own:1: ", "docker info"),
         ({"mounts": (BindMount("/nope", "/x"),)}, "--volume: /nope does not exist", "ls -d /nope"),
     ],
 )
@@ -171,3 +191,22 @@ def test_a_published_port_that_is_in_use(machine: Machine, layer: Path) -> None:
     assert record.outcome == "requirement_missed", layer
     said = f"port {port} is already taken by "
     assert said in (record.error or "")
+
+
+def test_the_values_of_variables_are_in_no_record_and_in_no_file_afterwards(
+    machine: Machine, layer: Path
+) -> None:
+    """During the trial they are in one file in memory, which only its user can read."""
+    seen = machine.root / "seen"
+    find = f"find {machine.root} -name '*.env' -exec"
+    look = f"{find} stat -c '%a %n' {{}} + >{seen}; {find} cat {{}} + >>{seen}"
+    variables = (Variable("PW", "it's-secret-tail"), Variable("API.KEY", "another one"))
+    [record] = carry_out(machine, trial("sh", "-c", look, image={"environment": variables}))
+    assert record.outcome == "ok", (layer, record.error)
+    mode, *lines = seen.read_text().splitlines()
+    assert mode.startswith("600 ")
+    assert lines == ["PW=it's-secret-tail", "API.KEY=another one"]
+    seen.unlink()
+    for path in (path for path in machine.root.rglob("*") if path.is_file()):
+        assert b"secret-tail" not in path.read_bytes(), path
+    assert "secret-tail" not in "\n".join(machine.log_lines())

@@ -1,6 +1,7 @@
-"""Screenshots of a site for docs/gallery and README: `python -m tests.site.gallery docs/runs`.
+"""Pages and screenshots of docs/gallery and README: `python -m tests.site.gallery docs/runs`.
 
-They show the first page and parts of three reports in chromium, in the light theme.
+Screenshots show the first page of a site and parts of three reports in chromium, in the light
+theme.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -17,7 +18,9 @@ from PIL import Image
 from playwright.sync_api import FloatRect, Page, sync_playwright
 
 from analysis.data.bundles import bundled_runs
+from analysis.data.load import Run
 from analysis.site.publish import publish
+from analysis.views.render import PAGE, render
 from tests.tree import ROOT
 
 GALLERY = ROOT / "docs/gallery"
@@ -32,15 +35,26 @@ REPORTS = {
 
 
 def main(bundles: Path, out: Path = GALLERY) -> list[Path]:
-    """Build the site of a folder of bundles, and take screenshots of it; return their paths.
+    """Make the reports and the site of a folder of bundles, and take screenshots of it.
 
-    A bundle has the report of its time. Those that are shown are made again.
+    Return the paths of what was written.
     """
     with tempfile.TemporaryDirectory() as scratch, bundled_runs(bundles) as runs:
-        for run in runs:
-            if run.plan["experiment"] in REPORTS:
-                (run.path / "report.ipynb").unlink(missing_ok=True)
-        return screenshots(publish(ROOT, runs, [], Path(scratch) / "site").parent, out)
+        made = reports(runs, out)
+        site = publish(ROOT, runs, [], Path(scratch) / "site").parent
+        return [*made, *screenshots(site, out)]
+
+
+def reports(runs: Sequence[Run], out: Path = GALLERY) -> list[Path]:
+    """Make the pages again that show these runs; return their paths."""
+    made = []
+    for run in runs:
+        page = out / f"{run.plan['experiment']}.html"
+        if page.exists() and f"{run.plan['run_id']}</title>" in page.read_text():
+            render(run.path)
+            shutil.copy(run.path / PAGE, page)
+            made.append(page)
+    return made
 
 
 def screenshots(site: Path, out: Path = GALLERY) -> list[Path]:

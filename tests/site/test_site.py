@@ -291,3 +291,25 @@ def test_a_link_to_a_generated_document_leads_to_the_sites_page() -> None:
     text = "[s](SCORECARD.md) [a](../answers.md)"
     assert drop_outside_links(text, "docs/decisions/x.md", set()) == "s [a](../../answers.md)"
     assert drop_outside_links(text, "docs/A.md", set()) == "[s](../scorecard.md) a"
+
+
+def test_a_script_that_got_into_a_page_does_not_run(
+    site: Path, browser: Browser, log: BrowserLog, tmp_path: Path
+) -> None:
+    """Injected after the build, as if a text had not been escaped."""
+    copied = shutil.copytree(site, tmp_path / "site")
+    (copied / "own.js").write_text("window.hacked = true")
+    script = '<script>window.hacked = true</script><script src="own.js"></script>'
+    script += '<img src="x" onerror="window.hacked = true">'
+    for name in (
+        "index.html",
+        "reports/constrained-random.html",
+        "runs/constrained-random/report.html",
+    ):
+        path = copied / name
+        path.write_text(path.read_text().replace("</body>", f"{script}</body>"))
+        page = open_page(browser, log)
+        page.goto(path.as_uri(), wait_until="networkidle")
+        assert page.evaluate("() => window.hacked") is None
+        assert any("Content Security Policy" in text for text in log.errors), log.errors
+        log.errors.clear()

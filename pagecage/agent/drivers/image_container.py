@@ -6,6 +6,7 @@ system calls, and process ids of its own, because programs of images rely on bei
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,16 +40,21 @@ class ImageDriver(ClientDriver):
     def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
         """Return `docker run` with the gate as the entry point, which becomes `argv`."""
         self._is_made = True
+        write_variables(self._image, variables_file(context))
         return run_image_command(self._engine.program, self._image, context, argv)
 
     def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
-        """Return `docker load` if the image is in an archive, and `docker run`."""
-        program, archive = self._engine.program, self._image.archive
-        load = [[program, "load", "--input", archive]] if archive else []
+        """Return `docker load` if the image is in an archive, and `docker run`.
+
+        The archive is piped to `docker load` under another name.
+        """
+        program = self._engine.program
+        load = [[program, "load"]] if self._image.archive else []
         return [*load, run_image_command(program, self._image, context, argv)]
 
     def clear(self, context: LaunchContext, /) -> None:
-        """Remove the container if it still exists."""
+        """Remove the container if it still exists, and the values of its variables."""
+        variables_file(context).unlink(missing_ok=True)
         if self._is_made:
             self._engine.remove(context.name)
 
@@ -74,12 +80,34 @@ def run_image_command(
         f"--entrypoint={_GATE_TARGET}",
         *(f"--mount={mount_option(mount)}" for mount in (gate, *image.mounts)),
         *(f"--env-file={path}" for path in image.env_files),
-        *(f"--env={each.name}={each.variable_value}" for each in image.environment),
+        *([f"--env-file={variables_file(context)}"] if image.environment else []),
         *([f"--workdir={image.directory}"] if image.directory else []),
         *([f"--user={image.user}"] if image.user is not None else []),
         image.image_id,
         *argv,
     ]
+
+
+def variables_file(context: LaunchContext) -> Path:
+    """Return the path of the file with the values of the container's variables.
+
+    It is in memory, and a sweep removes it after a killed agent.
+    """
+    return context.spool / "trials" / f"{context.name}.env"
+
+
+def write_variables(image: ImageSpec, path: Path) -> None:
+    """Write the variables for --env-file, readable by this user alone.
+
+    An argument would be visible to every user of the host.
+    """
+    if not image.environment:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    text = "".join(f"{each.name}={each.variable_value}\n" for each in image.environment)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
 
 
 def mount_option(mount: BindMount) -> str:

@@ -22,10 +22,13 @@ class BindMount:
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a container. Bundles redact its value, which may be a secret, by its key."""
+    """A variable of a container.
+
+    Its value may be a secret. It is sent to the agent, and is None in plan.json.
+    """
 
     name: str
-    variable_value: str
+    variable_value: str | None
 
 
 @dataclass(frozen=True)

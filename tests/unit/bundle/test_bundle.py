@@ -9,13 +9,12 @@ import pytest
 
 from analysis.__main__ import main
 from pagecage.bundle.pack import pack
-from pagecage.bundle.redact import Redactor, SensitiveNames, names_in
+from pagecage.bundle.redact import KINDS
 from pagecage.bundle.unpack import unpack
 from pagecage.cli.bundle import bundle, render
 from pagecage.errors import PagecageError
-from pagecage.model.container.image import ImageSpec, Variable, image_from_json, image_to_json
 from tests.fixtures.bundles import KEPT, SECRETS, contents, run, written
-from tests.fixtures.runs import DEFINITION, build_run
+from tests.fixtures.runs import build_run
 from tests.tree import ROOT
 
 __all__ = ["run", "written"]
@@ -30,7 +29,6 @@ def shown(folder, capsys):
 def test_a_stranger_gets_the_same_tables_byte_for_byte(tmp_path, capsys):
     folder = build_run(tmp_path / "20261121T100000Z-constrained-random-vm")
     before, out = shown(folder, capsys), tmp_path / "given.zip"
-    (folder / "report.ipynb").write_text("{}")
     assert bundle(str(folder), out=out) == 0
     elsewhere = tmp_path / "elsewhere/deep"
     capsys.readouterr()
@@ -57,16 +55,10 @@ def test_nothing_tells_where_or_by_whom(run, tmp_path):
             assert secret.encode() not in data, (secret, name)
             assert secret not in name
     told = {one["kind"]: one["values"] for one in manifest["redactions"]}
-    assert told == {
-        "address": 2,
-        "disk_id": 1,
-        "hardware_address": 1,
-        "host_name": 3,
-        "machine_id": 1,
-        "serial": 2,
-        "user": 1,
-        "uuid": 1,
-    }
+    assert told["addresses"] == 3
+    assert told["users"] == 1
+    assert set(told) <= KINDS.keys()
+    assert manifest["kept"]["words"] > 1000
     facts = next(data for name, data in files.items() if name.startswith("facts/")).decode()
     assert all(kept in facts for kept in KEPT)
     assert [one["path"].rpartition("/")[2] for one in manifest["left_out"]] == ["sar.bin"]
@@ -91,48 +83,6 @@ def test_what_is_not_redacted_is_whole(run, tmp_path):
     files = contents(tmp_path / "given.zip")
     assert files["records.jsonl"] == (run / "records.jsonl").read_bytes()
     assert b"db-17" in next(data for name, data in files.items() if name.endswith("sar.bin"))
-
-
-@pytest.mark.parametrize("name", ["random", "tenth", "vm", "db", "root"])
-def test_a_host_called_like_a_level_does_not_take_the_experiment_apart(name):
-    plan = {"host": "vm", "definition": DEFINITION, "experiment": "constrained-random"}
-    text = json.dumps(
-        {
-            "hostname": name,
-            "treatment": {"pattern": "random", "cage": "tenth"},
-            "user": "root db vm",
-        }
-    )
-    redactor = Redactor(names_in([text], plan, SensitiveNames(frozenset(), frozenset({name}))))
-    data = json.loads(redactor.redact(text))
-    assert data == {
-        "hostname": "host-1",
-        "treatment": {"pattern": "random", "cage": "tenth"},
-        "user": "root db vm",
-    }
-
-
-def test_the_same_thing_gets_the_same_name_everywhere():
-    redactor = Redactor(SensitiveNames(frozenset({"big-box"}), frozenset({"carol"})))
-    told = [
-        redactor.redact(text)
-        for text in ("big-box 10.1.1.1", "10.1.1.2", "10.1.1.1 big-box carol@big-box")
-    ]
-    assert told == ["host-1 192.0.2.1", "192.0.2.2", "192.0.2.1 host-1 user@host-1"]
-
-
-def test_values_of_a_containers_variables_are_redacted():
-    """A plan has them in its trials, and those that were typed in its command line."""
-    variables = [Variable("PASSWORD", 'deep "secret"'), Variable("EMPTY", "")]
-    image = ImageSpec("own:1", "sha256:0", "amd64", 1, environment=tuple(variables))
-    typed = "pagecage replay c --image own:1 -e 'PASSWORD=deep secret' --env=TOKEN=deep -- cat -e"
-    redactor = Redactor(SensitiveNames(frozenset(), frozenset()))
-    told = redactor.redact(json.dumps({"image": image_to_json(image), "command": typed}))
-    assert "deep" not in told
-    plan = json.loads(told)
-    assert plan["image"]["environment"][0]["name"] == "PASSWORD"
-    assert image_from_json(plan["image"]).environment[1] == Variable("EMPTY", "")
-    assert "-e 'PASSWORD=redacted-2' --env=TOKEN=redacted-3 -- cat -e" in plan["command"]
 
 
 def test_the_crate_lists_every_file_with_its_hash(run, tmp_path):

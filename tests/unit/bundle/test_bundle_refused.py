@@ -71,7 +71,7 @@ CHANGES = {
             "files": [file for file in manifest["files"] if file["path"] != "records.jsonl"],
         },
     ),
-    "do not fit here": lambda files, manifest: (
+    "times its size": lambda files, manifest: (
         files,
         {**manifest, "files": [{**file, "bytes": 10**15} for file in manifest["files"]]},
     ),

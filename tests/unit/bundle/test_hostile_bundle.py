@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import shutil
+import struct
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -15,54 +19,14 @@ from pagecage.bundle.unpack import unpack
 from pagecage.cli.bundle import render
 from pagecage.cli.known_definitions import remember_sections
 from pagecage.errors import PagecageError
+from pagecage.units import MIB
 from tests.builders.pages import loads_of
 from tests.fixtures.bundles import contents
+from tests.fixtures.hostile_bundles import NOTEBOOK, SCRIPT, scripted, with_files
 from tests.fixtures.runs import build_run
 from tests.fixtures.small_runs import FOLDER
 
-SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 LARGE_BYTES = 64 << 20
-NOTEBOOK = {
-    "nbformat": 4,
-    "nbformat_minor": 5,
-    "metadata": {},
-    "cells": [
-        {
-            "cell_type": "code",
-            "id": "a",
-            "metadata": {},
-            "outputs": [],
-            "execution_count": None,
-            "source": "open('hacked', 'w'); raise SystemExit",
-        }
-    ],
-}
-
-
-def with_files(source: Path, target: Path, changed: dict[str, bytes]) -> None:
-    """Write a bundle with other files, and with their sizes and hashes in its manifest."""
-    files: dict[str, bytes] = {**contents(source), **changed}  # type: ignore[no-untyped-call]
-    manifest = json.loads(files.pop("bundle.json"))
-    manifest["files"] = [
-        {"path": path, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        for path, data in files.items()
-    ]
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("bundle.json", json.dumps(manifest))
-        for name, data in files.items():
-            archive.writestr(name, data)
-
-
-def scripted(value: Any) -> Any:
-    """Return a definition with a script behind every text that is shown as it is."""
-    if isinstance(value, dict):
-        return {
-            key: f"{item} {SCRIPT}"
-            if key in ("question", "says", "title", "note")
-            else scripted(item)
-            for key, item in value.items()
-        }
-    return [scripted(item) for item in value] if isinstance(value, list) else value
 
 
 def test_no_code_of_a_bundle_runs_when_it_is_rendered(tmp_path: Path) -> None:
@@ -114,3 +78,68 @@ def test_an_archive_that_would_fill_the_disk_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PagecageError, match="times its size"):
         unpack(bomb, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("size", [-(10**12), 1.5, "1", None])
+def test_a_size_that_is_none_is_refused(tmp_path: Path, size: object) -> None:
+    """A negative one would make room for another file in the sum of all."""
+    files = contents(FOLDER / "smoke.pagecage.zip")  # type: ignore[no-untyped-call]
+    manifest = json.loads(files["bundle.json"])
+    manifest["files"][0]["bytes"] = size
+    bad = tmp_path / "bad.zip"
+    with_files(FOLDER / "smoke.pagecage.zip", bad, {}, files=manifest["files"])
+    with pytest.raises(PagecageError, match="lacks required keys"):
+        unpack(bad, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_bytes_that_are_unpacked_are_counted_not_those_declared(tmp_path: Path) -> None:
+    """The archive's headers and the manifest declare small files, and the data are large."""
+    bomb = tmp_path / "bomb.zip"
+    zeros = bytes(LARGE_BYTES)
+    with_files(FOLDER / "smoke.pagecage.zip", bomb, {"trials/a/zeros": zeros})
+    size = struct.pack("<I", LARGE_BYTES)
+    bomb.write_bytes(bomb.read_bytes().replace(size, struct.pack("<I", 1000)))
+    files = json.loads(contents(FOLDER / "smoke.pagecage.zip")["bundle.json"])["files"]  # type: ignore[no-untyped-call]
+    digest = hashlib.sha256(zeros).hexdigest()
+    files.append({"path": "trials/a/zeros", "bytes": 1000, "sha256": digest})
+    with_manifest(bomb, tmp_path / "small.zip", files)
+    with pytest.raises(PagecageError):
+        unpack(tmp_path / "small.zip", tmp_path / "out")
+    written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in written) < LARGE_BYTES / 4
+
+
+def test_entries_that_share_their_data_count_each_time(tmp_path: Path) -> None:
+    """The central directory names one compressed file many times."""
+    entries = 300
+    source, bomb = tmp_path / "source.zip", tmp_path / "bomb.zip"
+    zeros = bytes(MIB)
+    with_files(FOLDER / "smoke.pagecage.zip", source, {"trials/a/zeros0": zeros})
+    digest = hashlib.sha256(zeros).hexdigest()
+    with zipfile.ZipFile(source, "a") as archive:
+        first = archive.getinfo("trials/a/zeros0")
+        for number in range(1, entries):
+            copied = copy.copy(first)
+            copied.filename = f"trials/a/zeros{number}"
+            archive.filelist.append(copied)
+            archive.NameToInfo[copied.filename] = copied
+        archive._didModify = True  # type: ignore[attr-defined]
+    files = json.loads(contents(FOLDER / "smoke.pagecage.zip")["bundle.json"])["files"]  # type: ignore[no-untyped-call]
+    files += [
+        {"path": f"trials/a/zeros{n}", "bytes": MIB, "sha256": digest} for n in range(entries)
+    ]
+    with_manifest(source, bomb, files)
+    with pytest.raises(PagecageError, match="times its size"):
+        unpack(bomb, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def with_manifest(source: Path, target: Path, files: list[dict[str, Any]]) -> None:
+    """Copy an archive, with a manifest of these files in front of it."""
+    shutil.copy(source, target)
+    manifest = json.loads(zipfile.ZipFile(source).read("bundle.json")) | {"files": files}
+    with warnings.catch_warnings(), zipfile.ZipFile(target, "a") as archive:
+        warnings.simplefilter("ignore")
+        archive.filelist[:] = [one for one in archive.filelist if one.filename != "bundle.json"]
+        archive.writestr("bundle.json", json.dumps(manifest))

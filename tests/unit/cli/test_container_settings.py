@@ -14,9 +14,15 @@ from pagecage.cli.container_settings import (
     parse_mount,
     parse_port,
     parse_variable,
+    variable_of,
+    with_values,
+    without_values,
 )
 from pagecage.errors import PagecageError
-from pagecage.model.container.image import BindMount
+from pagecage.model.container.image import BindMount, ImageSpec, Variable
+from pagecage.model.trial import CommandSpec, Workload
+from pagecage.planning.plan import Plan
+from tests.fake_host.machine import make_trial
 
 
 @pytest.fixture
@@ -119,3 +125,36 @@ def test_the_command_line_counts_more_than_the_file() -> None:
     )
     assert both.mounts == (BindMount("/b", "/y"), BindMount("/c", "/x"))
     assert (both.ports, both.directory, both.user) == ((80, 81), "/srv", "1000")
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("replay c -e 'PW=it'\"'\"'s-secret-tail' --image x", "replay c -e PW --image x"),
+        ("replay c --env=API.KEY=hunter2 --env B -eC=3", "replay c --env=API.KEY --env B -eC"),
+        ("replay c --env PW=secret -- sh -e A=1", "replay c --env PW -- sh -e A=1"),
+    ],
+)
+def test_a_recorded_command_only_names_variables(typed: str, kept: str) -> None:
+    assert without_values(typed) == kept
+
+
+@pytest.mark.parametrize("entry", ["A=b\nC=d", " A=b", "#A=b", "A=b\rC", "A=" + 70_000 * "x"])
+def test_a_value_that_is_not_one_line_is_refused(entry: str) -> None:
+    with pytest.raises(PagecageError, match="--volume"):
+        variable_of(entry)
+
+
+def test_a_resumed_run_takes_the_values_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = ImageSpec("own:1", "sha256:0", "amd64", 1, environment=(Variable("PW", None),))
+    workload = Workload("sh", (), "command", command=CommandSpec(is_literal=True, image=image))
+    trial = make_trial(driver="docker", collectors=(), workload=workload)
+    plan = Plan("20260101T000000Z-x-vm", (trial,), {})
+    monkeypatch.delenv("PW", raising=False)
+    with pytest.raises(PagecageError, match="the value of the variable PW was not recorded"):
+        with_values(plan)
+    monkeypatch.setenv("PW", "secret")
+    command = with_values(plan).trials[0].workload.command
+    assert command is not None
+    assert command.image is not None
+    assert command.image.environment == (Variable("PW", "secret"),)

@@ -36,6 +36,16 @@ from tests.builders.imports import read
         ),
         ("[" * 100_000, "JSON"),
         ("a: &a [*a]\nb: *b\n", "YAML"),
+        ("services: &a {db: *a}\n", "refers to itself"),
+        (
+            "\n".join(
+                [
+                    "a0: &a0 [x]",
+                    *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)),
+                ]
+            ),
+            "too many values",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(text: str, message: str) -> None:

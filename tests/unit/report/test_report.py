@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
 
 from analysis.views.html import to_html
-from pagecage.report.export import markdown_table, mermaid, to_markdown
+from pagecage.report.export import markdown_table, markdown_text, mermaid, to_markdown
 from pagecage.report.model import (
     BarChart,
     Cell,
@@ -75,7 +76,7 @@ def test_a_narrow_terminal_loses_nothing() -> None:
 def test_markdown_has_one_list_and_one_table() -> None:
     assert (
         to_markdown(REPORT)
-        == "# A title <1>\n\nA question with `code` & [brackets]?\n\n* first (detail)\n*"
+        == "# A title &lt;1>\n\nA question with `code` & \\[brackets]?\n\n* first (detail)\n*"
         " second\n\n## Figures\n\n| run | time |\n| --- | --- |\n| A | 31 s<br>n 8<br>95 % 30 –"
         " 33 s |\n| B | 9 s<br>n 3 |\n\ncaption\n"
     )
@@ -129,3 +130,22 @@ def test_of_many_bars_markdown_draws_the_first_and_says_so() -> None:
 )
 def test_markdown_cells_are_escaped(text: str, written: str) -> None:
     assert markdown_table(["x"], [[text]]) == f"| x |\n| --- |\n| {written} |\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x\n```{include} secret.txt\n```",
+        "```{include} secret.txt",
+        "~~~{include} secret.txt",
+        ":::{include} secret.txt",
+        "{download}`secret.txt`",
+        "![](secret.txt) [x](secret.txt)",
+        "<script>alert(1)</script>",
+    ],
+)
+def test_markdown_of_a_text_is_one_line_without_links_tags_and_directives(text: str) -> None:
+    line = markdown_text(text)
+    assert "\n" not in line
+    assert not re.search(r"(?<!\\)[\[{<]", re.sub(r"`[^`]+`", "", line)), line
+    assert not line.startswith(("```", "~~~", ":::"))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
+import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.agent.drivers.driver import LaunchContext
-from pagecage.agent.drivers.image_container import mount_option, run_image_command
-from pagecage.agent.drivers.image_layers import layer_directories
+from pagecage.agent.drivers.image_container import (
+    mount_option,
+    run_image_command,
+    write_variables,
+)
+from pagecage.agent.drivers.image_layers import layer_directories, own_name, write_renamed
 from pagecage.agent.system.block_device import Disk
 from pagecage.agent.system.cgroup import Cgroup
 from pagecage.agent.system.systemd import Systemd
@@ -25,6 +32,9 @@ from pagecage.model.container.image import (
     image_from_json,
     image_to_json,
 )
+from pagecage.model.trial import CommandSpec, Workload, recorded_trial, trial_to_json
+from tests.builders.image_archive import config_of, layer, write_archive
+from tests.fake_host.machine import make_trial
 
 PATHS = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1)
 IMAGES = st.builds(
@@ -93,7 +103,7 @@ def test_settings_of_the_container() -> None:
         "--mount=type=bind,source=/run/bin/pcgate,target=/.pagecage-gate,readonly",
         "--mount=type=bind,source=/data/replay/volume-1,target=/srv,readonly",
         "--env-file=/data/replay/env-1",
-        "--env=A=b c",
+        "--env-file=/run/trials/pagecage-run-r1_x.1.env",
         "--workdir=/srv",
         "--user=1000:0",
         "sha256:0123",
@@ -124,3 +134,78 @@ def test_an_image_of_one_layer() -> None:
 def test_a_store_without_directories_of_layers_is_refused(graph: object, says: str) -> None:
     with pytest.raises(HostError, match=says):
         layer_directories("docker", {"GraphDriver": graph})
+
+
+def renamed(archive: Path, image_id: str, out: Path) -> dict[str, bytes]:
+    with out.open("wb") as file:
+        write_renamed(archive, image_id, file)
+    with tarfile.open(out) as written:
+        return {member.name: written.extractfile(member).read() for member in written}  # type: ignore[union-attr]
+
+
+def test_only_the_planned_image_is_loaded_and_under_no_name_of_the_archive(tmp_path: Path) -> None:
+    """Neither other images of the archive, nor the lists of names that other engines read."""
+    layers = [layer({"own": b"1"}), layer({"own": b"2"})]
+    tags = ["localhost/pagecage-root:1", "debian:latest"]
+    given = tmp_path / "given.tar"
+    image_id = write_archive(given, layers, config_of(layers), tags)
+    other = {"Config": "other.json", "RepoTags": ["debian:12"], "Layers": []}
+    with tarfile.open(given) as archive:
+        contents = json.loads(archive.extractfile("manifest.json").read())  # type: ignore[union-attr]
+    more = {
+        "other.json": b"{}",
+        "repositories": b'{"debian": {"latest": "0"}}',
+        "index.json": b'{"manifests": [{"annotations": {"io.containerd.image.name": "debian"}}]}',
+        "manifest.json": json.dumps([other, *contents]).encode(),
+        "../../escaped": b"x",
+    }
+    with tarfile.open(given, "a") as archive:
+        for name, data in more.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    files = renamed(given, image_id, tmp_path / "out.tar")
+    config = f"{image_id.removeprefix('sha256:')}.json"
+    assert set(files) == {"manifest.json", config, "0/layer.tar", "1/layer.tar"}
+    [entry] = json.loads(files["manifest.json"])
+    assert entry["RepoTags"] == [own_name(image_id)]
+    assert own_name(image_id).startswith("localhost/pagecage-image:")
+    assert [files[name] for name in entry["Layers"]] == layers
+    assert b"debian" not in b"".join(files.values())
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:xz"])
+def test_a_layer_that_is_a_link_and_a_compressed_archive(tmp_path: Path, mode: str) -> None:
+    """docker save writes a link where two images share a layer."""
+    layers = [layer({"own": b"1"})]
+    plain, packed = tmp_path / "plain.tar", tmp_path / "packed.tar"
+    image_id = write_archive(plain, layers, config_of(layers))
+    with tarfile.open(plain) as source, tarfile.open(packed, mode) as target:  # type: ignore[call-overload]
+        for member in source:
+            file = source.extractfile(member)
+            if member.name == "0/layer.tar":
+                link = tarfile.TarInfo(member.name)
+                link.type, link.linkname = tarfile.SYMTYPE, "../shared/layer.tar"
+                target.addfile(link)
+                member.name = "shared/layer.tar"
+            target.addfile(member, file)
+    assert renamed(packed, image_id, tmp_path / "out.tar")["0/layer.tar"] == layers[0]
+
+
+def test_an_archive_without_the_planned_image_is_refused(tmp_path: Path) -> None:
+    write_archive(tmp_path / "given.tar", [], config_of([]))
+    with pytest.raises(ValueError, match="does not hold the image"):
+        renamed(tmp_path / "given.tar", "sha256:" + 64 * "0", tmp_path / "out.tar")
+
+
+def test_values_of_variables_are_for_one_user_and_not_in_the_plan(tmp_path: Path) -> None:
+    image = ImageSpec("own:1", "sha256:0", "amd64", 1, environment=(Variable("PW", "secret"),))
+    (tmp_path / "x.env").write_text("old")
+    write_variables(image, tmp_path / "x.env")
+    assert (tmp_path / "x.env").read_text() == "PW=secret\n"
+    assert (tmp_path / "x.env").stat().st_mode & 0o777 == 0o600
+    workload = Workload("sh", (), "command", command=CommandSpec(is_literal=True, image=image))
+    trial = make_trial(driver="docker", collectors=(), workload=workload)
+    assert "secret" in json.dumps(trial_to_json(trial)), "for the agent"
+    assert "secret" not in json.dumps(recorded_trial(trial))
+    assert '"PW"' in json.dumps(recorded_trial(trial))
