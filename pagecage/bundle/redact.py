@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pagecage.bundle.vocabulary import vocabulary
+from pagecage.model.identifiers import STATE_ID
 
 KINDS = {
     "addresses": "IP and hardware addresses",
@@ -29,7 +30,7 @@ KINDS = {
 """Kinds of what is replaced; `pagecage bundle --keep KIND` leaves one as it is."""
 _HOST_KEYS = {"hostname", "nodename"}
 _ID_KEYS = re.compile(r"serial(_number)?|wwid|wwn|product_(uuid|serial)|machine_id|boot_id")
-_DIGEST_KEYS = re.compile(r".*sha256|git_revision|checksum|key|image|state_id|image_id|id")
+_DIGEST_KEYS = re.compile(r".*sha256|git_revision|checksum|key|image|image_id|id")
 _DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{8,64}(?:-\d+)?")
 _VERSION_KEYS = {"versions", "tools"}
 """Keys of names and versions of packages and tools, as these print them."""
@@ -156,7 +157,8 @@ class Redactor:
             return self._replace("ids", text)
         if key == "variable_value":
             return self._replace("variables", text)
-        if _DIGEST_KEYS.fullmatch(key) and _DIGEST.fullmatch(text):
+        is_digest = _DIGEST_KEYS.fullmatch(key) and _DIGEST.fullmatch(text)
+        if is_digest or (key == "state_id" and STATE_ID.fullmatch(text)):
             self.kept["digests"] += 1
             return text
         return self._command(text) if key == "command" else self.text(text)
