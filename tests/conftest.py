@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from pagecage.agent.system.cgroupfs import find_place
 from tests.checkout import copy, top
 
 __all__ = ["copy", "top"]
@@ -110,26 +111,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @cache
 def cannot_hold_limits() -> str | None:
-    """Return why this machine cannot hold limits natively; None if it can."""
-    if os.geteuid() != 0:
-        return "limits need root"
-    if lacking := {"memory", "io"} - _writable_controllers():
-        return f"no writable cgroup hierarchy has the controller {' or '.join(sorted(lacking))}"
-    return None
-
-
-def _writable_controllers() -> set[str]:
-    """Return the controllers of all hierarchies in which this process can make groups."""
-    found: set[str] = set()
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, mount_point, kind, options = line.split()[:4]
-        if not kind.startswith("cgroup") or not os.access(mount_point, os.W_OK):
-            continue
-        if kind == "cgroup2":
-            found.update(Path(mount_point, "cgroup.controllers").read_text().split())
-        else:
-            found.update("io" if name == "blkio" else name for name in options.split(","))
-    return found
+    """Return why this machine cannot hold limits by cgroup files; None if it can."""
+    obstacles = (one.reason for one in find_place().obstacles if one.controller != "cpu")
+    return next(obstacles, None)
 
 
 @pytest.fixture(scope="session")
