@@ -202,7 +202,7 @@ def complaint(done: Completed) -> str | None:
     reported = [
         line
         for line in done.stderr.splitlines()
-        if not line.startswith("host: ") and not line.endswith(" ...")
+        if not line.startswith(("host: ", "size: ")) and not line.endswith(" ...")
     ]
     if done.status not in (2, 3):
         return f"it ended with {done.status}"

@@ -56,15 +56,6 @@ def test_records_that_are_none_are_refused(top: Path, planned: Path, line: str) 
     assert "Traceback" not in done.stderr
 
 
-def test_limits_that_cannot_be_held_are_refused_by_treatment(top: Path, planned: Path) -> None:
-    (planned / "records.jsonl").touch()
-    done = pagecage(top, "run", "smoke", "--resume", "--data-dir", str(top))
-    assert done.status in (2, 3)
-    assert done.stdout == ""
-    assert "cannot hold the limits of" in done.stderr or "cannot be the host" in done.stderr
-    assert "--treatment cage=uncaged" in done.stderr or "--data-dir" in done.stderr
-
-
 def test_a_finished_run_is_not_run_again(top: Path, planned: Path) -> None:
     data = json.loads((planned / "plan.json").read_text())
     for trial in data["trials"]:

@@ -101,7 +101,7 @@ def _values(tree: Any, counted: dict[int, int]) -> int:
 
     A tree within itself raises ValueError.
     """
-    if not isinstance(tree, dict | list):
+    if not isinstance(tree, (dict, list)):
         return 1
     if id(tree) not in counted:
         counted[id(tree)] = -1

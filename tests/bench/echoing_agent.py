@@ -28,7 +28,8 @@ def own(header: dict[str, Any], request: dict[str, Any], trial: dict[str, Any]) 
     """Return a frame's header with the identity of this trial."""
     attempt = request["attempts"].get(trial["trial_id"], 1)
     if header["frame"] != "record":
-        return {**header, "trial_id": trial["trial_id"], "attempt": attempt}
+        named = {"trial_id": trial["trial_id"], "attempt": attempt}
+        return header | {key: value for key, value in named.items() if key in header}
     identity = {key: trial[key] for key in SAME}
     run = {key: request[key] for key in ("run_id", "plan_sha256", "host")}
     record = {**header["record"], **identity, **run, "attempt": attempt}

@@ -174,7 +174,10 @@ def test_a_volume_whose_plugin_is_not_built_is_refused(
 ) -> None:
     caged = replace(SMOKE, cage="customer", enforced_by="volume", dilate="1")
     error = refusal(lambda: go(printed, options=caged))
-    assert (error.message, error.hint) == ("libpcvolume.so is not built", "make build")
+    assert (error.message, error.hint) == (
+        "libpcvolume.so, pcvolume-fuse are not built",
+        "make build",
+    )
     assert not (rack.top / "runs").exists()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pagecage.cli import run_plan
-from pagecage.cli.host_choice import choose_host
+from pagecage.cli.host_choice import choose_host, refuse_limits
 from pagecage.cli.run_options import FleetOptions, RunOptions, definitions
 from pagecage.cli.run_plan import (
     build_plan,
@@ -19,8 +19,9 @@ from pagecage.cli.run_plan import (
     with_cage,
     with_driver,
 )
-from pagecage.errors import PagecageError
+from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.local import LocalHost
+from pagecage.model.cage import Cage
 from pagecage.model.experiment import Level
 from pagecage.planning.plan import Plan, make_trials, plan_from_json, plan_to_json
 from pagecage.units import parse_size_bytes
@@ -120,6 +121,64 @@ def test_auto_is_the_vm_where_something_is_and_says_what(
     assert host.name == "vm"
     assert said == [f"host: vm ({reason}, see pagecage doctor)"]
     host.stop()
+
+
+NO_CGROUPS = {
+    **FIT,
+    "systemd": {"pid1": False, "version": 0, "user": False},
+    "cgroupfs": {
+        "hierarchy": None,
+        "parent": None,
+        "v1": [],
+        "obstacles": [
+            {"controller": name, "reason": "no cgroup hierarchy is mounted here", "hint": "see"}
+            for name in ("memory", "io", "cpu")
+        ],
+    },
+}
+WITH_CAGES = replace(BASE, factors={"cage": ("uncaged", "tight")})
+FREE_AND_TIGHT = {"uncaged": Cage("uncaged", {}), "tight": Cage("tight", {"MemoryMax": 4096})}
+BY_FILES = {
+    **NO_CGROUPS,
+    "cgroupfs": {"hierarchy": "hybrid", "parent": "/g", "v1": ["memory", "blkio"], "obstacles": []},
+}
+
+
+def test_auto_is_local_where_cgroup_files_hold_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(LocalHost, "facts", lambda _: BY_FILES)
+    assert isinstance(choose_host("auto", None, said.append), LocalHost)
+    assert said[-1].startswith("host: local (the driver cgroupfs with cgroup v1 and v2 holds")
+
+
+@pytest.mark.parametrize(
+    ("known", "level", "driver"),
+    [
+        (FIT, "tight", "systemd-scope"),
+        (BY_FILES, "tight", "cgroupfs"),
+        (BY_FILES, "uncaged", "cgroupfs"),
+        (NO_CGROUPS, "uncaged", "process"),
+        (NO_CGROUPS, "tight", "systemd-scope"),
+    ],
+)
+def test_the_driver_of_trials_that_name_none(
+    monkeypatch: pytest.MonkeyPatch, known: dict[str, Any], level: str, driver: str
+) -> None:
+    monkeypatch.setattr(LocalHost, "facts", lambda _: known)
+    options = replace(CHOICES, default_driver=LocalHost(None).default_driver())
+    trials = make_trials(WITH_CAGES, FREE_AND_TIGHT, options)
+    assert {t.driver for t in trials if t.treatment["cage"] == level} == {driver}
+
+
+def test_limits_that_cannot_be_held_are_refused_by_treatment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(LocalHost, "facts", lambda _: NO_CGROUPS)
+    trials = make_trials(WITH_CAGES, FREE_AND_TIGHT, CHOICES)
+    with pytest.raises(HostError, match=r"cannot hold the limits of .*tight.*no cgroup") as error:
+        refuse_limits(trials, LocalHost(None))
+    assert "--treatment cage=uncaged" in error.value.hint
+    refuse_limits([trial for trial in trials if not trial.cage.has_limits], LocalHost(None))
 
 
 def test_auto_is_local_for_a_user_who_was_given_io(monkeypatch: pytest.MonkeyPatch) -> None:

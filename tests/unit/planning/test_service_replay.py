@@ -56,14 +56,16 @@ def run_of(folder: Path, figures: dict[str, dict[str, float]], about: dict[str, 
     plan = make_plan("20261121T100000Z-replay-server-vm", made, cages, options, "", HARNESS)
     plan = replace(plan, document={**plan.document, **about})
     record, series = stored("iops")
-    (folder / "sampler.jsonl").write_text("".join(json.dumps(row) + "\n" for row in series))
+    trace = "trials/all.1/sampler.jsonl"
+    (folder / trace).parent.mkdir(parents=True)
+    (folder / trace).write_text("".join(json.dumps(row) + "\n" for row in series))
     for trial in plan.trials:
         own = figures[trial.treatment["cage"]]
         changed = replace(
             record,
             trial_id=trial.trial_id,
             treatment=trial.treatment,
-            traces={"sampler": "sampler.jsonl"},
+            traces={"sampler": trace},
             experiment=plan.document["experiment"],
             run_id=plan.run_id,
             response=own,

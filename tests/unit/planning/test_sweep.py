@@ -146,11 +146,13 @@ def folder(tmp_path: Path, experiment) -> Path:
     for trial in plan.trials:
         name = "iops" if trial.treatment["IOReadIOPSMax"] == "500" else "latency"
         record, series = stored(name)
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in series))
+        trace = f"trials/{name}.1/sampler.jsonl"
+        (tmp_path / trace).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / trace).write_text("".join(json.dumps(row) + "\n" for row in series))
         changed = {
             "trial_id": trial.trial_id,
             "treatment": trial.treatment,
-            "traces": {"sampler": f"{name}.jsonl"},
+            "traces": {"sampler": trace},
         }
         changed |= {"experiment": plan.document["experiment"], "run_id": plan.run_id}
         append_record(tmp_path / "records.jsonl", replace(record, **changed))

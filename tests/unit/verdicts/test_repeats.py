@@ -16,7 +16,9 @@ from tests.fixtures.records import plain_record
 
 def served(ms: float, *, requests: int = 1500, size: int = 131_072, depth: float = 1.0) -> Record:
     """Return a trial whose disk took this time for each of its requests."""
-    data = plain_record(trial_id=f"t{ms}-{size}-{depth}", exit={"status": 0, "oom_kill": 0})
+    data = plain_record(
+        trial_id=f"t{ms}-{size}-{depth}".replace(".", "_"), exit={"status": 0, "oom_kill": 0}
+    )
     data["counters"] = copy.deepcopy(data["counters"])
     moved = requests * size
     for moment, factor in (("before", 0), ("after", 1)):

@@ -133,15 +133,22 @@ def test_a_frame_has_the_histograms_of_end_lines_fio_and_the_block_layer(tmp_pat
         if record["trial_id"].startswith("000-") and record["measured"]:
             record["workload"]["end"]["heartbeat_hdr_v2_base64"] = HDR
             jobs = [{"read": {"clat_ns": {"bins": {"1500": count}}}} for count in (3, 1)]
-            (tmp_path / "run/fio.json").write_text("fio: a note\n" + json.dumps({"jobs": jobs}))
+            traces = "trials/histograms.1"
+            (tmp_path / "run" / traces).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "run" / traces / "fio.json").write_text(
+                "fio: a note\n" + json.dumps({"jobs": jobs})
+            )
             lines = [
                 {"t": START + t, "bio_write_us": [{"us": 4, "count": n}]}
                 for t, n in ((-1, 5), (9, 12))
             ]
-            (tmp_path / "run/blocklat.jsonl").write_text(
+            (tmp_path / "run" / traces / "blocklat.jsonl").write_text(
                 "".join(json.dumps(line) + "\n" for line in lines)
             )
-            record["traces"] |= {"fio": "fio.json", "blocklat": "blocklat.jsonl"}
+            record["traces"] |= {
+                "fio": f"{traces}/fio.json",
+                "blocklat": f"{traces}/blocklat.jsonl",
+            }
 
     run = load_run(build_run(tmp_path / "run", with_histograms))
     first = next(t for t in run.trials if t.record.trial_id.startswith("000-"))

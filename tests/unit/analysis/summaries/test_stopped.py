@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -36,7 +37,7 @@ def folder(whole, tmp_path):
     for name in ("plan.json", "records.jsonl"):
         (tmp_path / "run" / name).write_bytes((whole / name).read_bytes())
     for name in ("facts", "trials"):
-        (tmp_path / "run" / name).symlink_to(whole / name)
+        shutil.copytree(whole / name, tmp_path / "run" / name)
     return tmp_path / "run"
 
 
