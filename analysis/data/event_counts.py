@@ -10,7 +10,7 @@ from analysis.data.load import JudgedTrial, Run
 from pagecage.model.traces import read_lines
 
 UNTRACED = "not available by tracepoints"
-"""Where a kernel without fentry and kprobes cannot answer. It is not 0, and not "none"."""
+"""Text for a figure that a kernel without fentry and kprobes cannot give, instead of 0."""
 _SAME_VALUES = {("filemap_fault", "ra_pages"): ("page_cache_ra_order", "ra_pages")}
 """Keys of a table that also stand in another one, which other probes fill."""
 

@@ -73,7 +73,7 @@ def publish(top: Path, stored: Sequence[Run], named: Sequence[Path], out: Path) 
 
 
 def _redacted(run: Run, folder: Path) -> Run:
-    """Return the run as a stranger gets it, from its bundle beside `folder`."""
+    """Return the run as a stranger gets it, from its bundle next to `folder`."""
     archive = folder.with_suffix(SUFFIX)
     pack(run.path, archive)
     unpack(archive, folder)

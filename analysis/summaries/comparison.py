@@ -1,4 +1,4 @@
-"""Comparison of runs with the first one: ratios beside the noise floor."""
+"""Comparison of runs with the first one: ratios compared with the noise floor."""
 
 from __future__ import annotations
 

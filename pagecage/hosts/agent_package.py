@@ -44,7 +44,7 @@ class AgentPackage:
 
     @property
     def volume_files(self) -> list[Path]:
-        """The compiled files of simulated volumes, which lie beside the workloads on a host."""
+        """The compiled files of simulated volumes, which lie next to the workloads on a host."""
         return [path for path in (self.volume_plugin, self.volume_server) if path is not None]
 
     @property

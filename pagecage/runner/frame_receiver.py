@@ -28,7 +28,7 @@ MOST_EVENTS = 100_000
 MOST_QUESTIONS = 10_000_000
 """Questions for standard input within one trial: each is answered with at most 64 KiB."""
 MOST_OUTPUT_BYTES = 1 << 40
-"""What a program of one trial may print through the agent."""
+"""The most output of one trial's program that the agent may pass on."""
 MOST_TRIAL_BYTES = 4 << 30
 """All traces of one trial."""
 _ANSWER_SECONDS = 30.0

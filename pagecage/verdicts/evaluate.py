@@ -60,7 +60,7 @@ class Verdicts:
 
 
 Judge = Callable[[Record], Verdicts]
-"""A function that returns the verdicts on a record, such as that of `judge_of`."""
+"""A function that returns the verdicts on a record (`judge_of`)."""
 JudgedRecords = dict[tuple[tuple[str, int], ...], Verdicts]
 """Verdicts by trial and attempt of a record and of the repeats that it was compared with."""
 

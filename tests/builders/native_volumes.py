@@ -1,4 +1,4 @@
-"""What tests of volumes on this machine need: root, FUSE and loop devices."""
+"""Requirements of tests of volumes on this machine: root, FUSE and loop devices."""
 
 from __future__ import annotations
 

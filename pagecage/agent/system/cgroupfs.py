@@ -36,7 +36,7 @@ from pagecage.model.cage import IO_MAX_KEY, Cage, expected_read_back
 from pagecage.units import kernel_page_bytes
 
 _UNIFIED_CONTROLLERS = {"memory": "memory", "blkio": "io", "cpu": "cpu"}
-"""Names in the unified hierarchy of the controllers that limits need, by those of version 1."""
+"""Controllers that limits need: names in the unified hierarchy by name in version 1."""
 _NOTES = "cgroups.json"
 _END_SECONDS, _POLL_SECONDS = 15.0, 0.01
 _NO_LIMIT = "18446744073709551614"

@@ -1,4 +1,4 @@
-"""Probes of the running kernel, and tracefs, which a session mounts if need be."""
+"""Probes of the running kernel, and tracefs, which a session mounts where it is missing."""
 
 from __future__ import annotations
 

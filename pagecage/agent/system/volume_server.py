@@ -21,7 +21,7 @@ from pagecage.process import Process, dying_with_parent, find_tool, replay, spaw
 PLUGIN = "libpcvolume.so"
 FUSE_PROGRAM = "pcvolume-fuse"
 SERVED_FILE = "served"
-"""The file over which pcvolume-fuse mounts the volume, beside its control socket."""
+"""The file over which pcvolume-fuse mounts the volume, in the folder of its control socket."""
 DATA_SOCKET, CONTROL_SOCKET = "volume", "volume-control"
 THREADS = 64
 """Requests that are served at the same time; each sleeps until the time of its reply."""
