@@ -72,9 +72,20 @@ class MeasuredPart:
         self._checks.at_go(evicted_bytes)
 
     def require_member(self, is_over: Callable[[], bool]) -> None:
-        """Raise NotPrepared if a workload that is alive has no process in its cage."""
-        if not is_over() and not self._caged.context.processes.members() and not is_over():
-            raise NotPrepared("the workload is not in its cage, so its limits do not hold it")
+        """Raise NotPrepared if a workload that is alive is not in its cage.
+
+        With several hierarchies it may have left one of them, and is still found by the others.
+        """
+        if is_over():
+            return
+        processes = self._caged.context.processes
+        found = processes.members()
+        left = [stray for member in found for stray in processes.outside(member.pid)]
+        if (left or not found) and not is_over():
+            place = f", but in {left[0].cgroup}" if left else ""
+            raise NotPrepared(
+                f"the workload is not in its cage{place}, so its limits do not hold it"
+            )
 
     def read_before(self) -> None:
         """Drop metadata if the trial wants it, renew the burst credits and read the counters.

@@ -233,17 +233,23 @@ def _procs(directory: Path) -> Iterator[Path]:
 
 
 def outside(pid: int, cgroup: Cgroup) -> list[ProcessInfo]:
-    """Return the process and descendants of it that have left the cgroup in any hierarchy."""
+    """Return the process and descendants of it that have left the cgroup in any hierarchy.
+
+    Each has the directory in which it is instead.
+    """
     found = []
     for one in tree(pid):
         place = cgroup_of(one)
-        if place is not None and not _contains(cgroup, place) and is_running(one):
-            found.append(ProcessInfo(one, name_of(one), str(place)))
+        left = None if place is None else _directory_outside(cgroup, place)
+        if left is not None and is_running(one):
+            found.append(ProcessInfo(one, name_of(one), left))
     return found
 
 
-def _contains(cgroup: Cgroup, place: Cgroup) -> bool:
-    pairs = ((_of(cgroup, field), _of(place, field)) for field in fields(cgroup))
-    return all(
-        there is not None and there.is_relative_to(own) for own, there in pairs if own is not None
-    )
+def _directory_outside(cgroup: Cgroup, place: Cgroup) -> str | None:
+    """Return the first directory of `place` that is not in the cgroup."""
+    for field in fields(cgroup):
+        own, there = _of(cgroup, field), _of(place, field)
+        if own is not None and (there is None or not there.is_relative_to(own)):
+            return str(there or place)
+    return None
