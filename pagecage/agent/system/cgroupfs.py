@@ -81,8 +81,7 @@ class Cgroupfs:
 
     def __init__(self, spool: Path) -> None:
         self._notes = spool / _NOTES
-        tag = hashlib.sha256(str(spool).encode()).hexdigest()[:6]
-        self._prefix = f"pagecage-{tag}-"
+        self._prefix = f"pagecage-{_tag(spool)}-"
 
     @cached_property
     def place(self) -> Place:
@@ -195,6 +194,9 @@ class Cgroupfs:
             _lift_io_limits(cgroup)
             _end(cgroup)
             _remove_directories(cgroup)
+        if lost := [str(path) for path in cgroup.directories if _is_unmounted(path)]:
+            reason = f"{lost[0]} stays, because its hierarchy is not mounted any more"
+            raise HostError(reason, "mount it again; the next run removes the cgroup")
         self._forget(cgroup)
 
     def remove_commands(self, unit: str) -> list[list[str]]:
@@ -204,7 +206,8 @@ class Cgroupfs:
     def sweep(self) -> list[str]:
         """Remove what a killed agent left: groups, and controllers that it enabled.
 
-        Returns the names. Raises HostError if something stays.
+        Returns the names. What is in a hierarchy that is not mounted any more stays noted. Raises
+        HostError if something else stays.
         """
         notes, removed = self._read(), []
         for group in reversed(notes["groups"]):
@@ -216,7 +219,11 @@ class Cgroupfs:
             text = " ".join(f"-{name}" for name in controllers)
             with suppress(OSError):  # a group of another program may need them by now
                 Path(directory, "cgroup.subtree_control").write_text(text)
-        self._notes.unlink(missing_ok=True)
+        kept = [group for group in notes["groups"] if any(map(_is_unmounted, map(Path, group)))]
+        if kept:
+            self._write({"groups": kept, "controllers": {}})
+        else:
+            self._notes.unlink(missing_ok=True)
         return removed
 
     def _read(self) -> dict[str, Any]:
@@ -245,6 +252,15 @@ class Cgroupfs:
         part = self._notes.with_suffix(".part")
         part.write_text(json.dumps(notes))
         part.replace(self._notes)
+
+
+def _tag(spool: Path) -> str:
+    """Return a text for a spool, which another container's at the same path does not share."""
+    identity = str(spool)
+    with suppress(OSError):  # a plan may be shown before there is a spool
+        found = spool.stat()
+        identity += f" {found.st_dev} {found.st_ino}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:6]
 
 
 def _numbers(disks: Mapping[str, Disk] | None) -> dict[str, str]:
@@ -352,9 +368,17 @@ def _remove_directories(cgroup: Cgroup) -> None:
             except OSError as error:
                 if error.errno != errno.EBUSY or time.monotonic() > deadline:
                     reason = f"{error.filename} cannot be removed: {error.strerror}"
-                    raise HostError(reason, f"rmdir {error.filename}") from None
+                    is_read_only = error.errno == errno.EROFS
+                    hint = _remount(directory) if is_read_only else f"rmdir {error.filename}"
+                    raise HostError(reason, hint) from None
                 _end(cgroup)
                 time.sleep(_POLL_SECONDS)
+
+
+def _is_unmounted(directory: Path) -> bool:
+    """Return whether a directory is missing because no hierarchy is mounted at its place."""
+    there = next(path for path in (directory, *directory.parents) if path.is_dir())
+    return there != directory and not (there / "cgroup.procs").exists()
 
 
 def _noted(directories: Sequence[str]) -> Cgroup:
@@ -461,10 +485,11 @@ def _unwritable(parent: Cgroup) -> Iterator[Obstacle]:
             continue
         if os.statvfs(place).f_flag & os.ST_RDONLY:
             reason = f"{place} is mounted read-only"
-            yield Obstacle(name, reason, f"mount -o remount,rw {_mount_of(place)}")
+            yield Obstacle(name, reason, _remount(place))
         elif not os.access(place, os.W_OK):
             yield Obstacle(name, f"this user may make no cgroup in {place}", "run it as root")
 
 
-def _mount_of(directory: Path) -> Path:
-    return next(path for path in (directory, *directory.parents) if os.path.ismount(path))
+def _remount(directory: Path) -> str:
+    mount = next(path for path in (directory, *directory.parents) if os.path.ismount(path))
+    return f"mount -o remount,rw {mount}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -380,3 +382,47 @@ def test_groups_that_the_workload_made_are_removed_too(real: Cgroupfs, checkout:
         (directory / "inner/most").mkdir(parents=True)
     real.remove(UNIT)
     assert not group.exists()
+
+
+def killed_before_step(step: int, spool: Path, disk: Disk) -> int:
+    """Make a group, run a program in it and remove both in a process that kills itself.
+
+    Returns its exit status, 0 if it has fewer steps.
+    """
+    if pid := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    made, steps = Cgroupfs(spool), itertools.count()
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        is_step = event in ("os.mkdir", "os.rename", "os.rmdir", "subprocess.Popen")
+        is_step = is_step or (event == "open" and "w" in str(arguments[1]))
+        if is_step and next(steps) == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+    made.make(UNIT, Cage("", LIMITS), disk)
+    process = spawn(made.enter_command(UNIT, ["sleep", "60"]))
+    wait_until(lambda: [one.name for one in members(made.cgroup(UNIT))] == ["sleep"])
+    made.remove(UNIT)
+    os._exit(process.wait() != -signal.SIGKILL)
+
+
+@pytest.mark.limits
+def test_sigkill_before_each_step_leaves_nothing_after_the_next_start(
+    tmp_path: Path, checkout: Path
+) -> None:
+    """Steps are directories, files, and the start of the program and its end."""
+    disk, left, status = resolve_disk(checkout), set[tuple[int, int]](), -1
+    group = Cgroupfs(tmp_path).cgroup(UNIT)
+    for step in itertools.count():
+        status = killed_before_step(step, tmp_path, disk)
+        left.add((sum(one.is_dir() for one in group.directories), len(members(group))))
+        Cgroupfs(tmp_path).sweep()
+        assert not group.exists()
+        assert not (tmp_path / "cgroups.json").exists()
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL
+    assert step > 2 * len(group.directories) + len(LIMITS)
+    assert {(n, 0) for n in range(len(group.directories) + 1)} <= left
+    assert (len(group.directories), 1) in left
