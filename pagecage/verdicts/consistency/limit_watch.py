@@ -110,7 +110,7 @@ def _exceeded(record: Record, limit: LimitVerdict, windows: Sequence[Window]) ->
     name = limit.property
     if name not in IO_MAX_KEY or volume_account(record) is not None or record.cage.credits:
         return None
-    batch = next(count for kind, count in LARGE_REQUESTS.items() if kind in name)
+    batch = _batch(record, name)
     for window in windows:
         cap, moved = window.caps.get(name), window.moved[IO_STAT_KEY[name]]
         if cap and moved > cap * (window.seconds + FIRST_SLICE_SECONDS) * GRACE + batch:
@@ -120,3 +120,18 @@ def _exceeded(record: Record, limit: LimitVerdict, windows: Sequence[Window]) ->
                 f" {amount(name, cap)}."
             )
     return None
+
+
+def _batch(record: Record, name: str) -> float:
+    """Return the I/O that a short window may count beyond its cap.
+
+    cgroup v1 counts a read when it begins to wait at the limit (block/blk-throttle.c,
+    blk_throtl_bio), so two windows of read-ahead may be counted at once. A program such as cat
+    doubles each by POSIX_FADV_SEQUENTIAL (mm/fadvise.c).
+    """
+    least = next(count for kind, count in LARGE_REQUESTS.items() if kind in name)
+    files = (record.cage.counter_files or {}).get("io.stat") or ("",)
+    if "Bandwidth" not in name or "blkio." not in files[0]:
+        return least
+    ahead_kb = (record.device.queue_settings or {}).get("read_ahead_kb") or 0
+    return max(least, 4 * 1024 * int(ahead_kb))

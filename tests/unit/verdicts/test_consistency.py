@@ -307,6 +307,28 @@ def test_a_cap_that_did_not_hold_for_a_second() -> None:
     assert "above the limit of 20 MB/s" in found.reason
 
 
+@pytest.mark.parametrize(
+    ("file", "ahead_kb", "word"),
+    [
+        ("blkio.throttle.io_service_bytes", "8192", "enforced"),
+        ("blkio.throttle.io_service_bytes", "128", "leaky"),
+        ("io.stat", "8192", "leaky"),
+    ],
+)
+def test_read_ahead_that_version_1_counts_before_it_is_let_go(
+    file: str, ahead_kb: str, word: str
+) -> None:
+    samples, data = rows(), plain_record()
+    for row in samples:  # 25 MB are counted at once
+        grown = 0.8 * max(0.0, row["t"] - START) * MOVED / SECONDS
+        queued = 25_000_000 * (row["t"] >= START + 5)
+        row["io"] = {**row["io"], "rbytes": min(MOVED, grown + queued)}
+    data["cage"]["counter_files"] = {"io.stat": [file]}
+    data["device"]["queue_settings"] = {"read_ahead_kb": ahead_kb}
+    limits = evaluate(record_from_json(data), samples).limits
+    assert {one.property: one for one in limits}["IOReadBandwidthMax"].verdict == word
+
+
 def test_a_server_that_did_nothing_served_no_load() -> None:
     data = plain_record(response={}, workload={"program": "server", "end": {}})
     data["load"] = {"metrics": {"tps": 1000.0}, "user_seconds": 0.0, "system_seconds": 0.0}
