@@ -43,10 +43,9 @@ def main(words: Sequence[str] | None = None) -> int:
             number = stored["tries"] + 1
             killed = kill_run(number, SEED, asked.guest, TARGETS[asked.guest], unharmed)
             stored["tries"] = number
-            if killed is not None:
-                stored["runs"].append({**asdict(killed), "code": code_state()})
-                sys.stderr.write(json.dumps(stored["runs"][-1]) + "\n")
-                wrong = wrong or bool(killed.wrong)
+            stored["runs"].append({**asdict(killed), "code": code_state()})
+            sys.stderr.write(json.dumps(stored["runs"][-1]) + "\n")
+            wrong = wrong or bool(killed.wrong)
             _store(asked.results, stored)
     return int(wrong)
 

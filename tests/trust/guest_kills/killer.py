@@ -73,20 +73,30 @@ class Unharmed:
     outside: State
 
 
-class GuestRun:
-    """A run in a temporary folder."""
+class KilledCommand:
+    """A run in a folder, by its command and the one that resumes it."""
 
-    def __init__(self, folder: Path, cache: GuestCache) -> None:
-        self.folder, self._cache = folder, cache
+    experiment = "smoke"
+    trials = TRIALS
+    new: tuple[str, ...] = _NEW
+    resumed: tuple[str, ...] = _RESUMED
+    directory = ROOT
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._began = time.monotonic()
+
+    @property
+    def run_path(self) -> Path:
+        """The link to the run's folder, which exists once there is a run."""
+        return self.folder / f"runs/latest-{self.experiment}"
 
     def start(self) -> Process[bytes]:
         """Start the run, or resume it if there is one."""
-        has_run = (self.folder / "runs/latest-smoke").exists()
-        argv = pagecage_argv(*(_RESUMED if has_run else _NEW))
+        argv = pagecage_argv(*(self.resumed if self.run_path.exists() else self.new))
         env = {"PAGECAGE_RUNS": str(self.folder / "runs"), "PYTHONPATH": str(ROOT)}
         with (self.folder / "told").open("ab") as told:
-            return spawn(argv, stdout=told, stderr=told, env=env, cwd=ROOT)
+            return spawn(argv, stdout=told, stderr=told, env=env, cwd=self.directory)
 
     def end_of(self, process: Process[bytes]) -> int | None:
         """Wait for a run; return its exit status, None for one that had to be ended."""
@@ -109,7 +119,7 @@ class GuestRun:
         return {one.trial_id: one for one in self._records() if one.is_final}
 
     def _records(self) -> list[Record]:
-        path = self.folder / "runs/latest-smoke"
+        path = self.run_path
         return RunFolder(path.resolve()).records() if path.exists() else []
 
     def lost(self, before: dict[str, Record]) -> Iterator[str]:
@@ -122,9 +132,17 @@ class GuestRun:
     def wrong_records(self) -> Iterator[str]:
         """Yield what is wrong with the results after the last start."""
         finals = [record for record in self._records() if record.is_final]
-        if sorted(one.repeat for one in finals) != list(range(1, TRIALS + 1)):
+        if sorted(one.repeat for one in finals) != list(range(1, self.trials + 1)):
             yield f"repeats {sorted(one.repeat for one in finals)} have a result"
         yield from (f"{one.trial_id}: {one.outcome}" for one in finals if one.outcome != "ok")
+
+
+class GuestRun(KilledCommand):
+    """A run in the guest, in a temporary folder."""
+
+    def __init__(self, folder: Path, cache: GuestCache) -> None:
+        super().__init__(folder)
+        self._cache = cache
 
     def states(self) -> tuple[State | None, State]:
         """Return the state of a guest that still runs, and that outside."""
@@ -153,8 +171,8 @@ def run_unharmed(cache: GuestCache) -> Unharmed:
 
 def kill_run(
     number: int, seed: int, guest: str, targets: tuple[str, ...], unharmed: Unharmed
-) -> KilledRun | None:
-    """Kill parts of a run at random moments; return it, or None if no part was there in time."""
+) -> KilledRun:
+    """Kill parts of a run at random moments; no part may have been there in time."""
     chooser, cache = random.Random(f"{seed} {number}"), GuestCache.of_user()
     with tempfile.TemporaryDirectory() as folder:
         killed = GuestRun(Path(folder), cache)
@@ -176,7 +194,7 @@ def kill_run(
             next_status = killed.end_of(killed.start())
         wrong += _wrong(killed, next_status, unharmed)
         ends = (status, next_status, round(killed.seconds(), 1), tuple(dict.fromkeys(wrong)))
-        return KilledRun(number, guest, tuple(kills), *ends) if kills else None
+        return KilledRun(number, guest, tuple(kills), *ends)
 
 
 def _kill_after(
