@@ -73,7 +73,7 @@ class LocalHost:
         """Return the speed of the data directory's disk; an assumed one while a run is going on."""
         facts = self.facts()
         try:
-            _require_idle(Path(self.spool_dir))
+            require_idle(Path(self.spool_dir))
         except HostError:
             return ASSUMED
         machine = f"{facts['disk'].get('maj_min')} {facts['boot_id']}"
@@ -94,7 +94,7 @@ class LocalHost:
 
         The disk cannot be measured, memory is short, a package is missing, or a run is going on.
         """
-        _require_idle(Path(self.spool_dir))
+        require_idle(Path(self.spool_dir))
         facts = self.facts()
         if missed := check_disk(facts):
             raise HostError(f"this machine cannot be the host: {missed[0].reason}", missed[0].hint)
@@ -184,7 +184,7 @@ class LocalHost:
         """Do nothing."""
 
 
-def _require_idle(spool: Path) -> None:
+def require_idle(spool: Path) -> None:
     """Raise HostError if another agent, of any user, has locked this machine.
 
     The agent locks it again, so that two runs that start at once are still kept apart.

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent.system.cgroup import Cgroup, mount_points
+from pagecage.model.record import Record
 from pagecage.units import MIB
 from tests.builders.sealed_runs import SealedRun
 
@@ -39,10 +40,16 @@ def place_of(group: Cgroup, controller: str) -> Path:
     return found
 
 
+def reasons(sealed: SealedRun, record: Record) -> list[str]:
+    """Return why a record is excluded, but for other work on this machine."""
+    found = sealed.verdicts(record).reasons
+    return [sentence for sentence in found if not sentence.startswith("host not quiet")]
+
+
 def test_a_trial_that_nothing_disturbs_is_included(sealed: SealedRun) -> None:
     assert sealed.ended() == 0, sealed.told()
     [record] = sealed.records()
-    assert (record.outcome, sealed.verdicts(record).reasons) == ("ok", ())
+    assert (record.outcome, reasons(sealed, record)) == ("ok", [])
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
@@ -69,7 +76,7 @@ def test_a_limit_that_another_program_writes_is_leaky(sealed: SealedRun) -> None
     limits = {one.property: one for one in sealed.verdicts(record).limits}
     assert limits["MemoryMax"].verdict == "leaky"
     assert str(256 * MIB) in limits["MemoryMax"].reason
-    assert sealed.verdicts(record).excluded
+    assert reasons(sealed, record)
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
@@ -83,7 +90,7 @@ def test_a_hierarchy_that_is_unmounted_excludes_the_trial(
         run.wait(120)
     assert groups() != []
     first = sealed.records()[0]
-    assert first.outcome != "ok" or sealed.verdicts(first).excluded, first.error
+    assert first.outcome != "ok" or reasons(sealed, first), first.error
     assert "stays, because its hierarchy is not mounted any more" in (first.error or "")
     assert sealed.ended() == 0, sealed.told()
     assert sealed.records()[-1].outcome == "ok"

@@ -10,6 +10,7 @@ from tests.trust.costs.section import costs_section
 from tests.trust.disks.section import disks_section
 from tests.trust.faults.results import section as faults_section
 from tests.trust.guest_lies.section import guest_lies_section
+from tests.trust.local_kills.section import local_kills_section
 from tests.trust.mutants.section import mutants_section
 from tests.trust.statistics.section import statistics_sections
 from tests.trust.variation import section as variation_section
@@ -34,6 +35,7 @@ SECTIONS: tuple[Callable[[Path], Iterator[str]], ...] = (
     statistics_sections,
     variation_section,
     faults_section,
+    local_kills_section,
     mutants_section,
     guest_lies_section,
     witnesses_section,
