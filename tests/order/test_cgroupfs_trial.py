@@ -13,7 +13,7 @@ from pagecage.model.record import Record
 from pagecage.units import MIB
 from tests.builders.sealed_runs import SealedRun
 
-pytestmark = pytest.mark.limits
+pytestmark = [pytest.mark.limits, pytest.mark.slow]
 CONTROLLERS = ("memory", "blkio")
 
 

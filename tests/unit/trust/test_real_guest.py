@@ -70,13 +70,15 @@ def test_the_page_counts_the_kills_and_names_a_consequence(tmp_path: Path) -> No
     agent, qemu = Kill("agent", 7.5, 1), Kill("QEMU", 2.0, 0)
     runs = [a_run(1, agent), a_run(2, agent, agent)]
     runs.append(a_run(3, qemu, guest="own", wrong=["a lock is left"]))
+    runs.append(a_run(4, wrong=["a record was lost"]))  # no kill met its target in time
     (tmp_path / "guest-kills.json").write_text(json.dumps({"seed": 5, "runs": runs}))
     text = "\n".join(kills_section(tmp_path))
-    assert "4 SIGKILLs at random moments of 3 runs" in text
-    assert "**1 of 3 runs had a consequence" in text
+    assert "4 SIGKILLs at random moments of 4 runs" in text
+    assert "**2 of 4 runs had a consequence" in text
     assert "| kept running by `pagecage host up vm` | agent | 3 | 0 | 3 |" in text
     assert "| started by the run | QEMU | 1 | 1 | 0 |" in text
     assert "- **still wrong**, run 3: a lock is left" in text
+    assert "- **still wrong**, run 4: a record was lost" in text
 
 
 def test_the_page_counts_the_lies_that_were_caught_as_expected(tmp_path: Path) -> None:
