@@ -46,7 +46,7 @@ def repeat_differences(run: Run) -> Iterator[str]:
 
 
 def cache_state_tally(trials: Iterable[JudgedTrial]) -> str:
-    """Return the verdicts on the cache state, each with the caches that may be warm although the file is cold."""
+    """Return the verdicts on the cache state, each with the caches that may still be warm."""
     words = Counter(map(_cache_state, trials))
     return ", ".join(f"{count} {word}" for word, count in words.most_common())
 
