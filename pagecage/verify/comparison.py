@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.system.cgroup import Cgroup
+from pagecage.agent.system.cgroup_files import limit_file
 from pagecage.model.cage import IO_MAX_KEY, MEMORY_FILE
 from pagecage.units import KIB, format_bytes
 from pagecage.verify.disks import IDLE_BYTES, WrittenDevice, disk_name, used_disks, written_device
@@ -25,6 +27,7 @@ STATES = ("in_force", "tighter", "weaker", "elsewhere", "lost")
 FAILURES = ("weaker", "elsewhere", "lost")
 MUCH_MORE = 10
 """Least ratio of the I/O on two disks that makes the busier one the disk with the data."""
+_FLAT = "cgroup v1 does not hold limits on I/O below the group that has them"
 _ROUNDED_BYTES = 64 * KIB  # the kernel rounds memory limits down to a page, of 64 KiB at most
 _ROUNDED_PERCENT = 1.0  # a quota is compared in whole percent of one CPU
 
@@ -55,7 +58,7 @@ class LimitComparison:
             return f"{line}, in force: none: LOST ({self.reason})"
         line += f", in force: {shown_value(found.name, found.value)}"
         if self.state == "tighter":
-            return f"{line}, set on {kernel.shown(found.cgroup)}"
+            return f"{line}, set on {kernel.shown(found.file.parent)}"
         word = {"weaker": "WEAKER", "elsewhere": "WRONG DISK"}.get(self.state)
         return f"{line}: {word} ({self.reason})" if word else line
 
@@ -77,7 +80,7 @@ class LimitComparison:
 
 def compare(
     requested: Sequence[RequestedLimit],
-    cgroup: Path,
+    cgroup: Cgroup,
     kernel: KernelTrees,
     on_disks: AbstractSet[str] | None,
 ) -> list[LimitComparison]:
@@ -87,7 +90,18 @@ def compare(
     the disks of its open files; None if they are not known.
     """
     used = used_disks(cgroup)
-    return [_compare_one(one, used, kernel, on_disks) for one in requested]
+    return [
+        LimitComparison(one, None, "lost", _FLAT)
+        if _is_of_a_parent(one, cgroup)
+        else _compare_one(one, used, kernel, on_disks)
+        for one in requested
+    ]
+
+
+def _is_of_a_parent(asked: RequestedLimit, cgroup: Cgroup) -> bool:
+    """Return whether a limit on I/O was asked for a parent in version 1, where it does not hold."""
+    place = asked.cgroup.blkio if asked.name in IO_MAX_KEY else None
+    return place is not None and place != cgroup.blkio and place.is_dir()
 
 
 def _compare_one(
@@ -129,19 +143,22 @@ def _is_equal(asked: RequestedLimit, found: LimitInForce) -> bool:
 
 
 def _loss_reason(asked: RequestedLimit) -> str:
-    file = "io.max" if asked.name in IO_MAX_KEY else MEMORY_FILE.get(asked.name, "cpu.max")
-    path = asked.cgroup / file
-    if path.exists():
-        return f"{_shown_file(path)} has no such limit"
-    return f"{_shown_file(path)} is missing: the controller is not enabled there"
+    key = IO_MAX_KEY.get(asked.name)
+    key = f"io.max.{key}" if key else MEMORY_FILE.get(asked.name, "cpu.max")
+    file = limit_file(asked.cgroup, key)
+    if file is None:
+        return f"cgroup v1 has no {key}" if asked.cgroup.memory else f"no hierarchy has {key}"
+    if file.name == "swaps":
+        return "the kernel does not count swap (swapaccount=1 on its command line)"
+    if file.exists():
+        return f"{_shown_file(file)} has no such limit"
+    return f"{_shown_file(file)} is missing: the controller is not enabled there"
 
 
 def _shown_file(file: Path) -> str:
     """Return a cgroup's file in words; the name of a container's cgroup is long."""
-    cgroup = file.parent
-    return (
-        f"the container's {file.name}" if container_id(cgroup) else f"{file.name} of {cgroup.name}"
-    )
+    place = file.parent
+    return f"the container's {file.name}" if container_id(place) else f"{file.name} of {place.name}"
 
 
 def _data_elsewhere(

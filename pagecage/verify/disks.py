@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.agent.system.block_device import descend, resolve_disk
-from pagecage.agent.system.kernel_text import parse_nested_keyed, read_text
+from pagecage.agent.system.cgroup import Cgroup, is_real_root
+from pagecage.agent.system.cgroup_files import read_counters
+from pagecage.agent.system.kernel_text import read_text
 from pagecage.errors import HostError
 from pagecage.units import MIB
 from pagecage.verify.kernel import KernelTrees
@@ -72,9 +74,14 @@ def _mountinfo(kernel: KernelTrees) -> str:
     return os.fsdecode((kernel.proc / "self/mountinfo").read_bytes())
 
 
-def used_disks(cgroup: Path) -> Mapping[str, int]:
-    """Return the bytes that a cgroup has read and written so far, by disk (io.stat)."""
-    stats = parse_nested_keyed(read_text(cgroup / "io.stat") or "")
+def used_disks(cgroup: Cgroup) -> Mapping[str, int]:
+    """Return the bytes that a cgroup has read and written so far, by disk (io.stat).
+
+    Nothing is known of a real root, whose counters include those of every group.
+    """
+    if is_real_root(cgroup.blkio, "blkio"):
+        return {}
+    stats = read_counters(cgroup, "io.stat")["io.stat"] or {}
     moved = {
         maj_min: counts.get("rbytes", 0) + counts.get("wbytes", 0)
         for maj_min, counts in stats.items()

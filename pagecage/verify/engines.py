@@ -28,9 +28,9 @@ class InspectedContainer:
     host_config: dict[str, Any]
 
 
-def container_id(cgroup: Path) -> str | None:
-    """Return the container's id in the name of a cgroup, or None."""
-    match = _SCOPE.search(cgroup.name)
+def container_id(directory: Path) -> str | None:
+    """Return the container's id in the name of a cgroup's directory, or None."""
+    match = _SCOPE.search(directory.name)
     return match[1] if match else None
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagecage.agent.system.kernel_text import parse_limits, read_text
+from pagecage.agent.system.cgroup import Cgroup
+from pagecage.agent.system.cgroup_files import LimitFiles, limit_file, limited_disks
 from pagecage.model.cage import IO_MAX_KEY, MEMORY_FILE
 from pagecage.units import exact_size
 
 NAMES = (*IO_MAX_KEY, *MEMORY_FILE, "CPUQuota")
+_NOT_SHARED = ("memory.swappiness", "swaps")
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class LimitInForce:
 
     name: str
     value: float
-    cgroup: Path
+    cgroup: Cgroup
     file: Path
     maj_min: str | None = None
 
@@ -37,26 +39,37 @@ def shown_value(name: str, value: float) -> str:
     return exact_size(round(value), " ") + ("/s" if "Bandwidth" in name else "")
 
 
-def limits_of(cgroup: Path) -> Iterator[LimitInForce]:
-    """Yield the limits that are set on one cgroup itself (Documentation/admin-guide/cgroup-v2.rst).
+def limits_of(cgroup: Cgroup) -> Iterator[LimitInForce]:
+    """Yield the limits that are set on one cgroup itself, by the names of version 2.
 
     `max` is no limit.
     """
+    files = LimitFiles(cgroup)
+    try:
+        held = files.read("")
+        on_disks = {disk: files.read(disk) for disk in limited_disks(cgroup)}
+    finally:
+        files.close()
     for name, file_name in MEMORY_FILE.items():
-        file = cgroup / file_name
-        value = _number((read_text(file) or "").strip())
+        value = _number(held.get(file_name, ""))
         if value is not None:
-            yield LimitInForce(name, value, cgroup, file)
-    quota, _, period = (read_text(cgroup / "cpu.max") or "").strip().partition(" ")
+            yield from _limit(name, value, cgroup, file_name)
+    quota, _, period = held.get("cpu.max", "").partition(" ")
     numbers = _number(quota), _number(period)
     if numbers[0] is not None and numbers[1]:
-        percent = 100 * numbers[0] / numbers[1]
-        yield LimitInForce("CPUQuota", percent, cgroup, cgroup / "cpu.max")
-    for maj_min, limits in parse_limits(read_text(cgroup / "io.max") or "").items():
+        yield from _limit("CPUQuota", 100 * numbers[0] / numbers[1], cgroup, "cpu.max")
+    for maj_min, limits in on_disks.items():
         for name, key in IO_MAX_KEY.items():
-            value = _number(limits.get(key, "max"))
+            value = _number(limits.get(f"io.max.{key}", ""))
             if value is not None:
-                yield LimitInForce(name, value, cgroup, cgroup / "io.max", maj_min)
+                yield from _limit(name, value, cgroup, f"io.max.{key}", maj_min)
+
+
+def _limit(
+    name: str, value: float, cgroup: Cgroup, key: str, maj_min: str | None = None
+) -> Iterator[LimitInForce]:
+    if (file := limit_file(cgroup, key)) is not None:
+        yield LimitInForce(name, value, cgroup, file, maj_min)
 
 
 def _number(text: str) -> int | None:
@@ -64,9 +77,18 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def all_limits(cgroups: Iterable[Path]) -> list[LimitInForce]:
-    """Return the limits of several cgroups, in the order of the cgroups."""
-    return [limit for cgroup in cgroups for limit in limits_of(cgroup)]
+def all_limits(cgroups: Sequence[Cgroup]) -> list[LimitInForce]:
+    """Return the limits of a cgroup and of those whose limits hold for it, in their order.
+
+    In version 1 the swappiness of a parent, or a machine without swap, is no limit of the parent
+    (mm/vmscan.c, mem_cgroup_swappiness).
+    """
+    return [
+        limit
+        for number, cgroup in enumerate(cgroups)
+        for limit in limits_of(cgroup)
+        if number == 0 or limit.file.name not in _NOT_SHARED
+    ]
 
 
 def tightest(limits: Iterable[LimitInForce]) -> list[LimitInForce]:

@@ -1,79 +1,103 @@
-"""The kernel's file systems that verify reads, and what this machine hides from it."""
+"""The kernel's file systems that verify reads, and the places of cgroups in them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pagecage.agent.system.block_device import SYS
-from pagecage.agent.system.cgroup import CGROUP_ROOT, Cgroup, ancestors
+from pagecage.agent.system.cgroup import V1_CONTROLLERS, Cgroup, ancestors, mount_points
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.procfs import PROC
 from pagecage.errors import HostError
 
-_FIRST_NAMESPACE = "cgroup:[4026531835]"  # PROC_CGROUP_INIT_INO (include/linux/proc_ns.h)
+SYSTEMD = "name=systemd"
+"""The hierarchy of version 1 in which systemd has every unit, whatever controllers it has."""
+_NAMES = {"memory": "memory", "blkio": "io", "cpu": "cpu"}  # of version 1, and of version 2
 
 
 @dataclass(frozen=True)
 class KernelTrees:
-    """The mount points of cgroup2, procfs and sysfs."""
+    """The mount points of procfs and sysfs."""
 
-    cgroup: Path = CGROUP_ROOT
     proc: Path = PROC
     sys: Path = SYS
 
-    def shown(self, cgroup: Path) -> str:
-        """Return a cgroup's path below the mount point; `/` is the mount point itself."""
-        below = cgroup.relative_to(self.cgroup)
+    @cached_property
+    def mounts(self) -> Mapping[str, tuple[Path, str]]:
+        """Mount point and mounted path of the hierarchies that systemd or a limit may use."""
+        wanted = {"unified", SYSTEMD, *V1_CONTROLLERS}
+        return {name: place for name, place in mount_points(self.proc).items() if name in wanted}
+
+    def directory_of(self, name: str, path: str) -> Path | None:
+        """Return the directory of a process' path in a hierarchy; None if it is not mounted."""
+        if name not in self.mounts:
+            return None
+        mount, mounted = self.mounts[name]
+        return mount / (path if mounted == "/" else path.removeprefix(mounted)).lstrip("/")
+
+    def mount_of(self, directory: Path) -> Path | None:
+        """Return the mount point of a cgroup's directory; None for another directory."""
+        roots = {root for root, _ in self.mounts.values()}
+        return next((one for one in (directory, *directory.parents) if one in roots), None)
+
+    def shown(self, directory: Path) -> str:
+        """Return a cgroup's path below its mount point; `/` is the mount point itself."""
+        below = directory.relative_to(self.mount_of(directory) or "/")
         return str(below) if below.parts else "/"
 
+    def missing_controllers(self) -> list[str]:
+        """Return the controllers of limits that no hierarchy has here, by version 2's names."""
+        unified = self.mounts.get("unified", (Path("/"), "/"))[0] / "cgroup.controllers"
+        there = (read_text(unified) or "").split()
+        return [name for v1, name in _NAMES.items() if v1 not in self.mounts and name not in there]
 
-def require_cgroup2(kernel: KernelTrees) -> None:
-    """Raise HostError if memory and I/O are controlled by cgroup v1, or by none."""
-    if not (kernel.cgroup / "cgroup.controllers").exists():
+
+def require_cgroups(kernel: KernelTrees) -> None:
+    """Raise HostError if neither memory nor I/O is controlled by cgroups that are visible here."""
+    if {"memory", "io"} <= set(kernel.missing_controllers()):
         raise HostError(
-            "this machine has no cgroup v2, so it cannot be told which limits are in force, which"
-            " were lost and which one binds",
-            "boot with systemd.unified_cgroup_hierarchy=1",
+            "no cgroup hierarchy with the controllers memory and io is mounted here, so it cannot"
+            " be told which limits are in force, which were lost and which one binds",
+            "run this outside of the container, or mount -t cgroup2 none /sys/fs/cgroup",
         )
 
 
-def lineage(cgroup: Path, kernel: KernelTrees) -> tuple[Path, ...]:
-    """Return a cgroup and all its visible ancestors, nearest first, the mount point included.
+def lineage(cgroup: Cgroup, kernel: KernelTrees) -> tuple[Cgroup, ...]:
+    """Return a cgroup and all visible groups whose limits hold for it too, nearest first."""
+    return (cgroup, *ancestors(cgroup, kernel.proc))
 
-    In a cgroup namespace the mount point is an ordinary cgroup with limits of its own.
+
+def directories_around(directory: Path, kernel: KernelTrees) -> list[Path]:
+    """Return a cgroup's directory and those above it, nearest first, below the mount point."""
+    mount = kernel.mount_of(directory)
+    return [one for one in (directory, *directory.parents) if mount and mount in one.parents]
+
+
+def group_at(directory: Path, cgroup: Cgroup, kernel: KernelTrees) -> Cgroup:
+    """Return the group of a directory in each hierarchy, where it may not exist.
+
+    It is `cgroup` or a group around it. Its path may be another in some hierarchy, and its name
+    is then the same.
     """
-    above = ancestors(Cgroup(unified=cgroup), kernel.cgroup)
-    return tuple(dict.fromkeys((cgroup, *(one.directories[0] for one in above), kernel.cgroup)))
+    found = {}
+    for controller in ("unified", *V1_CONTROLLERS):
+        if controller in kernel.mounts:
+            own: Path | None = getattr(cgroup, controller)
+            around = (own, *own.parents) if own else ()
+            place = kernel.mounts[controller][0] / kernel.shown(directory).lstrip("/")
+            named = (one for one in around if one.name == directory.name)
+            found[controller] = place if place in around else next(named, place)
+    return Cgroup(**found)
 
 
-def pids_of(cgroup: Path) -> list[int]:
+def pids_of(directory: Path) -> list[int]:
     """Return the processes of a cgroup and of its descendants."""
-    folders = (Path(folder) for folder, _, _ in os.walk(cgroup))
+    folders = (Path(folder) for folder, _, _ in os.walk(directory))
     words = (
         word for folder in folders for word in (read_text(folder / "cgroup.procs") or "").split()
     )
     return sorted({int(word) for word in words if word.isdigit()})
-
-
-def notes(cgroup: Path, kernel: KernelTrees) -> Iterator[str]:
-    """Yield a sentence for each kind of evidence that this machine hides."""
-    if _namespace(kernel) not in (None, _FIRST_NAMESPACE):
-        yield (
-            "This process is in a cgroup namespace: limits of the cgroups above"
-            f" {kernel.cgroup} are hidden."
-        )
-    if read_text(cgroup / "io.pressure") is None:
-        yield (
-            "The kernel has no pressure figures for this cgroup (psi=1 on its command line), so a"
-            " limit counts as binding only where it is nearly full."
-        )
-
-
-def _namespace(kernel: KernelTrees) -> str | None:
-    try:
-        return str((kernel.proc / "self/ns/cgroup").readlink())
-    except OSError:
-        return None

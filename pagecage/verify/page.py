@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pagecage.model.cage import IO_MAX_KEY
+from pagecage.model.cage import IO_MAX_KEY, MEMORY_FILE
 from pagecage.units import format_bytes, format_rate
 from pagecage.verify.comparison import failures
 from pagecage.verify.disks import disk_name
@@ -18,7 +18,8 @@ _WAITS = {"io": "I/O", "memory": "memory", "cpu": "a CPU"}
 def lines(found: Verification) -> Iterator[str]:
     """Yield the lines for a terminal."""
     plural = "" if found.processes == 1 else "es"
-    yield f"{found.target.description}: {found.processes} process{plural} in {found.target.cgroup}"
+    place = found.target.directory
+    yield f"{found.target.description}: {found.processes} process{plural} in {place}"
     yield ""
     yield from _table(found)
     yield from _section("Asked for", [one.sentence(found.kernel) for one in found.comparisons])
@@ -60,8 +61,8 @@ def _table(found: Verification) -> Iterator[str]:
 
 
 def _place(limit: LimitInForce, found: Verification) -> str:
-    """Return the limit's file: by its name in the target's own cgroup, by its path above it."""
-    return limit.file.name if limit.cgroup == found.target.cgroup else str(limit.file)
+    """Return the limit's file: by its name in the target's own directory, by its path elsewhere."""
+    return limit.file.name if limit.file.parent == found.target.directory else str(limit.file)
 
 
 def _without_limit(found: Verification) -> Iterator[str]:
@@ -95,6 +96,8 @@ def _use_sentence(use: LimitUse, found: Verification) -> str:
     """Return one line about one limit: whether it bound, and its figures."""
     limit, total = use.limit, found.watched.seconds
     name = limit.name + (f" of {disk_name(limit.maj_min, found.kernel)}" if limit.maj_min else "")
+    if use.hits is None and limit.name in MEMORY_FILE:
+        return f"{name} is not counted by this kernel{_shared(limit, found)}"
     share = 100 * use.bound_seconds / total
     verdict = f"bound for {share:.0f} % of the time" if use.bound_seconds else "did not bind"
     return f"{name} {verdict}: {_figures(use, limit)}{_shared(limit, found)}"
@@ -108,11 +111,15 @@ def _figures(use: LimitUse, limit: LimitInForce) -> str:
         return f"{rate} of {cap}, {100 * use.used_share:.0f} %"
     if limit.name == "CPUQuota":
         return f"throttled in {use.hits or 0} of {use.periods or 0} periods"
-    return f"met {use.hits or 0:,} times"
+    return f"met {use.hits:,} times"
 
 
 def _shared(limit: LimitInForce, found: Verification) -> str:
     """Return a remark for a limit of an ancestor, which other programs may use up."""
-    if limit.cgroup in (found.target.cgroup, found.kernel.cgroup):
+    directory = limit.file.parent
+    if directory.name == found.target.directory.name or directory in (
+        found.kernel.mount_of(directory),
+        found.kernel.proc,
+    ):
         return ""
-    return f" (shared by all of {found.kernel.shown(limit.cgroup)})"
+    return f" (shared by all of {found.kernel.shown(directory)})"

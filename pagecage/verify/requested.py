@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from pagecage.agent.system.cgroup import Cgroup
 from pagecage.errors import UNREADABLE, PagecageError
 from pagecage.importers.docker import block_limits as docker_blocks
 from pagecage.importers.docker import cpu_limits, memory_limits
@@ -34,13 +34,13 @@ class RequestedLimit:
     by: str
     name: str
     value: float
-    cgroup: Path
+    cgroup: Cgroup
     basis: str
     device: str | None = None
 
 
 def requested_of_container(
-    container: InspectedContainer, cgroup: Path, typed: Sequence[BlockLimit] = ()
+    container: InspectedContainer, cgroup: Cgroup, typed: Sequence[BlockLimit] = ()
 ) -> tuple[RequestedLimit, ...]:
     """Return the limits of a container; `typed` are those on a client's command line.
 
@@ -72,9 +72,9 @@ def _no_swap(config: dict[str, Any]) -> Iterator[ImportedLimit]:
 
 
 def requested_of_unit(
-    properties: UnitProperties, cgroup: Path, by: str = ""
+    properties: UnitProperties, cgroup: Cgroup, by: str
 ) -> tuple[RequestedLimit, ...]:
-    """Return the limits of a unit; `by` replaces its name.
+    """Return the limits of a unit; `by` is its name.
 
     Raises PagecageError if a value cannot be read.
     """
@@ -82,10 +82,10 @@ def requested_of_unit(
     if properties.single.get("MemorySwapMax") == "0":
         singles.append(ImportedLimit("MemorySwapMax", "0B", "MemorySwapMax=0"))
     blocks = _io_limits(systemd_blocks(properties))
-    return tuple(_requested(by or cgroup.name, cgroup, singles, blocks))
+    return tuple(_requested(by, cgroup, singles, blocks))
 
 
-def expected_limits(texts: Iterable[str], cgroup: Path) -> tuple[RequestedLimit, ...]:
+def expected_limits(texts: Iterable[str], cgroup: Cgroup) -> tuple[RequestedLimit, ...]:
     """Return the limits that the user expects, written as in a unit file.
 
     Raises PagecageError for a text that is not a limit.
@@ -106,7 +106,7 @@ def expected_limits(texts: Iterable[str], cgroup: Path) -> tuple[RequestedLimit,
 
 
 def _requested(
-    by: str, cgroup: Path, singles: Iterable[ImportedLimit], blocks: Iterable[BlockLimit]
+    by: str, cgroup: Cgroup, singles: Iterable[ImportedLimit], blocks: Iterable[BlockLimit]
 ) -> Iterator[RequestedLimit]:
     for single in singles:
         if single.value != _NO_LIMIT:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pagecage.errors import PagecageError
 from pagecage.verify.clients import typed_limits
 from pagecage.verify.engines import ENGINES, container_id, inspect
-from pagecage.verify.kernel import KernelTrees
+from pagecage.verify.kernel import KernelTrees, directories_around, group_at
 from pagecage.verify.requested import (
     EXPECT_EXAMPLE,
     RequestedLimit,
@@ -24,17 +24,15 @@ Found = tuple[list[RequestedLimit], list[str]]
 
 
 def requested_limits(
-    target: Target,
-    cgroups: Sequence[Path],
-    kernel: KernelTrees,
-    expected: Sequence[RequestedLimit],
+    target: Target, kernel: KernelTrees, expected: Sequence[RequestedLimit]
 ) -> Found:
     """Return the limits of the target's containers and units, and those that the user expects."""
-    places = {cgroup: identity for cgroup in cgroups if (identity := container_id(cgroup))}
+    around = directories_around(target.directory, kernel)
+    places = {directory: identity for directory in around if (identity := container_id(directory))}
     if target.container and not places:
-        places = {target.cgroup: target.container.name}
+        places = {target.directory: target.container.name}
     found, told = _of_containers(target, places, kernel, expected)
-    more, unknown = _of_units([one for one in cgroups if one not in places])
+    more, unknown = _of_units(target, [one for one in around if one not in places], kernel)
     return [*found, *more, *expected], [*told, *unknown]
 
 
@@ -46,11 +44,12 @@ def _of_containers(
 ) -> Found:
     found: list[RequestedLimit] = []
     told: list[str] = []
-    for cgroup, identity in places.items():
+    for directory, identity in places.items():
         try:
             container = target.container or inspect(identity)
             typed = typed_limits(container.name, kernel)
-            found += requested_of_container(container, cgroup, typed)
+            group = group_at(directory, target.cgroup, kernel)
+            found += requested_of_container(container, group, typed)
         except PagecageError as error:
             name = target.container.name if target.container else identity[:12]
             told.append(f"What the container {name} was given is unknown: {error.message}.")
@@ -69,18 +68,18 @@ def _dropped(engine: str, name: str) -> Iterator[str]:
         )
 
 
-def _of_units(cgroups: Sequence[Path]) -> Found:
-    managers = {uid for uid in map(manager_uid, cgroups) if uid is not None}
+def _of_units(target: Target, directories: Sequence[Path], kernel: KernelTrees) -> Found:
+    managers = {uid for uid in map(manager_uid, directories) if uid is not None}
     told = [
         f"The units of user {uid}'s own systemd were not asked; that user may ask."
         for uid in sorted(managers - {os.getuid()})
     ]
     found: list[RequestedLimit] = []
     try:
-        for cgroup, properties in requested_properties(
-            [one for one in cgroups if unit_of(one)]
-        ).items():
-            found += requested_of_unit(properties, cgroup)
+        units = [one for one in directories if unit_of(one)]
+        for directory, properties in requested_properties(units).items():
+            group = group_at(directory, target.cgroup, kernel)
+            found += requested_of_unit(properties, group, directory.name)
     except PagecageError as error:
         told.append(f"What systemd was asked for is unknown: {error.message}.")
     return found, told

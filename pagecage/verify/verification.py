@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pagecage.agent.system.cgroup import Cgroup
 from pagecage.process import is_alive
 from pagecage.verify.comparison import LimitComparison, compare
 from pagecage.verify.disks import disk_name, open_disks, used_disks
 from pagecage.verify.in_force import LimitInForce, all_limits, tightest
-from pagecage.verify.kernel import KernelTrees, lineage, notes, pids_of, require_cgroup2
+from pagecage.verify.kernel import KernelTrees, group_at, lineage, pids_of, require_cgroups
+from pagecage.verify.notes import notes
 from pagecage.verify.requested import RequestedLimit, expected_limits
 from pagecage.verify.sources import requested_limits
 from pagecage.verify.target import Subject, Target, find_target
@@ -56,7 +58,7 @@ class Verification:
             "unix_seconds": round(self.unix_seconds, 3),
             "kernel": os.uname().release,
             "target": self.target.description,
-            "cgroup": str(self.target.cgroup),
+            "cgroup": str(self.target.directory),
             "processes": self.processes,
             "limits": [self._limit_to_json(limit) for limit in self.limits],
             "requested": [one.to_json(self.kernel) for one in self.comparisons],
@@ -107,13 +109,13 @@ def verify(
     """
     kernel = KernelTrees() if kernel is None else kernel
     subject.check()
-    expected_limits(expected, kernel.cgroup)
-    require_cgroup2(kernel)
+    expected_limits(expected, Cgroup())
+    require_cgroups(kernel)
     target = find_target(subject, kernel)
-    asked_here = expected_limits(expected, target.cgroup)
+    asked_here = expected_limits(expected, group_at(target.directory, target.cgroup, kernel))
     unix_seconds = time.time()
     limits = all_limits(lineage(target.cgroup, kernel))
-    effective, pids = tightest(limits), pids_of(target.cgroup)
+    effective, pids = tightest(limits), pids_of(target.directory)
     compared, told = _compared(target, asked_here, pids, kernel)
     used = dict(used_disks(target.cgroup))
     watched = watch(target.cgroup, effective, seconds, lambda: _is_there(target, kernel))
@@ -126,7 +128,7 @@ def verify(
         used,
         len(pids),
         watched,
-        (*notes(target.cgroup, kernel), *told, *_ended(target, watched)),
+        (*notes(target, effective, kernel), *told, *_ended(target, watched)),
         unix_seconds,
     )
 
@@ -135,8 +137,7 @@ def _compared(
     target: Target, expected: Sequence[RequestedLimit], pids: Sequence[int], kernel: KernelTrees
 ) -> tuple[list[LimitComparison], list[str]]:
     """Return the comparisons, and a sentence for each kind of evidence that cannot be read."""
-    cgroups = lineage(target.cgroup, kernel)
-    requested, told = requested_limits(target, cgroups, kernel, expected)
+    requested, told = requested_limits(target, kernel, expected)
     has_devices = any(one.device for one in requested)
     on_disks, complete = open_disks(pids, kernel) if has_devices else (set[str](), True)
     if not complete:
@@ -145,7 +146,9 @@ def _compared(
 
 
 def _is_there(target: Target, kernel: KernelTrees) -> bool:
-    return target.process is None or is_alive(target.process, kernel.proc)
+    if target.process is not None:
+        return is_alive(target.process, kernel.proc)
+    return target.directory.is_dir()
 
 
 def _ended(target: Target, watched: Watched) -> Iterator[str]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pagecage.agent.system.cgroup import Cgroup
-from pagecage.agent.system.cgroup_files import read_counters
-from pagecage.agent.system.kernel_text import parse_flat_keyed, read_text
+from pagecage.agent.system.cgroup_files import COUNTERS_AND_EVENTS, read_counters
 from pagecage.model.cage import IO_STAT_KEY, enforced_limit
 from pagecage.units import kernel_page_bytes
 from pagecage.verdicts.window_limit import Window, binding_limit
@@ -18,7 +16,6 @@ from pagecage.verify.in_force import LimitInForce
 
 WINDOW_SECONDS = 0.5
 """As in verdicts/windows.py: five slices of blk-throttle."""
-_MORE_FILES = ("memory.events.local", "memory.swap.events")
 _EVENTS = {
     "MemoryMax": ("memory.events", "max"),
     "MemoryHigh": ("memory.events", "high"),
@@ -34,7 +31,7 @@ class Snapshot:
     """The counters of cgroups at one moment of CLOCK_MONOTONIC."""
 
     at_seconds: float
-    counters: dict[Path, Counters]
+    counters: dict[Cgroup, Counters]
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class LimitUse:
 
     `bound_seconds` is the time in which the limit held the program back. `used_share` is the mean
     use of an I/O cap. `hits` counts how often a memory limit was met, and the throttled periods of
-    a CPU quota, of `periods`.
+    a CPU quota, of `periods`; it is None for a limit that the kernel does not count.
     """
 
     limit: LimitInForce
@@ -68,21 +65,15 @@ class Watched:
     ended: bool = False
 
 
-def take(cgroups: Iterable[Path]) -> Snapshot:
+def take(cgroups: Iterable[Cgroup]) -> Snapshot:
     """Read the counters of cgroups; a cgroup that is gone is left out."""
     at_seconds = time.monotonic()
-    found = {cgroup: _read(cgroup) for cgroup in cgroups if cgroup.exists()}
-    return Snapshot(at_seconds, found)
-
-
-def _read(cgroup: Path) -> Counters:
-    texts = {name: read_text(cgroup / name) for name in _MORE_FILES}
-    more = {name: None if text is None else parse_flat_keyed(text) for name, text in texts.items()}
-    return {**read_counters(Cgroup(unified=cgroup)), **more}
+    there = (cgroup for cgroup in cgroups if cgroup.exists() or not cgroup.directories)
+    return Snapshot(at_seconds, {one: read_counters(one, *COUNTERS_AND_EVENTS) for one in there})
 
 
 def watch(
-    cgroup: Path,
+    cgroup: Cgroup,
     limits: Sequence[LimitInForce],
     seconds: float,
     is_alive: Callable[[], bool],
@@ -103,7 +94,7 @@ def watch(
 
 
 def summary(
-    cgroup: Path, limits: Sequence[LimitInForce], taken: Sequence[Snapshot], ended: bool = False
+    cgroup: Cgroup, limits: Sequence[LimitInForce], taken: Sequence[Snapshot], ended: bool = False
 ) -> Watched:
     """Return what the snapshots show."""
     first, last = taken[0], taken[-1]
@@ -120,7 +111,7 @@ def summary(
     )
 
 
-def _use(cgroup: Path, limit: LimitInForce, taken: Sequence[Snapshot]) -> LimitUse:
+def _use(cgroup: Cgroup, limit: LimitInForce, taken: Sequence[Snapshot]) -> LimitUse:
     windows = [_window(cgroup, limit, one, other) for one, other in _pairs(taken)]
     bound = sum(window.seconds for window in windows if _binds(limit, window))
     first, last = taken[0], taken[-1]
@@ -133,7 +124,8 @@ def _use(cgroup: Path, limit: LimitInForce, taken: Sequence[Snapshot]) -> LimitU
             for name in ("nr_throttled", "nr_periods")
         )
         return LimitUse(limit, bound, hits=throttled, periods=periods)
-    return LimitUse(limit, bound, hits=int(_hits(limit, first, last) or 0))
+    hits = _hits(limit, first, last)
+    return LimitUse(limit, bound, hits=None if hits is None else int(hits))
 
 
 def _pairs(taken: Sequence[Snapshot]) -> Iterable[tuple[Snapshot, Snapshot]]:
@@ -151,7 +143,7 @@ def _binds(limit: LimitInForce, window: Window) -> bool:
     return found.name == ("memory" if memory else "cpu")
 
 
-def _window(cgroup: Path, limit: LimitInForce, first: Snapshot, last: Snapshot) -> Window:
+def _window(cgroup: Cgroup, limit: LimitInForce, first: Snapshot, last: Snapshot) -> Window:
     """Return a window with the counters of one limit alone, and the waits of the program."""
     is_io, is_cpu = limit.name in IO_STAT_KEY, limit.name == "CPUQuota"
     seconds = last.at_seconds - first.at_seconds
@@ -174,7 +166,7 @@ def _window(cgroup: Path, limit: LimitInForce, first: Snapshot, last: Snapshot) 
     )
 
 
-def _moved(first: Snapshot, last: Snapshot, cgroup: Path, key: str, disk: str | None) -> float:
+def _moved(first: Snapshot, last: Snapshot, cgroup: Cgroup, key: str, disk: str | None) -> float:
     """Return the growth of a counter of io.stat on one disk; for None, on the busiest disk."""
     disks = [disk] if disk else list(last.counters[cgroup]["io.stat"] or {})
     grown = (_growth(first, last, cgroup, "io.stat", one, key) for one in disks)
@@ -193,18 +185,18 @@ def _hits(limit: LimitInForce, first: Snapshot, last: Snapshot) -> float | None:
     return _growth(first, last, limit.cgroup, file, key) if own is None else own
 
 
-def _waited_share(cgroup: Path, kind: str, first: Snapshot, last: Snapshot) -> float | None:
+def _waited_share(cgroup: Cgroup, kind: str, first: Snapshot, last: Snapshot) -> float | None:
     waited = _waited(cgroup, kind, first, last)
     return None if waited is None else waited / (last.at_seconds - first.at_seconds)
 
 
-def _waited(cgroup: Path, kind: str, first: Snapshot, last: Snapshot) -> float | None:
+def _waited(cgroup: Cgroup, kind: str, first: Snapshot, last: Snapshot) -> float | None:
     """Return the seconds in which some task waited (Documentation/accounting/psi.rst)."""
     grown = _growth(first, last, cgroup, f"{kind}.pressure", "some", "total")
     return None if grown is None else 1e-6 * grown
 
 
-def _growth(first: Snapshot, last: Snapshot, cgroup: Path, file: str, *path: str) -> float | None:
+def _growth(first: Snapshot, last: Snapshot, cgroup: Cgroup, file: str, *path: str) -> float | None:
     """Return the growth of a counter; None if the kernel lacks it.
 
     A disk appears in io.stat with its first I/O, so it has counted nothing before.

@@ -58,6 +58,15 @@ class Cgroup:
         """Return whether any of its directories exists."""
         return any(directory.is_dir() for directory in self.directories)
 
+    def without_roots(self) -> Cgroup:
+        """Return it without real roots, which count for the whole machine and have no limits.
+
+        The root of blkio stays, because it may have limits.
+        """
+        names = (field.name for field in fields(self) if field.name != "blkio")
+        roots = {name: None for name in names if is_real_root(getattr(self, name), name)}
+        return replace(self, **roots)
+
     def identity(self) -> int | None:
         """Return the id by which bpf_get_current_cgroup_id() names it; None without the unified."""
         try:
@@ -128,26 +137,43 @@ class CgroupMaker(Protocol):
 # --- Places ---------------------------------------------------------------------------------------
 
 
-def ancestors(cgroup: Cgroup, unified_root: Path | None = None) -> Iterator[Cgroup]:
+def ancestors(cgroup: Cgroup, proc: Path | None = None) -> Iterator[Cgroup]:
     """Yield the groups whose limits also hold for this one, nearest first, below the real root.
 
     The root of a cgroup namespace is included, since it is a container's own group. blk-throttle of
     version 1 is flat: limits of parents do not hold (block/blk-throttle.c, throtl_qnode), so
     they are left out.
     """
-    mounts = mount_points()
+    mounts = mount_points(proc)
     for controller in ("unified", "memory", "cpu"):
         path = getattr(cgroup, controller)
         if path is None or (controller == "unified" and cgroup.memory and cgroup.blkio):
             continue
-        root = mounts[controller][0] if controller in mounts else None
-        if controller == "unified":
-            root = unified_root or (CGROUP_ROOT if path.is_relative_to(CGROUP_ROOT) else root)
+        roots = [mounts[controller][0]] if controller in mounts else []
+        roots += [CGROUP_ROOT] if controller == "unified" else []
+        root = next((root for root in roots if path.is_relative_to(root)), None)
         for parent in path.parents:
-            if root is None or not parent.is_relative_to(root):
+            if root is None or not parent.is_relative_to(root) or _is_apart(parent):
                 break
-            if parent != root or (parent / "cgroup.type").exists():
+            if parent != root or not is_real_root(parent, controller):
                 yield Cgroup(**{controller: parent})
+
+
+def _is_apart(parent: Path) -> bool:
+    """Return whether groups below are not charged to it, as before Linux 5.11 (memory.rst, 6)."""
+    return (read_text(parent / "memory.use_hierarchy") or "").strip() == "0"
+
+
+def is_real_root(directory: Path | None, controller: str) -> bool:
+    """Return whether a directory is a hierarchy's root, and no namespace's (cgroup/cgroup.c).
+
+    The real root alone has no cgroup.type in version 2, and has release_agent in version 1.
+    """
+    if directory is None:
+        return False
+    if controller == "unified":
+        return not (directory / "cgroup.type").exists()
+    return (directory / "release_agent").exists()
 
 
 def mount_points(proc: Path | None = None) -> dict[str, tuple[Path, str]]:
@@ -181,26 +207,27 @@ def own_cgroup(proc: Path | None = None) -> Cgroup:
     return cgroup_of("self", proc) or Cgroup(unified=CGROUP_ROOT)
 
 
-def cgroup_of(
-    pid: int | str, proc: Path | None = None, unified_root: Path | None = None
-) -> Cgroup | None:
-    """Return the cgroup of a process in every hierarchy (cgroups(7)); None if it is gone.
-
-    `unified_root` is the mount point of the unified hierarchy if it is known.
-    """
-    proc = proc or PROC
-    text = read_text(proc / str(pid) / "cgroup")
-    if not text:
-        return None
-    mounts, found = mount_points(proc), {}
-    if unified_root or not mounts.keys() & {"unified", *V1_CONTROLLERS}:
-        mounts["unified"] = (unified_root or CGROUP_ROOT, "/")
-    for line in text.splitlines():
-        _, names, path = line.split(":", 2)
-        for controller in names.split(",") if names else ["unified"]:
-            if controller in mounts and controller in {"unified", *V1_CONTROLLERS}:
-                found[controller] = _below(*mounts[controller], path, controller)
+def cgroup_of(pid: int | str, proc: Path | None = None) -> Cgroup | None:
+    """Return the cgroup of a process in every hierarchy (cgroups(7)); None if it is gone."""
+    paths, mounts, found = cgroup_paths(pid, proc), mount_points(proc), {}
+    if not mounts.keys() & {"unified", *V1_CONTROLLERS}:
+        mounts["unified"] = (CGROUP_ROOT, "/")
+    for controller in ("unified", *V1_CONTROLLERS):
+        if controller in mounts and controller in paths:
+            found[controller] = _below(*mounts[controller], paths[controller], controller)
     return Cgroup(**found) if found else None
+
+
+def cgroup_paths(pid: int | str, proc: Path | None = None) -> dict[str, str]:
+    """Return the path of a process in every hierarchy; nothing if it is gone.
+
+    The keys are controllers of version 1, `unified`, and names such as `name=systemd`.
+    """
+    found: dict[str, str] = {}
+    for line in (read_text((proc or PROC) / str(pid) / "cgroup") or "").splitlines():
+        _, names, path = line.split(":", 2)
+        found |= dict.fromkeys(names.split(",") if names else ["unified"], path)
+    return found
 
 
 def _below(mount: Path, mounted: str, path: str, controller: str) -> Path:

@@ -23,6 +23,7 @@ from pagecage.agent.system.kernel_text import (
     parse_nested_keyed,
     parse_pressure,
     pread_text,
+    read_text,
 )
 from pagecage.model.cage import IO_MAX_KEY
 
@@ -39,7 +40,7 @@ V1_IO_FILE: Mapping[str, str] = {
 _V1_IO_OPERATION = {"Read": "r", "Write": "w", "Discard": "d"}
 
 
-_Texts = Sequence[str | None]
+_Texts = Sequence["str | None"]  # quoted for Python 3.9, which evaluates it
 """The texts of several files; None for one that cannot be read."""
 
 
@@ -82,6 +83,9 @@ _V2_PARSER: Mapping[str, Callable[[str], Any]] = {
 }
 COUNTERS = tuple(_V2_PARSER)
 """The counters that records keep of a cgroup, by the names of their files in version 2."""
+_V2_EVENTS = dict.fromkeys(("memory.events.local", "memory.swap.events"), parse_flat_keyed)
+COUNTERS_AND_EVENTS = (*COUNTERS, *_V2_EVENTS)
+"""The same, and two files of events that version 1 has no counterpart of."""
 
 
 def _memory_stat(text: str) -> dict[str, int]:
@@ -186,7 +190,7 @@ def _source(cgroup: Cgroup, name: str) -> _Source:
     controller, v1 = _V1_SOURCES.get(name, ("unified", None))
     if v1 is not None and getattr(cgroup, controller) is not None:
         return v1
-    return _Source((("unified", name),), _first(_V2_PARSER[name]))
+    return _Source((("unified", name),), _first({**_V2_PARSER, **_V2_EVENTS}[name]))
 
 
 def counter_files(cgroup: Cgroup) -> dict[str, list[str]]:
@@ -255,7 +259,8 @@ def _v1_limits(name: str, texts: Sequence[str], maj_min: str) -> dict[str, str]:
     if name == "io.max":
         found = {}
         for number, key in enumerate(V1_IO_FILE):
-            on_disk = dict(line.split() for line in texts[number].splitlines())
+            lines = map(str.split, texts[number].splitlines())
+            on_disk = {words[0]: words[1] for words in lines if len(words) > 1}
             found[f"io.max.{key}"] = on_disk.get(maj_min, "max")
         return found
     if not all(texts):
@@ -346,6 +351,28 @@ def read_limits(cgroup: Cgroup, maj_min: str) -> dict[str, str]:
         return files.read(maj_min)
     finally:
         files.close()
+
+
+def limited_disks(cgroup: Cgroup) -> list[str]:
+    """Return the disks that have a limit on I/O in this group."""
+    texts = (read_text(file) or "" for file in _limit_files(cgroup, "io.max"))
+    words = (line.split() for text in texts for line in text.splitlines())
+    return list(dict.fromkeys(disk for disk, *_ in filter(None, words)))
+
+
+def limit_file(cgroup: Cgroup, key: str) -> Path | None:
+    """Return the file of a limit by its key in read_limits(); None if this group can have none.
+
+    For swap in version 1 it is the file that decides.
+    """
+    name, _, io_key = key.partition("io.max.")
+    files = _limit_files(cgroup, name or "io.max")
+    if len(files) == len(V1_IO_FILE) and io_key:
+        return files[list(V1_IO_FILE).index(io_key)]
+    if key == "memory.swap.max" and len(files) > 1:
+        closed = (read_text(files[0]) or "").strip() == "0"
+        return files[0] if closed else files[1]
+    return files[0] if files else None
 
 
 def write_io_limits(cgroup: Cgroup, maj_min: str, limits: Mapping[str, str]) -> None:

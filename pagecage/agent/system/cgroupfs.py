@@ -29,7 +29,12 @@ from pagecage.agent.system.cgroup import (
     mount_points,
     own_cgroup,
 )
-from pagecage.agent.system.cgroup_files import V1_IO_FILE, read_limits, write_io_limits
+from pagecage.agent.system.cgroup_files import (
+    V1_IO_FILE,
+    limited_disks,
+    read_limits,
+    write_io_limits,
+)
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.errors import HostError
 from pagecage.model.cage import IO_MAX_KEY, Cage, expected_read_back
@@ -323,14 +328,7 @@ def _missing_below(parent: Path, cgroup: Cgroup) -> list[str]:
 
 def _lift_io_limits(cgroup: Cgroup) -> None:
     """Remove the limits on I/O: a process whose I/O they hold back cannot be killed."""
-    place = cgroup.unified if cgroup.blkio is None else cgroup.blkio
-    if place is None:
-        return
-    names = ("io.max",) if cgroup.blkio is None else V1_IO_FILE.values()
-    disks = {
-        line.split()[0] for name in names for line in (read_text(place / name) or "").splitlines()
-    }
-    for disk in disks:
+    for disk in limited_disks(cgroup):
         with suppress(OSError):
             write_io_limits(cgroup, disk, dict.fromkeys(IO_MAX_KEY.values(), "max"))
 

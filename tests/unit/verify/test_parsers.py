@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pagecage.agent.system.cgroup import Cgroup
 from pagecage.errors import PagecageError
 from pagecage.verify.disks import written_device
 from pagecage.verify.engines import InspectedContainer, container_id
@@ -41,7 +42,7 @@ VALUES = st.text(max_size=12) | st.integers().map(str) | st.integers().map("/dev
 def test_any_text_is_read(tmp_path: Path, texts: tuple[str, ...]) -> None:
     for name, text in zip(FILES, texts, strict=True):
         (tmp_path / name).write_text(text, errors="replace")
-    for limit in limits_of(tmp_path):
+    for limit in limits_of(Cgroup(unified=tmp_path)):
         assert limit.value >= 0
         assert shown_value(limit.name, limit.value)
 
@@ -56,7 +57,7 @@ def test_what_the_kernel_writes_is_what_is_read(
     )
     (tmp_path / "memory.max").write_text(f"{memory}\n")
     (tmp_path / "cpu.max").write_text(f"{quota} 100000\n")
-    found = {limit.name: limit.value for limit in limits_of(tmp_path)}
+    found = {limit.name: limit.value for limit in limits_of(Cgroup(unified=tmp_path))}
     expected = {"IOReadBandwidthMax": rbps, "IOWriteIOPSMax": wiops, "MemoryMax": memory}
     expected = {name: value for name, value in expected.items() if value is not None}
     assert found == {**expected, "CPUQuota": 100 * quota / 100000}
@@ -65,7 +66,7 @@ def test_what_the_kernel_writes_is_what_is_read(
 @given(values=st.lists(st.tuples(st.sampled_from((VDA, VDB)), RATES)))
 def test_the_tightest_of_each_disk(values: list[tuple[str, int]]) -> None:
     limits = [
-        LimitInForce("IOReadIOPSMax", value, Path(str(n)), Path("io.max"), disk)
+        LimitInForce("IOReadIOPSMax", value, Cgroup(unified=Path(str(n))), Path("io.max"), disk)
         for n, (disk, value) in enumerate(values)
     ]
     found = {limit.maj_min: limit for limit in tightest(limits)}
@@ -79,7 +80,7 @@ def test_the_tightest_of_each_disk(values: list[tuple[str, int]]) -> None:
 def test_any_answer_of_an_engine(config: dict[str, object]) -> None:
     container = InspectedContainer("docker", "it", 1, config)
     with suppress(PagecageError):
-        for one in requested_of_container(container, Path("/cgroup")):
+        for one in requested_of_container(container, Cgroup()):
             assert one.value >= 0
 
 
@@ -87,7 +88,7 @@ def test_any_answer_of_an_engine(config: dict[str, object]) -> None:
 def test_any_answer_of_systemctl(pairs: list[tuple[str, str]]) -> None:
     for lines in _blocks("\n".join(f"{key}={value}" for key, value in pairs)):
         with suppress(PagecageError):
-            for one in requested_of_unit(shown_properties(lines), Path("/cgroup/a.service")):
+            for one in requested_of_unit(shown_properties(lines), Cgroup(), "a.service"):
                 assert one.value >= 0
 
 

@@ -11,7 +11,7 @@ from pagecage.errors import EXIT_HOST, EXIT_USAGE, PagecageError
 from pagecage.verify import engines, units
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import Verification, verify
-from tests.builders.verified import CONTAINER_ID, SLICE, VerifiedMachine
+from tests.builders.verified import CONTAINER_ID, EVERY_HIERARCHY, SLICE, VerifiedMachine
 
 UNIT = f"{SLICE}/web.service"
 SCOPE = f"{SLICE}/docker-{CONTAINER_ID}.scope"
@@ -27,6 +27,7 @@ def verify_unit(machine: VerifiedMachine, name: str = "web.service") -> Verifica
     return verify(Subject(unit=name), 0, machine.kernel)
 
 
+@EVERY_HIERARCHY
 def test_a_process_in_a_container_brings_the_containers_limits(machine: VerifiedMachine) -> None:
     machine.cgroup(SCOPE, (PID,))
     machine.container(PID, Memory=GIB)
@@ -50,6 +51,7 @@ def test_a_container_that_the_engine_hides_is_a_note(machine: VerifiedMachine) -
     )
 
 
+@EVERY_HIERARCHY
 def test_units_of_ones_own_systemd(machine: VerifiedMachine) -> None:
     path = f"user.slice/user@{os.getuid()}.service/app.slice/web.service"
     machine.cgroup(path, (PID,))
@@ -57,7 +59,7 @@ def test_units_of_ones_own_systemd(machine: VerifiedMachine) -> None:
     # The manager itself answers for its units by the last word.
     machine.answer("systemctl", "app.slice", "")
     found = verify(Subject(unit="web.service", user=True), 0, machine.kernel)
-    assert found.target.cgroup == machine.kernel.cgroup / path
+    assert found.target.directory == machine.mount / path
 
 
 def test_units_of_another_users_systemd_are_a_note(machine: VerifiedMachine) -> None:
@@ -85,8 +87,8 @@ def test_a_containers_own_limits_are_those_of_its_mount_point(machine: VerifiedM
     machine.cgroup("", memory__max=str(GIB))
     machine.cgroup("init.scope", (PID,))
     found = verify(Subject(pid=PID), 0, machine.kernel)
-    assert [(one.name, one.cgroup) for one in found.effective] == [
-        ("MemoryMax", machine.kernel.cgroup)
+    assert [(one.name, one.file) for one in found.effective] == [
+        ("MemoryMax", machine.mount / "memory.max")
     ]
 
 
@@ -166,13 +168,22 @@ def test_limits_of_another_kind(machine: VerifiedMachine, config: dict[str, Any]
     assert "cannot be read" in found.notes[0]
 
 
-def test_cgroup_v1_is_one_sentence(machine: VerifiedMachine) -> None:
-    (machine.kernel.cgroup / "cgroup.controllers").unlink()
+def test_a_machine_without_controllers_is_refused(machine: VerifiedMachine) -> None:
+    (machine.mount / "cgroup.controllers").write_text("hugetlb\n")
     found = refusal(machine, Subject(pid=PID))
     assert found.exit_code == EXIT_HOST
-    assert "no cgroup v2, so it cannot be told which limits are in force" in found.message
+    assert found.message.startswith("no cgroup hierarchy with the controllers memory and io is")
 
 
+def test_a_missing_controller_is_a_note(machine: VerifiedMachine) -> None:
+    (machine.mount / "cgroup.controllers").write_text("cpu memory\n")
+    machine.cgroup(UNIT, (PID,))
+    assert verify(Subject(pid=PID), 0, machine.kernel).notes == (
+        "No hierarchy that is mounted here has the controller io.",
+    )
+
+
+@EVERY_HIERARCHY
 def test_a_zombie_has_ended(machine: VerifiedMachine) -> None:
     machine.cgroup(UNIT, (PID,))
     stat = machine.kernel.proc / f"{PID}/stat"
@@ -180,6 +191,7 @@ def test_a_zombie_has_ended(machine: VerifiedMachine) -> None:
     assert f"there is no process {PID}" in refusal(machine, Subject(pid=PID)).message
 
 
+@EVERY_HIERARCHY
 def test_a_process_outside_of_the_namespace(machine: VerifiedMachine) -> None:
     """A directory beside the mount point is not its cgroup."""
     machine.process(PID, "/../other")

@@ -12,6 +12,8 @@ from pagecage.agent.system.cgroup_files import (
     CounterFiles,
     LimitFiles,
     counter_files,
+    limit_file,
+    limited_disks,
     read_counters,
     read_imposed_limits,
     read_limits,
@@ -175,6 +177,29 @@ def test_limits_of_the_measured_disk_alone(name: str, request: pytest.FixtureReq
     assert read_limits(request.getfixturevalue(name), DISK) == LIMITS
 
 
+@pytest.mark.parametrize("name", ["v2", "hybrid"])
+def test_all_disks_with_a_limit(name: str, request: pytest.FixtureRequest) -> None:
+    assert limited_disks(request.getfixturevalue(name)) == ["8:0", DISK]
+
+
+def test_the_file_of_a_limit(v2: Cgroup, hybrid: Cgroup) -> None:
+    assert limit_file(v2, "memory.high") == directory(v2) / "memory.high"
+    assert limit_file(v2, "io.max.wiops") == directory(v2) / "io.max"
+    names = {key: limit_file(hybrid, key) for key in (*LIMITS, "memory.high")}
+    assert {key: file and file.name for key, file in names.items()} == {
+        "memory.max": "memory.limit_in_bytes",
+        "memory.high": None,
+        "memory.swap.max": "memory.memsw.limit_in_bytes",
+        "cpu.max": "cpu.cfs_quota_us",
+        "io.max.rbps": "blkio.throttle.read_bps_device",
+        "io.max.wbps": "blkio.throttle.write_bps_device",
+        "io.max.riops": "blkio.throttle.read_iops_device",
+        "io.max.wiops": "blkio.throttle.write_iops_device",
+    }
+    write(Path(str(hybrid.memory)), {"memory.swappiness": "0\n"})
+    assert limit_file(hybrid, "memory.swap.max") == Path(f"{hybrid.memory}/memory.swappiness")
+
+
 def test_a_disk_without_a_line_is_not_limited(v2: Cgroup, hybrid: Cgroup) -> None:
     for cgroup in (v2, hybrid):
         assert read_limits(cgroup, "254:32")["io.max.rbps"] == "max"
@@ -252,6 +277,7 @@ def mounts(proc: Path, **places: Path) -> None:
     for name, place in places.items():
         (place / "cgroup.procs").parent.mkdir(parents=True, exist_ok=True)
         (place / "cgroup.procs").touch()
+        (place / ("cgroup.controllers" if name == "unified" else "release_agent")).touch()
         kind = "cgroup2 cgroup2 rw" if name == "unified" else f"cgroup cgroup rw,{name}"
         lines.append(f"30 29 0:2 / {place} rw,nosuid - {kind}")
     write(proc / "self", {"mountinfo": "\n".join(lines) + "\n"})
@@ -286,6 +312,32 @@ def test_parents_of_blkio_hold_nothing_back(tree: Path) -> None:
         cpu=tree / "cpu/a/b",
     )
     assert list(map(directory, ancestors(group))) == [tree / "memory/a", tree / "cpu/a"]
+
+
+def test_the_root_of_a_container_in_version_1_is_an_ancestor(tree: Path) -> None:
+    """Only the real root has a release agent."""
+    mounts(tree / "proc", memory=tree / "memory")
+    (tree / "memory/release_agent").unlink()
+    found = list(ancestors(Cgroup(memory=tree / "memory/x")))
+    assert found == [Cgroup(memory=tree / "memory")]
+
+
+def test_a_parent_to_which_nothing_is_charged_limits_nothing(tree: Path) -> None:
+    mounts(tree / "proc", memory=tree / "memory")
+    write(tree / "memory/a", {"memory.use_hierarchy": "0\n"})
+    assert list(ancestors(Cgroup(memory=tree / "memory/a/b/c"))) == [
+        Cgroup(memory=tree / "memory/a/b")
+    ]
+
+
+def test_real_roots_are_left_out(tree: Path) -> None:
+    names = ("unified", "memory", "blkio", "cpu")
+    mounts(tree / "proc", **{name: tree / name for name in names})
+    write(tree / "cpu/a", {})
+    group = Cgroup(**{name: tree / name for name in names} | {"cpu": tree / "cpu/a"})
+    assert group.without_roots() == Cgroup(blkio=tree / "blkio", cpu=tree / "cpu/a")
+    write(tree / "unified", {"cgroup.type": "domain\n"})
+    assert group.without_roots().unified == tree / "unified"
 
 
 @pytest.mark.parametrize(
