@@ -274,7 +274,10 @@ def unfit_reason(
     """
     name = facts.engine
     if facts.cgroup_version != 2:
-        return f"{name} uses cgroup v1, where the limits of cgroup v2 do not exist", "use HOST=vm"
+        return (
+            f"{name} uses cgroup v1, where a trial's limits on I/O do not hold for its containers",
+            "use HOST=vm",
+        )
     if facts.cgroup_driver != cgroup_driver:
         return (
             f"{name} makes its cgroups by {facts.cgroup_driver} and trials have theirs from"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+from shutil import rmtree
+
 import pytest
 
+from pagecage.agent.system import cgroup as cgroups
 from pagecage.errors import PagecageError
+from pagecage.verify import verification
 from pagecage.verify.page import lines
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import Verification, verify
+from pagecage.verify.watch import watch
 from tests.builders.verified import (
     CONTAINER_ID,
     ON_VERSION_1,
@@ -99,13 +105,18 @@ def test_a_limit_on_io_that_was_asked_for_a_parent_does_not_hold(machine: Verifi
 
 
 @ON_VERSION_1
-def test_limits_that_version_1_does_not_have(machine: VerifiedMachine) -> None:
+def test_limits_that_version_1_does_not_have(
+    machine: VerifiedMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine.cgroup(UNIT, (PID,))
     (machine.mounts["memory"] / UNIT / "memory.memsw.limit_in_bytes").unlink()
-    machine.unit(UNIT, MemoryHigh="4096", IOReadIOPSMax="/dev/vdb 500")
-    assert [one.reason for one in verify_pid(machine).comparisons] == [
-        "cgroup v1 has no memory.high",
+    monkeypatch.setattr(cgroups, "PROC", machine.kernel.proc)
+    (machine.kernel.proc / "swaps").write_text("Filename\n/swap\n")
+    machine.unit(UNIT, MemoryHigh="4096", IOReadIOPSMax="/dev/vdb 500", MemorySwapMax="0")
+    assert sorted(one.reason for one in verify_pid(machine).comparisons) == [
         "blkio.throttle.read_iops_device of web.service has no such limit",
+        "cgroup v1 has no memory.high",
+        "the kernel does not count swap (swapaccount=1 on its command line)",
     ]
 
 
@@ -113,21 +124,57 @@ def test_limits_that_version_1_does_not_have(machine: VerifiedMachine) -> None:
 def test_a_unit_that_has_a_group_in_some_hierarchies_alone(machine: VerifiedMachine) -> None:
     """The processes are then in the nearest group above, and another unit's do not count."""
     machine.cgroup(f"{SLICE}/other.service", (7, 8))
-    machine.cgroup(SLICE, memory__max=str(GIB))
+    machine.cgroup(SLICE, memory__max=str(GIB), io__max=READS)
     machine.cgroup(UNIT, (PID,), cpu__max="50000 100000")
     for name in ("memory", "blkio"):
-        for file in (machine.mounts[name] / UNIT).iterdir():
-            file.unlink()
-        (machine.mounts[name] / UNIT).rmdir()
+        rmtree(machine.mounts[name] / UNIT)
     machine.unit(UNIT, MemoryMax=str(2 * GIB), CPUQuotaPerSecUSec="500ms")
     found = verify(Subject(unit="web.service"), 0, machine.kernel)
     assert found.processes == 1
     assert states(found) == {"MemoryMax": "tighter", "CPUQuota": "in_force"}
+    assert [limit.name for limit in found.effective] == ["IOReadIOPSMax", "MemoryMax", "CPUQuota"]
     lost = verify(Subject(unit="web.service"), 0, machine.kernel, ["IOReadIOPSMax=/dev/vdb 5"])
     assert lost.comparisons[-1].reason == (
         "blkio.throttle.read_iops_device of web.service is missing: the controller is not enabled"
         " there"
     )
+
+
+@ON_VERSION_1
+def test_a_unit_of_systemds_hierarchy_alone_ends(
+    machine: VerifiedMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As any unit without limits before systemd 238."""
+    machine.cgroup("web.service", (PID,))
+    machine.unit("web.service")
+    for name, mount in machine.mounts.items():
+        if name != "name=systemd":
+            rmtree(mount / "web.service")
+
+    def end(_: float) -> None:
+        rmtree(machine.mount / "web.service", ignore_errors=True)
+
+    subject = Subject(unit="web.service")
+    assert not verify(subject, 0.1, machine.kernel).watched.ended
+    monkeypatch.setattr(verification, "watch", partial(watch, sleep=end))
+    found = verify(subject, 3600, machine.kernel)
+    assert (found.processes, found.watched.ended) == (1, True)
+
+
+@pytest.mark.parametrize("machine", ["hybrid"], indirect=True)
+def test_a_controller_of_the_unified_hierarchy_has_its_group_there(
+    machine: VerifiedMachine,
+) -> None:
+    """Even if that is the engine's own group."""
+    engine = "system.slice/containerd.service"
+    machine.cgroup(engine)
+    machine.cgroup(DOCKER, (PID,))
+    machine.enter(PID, {**dict.fromkeys(machine.mounts, f"/{DOCKER}"), "unified": f"/{engine}"})
+    unified = machine.mounts["unified"]
+    (unified / engine / "cpu.max").write_text("50000 100000\n")
+    assert verify_pid(machine).effective == ()
+    (machine.mounts["cpu"] / "cgroup.procs").unlink()
+    assert [one.file for one in verify_pid(machine).effective] == [unified / engine / "cpu.max"]
 
 
 @ON_VERSION_1

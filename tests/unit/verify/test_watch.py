@@ -164,6 +164,13 @@ def test_a_cgroup_that_ends_ends_the_watch(machine: VerifiedMachine) -> None:
     assert (found.ended, found.seconds) == (True, 0)
 
 
+def test_a_process_of_the_real_root_is_watched(machine: VerifiedMachine) -> None:
+    """No counter there is its own, and it has not ended."""
+    machine.process(7, "/")
+    found = verify(Subject(pid=7), 0.1, machine.kernel)
+    assert (found.watched.ended, found.watched.seconds > 0) == (False, True)
+
+
 @EVERY_HIERARCHY
 def test_a_process_that_ends_is_a_note(
     machine: VerifiedMachine, monkeypatch: pytest.MonkeyPatch
