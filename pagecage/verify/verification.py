@@ -30,8 +30,8 @@ VERSION = 1
 class Verification:
     """The result for one target.
 
-    `limits` has every limit of the cgroup and its ancestors, nearest first, `effective` the
-    tightest of each kind and disk. `used_bytes` is the I/O so far, by disk.
+    `limits` has every limit of the cgroup and its ancestors that can hold, nearest first,
+    `effective` the tightest of each kind and disk. `used_bytes` is the I/O so far, by disk.
     """
 
     target: Target
