@@ -19,6 +19,8 @@ from tests.builders.command_line import pagecage_argv
 from tests.builders.waiting import wait_until
 from tests.tree import ROOT
 
+LEVEL = f"cold-{os.getpid()}"
+"""A level of this process alone, since tests run in parallel and its name is in the cgroup's."""
 NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
 _SPOOL = 'mount --bind "$1" /dev/shm && shift && "$@"; exit $?'
 """The shell that becomes process 1 there, which reaps the orphans of killed parents."""
@@ -52,9 +54,9 @@ max_seconds = 60
 
 [factors]
 cage = ["sealed"]
-cache = ["cold"]
+cache = ["LEVEL"]
 
-[levels.cache.cold]
+[levels.cache.LEVEL]
 cache = "cold"
 """
 _CAGE = 'about = "A slow disk."\nMemoryMax = "64MiB"\nIOReadBandwidthMax = "4MB"\n'
@@ -68,7 +70,7 @@ class SealedRun:
         for name in ("experiments", "cgroups", "shm"):
             (folder / name).mkdir()
         (folder / "pagecage.toml").touch()
-        (folder / "experiments/sealed.toml").write_text(_EXPERIMENT)
+        (folder / "experiments/sealed.toml").write_text(_EXPERIMENT.replace("LEVEL", LEVEL))
         (folder / "cgroups/sealed.toml").write_text(_CAGE)
 
     @contextmanager

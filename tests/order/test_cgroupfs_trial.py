@@ -11,7 +11,7 @@ import pytest
 from pagecage.agent.system.cgroup import Cgroup, mount_points
 from pagecage.model.record import Record
 from pagecage.units import MIB
-from tests.builders.sealed_runs import SealedRun
+from tests.builders.sealed_runs import LEVEL, SealedRun
 
 pytestmark = [pytest.mark.limits, pytest.mark.slow]
 CONTROLLERS = ("memory", "blkio")
@@ -28,9 +28,9 @@ def sealed(on_disk: Path) -> Iterator[SealedRun]:
 
 
 def groups() -> list[Path]:
-    """Return the cgroups of such runs in every hierarchy."""
+    """Return the cgroups of this process's runs in every hierarchy."""
     tops = {mount for mount, _ in mount_points().values()}
-    return [path for top in tops for path in top.rglob("pagecage-*_sealed*")]
+    return [path for top in tops for path in top.rglob(f"pagecage-*{LEVEL.replace('-', '_')}*")]
 
 
 def place_of(group: Cgroup, controller: str) -> Path:

@@ -30,7 +30,16 @@ from tests.trust.faults.scenario import Scenario, own_role
 NAME = "smoke"
 _WORDS = ("run", NAME, "--host", "vm", "--size", "smoke", "--seed", "7", "--fresh", "never")
 _TWO_TRIALS = ("--treatment", "cage=smoke", "--repeats", "1")
-_VOLATILE = ("run_id", "plan_sha256", "record_sha256", "attempt", "traces", "outer_host", "harness")
+_VOLATILE = (
+    "run_id",
+    "plan_sha256",
+    "record_sha256",
+    "attempt",
+    "traces",
+    "trace_files",
+    "outer_host",
+    "harness",
+)
 
 
 def prepare(root: Path) -> None:
