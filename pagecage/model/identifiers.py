@@ -29,6 +29,8 @@ TEXT = re.compile(r"[^\x00-\x1f\x7f]{1,1000}")
 """A level, a factor, or the name of a cage, which is shown and part of no path."""
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,60}")
 """A phase, or the name of a setting."""
+SIZE = re.compile(r"[a-z]{1,20}|[0-9][0-9.]{0,20}([KMGT]i|[kMG])?B")
+"""A size of a definition, or the bytes of a dataset that fits a time."""
 BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 STATE_ID = re.compile(r"[0-9a-f]{1,64}(-[0-9]{1,20})?")
 SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -14,6 +14,7 @@ from pagecage.model.identifiers import (
     EXPERIMENT,
     HOST,
     RUN_ID,
+    SIZE,
     TEXT,
     TRIAL_ID,
     WORD,
@@ -37,7 +38,7 @@ _KEYS = {
     "command": str,
 }
 _TRIAL_KEYS = {"trial_id": str, "treatment": dict, "block": int}
-_PATTERNS = {"run_id": RUN_ID, "experiment": EXPERIMENT, "host": HOST, "size": WORD}
+_PATTERNS = {"run_id": RUN_ID, "experiment": EXPERIMENT, "host": HOST, "size": SIZE}
 MOST_PLAN_BYTES = 256 << 20
 """The longest plan.json."""
 MOST_TRIALS = 100_000

@@ -16,6 +16,7 @@ from pagecage.model.record import record_from_json
 from pagecage.model.run_files import read_plan
 from pagecage.planning.plan import plan_to_json
 from pagecage.runner import frame_receiver, frames, run_folder
+from pagecage.units import exact_size
 from tests.builders.plans import plan_of
 from tests.fixtures.records import plain_record
 from tests.tree import ROOT
@@ -173,3 +174,9 @@ def test_bounds_are_those_of_the_documents() -> None:
         assert figures == values, row
         compared += len(values)
     assert compared == 13
+
+
+@pytest.mark.parametrize("count", [17, 128 << 20, 10 << 30, 81_250_000, 1536 << 10, 4096])
+def test_the_size_of_a_dataset_that_fits_is_one(count: int) -> None:
+    assert identifiers.is_identifier(exact_size(count), identifiers.SIZE)
+    assert not identifiers.is_identifier(f"../{exact_size(count)}", identifiers.SIZE)
