@@ -70,18 +70,41 @@ def runs_by_class(runs: Iterable[Run]) -> dict[str, dict[str, Run]]:
 
 def _preference(run: Run) -> tuple[bool, str]:
     """Return a key that sorts preferred runs last; an id begins with the time of its run."""
-    return run.plan["size"] != "smoke", str(run.plan["run_id"])
+    return not _is_smoke(run), str(run.plan["run_id"])
+
+
+def evaluated_runs(runs: Iterable[Run]) -> list[tuple[str, dict[str, Run]]]:
+    """Return classes of hosts with one run by experiment, in order of preference.
+
+    Each class is there twice: at the published size, whose times can be compared, and below it. A
+    run at smoke size is left out if its class has a larger one.
+    """
+    known = list(runs)
+    larger = {(host_class(run), run.plan["experiment"]) for run in known if not _is_smoke(run)}
+    published = [run for run in known if run.plan["size"] == "full"]
+    smaller = [
+        run
+        for run in known
+        if run.plan["size"] != "full"
+        and not (_is_smoke(run) and (host_class(run), run.plan["experiment"]) in larger)
+    ]
+    by_class = [runs_by_class(published), runs_by_class(smaller)]
+    return [(name, found[name]) for name in HOST_CLASSES for found in by_class]
+
+
+def _is_smoke(run: Run) -> bool:
+    return bool(run.plan["size"] == "smoke")
 
 
 def chosen_runs(runs: Iterable[Run]) -> list[Run]:
-    """Return the runs that are evaluated: one per experiment and class of host."""
-    return [run for by_name in runs_by_class(runs).values() for run in by_name.values()]
+    """Return the runs that are evaluated."""
+    return [run for _, by_name in evaluated_runs(runs) for run in by_name.values()]
 
 
 def run_by_experiment(runs: Iterable[Run]) -> dict[str, Run]:
     """Return one run by experiment: above smoke size rather than not, then on a real CPU."""
     found: dict[str, Run] = {}
-    for run in chosen_runs(runs):
+    for run in (run for by_name in runs_by_class(runs).values() for run in by_name.values()):
         first = found.setdefault(run.plan["experiment"], run)
         if first.plan["size"] == "smoke" != run.plan["size"]:
             found[run.plan["experiment"]] = run
@@ -97,11 +120,13 @@ def hosted_scorecard(
     equal kinds the one from a real CPU is kept. Its reason states another verdict of the other
     class. Raises PagecageError if no row belongs to the experiment `only`.
     """
-    by_class = runs_by_class(runs)
-    cards = [scorecard(experiments, by_class[name], only) for name in HOST_CLASSES]
+    evaluated = evaluated_runs(runs)
+    cards = [scorecard(experiments, by_name, only) for _, by_name in evaluated]
     rows = zip(*(card.rows for card in cards), strict=True)
-    by_id = {str(run.plan["run_id"]): run for one in by_class.values() for run in one.values()}
-    return HostedScorecard(replace(cards[0], rows=tuple(map(_preferred, rows))), by_id)
+    names = [name for name, _ in evaluated]
+    by_id = {str(run.plan["run_id"]): run for _, one in evaluated for run in one.values()}
+    preferred = tuple(_preferred(each, names) for each in rows)
+    return HostedScorecard(replace(cards[0], rows=preferred), by_id)
 
 
 def hosted_as_json(scored: HostedScorecard) -> dict[str, Any]:
@@ -112,11 +137,11 @@ def hosted_as_json(scored: HostedScorecard) -> dict[str, Any]:
     return data
 
 
-def _preferred(rows: Sequence[ScoredClaim]) -> ScoredClaim:
+def _preferred(rows: Sequence[ScoredClaim], names: Sequence[str]) -> ScoredClaim:
     first = max(rows, key=_strength)  # max() returns the first of equal ones
     others = [
         f"{name}: {row.verdict.replace('_', ' ')} ({row.run})"
-        for name, row in zip(HOST_CLASSES, rows, strict=True)
+        for name, row in zip(names, rows, strict=True)
         if row is not first and row.verdict != first.verdict and _strength(row) >= _MEASURED
     ]
     return replace(first, reason="; ".join([first.reason, *others])) if others else first

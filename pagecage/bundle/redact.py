@@ -56,12 +56,19 @@ _ASSIGNED = re.compile(
     r"((?:'\\?\"'\\?\"'|[^\s\"\\])+)"
 )
 """An environment variable or a secret, with its value."""
+_MAKE_VARIABLES = {"SIZE", "HOST", "BUDGET", "CAGE", "NAME", "ONLY", "REPEATS"}
+"""Variables of the project's Makefile, which its own sentences name."""
 _HOME = re.compile(r"(?:/home|/Users)/([^/\s\"'\\:,]+)")
 _QUOTED = re.compile(r"`([^`]+)`")
 _EDGES = ".:!?=&*#%$^~+-/"
 _UNIT = r"(?:(?:B|[kKMGT]i?B?|[mnuµ]?s|min|[mhdxp×%]|th|st|[nr]d)(?:/s)?)"
 _NUMBER = re.compile(rf"[-+~]?\d[\d.,:x×–-]*{_UNIT}?|[-+]?[\d.]+[eE][-+]?\d+|0x[0-9a-f]{{1,16}}")
-_VERSION = re.compile(r"v?(?:\d+:)?\d+(?:[.+~-]\w+)*[.+~-]\w+|\d{1,4}[a-z]{0,2}")
+_RELEASE = (
+    r"(?:v?\d+[a-z]{0,3}\d*|(?:deb|rc|beta|alpha|dfsg|ubuntu|git|post|dev|fc|el|bpo|ga|cip|rt)[\du]*"
+    r"|generic|cloud|amd64|arm64|x86_64|aarch64|azure|aws|gcp|lts|lowlatency)"
+)
+"""A part of a version after its first number."""
+_VERSION = re.compile(rf"v?(?:\d+:)?\d+(?:[.+~-]{_RELEASE})+|\d{{1,4}}[a-z]{{0,2}}")
 _TIME = re.compile(r"\d{8}T\d{6}Z|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?")
 _STEP = re.compile(r"[a-z]{1,2}\d{1,3}")
 """A part of a trial's id or of a level: `r1`, `p10`."""
@@ -230,6 +237,8 @@ class Redactor:
 
     def _assigned(self, match: re.Match[str]) -> str:
         value = match[2]
+        if match[1] in _MAKE_VARIABLES:
+            return match[0]  # its value is judged like any word
         if _NUMBER.fullmatch(value):
             return match[0]
         return f"{match[1]}={self._replace('variables', value)}"

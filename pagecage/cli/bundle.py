@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,8 +96,9 @@ def _tell(manifest: Mapping[str, Any]) -> None:
         notify(f"replaced {about}: {values} different, in {places} places")
     for kind, places in manifest["kept"].items():
         notify(f"kept {kind}: in {places} places")
-    for entry in manifest["left_out"]:
-        notify(f"left out {entry['path']}: {entry['why']}")
+    left_out = Counter((Path(one["path"]).name, one["why"]) for one in manifest["left_out"])
+    for (file, why), count in left_out.items():
+        notify(f"left out {file}{f' of {count} trials' if count > 1 else ''}: {why}")
     if not manifest["is_redacted"]:
         notify("nothing was redacted: the bundle names the host and the user")
     elif any(entry["kind"] == "words" for entry in manifest["redactions"]):

@@ -8,7 +8,7 @@ from typing import Any
 
 from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY
 from pagecage.model.record import Record
-from pagecage.units import MIB
+from pagecage.units import KIB, MIB
 from pagecage.verdicts.caps import amount, cap_changes
 from pagecage.verdicts.disks.views import disk_views
 from pagecage.verdicts.limits import FIRST_SLICE_SECONDS, GRACE, LIMIT_FILE
@@ -19,6 +19,8 @@ from pagecage.verdicts.window_limit import Window
 LARGE_REQUESTS = {"Bandwidth": 8 * MIB, "IOPS": 64}
 """I/O that a short window may count beyond its cap: two requests of 4 MiB, which are let go whole,
 or a batch of small ones."""
+_AHEAD_WINDOWS = 4
+"""Windows of read-ahead that cgroup v1 may count at once: two, each doubled (`_batch`)."""
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -134,4 +136,4 @@ def _batch(record: Record, name: str) -> float:
     if "Bandwidth" not in name or "blkio." not in files[0]:
         return least
     ahead_kb = (record.device.queue_settings or {}).get("read_ahead_kb") or 0
-    return max(least, 4 * 1024 * int(ahead_kb))
+    return max(least, _AHEAD_WINDOWS * KIB * int(ahead_kb))

@@ -151,6 +151,7 @@ def test_a_replayed_command_keeps_its_program_options_and_numbers() -> None:
         "6.12.41+deb13-cloud-amd64, 257.13-1, 127.0.0.1, ::1 and 11:46:14",
         "trials/r1_uncaged_random.1/sampler.jsonl",
         "the disk reached only 84% of the cap",
+        "about 2 min 03 s at 128 MiB; SIZE=full is 10 GiB as published",
     ],
 )
 def test_what_a_reader_needs_stays(text: str) -> None:
@@ -171,6 +172,10 @@ def test_a_stored_run_has_the_same_tables_after_it_was_redacted_again(
         assert main(["show", str(folder), "--json"]) == 0
         shown.append(json.loads(capsys.readouterr().out))
     assert shown[0] == shown[1]
+
+
+def test_a_variable_of_the_makefile_does_not_keep_a_private_word() -> None:
+    assert "acme" not in Redactor({}, is_replay=False).text("HOST=acme-web SIZE=full")
 
 
 def test_a_kind_can_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
