@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from pagecage.checkout import RUNS, TOP
-from pagecage.cli.host_choice import plan_on_host, refuse_limits
+from pagecage.cli.host_choice import can_run_here, plan_on_host, refuse_limits
 from pagecage.cli.new_commands import ask_before_commands
 from pagecage.cli.output import Notify
 from pagecage.cli.progress import RunProgress, expected_seconds
@@ -78,6 +78,12 @@ def _make_plan(
     plan = build_plan(options, chosen, host, command, notify)
     check_memory_floor(plan)
     return plan
+
+
+def runs_here(name: str, options: RunOptions) -> bool:
+    """Return whether a run on host auto takes this machine; the guest need not be set up."""
+    make = partial(_make_plan, definitions().experiment(name), options, "", lambda _: None)
+    return can_run_here(LocalHost(options.data_dir), make)
 
 
 def new_run(name: str, options: RunOptions, command: str, yes: bool, notify: Notify) -> PreparedRun:

@@ -73,9 +73,7 @@ def which(
     if is_group(host):
         print("group")
     elif host == "auto" and experiment is not None:
-        _, chosen = execution.plan_for(experiment, options, "", lambda _: None)
-        chosen.stop()
-        print(chosen.name)
+        print("local" if execution.runs_here(experiment, options) else "vm")
     else:
         print(choose_host(host, None, lambda _: None).name)
     return EXIT_OK

@@ -120,6 +120,21 @@ def _cannot_run_here(host: Host, plan: Plan) -> str | None:
     return _no_volume(plan.trials)
 
 
+def can_run_here(local: LocalHost, make: MakePlan) -> bool:
+    """Return whether `auto` takes this machine for a plan, without a plan for the guest.
+
+    An error in the plan is left to the run itself, which names it.
+    """
+    if plan_without_limits(local, make) is not None:
+        return True
+    if is_foreign_target() or check_host(local.facts()):
+        return False
+    try:
+        return _cannot_run_here(local, make(local)) is None
+    except PagecageError:
+        return True
+
+
 def plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
     """Return the plan on this machine if it can hold no limits and none is needed, else None."""
     if is_foreign_target() or not local.missed_for_limits():

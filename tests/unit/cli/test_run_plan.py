@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pagecage.cli import run_plan
+from pagecage.cli import host_choice, run_plan
+from pagecage.cli.host import which
 from pagecage.cli.host_choice import choose_host, refuse_limits
 from pagecage.cli.run_options import FleetOptions, RunOptions, definitions
 from pagecage.cli.run_plan import (
@@ -179,6 +180,32 @@ def test_limits_that_cannot_be_held_are_refused_by_treatment(
         refuse_limits(trials, LocalHost(None))
     assert "--treatment cage=uncaged" in error.value.hint
     refuse_limits([trial for trial in trials if not trial.cage.has_limits], LocalHost(None))
+
+
+@pytest.mark.parametrize(
+    ("known", "experiment", "name"),
+    [
+        (BY_FILES, "constrained-random", "local"),
+        (BY_FILES, "cage-drivers", "vm"),
+        (NO_CGROUPS, "constrained-random", "vm"),
+        (NO_CGROUPS, "prefault", "local"),
+        (FIT, "constrained-random", "local"),
+    ],
+)
+def test_the_host_of_auto_is_known_before_the_guest_is_set_up(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    known: dict[str, Any],
+    experiment: str,
+    name: str,
+) -> None:
+    def no_guest(*_: object) -> None:
+        pytest.fail("the guest was asked")
+
+    monkeypatch.setattr(host_choice, "_guest", no_guest)
+    monkeypatch.setattr(LocalHost, "facts", lambda _: {**known, "free_bytes": 1 << 40})
+    assert which("auto", experiment=experiment, size="smoke") == 0
+    assert capsys.readouterr().out == f"{name}\n"
 
 
 def test_auto_is_local_for_a_user_who_was_given_io(monkeypatch: pytest.MonkeyPatch) -> None:
