@@ -71,11 +71,9 @@ class HostSession:
 
         A driver that names none has systemd's where systemd is the first process.
         """
-        if driver == CGROUPFS or not (
-            self.facts["systemd"]["pid1"] or driver.startswith("systemd")
-        ):
-            return self.cgroupfs
-        return self.systemd
+        named = "systemd" if driver.startswith("systemd") else driver
+        maker = named if named in ("systemd", CGROUPFS) else _first_maker(self.facts)
+        return self.systemd if maker == "systemd" else self.cgroupfs
 
     def calibrator(self, driver: str) -> Calibrator:
         """Return the calibrator of limits that this driver's maker of cgroups sets."""
@@ -173,8 +171,7 @@ def open_session(
     data_dir.mkdir(parents=True, exist_ok=True)
     disk, systemd, cgroupfs = resolve_disk(data_dir), find_systemd(request.user), Cgroupfs(spool)
     makers: dict[str, CgroupMaker] = {"systemd": systemd, "cgroupfs": cgroupfs}
-    first = "systemd" if facts["systemd"]["pid1"] else "cgroupfs"
-    engines = ContainerEngines(systemd, spool, data_dir, first)
+    engines = ContainerEngines(systemd, spool, data_dir, _first_maker(facts))
     try:
         _attach(tracers, request, stream)
         yield HostSession(
@@ -199,6 +196,7 @@ def open_session(
             tracers.stop()
             Tracefs(spool).restore()
             engines.stop()
+            cgroupfs.close()
             remove_scratch(data_dir)
 
 
@@ -208,6 +206,11 @@ def _traces(request: RunRequest) -> bool:
         set(trial.collectors) & set(TRACERS) or any(own.is_script for own in trial.own_collectors)
         for trial in request.trials
     )
+
+
+def _first_maker(facts: Mapping[str, Any]) -> str:
+    """Return the maker of cgroups for drivers that name none."""
+    return "systemd" if facts["systemd"]["pid1"] else "cgroupfs"
 
 
 def _attach(tracers: Tracers, request: RunRequest, stream: FrameStream) -> None:

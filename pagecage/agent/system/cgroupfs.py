@@ -220,16 +220,20 @@ class Cgroupfs:
             if cgroup.exists():
                 removed.append(Path(group[0]).name)
             self._remove(cgroup)
-        for directory, controllers in notes["controllers"].items():
-            text = " ".join(f"-{name}" for name in controllers)
-            with suppress(OSError):  # a group of another program may need them by now
-                Path(directory, "cgroup.subtree_control").write_text(text)
+        _disable(notes["controllers"])
         kept = [group for group in notes["groups"] if any(map(_is_unmounted, map(Path, group)))]
         if kept:
             self._write({"groups": kept, "controllers": {}})
         else:
             self._notes.unlink(missing_ok=True)
         return removed
+
+    def close(self) -> None:
+        """Disable the controllers that were enabled, at the end of a session that left no group."""
+        notes = self._read()
+        if not notes["groups"]:
+            _disable(notes["controllers"])
+            self._notes.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -257,6 +261,14 @@ class Cgroupfs:
         part = self._notes.with_suffix(".part")
         part.write_text(json.dumps(notes))
         part.replace(self._notes)
+
+
+def _disable(enabled: Mapping[str, Sequence[str]]) -> None:
+    """Disable controllers below groups of the unified hierarchy."""
+    for directory, controllers in enabled.items():
+        text = " ".join(f"-{name}" for name in controllers)
+        with suppress(OSError):  # a group of another program may need them by now
+            Path(directory, "cgroup.subtree_control").write_text(text)
 
 
 def _tag(spool: Path) -> str:

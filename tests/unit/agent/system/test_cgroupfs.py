@@ -261,6 +261,23 @@ def test_controllers_that_were_enabled_are_disabled_by_the_next_start(tmp_path: 
     assert control.read_text() == "-cpu -io"
 
 
+def test_controllers_that_were_enabled_are_disabled_at_the_end_of_a_session(tmp_path: Path) -> None:
+    parent = tree(tmp_path, "unified")
+    control = tmp_path / "unified/cgroup.subtree_control"
+    control.write_text("memory\n")
+    (tmp_path / "unified/cgroup.controllers").write_text("cpu io memory pids\n")
+    made = maker(tmp_path, parent)
+    group = made.make(UNIT, Cage("", {}), DISK)
+    made.close()
+    assert control.read_text() == "+cpu +io", "the group still needs them"
+    for path in group.directories[0].iterdir():
+        path.unlink()
+    made.remove(UNIT)
+    made.close()
+    assert control.read_text() == "-cpu -io"
+    assert maker(tmp_path, parent).sweep() == []
+
+
 # --- The real kernel ------------------------------------------------------------------------------
 
 
