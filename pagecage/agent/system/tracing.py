@@ -40,7 +40,7 @@ class Kernel:
     def events(self) -> Path | None:
         """Return the folder of tracepoints; None if tracefs is not mounted or not readable."""
         folders = (self.tracefs / "events", self._sys / "kernel/debug/tracing/events")
-        return next((folder for folder in folders if folder.is_dir()), None)
+        return next((folder for folder in folders if os.access(folder, os.R_OK | os.X_OK)), None)
 
     def fields(self, tracepoint: str) -> frozenset[str]:
         """Return the arguments of a tracepoint like block:block_rq_issue; empty without it."""

@@ -82,6 +82,9 @@ class FuseLoop:
 
     def attach(self, server: VolumeServer, folder: Path) -> Path:  # noqa: ARG002
         """Make a loop device of the served file. Another process may take the free one first."""
+        # Until a stat, the inode has the size 0, which loop(4) of older kernels takes over
+        # (get_loop_size in drivers/block/loop.c, seen on Linux 6.12).
+        (folder / SERVED_FILE).stat()
         for attempt in range(_ATTEMPTS):
             node = _free_loop()
             settings = ["--direct-io=on", "--sector-size", str(_BLOCK_BYTES)]
