@@ -35,6 +35,7 @@ from pagecage.agent.system.tracing import Tracefs
 from pagecage.agent.system.trial_storage import remove_storage
 from pagecage.agent.system.volume_storage import unmount_volume
 from pagecage.errors import HostError
+from pagecage.model.requirements import cgroup_maker
 from pagecage.model.trial import CGROUPFS, TRACERS
 
 
@@ -67,17 +68,12 @@ class HostSession:
     checked_scripts: dict[str, str | None] = field(default_factory=dict)
 
     def maker(self, driver: str) -> CgroupMaker:
-        """Return the maker of the cgroups of a driver's trials.
-
-        A driver that names none has systemd's where systemd is the first process.
-        """
-        named = "systemd" if driver.startswith("systemd") else driver
-        maker = named if named in ("systemd", CGROUPFS) else _first_maker(self.facts)
-        return self.systemd if maker == "systemd" else self.cgroupfs
+        """Return the maker of the cgroups of a driver's trials."""
+        return self.cgroupfs if cgroup_maker(self.facts, driver) == CGROUPFS else self.systemd
 
     def calibrator(self, driver: str) -> Calibrator:
         """Return the calibrator of limits that this driver's maker of cgroups sets."""
-        return self.calibrators["cgroupfs" if self.maker(driver) is self.cgroupfs else "systemd"]
+        return self.calibrators[cgroup_maker(self.facts, driver)]
 
 
 MACHINE = Path("/dev/shm")
@@ -171,7 +167,7 @@ def open_session(
     data_dir.mkdir(parents=True, exist_ok=True)
     disk, systemd, cgroupfs = resolve_disk(data_dir), find_systemd(request.user), Cgroupfs(spool)
     makers: dict[str, CgroupMaker] = {"systemd": systemd, "cgroupfs": cgroupfs}
-    engines = ContainerEngines(systemd, spool, data_dir, _first_maker(facts))
+    engines = ContainerEngines(systemd, spool, data_dir, cgroup_maker(facts))
     try:
         _attach(tracers, request, stream)
         yield HostSession(
@@ -206,11 +202,6 @@ def _traces(request: RunRequest) -> bool:
         set(trial.collectors) & set(TRACERS) or any(own.is_script for own in trial.own_collectors)
         for trial in request.trials
     )
-
-
-def _first_maker(facts: Mapping[str, Any]) -> str:
-    """Return the maker of cgroups for drivers that name none."""
-    return "systemd" if facts["systemd"]["pid1"] else "cgroupfs"
 
 
 def _attach(tracers: Tracers, request: RunRequest, stream: FrameStream) -> None:

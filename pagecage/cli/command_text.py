@@ -15,7 +15,7 @@ _IN_QUOTES = re.compile(r"[$`]")
 
 
 def command_words(text: str) -> tuple[tuple[str, ...], str]:
-    """Return the words to run, and a sentence that tells how the text was understood.
+    """Return the words to run, and a sentence that states how the text was understood.
 
     Nothing is expanded here. A text with signs of a shell becomes `sh -c` of the whole text. Raises
     PagecageError for an empty text and for a quotation mark without its other.

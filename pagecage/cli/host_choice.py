@@ -48,10 +48,11 @@ def choose_host(
     if is_foreign_target():
         notify(f"host: vm ({target_machine()}, emulated on this machine)")
         return _guest(notify)
-    if missed := check_host(local.facts()):
+    facts = local.facts()
+    if missed := check_host(facts):
         notify(f"host: vm ({missed[0].reason}, see pagecage doctor)")
         return _guest(notify)
-    notify(f"host: local ({limits_by(local.facts())} holds the limits, see pagecage doctor)")
+    notify(f"host: local ({limits_by(facts)} holds the limits, see pagecage doctor)")
     return local
 
 

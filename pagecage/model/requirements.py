@@ -101,9 +101,18 @@ def check_limits(facts: Mapping[str, Any]) -> list[MissedRequirement]:
 
     Where systemd is not the first process, it is what the cgroups' files lack.
     """
-    if facts["systemd"]["pid1"] or "cgroupfs" not in facts:
-        return _check_systemd(facts)
-    return _check_cgroupfs(facts)
+    return _check_systemd(facts) if cgroup_maker(facts) == "systemd" else _check_cgroupfs(facts)
+
+
+def cgroup_maker(facts: Mapping[str, Any], driver: str = "") -> str:
+    """Return the maker of the cgroups of a driver's trials: systemd or CGROUPFS.
+
+    A driver that names none has systemd's where systemd is the first process.
+    """
+    if driver == CGROUPFS:
+        return CGROUPFS
+    is_systemd = driver.startswith("systemd") or facts["systemd"]["pid1"]
+    return "systemd" if is_systemd or "cgroupfs" not in facts else CGROUPFS
 
 
 def default_driver(facts: Mapping[str, Any]) -> str | None:
@@ -238,9 +247,7 @@ def _check_driver(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequirem
     if trial.driver == WITHOUT_LIMITS:
         return _without_limits(trial)
     has_quota = "CPUQuota" in trial.cage.properties
-    if trial.driver == CGROUPFS or not (
-        facts["systemd"]["pid1"] or trial.driver.startswith("systemd") or "cgroupfs" not in facts
-    ):
+    if cgroup_maker(facts, trial.driver) == CGROUPFS:
         missed = _check_cgroupfs(facts, *(["cpu"] if has_quota else []))
         return missed or check_hierarchy(facts, trial.cage, writes=bool(trial.writes_bytes))
     cpu = _controller("cpu", facts) if has_quota else None

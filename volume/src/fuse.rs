@@ -246,6 +246,6 @@ enum Answer {
     Done,
     /// A structure.
     Bytes(Vec<u8>),
-    /// So many of the thread's data.
+    /// A number of bytes of the thread's data.
     Data(usize),
 }

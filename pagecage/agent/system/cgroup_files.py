@@ -9,7 +9,7 @@ scheduler/sched-bwc.rst).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -303,22 +303,25 @@ class LimitFiles:
 
         Keys whose file is missing are left out.
         """
-        return dict(self._read(maj_min, list(self._open)))
+        return self._parsed(self._read(), maj_min)
 
     def changed(self, maj_min: str) -> dict[str, str]:
         """Return the limits of the files whose text differs from the last call's."""
-        texts = {name: self._text(name) for name in self._open}
-        names = [name for name, text in texts.items() if self._texts.get(name) != text]
-        self._texts = texts
-        return dict(self._read(maj_min, names))
+        before, self._texts = self._texts, self._read()
+        changed = {name: text for name, text in self._texts.items() if before.get(name) != text}
+        return self._parsed(changed, maj_min)
 
-    def _read(self, maj_min: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-        for name in names:
-            parse = _v1_limits if self._is_v1[name] else _v2_limits
-            yield from parse(name, self._text(name), maj_min).items()
+    def _read(self) -> dict[str, tuple[str, ...]]:
+        return {
+            name: tuple(pread_text(descriptor) or "" for descriptor in descriptors)
+            for name, descriptors in self._open.items()
+        }
 
-    def _text(self, name: str) -> tuple[str, ...]:
-        return tuple(pread_text(descriptor) or "" for descriptor in self._open[name])
+    def _parsed(self, texts: Mapping[str, tuple[str, ...]], maj_min: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name, text in texts.items():
+            found |= (_v1_limits if self._is_v1[name] else _v2_limits)(name, text, maj_min)
+        return found
 
     def close(self) -> None:
         """Close the files."""
@@ -411,7 +414,7 @@ def read_imposed_limits(maj_min: str) -> dict[str, dict[str, str]]:
     ]
     for cgroup in (*alone, *ancestors(own)):
         limits = {k: v for k, v in read_limits(cgroup, maj_min).items() if not v.startswith("max")}
-        events = read_counters(cgroup)["memory.events"] or {}
+        events = read_counters(cgroup, "memory.events")["memory.events"] or {}
         if limits:
             hits = {HITS: str(events["max"])} if "max" in events else {}
             place = str(cgroup.directories[0])
