@@ -130,11 +130,16 @@ def _clean_up(run: TrialRun) -> None:
 
 
 def _bounded(record: Record) -> Record:
-    """Return a record that the controller accepts: without samples if they are too many."""
+    """Return a record that the controller accepts: without samples if they are too many.
+
+    A trial that had an answer fails by this; any other keeps its outcome.
+    """
     length = len(json.dumps(record_to_json(record)))
     if length <= MOST_RECORD_BYTES - _HEADER_BYTES:
         return record
     error = f"the record has {length} bytes with the workload's {len(record.samples)} samples"
+    if record.outcome != "ok":
+        return replace(record, samples=(), error=f"{record.error}; {error}")
     return replace(record, samples=(), outcome="failed", error=error)
 
 
