@@ -59,9 +59,9 @@ def list_(
         providers, definitions(), cage_list.CatalogueFilter(provider, type, min_iops)
     )
     if as_json:
-        print(json.dumps(cage_list.to_json(listing)))
+        print(json.dumps(cage_list.listing_to_json(listing)))
     else:
-        cage_list.show(listing)
+        cage_list.show_listing(listing)
     return EXIT_OK
 
 
@@ -79,9 +79,9 @@ def _print(
     if export.is_given(as_json=as_json):
         print(cage_for_tool(profile, export), end="")
     elif as_json:
-        print(json.dumps(cage_page.to_json(profile)))
+        print(json.dumps(cage_page.profile_to_json(profile)))
     else:
-        cage_page.show(profile, description)
+        cage_page.show_profile(profile, description)
 
 
 @app.command(help_epilogue=examples("cage show"))

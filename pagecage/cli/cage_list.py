@@ -86,7 +86,7 @@ def _read_iops(cage: LimitProfile) -> Fraction | None:
     return max((layer.burst or layer.base for layer in cage.limits.read_iops), default=None)
 
 
-def show(listing: CatalogueListing) -> None:
+def show_listing(listing: CatalogueListing) -> None:
     """Print the volume types, the names of instance types, and the cages."""
     out = console()
     if listing.types:
@@ -158,7 +158,7 @@ def _bandwidth(disk: LimitProfile) -> str:
     return " ".join(format_both_rates(float(layer.base)) for layer in disk.limits.read_bandwidth)
 
 
-def to_json(listing: CatalogueListing) -> dict[str, Any]:
+def listing_to_json(listing: CatalogueListing) -> dict[str, Any]:
     """Return the listing as data (docs/FORMAT.md); null for a limit that the type does not set."""
     return {
         "types": [_type_json(kind) for kind in listing.types],

@@ -36,7 +36,7 @@ def plain_table(*heads: str) -> Table:
     return table
 
 
-def show(profile: LimitProfile, description: str) -> None:
+def show_profile(profile: LimitProfile, description: str) -> None:
     """Print the page."""
     out = console()
     print_heading(out, profile.name, description)
@@ -150,7 +150,7 @@ def _lasts(period: RatePeriod, start: str) -> str:
     )
 
 
-def to_json(profile: LimitProfile) -> dict[str, Any]:
+def profile_to_json(profile: LimitProfile) -> dict[str, Any]:
     """Return the page as data (docs/FORMAT.md).
 
     Figures are not rounded, `seconds` is null for a rate without end, `cage` has the form of plans.

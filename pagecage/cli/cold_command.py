@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pagecage.cli.exit_status import shell_status
-from pagecage.cold import ColdCertificate, cold, resident_pages
+from pagecage.cold import ColdCertificate, resident_pages
+from pagecage.cold import cold as make_cold
 from pagecage.errors import EXIT_FAILED, PagecageError
 from pagecage.eviction.certificate import CommandRun
 from pagecage.process import Process, spawn
@@ -51,7 +52,7 @@ def run_cold(
     Raises NotCold, and PagecageError if another process reads the files before the command starts.
     """
     for _ in range(_TRIES):
-        certificate = cold(paths, allow_pages=allow_pages)
+        certificate = make_cold(paths, allow_pages=allow_pages)
         at_start = resident_pages(paths)
         if at_start <= allow_pages:
             break

@@ -44,14 +44,14 @@ _LOADS = (
 _DRAIN_SECONDS = 5.0
 _WIDTH = 100
 """A narrower terminal wraps the lines of the table, but not its cells."""
-Seconds = Annotated[float, Parameter(validator=Number(gte=1, lte=600), metavar="SECONDS")]
+_CheckSeconds = Annotated[float, Parameter(validator=Number(gte=1, lte=600), metavar="SECONDS")]
 
 
 def check(
     name: str,
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     *,
-    seconds: Seconds = 10.0,
+    seconds: _CheckSeconds = 10.0,
     dilate: Annotated[float, Parameter(validator=Number(gte=1), metavar="FACTOR")] = 1.0,
     repeats: Annotated[int, whole(1, 30)] = 1,
     as_json: Json = False,

@@ -24,10 +24,9 @@ from pagecage.hosts.ssh import SshTarget, push, ssh_argv
 from pagecage.hosts.vm.cache import GuestCache, keep_newest
 from pagecage.hosts.vm.guest_client import set_clock
 from pagecage.hosts.vm.guest_host import DIRECTORIES
-from pagecage.hosts.vm.saved_state import SavedState, load, root_target, save
+from pagecage.hosts.vm.saved_state import MOST_STATES, SavedState, load, root_target, save
 from pagecage.process import run
 
-MOST_STATES = 3
 STANDBY_SECONDS = 300.0
 ATTACH_SCRIPT = Path(__file__).with_name("attach_agent.py")
 UNIT = "pagecage-standby.service"

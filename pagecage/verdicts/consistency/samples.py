@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from pagecage.verdicts.consistency.limit_watch import Rows
 from pagecage.model.cage import IO_STAT_KEY
 from pagecage.model.record import Record
 from pagecage.verdicts.consistency.clocks import scaled_bound
@@ -21,7 +22,6 @@ LEAST_GAP_SECONDS = 0.5
 """The sampler runs every 0.1 s. A longer gap than this, and than a tenth of the measured part, is a
 pause. The longest of 827 series was 0.56 s, in 23 s; in less than 1 s it was 0.14 s."""
 _DISK_KEYS = ("reads", "sectors_read", "writes", "sectors_written")
-Rows = Sequence[Mapping[str, Any]]
 
 
 def sample_contradictions(record: Record, series: Rows) -> Iterator[str]:

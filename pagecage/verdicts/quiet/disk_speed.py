@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from pagecage.verdicts.quiet.processors import LEAST_LOST_SECONDS
 from pagecage.model.record import Record
 from pagecage.model.trial_counters import SECTOR_BYTES
 from pagecage.units import format_bytes
@@ -18,7 +19,7 @@ from pagecage.verdicts.verdict import Verdict
 SLOWER = 3.0
 """Times the median of the others from which on the disk was slow. The largest factor of a stored
 trial that other verdicts include is 2.1."""
-LOST_SHARE, LEAST_LOST_SECONDS = 0.1, 0.05
+LOST_SHARE = 0.1
 """Time that the disk was busy for longer than the others', as a share of the measured part."""
 FEWEST_REQUESTS, FEWEST_OTHERS = 50, 2
 ALIKE = 2.0
