@@ -16,7 +16,7 @@ from pagecage.agent.caging import (
 from pagecage.agent.disks.limits import enforce_by_volumes, keep_accounts
 from pagecage.agent.limits.simulated_volume import sound_account
 from pagecage.agent.programs.metadata import drop_metadata
-from pagecage.agent.programs.program import read_counters
+from pagecage.agent.programs.program import read_all_counters
 from pagecage.agent.system.facts import describe_disk
 from pagecage.agent.system.scheduling import cgroup_settings, machine_settings, process_settings
 from pagecage.agent.trial_run import NotPrepared, TrialRun
@@ -100,7 +100,7 @@ class MeasuredPart:
             for controller in self._caged.controllers:
                 controller.begin()  # burst credits begin with the measured part
         self._renew_volume()
-        self._run.keep("counters", before=read_counters(self._caged.context))
+        self._run.keep("counters", before=read_all_counters(self._caged.context))
 
     def _renew_volume(self) -> None:
         """Start clock, credits, events and account of each simulated volume anew."""
@@ -126,7 +126,7 @@ class MeasuredPart:
     def end(self, end_monotonic_seconds: float | None = None) -> None:
         """Read the counters and check the cache at the end of the measured part (None: now)."""
         end = end_monotonic_seconds or time.monotonic()
-        self._run.keep("counters", after=read_counters(self._caged.context))
+        self._run.keep("counters", after=read_all_counters(self._caged.context))
         self._keep_account()
         self._run.session.stream.event("end", trial_id=self._run.trial.trial_id)
         self._run.interval = MeasuredInterval(self._wall, self._begin, end - self._begin)

@@ -40,7 +40,7 @@ class Program(Protocol):
         """Return the outcome from the evidence, strongest first."""
 
 
-def read_counters(context: LaunchContext) -> dict[str, Any]:
+def read_all_counters(context: LaunchContext) -> dict[str, Any]:
     """Return every counter that records keep, of the trial, the disk, the host and the agent."""
     return {
         **context.processes.counters(),
