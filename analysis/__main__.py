@@ -15,29 +15,23 @@ from typing import Any, Generic, TypeVar
 
 from rich.console import Console
 
+from analysis import fleet, history
 from analysis.arguments import parser
-from analysis.claims.answers import as_json as answers_json
-from analysis.claims.answers import open_questions
-from analysis.claims.deviations import read_deviations
-from analysis.claims.hosts import HostedScorecard, chosen_runs, hosted_as_json, hosted_scorecard
-from analysis.claims.scorecard import newest_runs
+from analysis.articles.findings import as_json as answers_json
+from analysis.articles.findings import open_questions
+from analysis.articles.pages import answers_report, fidelity_page, scorecard_page
+from analysis.articles.ratios import HostedScorecard, chosen_runs, hosted_as_json, hosted_scorecard
+from analysis.articles.scorecard import newest_runs, read_deviations
+from analysis.articles.tables import scorecard_report
+from analysis.comparison import Comparison, check_responses, compare, load_runs, run_or_baseline
 from analysis.data.baseline import baseline_of
-from analysis.data.bundles import bundled_runs
-from analysis.data.include import include_by_name
-from analysis.data.load import Run, load_run
-from analysis.data.volume_checks import read_checks
-from analysis.exchange.figures import responses_of
-from analysis.exchange.formats import WRITERS
-from analysis.pages.answers import answers_report
-from analysis.pages.fidelity import fidelity_page
-from analysis.pages.scorecard import scorecard_page
-from analysis.stats.gates import parse_gate
-from analysis.summaries.compared_runs import load_runs, run_or_baseline
-from analysis.summaries.comparison import Comparison, check_responses, compare
-from analysis.summaries.fleet import Fleet, is_fleet, load_fleet
-from analysis.summaries.history import History, history_of
-from analysis.views import comparison, fleet, history, run
-from analysis.views.scorecard import scorecard_report
+from analysis.data.load import Run, bundled_runs, include_by_name, load_run
+from analysis.exchange import WRITERS, responses_of
+from analysis.fleet import Fleet, is_fleet, load_fleet
+from analysis.history import History, history_of
+from analysis.stats import parse_gate
+from analysis.views import comparison, run
+from analysis.volumes import read_checks
 from pagecage.checkout import TOP
 from pagecage.errors import (
     EXIT_GATE_FAILED,
@@ -47,8 +41,7 @@ from pagecage.errors import (
     PagecageError,
     refusal_of_system,
 )
-from pagecage.report.export import to_markdown
-from pagecage.report.model import Report
+from pagecage.report.model import Report, to_markdown
 from pagecage.report.terminal import print_report
 
 T = TypeVar("T")
@@ -84,7 +77,7 @@ def _render(arguments: argparse.Namespace) -> None:
 
 
 def _section(arguments: argparse.Namespace) -> None:
-    from analysis.views.own.section_process import run_section
+    from analysis.views.render import run_section
 
     run_section(arguments.run_dir, arguments.source, arguments.out, arguments.include)
 
@@ -217,7 +210,7 @@ def _publish(arguments: argparse.Namespace) -> None:
         raise PagecageError(
             "the packages that build the site are not installed", "make publish", EXIT_HOST
         )
-    from analysis.site.publish import publish
+    from analysis.site import publish
 
     with _stored_runs(arguments) as runs:
         sys.stdout.write(f"{publish(TOP, runs, arguments.run_dir, arguments.out)}\n")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from analysis.exchange.formats import WRITERS
+from analysis.exchange import WRITERS
 from pagecage.checkout import TOP
 
 _ABOUT = "Render or show a run, compare runs, and evaluate all of them."

@@ -1,20 +1,33 @@
-"""Files and folders that appear whole or not at all, whenever the process or the machine stops.
-
-What is being made has a temporary name beside its target, `.NAME.PID.part`, and is locked by its
-maker. A later maker in the same folder removes what a killed one left.
-"""
+"""Files written whole or not at all, and the digests of their contents."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+
+def text_sha256(text: str) -> str:
+    """Return the digest of a text in UTF-8; a file name that is not valid text has one too."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def json_sha256(value: Any) -> str:
+    """Return the digest of a JSON value, whatever the order of its keys."""
+    return text_sha256(json.dumps(value, sort_keys=True))
+
+
+def document_sha256(document: Mapping[str, Any], digest_key: str) -> str:
+    """Return the digest of a document without the key that holds its own digest."""
+    return json_sha256({key: value for key, value in document.items() if key != digest_key})
+
 
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _PART = re.compile(r"\..+\.(\d+)\.part")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from pagecage.agent.system.cgroupfs import find_place
+from pagecage.linux.cgroupfs import find_place
 from tests.checkout import copy, top
 
 __all__ = ["copy", "top"]

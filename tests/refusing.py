@@ -66,13 +66,12 @@ def analysed(argv: Sequence[str | Path], **_: Any) -> Any:
 def arrange() -> None:
     """Import what the verbs import, and replace the hosts."""
     import analysis.__main__
-    import analysis.site.publish
+    import analysis.site
     import analysis.views.render  # noqa: F401 - imported once, for all that are forked
-    import pagecage.agent.system.facts
+    import pagecage.agent.facts
     import pagecage.cli.analyse
     import pagecage.cli.cage
     import pagecage.cli.fleet
-    import pagecage.cli.fleet_hosts
     import pagecage.cli.host
     import pagecage.cli.memory
     import pagecage.cli.probe
@@ -80,7 +79,6 @@ def arrange() -> None:
     import pagecage.cli.show
     import pagecage.cli.sweep
     import pagecage.definitions.reader
-    import pagecage.fleet.inventory
     import pagecage.fleet.provisioning
     import pagecage.hosts.vm.guest
     import pagecage.hosts.vm.vm_host
@@ -88,13 +86,13 @@ def arrange() -> None:
 
     real = LocalHost.facts
     arranged: list[tuple[Any, str, Any]] = [
-        (pagecage.agent.system.facts, "tool_version", lambda *argv: f"{argv[0]} 257"),
+        (pagecage.agent.facts, "tool_version", lambda *argv: f"{argv[0]} 257"),
         (LocalHost, "facts", lambda self: {**real(self), **FIT}),
         (LocalHost, "prepare", refuse),
         (pagecage.hosts.vm.vm_host, "ensure_image", refuse),
         (pagecage.hosts.vm.guest, "ensure_image", refuse),
-        (pagecage.fleet.inventory, "inventory_of", lambda *_: INVENTORY),
-        (pagecage.cli.fleet_hosts, "check_hosts", refuse),
+        (pagecage.fleet.provisioning, "inventory_of", lambda *_: INVENTORY),
+        (pagecage.cli.fleet, "check_hosts", refuse),
         (pagecage.fleet.provisioning, "run_to_end", refuse),
         (pagecage.cli.probe, "spawn", refuse),
         (pagecage.cli.analyse, "run", analysed),

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent.programs.gated_process import GATE
-from pagecage.cli.exit_status import exit_code, shell_status
-from pagecage.cli.replay_data import implied_copies, is_only_here
+from pagecage.cli.execution import exit_code, shell_status
+from pagecage.cli.replay_plan import implied_copies, is_only_here
 from pagecage.errors import PagecageError
 from pagecage.runner.uploads import find_uploads
 from tests.checkout import pagecage, refused

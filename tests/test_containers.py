@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pagecage.hosts.vm.image.recipe import read_versions
+from pagecage.hosts.vm.image import read_versions
 from pagecage.process import run
 from tests.harness_store import STORE
 from tests.tree import ROOT

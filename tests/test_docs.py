@@ -14,13 +14,13 @@ from cyclopts import CycloptsError, MissingArgumentError
 
 from pagecage import errors
 from pagecage.agent.collectors.collector import CollectorResult
-from pagecage.agent.collectors.own_collector import OwnFigures
-from pagecage.agent.collectors.probes import TracerProgram
+from pagecage.agent.collectors.custom import OwnFigures
+from pagecage.agent.collectors.tracer import TracerProgram
 from pagecage.agent.phases import PHASES
 from pagecage.agent.responses import STANDARD_RESPONSES
-from pagecage.agent.system.procfs import DISKSTATS_FIELDS
 from pagecage.cli.main import app
 from pagecage.cli.schema import schemas
+from pagecage.linux.procfs import DISKSTATS_FIELDS
 from pagecage.model.record import OUTCOMES, RECORD_VERSION, Record
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import plan_to_json

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.cold import cold
-from pagecage.eviction.certificate import CommandRun
+from pagecage.eviction import CommandRun, cold
 from pagecage.verify.comparison import STATES
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import verify

@@ -23,12 +23,11 @@ from typing import Any
 import pytest
 import yaml
 
-from pagecage.bundle.layout import is_allowed
+from pagecage.bundle.pack import is_allowed
 from pagecage.bundle.unpack import unpack
 from pagecage.errors import PagecageError
-from pagecage.importers.compose_service import read_service
+from pagecage.importers.compose import compose_variables, read_service
 from pagecage.importers.document import read_document
-from pagecage.importers.env_file import compose_variables
 from tests.builders.imports import FOLDER, read
 from tests.fixtures.bundles import contents
 from tests.fixtures.hostile_bundles import with_files

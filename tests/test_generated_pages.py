@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main
-from analysis.claims.deviations import FILE, read_deviations, unexplained
-from analysis.claims.hosts import hosted_scorecard
-from analysis.data.bundles import bundled_runs
-from analysis.data.volume_checks import read_checks
-from pagecage.bundle.layout import SUFFIX
+from analysis.articles.ratios import hosted_scorecard
+from analysis.articles.scorecard import FILE, read_deviations, unexplained
+from analysis.data.load import bundled_runs
+from analysis.volumes import read_checks
+from pagecage.bundle.pack import SUFFIX
 from pagecage.model.published_figures import read_rows, read_titles
 from tests.tree import ROOT
 from tests.trust.page import PAGE as TRUST

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from pagecage.hosts.vm.image.packed import FOLDER_VARIABLE, packed_directory
+from pagecage.hosts.vm.image import FOLDER_VARIABLE, packed_directory
 from pagecage.process import Completed, run
 from tests.harness_store import IMAGE, STORE
 from tests.tree import ROOT

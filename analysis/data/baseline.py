@@ -12,13 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis.data.load import JudgedTrial, Run
-from analysis.data.series import series_of
-from pagecage.digests import document_sha256
+from analysis.data.load import JudgedTrial, Run, series_of
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.json_codec import from_line
 from pagecage.model.record import RECORD_VERSION, Record, record_from_json
 from pagecage.verdicts.evaluate import evaluate
+from pagecage.whole_files import document_sha256
 
 BASELINE_VERSION = 1
 _RUN = (

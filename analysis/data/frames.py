@@ -1,4 +1,4 @@
-"""Data frames of a run: one row per trial, trace sample, iostat second, vmtouch bar, or count."""
+"""Tables of trials, responses and samples."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.data.event_counts import UNTRACED, events_in_measured_part
-from analysis.data.load import JudgedTrial, Run, Treatment
-from analysis.data.series import STALLS, Series
+from analysis.data.events import UNTRACED, events_in_measured_part
+from analysis.data.load import STALLS, JudgedTrial, Run, Series, Treatment
 from analysis.formatting import treatment_label
 from pagecage.errors import PagecageError
-from pagecage.model.traces import read_lines, trace_path
+from pagecage.model.collectors import FieldValues, field_values, script_values
+from pagecage.model.run_files import read_lines, trace_path
 from pagecage.verdicts.counters import measured_seconds
 from pagecage.verdicts.verdict import limit_title
 
@@ -247,3 +247,107 @@ def _stack(
 def only(frame: pd.DataFrame, treatment: Treatment) -> pd.DataFrame:
     """Return the rows of one treatment."""
     return frame[frame["treatment"] == treatment_label(treatment)]
+
+
+_MOMENTS = ("before", "after", "totals")
+
+
+def sample_frame(run: Run) -> pd.DataFrame:
+    """Return one row per timed pass: the fields of a workload's `sample` line."""
+    rows = [
+        {**trial_identity(trial), **sample}
+        for trial in run.trials
+        for sample in trial.record.samples
+    ]
+    return pd.DataFrame(rows, columns=None if rows else list(trial_identity(run.trials[0])))
+
+
+def counter_frame(run: Run) -> pd.DataFrame:
+    """Return one row per kernel counter of a trial: at `go`, at `end`, its growth, and its total.
+
+    `source` is `cgroup`, `device` or `host`. Names of nested counters are joined by dots
+    (`memory.stat.pgmajfault`). A counter that was not read is NaN.
+    """
+    rows = [row for trial in run.trials for row in _counters(trial)]
+    columns = [*trial_identity(run.trials[0]), "source", "counter", *_MOMENTS]
+    frame = pd.DataFrame(rows, columns=columns)
+    frame[list(_MOMENTS)] = frame[list(_MOMENTS)].astype(float)
+    frame.insert(frame.columns.get_loc("totals"), "grown", frame["after"] - frame["before"])  # type: ignore[arg-type]
+    return frame
+
+
+def _counters(trial: JudgedTrial) -> Iterator[dict[str, Any]]:
+    read = {
+        moment: dict(_flat(getattr(trial.record.counters, moment) or {})) for moment in _MOMENTS
+    }
+    for name in dict.fromkeys(name for values in read.values() for name in values):
+        source, _, counter = name.partition(".")
+        values = {moment: read[moment].get(name) for moment in _MOMENTS}
+        yield {**trial_identity(trial), "source": source, "counter": counter, **values}
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, int | float):
+            yield f"{prefix}{key}", value
+
+
+_COLUMNS = ("collector", "field", "seconds", "measured_seconds", "value")
+
+
+def own_collector_names(run: Run) -> list[str]:
+    """Return the collectors of the definition, in its order."""
+    specs = (one for trial in run.plan["trials"] for one in _specs(trial))
+    return list(dict.fromkeys(str(one["name"]) for one in specs))
+
+
+def own_frame(run: Run) -> pd.DataFrame:
+    """Return one row per number that a collector of the definition printed.
+
+    `seconds` counts from `go`. A trial without a measured part has no rows.
+    """
+    scripts = {
+        one["name"] for trial in run.plan["trials"] for one in _specs(trial) if one.get("is_script")
+    }
+    names = own_collector_names(run)
+    rows = [
+        row
+        for trial in run.trials
+        for name in names
+        for row in _rows(run, trial, name, is_script=name in scripts)
+    ]
+    return pd.DataFrame(rows, columns=[*trial_identity(run.trials[0]), *_COLUMNS])
+
+
+def _specs(trial: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the collectors of a trial of plan.json, which may be untrusted."""
+    specs = trial.get("own_collectors") or ()
+    return [one for one in specs if isinstance(one, dict) and isinstance(one.get("name"), str)]
+
+
+def _rows(run: Run, trial: JudgedTrial, name: str, *, is_script: bool) -> Iterator[dict[str, Any]]:
+    measured = trial.record.measured
+    if measured is None:
+        return
+    identity = {**trial_identity(trial), "collector": name, "measured_seconds": measured.seconds}
+    entry = trial.record.collectors.get(name) or {}
+    started = entry.get("start_monotonic_seconds") or 0.0
+    for line in read_lines(run.path, trial.record, name):
+        values = _values(line, started, is_script=is_script)
+        for field, value in (values.values if values else {}).items():
+            seconds = values.t - measured.start_monotonic_seconds if values else 0.0
+            yield {**identity, "field": field, "seconds": seconds, "value": value}
+
+
+def _values(line: Any, started: float, *, is_script: bool) -> FieldValues | None:
+    """Return the numbers of a line of a trace; None for one that is no JSON object."""
+    if not isinstance(line, dict) or not isinstance(line.get("line"), dict):
+        return None
+    arrived = line.get("arrived")
+    if not isinstance(arrived, int | float):
+        return None
+    if is_script:
+        return script_values(line["line"], arrived)
+    return field_values(line["line"], arrived, started)

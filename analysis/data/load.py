@@ -1,26 +1,170 @@
-"""Run folders, loaded and validated with the standard library only.
-
-Importing pandas here would delay `pagecage show`.
-"""
+"""Runs and bundles, loaded and judged, with the layout of their treatments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+import tempfile
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.data.levels import TableLayout, sort_levels, table_layout
-from analysis.data.series import Series, series_of
+from pagecage.bundle.pack import SUFFIX
+from pagecage.bundle.unpack import unpack
 from pagecage.errors import PagecageError, why_unreadable
 from pagecage.memory_search.rounds import with_rounds
 from pagecage.model.record import Record, read_records
-from pagecage.model.run_files import check_records, read_facts, read_plan
-from pagecage.model.traces import check_traces, read_lines
+from pagecage.model.run_files import check_records, check_traces, read_facts, read_lines, read_plan
 from pagecage.units import LEAST_PAGE_BYTES
-from pagecage.verdicts.evaluate import Judge, Verdicts, evaluate, judge_of
-from pagecage.verdicts.repeats import others_by_trial
+from pagecage.verdicts.evaluate import Judge, Verdicts, evaluate, incomplete_collectors, judge_of
+from pagecage.verdicts.repeats import others_by_trial, output_reasons
 from pagecage.verdicts.stopping import needed, too_wide
+from pagecage.verdicts.volume_account import late_volumes
+
+_NUMBER = re.compile(r"^(?P<before>[^0-9]*?)(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>[A-Za-z%]*)$")
+_SCALE = {
+    "": 1.0,
+    "B": 1.0,
+    "kB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "KiB": 1024.0,
+    "MiB": 1024.0**2,
+    "GiB": 1024.0**3,
+    "K": 1024.0,
+    "k": 1024.0,
+    "M": 1024.0**2,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+}
+_WORDS = {"none": 0.0, "off": 0.0}
+_MANY_ACROSS = 5
+"""More columns than this do not fit a page beside their published figures."""
+_MANY_FACTORS = 4
+_FULL = 0.75
+"""If a smaller share of a table's cells is filled, one row per treatment is easier to read."""
+
+
+def numeric_levels(levels: Sequence[str]) -> dict[str, float] | None:
+    """Return the levels as numbers ("4KiB", "ra128", "none" as 0).
+
+    None unless every level is a number, and all numbers differ.
+    """
+    parsed = {level: _NUMBER.match(level) for level in levels if level not in _WORDS}
+    matches = [match for match in parsed.values() if match]
+    if len(matches) < len(parsed) or len({match["before"] for match in matches}) != 1:
+        return None
+    if any(match["unit"] not in _SCALE for match in matches):
+        return None
+    found = {
+        level: float(match["number"]) * _SCALE[match["unit"]]
+        for level, match in parsed.items()
+        if match
+    }
+    found |= {level: _WORDS[level] for level in levels if level in _WORDS}
+    return found if len(set(found.values())) == len(levels) > 1 else None
+
+
+def sort_levels(levels: Sequence[str]) -> list[str]:
+    """Return numeric levels sorted by value, and other levels in the definition's order."""
+    known = numeric_levels(levels)
+    return sorted(levels, key=lambda level: known[level]) if known else list(levels)
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """The factors of a table's rows and columns, and those with a single level.
+
+    Without a factor `across`, each treatment is a row.
+    """
+
+    down: tuple[str, ...]
+    across: str | None
+    constant: Mapping[str, str]
+
+
+def table_layout(
+    factors: Mapping[str, Sequence[str]], planned: Iterable[Mapping[str, str]]
+) -> TableLayout:
+    """Return the table layout of the planned treatments.
+
+    The last factor goes across if its levels fit a page and few cells stay empty.
+    """
+    treatments = list(planned)
+    used = {
+        name: [level for level in factors[name] if any(t[name] == level for t in treatments)]
+        for name in factors
+    }
+    varying = [name for name in factors if len(used[name]) > 1] or list(factors)[-1:]
+    constant = {name: used[name][0] for name in factors if name not in varying and used[name]}
+    *down, across = varying
+    rows = {tuple(t[name] for name in down) for t in treatments}
+    filled = len(treatments) / max(1, len(rows) * len(used[across]))
+    fits = (
+        down
+        and len(used[across]) <= _MANY_ACROSS
+        and len(varying) < _MANY_FACTORS
+        and filled >= _FULL
+    )
+    return TableLayout(tuple(down) if fits else tuple(varying), across if fits else None, constant)
+
+
+IO_KEYS = ("rbytes", "rios", "wbytes", "wios")
+STALLS = ("io", "memory")
+_UNKNOWN = float("nan")
+_EMPTY: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Series:
+    """Columns of equal length; a value that a row lacks is NaN.
+
+    `io` holds the slice's totals by key. `stalled_us` holds how long at least one task had waited
+    for `io` and for `memory`. `refaults` counts file pages that were read again
+    (`workingset_refault_file`).
+    """
+
+    t: array[float]
+    io: Mapping[str, array[float]]
+    resident_pages: array[float]
+    memory_current: array[float]
+    refaults: array[float]
+    stalled_us: Mapping[str, array[float]]
+
+
+def series_of(rows: Iterable[Mapping[str, Any]]) -> Series:
+    """Return the columns of `sampler.jsonl`.
+
+    A disk that the slice has not used yet has an empty `io`, which counts as 0.
+    """
+    samples = list(rows)
+    return Series(
+        t=array("d", [row["t"] for row in samples]),
+        io={key: array("d", [row["io"].get(key, 0) for row in samples]) for key in IO_KEYS},
+        resident_pages=_column(samples, "resident_pages"),
+        memory_current=_column(samples, "memory_current"),
+        refaults=_nested(samples, "memory_stat", "workingset_refault_file"),
+        stalled_us={kind: _stalled(samples, kind) for kind in STALLS},
+    )
+
+
+def _nested(rows: Sequence[Mapping[str, Any]], table: str, key: str) -> array[float]:
+    """Return the column of a key in a nested table."""
+    return array("d", [(row.get(table) or _EMPTY).get(key, _UNKNOWN) for row in rows])
+
+
+def _stalled(rows: Sequence[Mapping[str, Any]], kind: str) -> array[float]:
+    values = ((row.get("pressure") or _EMPTY).get(kind) or _EMPTY for row in rows)
+    return array("d", [pressure.get("some", _UNKNOWN) for pressure in values])
+
+
+def _column(rows: Sequence[Mapping[str, Any]], key: str) -> array[float]:
+    values = (row.get(key) for row in rows)
+    return array("d", [_UNKNOWN if value is None else value for value in values])
+
 
 Treatment = Mapping[str, str]
 
@@ -249,3 +393,109 @@ def _in_factor_order(record: Record, plan: Mapping[str, Any]) -> Record:
         if name in record.treatment
     }
     return replace(record, treatment=levels)
+
+
+@contextmanager
+def bundled_runs(folder: Path) -> Iterator[list[Run]]:
+    """Load the run of every bundle in a folder, in the order of their file names.
+
+    The runs' files exist within the context only. A folder without bundles gives no run. Raises
+    PagecageError if the folder does not exist, and for an invalid bundle or run.
+    """
+    if not folder.is_dir():
+        raise PagecageError(f"{folder} is not a folder", "pagecage bundle RUN --out FOLDER/FILE")
+    with tempfile.TemporaryDirectory(prefix="pagecage-bundles-") as scratch:
+        yield [
+            _unpacked(bundle, Path(scratch) / bundle.name.removesuffix(SUFFIX))
+            for bundle in sorted(folder.glob(f"*{SUFFIX}"))
+        ]
+
+
+def _unpacked(bundle: Path, target: Path) -> Run:
+    unpack(bundle, target)
+    try:
+        return load_run(target)
+    except PagecageError as error:
+        reason = str(error).partition("\n")[0].replace(str(target), bundle.name)
+        raise PagecageError(reason, f"remove {bundle}, or bundle its run again") from None
+
+
+VERDICTS = (
+    *("limits", "cache_state_reached", "host_quiet", "collectors"),
+    *("consistency", "output", "volume"),
+)
+"""Names of the verdicts that exclude a trial if they fail."""
+
+
+def failed_verdicts(trial: JudgedTrial) -> frozenset[str]:
+    """Return the names of the verdicts that exclude a trial."""
+    verdicts = trial.verdicts
+    failed = {
+        "limits": any(limit.verdict == "leaky" for limit in verdicts.limits),
+        "cache_state_reached": verdicts.cache_state_reached.verdict == "not_reached",
+        "host_quiet": verdicts.host_quiet.verdict == "not_quiet",
+        "collectors": bool(incomplete_collectors(trial.record)),
+        "output": bool(output_reasons(trial.record, verdicts.output)),
+        "consistency": verdicts.consistency.verdict == "contradictory",
+        "volume": bool(late_volumes(trial.record)),
+    }
+    return frozenset(name for name, is_failed in failed.items() if is_failed)
+
+
+def excluded_ids_named(run: Run, names: Sequence[str]) -> set[str]:
+    """Return the ids of the excluded trials that `names` selects.
+
+    A name is a trial id, or a verdict, which selects the trials that fail no other verdict.
+    """
+    verdicts, ids = set(names) & set(VERDICTS), set(names) - set(VERDICTS)
+    return {
+        trial.record.trial_id
+        for trial in excluded_trials(run)
+        if trial.record.trial_id in ids or _fails_only(trial, verdicts)
+    }
+
+
+def _fails_only(trial: JudgedTrial, verdicts: set[str]) -> bool:
+    """Return whether these verdicts alone exclude a trial.
+
+    A trial of a baseline has reasons but no verdicts, so no verdict selects it.
+    """
+    failed = failed_verdicts(trial)
+    return bool(failed) and failed <= verdicts
+
+
+def include_by_name(run: Run, names: Sequence[str]) -> Run:
+    """Return the run with the named trials included.
+
+    Raises PagecageError for a name that selects no excluded trial.
+    """
+    for name in names:
+        verdicts = set(names) & set(VERDICTS)
+        if not excluded_ids_named(run, [name, *verdicts]) - excluded_ids_named(
+            run, list(verdicts - {name})
+        ):
+            raise PagecageError(
+                f"--include: {name} names no excluded trial",
+                f"excluded are {_excluded_with_verdicts(run) or 'none'}",
+            )
+    return with_included(run, excluded_ids_named(run, names))
+
+
+def _excluded_with_verdicts(run: Run) -> str:
+    """Return the excluded trials as text, each with the verdicts that it fails."""
+    return ", ".join(
+        f"{trial.record.trial_id} ({' and '.join(sorted(failed_verdicts(trial)))})"
+        for trial in excluded_trials(run)
+    )
+
+
+def included_by_name(run: Run) -> list[str]:
+    """Return the ids of the excluded trials that were included by name."""
+    return [trial.record.trial_id for trial in run.trials if trial.is_included_by_name]
+
+
+def included_by_name_sentence(run: Run) -> str:
+    """Return a sentence that names the trials included by name; empty if there are none."""
+    ids = included_by_name(run)
+    trials = "an excluded trial is" if len(ids) == 1 else f"{len(ids)} excluded trials are"
+    return f"{trials} included by name: {', '.join(ids)}" if ids else ""

@@ -1,17 +1,31 @@
-"""Figures that show single trials: strips, residency maps and read-ahead sizes."""
+"""Dots, curves and heat maps."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from analysis.cells import make_cell, treatments
+from analysis.comparison import Comparison, ComparisonRow, run_letter, varying_label
+from analysis.data.load import Run
 from analysis.figures import panels
-from analysis.figures.style import TreatmentStyle
-from analysis.formatting import format_quantity, response_title
+from analysis.figures.style import (
+    COLOURS,
+    GREY,
+    INK,
+    LINES,
+    MARKERS,
+    TreatmentStyle,
+    numeric_factor,
+)
+from analysis.formatting import format_quantity, response_title, treatment_label
 from pagecage.units import format_bytes
 
 WIDTH = 10.8
@@ -108,3 +122,295 @@ def readahead_figure(
     axes.set_xlabel(f"pages per request ({format_bytes(page_bytes)} each)")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     return figure
+
+
+def curve_figure(
+    run: Run, trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]
+) -> Figure | None:
+    """Draw the response over the numeric factor, one line per combination of the other factors.
+
+    None without a numeric factor.
+    """
+    numeric = numeric_factor(run)
+    if numeric is None or response not in trial_df:
+        return None
+    factor, values = numeric
+    lines = curve_lines(run, trial_df, response, factor)
+    if not lines:
+        return None
+    figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
+    axes, positions = figure.subplots(), _axis_positions(values)
+    for rows in lines.values():
+        _draw_curve(axes, rows, factor, positions, response, styles)
+    has_zero = any((rows[response] <= 0).any() for rows in lines.values())
+    _format_axes(axes, response, factor, positions, has_zero=has_zero)
+    draw_legend(axes)
+    return figure
+
+
+def curve_lines(
+    run: Run, trial_df: pd.DataFrame, response: str, factor: str
+) -> dict[str, pd.DataFrame]:
+    """Return the included trials with the response, by the levels of all factors not on the axis.
+
+    Lines are in the plan's order; a line with a single point on the axis is left out.
+    """
+    rows = trial_df[trial_df["is_included"] & trial_df[response].notna()]
+    others = [name for name in run.factors if name != factor and name not in run.layout.constant]
+    names = pd.Series(
+        [treatment_label({name: row[name] for name in others}) for _, row in rows.iterrows()],
+        index=rows.index,
+    )
+    planned = dict.fromkeys(
+        treatment_label({name: treatment[name] for name in others}) for treatment in treatments(run)
+    )
+    found = {name: rows[names == name] for name in planned}
+    return {name: one for name, one in found.items() if len(one) and one[factor].nunique() > 1}
+
+
+def _axis_positions(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the position of each level on a log axis; zero is at half the smallest other value."""
+    least = min((value for value in values.values() if value > 0), default=1.0)
+    return {level: value or least / 2 for level, value in values.items()}
+
+
+def _draw_curve(
+    axes: Axes,
+    rows: pd.DataFrame,
+    factor: str,
+    positions: Mapping[str, float],
+    response: str,
+    styles: Mapping[str, TreatmentStyle],
+) -> None:
+    """Draw one point per trial and a line through the medians.
+
+    The line is grey if its treatments have different colours.
+    """
+    point_styles = [styles[name] for name in rows["treatment"]]
+    is_one_group = len({one.number for one in point_styles}) == 1
+    first, x = point_styles[0], rows[factor].map(positions)
+    colour = first.colour if is_one_group else GREY
+    marker = MARKERS[first.number % len(MARKERS)]
+    axes.scatter(
+        x,
+        rows[response],
+        s=22,
+        marker=marker,
+        c=[one.colour for one in point_styles],
+        alpha=0.6,
+        zorder=3,
+    )
+    middle = rows.groupby(x)[response].median().sort_index()
+    line = LINES[first.number // len(COLOURS) % len(LINES)]
+    name = first.group if is_one_group else ""
+    axes.plot(
+        middle.index,
+        middle,
+        color=colour,
+        ls=line,
+        lw=1.6,
+        marker=marker if is_one_group else "",
+        ms=5,
+        label=name,
+    )
+
+
+def _format_axes(
+    axes: Axes, response: str, factor: str, positions: Mapping[str, float], *, has_zero: bool
+) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("linear" if has_zero else "log")
+    axes.xaxis.set_major_locator(FixedLocator(list(positions.values())))
+    axes.xaxis.set_minor_locator(FixedLocator([]))
+    names = {position: level for level, position in positions.items()}
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value, "")))
+    format_value_axis(axes, response)
+    axes.set_xlabel(factor.replace("_", " "))
+    axes.set_ylabel(response_title(response))
+
+
+def format_value_axis(axes: Axes, response: str) -> None:
+    """Format the axis of a response; a log axis gets more labels if it spans few decades."""
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_quantity(response, value)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    low, high = axes.get_ylim()
+    if axes.get_yscale() == "log" and high / low < TWO_DECADES:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+
+
+def draw_legend(axes: Axes, *, inside: bool = False, is_needed: bool = False) -> None:
+    """Draw a legend with each name once; a single name has one only if it is needed."""
+    handles, names = axes.get_legend_handles_labels()
+    once = dict(zip(names, handles, strict=True))
+    if len(once) > 1 or (once and is_needed):
+        where = {"loc": "best"} if inside else {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+        axes.legend(once.values(), once.keys(), fontsize=8.5, **where)
+
+
+SHADES: Colormap = LinearSegmentedColormap.from_list(
+    "heat", ["#FFF6E0", "#F3C15F", "#D5701A", "#7A2A08", "#3A0F02"]
+)
+"""Shades of decreasing lightness, so that their order survives grey print and colour blindness."""
+COLUMNS = ("panel", "row", "column", "value", "text")
+_MAX_PANELS = 4
+_MIN_RATIO = 2.0
+"""The least ratio of the largest to the smallest figure for which shades are drawn."""
+_WHITE_TEXT_BELOW = 0.4
+"""Shades of less luminance have white text."""
+
+
+def heat_frame(run: Run, response: str) -> pd.DataFrame:
+    """Return one row per cell: its levels, its median (NaN without one) and its text.
+
+    Empty unless two or three factors vary, none of them is numeric, and the figures differ enough.
+    """
+    varying = [name for name in run.factors if name not in run.layout.constant]
+    if len(varying) not in (2, 3) or run.layout.across is None or numeric_factor(run):
+        return pd.DataFrame(columns=list(COLUMNS))
+    rows = [_cell_row(run, treatment, response, varying) for treatment in treatments(run)]
+    frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float})
+    known = frame["value"][frame["value"] > 0]
+    is_table = (
+        frame["row"].nunique() > 1
+        and frame["column"].nunique() > 1
+        and frame["panel"].nunique() <= _MAX_PANELS
+    )
+    has_range = len(known) > 1 and known.max() >= _MIN_RATIO * known.min()
+    return frame if is_table and has_range else frame.iloc[:0]
+
+
+def _cell_row(
+    run: Run, treatment: Mapping[str, str], response: str, varying: Sequence[str]
+) -> tuple[Any, ...]:
+    *panel, row, column = (treatment[name] for name in varying)
+    cell = make_cell(run, treatment, response)
+    return (
+        panel[0] if panel else "",
+        row,
+        column,
+        cell.summary.middle if cell.summary else None,
+        cell.text,
+    )
+
+
+def heat_figure(heat_df: pd.DataFrame) -> Figure | None:
+    """Draw one panel per level of the first of three factors; None for an empty frame."""
+    if heat_df.empty:
+        return None
+    panels = list(dict.fromkeys(heat_df["panel"]))
+    known = heat_df["value"][heat_df["value"] > 0]
+    norm = LogNorm(float(known.min()), float(known.max()))
+    figure = Figure(figsize=(WIDTH, 1.1 + 0.52 * heat_df["row"].nunique()), layout="constrained")
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        _draw_panel(axes, heat_df, panel, norm)
+        if axes is not figure.axes[0]:
+            axes.set_yticklabels([])
+    return figure
+
+
+def _draw_panel(axes: Axes, heat_df: pd.DataFrame, panel: str, norm: LogNorm) -> None:
+    rows, columns = (list(dict.fromkeys(heat_df[name])) for name in ("row", "column"))
+    shown = heat_df[heat_df["panel"] == panel]
+    positions = [
+        (columns.index(column), rows.index(row))
+        for column, row in zip(shown["column"], shown["row"], strict=True)
+    ]
+    for position, text, value in zip(
+        positions, shown["text"], shown["value"].to_numpy(dtype=float), strict=True
+    ):
+        _draw_cell(axes, *position, text, value, norm)
+    axes.set_xlim(0, len(columns))
+    axes.set_ylim(len(rows), 0)
+    axes.set_xticks([position + 0.5 for position in range(len(columns))], columns)
+    axes.set_yticks([position + 0.5 for position in range(len(rows))], rows)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.set_title(panel, fontweight="bold")
+
+
+def _draw_cell(axes: Axes, x: int, y: int, text: str, value: float, norm: LogNorm) -> None:
+    """Draw one cell; a cell without a figure is hatched."""
+    inset = 0.02
+    where, size = (x + inset, y + inset), (1 - 2 * inset, 1 - 2 * inset)
+    if value > 0:
+        shade = SHADES(norm(value))
+        axes.add_patch(Rectangle(where, *size, facecolor=shade, edgecolor="none"))
+        ink = "#FFFFFF" if luminance(shade) < _WHITE_TEXT_BELOW else "#111111"
+    else:
+        axes.add_patch(
+            Rectangle(where, *size, facecolor="none", edgecolor=GREY, hatch="///", alpha=0.35, lw=0)
+        )
+        ink = INK
+    axes.annotate(text, (x + 0.5, y + 0.5), ha="center", va="center", color=ink, fontsize=11)
+
+
+def luminance(colour: Sequence[float]) -> float:
+    """Return the luminance of a colour, 0 to 1 (Rec. 709 weights)."""
+    return float(0.2126 * colour[0] + 0.7152 * colour[1] + 0.0722 * colour[2])
+
+
+_HEIGHT_SHARE = 0.9
+"""Share of a treatment's height that its runs occupy."""
+_DECADE = 10
+"""A log axis that spans less has no second power of ten to label."""
+RATIO_ALT = "Ratios of medians with their intervals; the noise floor is grey"
+_RUN_COLOURS = tuple(COLOURS[position] for position in (0, 4, 2, 3, 5, 1, 6))
+
+
+def ratio_figure(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Figure | None:
+    """Draw the ratios with intervals on a log axis, and the noise floor as a band around 1.
+
+    None without ratios.
+    """
+    rows_with_ratio = [
+        row for row in rows if any(change.ratio and change.ratio.low > 0 for change in row.changes)
+    ]
+    if not rows_with_ratio:
+        return None
+    figure = Figure(figsize=(WIDTH, 1.0 + 0.34 * len(rows_with_ratio)))
+    _draw(figure, comparison, rows_with_ratio)
+    return figure
+
+
+def _draw(figure: Figure, comparison: Comparison, rows: Sequence[ComparisonRow]) -> None:
+    axes, count = figure.subplots(), len(comparison.runs) - 1
+    axes.axvline(1, color=GREY, lw=1)
+    for position, row in enumerate(rows):
+        for number, change in enumerate(row.changes):
+            at = position + _HEIGHT_SHARE * ((number + 0.5) / count - 0.5)
+            colour, marker = (
+                _RUN_COLOURS[number % len(_RUN_COLOURS)],
+                MARKERS[number % len(MARKERS)],
+            )
+            if change.floor:
+                share = 1 + change.floor.share
+                axes.barh(
+                    at,
+                    share - 1 / share,
+                    left=1 / share,
+                    height=0.5 / count,
+                    color=GREY,
+                    alpha=0.3,
+                    lw=0,
+                )
+            if change.ratio and change.ratio.low > 0 and change.ratio.high < float("inf"):
+                axes.plot([change.ratio.low, change.ratio.high], [at, at], color=colour, lw=1.6)
+                axes.plot(
+                    [change.ratio.middle],
+                    [at],
+                    color=colour,
+                    marker=marker,
+                    ls="none",
+                    label=run_letter(number + 1),
+                )
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    if high / low < _DECADE:
+        axes.xaxis.set_major_locator(MaxNLocator(7))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_yticks(range(len(rows)), [varying_label(comparison, row.treatment) for row in rows])
+    axes.invert_yaxis()
+    draw_legend(axes, is_needed=count > 1)

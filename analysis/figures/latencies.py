@@ -15,14 +15,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
-from analysis.data.event_counts import events_in_measured_part
-from analysis.data.hdr_histogram import decode
+from analysis.data.events import decode, events_in_measured_part
 from analysis.data.load import JudgedTrial, Run
-from analysis.figures.charts import WIDTH
-from analysis.figures.curves import draw_legend, format_value_axis
+from analysis.figures.charts import WIDTH, draw_legend, format_value_axis
 from analysis.figures.style import LINES, MARKERS, MOST_GROUPS, TreatmentStyle
 from analysis.formatting import treatment_label
-from pagecage.model.traces import trace_path
+from pagecage.model.run_files import trace_path
 
 COLUMNS = ("trial_id", "treatment", "is_included", "what", "us", "count")
 _HDR = "_hdr_v2_base64"

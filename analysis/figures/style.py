@@ -16,10 +16,9 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from analysis.data.levels import numeric_levels
-from analysis.data.load import Run
+from analysis.cells import included_values, treatments
+from analysis.data.load import Run, numeric_levels
 from analysis.formatting import treatment_label
-from analysis.summaries.cells import included_values, treatments
 
 # Okabe and Ito, "Color Universal Design" (2008), without yellow and black, each of which one of two
 # backgrounds hides. Neighbours differ as much as possible.

@@ -1,22 +1,27 @@
-"""Report of a comparison, and the comparison as JSON and CSV."""
+"""The report of a comparison, with bars of changes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
+from math import isfinite
 from typing import Any
 
-from analysis.data.include import included_by_name
-from analysis.data.load import Run
-from analysis.formatting import format_quantity, format_range, format_summary, response_title
-from analysis.stats.intervals import MedianSummary
-from analysis.summaries.cells import TreatmentCell
-from analysis.summaries.compared_runs import run_letter
-from analysis.summaries.comparison import Change, Comparison, ComparisonRow, varying_label
-from analysis.views.bars import change_bars
-from pagecage.report.export import csv_text
+from analysis.cells import TreatmentCell
+from analysis.comparison import Change, Comparison, ComparisonRow, run_letter, varying_label
+from analysis.data.load import Run, included_by_name
+from analysis.exchange import figures_of
+from analysis.formatting import (
+    format_quantity,
+    format_range,
+    format_summary,
+    response_title,
+    treatment_label,
+)
+from analysis.stats import MedianSummary
 from pagecage.report.model import (
+    BarChart,
     Block,
     Cell,
     Heading,
@@ -25,8 +30,51 @@ from pagecage.report.model import (
     Report,
     Table,
     Tone,
+    csv_text,
     make_table,
 )
+
+
+def change_bars(comparison: Comparison, rows: Sequence[ComparisonRow]) -> BarChart | None:
+    """Return how many percent the last run differs from the first; None without a ratio.
+
+    A treatment with a figure of zero in the first run has no ratio, and no bar. Nor has a single
+    run.
+    """
+    found = [
+        (varying_label(comparison, row.treatment), ratio.middle)
+        for row in rows
+        if row.changes and (ratio := row.changes[-1].ratio) and isfinite(ratio.middle)
+    ]
+    if not found:
+        return None
+    last = run_letter(len(comparison.runs) - 1)
+    title = f"{response_title(rows[0].response)}: change from A to {last}, percent"
+    return _chart(title, [(label, 100 * (ratio - 1)) for label, ratio in found])
+
+
+def median_image(run: Run) -> Image:
+    """Return the medians of the main response as a figure that only Markdown has."""
+    return Image(lambda: None, _median_bars(run))
+
+
+def _median_bars(run: Run) -> BarChart | None:
+    """Return the medians; None without an included trial."""
+    constant = run.layout.constant
+    found = [
+        (
+            treatment_label({k: v for k, v in one.treatment.items() if k not in constant}),
+            one.summary.middle,
+        )
+        for one in figures_of(run, (run.response,))
+    ]
+    title = f"{response_title(run.response)}, medians of included trials"
+    return _chart(title, found) if found else None
+
+
+def _chart(title: str, bars: Sequence[tuple[str, float]]) -> BarChart:
+    return BarChart(title, tuple(label for label, _ in bars), tuple(value for _, value in bars))
+
 
 _MARKS = {"higher": "▲", "lower": "▼", "inconclusive": "≈"}
 GATE_TONES: dict[str, Tone] = {"failed": "bad", "undecided": "warning", "passed": "good"}
@@ -64,7 +112,7 @@ def ratio_image(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Image:
 
 
 def _ratio_svg(comparison: Comparison, rows: Sequence[ComparisonRow]) -> str | None:
-    from analysis.figures.ratios import RATIO_ALT, ratio_figure
+    from analysis.figures.charts import RATIO_ALT, ratio_figure
     from analysis.figures.style import drawing_style, svg
 
     with drawing_style():

@@ -8,14 +8,12 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.cells import cache_state_tally, diagnosis_by_treatment, treatments
+from analysis.comparison import flatten_facts
 from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import format_quantity, response_title, treatment_label
-from analysis.summaries.cells import treatments
-from analysis.summaries.diagnoses import diagnosis_by_treatment
-from analysis.summaries.differences import flatten_facts
-from analysis.summaries.proof import cache_state_tally
 from pagecage.units import format_bytes, format_rate, format_seconds
-from pagecage.verdicts.caps import amount
+from pagecage.verdicts.limits import amount
 from pagecage.verdicts.verdict import limit_title
 
 

@@ -7,14 +7,15 @@ from html import escape
 
 import pandas as pd
 
+from analysis import alt_text, memory, sweep
+from analysis.alt_text import RunFrames
 from analysis.data import frames
-from analysis.data.fault_events import fault_event_table
+from analysis.data.events import fault_event_table
 from analysis.data.load import Run
-from analysis.figures import alt_text, charts, curves, heat, latencies, memory, sweep, timelines
-from analysis.figures.run_frames import RunFrames
+from analysis.figures import charts, latencies, traces
 from analysis.figures.style import drawing_style, numeric_factor
-from analysis.summaries.memory import memory_run
-from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
+from analysis.memory import memory_run
+from analysis.sweep import sweep_of, sweep_rows, sweep_sentences
 from analysis.views import evidence_tables
 from analysis.views.html import Html, figure_html, folded_table, svg_html, table_html, with_heading
 from analysis.views.narrative import ABOUT_KERNEL, ABOUT_LATENCY, ABOUT_RESIDENCY, ABOUT_TIME
@@ -24,9 +25,9 @@ KIB = 1024
 
 def heat_section(run: Run) -> Html | None:
     """Return the table as shades, if two or three factors vary and none is numeric."""
-    heat_df = heat.heat_frame(run, run.response)
+    heat_df = charts.heat_frame(run, run.response)
     return figure_html(
-        lambda: heat.heat_figure(heat_df),
+        lambda: charts.heat_figure(heat_df),
         lambda: alt_text.heat_alt_text(heat_df, run.response),
     )
 
@@ -37,11 +38,11 @@ def response_section(data: RunFrames) -> Html | None:
 
     def curve_alt_text() -> str:
         factor, levels = numeric_factor(run) or ("", {})
-        lines = curves.curve_lines(run, data.trial_df, response, factor)
+        lines = charts.curve_lines(run, data.trial_df, response, factor)
         return alt_text.curve_alt_text(lines, factor, list(levels), response)
 
     return figure_html(
-        lambda: curves.curve_figure(run, data.trial_df, response, data.styles), curve_alt_text
+        lambda: charts.curve_figure(run, data.trial_df, response, data.styles), curve_alt_text
     )
 
 
@@ -128,9 +129,9 @@ def _marks(run: Run) -> dict[str, float]:
 
 def timeline_section(data: RunFrames) -> Html | None:
     """Return transfer rates over time; sizes, residency, refaults and stalls are collapsed."""
-    direction, names = timelines.timeline_treatments(data.trial_df, data.trace_df, data.styles)
+    direction, names = traces.timeline_treatments(data.trial_df, data.trace_df, data.styles)
     made = figure_html(
-        lambda: timelines.timeline_figure(
+        lambda: traces.timeline_figure(
             data.run, data.trial_df, data.trace_df, frames.iostat_frame(data.run), data.styles
         ),
         lambda: alt_text.timeline_alt_text(data.trace_df, names, direction.panels, data.styles),
@@ -143,9 +144,9 @@ def timeline_section(data: RunFrames) -> Html | None:
 
 
 def _states(data: RunFrames, names: Sequence[str]) -> str:
-    specs = timelines.state_panels(data.trace_df, names)
+    specs = traces.state_panels(data.trace_df, names)
     made = figure_html(
-        lambda: timelines.state_figure(data.run, names, specs, data.trace_df, data.styles),
+        lambda: traces.state_figure(data.run, names, specs, data.trace_df, data.styles),
         lambda: alt_text.timeline_alt_text(data.trace_df, names, specs, data.styles),
     )
     about = ", ".join(spec.words for spec in specs)

@@ -6,16 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from html import escape
 
-from analysis.claims.findings import Finding, evaluate_findings
-from analysis.claims.hosts import real_cpu_sentence
-from analysis.claims.published_ratios import published_ratios
-from analysis.data.event_counts import UNTRACED
-from analysis.data.include import included_by_name_sentence
-from analysis.data.load import Run
+from analysis.articles.findings import Finding, evaluate_findings
+from analysis.articles.ratios import published_ratios, real_cpu_sentence
+from analysis.articles.tables import contradiction_html
+from analysis.cells import gap_sentence, repeat_differences, stopping_rule_status
+from analysis.data.events import UNTRACED
+from analysis.data.load import Run, included_by_name_sentence
 from analysis.formatting import treatment_label
-from analysis.summaries.diagnoses import stopping_rule_status
-from analysis.summaries.proof import gap_sentence, repeat_differences
-from analysis.views.contradictions import contradiction_html
 from analysis.views.html import definition_text_html
 
 _MOST_REASONS = 3

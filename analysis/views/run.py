@@ -1,50 +1,228 @@
-"""Report of a run, and the run as JSON and CSV.
-
-Neither pandas nor matplotlib is imported, so that `pagecage show` starts quickly.
-"""
+"""The report of a run."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from analysis.claims.evaluate import ClaimResult, evaluate_claims
-from analysis.claims.findings import Finding, evaluate_findings
-from analysis.claims.hosts import real_cpu_sentence
-from analysis.claims.published_ratios import published_ratios
-from analysis.data.include import included_by_name, included_by_name_sentence
-from analysis.data.load import JudgedTrial, Run
+import pandas as pd
+
+from analysis.articles.evaluate import ClaimResult, evaluate_claims
+from analysis.articles.figures import PerUnit, minima, per_unit, per_unit_heading
+from analysis.articles.findings import Finding, evaluate_findings
+from analysis.articles.ratios import published_ratios, real_cpu_sentence
+from analysis.articles.tables import TONES, contradiction_sentence, ratio_sections
+from analysis.cells import (
+    TreatmentCell,
+    cache_state_tally,
+    diagnosis_by_treatment,
+    fidelity_lines,
+    gap_sentence,
+    make_cell,
+    published_by_treatment,
+    repeat_differences,
+    stopping_rule_status,
+    treatments,
+)
+from analysis.data.load import JudgedTrial, Run, included_by_name, included_by_name_sentence
 from analysis.formatting import (
     break_at_semicolons,
     format_id_ranges,
     format_measured,
     format_published,
+    format_quantity,
     format_verdict,
     response_title,
     treatment_label,
 )
-from analysis.summaries.cells import TreatmentCell, make_cell, published_by_treatment, treatments
-from analysis.summaries.diagnoses import (
-    diagnosis_by_treatment,
-    fidelity_lines,
-    stopping_rule_status,
+from analysis.memory import memory_json, memory_run, step_rows
+from analysis.sweep import sweep_of, sweep_rows, sweep_sentences
+from analysis.views.comparison import csv_summary, median_image
+from analysis.volumes import VolumeSummary, volume_summaries
+from pagecage.report.model import (
+    Block,
+    Cell,
+    Heading,
+    Paragraph,
+    Report,
+    Table,
+    Tone,
+    csv_text,
+    make_table,
 )
-from analysis.summaries.memory import memory_json
-from analysis.summaries.per_unit import per_unit, per_unit_heading
-from analysis.summaries.proof import cache_state_tally, gap_sentence, repeat_differences
-from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
-from analysis.views.bars import median_image
-from analysis.views.comparison import csv_summary
-from analysis.views.contradictions import contradiction_sentence
-from analysis.views.rare_sections import memory_section, minima_section, volume_section
-from analysis.views.ratio_tables import ratio_sections
-from analysis.views.scorecard import TONES
-from pagecage.report.export import csv_text
-from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone, make_table
 from pagecage.verdicts.evaluate import verdicts_to_json
 from pagecage.verdicts.verdict import limit_title
+
+
+def cell_table(run: Run, response: str | None = None) -> pd.DataFrame:
+    """Return the experiment's table, with one factor across if its levels fit."""
+    response, plan = response or run.response, run.layout
+    published = published_by_treatment(run, response)
+    heading = per_unit_heading(response)
+    rows: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
+    for treatment in treatments(run):
+        cell, key = (
+            make_cell(run, treatment, response),
+            tuple(treatment[name] for name in plan.down),
+        )
+        row = rows.setdefault(
+            key, {(name, ""): level for name, level in zip(plan.down, key, strict=True)}
+        )
+        position = treatment[plan.across] if plan.across else response_title(response)
+        row[position, "measured"] = f"{cell.text}\n{cell.spread}" if plan.across else cell.text
+        if published:
+            row[position, "published"] = published.get(treatment_label(treatment), "")
+        if heading and (unit := per_unit(run, cell)).measured:
+            row[position, heading] = unit.measured + _published_below(unit)
+        if not plan.across:
+            row[position, "of"] = cell.spread
+    columns = _columns(run, list(dict.fromkeys(column for row in rows.values() for column in row)))
+    cells = [[row.get(column, "") for column in columns] for row in rows.values()]
+    return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(columns))
+
+
+def _published_below(unit: PerUnit) -> str:
+    return f"\npublished {unit.published}" if unit.published else ""
+
+
+def response_table(run: Run, table: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a further table: the treatments of its `where` down, its responses across."""
+    chosen = [t for t in treatments(run) if (table.get("where") or {}).items() <= dict(t).items()]
+    varying = [name for name in run.factors if len({t[name] for t in chosen}) > 1]
+    published = {
+        response: published_by_treatment(run, response) for response in table["columns"].values()
+    }
+    rows = [
+        _response_row(run, treatment, varying, table["columns"], published) for treatment in chosen
+    ]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    shown = [
+        column
+        for column in columns
+        if column[1] != "published" or any(row.get(column) for row in rows)
+    ]
+    cells = [[row.get(column, "") for column in shown] for row in rows]
+    if not any(below == "published" for _, below in shown):
+        return pd.DataFrame(cells, columns=[heading for heading, _ in shown] if shown else None)
+    return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(shown))
+
+
+def _response_row(
+    run: Run,
+    treatment: Mapping[str, str],
+    varying: Sequence[str],
+    columns: Mapping[str, str],
+    published: Mapping[str, Mapping[str, str]],
+) -> dict[tuple[str, str], str]:
+    """Return the row of one treatment; the spread is written once, below the first figure."""
+    row = {(name, ""): treatment[name] for name in varying}
+    for position, (heading, response) in enumerate(columns.items()):
+        cell = make_cell(run, treatment, response)
+        row[heading, "published"] = published[response].get(treatment_label(treatment), "")
+        row[heading, "measured"] = cell.text if position else f"{cell.text}\n{cell.spread}"
+    return row
+
+
+def _columns(run: Run, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the columns with the levels across in their factor's order."""
+    if not run.layout.across:
+        return columns
+    levels = run.factors[run.layout.across]
+    return sorted(columns, key=lambda column: levels.index(column[0]) if column[1] else -1)
+
+
+LEAST_SHARE = 0.005
+"""Limits that were met for less than this share of the time are left out."""
+_COLUMNS = (
+    "waited for: limits of the volume or its instance, with the share of the time in which requests"
+    " waited; read, write: mean latency by the volume's clock; late: replies later than the model"
+    " decided; path: the way to the volume, with its latency, which was taken off; witnesses: the"
+    " diagnosis and the volume's account"
+)
+_STEP_COLUMNS = (
+    "medians of the trials that count; loss: of time, against all of the memory; refaults,"
+    " anonymous, major faults: pages of the measured part; in brackets: no trial counts"
+)
+_DILATED = (
+    "The volume was slowed down by the factor in the table: its rates were divided and its"
+    " latencies multiplied. Times at full speed are the measured ones divided by it."
+)
+
+
+def minima_section(run: Run) -> Iterator[Block]:
+    """Yield a table of the least figure per treatment; nothing without a published minimum."""
+    found = minima(run)
+    if not found:
+        return
+    yield Heading("Minima")
+    yield Paragraph("The article publishes the minimum of its trials, so that minima are compared.")
+    rows = [
+        [
+            one.label,
+            format_quantity(one.response, one.minimum),
+            str(one.n),
+            ", ".join(
+                f"{format_published(value, unit)} ({id_})"
+                for id_, (value, unit) in one.published.items()
+            ),
+        ]
+        for one in found
+    ]
+    yield make_table(["treatment", "minimum", "trials", "published"], rows)
+
+
+def memory_section(run: Run) -> Iterator[Block]:
+    """Yield the answer of a search for memory and a table of its steps; nothing for other runs."""
+    found = memory_run(run)
+    if found is None:
+        return
+    answer, *others = found.sentences
+    yield Paragraph(answer, tone="strong", marker="•")
+    yield from (Paragraph(sentence, marker="•") for sentence in others)
+    rows = step_rows(found)
+    if rows:
+        yield Heading("Memory and time")
+        yield make_table(list(rows[0]), [list(row.values()) for row in rows], _STEP_COLUMNS)
+
+
+def volume_section(run: Run) -> Iterator[Block]:
+    """Yield a table of the simulated volumes; nothing if a cgroup enforces all limits."""
+    found = volume_summaries(run)
+    if not found:
+        return
+    is_dilated = any(one.dilation != 1 for one in found)
+    yield Heading("Simulated volumes")
+    if is_dilated:
+        yield Paragraph(_DILATED, tone="soft")
+    titles = ["treatment", *(["slowed down", "at full speed"] if is_dilated else [])]
+    titles += ["waited for", "read", "write", "late", "path", "witnesses"]
+    rows = [_row(run, one, is_dilated=is_dilated) for one in found]
+    yield make_table(titles, rows, _COLUMNS)
+
+
+def _row(run: Run, one: VolumeSummary, *, is_dilated: bool) -> list[str]:
+    speed = format_quantity(run.response, one.undilated) if one.undilated is not None else ""
+    dilation = [f"{one.dilation:g}x", speed] if is_dilated else []
+    shares = (f"{name} {share:.0%}" for name, share in one.met.items() if share >= LEAST_SHARE)
+    met = ", ".join(shares) or "no limit"
+    agreeing = one.trials - one.disagreeing
+    disk = "" if one.disk is None else f", disk {one.disk}"
+    return [
+        treatment_label(one.treatment) + disk,
+        *dilation,
+        met,
+        *(_latency(mean_us) for mean_us in one.latencies_us),
+        f"{one.late_share:.1%}",
+        ", ".join(one.paths) + ("" if one.path_us is None else f", {one.path_us:.0f} us"),
+        f"agree {agreeing}/{one.trials}",
+    ]
+
+
+def _latency(mean_us: float | None) -> str:
+    return "" if mean_us is None else f"{mean_us / 1000:.2f} ms"
+
 
 _EMULATED = (
     "Emulated (TCG): times that depend on the CPU are far too long and not comparable with"

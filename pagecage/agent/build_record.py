@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.facts import is_emulated
 from pagecage.agent.programs.registry import program_of
-from pagecage.agent.system.facts import is_emulated
 from pagecage.agent.trial_run import TrialRun
-from pagecage.model.container.image import environment_names
 from pagecage.model.json_codec import to_json
 from pagecage.model.record import RECORD_VERSION, Record, record_from_json
+from pagecage.model.trial import environment_names
 from pagecage.units import kernel_page_bytes
 
 _SECTIONS = (

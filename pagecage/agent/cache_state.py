@@ -6,20 +6,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.caged import ProgramFiles
+from pagecage.agent.caging import ProgramFiles
 from pagecage.agent.drivers.driver import Driver, LaunchContext
-from pagecage.agent.programs.arguments import CANNOT, fill_all, places, program_path
-from pagecage.agent.system.cgroup import Cgroup, own_cgroup
-from pagecage.agent.system.cgroup_files import read_counters
-from pagecage.agent.system.lower_caches import caches_below
-from pagecage.agent.system.page_cache import (
+from pagecage.agent.programs.command import CANNOT, fill_all, places, program_path
+from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
+from pagecage.linux.cgroup import Cgroup, own_cgroup
+from pagecage.linux.cgroup_files import read_counters
+from pagecage.linux.page_cache import (
     Residency,
+    caches_below,
     evict,
     load,
     measure_residency,
     resident_bytes,
 )
-from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
 from pagecage.model.requirements import Requirement
 from pagecage.model.trial import SetupStep
 from pagecage.process import Completed

@@ -1,34 +1,72 @@
-"""The cage of a trial: its driver, its slice, and the proof that each limit is in force."""
+"""The cage of a trial: its cgroup or container with limits that were read back and proven."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.caged import Caged, ProgramFiles
+from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.data_files import sidecar_of
-from pagecage.agent.disks.limits import enforce_by_volumes, keep_disk_limits
+from pagecage.agent.disks import enforce_by_volumes, keep_disk_limits
 from pagecage.agent.drivers.driver import Driver, ExternalLimits, LaunchContext
 from pagecage.agent.drivers.registry import make_driver
+from pagecage.agent.limits.fidelity import IoMaxController
 from pagecage.agent.limits.simulated_volume import SimulatedVolume
-from pagecage.agent.protocol.rpc import ask
-from pagecage.agent.storage import Storage
-from pagecage.agent.system.cgroup import Cgroup, ancestors
-from pagecage.agent.system.cgroup_files import counter_files, read_imposed_limits, read_limits
-from pagecage.agent.system.supervised_processes import SupervisedProcesses
-from pagecage.agent.system.systemd import unit_name
-from pagecage.agent.system.trial_processes import CgroupProcesses, TrialProcesses
+from pagecage.agent.protocol import ask
+from pagecage.agent.storage import OtherDisk, Storage
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
-from pagecage.model.cage import Cage, expected_read_back, limits_not_in_force
-from pagecage.model.cage_json import cloud_to_json
+from pagecage.linux.block_device import Disk
+from pagecage.linux.cgroup import Cgroup, ancestors
+from pagecage.linux.cgroup_files import counter_files, read_imposed_limits, read_limits
+from pagecage.linux.processes import SupervisedProcesses
+from pagecage.linux.systemd import unit_name
+from pagecage.linux.trial_processes import CgroupProcesses, TrialProcesses
+from pagecage.model.cage import Cage, cloud_to_json, expected_read_back, limits_not_in_force
 from pagecage.model.requirements import Requirement
 from pagecage.units import kernel_page_bytes
+
+
+@dataclass(frozen=True)
+class ProgramFiles:
+    """The files that a program reads, and the disk that holds them."""
+
+    paths: tuple[Path, ...]
+    disk: Disk
+
+
+@dataclass(frozen=True)
+class Caged:
+    """A trial's cage with everything in place but the workload.
+
+    `controllers` rewrite io.max, one per disk whose limits need it. `disks` are the cage's other
+    disks by name.
+    """
+
+    driver: Driver
+    context: LaunchContext
+    files: tuple[Path, ...]
+    data_dir: Path
+    sampler: Sampler
+    controllers: tuple[IoMaxController, ...] = ()
+    volume: SimulatedVolume | None = None
+    disks: Mapping[str, OtherDisk] = field(default_factory=dict)
+
+    @property
+    def disk(self) -> Disk:
+        """The disk that is measured and limited."""
+        return self.context.disk
+
+    @property
+    def folders(self) -> Mapping[str, Path]:
+        """The folder of each {disk.NAME}."""
+        return self.context.folders
+
 
 _START_SECONDS, _POLL_SECONDS = 60.0, 0.01
 _INHERITED = ("HOME", "LANG", "PATH")

@@ -8,9 +8,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.page_cache import cachestat_pages
 from pagecage.errors import HostError
+from pagecage.linux.block_device import Disk
+from pagecage.linux.page_cache import cachestat_pages
 from pagecage.model.requirements import MissedRequirement, Requirement
 from pagecage.model.trial import Dataset
 from pagecage.process import run

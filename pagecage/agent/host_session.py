@@ -15,26 +15,19 @@ from pagecage.agent.collectors.blocklat import BlockLatencyTracer
 from pagecage.agent.collectors.bpftrace import FaultTracer
 from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.drivers.engine import ContainerEngines
-from pagecage.agent.limits.calibrate import Calibrator, remove_scratch
-from pagecage.agent.limits.volume_calibration import VolumeCalibrator
-from pagecage.agent.protocol.request import RunRequest
-from pagecage.agent.protocol.rpc import AnswerQueue
-from pagecage.agent.protocol.stream import FrameStream
-from pagecage.agent.system.block_device import Disk, resolve_disk
-from pagecage.agent.system.cgroup import CgroupMaker
-from pagecage.agent.system.cgroupfs import Cgroupfs
-from pagecage.agent.system.child_processes import ToolProcesses
-from pagecage.agent.system.facts import find_systemd
-from pagecage.agent.system.interruption import Interruption
-from pagecage.agent.system.loop_disk import detach_loop_disk
-from pagecage.agent.system.memory_reservation import MemoryReservation
-from pagecage.agent.system.process_tree import kill_marked
-from pagecage.agent.system.settings import DirtyLimits, QueueSettingsJournal
-from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.system.tracing import Tracefs
-from pagecage.agent.system.trial_storage import remove_storage
-from pagecage.agent.system.volume_storage import unmount_volume
+from pagecage.agent.facts import Tracefs, find_systemd
+from pagecage.agent.limits.calibration import Calibrator, remove_scratch
+from pagecage.agent.limits.simulated_volume import VolumeCalibrator
+from pagecage.agent.protocol import AnswerQueue, FrameStream, RunRequest
+from pagecage.agent.settings import DirtyLimits, MemoryReservation, QueueSettingsJournal
+from pagecage.agent.trial_storage import remove_storage, unmount_volume
 from pagecage.errors import HostError
+from pagecage.linux.block_device import Disk, detach_loop_disk, resolve_disk
+from pagecage.linux.cgroup import CgroupMaker
+from pagecage.linux.cgroupfs import Cgroupfs
+from pagecage.linux.child_processes import Interruption, ToolProcesses
+from pagecage.linux.processes import kill_marked
+from pagecage.linux.systemd import Systemd
 from pagecage.model.requirements import cgroup_maker
 from pagecage.model.trial import CGROUPFS, TRACERS
 

@@ -10,15 +10,18 @@ import threading
 from pathlib import Path
 
 from pagecage.agent.collectors.tracers import Tracers
+from pagecage.agent.facts import find_systemd, read_facts
 from pagecage.agent.host_session import sweep
-from pagecage.agent.protocol.request import RunRequest, request_from_json, shell_request_from_json
-from pagecage.agent.protocol.rpc import AnswerQueue
-from pagecage.agent.protocol.stream import FileStream, FrameStream
-from pagecage.agent.session import serve
+from pagecage.agent.protocol import (
+    AnswerQueue,
+    FileStream,
+    FrameStream,
+    RunRequest,
+    request_from_json,
+    shell_request_from_json,
+)
+from pagecage.agent.session import Standby, serve
 from pagecage.agent.shell import run_shell
-from pagecage.agent.standby import Standby
-from pagecage.agent.system.facts import find_systemd, read_facts
-from pagecage.agent.system.interruption import Interrupted, Interruption
 from pagecage.errors import (
     EXIT_FAILED,
     EXIT_HOST,
@@ -27,6 +30,7 @@ from pagecage.errors import (
     EXIT_USAGE,
     PagecageError,
 )
+from pagecage.linux.child_processes import Interrupted, Interruption
 
 _USAGE = """usage: agent.pyz run
        agent.pyz standby SPOOL_DIR DATA_DIR [TRACER...]

@@ -11,27 +11,31 @@ from functools import partial
 from pathlib import Path
 
 from pagecage.agent.cache_state import all_resident_bytes, reach_cache_state, run_setup_step
-from pagecage.agent.caged import Caged, ProgramFiles
-from pagecage.agent.caging import keep_imposed_limits, make_cage, prepare_driver
+from pagecage.agent.caging import (
+    Caged,
+    ProgramFiles,
+    keep_imposed_limits,
+    make_cage,
+    prepare_driver,
+)
 from pagecage.agent.data_files import make_dataset
-from pagecage.agent.disks.folders import prepare_disks
-from pagecage.agent.disks.requirements import check_disks
-from pagecage.agent.disks.settings import calibrate_disks, prepare_settings, require_distinct
-from pagecage.agent.disks.writeback import require_cgroup_writeback
+from pagecage.agent.disks import check_disks, prepare_disks, require_cgroup_writeback
 from pagecage.agent.drivers.driver import Driver
 from pagecage.agent.host_settings import (
     calibrate,
+    calibrate_disks,
     limit_dirty_pages,
+    prepare_settings,
+    require_distinct,
     reserve_memory,
     set_queue_settings,
 )
-from pagecage.agent.prepared.trial_data import prepare_data
-from pagecage.agent.programs.own_collectors import require_scripts
+from pagecage.agent.prepared_data import prepare_data
 from pagecage.agent.programs.program import Program, keep_around
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.responses import responses
 from pagecage.agent.storage import Storage, prepare_storage
-from pagecage.agent.trial_collectors import TrialCollectors
+from pagecage.agent.trial_collectors import TrialCollectors, require_scripts
 from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import HostError
 from pagecage.model.requirements import check_trial

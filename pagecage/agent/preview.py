@@ -11,17 +11,16 @@ from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.drivers.process import ProcessDriver
 from pagecage.agent.drivers.registry import make_driver
-from pagecage.agent.programs.arguments import disk_places, fill_all
+from pagecage.agent.programs.command import disk_places, fill_all
 from pagecage.agent.programs.gated_process import gated
 from pagecage.agent.programs.registry import program_of
-from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.cgroup import CgroupMaker
-from pagecage.agent.system.cgroupfs import Cgroupfs
-from pagecage.agent.system.supervised_processes import SupervisedProcesses
-from pagecage.agent.system.systemd import Systemd, unit_name
-from pagecage.agent.system.trial_processes import CgroupProcesses, TrialProcesses
-from pagecage.model.container.image import ImageSpec
-from pagecage.model.trial import CGROUPFS, Trial
+from pagecage.linux.block_device import Disk
+from pagecage.linux.cgroup import CgroupMaker
+from pagecage.linux.cgroupfs import Cgroupfs
+from pagecage.linux.processes import SupervisedProcesses
+from pagecage.linux.systemd import Systemd, unit_name
+from pagecage.linux.trial_processes import CgroupProcesses, TrialProcesses
+from pagecage.model.trial import CGROUPFS, ImageSpec, Trial
 from pagecage.process import replay
 
 

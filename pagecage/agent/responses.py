@@ -10,9 +10,8 @@ from typing import Any
 from pagecage.agent.collectors.perf_mem import LOAD_RESPONSES
 from pagecage.agent.trial_run import Measured
 from pagecage.model.cage import IO_STAT_KEY, Cage
-from pagecage.model.record_sections import MeasuredInterval
+from pagecage.model.record_sections import SECTOR_BYTES, MeasuredInterval, io_count, stall_usec
 from pagecage.model.trial import Trial
-from pagecage.model.trial_counters import SECTOR_BYTES, io_count, stall_usec
 
 Row = Mapping[str, Any]
 # sar -B's columns as /proc/vmstat counts them (sar(1)); several keys are added. pgpgin and pgpgout

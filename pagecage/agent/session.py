@@ -1,11 +1,13 @@
-"""One session of the agent: remove leftovers, run the trials of a request, send their records."""
+"""A run's trials on this host, one after the other, and the agent that waits for a request."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import socket
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,25 +15,17 @@ from typing import Any
 from pagecage.agent.build_record import build_record
 from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.collectors.tracers import Tracers
+from pagecage.agent.facts import find_systemd, read_facts
 from pagecage.agent.host_session import HostSession, alone, open_session, sweep
-from pagecage.agent.own_programs import write_own_programs
-from pagecage.agent.packages import read_packages
+from pagecage.agent.installed import read_packages, write_own_programs
 from pagecage.agent.phases import run_phases
-from pagecage.agent.protocol.request import RunRequest
-from pagecage.agent.protocol.rpc import AnswerQueue
-from pagecage.agent.protocol.stream import FrameStream
-from pagecage.agent.system.facts import find_systemd, read_facts
-from pagecage.agent.system.interruption import Interrupted, Interruption
-from pagecage.agent.system.loop_disk import LoopDisk, detach_loop_disk
+from pagecage.agent.protocol import AnswerQueue, FrameStream, RunRequest
 from pagecage.agent.trial_run import Ending, NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import NO_THREAD, PagecageError
-from pagecage.model.record import (
-    MOST_RECORD_BYTES,
-    Record,
-    append_record,
-    record_to_json,
-)
-from pagecage.model.traces import MOST_TRACE_BYTES
+from pagecage.linux.block_device import LoopDisk, detach_loop_disk
+from pagecage.linux.child_processes import Interrupted, Interruption
+from pagecage.model.record import MOST_RECORD_BYTES, Record, append_record, record_to_json
+from pagecage.model.run_files import MOST_TRACE_BYTES
 from pagecage.model.trial import Trial
 
 
@@ -166,3 +160,50 @@ def _hand_back(run: TrialRun) -> None:
         stream.record(record)
     finally:
         shutil.rmtree(run.directory, ignore_errors=True)
+
+
+SOCKET_NAME = "standby.sock"
+_STREAMS = (0, 1, 2)
+
+
+class Standby:
+    """An agent in standby, with its tracers and its socket. It serves one client."""
+
+    def __init__(self, spool: Path, data_dir: Path, tracer_names: Collection[str]) -> None:
+        """Attach the named tracers and read each tool's version, which takes seconds."""
+        self.tracers = Tracers.of(spool)
+        self._path = spool / SOCKET_NAME
+        self._client: socket.socket | None = None
+        for tracer in self.tracers.missing(tracer_names):
+            tracer.begin()
+        read_facts(data_dir, os.getuid() != 0)
+        for tracer in self.tracers.all:
+            tracer.wait_until_attached()
+
+    @contextmanager
+    def accept(self) -> Iterator[None]:
+        """Wait for the client and use its standard input, output and error during the block.
+
+        The socket exists while the agent waits. A client that finds no socket must start an agent.
+        """
+        unlisted = self._path.with_suffix(".part")
+        for path in (unlisted, self._path):
+            path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(unlisted))
+            listener.listen(1)
+            unlisted.rename(self._path)
+            self._client, _ = listener.accept()
+        self._path.unlink()
+        with self._client:
+            _, streams, _, _ = socket.recv_fds(self._client, 1, len(_STREAMS))
+            for stream, received in zip(_STREAMS, streams, strict=True):
+                os.dup2(received, stream)
+                os.close(received)
+            yield
+
+    def finish(self, status: int) -> None:
+        """Send the client its exit status, if it is still connected."""
+        assert self._client is not None, "finish() must be called within the block of accept()"
+        with suppress(OSError):
+            self._client.sendall(bytes([status]))

@@ -11,20 +11,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pagecage.agent.collectors.collector import CollectorContext
+from pagecage.agent.facts import find_systemd, read_facts
 from pagecage.agent.host_session import alone, sweep
-from pagecage.agent.limits.io_max_controller import IoMaxController, rewrites_io_max
-from pagecage.agent.limits.limit_meters import LimitMeter, meters
-from pagecage.agent.protocol.request import ShellRequest
-from pagecage.agent.system.block_device import Disk, resolve_disk
-from pagecage.agent.system.cgroup import Cgroup, CgroupMaker, ancestors
-from pagecage.agent.system.cgroup_files import read_limits
-from pagecage.agent.system.cgroupfs import Cgroupfs
-from pagecage.agent.system.child_processes import ToolProcesses
-from pagecage.agent.system.facts import find_systemd, read_facts
-from pagecage.agent.system.interruption import Interrupted, Interruption
-from pagecage.agent.system.systemd import unit_name
-from pagecage.agent.system.trial_processes import CgroupProcesses
+from pagecage.agent.limits.calibration import LimitMeter, meters
+from pagecage.agent.limits.fidelity import IoMaxController, rewrites_io_max
+from pagecage.agent.protocol import ShellRequest
 from pagecage.errors import EXIT_INTERRUPTED, HostError
+from pagecage.linux.block_device import Disk, resolve_disk
+from pagecage.linux.cgroup import Cgroup, CgroupMaker, ancestors
+from pagecage.linux.cgroup_files import read_limits
+from pagecage.linux.cgroupfs import Cgroupfs
+from pagecage.linux.child_processes import Interrupted, Interruption, ToolProcesses
+from pagecage.linux.systemd import unit_name
+from pagecage.linux.trial_processes import CgroupProcesses
 from pagecage.model.cage import (
     IO_MAX_KEY,
     Cage,

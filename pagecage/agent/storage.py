@@ -9,13 +9,18 @@ from typing import Any
 
 from pagecage.agent.limits.fidelity import latency_floor_us, no_floor_reason
 from pagecage.agent.limits.simulated_volume import SimulatedVolume
-from pagecage.agent.protocol.rpc import ask
-from pagecage.agent.system.block_device import Disk, resolve_disk
-from pagecage.agent.system.memory_reservation import OF_OURS
-from pagecage.agent.system.trial_storage import make_storage, remove_storage
-from pagecage.agent.system.volume_storage import bind_copies, mount_volume, release_volume
+from pagecage.agent.protocol import ask
+from pagecage.agent.settings import OF_OURS
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.agent.trial_storage import (
+    bind_copies,
+    make_storage,
+    mount_volume,
+    release_volume,
+    remove_storage,
+)
 from pagecage.errors import HostError, PagecageError
+from pagecage.linux.block_device import Disk, resolve_disk
 from pagecage.model.cage import DATA_DISK
 from pagecage.model.requirements import Requirement
 from pagecage.model.trial import Trial

@@ -1,4 +1,4 @@
-"""Packing of a run into one archive. The same run always gives the same bytes."""
+"""A run packed as one file, with its description as an RO-Crate."""
 
 from __future__ import annotations
 
@@ -8,20 +8,139 @@ import io
 import json
 import os
 import platform
+import re
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pagecage.bundle.layout import BUNDLE_VERSION, MANIFEST, REPORT, REQUIRED, is_allowed
 from pagecage.bundle.redact import Redactor, names_in
-from pagecage.bundle.ro_crate import NAME as CRATE
-from pagecage.bundle.ro_crate import crate
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.record import read_records, sealed_line
 from pagecage.model.run_files import plan_sha256
 from pagecage.version import VERSION
 from pagecage.whole_files import write_whole
+
+NAME = "ro-crate-metadata.json"
+_CONTEXT = "https://w3id.org/ro/crate/1.1/context"
+_PROFILES = ("https://w3id.org/ro/crate/1.1", "https://w3id.org/ro/wfrun/process/0.5")
+_FORMATS = {
+    ".json": "application/json",
+    ".jsonl": "application/jsonl",
+    ".ipynb": "application/x-ipynb+json",
+    ".log": "text/plain",
+    ".fio": "text/plain",
+}
+Entity = dict[str, Any]
+
+
+def crate(
+    plan: Mapping[str, Any],
+    records: Sequence[Mapping[str, Any]],
+    files: Mapping[str, tuple[int, str]],
+) -> str:
+    """Return the metadata as JSON text. The same run always gives the same text.
+
+    `files` maps paths to sizes in bytes and SHA-256 hashes.
+    """
+    started, ended = _span(records)
+    graph = [
+        {
+            "@id": NAME,
+            "@type": "CreativeWork",
+            "about": {"@id": "./"},
+            "conformsTo": {"@id": _PROFILES[0]},
+        },
+        _root(plan, files, ended or started),
+        _program(plan),
+        _action(plan, started, ended),
+        *(_file(path, *files[path]) for path in sorted(files)),
+    ]
+    return json.dumps({"@context": _CONTEXT, "@graph": graph}, indent=1, sort_keys=True) + "\n"
+
+
+def _span(records: Sequence[Mapping[str, Any]]) -> tuple[str | None, str | None]:
+    """Return the start of the first trial and the end of the last one, by the host's clock."""
+    times = [
+        (phase["start_wall_seconds"], phase["start_wall_seconds"] + phase["seconds"])
+        for record in records
+        for phase in record.get("phases", ())
+    ]
+    if not times:
+        return None, None
+    return _iso_time(min(start for start, _ in times)), _iso_time(max(end for _, end in times))
+
+
+def _iso_time(unix_seconds: float) -> str:
+    return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="seconds")
+
+
+def _root(plan: Mapping[str, Any], files: Iterable[str], published: str | None) -> Entity:
+    return {
+        "@id": "./",
+        "@type": "Dataset",
+        "name": f"{plan['experiment']}: {plan['run_id']}",
+        "description": plan["definition"]["question"],
+        "datePublished": published or plan["run_id"][:8],
+        "conformsTo": {"@id": _PROFILES[1]},
+        "license": "determined by the person who made the run",
+        "hasPart": [{"@id": path} for path in sorted(files)],
+        "mentions": {"@id": "#run"},
+    }
+
+
+def _program(plan: Mapping[str, Any]) -> Entity:
+    harness = plan.get("harness") or {}
+    return {
+        "@id": "#pagecage",
+        "@type": "SoftwareApplication",
+        "name": "pagecage",
+        "version": harness.get("version"),
+        "softwareVersion": harness.get("git_revision"),
+    }
+
+
+def _action(plan: Mapping[str, Any], started: str | None, ended: str | None) -> Entity:
+    times = {"startTime": started, "endTime": ended}
+    return {
+        "@id": "#run",
+        "@type": "CreateAction",
+        "name": plan["command"],
+        "instrument": {"@id": "#pagecage"},
+        "object": {"@id": "plan.json"},
+        "result": {"@id": "records.jsonl"},
+        **{name: time for name, time in times.items() if time},
+    }
+
+
+def _file(path: str, size_bytes: int, sha256: str) -> Entity:
+    suffix = path[path.rfind(".") :]
+    return {
+        "@id": path,
+        "@type": "File",
+        "contentSize": str(size_bytes),
+        "sha256": sha256,
+        "encodingFormat": _FORMATS.get(suffix, "application/octet-stream"),
+    }
+
+
+BUNDLE_VERSION = 1
+MANIFEST = "bundle.json"
+SUFFIX = ".pagecage.zip"
+REQUIRED = ("plan.json", "records.jsonl")
+REPORT = "report.ipynb"
+"""Contained in older bundles, and never used: a report is made from the data."""
+_NAME = r"[A-Za-z0-9_+@=-][A-Za-z0-9._+@=-]*"
+_ALLOWED = re.compile(
+    rf"plan\.json|records\.jsonl|{re.escape(REPORT)}|{re.escape(NAME)}|facts/{_NAME}\.json|trials/{_NAME}/{_NAME}"
+)
+
+
+def is_allowed(path: str) -> bool:
+    """Return whether a bundle may contain this path; none leads out of its folder."""
+    return _ALLOWED.fullmatch(path) is not None
+
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip archive can store."""
@@ -73,8 +192,8 @@ def pack(
 def _with_crate(contents: dict[str, bytes]) -> dict[str, tuple[int, str]]:
     """Add the description of the contents; return the size and the hash of every file."""
     files = {path: _size_and_hash(data) for path, data in sorted(contents.items())}
-    contents[CRATE] = _crate(contents, files)
-    return {**files, CRATE: _size_and_hash(contents[CRATE])}
+    contents[NAME] = _crate(contents, files)
+    return {**files, NAME: _size_and_hash(contents[NAME])}
 
 
 def _size_and_hash(data: bytes) -> tuple[int, str]:
@@ -105,7 +224,7 @@ def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
     found, left_out = {}, []
     for path in sorted(_files(run)):
         name = path.relative_to(run).as_posix()
-        if name in (MANIFEST, CRATE, REPORT, "report.html"):
+        if name in (MANIFEST, NAME, REPORT, "report.html"):
             continue
         if is_allowed(name):
             found[name] = path.read_bytes()

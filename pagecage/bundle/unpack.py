@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.bundle.layout import BUNDLE_VERSION, MANIFEST, REPORT, REQUIRED, is_allowed
+from pagecage.bundle.pack import BUNDLE_VERSION, MANIFEST, REPORT, REQUIRED, is_allowed
 from pagecage.errors import PagecageError
 from pagecage.model.run_files import read_plan
 from pagecage.units import GIB, MIB, format_bytes

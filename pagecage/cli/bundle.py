@@ -14,8 +14,8 @@ from cyclopts import Parameter
 
 from pagecage.checkout import RUNS
 from pagecage.cli.analyse import render as render_report
+from pagecage.cli.options import ExistingFile, Folder, NewFile
 from pagecage.cli.output import notify
-from pagecage.cli.paths import ExistingFile, Folder, NewFile
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.runner.run_folder import find_run, path_exists
 from pagecage.whole_files import scratch_folder, sync_folder, sync_tree
@@ -59,8 +59,7 @@ def bundle(
         Kind of value that is not replaced: addresses, arguments, hosts, ids, kernel, urls, users,
         variables or words. May be given several times
     """
-    from pagecage.bundle.layout import SUFFIX
-    from pagecage.bundle.pack import pack
+    from pagecage.bundle.pack import SUFFIX, pack
 
     with _folder(name) as (folder, run_id):
         target = out or Path(f"{run_id}{SUFFIX}")

@@ -1,8 +1,9 @@
-"""`pagecage cage`: the catalogue of cloud volumes, and the cages."""
+"""`pagecage cage`: list, show and export cages."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,20 +11,72 @@ from cyclopts import App, Parameter
 from rich.console import Console
 
 from pagecage.checkout import OWN, TOP
-from pagecage.cli import cage_list, cage_page
-from pagecage.cli.cage_export import ExportOptions, cage_for_tool
-from pagecage.cli.cage_import import import_cage
-from pagecage.cli.cage_options import VolumeOptions, offered_providers
-from pagecage.cli.cage_save import check_new_name, save_as_disk, save_profile
+from pagecage.cli import cage_page
+from pagecage.cli.cage_import import check_new_name, import_cage, save_as_disk, save_profile
+from pagecage.cli.cage_page import fixed_limits, named_profile
 from pagecage.cli.examples import examples
-from pagecage.cli.named_profile import fixed_limits, named_profile
-from pagecage.cli.numbers import Positive
+from pagecage.cli.options import Positive, VolumeOptions, definitions, offered_providers, shown
 from pagecage.cli.output import Json
-from pagecage.cli.paths import shown
-from pagecage.cli.run_options import definitions
 from pagecage.cloud.catalogue import read_offers
-from pagecage.cloud.profile import LimitProfile
+from pagecage.cloud.profile import LimitProfile, cage_of
 from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.exporters.export import DEVICE, LostLimit, lost_disks
+from pagecage.exporters.formats import EXPORTERS, ToolName
+from pagecage.model.cage import Cage
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """Options of a cage in another tool's language.
+
+    Parameters
+    ----------
+    tool
+        Write the limits for another tool; a comment names each limit that is lost there
+    device
+        Disk of the limits in the other tool's text, for example /dev/nvme1n1
+    """
+
+    tool: Annotated[ToolName | None, Parameter(name="--as", metavar="TOOL")] = None
+    device: Annotated[str | None, Parameter(metavar="NODE")] = None
+
+    def is_given(self, *, as_json: bool) -> bool:
+        """Return whether another tool's language is wanted.
+
+        Raises PagecageError for options that exclude each other, and for a device that is no path.
+        """
+        if self.device is not None and not self.tool:
+            raise PagecageError("--device applies only to --as", "--as docker")
+        if as_json and self.tool:
+            raise PagecageError("--as and --json are mutually exclusive", "give one of them")
+        device = self.device or DEVICE
+        if not device.startswith("/") or any(map(str.isspace, device)):
+            message = f"--device: {device!r} is not the path of a block device"
+            raise PagecageError(message, "lsblk --paths")
+        return self.tool is not None
+
+
+def cage_for_tool(profile: LimitProfile, options: ExportOptions) -> str:
+    """Return the text for a tool, below comments that name every limit which is lost there."""
+    assert options.tool is not None
+    cage = profile.cage or cage_of(profile, profile.name, profile.about)
+    export = EXPORTERS[options.tool](cage, options.device or DEVICE)
+    for lost in reversed(list(lost_disks(cage))):
+        export = export.with_lost(lost)
+    if profile.memory_share is not None:
+        export = export.with_lost(_share_of_dataset(profile.memory_share))
+    return export.text(f"{profile.name}: {_about(cage, profile)}")
+
+
+def _about(cage: Cage, profile: LimitProfile) -> str:
+    return str(cage.provenance.get("about") or profile.about)
+
+
+def _share_of_dataset(share: float) -> LostLimit:
+    what = f"MemoryMax = {share * 100:g} % of the dataset"
+    return LostLimit(what, "a share; give the other tool the bytes")
+
 
 CATALOGUE = TOP / "cgroups/catalogue"
 CAGES = OWN / "cgroups"
@@ -55,13 +108,13 @@ def list_(
     """
     providers = read_offers(CATALOGUE)
     offered_providers(providers, provider)
-    listing = cage_list.select(
-        providers, definitions(), cage_list.CatalogueFilter(provider, type, min_iops)
+    listing = cage_page.select(
+        providers, definitions(), cage_page.CatalogueFilter(provider, type, min_iops)
     )
     if as_json:
-        print(json.dumps(cage_list.listing_to_json(listing)))
+        print(json.dumps(cage_page.listing_to_json(listing)))
     else:
-        cage_list.show_listing(listing)
+        cage_page.show_listing(listing)
     return EXIT_OK
 
 
@@ -88,7 +141,7 @@ def _print(
 def show(
     name: str,
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
-    export: ExportOptions = ExportOptions(),  # noqa: B008 - frozen
+    export: ExportOptions = ExportOptions(),
     *,
     save: Annotated[str | None, Parameter(metavar="NAME")] = None,
     disk: Annotated[str | None, Parameter(metavar="NAME")] = None,

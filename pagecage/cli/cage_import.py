@@ -1,33 +1,174 @@
-"""`pagecage cage import`: limits from a customer's file."""
+"""`pagecage cage import` and `save`: cages from other systems and from counters of volumes."""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from pagecage.checkout import OWN, TOP
-from pagecage.cli.cage_options import VolumeOptions
-from pagecage.cli.cage_save import check_new_name, save
-from pagecage.cli.imported_volume import KnownVolume, comments, known_volume, volume_cage
-from pagecage.cli.numbers import Positive, Seconds, Share, whole
+from pagecage.cli.cage_page import latency_sources, named_profile
+from pagecage.cli.options import (
+    Positive,
+    Seconds,
+    Share,
+    VolumeOptions,
+    catalogue_names,
+    shown,
+    whole,
+    writing,
+)
 from pagecage.cli.output import Json
-from pagecage.cli.paths import shown
-from pagecage.cloud.catalogue import read_offers
-from pagecage.definitions.cage_file import cage_of_tables
+from pagecage.cloud.catalogue import Provider, read_offers
+from pagecage.cloud.profile import LimitProfile, cage_of
+from pagecage.definitions.cage_file import cage_of_tables, check_disk_name
+from pagecage.definitions.cage_writer import cage_to_toml, disk_to_toml
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.importers.document import MOST_BYTES
 from pagecage.importers.formats import NamedText, import_files
 from pagecage.importers.kubernetes import ORIGIN as KUBERNETES
 from pagecage.importers.probe import DIGITS, Rounding
 from pagecage.importers.result import DescribedVolume, ImportResult, Selection
+from pagecage.model.cage import IO_MAX_KEY, UNCAGED, Cage, DiskLimits, VolumeSimulation
 from pagecage.units import exact_size
+
+
+def check_new_name(name: str, folder: Path, providers: tuple[Provider, ...], *, force: bool) -> str:
+    """Return the name if a new cage may have it.
+
+    Raises PagecageError for an invalid name, and, without `force`, for the name of an existing
+    cage.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,60}", name) or name == UNCAGED:
+        hint = "use small letters, digits and dashes, as in --save customer-disk"
+        raise PagecageError(f"{name!r} is not a valid name for a cage", hint)
+    if name in catalogue_names(providers):
+        raise PagecageError(f"{name!r} is a volume type of the catalogue", "choose another name")
+    if (folder / f"{name}.toml").exists() and not force:
+        raise PagecageError(
+            f"the cage {name} already exists", "choose another name, or add --force"
+        )
+    return name
+
+
+def save(cage: Cage, folder: Path, comments: Sequence[str] = ()) -> Path:
+    """Write a cage file with comments at its top and return its path."""
+    path = folder / f"{cage.name}.toml"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(cage_to_toml(cage, comments))
+    except OSError as error:
+        raise PagecageError(
+            f"{path} cannot be written: {error.strerror}",
+            f"ls -ld {folder if folder.exists() else folder.parent}",
+        ) from None
+    return path
+
+
+def save_profile(profile: LimitProfile, description: str, name: str, folder: Path) -> Path:
+    """Write the limits of a volume as a cage, with their sources as comments, and return the path.
+
+    `description` is the volume in one line.
+    """
+    return save(profile_cage(profile, description, name), folder, source_comments(profile))
+
+
+def save_as_disk(
+    profile: LimitProfile, description: str, disk: str, cage: Cage, folder: Path
+) -> Path:
+    """Append the limits of a volume to a cage file as a further disk, and return the path.
+
+    Raises PagecageError for an invalid name of a disk, and for one that the cage has already.
+    """
+    try:
+        check_disk_name(disk)
+    except ValueError as error:
+        raise PagecageError(f"--disk: {error}", "--disk wal") from None
+    if disk in cage.disks:
+        raise PagecageError(
+            f"the cage {cage.name} has a disk {disk} already", "choose another name"
+        )
+    volume = profile_cage(profile, description, cage.name)
+    limits = DiskLimits(
+        {name: value for name, value in volume.properties.items() if name in IO_MAX_KEY},
+        **{part.name: getattr(volume, part.name) for part in fields(DiskLimits)[1:]},
+    )
+    path = folder / f"{cage.name}.toml"
+    if not path.exists():
+        raise PagecageError(f"the cage {cage.name} is not in {folder}", "save a cage there first")
+    comments = "".join(f"# {comment}\n" for comment in source_comments(profile))
+    with writing(path), path.open("a") as file:
+        file.write(comments + disk_to_toml(disk, limits))
+    return path
+
+
+def profile_cage(profile: LimitProfile, description: str, name: str) -> Cage:
+    """Return a volume of the catalogue, or an existing cage, as a cage with another name."""
+    if profile.cage:
+        return replace(profile.cage, name=name)
+    return cage_of(profile, name, f"{profile.name} ({description}): {profile.about}.")
+
+
+def source_comments(profile: LimitProfile) -> list[str]:
+    """Return a line per source of the limits and the latencies."""
+    return [
+        f"{cited.of}: {cited.source.title}, {cited.source.date or 'undated'}"
+        for cited in (*profile.sources, *latency_sources(profile))
+    ]
+
+
+@dataclass(frozen=True)
+class KnownVolume:
+    """The limits of a volume, and the volume in one line."""
+
+    profile: LimitProfile
+    description: str
+
+
+def known_volume(name: str, options: VolumeOptions) -> KnownVolume:
+    """Return a volume type or a cage. Raises PagecageError if there is none, or it is not sold."""
+    found = KnownVolume(*named_profile(read_offers(TOP / "cgroups/catalogue"), name, options))
+    if found.profile.memory_share is not None:
+        raise PagecageError(
+            f"{name} has a memory limit that depends on the dataset", "name another cage"
+        )
+    return found
+
+
+def volume_cage(known: KnownVolume, imported: ImportResult, name: str) -> Cage:
+    """Return the volume as a cage, with the customer's latencies if the import has any.
+
+    A simulated volume then enforces it, because io.max has no latency. Limits of memory and CPU are
+    those of the pod that has the volume.
+    """
+    tables = cage_of_tables(name, imported.cage())
+    volume = profile_cage(known.profile, known.description, name)
+    cage = replace(volume, properties={**volume.properties, **tables.properties})
+    found = tables.simulation
+    if found is None:
+        return cage
+    simulation = replace(
+        cage.simulation or VolumeSimulation(),
+        read_latency=found.read_latency,
+        write_latency=found.write_latency,
+    )
+    return replace(cage, latency=None, simulation=simulation, enforced_by="volume")
+
+
+def comments(known: KnownVolume, imported: ImportResult) -> list[str]:
+    """Return the sources of the cage's figures as lines."""
+    if not imported.observed:
+        return source_comments(known.profile)
+    without = replace(known.profile, measured=())
+    return [*source_comments(without), "latency: nvme amzn stats of the customer's volume"]
+
 
 CATALOGUE = TOP / "cgroups/catalogue"
 CAGES = OWN / "cgroups"

@@ -14,13 +14,13 @@ from typing import Any
 
 from pagecage.agent.collectors.damon import refusal
 from pagecage.agent.collectors.perf_mem import find_obstacle
-from pagecage.agent.system.tracing import tracing_obstacle
-from pagecage.cli.fixes import fix_here
+from pagecage.agent.facts import tracing_obstacle
+from pagecage.cli.failures import fix_here
 from pagecage.cli.host_choice import limits_by
+from pagecage.cli.options import Folder
 from pagecage.cli.output import Json
-from pagecage.cli.paths import Folder
 from pagecage.errors import EXIT_HOST, EXIT_OK
-from pagecage.hosts.architecture import ARCHITECTURES, target_machine
+from pagecage.hosts.agent_package import ARCHITECTURES, target_machine
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import IO_MAX_KEY, Cage
 from pagecage.model.requirements import (

@@ -1,4 +1,4 @@
-"""Preparation and execution of a run on one host."""
+"""The execution of a prepared run, and its exit status."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from functools import partial
 from typing import Any
 
 from pagecage.checkout import RUNS, TOP
+from pagecage.cli.enforcement import ask_before_queue_settings
 from pagecage.cli.host_choice import can_run_here, plan_on_host, refuse_limits
-from pagecage.cli.new_commands import ask_before_commands
-from pagecage.cli.output import Notify
+from pagecage.cli.known_definitions import ask_before_commands
+from pagecage.cli.options import RunOptions, definitions
+from pagecage.cli.output import Notify, StdioRelay
 from pagecage.cli.progress import RunProgress, expected_seconds
-from pagecage.cli.queue_settings import ask_before_queue_settings
-from pagecage.cli.run_options import RunOptions, definitions
-from pagecage.cli.run_plan import (
-    build_plan,
-    check_levels,
-    parse_treatment,
-    with_cage,
-    with_driver,
+from pagecage.cli.run_plan import build_plan, check_levels, parse_treatment, with_cage, with_driver
+from pagecage.errors import (
+    EXIT_HOST,
+    EXIT_INCOMPLETE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    PagecageError,
 )
-from pagecage.cli.stdio import StdioRelay
-from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.hosts.agent_package import make_agent_package, require_programs, require_workloads
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
 from pagecage.memory_search.rounds import KEY, rule_of
 from pagecage.model.experiment import Experiment
+from pagecage.model.record import Record
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign, prepare
@@ -177,3 +178,55 @@ def execute(prepared: PreparedRun, notify: Notify, stdout: int = 1) -> int:
         notify(f"{summary.unfinished} trials have no result\n  fix: {resume}")
         return EXIT_INCOMPLETE
     return EXIT_OK
+
+
+_SIGNAL_BASE = 128  # a shell's exit status for signal N is 128 + N
+# Requirements that the user can meet by changing the command; the others are the host's.
+_REQUIREMENTS_OF_COMMAND = frozenset({"workload", "data", "port", "local_disk"})
+
+
+def exit_code(prepared: PreparedRun, status: int, notify: Notify) -> int:
+    """Return the exit status of the program if it failed, else `status`.
+
+    Raises PagecageError if the host lacks something, or if the user can fix the command. For an
+    experiment from a file, returns `status`.
+    """
+    if prepared.plan.document.get("replay") is None:
+        return status
+    last = prepared.folder.last_records()
+    records = [last[trial.trial_id] for trial in prepared.plan.trials if trial.trial_id in last]
+    for record in records:
+        _raise_for(record)
+    failed = [record for record in records if record.is_programs_own_failure]
+    if not failed:
+        return status
+    if not prepared.streams_output:
+        notify(
+            f"{prepared.plan.document['experiment']}: the program failed in {len(failed)} of"
+            f" {len(records)} trials"
+        )
+    return shell_status(failed[0].failed_status) or status
+
+
+def shell_status(status: int) -> int:
+    """Return an exit status as a shell reports it: 128 + N if signal N ended the process."""
+    return status if status >= 0 else _SIGNAL_BASE - status
+
+
+def _raise_for(record: Record) -> None:
+    for missed in record.missed_requirements:
+        code = EXIT_USAGE if missed.requirement in _REQUIREMENTS_OF_COMMAND else EXIT_HOST
+        raise PagecageError(missed.reason, missed.hint, code)
+    if record.exit.escaped:
+        raise PagecageError(
+            record.error or "", "start those processes in the cage by hand: pagecage shell CAGE"
+        )
+    if record.exit.left_behind and record.outcome == "failed":
+        hint = "run it in the foreground, or measure until it is ready: --ready-port, --ready-when"
+        raise PagecageError(record.error or "", hint)
+
+
+def all_requirements_missed(prepared: PreparedRun) -> bool:
+    """Return whether every trial missed a requirement, so that there is no table to show."""
+    records = prepared.folder.last_records().values()
+    return bool(records) and all(record.outcome == "requirement_missed" for record in records)

@@ -1,24 +1,211 @@
-"""`pagecage run NAME --host GROUP`: one experiment on every host of a group."""
+"""Runs over a fleet: its hosts, plans and progress."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
 from pagecage.checkout import BUILD, RUNS, TOP
 from pagecage.cli.analyse import report
-from pagecage.cli.fleet_hosts import check_group, hosts_of
-from pagecage.cli.fleet_plan import PreparedFleetRun, plan_for
-from pagecage.cli.new_commands import ask_before_commands
+from pagecage.cli.enforcement import sets_queue_settings
+from pagecage.cli.known_definitions import ask_before_commands
+from pagecage.cli.options import HOSTS, FleetOptions, RunOptions, definitions
 from pagecage.cli.output import Notify, OutputFormat
 from pagecage.cli.progress import FleetProgress, expected_seconds
-from pagecage.cli.resume import ResumeOptions, refuse_plan_options, require_same_definition
-from pagecage.cli.run_options import FleetOptions, RunOptions, definitions
-from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
+from pagecage.cli.run import ResumeOptions, refuse_plan_options, require_same_definition
+from pagecage.cli.run_plan import build_plan, with_cage
+from pagecage.errors import (
+    EXIT_INCOMPLETE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    HostError,
+    PagecageError,
+    nearest,
+)
 from pagecage.fleet.folder import FleetFolder, FleetRequest, find_fleet
-from pagecage.fleet.host_run import HostRun
-from pagecage.fleet.playbook import make_fleet_playbook
-from pagecage.fleet.rounds import FleetCampaign
+from pagecage.fleet.preflight import Preflight, ReadyHost, check_hosts, differences
+from pagecage.fleet.provisioning import FleetHost, FleetPlaybook, find_group, make_fleet_playbook
+from pagecage.fleet.rounds import FleetCampaign, HostRun, host_plans
 from pagecage.hosts.agent_package import make_agent_package, require_programs
+from pagecage.hosts.host import Progress
+from pagecage.planning.plan import Plan, plan_to_json
 from pagecage.process import replay
+from pagecage.runner.resource_needs import check_memory_floor
 from pagecage.units import format_seconds
+
+
+@dataclass(frozen=True)
+class HostGroup:
+    """A group of hosts, for choosing a size."""
+
+    name: str
+    hosts: tuple[ReadyHost, ...]
+
+    def is_emulated(self, progress: Progress) -> bool:  # noqa: ARG002 - the facts are known already
+        """Return whether any of the hosts is emulated."""
+        return any(host.is_emulated for host in self.hosts)
+
+
+def hosts_of(group: str) -> tuple[FleetHost, ...]:
+    """Return the hosts of a group. Raises PagecageError if no inventory has the group."""
+    try:
+        return find_group(group)
+    except PagecageError as error:
+        close = nearest(group, list(HOSTS))
+        if close.startswith("did you mean"):
+            raise PagecageError(f"there is no host {group!r}", close) from None
+        if isinstance(error, HostError):
+            raise
+        hint = f"auto, local, vm, or a group: {error.hint}"
+        raise PagecageError(f"there is no host {group!r}, and {error.message}", hint) from None
+
+
+def check_group(
+    playbook: FleetPlaybook,
+    group: str,
+    hosts: tuple[FleetHost, ...],
+    skip_unreachable: bool,
+    notify: Notify,
+    busy: Collection[str] = (),
+) -> Preflight:
+    """Check every host of a group.
+
+    Raises HostError or PagecageError if a host is unsuitable or, unless it is skipped, unreachable.
+    """
+    if hosts:
+        notify(f"checking {len(hosts)} host{'s' if len(hosts) != 1 else ''} of {group} ...")
+    preflight = check_hosts(playbook, group, hosts, busy)
+    for error in preflight.unfit.values():
+        raise error
+    for name, error in preflight.unreachable.items():
+        if not skip_unreachable:
+            raise HostError(
+                error.message, f"bring {name} back, or leave out such hosts: --skip-unreachable"
+            )
+        notify(f"left out: {error.message}")
+    if not preflight.ready:
+        raise HostError(
+            f"no host of {group} answers",
+            f"find out why: ansible -i ansible/inventory {group} -m ping",
+        )
+    return preflight
+
+
+def refuse_root_disks(plan: Plan, hosts: tuple[ReadyHost, ...]) -> None:
+    """Raise PagecageError if a run would change settings of a disk that holds /.
+
+    On a group of hosts the user is not asked.
+    """
+    on_root = [ready.host.name for ready in hosts if ready.facts["disk"].get("mount_point") == "/"]
+    if on_root and any(map(sets_queue_settings, plan.trials)):
+        raise PagecageError(
+            f"each trial would change settings of the disk that holds / on {', '.join(on_root)}",
+            "add --yes, or set another disk in pagecage_data_device",
+        )
+
+
+@dataclass(frozen=True)
+class PreparedFleetRun:
+    """A fleet run with its folder, its playbook, and the hosts that take part."""
+
+    playbook: FleetPlaybook
+    folder: FleetFolder
+    hosts: tuple[ReadyHost, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+def plan_for(
+    name: str,
+    options: RunOptions,
+    fleet_options: FleetOptions,
+    command: str,
+    yes: bool,
+    notify: Notify,
+) -> tuple[Plan, dict[str, Plan], PreparedFleetRun]:
+    """Return the whole plan, the plan of each host, and the run, whose folder does not exist yet.
+
+    All errors in the input and all unsuitable hosts are found here, before anything starts.
+    """
+    experiment = definitions().experiment(name)
+    _refuse_options(options)
+    group = hosts_of(options.host)
+    playbook = make_fleet_playbook(TOP, make_agent_package(TOP), BUILD / "fleet")
+    preflight = check_group(playbook, options.host, group, fleet_options.skip_unreachable, notify)
+    hosts = preflight.ready
+    if fleet_options.fleet == "spread" and not fleet_options.mixed:
+        _refuse_differences(hosts)
+    plan = build_plan(
+        options,
+        with_cage(experiment, options.cage),
+        HostGroup(options.host, hosts),
+        command,
+        notify,
+    )
+    check_memory_floor(plan)
+    if not yes:
+        refuse_root_disks(plan, hosts)
+    plans = host_plans(plan, [ready.host.name for ready in hosts], fleet_options.fleet)
+    left_out = {host: error.message for host, error in preflight.unreachable.items()}
+    return plan, plans, PreparedFleetRun(playbook, FleetFolder(RUNS / plan.run_id), hosts, left_out)
+
+
+def _refuse_options(options: RunOptions) -> None:
+    """Raise PagecageError for an option that does not apply to a group of hosts."""
+    if options.until_ci is not None:
+        raise PagecageError("--until-ci does not work on a group of hosts", "use --repeats")
+    if options.data_dir is not None:
+        raise PagecageError(
+            "--data-dir applies only to --host local",
+            "set pagecage_data_dir in the inventory (docs/HOSTS.md)",
+        )
+    if options.disk:
+        raise PagecageError(
+            "--disk applies only to --host local",
+            "set pagecage_disks in the inventory (docs/HOSTS.md)",
+        )
+
+
+def _refuse_differences(hosts: tuple[ReadyHost, ...]) -> None:
+    """Raise PagecageError if the hosts differ in a fact that trials depend on."""
+    if differing := list(differences(hosts)):
+        raise PagecageError(
+            f"these hosts differ: {'; '.join(differing)}", "--fleet replicate, or --mixed"
+        )
+
+
+def show_plan(
+    name: str,
+    options: RunOptions,
+    fleet_options: FleetOptions,
+    command: str,
+    as_json: bool,
+    notify: Notify,
+) -> int:
+    """Print the plan of each host; start nothing."""
+    plan, plans, _ = plan_for(name, options, fleet_options, command, True, notify)
+    if as_json:
+        print(json.dumps({host: plan_to_json(host_plan) for host, host_plan in plans.items()}))
+    else:
+        print("\n".join(plan_lines(plan, plans, fleet_options.fleet)))
+    return EXIT_OK
+
+
+def plan_lines(plan: Plan, plans: dict[str, Plan], mode: str) -> Iterator[str]:
+    """Yield the plan of a fleet run: each host with its trials and their estimated duration."""
+    document = plan.document
+    yield (
+        f"{document['experiment']} on {document['host']}, {mode}: size {document['size']}"
+        f" ({document['size_reason']})"
+    )
+    width = max(map(len, plans))
+    for host, host_plan in plans.items():
+        repeats = len({trial.block for trial in host_plan.trials})
+        about = format_seconds(expected_seconds(host_plan.trials))
+        yield (
+            f"  {host:<{width}} {len(host_plan.trials):>4} trials, {repeats} repeats of each"
+            f" treatment, about {about}"
+        )
 
 
 def new_run(

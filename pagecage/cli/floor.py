@@ -10,14 +10,12 @@ from cyclopts import Parameter
 from rich.markup import escape
 
 from pagecage.cli.cage import CATALOGUE
-from pagecage.cli.cage_options import VolumeOptions, describe_volume
-from pagecage.cli.cage_page import console, plain_table, print_heading, print_table
-from pagecage.cli.named_profile import named_profile
-from pagecage.cli.numbers import Positive
+from pagecage.cli.cage_page import console, named_profile, plain_table, print_heading, print_table
+from pagecage.cli.options import Positive, VolumeOptions, describe_volume
 from pagecage.cli.output import Json, notify
 from pagecage.cloud.catalogue import read_offers
+from pagecage.cloud.enough import IoAmount, LimitFloor, time_floors
 from pagecage.cloud.profile import LimitProfile, profile_of_cage
-from pagecage.cloud.time_floor import IoAmount, LimitFloor, time_floors
 from pagecage.errors import EXIT_OK, PagecageError, nearest
 from pagecage.units import format_bytes, format_seconds, parse_size_bytes
 

@@ -1,25 +1,127 @@
-"""`pagecage host`: provisioning of hosts, and control of the embedded guest."""
+"""`pagecage host`: hosts, their set-up and the guest's image."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
+from pagecage.ansible import TaskEvent
+from pagecage.checkout import TOP
 from pagecage.cli.examples import examples
-from pagecage.cli.host_image import Vm, image, pack
-from pagecage.cli.host_setup import setup
-from pagecage.cli.numbers import whole
+from pagecage.cli.options import Folder, HostName, RunOptions, SizeName, definitions, whole, writing
 from pagecage.cli.output import Json, notify, notify_step
 from pagecage.cli.provision import provision, unprovision, verify
-from pagecage.cli.run_options import HostName, RunOptions, SizeName
 from pagecage.errors import EXIT_OK
+from pagecage.hosts.controller import install_programs
 from pagecage.hosts.vm import guest
 from pagecage.hosts.vm.cache import DEFAULT_NAME, GuestCache, existing_caches
-from pagecage.hosts.vm.machine import CPUS
+from pagecage.hosts.vm.image import packed_directory, read_recipe
+from pagecage.hosts.vm.qemu import CPUS
 from pagecage.hosts.vm.vm_host import GuestOptions
+
+Purpose = Literal["vm", "local", "volume"]
+_ROLE_PURPOSES = {"vm": "guest", "local": "record", "volume": "volume"}
+_SYSTEMD = Path("/run/systemd/system")  # sd_booted(3)
+
+
+def setup(*purposes: Annotated[Purpose, Parameter(metavar="PURPOSE")]) -> int:
+    """Install the programs of this machine that pagecage starts, with its package manager.
+
+    A user who may not install packages is shown the command to run as root.
+
+    Parameters
+    ----------
+    purposes
+        vm: make and run the guest. local: record trials on this machine. volume: serve simulated
+        volumes. Without any: vm and volume, and local if systemd runs here
+    """
+    chosen = purposes or ("vm", "volume", *(("local",) if _SYSTEMD.exists() else ()))
+    notify(f"installing what is missing for {', '.join(dict.fromkeys(chosen))} ...")
+    install_programs([_ROLE_PURPOSES[name] for name in dict.fromkeys(chosen)], _show)
+    notify("this machine has the programs; `pagecage doctor` shows what else it lacks")
+    return EXIT_OK
+
+
+def _show(event: TaskEvent) -> None:
+    """Show each change and each note about packages that this system lacks."""
+    if event.changed and event.outcome == "ok":
+        notify(event.task)
+    for line in event.stdout.splitlines():
+        if line.startswith("note: "):
+            notify(line)
+
+
+Vm = Annotated[Literal["vm"], Parameter(help="The embedded guest", show_choices=False)]
+For = Annotated[str | None, Parameter(name="--for", metavar="EXPERIMENT")]
+
+
+@dataclass(frozen=True)
+class PackedImage:
+    """The packed image of the guest that a run unpacks instead of building one.
+
+    `key` is a hash of the recipe, so that a changed recipe has another folder.
+    """
+
+    key: str
+    folder: str
+    is_packed: bool
+
+
+def image(host: Vm = "vm", *, experiment: For = None, as_json: Json = False) -> int:
+    """Print the key of the guest's image, and the folder of its packed form.
+
+    Both depend on the recipe alone. A cache restores the folder by its key, or keeps what
+    `pagecage host pack --out` writes to the folder above it.
+
+    Parameters
+    ----------
+    experiment
+        Image with the packages of this experiment
+    """
+    key = read_recipe(TOP, packages=_packages(experiment)).key
+    folder = packed_directory(key)
+    found = PackedImage(key, str(folder), folder.is_dir())
+    if as_json:
+        print(json.dumps(asdict(found)))
+        return EXIT_OK
+    for name, value in asdict(found).items():
+        print(f"{name:<10} {value}")
+    return EXIT_OK
+
+
+def pack(
+    host: Vm = "vm",
+    *,
+    out: Annotated[Folder, Parameter(help="Directory to write; use it as build/guest")],
+    experiment: For = None,
+) -> int:
+    """Pack an image of the guest for another checkout.
+
+    That checkout then starts a guest without network access or privileges. The image is built anew
+    with its own ssh keys; everyone who has the packed image can read them.
+
+    Parameters
+    ----------
+    experiment
+        Image with the packages of this experiment
+    """
+    packages = _packages(experiment)
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    notify(f"packed: {guest.pack_image(out, notify_step, packages)}")
+    return EXIT_OK
+
+
+def _packages(experiment: str | None) -> tuple[str, ...]:
+    """Return the names of the Debian packages that an experiment needs in the guest."""
+    if experiment is None:
+        return ()
+    return tuple(package.debian for package in definitions().experiment(experiment).packages)
+
 
 app = App(
     name="host",
@@ -67,7 +169,7 @@ def which(
     """
     from pagecage.cli import execution
     from pagecage.cli.host_choice import choose_host
-    from pagecage.cli.run_options import is_group
+    from pagecage.cli.options import is_group
 
     options = RunOptions(host=host, size=size, cage=cage, treatment=treatment)
     if is_group(host):
@@ -175,7 +277,7 @@ def inventory() -> int:
 
     The group vm contains the guest vm, the group guests all running guests.
     """
-    from pagecage.hosts.vm.provision import GUEST, guest_variables, self_connecting_variables
+    from pagecage.hosts.vm.image_build import GUEST, guest_variables, self_connecting_variables
 
     target = guest.running_target()
     vm = {GUEST: guest_variables(target)} if target else {}

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.disks.requirements import check_disks
-from pagecage.agent.system.volume_paths import choose_path
-from pagecage.cli.disk_options import parse_disks
+from pagecage.agent.disks import check_disks
+from pagecage.agent.volume_server import choose_path
+from pagecage.cli.options import HOSTS, is_group, parse_disks
 from pagecage.cli.output import Notify
-from pagecage.cli.run_options import HOSTS, is_group
 from pagecage.errors import HostError, PagecageError, nearest
-from pagecage.hosts.architecture import is_foreign_target, require_native_target, target_machine
+from pagecage.hosts.agent_package import is_foreign_target, require_native_target, target_machine
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
 from pagecage.model.requirements import (
@@ -197,8 +196,7 @@ def _local(name: str, data_dir: Path | None, disks: Mapping[str, str]) -> LocalH
 
 def _guest(notify: Notify) -> Host:
     """Return the guest that `pagecage host up` left running, else a host that starts its own."""
-    from pagecage.hosts.vm.persistent_guest import PersistentGuest, find_persistent_guest
-    from pagecage.hosts.vm.vm_host import VmHost
+    from pagecage.hosts.vm.vm_host import PersistentGuest, VmHost, find_persistent_guest
 
     user, running = os.environ.get("PAGECAGE_VM_USER", "root"), find_persistent_guest()
     if running is None:

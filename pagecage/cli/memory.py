@@ -1,22 +1,191 @@
-"""`pagecage memory`: the least MemoryMax in which a program is as fast as with more."""
+"""`pagecage memory`: the memory that a program needs."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+import shlex
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from pagecage.cli import replay_plan
 from pagecage.cli.analyse import report
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import PreparedRun, create_run, execute
-from pagecage.cli.exit_status import all_requirements_missed, exit_code
-from pagecage.cli.memory_plan import MemoryOptions, plan_of, search_lines
-from pagecage.cli.output import Json, OutputFormat, notify, typed_command
+from pagecage.cli.execution import (
+    PreparedRun,
+    all_requirements_missed,
+    create_run,
+    execute,
+    exit_code,
+)
+from pagecage.cli.options import ReplayOptions, definitions
+from pagecage.cli.output import Json, Notify, OutputFormat, notify, typed_command
 from pagecage.cli.plan_listing import plan_lines
-from pagecage.cli.replay_options import ReplayOptions
-from pagecage.errors import EXIT_OK
+from pagecage.cli.replay_plan import data_bytes
+from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.host import Host
+from pagecage.hosts.local import LocalHost
+from pagecage.memory_search.need import SearchRule, most_levels
+from pagecage.memory_search.rounds import KEY, rule_of
+from pagecage.model.cage import UNCAGED, Cage
 from pagecage.planning.plan import Plan
+from pagecage.runner.resource_needs import resource_needs
+from pagecage.units import MIB, exact_size, parse_size_bytes
+from pagecage.whole_files import json_sha256
+
+LEAST_REFERENCES = 3
+"""Repeats of the reference, whose spread is the noise."""
+_LEAST_PRECISION = 0.001
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class MemoryOptions:
+    """Options of a search for memory.
+
+    Parameters
+    ----------
+    slowdown
+        Loss of time that is accepted, against the time with all of the memory
+    precision
+        Width of the interval at which the search ends
+    floor
+        Least MemoryMax that is tried
+    """
+
+    slowdown: Annotated[str, Parameter(metavar="PERCENT")] = "5%"
+    precision: Annotated[str, Parameter(metavar="PERCENT")] = "2%"
+    floor: Annotated[str, Parameter(metavar="SIZE")] = "4MiB"
+
+
+def plan_of(
+    base: str,
+    words: tuple[str, ...],
+    options: MemoryOptions,
+    shared: ReplayOptions,
+    command: str,
+    notify: Notify,
+) -> tuple[Plan, Host]:
+    """Return the plan of a search: the trials of the reference, and the rule for all others."""
+    _check(shared)
+    rule = _rule(options, shared.repeats)
+    cage = _reference(definitions().cage(base, data_bytes(shared.cold or shared.copy)), rule)
+    repeated = replace(shared, repeats=rule.reference_repeats)
+    plan, host = replay_plan.plan_for(base, words, repeated, command, notify, {base: cage})
+    most_trials = _most_trials(rule, len(plan.trials), _most_bytes(plan, host))
+    document = _document(plan.document, words, rule, most_trials)
+    return replace(plan, document=document), host
+
+
+def _most_bytes(plan: Plan, host: Host) -> int:
+    """Return the cage's MemoryMax, or the memory of the machine."""
+    own = plan.trials[0].cage.properties.get("MemoryMax")
+    machine = host.facts()["memory_bytes"] if isinstance(host, LocalHost) else None
+    return own or machine or resource_needs(plan).memory_bytes
+
+
+def _most_trials(rule: SearchRule, references: int, most_bytes: int) -> int:
+    """Return the most trials, without those that replace trials that do not count."""
+    return references + most_levels(rule, most_bytes) * rule.repeats + 1
+
+
+def _check(shared: ReplayOptions) -> None:
+    """Raise PagecageError for options of a replay that a search cannot have."""
+    if shared.others or shared.no_control:
+        raise PagecageError(
+            "a search has one cage and no control", "remove --cage and --no-control"
+        )
+    if shared.cold and shared.cache == "resident":
+        message = (
+            "pages that are resident before the trial are charged to pagecage, not to the cage"
+        )
+        raise PagecageError(message, "remove --cache")
+    if shared.driver == "process":
+        raise PagecageError("the driver process has no cgroup, so no MemoryMax", "remove --driver")
+
+
+def _rule(options: MemoryOptions, repeats: int) -> SearchRule:
+    precision = _share("--precision", options.precision)
+    if precision < _LEAST_PRECISION:
+        raise PagecageError(
+            f"--precision: {options.precision} is finer than the kernel counts memory",
+            "write 0.1% or more",
+        )
+    return SearchRule(
+        floor_bytes=_floor(options.floor),
+        slowdown=_share("--slowdown", options.slowdown),
+        precision=precision,
+        repeats=repeats,
+        reference_repeats=max(LEAST_REFERENCES, repeats),
+    )
+
+
+def _floor(text: str) -> int:
+    floor_bytes = parse_size_bytes(text, "--floor")
+    if floor_bytes < MIB:
+        raise PagecageError(f"--floor: {text} is too small for any program", "write 1MiB or more")
+    return floor_bytes
+
+
+def _share(option: str, text: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,2}(?:\.[0-9]{1,6})?)\s*%", text)
+    if not match or not float(match[1]):
+        raise PagecageError(
+            f"{option}: {text!r} is not a percentage between 0 and 100 %", "write it as 5%"
+        )
+    return float(match[1]) / 100
+
+
+def _reference(cage: Cage, rule: SearchRule) -> Cage:
+    """Return the cage in which the program has all the memory that it may have.
+
+    Swap is off in a cage without limits as well, as in every other cage.
+    """
+    limit = cage.properties.get("MemoryMax")
+    if limit is not None and limit <= rule.floor_bytes:
+        raise PagecageError(
+            f"the MemoryMax of {cage.name} is not above the floor of"
+            f" {exact_size(rule.floor_bytes)}",
+            "give a smaller --floor, or a cage with more memory",
+        )
+    if "MemoryHigh" in cage.properties:
+        raise PagecageError(
+            f"the MemoryHigh of {cage.name} throttles the program before any MemoryMax is reached",
+            "give a cage without MemoryHigh",
+        )
+    if cage.name == UNCAGED:
+        return replace(cage, properties={"MemorySwapMax": 0})
+    return cage
+
+
+def _document(
+    document: Any, words: tuple[str, ...], rule: SearchRule, most_trials: int
+) -> dict[str, Any]:
+    [cage] = document["definition"]["factors"]["cage"]
+    question = f"How much memory does `{shlex.join(words)}` need in {cage}?"
+    definition = {**document["definition"], "question": question, "findings": []}
+    sha256 = json_sha256(definition)
+    search = {"rule": asdict(rule), "has_second_opinion": True, "most_trials": most_trials}
+    return {**document, "definition": definition, "definition_sha256": sha256, KEY: search}
+
+
+def search_lines(plan: Plan, host: Host) -> list[str]:
+    """Describe the search of a plan."""
+    rule, most_bytes = rule_of(plan.document), _most_bytes(plan, host)
+    assert rule is not None
+    levels, each = most_levels(rule, most_bytes), rule.repeats
+    return [
+        f"{len(plan.trials)} trials with all of the memory, whose spread is the noise",
+        f"then at most {levels} values of MemoryMax between {exact_size(rule.floor_bytes)} and"
+        f" {exact_size(most_bytes)}, with {each} trial{'s' * (each > 1)} each: half of the memory"
+        " in use, half of that and so on until the time or the refaults grow, then by bisection to"
+        f" {100 * rule.precision:g} %",
+        "one trial at the end that DAMON watches, for a second opinion",
+        f"at most {plan.document[KEY]['most_trials']} trials; up to 2 more for each value whose"
+        " trials do not count",
+    ]
+
 
 _USAGE = "pagecage memory [OPTIONS] CAGE -- COMMAND..."
 app = App(name="memory", help_epilogue=examples("memory"), usage=_USAGE)
@@ -27,7 +196,7 @@ def memory(
     cage: str,
     /,
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    options: MemoryOptions = MemoryOptions(),  # noqa: B008 - frozen
+    options: MemoryOptions = MemoryOptions(),
     replay_options: ReplayOptions = ReplayOptions(),  # noqa: B008 - frozen
     dry_run: bool = False,
     as_json: Json = False,

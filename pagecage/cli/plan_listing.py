@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from pagecage.hosts.host import Host
 from pagecage.model.cage import Cage
-from pagecage.model.services.spec import ServiceSpec
+from pagecage.model.services import ServiceSpec
 from pagecage.planning.plan import Plan
 from pagecage.units import format_bytes, format_seconds
 

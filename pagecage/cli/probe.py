@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from pagecage.checkout import TOP
-from pagecage.cli.numbers import whole
-from pagecage.cli.paths import ExistingFolder, NewFile
+from pagecage.cli.options import ExistingFolder, NewFile, whole
 from pagecage.errors import (
     EXIT_FAILED,
     EXIT_HOST,

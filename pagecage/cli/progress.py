@@ -20,7 +20,7 @@ from rich.progress import (
 )
 
 from pagecage.model.record import Record
-from pagecage.model.services.spec import ServiceSpec
+from pagecage.model.services import ServiceSpec
 from pagecage.model.trial import Trial
 from pagecage.units import format_rate, format_seconds
 

@@ -11,10 +11,9 @@ from cyclopts import Parameter
 
 from pagecage.ansible import HostResult, TaskEvent
 from pagecage.checkout import LOGS
-from pagecage.cli.fixes import fix_here
+from pagecage.cli.failures import fix_here
+from pagecage.cli.options import ExistingFile, definitions
 from pagecage.cli.output import Json, notify, notify_step
-from pagecage.cli.paths import ExistingFile
-from pagecage.cli.run_options import definitions
 from pagecage.errors import EXIT_HOST, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.provisioning import ProvisionRequest, run_playbook
 

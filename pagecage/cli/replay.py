@@ -1,7 +1,9 @@
-"""`pagecage replay`: any program, measured in cages and without limits like an experiment."""
+"""`pagecage replay`: a program, image or compose file of the user's under a cage."""
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from functools import partial
 from typing import Annotated
@@ -9,18 +11,54 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from pagecage.cli.analyse import report, show_run
-from pagecage.cli.cage_options import VolumeOptions
-from pagecage.cli.command_text import command_words
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import PreparedRun, create_run, execute
-from pagecage.cli.exit_status import all_requirements_missed, exit_code
+from pagecage.cli.execution import (
+    PreparedRun,
+    all_requirements_missed,
+    create_run,
+    execute,
+    exit_code,
+)
+from pagecage.cli.options import ReplayOptions, VolumeOptions
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.plan_listing import show_plan
 from pagecage.cli.replay_image import ImageOptions, PlannedReplay, plan_for_image
-from pagecage.cli.replay_options import ReplayOptions
-from pagecage.cli.replay_plan import plan_for
-from pagecage.cli.replay_service import ServiceOptions, refuse_service
+from pagecage.cli.replay_plan import ServiceOptions, plan_for, refuse_service
 from pagecage.errors import EXIT_OK, PagecageError
+
+_QUOTED = re.compile(r"'[^']*'|\\.|\"((?:\\.|[^\"\\])*)\"", re.DOTALL)
+_SHELL = re.compile(r"[|&;<>()$`*?\[\n]|(?<!\S)[~#]|\A\s*!\s|\A\s*[A-Za-z_]\w*=")
+"""Operators, expansions, globs, comments and assignments (POSIX, Shell Command Language)."""
+_IN_QUOTES = re.compile(r"[$`]")
+"""Signs that a shell expands or unescapes between double quotes too."""
+
+
+def command_words(text: str) -> tuple[tuple[str, ...], str]:
+    """Return the words to run, and a sentence that states how the text was understood.
+
+    Nothing is expanded here. A text with signs of a shell becomes `sh -c` of the whole text. Raises
+    PagecageError for an empty text and for a quotation mark without its other.
+    """
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        reason = str(error).lower()
+        raise PagecageError(f"--command: {text!r} is incomplete: {reason}", "quote it") from None
+    if "\0" in text or not words or not words[0]:
+        raise PagecageError(f"--command: {text!r} has no program", "--command 'wc -l FILE'")
+    if needs_shell(text):
+        words = ("sh", "-c", text)
+        return words, f"in the cage, by a shell: {shlex.join(words)}"
+    return words, f"in the cage, a program with arguments: {shlex.join(words)}"
+
+
+def needs_shell(text: str) -> bool:
+    """Return whether a shell would do more with the text than split it into words."""
+    quoted = [match[1] for match in _QUOTED.finditer(text) if match[1]]
+    if "\\\n" in text or any(_IN_QUOTES.search(part) for part in quoted):
+        return True
+    return _SHELL.search(_QUOTED.sub("x", text)) is not None
+
 
 _STDOUT, _STDERR = 1, 2
 _EXIT_STATUS = "Exit status: the program's own if it failed, else as in `pagecage --help`."

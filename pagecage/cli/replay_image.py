@@ -8,31 +8,35 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pagecage.cli.cage_options import VolumeOptions
-from pagecage.cli.container_settings import (
+from pagecage.cli.container import (
+    CAGE,
+    ComposedContainer,
     ContainerSettings,
     env_file,
     parse_mount,
     parse_port,
     parse_variable,
+    read_compose,
     variable_of,
     without_values,
 )
 from pagecage.cli.host_choice import plan_on_host
+from pagecage.cli.options import ReplayOptions, VolumeOptions, check_readiness, collector_names
 from pagecage.cli.output import Notify
-from pagecage.cli.replay_cages import cage_names, replay_cages
-from pagecage.cli.replay_compose import CAGE, ComposedContainer, read_compose
-from pagecage.cli.replay_options import ReplayOptions, check_readiness, collector_names
-from pagecage.cli.replay_plan import command_spec, make_replay_plan
+from pagecage.cli.replay_plan import cage_names, command_spec, make_replay_plan, replay_cages
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.container.image import IMAGE_DRIVERS
+from pagecage.model.trial import IMAGE_DRIVERS
 from pagecage.planning.plan import Plan
 from pagecage.planning.replay import ReplaySpec
-from pagecage.runner.image_config import image_program
-from pagecage.runner.image_source import FoundImage, find_image
-from pagecage.runner.image_uploads import ContainerFiles, container_files
+from pagecage.runner.images import (
+    ContainerFiles,
+    FoundImage,
+    container_files,
+    find_image,
+    image_program,
+)
 
 _Texts = Annotated[tuple[str, ...], Parameter(negative=(), metavar="TEXT")]
 

@@ -1,48 +1,352 @@
-"""The plan of a replay."""
+"""The plan of a replay: its cages, data, service and program."""
 
 from __future__ import annotations
 
+import os
 import random
+import re
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Literal
 
-from pagecage.cli.cage_options import VolumeOptions
+from cyclopts import Parameter
+
+from pagecage.checkout import TOP
+from pagecage.cli.cage_page import named_profile
 from pagecage.cli.enforcement import enforced
 from pagecage.cli.host_choice import plan_on_host
-from pagecage.cli.output import Notify
-from pagecage.cli.replay_cages import cage_names, replay_cages
-from pagecage.cli.replay_data import (
-    check_cold,
-    copied_data,
-    implied_copies,
-    is_only_here,
-    restored_base,
+from pagecage.cli.options import (
+    ReplayOptions,
+    VolumeOptions,
+    catalogue_names,
+    check_readiness,
+    chosen_conditions,
+    collector_names,
+    definitions,
 )
-from pagecage.cli.replay_options import ReplayOptions, check_readiness, collector_names
-from pagecage.cli.replay_service import ServiceOptions, server_and_load
-from pagecage.cli.run_options import chosen_conditions
+from pagecage.cli.output import Notify, input_is_file
 from pagecage.cli.run_plan import default_driver, harness
-from pagecage.cli.stdio import input_is_file
-from pagecage.errors import PagecageError
-from pagecage.hosts.host import Host
-from pagecage.model.cage import Cage
-from pagecage.model.services.spec import ServiceSpec
-from pagecage.model.trial import CommandSpec
-from pagecage.model.trial_data import DATA, TrialData
+from pagecage.cloud.catalogue import read_offers
+from pagecage.cloud.profile import cage_of
+from pagecage.definitions.trial_tables import wrong_metric_name
+from pagecage.errors import PagecageError, nearest
+from pagecage.hosts.host import AgentHost, Host
+from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.services import MetricPattern, ServiceSpec, wrong_pattern
+from pagecage.model.trial import DATA, CommandSpec, TrialData
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, SIZE_REASON, ReplaySpec, make_experiment
 from pagecage.runner.run_folder import new_run_id
-from pagecage.runner.shared_libraries import is_elf, program_uploads
 from pagecage.runner.uploads import (
     FOLDER,
+    RESTORED_FOLDER,
     UploadedFile,
     find_uploads,
+    is_elf,
     path_on_host,
+    program_uploads,
+    size_of,
     translate_command,
     uploads_to_json,
 )
+from pagecage.units import parse_seconds
+
+
+def cage_names(cage: str, others: Sequence[str], *, has_control: bool) -> tuple[str, ...]:
+    """Return each cage once, the control first. Raises PagecageError for an unknown name."""
+    defined = definitions().cage_names()
+    for name in (cage, *others):
+        if name not in defined and name.lower() not in (volumes := _volume_names()):
+            raise PagecageError(f"there is no cage {name!r}", nearest(name, [*defined, *volumes]))
+    control = (UNCAGED,) if has_control else ()
+    return tuple(dict.fromkeys((*control, cage, *others)))
+
+
+def replay_cages(
+    names: Sequence[str], volume: VolumeOptions, paths: Sequence[str]
+) -> dict[str, Cage]:
+    """Return the cages of these names, and the control, by name.
+
+    `volume` are the options of the volumes among them, and `paths` the data of the program. Raises
+    PagecageError if there is a volume without the options that it needs, or options without a
+    volume.
+    """
+    defined = definitions().cage_names()
+    if volume != VolumeOptions() and all(name in defined for name in names):
+        raise PagecageError(
+            "options of a volume do not apply to a cage of cgroups/", "pagecage cage list"
+        )
+    dataset_bytes = data_bytes(paths)
+    return {
+        name: definitions().cage(name, dataset_bytes) if name in defined else _of(name, volume)
+        for name in {*names, UNCAGED}
+    }
+
+
+def _of(name: str, volume: VolumeOptions) -> Cage:
+    profile, description = named_profile(read_offers(TOP / "cgroups/catalogue"), name, volume)
+    return cage_of(profile, name.lower(), description)
+
+
+def _volume_names() -> list[str]:
+    return list(catalogue_names(read_offers(TOP / "cgroups/catalogue")))
+
+
+def data_bytes(paths: Sequence[str]) -> int | None:
+    """Return the size of the data, for cages that limit memory to a share of it.
+
+    None if no data is named or some of it is not on this machine.
+    """
+    files = [Path(path) for path in paths]
+    existing = [path for path in files if os.path.lexists(path)]
+    return sum(map(size_of, existing)) if existing and len(existing) == len(files) else None
+
+
+def implied_copies(
+    cold: Sequence[str], uploads: Sequence[UploadedFile], place: str
+) -> tuple[str, ...]:
+    """Return the `--cold` paths to copy although no file of `--copy` (`uploads`) contains them.
+
+    A relative path means a file on this machine. A command that runs in another place than
+    `local`, or in the directory of the copies, reads a copy.
+    """
+    if place == "local" and not uploads:
+        return ()
+    relative = (path for path in cold if path and "\0" not in path and not Path(path).is_absolute())
+    return tuple(
+        path
+        for path in relative
+        if os.path.lexists(path) and path_on_host(path, uploads, "") is None
+    )
+
+
+def is_only_here(program: str, uploads: Sequence[UploadedFile], place: str) -> bool:
+    """Return whether a program is named by a relative path that another place does not have."""
+    is_relative = "/" in program and not Path(program).is_absolute()
+    return (
+        place != "local"
+        and is_relative
+        and "\0" not in program
+        and Path(program).is_file()
+        and path_on_host(program, uploads, "") is None
+    )
+
+
+def copied_data(writes: bool, uploads: Sequence[UploadedFile], host: AgentHost) -> TrialData | None:
+    """Return the copied files as data that are restored before each trial; None without --writes.
+
+    Raises PagecageError if nothing is copied: files in place are never written by pagecage.
+    """
+    if not writes:
+        return None
+    if not uploads:
+        raise PagecageError(
+            "--writes restores copies, and nothing is copied",
+            "name the files with --copy; the command runs in their copy",
+        )
+    size_bytes = sum(file.size_bytes for file in uploads)
+    return TrialData(
+        writes=True, size_bytes=size_bytes, copied_to=f"{host.data_dir}/{RESTORED_FOLDER}"
+    )
+
+
+def restored_base(data: TrialData | None, directory: str | None) -> str | None:
+    """Return the base of the restored copies if the command runs in them, else None.
+
+    All copies are then part of the original. Of a container only the volumes are restored.
+    """
+    base = data.copied_to if data else None
+    return base if base and directory and directory.startswith(f"{base}/") else None
+
+
+def check_cold(
+    cold: Sequence[str], host: AgentHost, uploads: Sequence[UploadedFile], notify: Notify
+) -> None:
+    """Raise PagecageError for a `--cold` path that no trial on this host could find.
+
+    Copied files, and all files on host local, must exist now. A relative path is relative to the
+    command's working directory. An absolute path in a guest is checked by the trial.
+    """
+    for path in cold:
+        if not path or "\0" in path:
+            raise PagecageError(
+                f"--cold: {path!r} is not a valid path", "name an existing file or directory"
+            )
+        is_copied = path_on_host(path, uploads, "") is not None
+        if is_copied or host.name == "local" or not Path(path).is_absolute():
+            _require_file(path)
+        else:
+            notify(
+                f"--cold: {path} is on the {host.name} host, so each trial checks whether it exists"
+            )
+
+
+def _require_file(path: str) -> None:
+    if not os.path.exists(path):  # noqa: PTH110 - Path.exists() raises for a name that is too long
+        raise PagecageError(
+            f"--cold: {path!r} does not exist", "name an existing file or directory"
+        )
+    below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    if not (
+        Path(path).is_file() or any(file.is_file() and not file.is_symlink() for file in below)
+    ):
+        raise PagecageError(f"--cold: {path!r} contains no file", "name files, or remove --cold")
+
+
+_PATH = re.compile(r"(?:(?P<name>\w+)=)?(?P<path>\$[.\[].*)", re.DOTALL)
+_NAMED = re.compile(r"\(\?P<(?P<name>[^>]*)>")
+_WORDS = re.compile(r"(?P<name>[^=:]*)[=:]")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ServiceOptions:
+    """Options of a replay of a server under load.
+
+    Parameters
+    ----------
+    serve
+        Server to run in the cage instead of a COMMAND; it must serve by --ready-port or
+        --ready-when
+    load
+        Command that drives the server from outside the cage; the time from its start to its
+        exit is measured
+    warm_up
+        Run the load for this time first, for example 10s
+    settle
+        Pause between the warm-up and the measured load
+    metric
+        Figure in the load's standard output: a regular expression with one group, named by the
+        words before its first = or :, or by (?P<name>...); or name=$.json.path. May be given
+        several times; the first is the main figure
+    ready_timeout
+        The server must serve within this time
+    stop_signal
+        Signal that ends the server
+    """
+
+    serve: Annotated[str | None, Parameter(metavar="COMMAND")] = None
+    load: Annotated[str | None, Parameter(metavar="COMMAND")] = None
+    warm_up: Annotated[str | None, Parameter(metavar="TIME")] = None
+    settle: Annotated[str | None, Parameter(metavar="TIME")] = None
+    metric: Annotated[
+        tuple[str, ...], Parameter(metavar="PATTERN", consume_multiple=False, negative=())
+    ] = ()
+    ready_timeout: Annotated[str | None, Parameter(metavar="TIME")] = None
+    stop_signal: Literal["TERM", "INT", "QUIT", "HUP", "KILL"] = "TERM"
+
+
+def server_and_load(
+    options: ServiceOptions, command: Sequence[str], *, is_seen_serving: bool
+) -> tuple[tuple[str, ...], ServiceSpec | None]:
+    """Return the command line to run, and the load if it is a server.
+
+    Raises PagecageError for a server beside a command, without a load, or without a sign that it
+    serves, and for an option that is wrong.
+    """
+    if options.serve is None:
+        if given := [name for name, value in vars(options).items() if _is_given(name, value)]:
+            message = f"--{given[0].replace('_', '-')} applies only to a server"
+            raise PagecageError(message, "--serve 'SERVER COMMAND'")
+        return tuple(command), None
+    if command:
+        message = f"there is a server and a command {shlex.join(command)!r}"
+        raise PagecageError(message, "give --serve or a COMMAND")
+    if options.load is None:
+        raise PagecageError("--serve needs the load to measure", "--load 'LOAD COMMAND'")
+    if not is_seen_serving:
+        message = "--serve needs a sign that the server serves"
+        raise PagecageError(message, "--ready-port PORT or --ready-when REGEX")
+    return _split(options.serve, "--serve"), _service(options, options.load)
+
+
+def refuse_service(options: ServiceOptions) -> None:
+    """Raise PagecageError for any option of a server, beside an image."""
+    if given := [name for name, value in vars(options).items() if _is_given(name, value)]:
+        message = f"--{given[0].replace('_', '-')} and --image are mutually exclusive"
+        raise PagecageError(message, "measure until the image serves: --ready-port PORT")
+
+
+def _service(options: ServiceOptions, load: str) -> ServiceSpec:
+    patience = options.ready_timeout
+    return ServiceSpec(
+        _split(load, "--load"),
+        _metrics(options.metric),
+        _seconds(options.warm_up, "--warm-up"),
+        _seconds(options.settle, "--settle"),
+        None if patience is None else parse_seconds(patience, "--ready-timeout"),
+        options.stop_signal,
+    )
+
+
+def parse_metric(text: str) -> tuple[str, MetricPattern]:
+    """Return the name and the pattern of `--metric`. Raises PagecageError for any other text.
+
+    A regular expression is never cut: what names it remains part of it.
+    """
+    path = _PATH.fullmatch(text)
+    pattern = path["path"] if path else text
+    if reason := wrong_pattern(pattern):
+        raise PagecageError(f"--metric: {reason}", "--metric 'tps = ([0-9.]+)'")
+    name = path["name"] or _last_key(pattern) if path else _name_of(text)
+    if not name:
+        raise PagecageError(
+            f"--metric: {text!r} has no name", "name its group, as in 'took (?P<p99_ms>[0-9.]+)'"
+        )
+    if reason := wrong_metric_name(name):
+        raise PagecageError(f"--metric: {reason}", "name its group: (?P<name>...)")
+    return name, MetricPattern(pattern)
+
+
+def _name_of(pattern: str) -> str:
+    """Return the name of the group, or else the words before the first `=` or `:`."""
+    if named := _NAMED.search(pattern):
+        return named["name"]
+    words = _WORDS.match(pattern)
+    return re.sub(r"\W+", "_", words["name"]).strip("_").lower() if words else ""
+
+
+def _last_key(path: str) -> str:
+    words: list[str] = re.findall(r"\w+", path)
+    return words[-1].lower() if words else ""
+
+
+def _metrics(texts: Sequence[str]) -> dict[str, MetricPattern]:
+    metrics: dict[str, MetricPattern] = {}
+    for text in texts:
+        name, pattern = parse_metric(text)
+        if name in metrics:
+            raise PagecageError(
+                f"--metric: two metrics are named {name}", "name a group: (?P<name>...)"
+            )
+        metrics[name] = pattern
+    return metrics
+
+
+def _is_given(name: str, value: object) -> bool:
+    return bool(value != getattr(ServiceOptions(), name))
+
+
+def _seconds(text: str | None, option: str) -> float:
+    return 0.0 if text is None else parse_seconds(text, option)
+
+
+def _split(text: str, option: str) -> tuple[str, ...]:
+    """Return the words of a command line, as a shell would split it."""
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise PagecageError(
+            f"{option}: {text!r} cannot be split into words: {str(error).lower()}",
+            "close each quotation mark",
+        ) from None
+    if not words or "\0" in text:
+        raise PagecageError(f"{option}: {text!r} is not a command", f"{option} 'PROGRAM ARGUMENTS'")
+    return words
+
 
 _Cages = Mapping[str, Cage]
 
@@ -55,7 +359,7 @@ def plan_for(
     notify: Notify,
     cages: _Cages | None = None,
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
-    served: ServiceOptions = ServiceOptions(),  # noqa: B008 - frozen
+    served: ServiceOptions = ServiceOptions(),
 ) -> tuple[Plan, Host]:
     """Return the plan of a replay of `argv`, and its host; `command` is the whole command line."""
     argv, service = _checked(argv, options, served)

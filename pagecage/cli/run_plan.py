@@ -9,30 +9,31 @@ from dataclasses import replace
 
 from pagecage.checkout import IS_INSTALLED, TOP
 from pagecage.cli.enforcement import EMULATED_DISK, enforced
+from pagecage.cli.init import place_files
+from pagecage.cli.options import FleetOptions, RunOptions, chosen_conditions, definitions, is_group
 from pagecage.cli.output import Notify
-from pagecage.cli.project_files import place_files
-from pagecage.cli.run_options import (
-    FleetOptions,
-    RunOptions,
-    chosen_conditions,
-    definitions,
-    is_group,
-)
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.disk_speed import ASSUMED
 from pagecage.hosts.host import SizedHost
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.experiment import SIZES, Experiment, Level
-from pagecage.planning.duration import making_seconds, trial_seconds
-from pagecage.planning.fitting_size import (
+from pagecage.planning.plan import (
+    Plan,
+    PlanOptions,
+    make_plan,
+    make_trials,
+    treatments,
+    with_levels,
+)
+from pagecage.planning.size import (
     DEFAULT_BUDGET_SECONDS,
     FittingSize,
     fitting_size,
     has_datasets,
+    making_seconds,
+    trial_seconds,
 )
-from pagecage.planning.plan import Plan, PlanOptions, make_plan, make_trials
-from pagecage.planning.treatments import treatments, with_levels
 from pagecage.process import find_tool, run
 from pagecage.runner.resource_needs import needed_disk_bytes
 from pagecage.runner.run_folder import new_run_id

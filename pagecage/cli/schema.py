@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from pagecage.checkout import OWN
-from pagecage.cli.paths import Folder, writing
+from pagecage.cli.options import Folder, writing
 from pagecage.cloud.catalogue import Provider
 from pagecage.definitions.cage_file import CageFile
 from pagecage.definitions.experiment_file import ExperimentFile

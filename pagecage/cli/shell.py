@@ -10,13 +10,12 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.agent.protocol.request import ShellRequest, shell_request_to_json
+from pagecage.agent.protocol import ShellRequest, shell_request_to_json
 from pagecage.checkout import TOP
 from pagecage.cli.examples import examples
 from pagecage.cli.host_choice import choose_host
+from pagecage.cli.options import ExistingFolder, HostName, definitions
 from pagecage.cli.output import notify
-from pagecage.cli.paths import ExistingFolder
-from pagecage.cli.run_options import HostName, definitions
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import agent_path, make_agent_package
 from pagecage.hosts.host import Host, ResourceNeeds

@@ -1,33 +1,163 @@
-"""`pagecage sweep`: the cost of each value of one limit, and the knee of that curve."""
+"""`pagecage sweep`: one program at many values of a limit."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from pagecage.checkout import TOP
+from pagecage.cli import replay_plan
 from pagecage.cli.analyse import report
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import PreparedRun, create_run, execute
-from pagecage.cli.exit_status import exit_code
-from pagecage.cli.new_commands import ask_before_commands
-from pagecage.cli.output import Json, OutputFormat, notify, typed_command
+from pagecage.cli.execution import PreparedRun, create_run, execute, exit_code
+from pagecage.cli.host_choice import plan_on_host
+from pagecage.cli.known_definitions import ask_before_commands
+from pagecage.cli.options import Fresh, ReplayOptions, RunOptions, SizeName, definitions
+from pagecage.cli.output import Json, Notify, OutputFormat, notify, typed_command
 from pagecage.cli.plan_listing import plan_lines
-from pagecage.cli.replay_options import ReplayOptions
-from pagecage.cli.replay_service import ServiceOptions
-from pagecage.cli.run_options import definitions
-from pagecage.cli.sweep_plan import (
-    ExperimentOptions,
-    SweepOptions,
-    plan_of_command,
-    plan_of_experiment,
-)
-from pagecage.errors import EXIT_OK
+from pagecage.cli.replay_plan import ServiceOptions, data_bytes
+from pagecage.cli.run_plan import build_plan, choose_size, parse_treatment
+from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.agent_package import make_agent_package, require_workloads
 from pagecage.hosts.host import Host
+from pagecage.model.cage import UNCAGED
 from pagecage.planning.plan import Plan
+from pagecage.planning.sweep import (
+    LimitVariation,
+    cages_of,
+    level_cage,
+    parse_vary,
+    sweep_experiment,
+)
+from pagecage.runner.resource_needs import check_memory_floor
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ExperimentOptions:
+    """Options of a sweep of an experiment.
+
+    Parameters
+    ----------
+    treatment
+        Level of a factor; needed for each factor of the experiment with several levels, except
+        the cage
+    size
+        Size of an experiment's datasets: auto, full, default, emulated or smoke
+    fresh
+        When to restore the guest's saved state, in a sweep of an experiment
+    """
+
+    treatment: Annotated[
+        tuple[str, ...], Parameter(consume_multiple=False, metavar="FACTOR=LEVEL")
+    ] = ()
+    size: SizeName | None = None
+    fresh: Fresh | None = None
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """All options of a sweep. `replay` holds those that both forms share and those of a command."""
+
+    base: str
+    words: tuple[str, ...]
+    vary: str
+    experiment: ExperimentOptions
+    replay: ReplayOptions
+    served: ServiceOptions = ServiceOptions()  # noqa: RUF009 - frozen
+
+
+def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
+    """Return the plan of one treatment of an experiment under each value, and its host."""
+    _check(options, of_command=False)
+    if len(options.words) != 1:
+        hint = "name an experiment, or put -- before a command"
+        message = f"{' '.join(options.words)!r} is not an experiment"
+        raise PagecageError(
+            message if options.words else "no experiment and no command was given", hint
+        )
+    experiment, shared = definitions().experiment(options.words[0]), options.replay
+    treatment = parse_treatment(options.experiment.treatment)
+    if options.base != UNCAGED:
+        definitions().cage(options.base, experiment.sizes["full"].total_bytes)
+
+    def make(host: Host) -> Plan:
+        size, reason = choose_size(options.experiment.size or "auto", host, notify)
+        cage = definitions().cage(options.base, experiment.sizes[size].total_bytes)
+        vary = parse_vary(options.vary, cage)
+        run_options = RunOptions(
+            size=size, repeats=shared.repeats, seed=shared.seed, fresh=options.experiment.fresh
+        )
+        varied = sweep_experiment(experiment, options.base, vary, treatment)
+        plan = build_plan(run_options, varied, host, command, notify, cages_of(cage, vary))
+        check_memory_floor(plan)
+        levels = {word: word for word in vary.values}
+        document = _sweep_document(options.base, vary, vary.property, levels)
+        return _with_sweep(plan, document, size_reason=reason)
+
+    return plan_on_host(shared.host, shared.data_dir, make, notify, shared.disk)
+
+
+def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
+    """Return the plan of a replay of any program in one cage per value, and its host."""
+    _check(options, of_command=True)
+    cage = definitions().cage(options.base, data_bytes(options.replay.cold or options.replay.copy))
+    vary = parse_vary(options.vary, cage)
+    cages = cages_of(cage, vary)
+    plan, host = replay_plan.plan_for(
+        options.base,
+        options.words,
+        options.replay,
+        command,
+        notify,
+        cages,
+        served=options.served,
+    )
+    levels = {word: level_cage(options.base, vary.property, word) for word in vary.values}
+    return _with_sweep(plan, _sweep_document(options.base, vary, "cage", levels)), host
+
+
+def _check(options: SweepOptions, *, of_command: bool) -> None:
+    """Raise PagecageError for options that do not apply to a sweep, or to this form of it."""
+    shared, defaults = options.replay, ReplayOptions()
+    if shared.others or shared.no_control:
+        raise PagecageError("a sweep has one cage and no control", "remove --cage and --no-control")
+    of_replay = (
+        "cold",
+        "cache",
+        "ready_when",
+        "ready_port",
+        "copy",
+        "copy_program",
+        "timeout",
+        "collectors",
+    )
+    if of_command:
+        given = [name for name, value in vars(options.experiment).items() if value]
+    else:
+        given = [name for name in of_replay if getattr(shared, name) != getattr(defaults, name)]
+    if given:
+        kind = "an experiment" if of_command else "a command after --"
+        raise PagecageError(
+            f"--{given[0].replace('_', '-')} applies only to {kind}", "pagecage sweep --help"
+        )
+
+
+def _sweep_document(
+    base: str, vary: LimitVariation, factor: str, levels: dict[str, str]
+) -> dict[str, Any]:
+    """Return the `sweep` section of a plan, with the values by level of the factor."""
+    values = {levels[word]: value for word, value in vary.values.items()}
+    own = None if vary.own is None else levels[vary.own]
+    return {"property": vary.property, "factor": factor, "values": values, "own": own, "cage": base}
+
+
+def _with_sweep(plan: Plan, sweep: dict[str, Any], **changes: Any) -> Plan:
+    return replace(plan, document={**plan.document, **changes, "sweep": sweep})
+
 
 _USAGE = "pagecage sweep --vary LIMIT=VALUES [OPTIONS] CAGE [EXPERIMENT | -- COMMAND...]"
 app = App(name="sweep", help_epilogue=examples("sweep"), usage=_USAGE)
@@ -39,7 +169,7 @@ def sweep(
     /,
     *words: Annotated[str, Parameter(allow_leading_hyphen=True, name="TARGET")],
     vary: Annotated[str, Parameter(metavar="LIMIT=VALUES")],
-    experiment_options: ExperimentOptions = ExperimentOptions(),  # noqa: B008 - frozen
+    experiment_options: ExperimentOptions = ExperimentOptions(),
     replay_options: ReplayOptions = ReplayOptions(),  # noqa: B008 - frozen
     served: ServiceOptions = ServiceOptions(),  # noqa: B008 - frozen
     dry_run: bool = False,

@@ -8,11 +8,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pagecage.checkout import BUILD
-from pagecage.cli.numbers import whole
+from pagecage.cli.options import whole, writing
 from pagecage.cli.output import Json
-from pagecage.cli.paths import writing
 from pagecage.errors import EXIT_FAILED, EXIT_OK
-from pagecage.hosts.verify_package import write_verify_package
+from pagecage.hosts.agent_package import write_verify_package
 from pagecage.verify.main import DEFAULT_SECONDS, MOST_SECONDS, text_of
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import verify as verify_target

@@ -1,24 +1,207 @@
-"""`pagecage volume`: events in a simulated volume while a trial runs on it, and its account."""
+"""`pagecage volume`: a simulated volume on this machine, and the check of what it does."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
+from rich.console import Console
+from rich.table import Table
 
-from pagecage.agent.system.volume_server import CONTROL_SOCKET, send_command
+from pagecage.agent.volume_server import CONTROL_SOCKET, send_command
+from pagecage.checkout import TOP
 from pagecage.cli.examples import examples
-from pagecage.cli.numbers import Seconds
-from pagecage.cli.output import Json
-from pagecage.cli.volume_check import check
+from pagecage.cli.options import Seconds, VolumeOptions, whole
+from pagecage.cli.output import Json, notify
+from pagecage.cli.replay_plan import cage_names, replay_cages
 from pagecage.errors import EXIT_OK, HostError
 from pagecage.hosts.local import LocalHost
 from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.qemu import sockets_dir
-from pagecage.units import format_bytes, format_seconds
+from pagecage.hosts.volume_drive import (
+    CreditsResult,
+    DrivenVolume,
+    DriveResult,
+    Load,
+    drive,
+    drive_credits,
+    served_volume,
+)
+from pagecage.model.cage import Cage, cage_to_json
+from pagecage.model.volume_model import dilated, volume_model
+from pagecage.units import KIB, MIB, format_bytes, format_seconds
+
+_LOADS = (
+    *(("randread", 4 * KIB, depth) for depth in (1, 4, 16, 64)),
+    *(("randread", 256 * KIB, depth) for depth in (1, 16)),
+    ("read", MIB, 16),
+    ("randwrite", 4 * KIB, 16),
+    ("write", MIB, 16),
+    ("randrw", 16 * KIB, 16),
+)
+_DRAIN_SECONDS = 5.0
+_WIDTH = 100
+"""A narrower terminal wraps the lines of the table, but not its cells."""
+_CheckSeconds = Annotated[float, Parameter(validator=Number(gte=1, lte=600), metavar="SECONDS")]
+
+
+def check(
+    name: str,
+    volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
+    *,
+    seconds: _CheckSeconds = 10.0,
+    dilate: Annotated[float, Parameter(validator=Number(gte=1), metavar="FACTOR")] = 1.0,
+    repeats: Annotated[int, whole(1, 30)] = 1,
+    as_json: Json = False,
+) -> int:
+    """Drive a simulated volume on this machine, and compare it with its own model.
+
+    fio keeps requests in flight: on a block device if you are root, else over a socket. The table
+    shows rates and latencies as they were set and as they were measured.
+
+    Parameters
+    ----------
+    name
+        Cage, volume type (aws-gp3) or named size (azure-p10); see `pagecage cage list`
+    seconds
+        Length of each load
+    dilate
+        Factor by which the volume is slowed down
+    repeats
+        Repeats of each load, with other seeds
+    """
+    cage_names(name, (), has_control=False)
+    cage = replay_cages((name,), volume, ())[name]
+    cage = replace(dilated(cage, dilate), enforced_by="volume")
+    notify(
+        f"driving {len(_LOADS) * repeats} loads, about {format_seconds(total(seconds, repeats))}"
+    )
+    with served_volume(TOP / "build/host/lib") as driven:
+        notify(describe_path(driven.path))
+        results = list(_results(driven, cage, seconds, repeats))
+        credits_ = list(drive_credits(driven, volume_model(cage, 1), _DRAIN_SECONDS))
+    if as_json:
+        print(json.dumps(to_json(cage, driven.path, results, credits_)))
+    else:
+        _show(results, credits_)
+    return EXIT_OK
+
+
+def _show(results: Sequence[DriveResult], credits_: Sequence[CreditsResult]) -> None:
+    console = Console(width=max(_WIDTH, Console().width))
+    console.print(table(results))
+    for one in credits_:
+        console.print(describe_credits(one), soft_wrap=True)
+
+
+def _results(
+    driven: DrivenVolume, cage: Cage, seconds: float, repeats: int
+) -> Iterator[DriveResult]:
+    for repeat in range(1, repeats + 1):
+        model = without_credits(volume_model(cage, repeat))
+        for number, load in enumerate(_LOADS, start=1):
+            if sys.stderr.isatty():
+                notify(f"  {number}/{len(_LOADS)} {describe(Load(*load))}")
+            yield drive(driven, model, Load(*load), seconds)
+
+
+def total(seconds: float, repeats: int) -> float:
+    """Return the time that all loads take, in seconds."""
+    return len(_LOADS) * repeats * (seconds + 1.0)
+
+
+def without_credits(model: dict[str, Any]) -> dict[str, Any]:
+    """Return the model with its base rates alone.
+
+    Even an empty bucket refills while fio starts, and would raise the rate.
+    """
+    return {**model, "limits": [{**limit, "credits": None} for limit in model["limits"]]}
+
+
+def describe(load: Load) -> str:
+    """Return a load in short: pattern, block size and requests in flight."""
+    return f"{load.pattern} {format_bytes(load.block_bytes)} x {load.depth}"
+
+
+def describe_credits(one: CreditsResult) -> str:
+    """Return the drain and the refill of a bucket in a sentence."""
+    if one.drain_seconds is None or one.refill_per_second is None:
+        return f"credits of {one.limit}: not drained, because the burst rate was not reached"
+    return (
+        f"credits of {one.limit}: drained after {one.drain_seconds:.2f} s (formula"
+        f" {one.expected_drain_seconds:.2f} s), refilled at {one.refill_per_second:,.0f}/s (base"
+        f" rate {one.base_per_second:,.0f}/s)"
+    )
+
+
+def describe_path(path: Mapping[str, Any]) -> str:
+    """Return the path between fio and the volume in a sentence."""
+    if path["kind"] == "socket":
+        return "path: the volume's socket, whose latency is part of the result"
+    return f"path: {path['kind']}, whose {path['latency_us']:g} us are taken off each latency"
+
+
+def to_json(
+    cage: Cage,
+    path: Mapping[str, Any],
+    results: Sequence[DriveResult],
+    credits_: Sequence[CreditsResult],
+) -> dict[str, Any]:
+    """Return a check as plain data (docs/FORMAT.md)."""
+    loads = [
+        asdict(result) | {"rate_error": result.rate_error, "littles_error": result.littles_error}
+        for result in results
+    ]
+    return {
+        "cage": cage_to_json(cage),
+        "path": dict(path),
+        "loads": loads,
+        "credits": [asdict(one) for one in credits_],
+    }
+
+
+def table(results: Sequence[DriveResult]) -> Table:
+    """Return the results as a table; a latency that was set stands in brackets."""
+    shown = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("load", "limit", "model/s", "found/s", "error", "p50", "p99"):
+        side: Literal["left", "right"] = "left" if title in ("load", "limit") else "right"
+        shown.add_column(title, justify=side, no_wrap=True)
+    for result in results:
+        shown.add_row(*_cells(result))
+    return shown
+
+
+def _cells(result: DriveResult) -> list[str]:
+    expected, error = result.expected_per_second, result.rate_error
+    return [
+        describe(result.load),
+        result.limit or "latency",
+        "-" if expected is None else f"{expected:,.0f}",
+        f"{result.per_second:,.0f}",
+        "-" if error is None else f"{100 * error:+.1f} %",
+        *(_percentile(result, percentile) for percentile in (50.0, 99.0)),
+    ]
+
+
+def _percentile(result: DriveResult, percentile: float) -> str:
+    measured = format_us(result.percentiles_us[percentile])
+    if result.expected_percentiles_us is None:
+        return measured
+    return f"{measured} ({format_us(result.expected_percentiles_us[percentile])})"
+
+
+def format_us(microseconds: float) -> str:
+    """Return a latency in microseconds, or in milliseconds from 10 ms on."""
+    if microseconds >= 10_000:
+        return f"{microseconds / 1000:,.1f} ms"
+    return f"{microseconds:,.0f} us"
+
 
 app = App(
     name="volume",

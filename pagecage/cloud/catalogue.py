@@ -1,7 +1,8 @@
-"""The catalogue of cloud volumes and instances, read from cgroups/catalogue/*.toml."""
+"""The catalogue of cloud volumes and instances, with its sources."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,13 +15,218 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from pagecage.cloud.formulas import Bytes, ExactTable, Formula, FormulaTable, Number, StepsFormula
-from pagecage.cloud.instance_tables import InstancesTable, InstanceType, MachineFamily
-from pagecage.cloud.measured_latency import MeasuredLatency, MeasuredLatencyTable
-from pagecage.cloud.sources import OfferTable, Seconds, SourceTable
+from pagecage.definitions.cage_file import Percentiles, quantiles_of
 from pagecage.definitions.fields import SizeBytes, StrictTable
 from pagecage.errors import PagecageError
-from pagecage.model.cage import IoAccounting
+from pagecage.model.cage import IoAccounting, LatencyQuantiles
 from pagecage.units import MIB
+
+Seconds = Annotated[int, Field(gt=0)]
+
+
+class SourceTable(StrictTable):
+    """A page with figures, and the date of the figures."""
+
+    title: str
+    url: str
+    date: str | None = Field(None, description="absent if the page has no date")
+
+
+class OfferTable(ExactTable):
+    """Something that a provider offers, with the names of its sources."""
+
+    source_names: Annotated[list[str], Field(min_length=1, alias="sources")]
+    remark: str = ""
+    _provider: str = PrivateAttr("")
+    _sources: tuple[SourceTable, ...] = PrivateAttr(())
+
+    def connect(self, provider: str, known: Mapping[str, SourceTable]) -> None:
+        """Set the provider, and look up the sources. Raises ValueError if a source is missing."""
+        if unknown := set(self.source_names) - set(known):
+            raise ValueError(f"sources.{min(unknown)} is missing")
+        self._provider, self._sources = provider, tuple(known[name] for name in self.source_names)
+
+    @property
+    def provider(self) -> str:
+        """The name of the provider."""
+        return self._provider
+
+    @property
+    def sources(self) -> tuple[SourceTable, ...]:
+        """The sources of the figures."""
+        return self._sources
+
+
+Use = Literal["distribution", "at_cap", "context"]
+
+
+class MeasuredLatencyTable(StrictTable):
+    """Percentiles of one direction, and the load under which they were measured.
+
+    A `distribution` was measured below all limits, and a simulated volume draws from it. `at_cap`
+    includes the wait at a limit, which a simulation produces by itself. `context` includes other
+    waits, or has too few percentiles.
+    """
+
+    direction: Literal["read", "write"]
+    use: Use = "distribution"
+    size: SizeBytes | None = None
+    percentiles_us: Percentiles
+    load: str
+    by: str
+    remark: str = ""
+
+    @model_validator(mode="after")
+    def _check(self) -> MeasuredLatencyTable:
+        quantiles_of(self.percentiles_us)
+        if self.use == "distribution" and self.size is None:
+            raise ValueError("a distribution needs size, the size of the requests")
+        return self
+
+    def with_source(self, known: Mapping[str, SourceTable]) -> MeasuredLatency:
+        """Return the latencies with their source. Raises ValueError if it is missing."""
+        if self.by not in known:
+            raise ValueError(f"sources.{self.by} is missing")
+        quantiles = quantiles_of(self.percentiles_us)
+        return MeasuredLatency(
+            self.direction, self.use, self.size, quantiles, self.load, known[self.by], self.remark
+        )
+
+
+@dataclass(frozen=True)
+class MeasuredLatency:
+    """Quantiles of one direction and their source; `size_bytes` is None if it is unknown."""
+
+    direction: str
+    use: str
+    size_bytes: int | None
+    quantiles: tuple[tuple[float, float], ...]
+    load: str
+    source: SourceTable
+    remark: str
+
+
+def distributions(
+    measured: tuple[MeasuredLatency, ...], direction: str
+) -> tuple[LatencyQuantiles, ...]:
+    """Return the distributions of one direction from which a simulated volume draws."""
+    return tuple(
+        LatencyQuantiles(one.size_bytes, one.quantiles)
+        for one in measured
+        if (one.use, one.direction) == ("distribution", direction) and one.size_bytes is not None
+    )
+
+
+@dataclass(frozen=True)
+class InstanceCaps:
+    """Limits of an instance on its disks, in I/Os and bytes per second.
+
+    Reads and writes share a burst rate, which lasts `burst_seconds` at full use.
+    """
+
+    read_iops: Fraction
+    write_iops: Fraction
+    read_throughput: Fraction
+    write_throughput: Fraction
+    burst_iops: Fraction | None = None
+    burst_throughput: Fraction | None = None
+    burst_seconds: int | None = None
+
+
+@dataclass(frozen=True)
+class InstanceType:
+    """One type of instance.
+
+    `memory_bytes` is its nominal memory; None if the catalogue has none.
+    """
+
+    name: str
+    memory_bytes: int | None
+    caps: InstanceCaps
+    sources: tuple[SourceTable, ...]
+    remark: str
+
+
+class InstanceTable(ExactTable):
+    """One type of instance: its nominal memory, its lasting caps and those of its burst."""
+
+    memory: SizeBytes | None = None
+    iops: Number
+    throughput: Bytes
+    burst_iops: Number | None = None
+    burst_throughput: Bytes | None = None
+
+
+class InstancesTable(OfferTable):
+    """Instances with the same sources and burst; an instance may have its own burst rates."""
+
+    burst_seconds: Seconds | None = None
+    burst_iops: Number | None = None
+    burst_throughput: Bytes | None = None
+    sizes: dict[str, InstanceTable]
+
+    def instances(self) -> list[InstanceType]:
+        """Return the instances of this table."""
+        return [
+            InstanceType(name, own.memory, self._caps(own), self.sources, self.remark)
+            for name, own in self.sizes.items()
+        ]
+
+    def _caps(self, own: InstanceTable) -> InstanceCaps:
+        return InstanceCaps(
+            own.iops,
+            own.iops,
+            own.throughput,
+            own.throughput,
+            own.burst_iops or self.burst_iops,
+            own.burst_throughput or self.burst_throughput,
+            self.burst_seconds,
+        )
+
+
+class VcpuCapsTable(ExactTable):
+    """Caps of machines with at least this many vCPUs."""
+
+    least_vcpus: Annotated[int, Field(gt=0, alias="vcpus")]
+    read_iops: Number
+    write_iops: Number
+    read_throughput: Bytes
+    write_throughput: Bytes
+
+    @property
+    def caps(self) -> InstanceCaps:
+        """The caps, without a burst."""
+        return InstanceCaps(
+            self.read_iops, self.write_iops, self.read_throughput, self.write_throughput
+        )
+
+
+class MachineFamily(OfferTable):
+    """Machines whose caps depend on their vCPUs and on the type of the volume (Google Cloud).
+
+    `family` is the beginning of a name ("n2" of n2-standard-8), or a whole name with a dash
+    ("e2-medium").
+    """
+
+    family: str
+    caps: dict[str, list[VcpuCapsTable]]
+
+    @model_validator(mode="after")
+    def _check_order(self) -> MachineFamily:
+        for kind, rows in self.caps.items():
+            counts = [row.least_vcpus for row in rows]
+            if not counts or counts != sorted(set(counts)):
+                raise ValueError(f"caps.{kind} must go from the fewest vCPUs to the most")
+        return self
+
+    def vcpus(self, machine: str) -> int | None:
+        """Return the number of vCPUs by a machine's name; None for another family."""
+        if "-" in self.family:
+            return 1 if machine == self.family else None
+        shapes = "standard|highmem|highcpu|custom"
+        match = re.fullmatch(rf"{re.escape(self.family)}-(?:{shapes})-([0-9]+)(-[0-9]+)?", machine)
+        return int(match[1]) if match else None
+
 
 Microseconds = Annotated[int, Field(gt=0)]
 _UNIT_BYTES = {"MiB": MIB, "MB": 1000**2}

@@ -1,23 +1,33 @@
-"""A run's time on the volumes of the catalogue."""
+"""Comparison of volumes and instances by what a run needs of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pagecage.cloud.catalogue import Provider, VolumeType
+from pagecage.cloud.catalogue import InstanceCaps, InstanceType, Provider, VolumeType
 from pagecage.cloud.enough import VolumeOffer, choose
-from pagecage.cloud.formulas import ProvisionedFormula
-from pagecage.cloud.instances import find_instance, has_instance, instance_names
-from pagecage.cloud.profile import CageOptions, LimitProfile
-from pagecage.cloud.run_prediction import (
+from pagecage.cloud.formulas import ProvisionedFormula, VolumeLimits
+from pagecage.cloud.prediction import (
+    COVERED,
     LatencyBounds,
     VolumeOutlook,
     VolumePrediction,
     latency_bounds,
 )
+from pagecage.cloud.profile import (
+    CageOptions,
+    LimitProfile,
+    attached,
+    find_instance,
+    has_instance,
+    instance_names,
+    machine_name,
+)
 from pagecage.cloud.volume_request import VolumeRequest, parse_throughput
 from pagecage.errors import PagecageError, nearest
+from pagecage.units import KIB, format_hours
 from pagecage.verdicts.io_demand import IoDemand
 
 ANSWERS = ("yes", "expected", "not expected", "no")
@@ -150,3 +160,131 @@ def _order(row: VolumeRow) -> tuple[int, Fraction, Fraction, str]:
         min(layer.base for layer in bandwidth),
         row.kind.name,
     )
+
+
+@dataclass(frozen=True)
+class InstanceRow:
+    """The prediction for instances with the same limits.
+
+    `types` are the volume types to which the limits apply; empty for all of the provider.
+    """
+
+    provider: str
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    prediction: VolumePrediction
+    answer: str | None
+
+
+def compare_instances(demand: IoDemand, question: VolumeQuestion) -> list[InstanceRow]:
+    """Predict a trial's time under the limits of each instance alone, the slowest first.
+
+    Volume and instance limit at the same time, so a volume on an instance takes at least the longer
+    of the two times.
+    """
+    offered = offered_types(question)
+    rows = []
+    for provider in {provider.name: provider for provider, _ in offered}.values():
+        kinds = {kind.type: kind for one, kind in offered if one is provider}
+        for (caps, types), names in _by_limits(provider, kinds).items():
+            accounting = kinds[types[0] if types else next(iter(kinds))].accounting
+            outlook = VolumeOutlook(demand, accounting, None)
+            limits = attached(VolumeLimits(), InstanceType(names[0], None, caps, (), ""))
+            scaled = limits.scaled(question.options.scale)
+            prediction = outlook.predict(LimitProfile(names[0], "", scaled, question.options.start))
+            reached = answer(prediction, question.under_seconds)
+            rows.append(InstanceRow(provider.name, tuple(names), types, prediction, reached))
+    return sorted(rows, key=lambda row: -row.prediction.seconds)
+
+
+def _by_limits(
+    provider: Provider, kinds: Mapping[str, VolumeType]
+) -> dict[tuple[InstanceCaps, tuple[str, ...]], list[str]]:
+    """Return the names of the instances with the same limits on the same types."""
+    found: dict[tuple[InstanceCaps, tuple[str, ...]], list[str]] = {}
+    for instance in provider.instances:
+        found.setdefault((instance.caps, ()), []).append(instance.name)
+    for family in provider.machines:
+        types: dict[tuple[int, InstanceCaps], list[str]] = {}
+        for kind, rows in family.caps.items():
+            for row in rows if kind in kinds else ():
+                types.setdefault((row.least_vcpus, row.caps), []).append(kind)
+        for (vcpus, caps), names in sorted(types.items(), key=lambda one: one[0][0]):
+            machine = machine_name(family, vcpus)
+            found.setdefault((caps, tuple(names)), []).append(machine)
+    return found
+
+
+_SMALL_BYTES = 16 * KIB
+"""The smallest unit by which a provider counts I/Os. A smaller request counts once anywhere."""
+
+
+def drained_notes(rows: Sequence[VolumeRow]) -> list[str]:
+    """Return a sentence for each volume whose credits are used up within the run."""
+    return [
+        f"{row.kind.name}: the {cause.limit} credits of {cause.by} are used up after"
+        f" {format_hours(seconds)}."
+        for row in rows
+        for cause, seconds in row.prediction.drained.items()
+    ]
+
+
+def prediction_notes(rows: Sequence[VolumeRow], demands: Sequence[IoDemand]) -> list[str]:
+    """Return the sentences that hold for all treatments, each once."""
+    return [
+        f"A range covered {COVERED:.0%} of the stored trials that were predicted from another cage"
+        " (docs/CLOUD.md). It also covers what is unknown about the volume.",
+        "Memory and CPU are those of the run.",
+        *_latency_notes(rows, demands),
+        *_counting_notes(rows, demands),
+        "The catalogue has no prices: the volumes are in the order of their lasting rates.",
+    ]
+
+
+def _latency_notes(rows: Sequence[VolumeRow], demands: Sequence[IoDemand]) -> Iterator[str]:
+    """Yield the assumed latencies, if any trial shows how long its requests took."""
+    if all(demand.latency_seconds is None for demand in demands):
+        yield "The run does not show how long a request took, so latency is that of its disk."
+        return
+    groups: dict[tuple[float, float, str], list[str]] = {}
+    for row in rows:
+        bounds = (row.latency.least[0], row.latency.greatest[0], _origin(row))
+        groups.setdefault(bounds, []).append(row.kind.name)
+    if all(least == greatest for least, greatest, _ in groups):
+        yield f"A request takes {next(iter(groups))[0] * 1e6:.0f} us, as --latency-us says."
+        return
+    parts = [
+        f"{least * 1e3:.2g} to {greatest * 1e3:.2g} ms {origin} ({', '.join(names)})"
+        for (least, greatest, origin), names in sorted(groups.items())
+    ]
+    yield f"A read takes {'; '.join(parts)}."
+    yield (
+        "The expected time takes the measured mean, or else the latency of the run as far as it is"
+        " within these bounds. --latency-us replaces them."
+    )
+
+
+def _origin(row: VolumeRow) -> str:
+    """Return what the bounds of the latency of reads rest on."""
+    if row.latency.measured[0] is not None:
+        return "as users measured"
+    return "where the provider states nothing" if row.kind.latency is None else "as stated"
+
+
+def _counting_notes(rows: Sequence[VolumeRow], demands: Sequence[IoDemand]) -> Iterator[str]:
+    kinds = [row.kind for row in rows]
+    merging = sorted({kind.provider for kind in kinds if kind.accounting.merged})
+    if merging:
+        yield (
+            f"Neighbouring requests may count as one ({', '.join(merging)}): the low ends assume"
+            " that all are neighbours, the expected time that none are."
+        )
+    unstated = [kind.name for kind in kinds if kind.accounting.io_size_bytes is None]
+    if unstated and any(demand.request_bytes > _SMALL_BYTES for demand in demands):
+        yield f"It is not stated how a large request counts; it counts once: {', '.join(unstated)}."
+    unknown = [kind.name for kind in kinds if kind.accounting.combined is None]
+    if unknown and any(demand.total("rios") and demand.total("wios") for demand in demands):
+        yield (
+            "It is not stated whether reads and writes share a limit; only the low ends assume"
+            f" that they do not: {', '.join(unknown)}."
+        )

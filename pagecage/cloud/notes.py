@@ -1,15 +1,64 @@
-"""Notes on a profile: differences in counting between provider and kernel, and gaps of a replay."""
+"""Notes on a profile: how provider and kernel count, what a replay leaves out, and its events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
-from pagecage.cloud.event_notes import event_notes
+from pagecage.cloud.formulas import LimitLayer, rate_periods, reachable
 from pagecage.cloud.profile import LimitProfile
-from pagecage.cloud.volume_limits import LimitLayer, rate_periods, reachable
-from pagecage.model.cage import LatencyFloor, enforced_limit
-from pagecage.units import KIB, format_both_rates, format_bytes, format_hours
+from pagecage.model.cage import LatencyFloor, VolumeEvent, VolumeSimulation, enforced_limit
+from pagecage.units import (
+    KIB,
+    format_both_rates,
+    format_bytes,
+    format_hours,
+    format_microseconds,
+    format_seconds,
+)
+
+
+def event_notes(simulation: VolumeSimulation) -> Iterator[str]:
+    """Yield a sentence for the restore, and one for each event."""
+    restore = simulation.restore
+    if restore:
+        yield (
+            f"The volume is restored from a snapshot: the first touch of each"
+            f" {format_bytes(restore.block_bytes)} loads it at"
+            f" {format_both_rates(restore.bytes_per_second)}."
+        )
+    for event in simulation.events:
+        yield f"{_period(event)}, {_effect(event)}."
+
+
+def _period(event: VolumeEvent) -> str:
+    begin = f"From {format_seconds(event.from_seconds)}"
+    if event.until_seconds is None:
+        return begin
+    return f"{begin} to {format_seconds(event.until_seconds)}"
+
+
+def _effect(event: VolumeEvent) -> str:
+    share = f"{100 * (event.share or 0):g} %"
+    match event.kind:
+        case "degrade":
+            return f"the volume delivers {share} of its rates"
+        case "delay":
+            return f"{share} of the I/Os take {format_microseconds(event.latency_us or 0)} longer"
+        case "pause":
+            return "no I/O starts"
+        case "fail":
+            return f"{share} of the I/Os{_range(event)} fail with EIO"
+        case _:
+            return "the volume is detached and every I/O fails with EIO"
+
+
+def _range(event: VolumeEvent) -> str:
+    if event.first_byte is None and event.end_byte is None:
+        return ""
+    end = "the end" if event.end_byte is None else f"byte {event.end_byte}"
+    return f" from byte {event.first_byte or 0} to before {end}"
+
 
 _READ_AHEAD_BYTES = 128 * KIB
 """Length of a sequential read: the default read-ahead window (VM_READAHEAD_PAGES)."""

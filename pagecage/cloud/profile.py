@@ -1,19 +1,25 @@
-"""The profile of a volume on its instance, or of a cage: limits, sources, resulting cage."""
+"""The profile of a volume on an instance as a cage: its limits, layers and latencies."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pagecage.cloud.catalogue import Provider, PublishedLatencyTable, VolumeType
-from pagecage.cloud.instance_tables import InstanceType
-from pagecage.cloud.instances import attached, example_instance
-from pagecage.cloud.measured_latency import MeasuredLatency, distributions
-from pagecage.cloud.simulated import limits_of, simulation_of
-from pagecage.cloud.sources import SourceTable
-from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits, rate_periods
+from pagecage.cloud.catalogue import (
+    InstanceCaps,
+    InstanceType,
+    MachineFamily,
+    MeasuredLatency,
+    Provider,
+    PublishedLatencyTable,
+    SourceTable,
+    VolumeType,
+    distributions,
+)
+from pagecage.cloud.formulas import LimitLayer, VolumeLimits, rate_periods
 from pagecage.cloud.volume_request import VolumeRequest, volume_limits
-from pagecage.errors import PagecageError
+from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import (
     ENFORCERS,
     BurstCredits,
@@ -22,8 +28,155 @@ from pagecage.model.cage import (
     CreditBucket,
     IoAccounting,
     LatencyFloor,
+    LatencyQuantiles,
+    LayerLimit,
+    VolumeSimulation,
 )
-from pagecage.model.simulation import VolumeSimulation
+
+
+def find_instance(provider: Provider, kind: VolumeType, name: str) -> InstanceType:
+    """Return an instance by its name, as the provider or its API writes it.
+
+    Raises PagecageError with the nearest name if there is none, or if the catalogue has no limits
+    of it for this type of volume.
+    """
+    plain = _plain(name)
+    for instance in provider.instances:
+        if instance.name.lower() == plain:
+            return instance
+    for family in provider.machines:
+        vcpus = family.vcpus(plain)
+        if vcpus is not None:
+            fitting = [
+                row.caps for row in family.caps.get(kind.type, ()) if row.least_vcpus <= vcpus
+            ]
+            if not fitting:
+                raise PagecageError(
+                    f"the catalogue has no limits of {name} for {kind.name}", "leave out --instance"
+                )
+            return InstanceType(plain, None, fitting[-1], family.sources, family.remark)
+    raise PagecageError(
+        f"{provider.title} has no instance {name!r} in the catalogue", _hint(provider, plain)
+    )
+
+
+def has_instance(provider: Provider, name: str) -> bool:
+    """Return whether the catalogue has limits of an instance for any type of volume."""
+    plain = _plain(name)
+    return any(instance.name.lower() == plain for instance in provider.instances) or any(
+        family.vcpus(plain) is not None for family in provider.machines
+    )
+
+
+def instance_names(provider: Provider) -> list[str]:
+    """Return the names that --instance accepts, with one example per family (n2-standard-8)."""
+    examples = [machine_name(family, 8) for family in provider.machines]
+    return [*(instance.name for instance in provider.instances), *examples]
+
+
+def machine_name(family: MachineFamily, vcpus: int) -> str:
+    """Return the name of a machine of a family."""
+    return family.family if "-" in family.family else f"{family.family}-standard-{vcpus}"
+
+
+def example_instance(provider: Provider, kind: VolumeType) -> str:
+    """Return an instance with caps for this type of volume; "" if the catalogue has none."""
+    for family in provider.machines:
+        if kind.type in family.caps:
+            return machine_name(family, family.caps[kind.type][0].least_vcpus)
+    return next((instance.name for instance in provider.instances), "")
+
+
+def _plain(name: str) -> str:
+    return name.lower().removeprefix("standard_")
+
+
+def _hint(provider: Provider, name: str) -> str:
+    hint = nearest(name, instance_names(provider))
+    return hint if hint.startswith("did") else f"pagecage cage list --provider {provider.name}"
+
+
+def attached(volume: VolumeLimits, instance: InstanceType) -> VolumeLimits:
+    """Return the layers of the volume followed by those of the instance."""
+    caps, name = instance.caps, instance.name
+    iops, throughput = caps.burst_iops, caps.burst_throughput
+    return VolumeLimits(
+        (*volume.read_iops, _layer(name, caps, "read_iops", iops)),
+        (*volume.write_iops, _layer(name, caps, "write_iops", iops)),
+        (*volume.read_bandwidth, _layer(name, caps, "read_throughput", throughput)),
+        (*volume.write_bandwidth, _layer(name, caps, "write_throughput", throughput)),
+    )
+
+
+def _layer(name: str, caps: InstanceCaps, quantity: str, burst: Fraction | None) -> LimitLayer:
+    base: Fraction = getattr(caps, quantity)
+    if burst is None or caps.burst_seconds is None or burst <= base:
+        return LimitLayer(name, base)
+    return LimitLayer(name, base, burst, (burst - base) * caps.burst_seconds)
+
+
+_UNITS = {"iops": "operations", "bandwidth": "bytes"}
+
+
+def simulation_of(
+    limits: VolumeLimits,
+    volume: str,
+    is_combined: bool,
+    read_latency: tuple[LatencyQuantiles, ...] = (),
+    write_latency: tuple[LatencyQuantiles, ...] = (),
+) -> VolumeSimulation:
+    """Return the simulation of a volume, with each layer apart and its rates unrounded.
+
+    Layers that are not named after the volume are those of its instance.
+    """
+    layers = tuple(_layer_limits(limits, volume, is_combined))
+    return VolumeSimulation(layers, read_latency, write_latency)
+
+
+def _layer_limits(limits: VolumeLimits, volume: str, is_combined: bool) -> Iterator[LayerLimit]:
+    for quantity, unit in _UNITS.items():
+        reads: Sequence[LimitLayer] = getattr(limits, f"read_{quantity}")
+        writes: Sequence[LimitLayer] = getattr(limits, f"write_{quantity}")
+        if is_combined and reads == writes:
+            sides = [("both", reads)]
+        else:
+            sides = [("read", reads), ("write", writes)]
+        for of, layers in sides:
+            for layer in layers:
+                yield _layer_limit("volume" if layer.by == volume else "instance", of, unit, layer)
+
+
+def _layer_limit(name: str, of: str, unit: str, layer: LimitLayer) -> LayerLimit:
+    """Return one limit. A burst without end is a higher limit."""
+    if layer.burst is None or not layer.bursts:
+        return LayerLimit(name, of, unit, float(layer.base))
+    if layer.credits is None:
+        return LayerLimit(name, of, unit, float(layer.burst))
+    burst, credits_ = float(layer.burst), float(layer.credits)
+    return LayerLimit(name, of, unit, float(layer.base), burst, credits_)
+
+
+def limits_of(simulation: VolumeSimulation) -> VolumeLimits:
+    """Return the limits of a simulation by direction and quantity."""
+    found = {
+        f"{side}_{quantity}": tuple(
+            _simulated_layer(limit)
+            for limit in simulation.limits
+            if limit.of in (side, "both") and limit.unit == unit
+        )
+        for side in ("read", "write")
+        for quantity, unit in _UNITS.items()
+    }
+    return VolumeLimits(**found)
+
+
+def _simulated_layer(limit: LayerLimit) -> LimitLayer:
+    burst, credits_ = (
+        None if value is None else Fraction(value)
+        for value in (limit.burst_per_second, limit.credits)
+    )
+    return LimitLayer(limit.layer, Fraction(limit.per_second), burst, credits_)
+
 
 # Limits of a profile and the systemd properties of a cage.
 PROPERTY = {

@@ -8,8 +8,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pagecage.cloud.catalogue import BurstRule, VolumeType
-from pagecage.cloud.formulas import Formula, FormulaInput, PerThroughputFormula, ProvisionedFormula
-from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits
+from pagecage.cloud.formulas import (
+    Formula,
+    FormulaInput,
+    LimitLayer,
+    PerThroughputFormula,
+    ProvisionedFormula,
+    VolumeLimits,
+)
 from pagecage.errors import PagecageError
 from pagecage.units import GIB, MIB, exact_size, parse_exact_bytes
 

@@ -1,36 +1,400 @@
-"""The tables of cgroups/*.toml: limits, and further properties of cloud volumes."""
+"""Cages in TOML: memory, disks, and simulated volumes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
-
-from pagecage.definitions.disk_tables import (
-    AccountingTable,
-    BurstTable,
-    DiskName,
-    DiskTable,
-    LatencyTable,
-    VolumeTable,
-    check_bursts,
-    volume_parts,
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
 )
+
 from pagecage.definitions.fields import (
     BandwidthBucket,
     Citation,
     Count,
+    ExactBytes,
+    ExactCount,
     IopsBucket,
     SizeBytes,
     StrictTable,
 )
-from pagecage.definitions.simulation_tables import TABLES as SIMULATION_TABLES
-from pagecage.definitions.simulation_tables import SimulationTable
 from pagecage.errors import PagecageError
-from pagecage.model.cage import ENFORCERS, UNCAGED, Cage, Enforcer
+from pagecage.model.cage import (
+    DATA_DISK,
+    ENFORCERS,
+    IO_MAX_KEY,
+    UNCAGED,
+    BurstCredits,
+    Cage,
+    CloudVolume,
+    CreditBucket,
+    DiskLimits,
+    Enforcer,
+    IoAccounting,
+    LatencyFloor,
+    LatencyQuantiles,
+    LayerLimit,
+    SnapshotRestore,
+    VolumeEvent,
+    VolumeSimulation,
+)
+from pagecage.model.json_codec import DISK
 from pagecage.units import format_bytes, page_floor_bytes
+
+_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Share = Annotated[float, Field(gt=0, le=1)]
+_PERCENT = r"^(100|[0-9]{1,2}(\.[0-9]+)?)$"
+_Percent = Annotated[str, WithJsonSchema({"type": "string", "pattern": _PERCENT})]
+Percentiles = Annotated[dict[_Percent, _Positive], Field(min_length=1)]
+"""Microseconds by percentage."""
+
+
+class ExactIopsBucket(StrictTable):
+    """A token bucket of I/Os: `rate` per second while its `credits` last."""
+
+    rate: ExactCount
+    credits: ExactCount
+
+
+class ExactBandwidthBucket(StrictTable):
+    """A token bucket of bytes: `rate` per second while its `credits` last."""
+
+    rate: ExactBytes
+    credits: ExactBytes
+
+
+class LayerLimitTable(StrictTable):
+    """A limit of the volume or of its instance, with credits above it if it has any."""
+
+    layer: Literal["volume", "instance"] = "volume"
+    of: Literal["both", "read", "write"] = "both"
+    iops: ExactCount | None = None
+    bandwidth: ExactBytes | None = Field(None, description="bytes per second")
+    iops_burst: ExactIopsBucket | None = None
+    bandwidth_burst: ExactBandwidthBucket | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> LayerLimitTable:
+        if (self.iops is None) == (self.bandwidth is None):
+            raise ValueError("a limit has either iops or bandwidth")
+        for base, burst, name in (
+            (self.iops, self.iops_burst, "iops"),
+            (self.bandwidth, self.bandwidth_burst, "bandwidth"),
+        ):
+            if burst is not None and base is None:
+                raise ValueError(f"{name}_burst needs {name}, the rate at which it refills")
+            if burst is not None and base is not None and burst.rate <= base:
+                raise ValueError(
+                    f"{name}_burst.rate is not above {name}, so there would be no burst"
+                )
+        return self
+
+    def to_model(self) -> LayerLimit:
+        """Return the limit."""
+        burst = self.iops_burst or self.bandwidth_burst
+        rate, unit = (self.iops, "operations") if self.iops else (self.bandwidth, "bytes")
+        assert rate is not None  # by the validator
+        bucket = (burst.rate, burst.credits) if burst else (None, None)
+        return LayerLimit(self.layer, self.of, unit, rate, *bucket)
+
+
+def quantiles_of(percentiles_us: Mapping[str, float]) -> tuple[tuple[float, float], ...]:
+    """Return pairs of a probability and microseconds, ascending; percentile 99.9 is 0.999 exactly.
+
+    Raises ValueError for a key that is not a percentage, and if the percentiles fall.
+    """
+    for text in percentiles_us:
+        if not re.fullmatch(_PERCENT, text):
+            raise ValueError(f'percentiles_us: "{text}" is not a percentage from 0 to 100')
+    found = sorted((Decimal(percent), us) for percent, us in percentiles_us.items())
+    for (low, low_us), (high, high_us) in itertools.pairwise(found):
+        if low == high:
+            raise ValueError(f"percentiles_us: percentile {low} is given twice")
+        if high_us < low_us:
+            raise ValueError(
+                f"percentiles_us: percentile {high} ({high_us:g} us) is below percentile {low}"
+                f" ({low_us:g} us)"
+            )
+    return tuple((float(percent / 100), us) for percent, us in found)
+
+
+class LatencyQuantilesTable(StrictTable):
+    """The latency of requests of one size, by percentile; they may not fall."""
+
+    size: SizeBytes = 4096
+    percentiles_us: Percentiles
+
+    @model_validator(mode="after")
+    def _check(self) -> LatencyQuantilesTable:
+        quantiles_of(self.percentiles_us)
+        return self
+
+    def to_model(self) -> LatencyQuantiles:
+        """Return the distribution."""
+        return LatencyQuantiles(self.size, quantiles_of(self.percentiles_us))
+
+
+class RestoreTable(StrictTable):
+    """A volume created from a snapshot: the first touch of each block loads it at `rate`."""
+
+    rate: ExactBytes = Field(description="bytes per second")
+    block: Annotated[SizeBytes, Field(ge=4096)] = 524288
+
+
+_EVENT_NEEDS = {"degrade": {"share"}, "delay": {"share", "latency_us"}, "fail": {"share"}}
+
+
+class VolumeEventTable(StrictTable):
+    """An event, in seconds since the start of the measured part; without `until_seconds` it lasts.
+
+    `degrade` delivers a share of the rates, `delay` adds a latency to a share of the I/Os, `pause`
+    holds all I/Os, `fail` answers a share of them with EIO, and `detach` all, for good.
+    """
+
+    kind: Literal["degrade", "delay", "pause", "fail", "detach"]
+    from_seconds: _Seconds = 0.0
+    until_seconds: _Positive | None = None
+    share: _Share | None = None
+    latency_us: _Positive | None = None
+    first_byte: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    end_byte: Annotated[int, Field(gt=0, lt=2**63)] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> VolumeEventTable:
+        if mistake := next(self._mistakes(), None):
+            raise ValueError(mistake)
+        return self
+
+    def _mistakes(self) -> Iterator[str]:
+        needed, until = _EVENT_NEEDS.get(self.kind, set()), self.until_seconds
+        if {"share", "latency_us"} & self.model_fields_set != needed:
+            names = " and ".join(sorted(needed)) or "neither share nor latency_us"
+            yield f"an event of kind {self.kind} has {names}"
+        if self.kind == "pause" and until is None:
+            yield "a pause needs until_seconds"
+        if self.kind == "detach" and until is not None:
+            yield "a detached volume stays detached: remove until_seconds"
+        if until is not None and until <= self.from_seconds:
+            yield "until_seconds must be after from_seconds"
+        if self.kind != "fail" and {"first_byte", "end_byte"} & self.model_fields_set:
+            yield "only a fail has first_byte and end_byte"
+        if self.end_byte is not None and self.end_byte <= (self.first_byte or 0):
+            yield "end_byte must be after first_byte"
+
+
+class SimulationTable(StrictTable):
+    """Properties of a cloud volume that only a simulated volume has, not io.max.
+
+    Without `limits`, the I/O properties of the cage are the volume's limits.
+    """
+
+    limits: list[LayerLimitTable] = []
+    read_latency: list[LatencyQuantilesTable] = []
+    write_latency: list[LatencyQuantilesTable] = []
+    restore: RestoreTable | None = None
+    events: Annotated[list[VolumeEventTable], Field(max_length=256)] = []
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> SimulationTable:
+        for name, tables in (
+            ("read_latency", self.read_latency),
+            ("write_latency", self.write_latency),
+        ):
+            sizes = [table.size for table in tables]
+            if len(set(sizes)) < len(sizes):
+                raise ValueError(f"{name}: two distributions have the same size")
+        return self
+
+    @property
+    def needs_volume(self) -> bool:
+        """True if it has anything that a cgroup cannot enforce."""
+        return bool(self.read_latency or self.write_latency or self.restore or self.events)
+
+    def to_model(self) -> VolumeSimulation:
+        """Return the simulation."""
+        restore = self.restore
+        return VolumeSimulation(
+            tuple(limit.to_model() for limit in self.limits),
+            tuple(latency.to_model() for latency in self.read_latency),
+            tuple(latency.to_model() for latency in self.write_latency),
+            SnapshotRestore(restore.rate, restore.block) if restore else None,
+            tuple(VolumeEvent(**event.model_dump()) for event in self.events),
+        )
+
+
+SIMULATION_TABLES: Mapping[str, type[BaseModel]] = {
+    "simulation": SimulationTable,
+    "simulation.limits": LayerLimitTable,
+    "simulation.limits.iops_burst": ExactIopsBucket,
+    "simulation.limits.bandwidth_burst": ExactBandwidthBucket,
+    "simulation.read_latency": LatencyQuantilesTable,
+    "simulation.write_latency": LatencyQuantilesTable,
+    "simulation.restore": RestoreTable,
+    "simulation.events": VolumeEventTable,
+}
+"""The tables by key, for hints on misspelt keys."""
+
+
+def check_disk_name(name: str) -> str:
+    """Return the name of a disk beside the data directory's. Raises ValueError if it is invalid."""
+    if name == DATA_DISK:
+        raise ValueError("data is the data directory's disk, whose limits are the cage's own")
+    if not DISK.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is not a name of a disk: a letter, then up to 10 letters and digits, all"
+            " small"
+        )
+    return name
+
+
+DiskName = Annotated[str, AfterValidator(check_disk_name)]
+
+
+class VolumeTable(StrictTable):
+    """The volume from which the limits were derived; `scale` is a factor applied to them."""
+
+    provider: str | None = None
+    type: str | None = None
+    size: SizeBytes | None = None
+    iops: Count | None = Field(None, description="as provisioned")
+    throughput: SizeBytes | None = Field(None, description="bytes per second, as provisioned")
+    instance: str | None = None
+    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+
+
+class BurstTable(StrictTable):
+    """Burst credits above the limits; `start` is their fill level when a trial begins."""
+
+    start: Literal["full", "half", "drained"] = "full"
+    iops: IopsBucket | None = None
+    bandwidth: BandwidthBucket | None = None
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> BurstTable:
+        if self.iops is None and self.bandwidth is None:
+            raise ValueError("burst has neither iops nor bandwidth; remove it")
+        return self
+
+
+class AccountingTable(StrictTable):
+    """The provider's way of counting I/Os, unlike that of io.max; a missing key is unknown."""
+
+    io_size: SizeBytes | None = Field(None, description="a larger I/O counts as several")
+    merged: bool | None = Field(
+        None, description="I/Os are counted after adjacent ones are merged, not before"
+    )
+    combined: bool | None = Field(None, description="reads and writes share one limit")
+
+
+class LatencyTable(StrictTable):
+    """The least time of an I/O at the provider, which io.max cannot impose."""
+
+    read_us: Count | None = None
+    write_us: Count | None = None
+
+
+class DiskTable(StrictTable):
+    """A disk beside the data's: I/O limits and the properties of its volume, as in a cage."""
+
+    IOReadBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
+    IOReadIOPSMax: Count | None = None
+    IOWriteBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
+    IOWriteIOPSMax: Count | None = None
+    volume: VolumeTable | None = None
+    burst: BurstTable | None = None
+    accounting: AccountingTable | None = None
+    latency: LatencyTable | None = None
+    simulation: SimulationTable | None = None
+
+    @model_validator(mode="after")
+    def _check_bursts(self) -> DiskTable:
+        """Refuse a bucket without a limit, or with a rate that is not above the limit."""
+        check_bursts(self)
+        return self
+
+    def to_model(self) -> DiskLimits:
+        """Return the limits as numbers."""
+        given = self.model_dump(include=set(IO_MAX_KEY))
+        limits = {name: value for name, value in given.items() if value is not None}
+        return DiskLimits(limits, **volume_parts(self))
+
+
+class LimitedDisk(Protocol):
+    """A table with the limits of one disk: a cage, or an entry of its `disks`."""
+
+    IOReadBandwidthMax: int | None
+    IOReadIOPSMax: int | None
+    IOWriteBandwidthMax: int | None
+    IOWriteIOPSMax: int | None
+    volume: VolumeTable | None
+    burst: BurstTable | None
+    accounting: AccountingTable | None
+    latency: LatencyTable | None
+    simulation: SimulationTable | None
+
+
+def check_bursts(table: LimitedDisk) -> None:
+    """Raise ValueError for a bucket without a limit, or with a rate that is not above it."""
+    for key, bases in (
+        ("iops", (table.IOReadIOPSMax, table.IOWriteIOPSMax)),
+        ("bandwidth", (table.IOReadBandwidthMax, table.IOWriteBandwidthMax)),
+    ):
+        bucket = getattr(table.burst, key, None)
+        given = [base for base in bases if base is not None]
+        if bucket and not given:
+            names = "IOReadIOPSMax" if key == "iops" else "IOReadBandwidthMax"
+            raise ValueError(
+                f"burst.{key}: a bucket refills at the rate of {names}, which is missing"
+            )
+        if bucket and bucket.rate <= min(given):
+            raise ValueError(f"burst.{key}.rate is not above the limit, so there would be no burst")
+
+
+def volume_parts(table: LimitedDisk) -> dict[str, Any]:
+    """Return the properties of a disk's cloud volume, by field of the model."""
+    latency = table.latency
+    return {
+        "volume": _volume(table.volume) if table.volume else None,
+        "burst": _burst(table.burst) if table.burst else None,
+        "accounting": _accounting(table.accounting) if table.accounting else None,
+        "latency": LatencyFloor(latency.read_us, latency.write_us) if latency else None,
+        "simulation": table.simulation.to_model() if table.simulation else None,
+    }
+
+
+def _volume(table: VolumeTable) -> CloudVolume:
+    return CloudVolume(
+        table.provider,
+        table.type,
+        table.size,
+        table.iops,
+        table.throughput,
+        table.instance,
+        table.scale,
+    )
+
+
+def _accounting(table: AccountingTable) -> IoAccounting:
+    return IoAccounting(table.io_size, table.merged, table.combined)
+
+
+def _burst(table: BurstTable) -> BurstCredits:
+    return BurstCredits(table.start, _bucket(table.iops), _bucket(table.bandwidth))
+
+
+def _bucket(table: IopsBucket | BandwidthBucket | None) -> CreditBucket | None:
+    return CreditBucket(table.rate, table.credits) if table else None
 
 
 class DatasetFraction(StrictTable):
@@ -98,7 +462,7 @@ class CageFile(StrictTable):
 
 
 # The tables of a cage file by key, for hints on misspelt keys.
-TABLES: dict[str, type[BaseModel]] = {
+CAGE_TABLES: dict[str, type[BaseModel]] = {
     "volume": VolumeTable,
     "burst": BurstTable,
     "burst.iops": IopsBucket,

@@ -15,8 +15,10 @@ from pagecage.model.cage import (
     DiskLimits,
     IoAccounting,
     LatencyFloor,
+    LatencyQuantiles,
+    LayerLimit,
+    VolumeSimulation,
 )
-from pagecage.model.simulation import LatencyQuantiles, LayerLimit, VolumeSimulation
 from pagecage.units import exact_size, percent_text
 
 _COUNTS = {"IOReadIOPSMax", "IOWriteIOPSMax", "CPUQuota"}

@@ -9,13 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, RatioTable, ReportTable
-from pagecage.definitions.collector_tables import (
-    BpftraceTable,
-    Collectors,
-    check_collectors,
-)
+from pagecage.definitions.custom_tables import BpftraceTable, Collectors, check_collectors
 from pagecage.definitions.fields import Citation, StrictTable
-from pagecage.definitions.service_keys import wrong_response
 from pagecage.definitions.trial_tables import (
     PLACEHOLDERS,
     DataTable,
@@ -25,9 +20,9 @@ from pagecage.definitions.trial_tables import (
     Repeats,
     SizeTable,
     WorkloadTable,
+    wrong_response,
 )
-from pagecage.model.needs.packages import Package
-from pagecage.model.trial import FRESH_HOME, SAME_OUTPUT, Condition, DriverName
+from pagecage.model.trial import FRESH_HOME, SAME_OUTPUT, Condition, DriverName, Package
 from pagecage.units import LEAST_PAGE_BYTES
 
 

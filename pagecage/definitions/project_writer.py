@@ -1,10 +1,122 @@
-"""The files of a new project."""
+"""Files that `pagecage init` writes: a definition, a workload, and the job of a CI."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+CiSystem = Literal["github", "gitlab", "none"]
+_ACTION = ".github/actions/pagecage/action.yml"
+_TEMPLATE = ".gitlab/pagecage.yml"
+_WORKFLOW = """---
+# Runs the experiment {name}, and fails if it reads more than its baseline.
+name: pagecage {name}
+on:
+  push:
+  pull_request:
+permissions:
+  contents: read
+jobs:
+  measure:
+    runs-on: ubuntu-24.04
+    timeout-minutes: 60
+    steps:
+      - uses: actions/checkout@v4
+{build}      - uses: ./.github/actions/pagecage
+        with:
+          experiment: {quoted}
+          project: {project}
+          size: smoke
+          repeats: "5"
+          # A variable of the repository: the address of a wheel of pagecage, or its path here.
+          wheel: ${{{{ vars.PAGECAGE_WHEEL }}}}
+          # The artefact of the first run has baseline.json. Commit it, and remove the four marks:
+          # baseline: baselines/{name}.json
+          # fail-if: |
+          #   device_read_bytes > +5%
+          #   major_faults > +5%
+"""
+_JOB = """---
+# Runs the experiment {name}, and fails if it reads more than its baseline.
+# PAGECAGE_WHEEL is a CI/CD variable: the address of a wheel of pagecage, or its path here.
+include:
+  - local: /{template}
+pagecage-{name}:
+  extends: .pagecage
+  variables:
+    PAGECAGE_EXPERIMENT: {quoted}
+    PAGECAGE_PROJECT: {project}
+{build}    PAGECAGE_SIZE: smoke
+    PAGECAGE_REPEATS: "5"
+    # The artefacts of the first run have baseline.json. Commit it, and remove the two marks:
+    # PAGECAGE_BASELINE: baselines/{name}.json
+    # PAGECAGE_FAIL_IF: "device_read_bytes > +5%"
+"""
+_BUILD_STEP = """\
+      - run: {command}
+        working-directory: {folder}
+"""
+_BUILD_VARIABLES = """\
+    PAGECAGE_PACKAGES: {packages}
+    PAGECAGE_BUILD: {command}
+"""
+_PIPELINE = """---
+include:
+  - local: /{job}
+"""
+
+
+@dataclass(frozen=True)
+class Build:
+    """The command that builds a project's program, in a folder of the project.
+
+    `packages` are those of Debian that it needs, separated by spaces.
+    """
+
+    command: str
+    folder: str
+    packages: str
+
+
+def ci_files(
+    system: CiSystem, name: str, project: str, source: Path, build: Build | None = None
+) -> Mapping[str, str]:
+    """Return contents by path, relative to the top of the repository.
+
+    `project` is the folder of the experiment below that top. `source` has pagecage's own action and
+    template, which are copied so that the repository depends on no other. `build` is None for a
+    program that needs none.
+    """
+    words = {"name": name, "quoted": json.dumps(name), "project": json.dumps(project)}
+    words["build"] = _build_of(system, build, project) if build else ""
+    if system == "github":
+        return {
+            _ACTION: (source / "action.yml").read_text(),
+            f".github/workflows/pagecage-{name}.yml": _WORKFLOW.format(**words),
+        }
+    if system == "gitlab":
+        job = f".gitlab/pagecage-{name}.yml"
+        return {
+            _TEMPLATE: (source / "ci/gitlab.yml").read_text(),
+            job: _JOB.format(**words, template=_TEMPLATE),
+            ".gitlab-ci.yml": _PIPELINE.format(job=job),
+        }
+    return {}
+
+
+def _build_of(system: CiSystem, build: Build, project: str) -> str:
+    """Return the lines that build the program; a runner of GitHub has the compilers."""
+    if system == "github":
+        folder = (PurePosixPath(project) / build.folder).as_posix()
+        return _BUILD_STEP.format(command=build.command, folder=json.dumps(folder))
+    command = f"cd {build.folder} && {build.command}"
+    packages = json.dumps(build.packages)
+    return _BUILD_VARIABLES.format(command=json.dumps(command), packages=packages)
+
 
 _MARKER = """# The top of a project for pagecage, with its experiments/ and cgroups/.
 """
@@ -86,3 +198,120 @@ def _array(words: Sequence[str]) -> str:
 def _quoted(text: str) -> str:
     """Return a basic string of TOML."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+@dataclass(frozen=True)
+class WorkloadTemplate:
+    """A workload in one language.
+
+    `files` has the path below pagecage's own files of each file, or folder, of the workload.
+    `program` is the path of the finished program, and `copies` are the files that the guest gets.
+    `build` is the command that makes the program, `packages` are those of Debian that it needs, and
+    `made` is what it leaves; empty for a script.
+    """
+
+    files: Mapping[str, str]
+    program: str
+    copies: tuple[str, ...]
+    build: str = ""
+    packages: str = ""
+    made: str = ""
+
+
+_FOLDER = "workloads"
+_TEMPLATES = f"{_FOLDER}/templates"
+TEMPLATES: Mapping[str, WorkloadTemplate] = {
+    "rust": WorkloadTemplate(
+        {
+            "Cargo.toml": f"{_TEMPLATES}/rust/Cargo.toml",
+            ".cargo/config.toml": f"{_TEMPLATES}/rust/cargo-config.toml",
+            "src": f"{_TEMPLATES}/rust/src",
+            "pagecage-workload": f"{_FOLDER}/pagecage-workload",
+        },
+        program="target/release/workload",
+        copies=("target/release/workload",),
+        build="cargo build --release",
+        packages="cargo",
+        made="/target/\n",
+    ),
+    "c": WorkloadTemplate(
+        {
+            "Makefile": f"{_TEMPLATES}/c/Makefile",
+            "workload.c": f"{_TEMPLATES}/c/workload.c",
+            "pagecage_workload.h": f"{_FOLDER}/c/pagecage_workload.h",
+            "pagecage_workload.c": f"{_FOLDER}/c/pagecage_workload.c",
+        },
+        program="workload",
+        copies=("workload",),
+        build="make",
+        packages="gcc libc6-dev make",
+        made="/workload\n",
+    ),
+    "python": WorkloadTemplate(
+        {
+            "workload.py": f"{_TEMPLATES}/python/workload.py",
+            "pagecage_workload.py": f"{_FOLDER}/python/pagecage_workload.py",
+        },
+        program="workload.py",
+        copies=("workload.py", "pagecage_workload.py"),
+        made="__pycache__/\n",
+    ),
+}
+_TEMPLATE_EXPERIMENT = """question = "What does a slow disk cost {name}?"
+# Seconds of the whole work: `seconds` of `end`, divided by its `covered_fraction`.
+response = "full_pass_seconds"
+repeats = 3
+collectors = []
+# Copied to the guest. On this machine they are used in place.
+copies = [{copies}]
+
+# A program that speaks the handshake (docs/HANDSHAKE.md of pagecage).
+[workload]
+kind = "handshake"
+program = "./{folder}/{program}"
+arguments = ["{{file}}"]
+
+# `uncaged` is the control without limits. The other levels are cages: those of cgroups/, and
+# pagecage's own (`pagecage cage list`).
+[factors]
+cage = ["uncaged", "slow-disk"]
+{levels}
+# Sizes differ in `dataset` (a file that pagecage makes, {{file}}), repeats and limits of time.
+{sizes}"""
+
+
+def folder_of(name: str) -> str:
+    """Return the folder in the project of a workload."""
+    return f"{_FOLDER}/{name}"
+
+
+def template_files(template: WorkloadTemplate, name: str, top: Path) -> dict[str, bytes]:
+    """Return the contents of a workload's files by path in the project.
+
+    `top` is the folder of pagecage's own files.
+    """
+    folder = folder_of(name)
+    found = {f"{folder}/.gitignore": template.made.encode()}
+    for target, source in template.files.items():
+        found |= {f"{folder}/{path}": data for path, data in _contents(target, top / source)}
+    return found
+
+
+def _contents(target: str, source: Path) -> list[tuple[str, bytes]]:
+    if source.is_file():
+        return [(target, source.read_bytes())]
+    paths = sorted(path for path in source.rglob("*") if path.is_file())
+    return [(f"{target}/{path.relative_to(source)}", path.read_bytes()) for path in paths]
+
+
+def template_experiment(template: WorkloadTemplate, name: str) -> str:
+    """Return the definition of an experiment with a workload made from a template."""
+    folder = folder_of(name)
+    return _TEMPLATE_EXPERIMENT.format(
+        name=name,
+        folder=folder,
+        program=template.program,
+        copies=", ".join(f'"{folder}/{path}"' for path in template.copies),
+        levels=LEVELS,
+        sizes=data_sizes(),
+    )

@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
-from pagecage.model.identifiers import (
+from pagecage.model.json_codec import (
     EXPERIMENT,
     HOST,
+    KEYS_HINT,
     RUN_ID,
     SHA256,
+    from_json,
+    from_line,
+    from_lines,
     require_identifiers,
 )
-from pagecage.model.json_codec import KEYS_HINT, from_json, from_line, from_lines
 from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder, path_exists, point_latest
 from pagecage.whole_files import append_line, whole_folder

@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.agent.system.facts import is_emulated
+from pagecage.agent.facts import is_emulated
 from pagecage.ansible import TaskEvent
 from pagecage.errors import HostError, PagecageError
-from pagecage.fleet.host_run import RemoteHost
-from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.playbook import FleetPlaybook, check_names
-from pagecage.hosts.architecture import ARCHITECTURES, VARIABLE, target_machine
+from pagecage.fleet.provisioning import FleetHost, FleetPlaybook, check_names
+from pagecage.fleet.rounds import RemoteHost
+from pagecage.hosts.agent_package import ARCHITECTURES, VARIABLE, target_machine
 from pagecage.model.requirements import check_host
 
 SPOOL = "/dev/shm/pagecage"

@@ -1,24 +1,209 @@
-"""Execution of a fleet run in rounds: Ansible starts an agent on every host and fetches its frames.
-
-A round ends on each host independently. When the connection to a host is lost, its agent may
-continue. The next run fetches its results before it sends a new request.
-"""
+"""Rounds of trials over a fleet, and the part of one host."""
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import queue
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
+from pagecage.agent.protocol import request_to_json
 from pagecage.ansible import HostResult, TaskEvent
+from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.folder import FleetFolder, round_result
-from pagecage.fleet.host_run import HostRun, Listener
-from pagecage.fleet.playbook import FleetPlaybook, RoundRequest
+from pagecage.fleet.provisioning import FleetPlaybook, RoundRequest
 from pagecage.hosts.agent_package import AgentPackage
+from pagecage.hosts.host import MachineState
+from pagecage.model.cage import DATA_DISK
+from pagecage.model.trial import Trial, trial_to_json
+from pagecage.planning.plan import Plan
+from pagecage.runner.campaign import ATTEMPTS, request_for
+from pagecage.runner.frame_receiver import FrameReceiver
+from pagecage.runner.frames import BadFrame, FrameReader
+from pagecage.runner.run_folder import RunFolder, needs_records, planned_trials
+
+
+def host_plans(plan: Plan, hosts: Sequence[str], mode: str) -> dict[str, Plan]:
+    """Return each host's plan by name, in the hosts' order.
+
+    `replicate` gives each host the whole plan. `spread` deals out the blocks, each of which holds
+    every treatment once, so that the host is a block factor. Raises PagecageError if there are
+    fewer blocks than hosts.
+    """
+    if mode == "replicate":
+        return {host: _host_plan(plan, host, plan.trials) for host in hosts}
+    blocks = list(dict.fromkeys(trial.block for trial in plan.trials))
+    if len(blocks) < len(hosts):
+        raise PagecageError(
+            f"{len(blocks)} repeats are too few to spread over {len(hosts)} hosts",
+            f"--repeats {len(hosts)}, or --fleet replicate",
+        )
+    owner = {block: hosts[number % len(hosts)] for number, block in enumerate(blocks)}
+    return {
+        host: _host_plan(plan, host, (t for t in plan.trials if owner[t.block] == host))
+        for host in hosts
+    }
+
+
+def _host_plan(plan: Plan, host: str, trials: Iterable[Trial]) -> Plan:
+    """Return the plan with these trials, and with the host in its run id."""
+    chosen = tuple(trials)
+    stamp = plan.run_id.partition("-")[0]
+    run_id = f"{stamp}-{plan.document['experiment']}-{host}"
+    changes = {"run_id": run_id, "host": host, "trials": [trial_to_json(trial) for trial in chosen]}
+    return replace(plan, run_id=run_id, trials=chosen, document={**plan.document, **changes})
+
+
+Listener = Callable[[str, Mapping[str, Any]], None]
+"""Called with a host's name and an event of its campaign."""
+
+
+@dataclass(frozen=True)
+class RemoteHost:
+    """A host of a group during a run. `emulated` tells that its instructions are translated.
+
+    `disks` has a directory on each disk beside the data directory's, by name.
+    """
+
+    name: str
+    data_dir: str
+    spool_dir: str
+    emulated: bool
+    disks: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def own_disk(self) -> None:
+        """None: the inventory names the disk."""
+
+    @property
+    def user(self) -> bool:
+        """Always False: the agent creates units with the system's systemd."""
+        return False
+
+    def outer_sample(self) -> None:
+        """Return None: the machine around a remote host is unknown."""
+
+    def throttle(self, _limits: Mapping[str, int]) -> dict[str, int]:
+        """Raise HostError: the machine around a remote host is unknown."""
+        raise HostError(f"the disk of {self.name} cannot be throttled from outside", "use HOST=vm")
+
+    def command_volume(self, _command: Mapping[str, Any], _disk: str = DATA_DISK) -> dict[str, Any]:
+        """Raise HostError: the machine around a remote host is unknown."""
+        raise HostError(f"{self.name} is not a guest started here", "use HOST=vm")
+
+
+class HostRun:
+    """A host with its plan and its run folder.
+
+    `refusal` is the agent's error if it could not work.
+    """
+
+    def __init__(
+        self, remote: RemoteHost, plan: Plan, folder: RunFolder, streams: Path, listener: Listener
+    ) -> None:
+        self.remote, self.plan, self.folder = remote, plan, folder
+        self.refusal: HostError | None = None
+        self._streams, self._listener = streams, listener
+        self._attempts: Counter[str] = Counter()
+        self._receiver: FrameReceiver | None = None
+        self._descriptor, self._stream = -1, streams
+
+    @property
+    def name(self) -> str:
+        """The host's name."""
+        return self.remote.name
+
+    def remaining(self) -> tuple[Trial, ...]:
+        """Return the trials without a result."""
+        return self.folder.remaining(self.plan)
+
+    def runnable_trials(self) -> tuple[Trial, ...]:
+        """Return the trials without a result that have attempts left."""
+        return (
+            ()
+            if self.refusal
+            else tuple(t for t in self.remaining() if self._attempts[t.trial_id] < ATTEMPTS)
+        )
+
+    def unfinished_round(self) -> int | None:
+        """Return the number of a round whose stream was not fetched completely, or None."""
+        found = [
+            int(path.suffix[1:])
+            for path in self._streams.glob(f"{self.name}.*")
+            if path.stem == self.name
+        ]
+        return max(found, default=None)
+
+    def begin(self, number: int, request: Path | None) -> RoundRequest:
+        """Open a round's stream and return its request.
+
+        A stream that was fetched in part is read again from its beginning, which adds no record
+        twice.
+        """
+        self._stream = self._streams / f"{self.name}.{number}"
+        flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(self._stream, flags, 0o600)
+        state = MachineState(None, None, self.remote.emulated, {})
+        frames, asked = FrameReader(self._descriptor), replace(self.plan, trials=self._planned())
+        self._receiver = FrameReceiver(
+            frames, None, self.folder, self.remote, state, asked, self._forward
+        )
+        return RoundRequest(
+            self.plan.run_id, number, str(request) if request else "", str(self._stream)
+        )
+
+    def write_request(self, path: Path, agent_sha256: str) -> None:
+        """Write the agent's request for all runnable trials."""
+        state = MachineState(None, None, self.remote.emulated, {})
+        request = request_for(
+            self.plan, self.folder, self.remote, state, self.runnable_trials(), agent_sha256
+        )
+        path.write_text(json.dumps(request_to_json(request)))
+
+    def receive(self) -> None:
+        """Receive the frames that have arrived."""
+        if self._receiver is not None and self.refusal is None:
+            try:
+                self._receiver.receive_all()
+            except HostError as error:
+                self.refusal = error
+                if isinstance(error, BadFrame):  # campaign_follow.py then ends
+                    self._stream.unlink(missing_ok=True)
+
+    def end(self, reason: str | None) -> None:
+        """Close a round.
+
+        `reason` says how the agent ended; a trial that it left unfinished is recorded with it. With
+        None the host is unreachable and its agent may still be running, so the stream is kept to be
+        resumed.
+        """
+        self.receive()
+        receiver, self._receiver = self._receiver, None
+        os.close(self._descriptor)
+        assert receiver is not None
+        receiver.close()
+        self._attempts.update(receiver.attempted)
+        if reason is None:
+            return
+        receiver.record_interrupted(reason)
+        self._stream.unlink(missing_ok=True)
+
+    def _planned(self) -> tuple[Trial, ...]:
+        """Return all trials of the plan: a stream that is read again has those with a result."""
+        records = self.folder.last_records() if needs_records(self.plan.document) else {}
+        return planned_trials(self.plan, records, self.folder.judge(records))
+
+    def _forward(self, event: Mapping[str, Any]) -> None:
+        self._listener(self.name, event)
+
 
 _ROUNDS = 3
 _POLL_SECONDS = 0.2

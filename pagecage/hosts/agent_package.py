@@ -1,27 +1,114 @@
-"""Files that are copied to a host: the agent as one zipapp, and the workload binaries."""
+"""The agent and verify as one file each, for a host's architecture."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
+import os
+import platform
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pagecage.agent.drivers.image_container import GATE
-from pagecage.agent.system.volume_server import FUSE_PROGRAM, PLUGIN
+from pagecage.agent.drivers.container import GATE
+from pagecage.agent.volume_server import FUSE_PROGRAM, PLUGIN
 from pagecage.checkout import BUILD, IS_INSTALLED, TOP
-from pagecage.errors import HostError
-from pagecage.hosts.architecture import build_folder, target_machine
+from pagecage.errors import EXIT_HOST, HostError
 from pagecage.model.trial import Trial
 from pagecage.whole_files import write_whole
+
+VARIABLE = "PAGECAGE_MACHINE"
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """An architecture for which programs and guests are made.
+
+    `machine` is the kernel's name, `debian` that of packages. `board` is QEMU's machine with its
+    options, `console` the kernel's device of its serial port. `boot_option` goes to the guest's
+    kernel; "" for none. `devices` are QEMU's that only this architecture has.
+    """
+
+    machine: str
+    debian: str
+    board: str
+    console: str
+    early_console: str
+    boot_option: str = ""
+    devices: tuple[str, ...] = ()
+
+    @property
+    def is_native(self) -> bool:
+        """True if this machine runs programs of the architecture itself."""
+        return self.machine == platform.machine()
+
+    @property
+    def qemu(self) -> str:
+        """The QEMU that runs a guest of the architecture."""
+        return f"qemu-system-{self.machine}"
+
+
+_KNOWN = (
+    Architecture(
+        *("x86_64", "amd64", "q35", "ttyS0", "earlyprintk=serial,ttyS0"),
+        devices=("vmgenid,guid=auto",),  # reseeds at a restore; the guest's daemon does so too
+    ),
+    # QEMU's default is GICv2, which KVM lacks on most servers (docs/system/arm/virt.rst).
+    Architecture(
+        *("aarch64", "arm64", "virt,gic-version=max", "ttyAMA0", "earlycon"),
+        boot_option="systemd.getty_auto=no",  # the image masks the login of ttyS0 only
+    ),
+)
+ARCHITECTURES = {known.machine: known for known in _KNOWN}
+
+
+def target_machine() -> str:
+    """Return the kernel's name of the hosts' architecture."""
+    return os.environ.get(VARIABLE) or platform.machine()
+
+
+def architecture(machine: str | None = None) -> Architecture:
+    """Return an architecture, by default the hosts'.
+
+    Raises HostError if nothing is made for it.
+    """
+    wanted = machine or target_machine()
+    if wanted not in ARCHITECTURES:
+        raise HostError(
+            f"there is no guest for {wanted}", "run on x86_64 or aarch64, or use HOST=local"
+        )
+    return ARCHITECTURES[wanted]
+
+
+def is_foreign_target() -> bool:
+    """Return whether the hosts have another architecture than this machine."""
+    return target_machine() != platform.machine()
+
+
+def build_folder() -> str:
+    """Return the name of the folder with the hosts' compiled programs.
+
+    Raises HostError if nothing is made for their architecture.
+    """
+    return architecture().machine if is_foreign_target() else "host"
+
+
+def require_native_target() -> None:
+    """Raise HostError if the hosts have another architecture than this machine."""
+    if is_foreign_target():
+        raise HostError(
+            f"{VARIABLE} is {target_machine()}, and this machine is {platform.machine()}",
+            f"use HOST=vm or a group of {target_machine()} hosts, or: unset {VARIABLE}",
+        )
+
 
 PACKAGE_DIR = Path(__file__).resolve().parent.parent
 _PARTS = (
     *("__init__.py", "errors.py", "units.py", "process.py", "whole_files.py"),
-    *("model", "agent"),
+    *("model", "linux", "agent"),
 )
 """All modules that the agent may import (tests/test_imports.py). No others are copied to a host."""
 _MAIN = b"import sys\nfrom pagecage.agent.main import main\nsys.exit(main(sys.argv[1:]))\n"
@@ -187,3 +274,71 @@ def _replace(agent: Path, content: bytes) -> None:
         raise HostError(
             f"{agent} cannot be written: {error.strerror}", f"ls -ld {agent.parent}"
         ) from None
+
+
+def module_files(entry: str, package_dir: Path = PACKAGE_DIR) -> dict[str, Path]:
+    """Return the modules of pagecage that `entry` imports, directly or not, with their files."""
+    found: dict[str, Path] = {}
+    waiting = [entry]
+    while waiting:
+        name = waiting.pop()
+        path = _file_of(name, package_dir)
+        if name not in found and path is not None:
+            found[name] = path
+            waiting += [*_parents(name), *_imports(path)]
+    return found
+
+
+def _file_of(name: str, package_dir: Path) -> Path | None:
+    """Return the file of a module or package; None for a name within a module."""
+    place = package_dir.parent.joinpath(*name.split("."))
+    candidates = (place.with_suffix(".py"), place / "__init__.py")
+    return next((path for path in candidates if path.exists()), None)
+
+
+def _parents(name: str) -> Iterator[str]:
+    while name := name.rpartition(".")[0]:
+        yield name
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """Yield the modules that a file imports from pagecage, and the names that may be modules."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pagecage"):
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+FILE_NAME = "pagecage-verify.pyz"
+OLDEST_PYTHON = (3, 9)
+_FIRST_LINE = b"#!/usr/bin/env python3\n"
+ENTRY = "pagecage.verify.main"
+_OLDEST = ".".join(map(str, OLDEST_PYTHON))
+_VERIFY_MAIN = f"""import sys
+if sys.version_info < {OLDEST_PYTHON}:
+    sys.stderr.write("pagecage-verify: Python {_OLDEST} or newer is needed\\n")
+    sys.exit({EXIT_HOST})
+from {ENTRY} import main
+sys.exit(main(sys.argv[1:]))
+""".encode()
+
+
+def verify_sources(package_dir: Path = PACKAGE_DIR) -> dict[str, Path]:
+    """Return the modules in the file, by name."""
+    return module_files(ENTRY, package_dir)
+
+
+def verify_bytes(package_dir: Path = PACKAGE_DIR) -> bytes:
+    """Return the file."""
+    sources = verify_sources(package_dir).values()
+    return zipapp_bytes(_VERIFY_MAIN, sources, package_dir, _FIRST_LINE)
+
+
+def write_verify_package(folder: Path, package_dir: Path = PACKAGE_DIR) -> Path:
+    """Write the file to a folder, executable, and return its path."""
+    path, content = folder / FILE_NAME, verify_bytes(package_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_bytes() != content:
+        write_whole(path, content, 0o777)
+    path.chmod(0o755)
+    return path

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from pagecage.planning.duration import WINDOW_BYTES, DiskSpeed
+from pagecage.planning.size import WINDOW_BYTES, DiskSpeed
 from pagecage.units import BLOCK_BYTES, MIB
 from pagecage.whole_files import write_whole
 

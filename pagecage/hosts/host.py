@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.model.cage import DATA_DISK
-from pagecage.model.needs.packages import Package
+from pagecage.model.trial import Package
 
 Progress = Callable[[str], None]
 """Called when a step that takes seconds begins, with a phrase such as "booting the guest"."""

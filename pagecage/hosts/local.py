@@ -11,24 +11,24 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
+from pagecage.agent.facts import is_emulated, read_facts
 from pagecage.agent.host_session import user_of_machine
-from pagecage.agent.packages import read_packages
-from pagecage.agent.system import procfs
-from pagecage.agent.system.facts import is_emulated, read_facts
-from pagecage.agent.system.systemd import runtime_dir
+from pagecage.agent.installed import read_packages
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_agent_package
 from pagecage.hosts.disk_speed import ASSUMED, disk_speed
 from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
+from pagecage.linux import procfs
+from pagecage.linux.systemd import runtime_dir
 from pagecage.model.cage import DATA_DISK
-from pagecage.model.needs.packages import missing_packages
 from pagecage.model.requirements import (
     MissedRequirement,
     check_disk,
     check_limits,
     default_driver,
 )
-from pagecage.planning.duration import DiskSpeed
+from pagecage.model.trial import missing_packages
+from pagecage.planning.size import DiskSpeed
 from pagecage.units import MIB, format_bytes
 
 _SPARE_BYTES = 512 * MIB  # the file system's own, and more than a dataset must leave free

@@ -17,18 +17,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pagecage.agent.system.volume_paths import FuseLoop, NbdClient, path_latency_us
-from pagecage.agent.system.volume_server import (
+from pagecage.agent.volume_server import (
     FUSE_PROGRAM,
     PLUGIN,
+    FuseLoop,
+    NbdClient,
     VolumeServer,
+    path_latency_us,
     require_nbdkit,
 )
 from pagecage.errors import HostError
-from pagecage.model.cage import Cage
-from pagecage.model.latency_quantiles import latency_at_size, mean_us_at_size
-from pagecage.model.simulation import LatencyQuantiles
-from pagecage.model.volume_model import volume_model
+from pagecage.model.cage import Cage, LatencyQuantiles
+from pagecage.model.volume_model import latency_at_size, mean_us_at_size, volume_model
 from pagecage.process import find_tool, run
 from pagecage.units import GIB, KIB, MIB
 

@@ -1,14 +1,23 @@
-"""Services of a Compose file (Compose Specification, "services" and "deploy")."""
+"""Services of a compose file, with their environment files, volumes and limits."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from pagecage.importers.document import Document, rows, table
-from pagecage.importers.quantities import cpu_percent, docker_bytes, kubernetes_quantity
+from pagecage.errors import PagecageError, nearest
+from pagecage.importers.document import (
+    Document,
+    cpu_percent,
+    docker_bytes,
+    kubernetes_quantity,
+    rows,
+    table,
+)
 from pagecage.importers.result import (
     BANDWIDTH,
     CPU_LIST,
@@ -24,6 +33,258 @@ from pagecage.importers.result import (
     limits_of_one_device,
 )
 from pagecage.units import exact_size
+
+_LINE = re.compile(r"(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)\s*(?:=\s*(?P<value>.*))?")
+_QUOTED = re.compile(r"(?P<quote>['\"])(?P<text>(?:\\.|(?!(?P=quote)).)*)(?P=quote)\s*(?:#.*)?")
+_COMMENT = re.compile(r"\s#.*$")
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def compose_variables(text: str, name: str) -> Iterator[str]:
+    """Yield NAME=VALUE, or NAME without a value, for each variable of a file.
+
+    Raises PagecageError for a line that is none, and for a value that contains another variable.
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        match = _LINE.fullmatch(stripped)
+        if not match:
+            raise PagecageError(
+                f"{name}: line {number} is not NAME=VALUE", f"sed -n {number}p {name}"
+            )
+        value = match["value"]
+        yield match["name"] if value is None else f"{match['name']}={_value(value, name, number)}"
+
+
+def _value(text: str, name: str, number: int) -> str:
+    quoted = _QUOTED.fullmatch(text)
+    if quoted and quoted["quote"] == "'":
+        return quoted["text"]
+    value = _unescaped(quoted["text"]) if quoted else _COMMENT.sub("", f" {text}").strip()
+    if "$" in value:
+        raise PagecageError(
+            f"{name}: line {number} contains a variable", "write its value, in single quotes"
+        )
+    return value
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text)
+
+
+_VARIABLE = re.compile(r"(?<!\$)(?:\$\$)*\$(?!\$)")
+_USED = (
+    *("image", "command", "entrypoint", "environment", "env_file", "volumes", "ports"),
+    *("working_dir", "user"),
+)
+_WITHOUT_EFFECT = (
+    *("deploy", "mem_limit", "memswap_limit", "cpus", "cpu_quota", "cpu_period", "blkio_config"),
+    *("mem_reservation", "mem_swappiness", "cpu_shares", "cpuset", "pids_limit", "build"),
+    *("container_name", "healthcheck", "restart", "labels", "logging", "expose", "pull_policy"),
+    *("hostname", "networks", "profiles", "depends_on", "links", "stop_grace_period"),
+    *("oom_kill_disable", "cpu_rt_runtime"),
+)
+"""Keys that are limits, which the import of limits reads, or that change no file and no time."""
+
+
+@dataclass(frozen=True)
+class ServiceVolume:
+    """A bind mount of a service; the source is spelled as in the file."""
+
+    source: str
+    target: str
+    is_read_only: bool
+
+    @property
+    def text(self) -> str:
+        """The mount in the notation of `docker run --volume`."""
+        return f"{self.source}:{self.target}{':ro' if self.is_read_only else ''}"
+
+
+@dataclass(frozen=True)
+class ComposeService:
+    """A service. `entrypoint` is None if the file leaves the image's.
+
+    `environment` has NAME=VALUE or NAME. `ports` are those inside the container. `notes` are
+    sentences about what a replay leaves out.
+    """
+
+    image: str
+    command: tuple[str, ...]
+    entrypoint: tuple[str, ...] | None
+    environment: tuple[str, ...]
+    env_files: tuple[str, ...]
+    volumes: tuple[ServiceVolume, ...]
+    ports: tuple[int, ...]
+    directory: str | None
+    user: str | None
+    notes: tuple[str, ...]
+
+
+def read_service(document: Document, name: str, file: str) -> ComposeService:
+    """Return one service. Raises PagecageError if there is none, or none that can be replayed."""
+    services = table(document.tree, "services")
+    if name not in services:
+        fix = nearest(name, [str(one) for one in services]) if services else f"look into {file}"
+        raise PagecageError(f"{file} has no service {name!r}", fix)
+    service = table(services, name)
+    _check(service, name, file)
+    entrypoint = service.get("entrypoint")
+    volumes, volume_notes = _volumes(service.get("volumes") or [], name)
+    ports, port_notes = _ports(service.get("ports") or [])
+    return ComposeService(
+        image=str(service["image"]).replace("$$", "$"),
+        command=_words(service.get("command"), name, "command"),
+        entrypoint=None if entrypoint is None else _words(entrypoint, name, "entrypoint"),
+        environment=tuple(_environment(service.get("environment") or {}, name)),
+        env_files=tuple(_env_files(service.get("env_file") or [], name)),
+        volumes=tuple(volumes),
+        ports=tuple(ports),
+        directory=_text(service.get("working_dir")),
+        user=_text(service.get("user")),
+        notes=(*_notes(service), *volume_notes, *port_notes),
+    )
+
+
+def _check(service: Mapping[str, Any], name: str, file: str) -> None:
+    if not isinstance(service.get("image"), str):
+        fix = f"docker compose -f {shlex.quote(file)} build {name}, then --image with its name"
+        raise PagecageError(f"service {name} of {file} names no image", fix)
+    for key in _USED:
+        for text in _texts(service.get(key)):
+            if _VARIABLE.search(text):
+                raise PagecageError(
+                    f"{key} of service {name} contains a variable: {text!r}",
+                    f"docker compose -f {shlex.quote(file)} config > resolved.yaml, and use that",
+                )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value).replace("$$", "$")
+
+
+def _words(value: Any, name: str, key: str) -> tuple[str, ...]:
+    """Return a command, which is a list, or one line of shell words."""
+    if isinstance(value, list):
+        return tuple(str(word).replace("$$", "$") for word in value)
+    try:
+        return tuple(shlex.split(str(value or "").replace("$$", "$")))
+    except ValueError as error:
+        raise PagecageError(
+            f"{key} of service {name} is not a command: {error}", "write it as a list"
+        ) from None
+
+
+def _environment(value: Any, name: str) -> Iterator[str]:
+    """Yield variables of a list, or of a table, in which a null takes the value of this machine."""
+    pairs = value.items() if isinstance(value, dict) else ((entry, None) for entry in _list(value))
+    for key, item in pairs:
+        if isinstance(item, dict | list) or not isinstance(key, str):
+            raise PagecageError(
+                f"environment of service {name}: {key!r} is not a variable",
+                "write it as NAME: text",
+            )
+        text = str(item).lower() if isinstance(item, bool) else str(item)
+        yield (key if item is None else f"{key}={text}").replace("$$", "$")
+
+
+def _env_files(value: Any, name: str) -> Iterator[str]:
+    for entry in _list(value):
+        path = entry.get("path") if isinstance(entry, dict) else entry
+        if not isinstance(path, str):
+            raise PagecageError(
+                f"env_file of service {name} has no path", "write it as env_file: PATH"
+            )
+        yield path.replace("$$", "$")
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _volumes(value: Any, name: str) -> tuple[list[ServiceVolume], list[str]]:
+    """Return the bind mounts, and a sentence for each other volume."""
+    volumes, notes = [], []
+    for entry in _list(value):
+        found = _long_volume(entry) if isinstance(entry, dict) else _short_volume(str(entry), name)
+        if isinstance(found, str):
+            notes.append(found)
+        else:
+            volumes.append(found)
+    return volumes, notes
+
+
+def _short_volume(text: str, name: str) -> ServiceVolume | str:
+    source, *rest = text.replace("$$", "$").split(":")
+    if not rest:
+        return f"{source} is an anonymous volume, which is new and empty in every trial"
+    if not source.startswith((".", "/", "~")):
+        return _named_volume(source, rest[0])
+    if len(rest) > 2:
+        raise PagecageError(
+            f"volume {text!r} of service {name} is not a mount", "HOST:CONTAINER:ro"
+        )
+    return ServiceVolume(source, rest[0], "ro" in rest[1].split(",") if len(rest) == 2 else False)
+
+
+def _long_volume(entry: Mapping[str, Any]) -> ServiceVolume | str:
+    source, target = str(entry.get("source")), str(entry.get("target"))
+    match entry.get("type"):
+        case "bind":
+            return ServiceVolume(source, target, bool(entry.get("read_only")))
+        case "volume" if "source" in entry:
+            return _named_volume(source, target)
+        case kind:
+            return f"the {kind or 'anonymous volume'} at {target} is left out"
+
+
+def _named_volume(source: str, target: str) -> str:
+    return (
+        f"the engine keeps the files of volume {source}, so {target} has those of the image"
+        f" (mount a copy: --volume ./{source}:{target})"
+    )
+
+
+def _ports(value: Any) -> tuple[list[int], list[str]]:
+    """Return the ports inside the container, and a sentence for each that is mapped to another."""
+    ports, notes = [], []
+    for entry in _list(value):
+        short = str(entry).removesuffix("/tcp").rpartition(":")
+        host, own = short[0].rpartition(":")[2], short[2]
+        if isinstance(entry, dict):
+            host, own = str(entry.get("published") or ""), str(entry.get("target"))
+        if not own.isdigit():
+            notes.append(f"port {entry} is not published")
+            continue
+        ports.append(int(own))
+        if host and host != own:
+            notes.append(f"port {own} is not mapped to {host}: a replay uses the host's network")
+    return ports, notes
+
+
+def _notes(service: Mapping[str, Any]) -> Iterator[str]:
+    others = service.get("depends_on") or []
+    if others:
+        names = others if isinstance(others, dict) else _list(others)
+        yield f"depends_on: {', '.join(map(str, names))} is not started"
+    left = [key for key in service if key not in (*_USED, *_WITHOUT_EFFECT)]
+    if left:
+        yield f"left out: {', '.join(map(str, left))}"
+
 
 _BLOCK = {
     "device_read_bps": "IOReadBandwidthMax",
@@ -49,7 +310,7 @@ _SUPPORTED = (
     "blkio_config",
     "deploy",
 )
-_VARIABLE = re.compile(r"\$\{?[A-Za-z_]")
+_REFERENCE = re.compile(r"\$\{?[A-Za-z_]")
 
 
 def recognise(document: Document) -> bool:
@@ -84,7 +345,7 @@ def _without_variables(tree: Any) -> tuple[Any, list[UnsupportedLimit]]:
     for key, value in tree.items():
         if (
             isinstance(value, str)
-            and _VARIABLE.search(value)
+            and _REFERENCE.search(value)
             and key in (*_SUPPORTED, *_UNSUPPORTED, "memory", "pids")
         ):
             reason = "it contains a variable; import the output of `docker compose config` instead"

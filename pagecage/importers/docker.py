@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from pagecage.importers.document import Document, rows, table
-from pagecage.importers.quantities import cpu_percent
+from pagecage.importers.document import Document, cpu_percent, rows, table
 from pagecage.importers.result import (
     CPU_LIST,
     PROCESSES,

@@ -8,16 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from pagecage.errors import PagecageError, why_unreadable
-from pagecage.importers import (
-    cloud_disks,
-    compose,
-    docker,
-    kubernetes,
-    nvme_latency,
-    nvme_stats,
-    probe,
-    systemd,
-)
+from pagecage.importers import cloud_disks, compose, docker, kubernetes, nvme, probe, systemd
 from pagecage.importers.document import KNOWN, Document, read_document
 from pagecage.importers.result import ImportResult, Selection
 
@@ -60,9 +51,9 @@ def import_files(
     volumes or devices and none is picked.
     """
     for file in files:
-        nvme_stats.refuse_text(file.text, file.name)
+        nvme.refuse_text(file.text, file.name)
     documents = [(read_document(file.text, file.name), file.name) for file in files]
-    stats = [one for one in documents if nvme_stats.recognise(one[0])]
+    stats = [one for one in documents if nvme.recognise(one[0])]
     others = [one for one in documents if one not in stats]
     if not stats and len(others) == 1:
         _refuse_options(seconds, is_described=is_described)
@@ -90,15 +81,12 @@ def _of_stats(
 ) -> ImportResult:
     names = [name for _, name in stats]
     counters = [
-        _fitting(name, partial(nvme_stats.read_counters, document, name))
-        for document, name in stats
+        _fitting(name, partial(nvme.read_counters, document, name)) for document, name in stats
     ]
     used = counters[-1]
     if len(counters) == 2:
-        used = nvme_stats.difference(counters[0], counters[1], (names[0], names[1]))
-    return _fitting(
-        names[-1], lambda: nvme_latency.latency_result(used, seconds, described=described)
-    )
+        used = nvme.difference(counters[0], counters[1], (names[0], names[1]))
+    return _fitting(names[-1], lambda: nvme.latency_result(used, seconds, described=described))
 
 
 def _described(

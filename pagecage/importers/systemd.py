@@ -8,8 +8,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from pagecage.errors import PagecageError
-from pagecage.importers.document import Document
-from pagecage.importers.quantities import NO_LIMIT, cpu_percent, systemd_bytes, systemd_seconds
+from pagecage.importers.document import (
+    NO_LIMIT,
+    Document,
+    cpu_percent,
+    systemd_bytes,
+    systemd_seconds,
+)
 from pagecage.importers.result import (
     CPU_LIST,
     PROCESSES,

@@ -13,13 +13,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pagecage.memory_search.need import MemoryAnswer, answer_of
-from pagecage.memory_search.rule import (
+from pagecage.memory_search.need import (
     LevelRequest,
     MeasuredLevels,
+    MemoryAnswer,
     MemoryLevel,
     MemoryTrial,
     SearchRule,
+    answer_of,
     next_round,
 )
 from pagecage.model.record import Record

@@ -1,13 +1,164 @@
-"""Cages: named sets of limits under systemd's property names, and the expected cgroup files."""
+"""A cage: limits on memory and on each disk, with their rates, layers and latencies."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from pagecage.model.simulation import VolumeSimulation
+from pagecage.model import json_codec
 from pagecage.units import page_floor_bytes
+
+FILL = {"full": 1.0, "half": 0.5, "drained": 0.0}
+"""Level of a bucket at a trial's start, by its name in a cage."""
+HORIZON_SECONDS = 0.5
+"""A limit is set only if the credits cover it for this long: five slices of blk-throttle."""
+STEP = 1.25
+"""Limits between base and burst differ by this factor or more, so that io.max is not rewritten for
+every I/O."""
+
+
+@dataclass(frozen=True)
+class TokenBucket:
+    """A bucket: `base` and `rate` per second, `capacity` and `credits`, in I/Os or in bytes.
+
+    Negative `credits` are I/O that was admitted before the limit was lowered; they are paid back
+    first. A bucket without capacity, whose rate does not exceed the base, is a plain limit.
+    """
+
+    base: float
+    rate: float
+    capacity: float
+    credits: float
+
+    def after(self, used: float, seconds: float) -> TokenBucket:
+        """Return the bucket after `seconds` in which `used` was consumed."""
+        return replace(self, credits=min(self.capacity, self.credits + self.base * seconds - used))
+
+    @property
+    def cap(self) -> int:
+        """The limit to set now: the burst rate while credits last, then steps down to the base."""
+        covered = self.base + max(0.0, self.credits) / HORIZON_SECONDS
+        if covered >= self.rate:
+            return round(self.rate)
+        return round(self.base * STEP ** math.floor(math.log(covered / self.base, STEP)))
+
+    def least_seconds(self, amount: float) -> float:
+        """Return the least time in seconds in which `amount` can be transferred from now on."""
+        left = max(0.0, self.credits)
+        if self.rate <= self.base:
+            return amount / self.base
+        burst_seconds = left / (self.rate - self.base)
+        if amount <= self.rate * burst_seconds:
+            return amount / self.rate
+        return (amount - left) / self.base
+
+
+def filled(base: float, rate: float, capacity: float, start: str) -> TokenBucket:
+    """Return a bucket at a trial's start: `full`, `half` or `drained`."""
+    return TokenBucket(base, rate, capacity, FILL[start] * capacity)
+
+
+HEADROOM = 1.25
+"""A direction keeps its recent use times this factor, so that it can grow."""
+PARTS = 16
+"""Shares are multiples of 1/PARTS of the limit, so that io.max is not rewritten for every I/O."""
+
+
+def split(limit: float, used: Mapping[str, float]) -> dict[str, int]:
+    """Return each direction's limit, in the shared limit's unit, from its recent use per second.
+
+    The sum exceeds the shared limit only while less than the limit is used. A direction that
+    becomes active may exceed it until the next split; that debt is paid back (`less_debt`).
+    """
+    total = sum(used.values())
+    return {name: _cap(limit, (total - own) / limit) for name, own in used.items()}
+
+
+def less_debt(limit: float, debt: float, horizon_seconds: float) -> float:
+    """Return the limit reduced so that the debt is paid back within the horizon.
+
+    At least half of the limit.
+    """
+    return _share(limit, 1 - debt / horizon_seconds / limit)
+
+
+def _cap(limit: float, others_share: float) -> int:
+    return max(1, int(_share(limit, 1 - HEADROOM * others_share)))
+
+
+def _share(limit: float, wanted: float) -> float:
+    """Return the wanted share of the limit in multiples of 1/PARTS, at least half."""
+    return limit * max(PARTS // 2, min(PARTS, round(PARTS * wanted))) / PARTS
+
+
+@dataclass(frozen=True)
+class LayerLimit:
+    """A limit of one layer, `volume` or `instance`, on reads, writes or both (`of`).
+
+    `unit` is `operations`, counted by the provider's rules, or `bytes`. With `burst_per_second` and
+    `credits` it is the base rate of a bucket.
+    """
+
+    layer: str
+    of: str
+    unit: str
+    per_second: float
+    burst_per_second: float | None = None
+    credits: float | None = None
+
+
+@dataclass(frozen=True)
+class LatencyQuantiles:
+    """The latency of requests of `size_bytes`: pairs of a probability and microseconds, ascending.
+
+    Between two quantiles the logarithm of the latency is linear in the probability.
+    """
+
+    size_bytes: int
+    quantiles: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class SnapshotRestore:
+    """A volume created from a snapshot: the first touch of each block loads it at this rate."""
+
+    bytes_per_second: float
+    block_bytes: int
+
+
+@dataclass(frozen=True)
+class VolumeEvent:
+    """An event of `kind` degrade, delay, pause, fail or detach.
+
+    It applies to requests that arrive in its period, in seconds since the start of the measured
+    part. Without `until_seconds` it lasts. `share` is that of the rates (degrade), or of the
+    requests (delay, fail). A `fail` concerns the bytes from `first_byte` to before `end_byte`.
+    """
+
+    kind: str
+    from_seconds: float = 0.0
+    until_seconds: float | None = None
+    share: float | None = None
+    latency_us: float | None = None
+    first_byte: int | None = None
+    end_byte: int | None = None
+
+
+@dataclass(frozen=True)
+class VolumeSimulation:
+    """Limits by layer, latencies, and events of a simulated volume.
+
+    Without `limits`, the cage's own I/O properties are the volume's limits.
+    """
+
+    limits: tuple[LayerLimit, ...] = ()
+    read_latency: tuple[LatencyQuantiles, ...] = ()
+    write_latency: tuple[LatencyQuantiles, ...] = ()
+    restore: SnapshotRestore | None = None
+    events: tuple[VolumeEvent, ...] = ()
+
 
 # systemd property -> key in io.max (systemd.resource-control(5); kernel cgroup-v2.rst, "IO
 # Interface Files").
@@ -257,9 +408,32 @@ def _is_tighter(above: str, own: str) -> bool:
     """
     if above.startswith("max"):
         return False
-    return own.startswith("max") or _share(above) < _share(own)
+    return own.startswith("max") or _weight_share(above) < _weight_share(own)
 
 
-def _share(limit: str) -> float:
+def _weight_share(limit: str) -> float:
     quota, _, period = limit.partition(" ")
     return float(quota) / float(period or 1)
+
+
+_CLOUD = ("volume", "burst", "accounting", "latency", "simulation")
+
+
+def cage_to_json(cage: Cage) -> dict[str, Any]:
+    """Return the cage as JSON data for plans and hosts. Missing parts are null."""
+    return dict(json_codec.to_json(cage))
+
+
+def cage_from_json(data: Mapping[str, Any]) -> Cage:
+    """Return the cage of JSON data. Plans of older versions lack some keys.
+
+    Raises PagecageError for an unknown key.
+    """
+    cage: Cage = json_codec.from_json(Cage, data, "cage")
+    return cage
+
+
+def cloud_to_json(cage: Cage) -> dict[str, Any]:
+    """Return the cloud's parts of the cage for the record, without those that are None."""
+    parts = {name: getattr(cage, name) for name in _CLOUD}
+    return {name: json_codec.to_json(part) for name, part in parts.items() if part}

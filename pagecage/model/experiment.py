@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagecage.model.collectors.spec import OwnCollector
-from pagecage.model.needs.packages import Package
-from pagecage.model.services.spec import ServiceSpec
-from pagecage.model.trial import CommandSpec, SetupStep, Workload
-from pagecage.model.trial_data import TrialData
+from pagecage.model.collectors import OwnCollector
+from pagecage.model.services import ServiceSpec
+from pagecage.model.trial import CommandSpec, Package, SetupStep, TrialData, Workload
 
 SIZES = ("full", "default", "emulated", "smoke")
 

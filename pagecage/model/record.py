@@ -1,4 +1,4 @@
-"""Records of trials: one JSON line each, with raw results. docs/FORMAT.md defines the keys."""
+"""The record of one attempt of a trial, which is what a run leaves."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import PagecageError
-from pagecage.model.identifiers import (
+from pagecage.model.json_codec import (
     BOOT_ID,
     EXPERIMENT,
     HOST,
+    KEYS_HINT,
     RUN_ID,
     STATE_ID,
     TRIAL_ID,
     WORD,
+    from_json,
+    from_lines,
     is_attempt,
     require_identifiers,
     require_treatment,
+    to_json,
 )
-from pagecage.model.json_codec import KEYS_HINT, from_json, from_lines, to_json
 from pagecage.model.record_sections import (
     CacheEvidence,
     CageEvidence,
@@ -42,9 +45,68 @@ from pagecage.model.record_sections import (
     PhaseTiming,
     WorkloadEvidence,
 )
-from pagecage.model.record_v1 import upgrade_record
 from pagecage.units import LEAST_PAGE_BYTES
 from pagecage.whole_files import append_line
+
+_CAGE_KEYS = {"carried": "fidelity", "limited": "driver_cgroup", "outside": "external"}
+_EXIT_KEYS = {"said": "stderr_tail", "is_programs_own": "ended_by_itself", "outside": "escaped"}
+_FIDELITY_KEYS = {"what": "aspect", "because": "reason"}
+_QUEUE_KEYS = {"knobs": "queue_settings"}
+
+
+def upgrade_record(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record of version 1 with the keys of version 2.
+
+    Values of unexpected types stay unchanged.
+    """
+    new = {**data, "record_version": 2}
+    for section, keys in (("cage", _CAGE_KEYS), ("exit", _EXIT_KEYS), ("device", _QUEUE_KEYS)):
+        if section in new:
+            new[section] = _renamed(new[section], keys)
+    if isinstance(new.get("cage"), Mapping) and "fidelity" in new["cage"]:
+        new["cage"]["fidelity"] = _each(new["cage"]["fidelity"], _FIDELITY_KEYS)
+    if "missed_requirements" in new:
+        missed = _each(new["missed_requirements"], {"mend": "hint"})
+        new["missed_requirements"] = _values_renamed(missed, "requirement")
+    if "phases" in new:
+        new["phases"] = _values_renamed(new["phases"], "name")
+    if "phase" in new:
+        new["phase"] = (
+            _QUEUE_KEYS.get(new["phase"], new["phase"])
+            if isinstance(new["phase"], str)
+            else new["phase"]
+        )
+    return new
+
+
+def upgrade_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return facts of a host with today's keys. Facts have no version."""
+    return (
+        {**facts, "disk": _renamed(facts["disk"], _QUEUE_KEYS)} if "disk" in facts else dict(facts)
+    )
+
+
+def _renamed(section: Any, keys: Mapping[str, str]) -> Any:
+    if not isinstance(section, Mapping):
+        return section
+    return {keys.get(key, key): value for key, value in section.items()}
+
+
+def _each(rows: Any, keys: Mapping[str, str]) -> Any:
+    return [_renamed(row, keys) for row in rows] if isinstance(rows, list) else rows
+
+
+def _values_renamed(rows: Any, key: str) -> Any:
+    """Return the rows with the value `knobs` of `key` replaced by `queue_settings`."""
+    if not isinstance(rows, list):
+        return rows
+    return [
+        {**row, key: "queue_settings"}
+        if isinstance(row, Mapping) and row.get(key) == "knobs"
+        else row
+        for row in rows
+    ]
+
 
 RECORD_VERSION = 2
 MOST_RECORD_BYTES = 4 << 20

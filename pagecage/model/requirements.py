@@ -9,8 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from pagecage.model.cage import Cage
-from pagecage.model.needs.packages import missing_packages
-from pagecage.model.trial import CGROUPFS, OWN_LIMITS, WITHOUT_LIMITS, Trial
+from pagecage.model.trial import CGROUPFS, OWN_LIMITS, WITHOUT_LIMITS, Trial, missing_packages
 from pagecage.units import format_bytes
 
 _MIN_KERNEL_FOR_REWRITING = (

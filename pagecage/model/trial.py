@@ -1,22 +1,185 @@
-"""Trials: one treatment each, run once by the agent on a freshly prepared host."""
+"""A trial: one program with one level of each factor, its data, cage, image and packages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from pagecage.model.cage import Cage
-from pagecage.model.cage_json import cage_from_json, cage_to_json
-from pagecage.model.collectors.spec import (
-    OwnCollector,
-    own_collectors_from_json,
-    own_collectors_to_json,
-)
-from pagecage.model.container.image import ImageSpec, image_from_json, image_to_json
-from pagecage.model.needs.packages import Package, packages_from_json
-from pagecage.model.services.spec import ServiceSpec, service_from_json, service_to_json
-from pagecage.model.trial_data import TrialData, trial_data_from_json, trial_data_to_json
+from pagecage.model.cage import Cage, cage_from_json, cage_to_json
+from pagecage.model.collectors import OwnCollector, own_collectors_from_json, own_collectors_to_json
+from pagecage.model.services import ServiceSpec, service_from_json, service_to_json
+
+_INSTALLERS = {"debian": "apt-get", "redhat": "dnf"}
+FAMILIES = tuple(_INSTALLERS)
+"""Families of distributions whose package manager can be asked."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package: its name on Debian, and on Red Hat's distributions, None if they have none."""
+
+    debian: str
+    redhat: str | None
+
+    def name_on(self, family: str | None) -> str | None:
+        """Return the name on a family of distributions, or None if it has no such package."""
+        return {"debian": self.debian, "redhat": self.redhat}.get(family or "")
+
+
+def packages_from_json(rows: Sequence[Mapping[str, Any]]) -> tuple[Package, ...]:
+    """Return the packages of JSON data."""
+    return tuple(Package(**row) for row in rows)
+
+
+def missing_packages(
+    facts: Mapping[str, Any], packages: Sequence[Package]
+) -> tuple[str, str] | None:
+    """Return the reason and the fix if a host lacks packages, else None.
+
+    `facts` come from the agent. On a distribution of no known family the packages are not checked,
+    because their names are not known; a missing program is reported all the same.
+    """
+    found = facts.get("packages") or {}
+    family, versions = found.get("family"), found.get("versions", {})
+    names = dict.fromkeys(name for package in packages if (name := package.name_on(family)))
+    missing = [name for name in names if versions.get(name) is None]
+    if not missing:
+        return None
+    verb = "package {} is" if len(missing) == 1 else "packages {} are"
+    reason = f"{verb.format(', '.join(missing))} missing"
+    return reason, f"sudo {_INSTALLERS[str(family)]} install {' '.join(missing)}"
+
+
+DIGEST = "sha256:"
+IMAGE_DRIVERS = ("docker", "podman")
+"""Drivers that can run an image. The first is the default."""
+
+
+@dataclass(frozen=True)
+class BindMount:
+    """A file or directory of the host, `source`, at the path `target` of a container."""
+
+    source: str
+    target: str
+    is_read_only: bool = False
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of a container.
+
+    Its value may be a secret. It is sent to the agent, and is None in plan.json.
+    """
+
+    name: str
+    variable_value: str | None
+
+
+@dataclass(frozen=True)
+class ImageSpec:
+    """An image and the settings of its container.
+
+    `reference` is the user's spelling, `image_id` the digest of the image's configuration. The
+    engine loads `archive`, a path on the host; None if the engine has the image already.
+    `env_files` are paths on the host. `user` and `directory` replace those of the image; None
+    leaves them. `ports` must be free on the host, whose network
+    the container shares. `layer_bytes` is the size of all layers without compression.
+    """
+
+    reference: str
+    image_id: str
+    architecture: str
+    layer_bytes: int
+    archive: str | None = None
+    environment: tuple[Variable, ...] = ()
+    env_files: tuple[str, ...] = ()
+    mounts: tuple[BindMount, ...] = ()
+    ports: tuple[int, ...] = ()
+    directory: str | None = None
+    user: str | None = None
+
+
+_TABLES: Mapping[str, type[Variable] | type[BindMount]] = {
+    "environment": Variable,
+    "mounts": BindMount,
+}
+
+
+def environment_names(image: ImageSpec) -> list[str]:
+    """Return the names of the container's variables, without those of the image and of files."""
+    return sorted({variable.name for variable in image.environment})
+
+
+def image_to_json(image: ImageSpec | None) -> dict[str, Any] | None:
+    """Return the image as JSON data."""
+    if image is None:
+        return None
+    lists = {name: list(getattr(image, name)) for name in ("env_files", "ports")}
+    tables = {name: [asdict(item) for item in getattr(image, name)] for name in _TABLES}
+    return {**asdict(image), **lists, **tables}
+
+
+def image_from_json(data: Mapping[str, Any] | None) -> ImageSpec | None:
+    """Return the image of JSON data."""
+    if data is None:
+        return None
+    lists = {name: tuple(data[name]) for name in ("env_files", "ports")}
+    tables = {name: tuple(kind(**item) for item in data[name]) for name, kind in _TABLES.items()}
+    return ImageSpec(**{**data, **lists, **tables})
+
+
+ON_DATASETS = ("{file}", "{files}")
+ORIGINAL, DATA = "original", "data"
+"""Names of the saved tree, and of the tree that programs use."""
+
+
+@dataclass(frozen=True)
+class TrialData:
+    """A directory, {data} in a command, that is the same before each trial.
+
+    The command `prepare` makes it once, with {data}, {programs}, {seed}, {file} and {files} in its
+    words; `made_by` names further programs whose change makes it anew. If trials write to it
+    (`writes`), it is restored before each. `size_bytes` is an estimate for the space on the disk;
+    0 if it is unknown. Without `prepare`, the controller has copied it to `copied_to`/original.
+    """
+
+    prepare: tuple[str, ...] = ()
+    made_by: tuple[str, ...] = ()
+    seed: int = 1
+    writes: bool = False
+    timeout_seconds: float = 3600.0
+    size_bytes: int = 0
+    copied_to: str | None = None
+
+    @property
+    def reads_datasets(self) -> bool:
+        """True if the command is given the trial's datasets."""
+        return any(place in word for word in self.prepare for place in ON_DATASETS)
+
+    @property
+    def disk_bytes(self) -> int:
+        """The bytes that it takes on the disk: twice its size if there is an original beside it.
+
+        The original of copied data is counted as an upload.
+        """
+        return self.size_bytes * (2 if self.writes and self.copied_to is None else 1)
+
+
+def trial_data_to_json(data: TrialData | None) -> dict[str, Any] | None:
+    """Return the data as JSON data."""
+    if data is None:
+        return None
+    return {**asdict(data), "prepare": list(data.prepare), "made_by": list(data.made_by)}
+
+
+def trial_data_from_json(data: Mapping[str, Any] | None) -> TrialData | None:
+    """Return the data of JSON data."""
+    if data is None:
+        return None
+    lists = {key: tuple(data[key]) for key in ("prepare", "made_by")}
+    return TrialData(**{**data, **lists})
+
 
 CACHE_STATES = ("cold", "resident", "any")
 Condition = Literal["cold-metadata", "fresh-home", "same-output"]

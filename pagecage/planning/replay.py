@@ -1,25 +1,77 @@
-"""The experiment of a replay: any program in one or more cages, made from the command line."""
+"""The plan of a replay: a program, or a service with its load."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from pagecage.digests import json_sha256
 from pagecage.model.cage import UNCAGED
 from pagecage.model.experiment import Experiment, Level, Size
-from pagecage.model.services.spec import ServiceSpec
-from pagecage.model.trial import CommandSpec, recorded_command
-from pagecage.model.trial_data import TrialData
-from pagecage.planning.service_replay import (
-    load_to_json,
-    service_findings,
-    service_question,
-    service_tables,
-)
+from pagecage.model.services import MetricPattern, ServiceSpec, is_better_if_higher
+from pagecage.model.trial import CommandSpec, TrialData, recorded_command
+from pagecage.whole_files import json_sha256
+
+
+def service_question(server: Sequence[str], load: Sequence[str], cages: str) -> str:
+    """Return the question of a replay, with both commands. `cages` is a list in words."""
+    return f"How does `{shlex.join(server)}` serve the load `{shlex.join(load)}` in {cages}?"
+
+
+def load_to_json(service: ServiceSpec | None) -> dict[str, Any]:
+    """Return the keys of a workload that a file would hold for its load; empty without one."""
+    if service is None:
+        return {}
+    return {
+        "load": list(service.load),
+        "metrics": {name: _metric(pattern) for name, pattern in service.metrics.items()},
+        "warm_up_seconds": service.warm_up_seconds,
+        "settle_seconds": service.settle_seconds,
+        "ready_timeout_seconds": service.ready_timeout_seconds,
+        "stop_signal": service.stop_signal,
+    }
+
+
+def _metric(pattern: MetricPattern) -> str | dict[str, Any]:
+    if pattern.higher_is_better is None:
+        return pattern.pattern
+    return {"pattern": pattern.pattern, "higher_is_better": pattern.higher_is_better}
+
+
+def service_tables(service: ServiceSpec | None) -> dict[str, Any]:
+    """Return the table of all figures of a service; empty without one."""
+    if service is None:
+        return {}
+    columns = {name.replace("_", " "): name for name in service.metrics}
+    columns |= {"until the server serves": "ready_seconds", "load measured": "wall_seconds"}
+    return {"tables": [{"title": "Figures of the load", "columns": columns}]}
+
+
+def service_findings(service: ServiceSpec, cages: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the findings: each cage against the control, one for each metric and the start."""
+    others = [cage for cage in cages if cage != UNCAGED]
+    return [finding for cage in others for finding in _findings(service, cage)]
+
+
+def _findings(service: ServiceSpec, cage: str) -> Iterator[dict[str, Any]]:
+    """Yield findings whose ratio is above 1 where the cage costs something."""
+    caged, free = {"cage": cage}, {"cage": UNCAGED}
+    for name, pattern in service.metrics.items():
+        if is_better_if_higher(name, pattern):
+            says = f"Without limits, {name} is {{value}} times as high as in `{cage}`."
+            yield {"says": says, "response": name, "where": free, "over": caged}
+        else:
+            says = f"In `{cage}`, {name} is {{value}} times as high as without limits."
+            yield {"says": says, "response": name, "where": caged, "over": free}
+    if not service.metrics:
+        says = f"In `{cage}` the load takes {{value}} times as long as without limits."
+        yield {"says": says, "response": "wall_seconds", "where": caged, "over": free}
+    says = f"In `{cage}` it takes {{value}} times as long until the server serves."
+    yield {"says": says, "response": "ready_seconds", "where": caged, "over": free}
+
 
 SIZE = "default"
 SIZE_REASON = "a replay uses the data as they are"
@@ -117,7 +169,7 @@ def _definition(replay: ReplaySpec) -> dict[str, Any]:
         "levels": {"cage": {cage: {"cache": replay.cache} for cage in replay.cages}},
         "sizes": {SIZE: {}},
         "claims": [],
-        "findings": _findings(replay),
+        "findings": _replay_findings(replay),
         **service_tables(replay.service),
         **({"driver": replay.driver} if replay.driver else {}),
         **({"conditions": list(replay.conditions)} if replay.conditions else {}),
@@ -137,7 +189,7 @@ def _listing(cages: tuple[str, ...]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _findings(replay: ReplaySpec) -> list[dict[str, Any]]:
+def _replay_findings(replay: ReplaySpec) -> list[dict[str, Any]]:
     """Return one finding per cage: its time divided by the control's; none without a control."""
     if UNCAGED not in replay.cages:
         return []

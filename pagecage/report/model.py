@@ -1,10 +1,15 @@
-"""A report as plain data, independent of how it is shown."""
+"""Reports as values: titles, tables and pictures, and their Markdown and CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import csv
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from decimal import Decimal
+from io import StringIO
+from types import MappingProxyType
+from typing import Any, Literal
 
 Tone = Literal["plain", "strong", "soft", "good", "bad", "warning"]
 """The emphasis of a text; each renderer maps it to a colour or style."""
@@ -103,3 +108,120 @@ def _cell(value: str | Cell) -> Cell:
         return value
     text, _, detail = value.partition("\n")
     return Cell(text, detail)
+
+
+_MOST_BARS = 16
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return rows as CSV (RFC 4180, but with plain newlines).
+
+    None is an empty field. Numbers keep all their digits.
+    """
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(["" if value is None else value for value in row] for row in rows)
+    return out.getvalue()
+
+
+def to_markdown(report: Report) -> str:
+    """Return a report as Markdown; folded blocks and images without bars are left out."""
+    parts = [f"# {markdown_text(report.title)}\n"]
+    previous: Block | None = None
+    for block in report.blocks:
+        for text in _markdown(block):
+            is_next_item = _is_item(block) and _is_item(previous)
+            parts.append(text if is_next_item else f"\n{text}")
+            previous = block
+    return "".join(parts)
+
+
+def _is_item(block: Block | None) -> bool:
+    return isinstance(block, Paragraph) and bool(block.marker)
+
+
+def _markdown(block: Block) -> Iterator[str]:
+    match block:
+        case Heading(text):
+            yield f"## {markdown_text(text)}\n"
+        case Paragraph():
+            detail = f" ({block.detail})" if block.detail else ""
+            yield f"{'* ' if block.marker else ''}{markdown_text(block.text + detail)}\n"
+        case Table() if block.rows:
+            rows = ([_cell_text(cell) for cell in row] for row in block.rows)
+            yield markdown_table(block.columns, rows) + (
+                f"\n{markdown_text(block.caption)}\n" if block.caption else ""
+            )
+        case Image(bars=BarChart() as chart):
+            yield mermaid(chart)
+        case _:
+            pass
+
+
+def mermaid(chart: BarChart) -> str:
+    """Return a chart as a block of Mermaid, which GitHub and GitLab draw in Markdown.
+
+    Both refuse pictures within the text (SVG, data URIs). Of long charts the first bars are drawn:
+    Mermaid shrinks nothing, so that more would overlap.
+    """
+    labels = ", ".join(f'"{_quoted(label)}"' for label in chart.labels[:_MOST_BARS])
+    values = ", ".join(map(_plain_number, chart.values[:_MOST_BARS]))
+    left_out = len(chart.labels) - _MOST_BARS
+    note = f" (without {left_out} more)" if left_out > 0 else ""
+    lines = [
+        "```mermaid",
+        "xychart-beta horizontal",
+        f'    title "{_quoted(chart.title)}{note}"',
+        f"    x-axis [{labels}]",
+        f"    bar [{values}]",
+        "```",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _plain_number(value: float) -> str:
+    """Return a number with six digits and without an exponent, which Mermaid cannot read."""
+    return format(Decimal(f"{value:.6g}"), "f")
+
+
+def _quoted(text: str) -> str:
+    """Return text for a string of Mermaid, which has no escape for a quotation mark."""
+    return " ".join(text.replace('"', "'").replace("`", "'").split())
+
+
+def _cell_text(cell: Cell) -> str:
+    return f"{cell.text}\n{cell.detail}" if cell.detail else cell.text
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in pipe syntax; characters that would end a cell or a line are escaped."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(map(_escape, line))} |\n" for line in lines)
+
+
+def _escape(text: str) -> str:
+    text = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    return _inert(text).replace("\n", "<br>")
+
+
+def markdown_text(text: str) -> str:
+    """Return text as one line of Markdown in which only code between backticks is marked up.
+
+    HTML, links, images, and the roles and directives of MyST, which read files, become text.
+    """
+    line = " ".join(text.split("\n"))
+    return re.sub(r"^\s*([~:]{3})", r"\\\1", _inert(line, {"<": "&lt;"}))
+
+
+_CODE = re.compile(r"(`[^`]+`)")
+_ACTIVE = {"[": "\\[", "{": "\\{", "`": "\\`"}
+
+
+def _inert(text: str, more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Escape outside of code between single backticks."""
+    signs = str.maketrans({**_ACTIVE, **more})
+    parts = _CODE.split(text)
+    return "".join(
+        part if number % 2 else part.translate(signs) for number, part in enumerate(parts)
+    )

@@ -14,14 +14,13 @@ from typing import IO, Any
 
 from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.hosts.host import MachineState, ObservedHost
-from pagecage.model.identifiers import is_attempt
+from pagecage.model.json_codec import is_attempt
 from pagecage.model.record import Record, record_from_json, with_outer_host
-from pagecage.model.traces import trace_names
+from pagecage.model.run_files import trace_names
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
 from pagecage.runner.frames import BadFrame, Frame, FrameReader
-from pagecage.runner.run_folder import RunFolder
-from pagecage.runner.trial_traces import TrialTraces
+from pagecage.runner.run_folder import RunFolder, TrialTraces
 
 MOST_EVENTS = 100_000
 """Events between two trials, or within one, apart from questions for standard input."""

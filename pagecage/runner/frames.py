@@ -14,10 +14,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagecage.errors import HostError, PagecageError
-from pagecage.model.identifiers import BOOT_ID, DISK, TRACE, TRIAL_ID, WORD, is_identifier
-from pagecage.model.json_codec import from_json, from_line
+from pagecage.model.json_codec import (
+    BOOT_ID,
+    DISK,
+    TRACE,
+    TRIAL_ID,
+    WORD,
+    from_json,
+    from_line,
+    is_identifier,
+)
 from pagecage.model.record import MOST_RECORD_BYTES
-from pagecage.model.traces import MOST_TRACE_BYTES
+from pagecage.model.run_files import MOST_TRACE_BYTES
 
 MOST_EVENT_BYTES = 64 << 10
 """The longest event."""

@@ -8,8 +8,7 @@ from typing import Any
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.hosts.host import ResourceNeeds
-from pagecage.model.trial import TRACERS, Trial
-from pagecage.model.trial_data import ORIGINAL
+from pagecage.model.trial import ORIGINAL, TRACERS, Trial
 from pagecage.planning.plan import Plan
 from pagecage.runner.uploads import UploadedFile, uploads_from_json
 from pagecage.units import GIB, MIB

@@ -7,7 +7,7 @@ from pagecage.model.json_codec import to_json
 from pagecage.model.record import Record
 from pagecage.model.record_sections import CacheEvidence
 from pagecage.units import MIB, format_bytes, page_ceil_bytes
-from pagecage.verdicts.consistency.reads import read_before_go
+from pagecage.verdicts.consistency import read_before_go
 from pagecage.verdicts.counters import (
     counter,
     io_at,

@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.model.record import Record
-from pagecage.model.traces import check_traces, read_lines
-from pagecage.verdicts.amplification import amplification, time_floor
-from pagecage.verdicts.binding import judge_binding_limit
+from pagecage.model.run_files import check_traces, read_lines
 from pagecage.verdicts.cache_state import judge_cache_state
-from pagecage.verdicts.consistency.judge import judge_consistency
-from pagecage.verdicts.consistency.limit_watch import watched
+from pagecage.verdicts.consistency import judge_consistency, watched
 from pagecage.verdicts.diagnosis import Diagnosis, diagnose
+from pagecage.verdicts.io_demand import amplification, time_floor
 from pagecage.verdicts.limits import judge_limits
-from pagecage.verdicts.quiet.disk_speed import judge_disk_speed
-from pagecage.verdicts.quiet.host_quiet import judge_host_quiet
+from pagecage.verdicts.quiet import judge_disk_speed, judge_host_quiet
 from pagecage.verdicts.repeats import judge_output, others_by_trial, output_reasons
 from pagecage.verdicts.verdict import (
     Amplification,
@@ -28,7 +25,7 @@ from pagecage.verdicts.verdict import (
     limit_title,
 )
 from pagecage.verdicts.volume_account import judge_witnesses, late_volumes
-from pagecage.verdicts.windows import windows_of
+from pagecage.verdicts.windows import judge_binding_limit, windows_of
 
 DATA_POINTS = frozenset({"ok", "oom_killed", "timed_out"})
 """Outcomes that answer the experiment's question. No verdict makes another outcome a data point."""

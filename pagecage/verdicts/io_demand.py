@@ -1,4 +1,4 @@
-"""The I/O and the own time of one trial, window by window: the basis of its predictions."""
+"""The demand of a trial for I/O: its traffic, and bytes read for each that is needed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,299 @@ from typing import Any
 
 from pagecage.model.cage import IO_STAT_KEY, enforced_limit
 from pagecage.model.record import Record
-from pagecage.units import KIB
-from pagecage.verdicts.caps import cap_change_count, is_io_cap
-from pagecage.verdicts.window_limit import WAITING, Window, binding_limit
-from pagecage.verdicts.windows import windows_and_remainder
+from pagecage.units import KIB, format_bytes, format_seconds
+from pagecage.verdicts.counters import disk_views, io_difference, measured_seconds
+from pagecage.verdicts.limits import bucket_of, cap_change_count, is_io_cap, requested_caps
+from pagecage.verdicts.verdict import Amplification, BindingVerdict, TimeFloor
+from pagecage.verdicts.windows import (
+    WAITING,
+    BindingLimit,
+    Window,
+    binding_limit,
+    windows_and_remainder,
+)
+
+
+def amplification(record: Record) -> Amplification:
+    """Return the bytes that the disk delivered per requested byte and per distinct byte."""
+    moved, end = io_difference(record, "rbytes"), record.workload.end or {}
+    requested, distinct = end.get("bytes"), end.get("distinct_bytes")
+    if moved is None or not (requested or distinct):
+        return Amplification(
+            "unknown", "The workload or the disk did not report how much was read."
+        )
+    per_requested = moved / requested if requested else None
+    per_distinct = moved / distinct if distinct else None
+    asked = (
+        f"{format_bytes(distinct)} of distinct data" if distinct else format_bytes(requested or 0)
+    )
+    reason = f"The program requested {asked}, and the disk delivered {format_bytes(moved)}."
+    return Amplification("known", reason, per_requested, per_distinct)
+
+
+def time_floor(record: Record) -> TimeFloor:
+    """Return the larger of bytes / bandwidth cap and I/Os / IOPS cap, after burst credits.
+
+    With several disks it is that of the slowest one. The verdict is `unknown` without caps.
+    """
+    floors = {"": _disk_floor(record)}
+    floors |= {
+        f"On the disk {name}, ": _disk_floor(view) for name, view in disk_views(record).items()
+    }
+    where, floor = max(floors.items(), key=lambda one: one[1].floor_seconds or 0.0)
+    return replace(floor, reason=where + floor.reason)
+
+
+def _disk_floor(record: Record) -> TimeFloor:
+    seconds, caps = measured_seconds(record), requested_caps(record)
+    moved = {name: io_difference(record, key) for name, key in IO_STAT_KEY.items() if name in caps}
+    times = [
+        (_least_seconds_of_all(record, name, moved), name)
+        for name, count in moved.items()
+        if count is not None
+    ]
+    if not seconds or not times:
+        return TimeFloor(
+            "unknown", "There is no least time without a measured part and an I/O cap."
+        )
+    least, name = max(times)
+    reason = (
+        f"{name} allows this I/O in {format_seconds(least)}; the trial took"
+        f" {format_seconds(seconds)}."
+    )
+    return TimeFloor("known", reason, least, least / seconds)
+
+
+def least_seconds(record: Record, name: str, moved: float) -> float:
+    """Return the least time for this many bytes or I/Os under one cap.
+
+    The cap's bucket holds the credits that it had when the trial began.
+    """
+    bucket = _bucket_section(record, name)
+    return (
+        bucket_of(bucket).least_seconds(moved) if bucket else moved / requested_caps(record)[name]
+    )
+
+
+def _least_seconds_of_all(record: Record, name: str, moved: Mapping[str, float | None]) -> float:
+    """Return the least time for the I/O of all properties that share the cap."""
+    bucket = _bucket_section(record, name)
+    sharing = bucket["properties"] if bucket else [name]
+    return least_seconds(record, name, sum(moved.get(prop) or 0.0 for prop in sharing))
+
+
+def _bucket_section(record: Record, name: str) -> Mapping[str, Any] | None:
+    buckets = (record.cage.credits or {}).get("buckets") or ()
+    return next((bucket for bucket in buckets if name in bucket["properties"]), None)
+
+
+_CAPS = {
+    "read": ("IOReadBandwidthMax", "IOReadIOPSMax"),
+    "write": ("IOWriteBandwidthMax", "IOWriteIOPSMax"),
+}
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """The traffic in one direction over some time.
+
+    The caps are the averages of those in force; None if the direction has no cap.
+    """
+
+    bytes: float
+    ios: float
+    bytes_per_second: float
+    ios_per_second: float
+    bytes_per_io: float | None
+    bandwidth_cap: float | None
+    iops_cap: float | None
+
+
+@dataclass(frozen=True)
+class DiskTraffic:
+    """The traffic of one disk in both directions."""
+
+    read: Traffic
+    write: Traffic
+
+
+@dataclass(frozen=True)
+class TrafficSecond:
+    """One second of the measured part: its binding limit and the traffic in each direction.
+
+    `property` is the systemd property of the cap that bound, and `disk` its disk. `read` and
+    `write` are those of the data directory's disk, `others` those of the cage's other disks.
+    """
+
+    start_seconds: float
+    seconds: float
+    bound_by: str
+    property: str | None
+    disk: str
+    read: Traffic
+    write: Traffic
+    others: Mapping[str, DiskTraffic]
+    waited_io_seconds: float | None
+    waited_memory_seconds: float | None
+    cpu_seconds: float | None
+
+
+def traffic(direction: str, windows: Sequence[Window]) -> Traffic:
+    """Return the traffic of one window or more in one direction, `read` or `write`."""
+    bandwidth, iops = _CAPS[direction]
+    seconds = sum(window.seconds for window in windows)
+    moved = sum(window.moved[IO_STAT_KEY[bandwidth]] for window in windows)
+    ios = sum(window.moved[IO_STAT_KEY[iops]] for window in windows)
+    return Traffic(
+        bytes=moved,
+        ios=ios,
+        bytes_per_second=moved / seconds,
+        ios_per_second=ios / seconds,
+        bytes_per_io=moved / ios if ios else None,
+        bandwidth_cap=_average_cap(bandwidth, windows),
+        iops_cap=_average_cap(iops, windows),
+    )
+
+
+def traffic_of_others(windows: Sequence[Window]) -> dict[str, DiskTraffic]:
+    """Return the traffic of each disk beside the data directory's, by name."""
+    names = windows[0].others if windows else ()
+    on = {name: [window.others[name] for window in windows] for name in names}
+    return {
+        name: DiskTraffic(traffic("read", ones), traffic("write", ones))
+        for name, ones in on.items()
+    }
+
+
+def _average_cap(prop: str, windows: Sequence[Window]) -> float | None:
+    known = [(window.caps[prop], window.seconds) for window in windows if prop in window.caps]
+    return (
+        sum(cap * seconds for cap, seconds in known) / sum(s for _, s in known) if known else None
+    )
+
+
+def total(figure: str, windows: Sequence[Window]) -> float | None:
+    """Return the sum of one figure over the windows; None if no window has it."""
+    known = [value for window in windows if (value := getattr(window, figure)) is not None]
+    return sum(known) if known else None
+
+
+def second_by_second(
+    windows: Sequence[Window], requested: Mapping[str, Any]
+) -> tuple[TrafficSecond, ...]:
+    """Return every second of the measured part, from the windows that begin in it."""
+    groups: dict[int, list[Window]] = {}
+    for window in windows:
+        groups.setdefault(int(window.start_seconds), []).append(window)
+    return tuple(_second(group, requested) for _, group in sorted(groups.items()))
+
+
+def _second(group: Sequence[Window], requested: Mapping[str, Any]) -> TrafficSecond:
+    limit = _longest_limit([(binding_limit(window, requested), window.seconds) for window in group])
+    return TrafficSecond(
+        start_seconds=group[0].start_seconds,
+        seconds=sum(window.seconds for window in group),
+        bound_by=limit.name,
+        property=limit.property,
+        disk=limit.disk,
+        read=traffic("read", group),
+        write=traffic("write", group),
+        others=traffic_of_others(group),
+        waited_io_seconds=total("waited_io", group),
+        waited_memory_seconds=total("waited_memory", group),
+        cpu_seconds=total("cpu", group),
+    )
+
+
+def _longest_limit(limits: Sequence[tuple[BindingLimit, float]]) -> BindingLimit:
+    """Return the limit with the most seconds; the first of equal ones."""
+    times: dict[BindingLimit, float] = {}
+    for limit, seconds in limits:
+        times[limit] = times.get(limit, 0.0) + seconds
+    return max(times, key=lambda limit: times[limit])
+
+
+def format_percent(share: float) -> str:
+    """Return a share as whole percent (`97 %`)."""
+    return f"{100 * share:.0f} %"
+
+
+def format_iops(ios_per_second: float) -> str:
+    """Return a rate of I/Os in whole IOPS (`3,000 IOPS`)."""
+    return f"{ios_per_second:,.0f} IOPS"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The material for the sentences of a diagnosis.
+
+    `held_windows` are the windows in which the verdict's limit held the program back; at least one.
+    `sequential_seconds` is None unless reading in order would be much faster. `drained_seconds` is
+    the moment after `go` at which burst credits ran out; None if they did not. With several disks
+    `disk` is that of the limit, of which the record and the windows then are, and `disk_share` the
+    share of the time for which it held.
+    """
+
+    binding: BindingVerdict
+    cap_property: str | None
+    record: Record
+    held_windows: Sequence[Window]
+    sequential_seconds: float | None
+    drained_seconds: float | None
+    disk: str | None = None
+    disk_share: float | None = None
+
+    @property
+    def share(self) -> float:
+        """The share of the measured time in which the limit held the program back."""
+        known = self.disk_share
+        return self.binding.shares[self.binding.verdict] if known is None else known
+
+    @property
+    def of_disk(self) -> str:
+        """The disk of the limit as a phrase after reads or writes; empty if there is only one."""
+        if self.disk is None:
+            return ""
+        return f" {'to' if self.direction == 'write' else 'from'} the {self.disk} disk"
+
+    @property
+    def direction(self) -> str:
+        """`read` or `write`: the direction of the cap, or else the one that moved more bytes."""
+        if self.cap_property:
+            return "write" if "Write" in self.cap_property else "read"
+        return (
+            "write"
+            if traffic("write", self.held_windows).bytes > traffic("read", self.held_windows).bytes
+            else "read"
+        )
+
+    @property
+    def base_cap(self) -> float | None:
+        """The value that the cage requests for the cap; credits or a shared limit may change it."""
+        return requested_caps(self.record).get(self.cap_property or "")
+
+    @property
+    def traffic(self) -> Traffic:
+        """The traffic in the cap's direction while the limit held the program back."""
+        return traffic(self.direction, self.held_windows)
+
+    @property
+    def reread_share(self) -> float:
+        """The share of the bytes read that had been in memory before; 0 if it is not known.
+
+        workingset_refault_file counts the pages that return (cgroup-v2.rst), including those that
+        read-ahead fetched.
+        """
+        read = traffic("read", self.held_windows).bytes
+        again = (total("refault_pages", self.held_windows) or 0.0) * self.record.page_bytes
+        return min(1.0, again / read) if read else 0.0
+
+    def time_share(self, figure: str) -> float:
+        """Return a figure in seconds as a share of the held time; 0 if it is not known."""
+        return (total(figure, self.held_windows) or 0.0) / sum(
+            window.seconds for window in self.held_windows
+        )
+
 
 IDLE = 0.5
 """Least share of a window without computing and without work of the disk that counts as idle."""

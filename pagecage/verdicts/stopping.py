@@ -12,7 +12,7 @@ from typing import Any
 
 from pagecage.model.record import Record
 from pagecage.verdicts.evaluate import Judge
-from pagecage.verdicts.median_interval import FEWEST, half_width
+from pagecage.verdicts.repeats import FEWEST, half_width
 
 NO_FIGURE = frozenset({"oom_killed", "requirement_missed"})
 """Outcomes that have no figure, however many repeats there are."""

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.cage import IO_MAX_KEY
-from pagecage.model.rate_limits import TokenBucket
+from pagecage.model.cage import IO_MAX_KEY, TokenBucket
 from pagecage.model.record import Record
 from pagecage.units import format_seconds
-from pagecage.verdicts.disks.views import disk_views
+from pagecage.verdicts.counters import disk_views
 from pagecage.verdicts.verdict import BindingVerdict, Verdict
 
 GRACE = 1.01

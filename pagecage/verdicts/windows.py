@@ -1,23 +1,164 @@
-"""Windows of the sampler's series, each long enough for an average rate under blk-throttle."""
+"""Windows of a trial, and the limit that binds in each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pagecage.model.cage import IO_STAT_KEY, MEMORY_EVENT
+from pagecage.model.cage import DATA_DISK, IO_STAT_KEY, MEMORY_EVENT
 from pagecage.model.record import Record
-from pagecage.verdicts.caps import caps_between, measured_caps
+from pagecage.units import LEAST_PAGE_BYTES
 from pagecage.verdicts.counters import (
     cpu_seconds,
     difference,
+    disk_views,
+    final_counter,
     io_difference,
     measured_seconds,
+    series_on_disk,
     stalled_seconds,
 )
-from pagecage.verdicts.disks.views import disk_views, series_on_disk
-from pagecage.verdicts.window_limit import Window
+from pagecage.verdicts.limits import caps_between, measured_caps
+from pagecage.verdicts.verdict import BindingVerdict
+
+NEAR_CAP = 0.6
+"""Least share of its cap that a throttled synchronous reader was seen to reach."""
+FULL_CAP = 0.95
+"""From this share on, a cap holds the program back whatever the pressure figures are.
+
+Pressure does not count a program that awaits asynchronous reads (io_uring, libaio) as waiting.
+"""
+WAITING = 0.1
+"""Least share of a window in which a task must wait for the wait to count."""
+REFAULT_SHARE = 0.1
+"""Least share of the pages read that are read again when the memory limit costs reads."""
+RECLAIMING = 0.5
+"""Share of a window spent in reclaim. A sequential reader that is hardly slowed was seen at 0.3."""
+DISK_BUSY = 0.9
+DISK_WAITING = 0.5
+"""The disk binds if it is nearly always busy and the reader mostly waits for it."""
+CPU_BUSY = 0.8
+"""CPUs used or waited for: one thread that would compute nearly all the time."""
+NAMES = ("bandwidth", "iops", "memory", "device", "cpu", "none")
+
+
+@dataclass(frozen=True)
+class Window:
+    """The slice's activity in one stretch of the measured part.
+
+    Waits and CPU figures are in seconds. None means not known.
+    """
+
+    start_seconds: float
+    """Seconds since `go`."""
+    seconds: float
+    moved: Mapping[str, float]
+    """Bytes and I/Os by io.stat key: rbytes rios wbytes wios."""
+    caps: Mapping[str, float]
+    """I/O caps in force, by systemd property."""
+    waited_io: float | None
+    waited_memory: float | None
+    waited_cpu: float | None
+    refault_pages: float | None
+    limit_hits: float | None
+    """Times that memory.max or memory.high was met (`max` and `high` of memory.events)."""
+    disk_busy: float | None
+    cpu: float | None
+    throttled: float | None
+    disk_requests: float | None = None
+    """Requests that the disk completed, after merging; those of other processes included."""
+    disk_queued: float | None = None
+    """Sum of the times that requests spent at the disk, which excludes waits at a limit."""
+    page_bytes: int = LEAST_PAGE_BYTES
+    others: Mapping[str, Window] = field(default_factory=dict)
+    """The same stretch on each other disk of the cage, by name."""
+
+    @property
+    def by_disk(self) -> dict[str, Window]:
+        """The window on each disk, the data directory's first."""
+        return {DATA_DISK: self, **self.others}
+
+
+@dataclass(frozen=True)
+class BindingLimit:
+    """The limit that held one window back: one of NAMES, and for a cap its systemd property.
+
+    `disk` is the disk of a cap, or the one that was busy.
+    """
+
+    name: str
+    property: str | None = None
+    disk: str = DATA_DISK
+
+
+def cap_name(limit: BindingLimit) -> str | None:
+    """Return a cap's property, after the name of its disk unless that is the data directory's.
+
+    None if the limit is no cap.
+    """
+    if limit.property is None or limit.disk == DATA_DISK:
+        return limit.property
+    return f"{limit.disk}.{limit.property}"
+
+
+def full_caps(window: Window) -> list[BindingLimit]:
+    """Return the caps that held a window back, the nearest of each disk, the fullest first."""
+    found = [(*_nearest_cap(one), name) for name, one in window.by_disk.items()]
+    waits = _share(window.waited_io, window) >= WAITING
+    held = [one for one in found if one[0] >= FULL_CAP or (one[0] >= NEAR_CAP and waits)]
+    return [
+        BindingLimit("bandwidth" if "Bandwidth" in prop else "iops", prop, disk)
+        for _, prop, disk in sorted(held, key=lambda one: one[0], reverse=True)
+    ]
+
+
+def binding_limit(window: Window, requested: Mapping[str, Any]) -> BindingLimit:
+    """Return the limit of one window, by the first rule that applies: cap, memory, device, CPU."""
+    if caps := full_caps(window):
+        return caps[0]
+    if requested.keys() & MEMORY_EVENT.keys() and (
+        _suffers_from_reclaim(window) or _sleeps_above_high(window, requested)
+    ):
+        return BindingLimit("memory")
+    busy, disk = max((_share(one.disk_busy, one), name) for name, one in window.by_disk.items())
+    if busy >= DISK_BUSY and _share(window.waited_io, window) >= DISK_WAITING:
+        return BindingLimit("device", disk=disk)
+    computing = _share(window.cpu, window) + _share(window.waited_cpu, window)
+    if _share(window.throttled, window) >= WAITING or computing >= CPU_BUSY:
+        return BindingLimit("cpu")
+    return BindingLimit("none")
+
+
+def _share(value: float | None, window: Window) -> float:
+    return 0.0 if value is None else value / window.seconds
+
+
+def _nearest_cap(window: Window) -> tuple[float, str]:
+    """Return the largest used share of any cap, and that cap's property."""
+    used = (
+        (window.moved[IO_STAT_KEY[prop]] / window.seconds / cap, prop)
+        for prop, cap in window.caps.items()
+    )
+    return max(used, default=(0.0, ""))
+
+
+def _suffers_from_reclaim(window: Window) -> bool:
+    """Return whether the memory limit was met at a cost: pages read again, or tasks that waited."""
+    if not window.limit_hits:
+        return False
+    read = sum(one.moved["rbytes"] for one in window.by_disk.values())
+    reread_share = (window.refault_pages or 0) * window.page_bytes / max(read, 1)
+    return reread_share >= REFAULT_SHARE or _share(window.waited_memory, window) >= RECLAIMING
+
+
+def _sleeps_above_high(window: Window, requested: Mapping[str, Any]) -> bool:
+    """Return whether memory.high held tasks asleep.
+
+    A sleep lasts up to two seconds (MEMCG_MAX_HIGH_DELAY_JIFFIES), and only its begin is counted.
+    """
+    return "MemoryHigh" in requested and _share(window.waited_memory, window) >= RECLAIMING
+
 
 WINDOW_SECONDS = 0.5
 """Five slices of blk-throttle: a throttled reader moves data once per slice of 100 ms."""
@@ -181,4 +322,68 @@ def _whole(record: Record) -> Window | None:
             difference(record, "device", "reads"), difference(record, "device", "writes")
         ),
         disk_queued=_scaled(difference(record, "device", "weighted_io_ticks"), 1e-3),
+    )
+
+
+_IN_WORDS = {
+    "bandwidth": "a bandwidth cap",
+    "iops": "an IOPS cap",
+    "memory": "the memory limit",
+    "device": "the disk itself",
+    "cpu": "the CPU",
+    "none": "no limit",
+}
+
+
+def judge_binding_limit(record: Record, windows: Sequence[Window]) -> BindingVerdict:
+    """Return the limit that held the program back for most of the measured time."""
+    kills = final_counter(record, "memory.events", "oom_kill")
+    if kills:
+        sentence = f"The memory limit ended the trial ({kills} OOM kill{'s' * (kills > 1)})."
+        return BindingVerdict("memory", sentence, {"memory": 1.0})
+    if not windows:
+        return BindingVerdict(
+            "none", "The limit is not known, because the measured part did not end.", {}
+        )
+    requested = record.cage.requested or {}
+    found = [({binding_limit(window, requested).name}, window.seconds) for window in windows]
+    shares = _shares(found, NAMES)
+    name = max(NAMES, key=lambda n: shares.get(n, 0.0))
+    held = [
+        ({cap_name(limit) for limit in full_caps(window)}, window.seconds) for window in windows
+    ]
+    caps = _shares(held, cap_names(windows))
+    return BindingVerdict(name, _sentence(name, shares, windows), shares, caps)
+
+
+def cap_names(windows: Sequence[Window]) -> list[str]:
+    """Return the names of the caps of all disks, those of the data's disk first."""
+    disks = windows[0].by_disk if windows else (DATA_DISK,)
+    limits = (BindingLimit("", prop, disk) for disk in disks for prop in IO_STAT_KEY)
+    return [name for limit in limits if (name := cap_name(limit))]
+
+
+def _shares(
+    named: Sequence[tuple[Collection[str | None], float]], names: Sequence[str]
+) -> dict[str, float]:
+    """Return each name's share of the time, without names that have none."""
+    total = sum(seconds for _, seconds in named)
+    shares = {name: sum(s for found, s in named if name in found) / total for name in names}
+    return {name: share for name, share in shares.items() if share}
+
+
+def _sentence(name: str, shares: Mapping[str, float], windows: Sequence[Window]) -> str:
+    seconds = sum(window.seconds for window in windows)
+
+    def percent(figure: str) -> float:
+        return 100 * sum(getattr(window, figure) or 0 for window in windows) / seconds
+
+    counted = f"{seconds:.1f} s (in {len(windows)} window{'s' * (len(windows) > 1)})"
+    waits = (
+        f"for the disk {percent('waited_io'):.0f} % of the time and for memory"
+        f" {percent('waited_memory'):.0f} %"
+    )
+    return (
+        f"For {100 * shares.get(name, 0):.0f} % of {counted}, {_IN_WORDS[name]} held the program"
+        f" back. It waited {waits}, and kept {percent('cpu') / 100:.2f} CPUs busy."
     )

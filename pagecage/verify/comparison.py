@@ -1,27 +1,309 @@
-"""Requested limits beside those in force."""
+"""Requested limits beside the limits in force."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system.cgroup import Cgroup
-from pagecage.agent.system.cgroup_files import limit_file
+from pagecage.errors import UNREADABLE, PagecageError
+from pagecage.importers.docker import block_limits as docker_blocks
+from pagecage.importers.docker import cpu_limits, memory_limits
+from pagecage.importers.result import BlockLimit, ImportedLimit
+from pagecage.importers.systemd import UnitProperties, single_limits
+from pagecage.importers.systemd import block_limits as systemd_blocks
+from pagecage.linux.cgroup import Cgroup
+from pagecage.linux.cgroup_files import LimitFiles, limit_file, limited_disks
 from pagecage.model.cage import IO_MAX_KEY, MEMORY_FILE
-from pagecage.units import KIB, format_bytes
-from pagecage.verify.disks import IDLE_BYTES, WrittenDevice, disk_name, used_disks, written_device
-from pagecage.verify.engines import container_id
-from pagecage.verify.in_force import (
-    LimitInForce,
-    all_limits,
-    shown_value,
-    tightest,
+from pagecage.units import KIB, exact_size, format_bytes, parse_size_bytes
+from pagecage.verify.kernel import (
+    IDLE_BYTES,
+    KernelTrees,
+    WrittenDevice,
+    directories_around,
+    disk_name,
+    group_at,
+    lineage,
+    used_disks,
+    written_device,
 )
-from pagecage.verify.kernel import KernelTrees, lineage
-from pagecage.verify.requested import RequestedLimit
+from pagecage.verify.target import (
+    ENGINES,
+    InspectedContainer,
+    Target,
+    container_id,
+    inspect,
+    manager_uid,
+    requested_properties,
+    typed_limits,
+    unit_of,
+)
+
+NAMES = (*IO_MAX_KEY, *MEMORY_FILE, "CPUQuota")
+_NOT_SHARED = ("memory.swappiness", "swaps")
+
+
+@dataclass(frozen=True)
+class LimitInForce:
+    """A limit in a file of one cgroup, under the name of systemd's property.
+
+    `value` is in bytes, bytes per second, I/Os per second, or percent of one CPU. `maj_min` is the
+    limited disk, None for memory and CPU.
+    """
+
+    name: str
+    value: float
+    cgroup: Cgroup
+    file: Path
+    maj_min: str | None = None
+
+
+def shown_value(name: str, value: float) -> str:
+    """Return a limit's value with its unit."""
+    if name == "CPUQuota":
+        return f"{value:g} %"
+    if "IOPS" in name:
+        return f"{value:,.0f}"
+    return exact_size(round(value), " ") + ("/s" if "Bandwidth" in name else "")
+
+
+def limits_of(cgroup: Cgroup) -> Iterator[LimitInForce]:
+    """Yield the limits that are set on one cgroup itself, by the names of version 2.
+
+    `max` is no limit.
+    """
+    files = LimitFiles(cgroup)
+    try:
+        held = files.read("")
+        on_disks = {disk: files.read(disk) for disk in limited_disks(cgroup)}
+    finally:
+        files.close()
+    for name, file_name in MEMORY_FILE.items():
+        value = _number(held.get(file_name, ""))
+        if value is not None:
+            yield from _limit(name, value, cgroup, file_name)
+    quota, _, period = held.get("cpu.max", "").partition(" ")
+    numbers = _number(quota), _number(period)
+    if numbers[0] is not None and numbers[1]:
+        yield from _limit("CPUQuota", 100 * numbers[0] / numbers[1], cgroup, "cpu.max")
+    for maj_min, limits in on_disks.items():
+        for name, key in IO_MAX_KEY.items():
+            value = _number(limits.get(f"io.max.{key}", ""))
+            if value is not None:
+                yield from _limit(name, value, cgroup, f"io.max.{key}", maj_min)
+
+
+def _limit(
+    name: str, value: float, cgroup: Cgroup, key: str, maj_min: str | None = None
+) -> Iterator[LimitInForce]:
+    if (file := limit_file(cgroup, key)) is not None:
+        yield LimitInForce(name, value, cgroup, file, maj_min)
+
+
+def _number(text: str) -> int | None:
+    """Return a number of the kernel's; None for `max` and anything else."""
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def all_limits(cgroups: Sequence[Cgroup]) -> list[LimitInForce]:
+    """Return the limits of a cgroup and of those whose limits hold for it, in their order.
+
+    In version 1 the swappiness of a parent, or a machine without swap, is no limit of the parent
+    (mm/vmscan.c, mem_cgroup_swappiness).
+    """
+    return [
+        limit
+        for number, cgroup in enumerate(cgroups)
+        for limit in limits_of(cgroup)
+        if number == 0 or limit.file.name not in _NOT_SHARED
+    ]
+
+
+def tightest(limits: Iterable[LimitInForce]) -> list[LimitInForce]:
+    """Return the effective limit of each name and disk, in the order of NAMES.
+
+    Of equal limits the first is returned, which is the nearest.
+    """
+    found: dict[tuple[str, str | None], LimitInForce] = {}
+    for limit in limits:
+        key = limit.name, limit.maj_min
+        if key not in found or limit.value < found[key].value:
+            found[key] = limit
+    return sorted(found.values(), key=lambda limit: (NAMES.index(limit.name), limit.maj_min or ""))
+
+
+EXPECT = "--expect"
+EXPECT_EXAMPLE = f"{EXPECT} 'IOReadIOPSMax=/dev/vdb 500', or {EXPECT} MemoryMax=2G"
+_NO_LIMIT = "infinity"
+_MEMORY_BASE = 1024
+
+
+@dataclass(frozen=True)
+class RequestedLimit:
+    """A limit that was asked for.
+
+    `by` is the engine or the unit, `device` the path as it was written, and `cgroup` the one that
+    should have the limit.
+    """
+
+    by: str
+    name: str
+    value: float
+    cgroup: Cgroup
+    basis: str
+    device: str | None = None
+
+
+def requested_of_container(
+    container: InspectedContainer, cgroup: Cgroup, typed: Sequence[BlockLimit] = ()
+) -> tuple[RequestedLimit, ...]:
+    """Return the limits of a container; `typed` are those on a client's command line.
+
+    Raises PagecageError if the engine's answer has values of another kind.
+    """
+    by, config = ENGINES[container.engine], container.host_config
+    try:
+        singles = [*memory_limits(config), *cpu_limits(config), *_no_swap(config)]
+        blocks = _io_limits([*docker_blocks(config), *typed])
+        return tuple(_requested(by, cgroup, singles, blocks))
+    except (PagecageError, *UNREADABLE):
+        message = f"the limits of {container.name} in `{container.engine} inspect` cannot be read"
+        raise PagecageError(message, f"{container.engine} inspect {container.name}") from None
+
+
+def _io_limits(limits: Iterable[BlockLimit]) -> list[BlockLimit]:
+    """Return the first limit of each kind and device; a rate of 0 is none."""
+    first: dict[tuple[str, str], BlockLimit] = {}
+    for limit in limits:
+        first.setdefault((limit.key, limit.device), limit)
+    return [limit for limit in first.values() if limit.rate > 0]
+
+
+def _no_swap(config: dict[str, Any]) -> Iterator[ImportedLimit]:
+    """Yield the limit of a container whose memory and swap together are its memory."""
+    memory, total = int(config.get("Memory") or 0), int(config.get("MemorySwap") or 0)
+    if 0 < memory == total:
+        yield ImportedLimit("MemorySwapMax", "0B", f"HostConfig.MemorySwap = {total}")
+
+
+def requested_of_unit(
+    properties: UnitProperties, cgroup: Cgroup, by: str
+) -> tuple[RequestedLimit, ...]:
+    """Return the limits of a unit; `by` is its name.
+
+    Raises PagecageError if a value cannot be read.
+    """
+    singles, _ = single_limits(properties.single)
+    if properties.single.get("MemorySwapMax") == "0":
+        singles.append(ImportedLimit("MemorySwapMax", "0B", "MemorySwapMax=0"))
+    blocks = _io_limits(systemd_blocks(properties))
+    return tuple(_requested(by, cgroup, singles, blocks))
+
+
+def expected_limits(texts: Iterable[str], cgroup: Cgroup) -> tuple[RequestedLimit, ...]:
+    """Return the limits that the user expects, written as in a unit file.
+
+    Raises PagecageError for a text that is not a limit.
+    """
+    found: list[RequestedLimit] = []
+    for text in texts:
+        name, _, value = (part.strip() for part in text.partition("="))
+        properties = UnitProperties()
+        try:
+            properties.assign(name, value)
+            limits = requested_of_unit(properties, cgroup, EXPECT) if name in NAMES else ()
+        except PagecageError:
+            limits = ()
+        if not limits:
+            raise PagecageError(f"{EXPECT}: {text!r} is not a limit", EXPECT_EXAMPLE)
+        found += limits
+    return tuple(found)
+
+
+def _requested(
+    by: str, cgroup: Cgroup, singles: Iterable[ImportedLimit], blocks: Iterable[BlockLimit]
+) -> Iterator[RequestedLimit]:
+    for single in singles:
+        if single.value != _NO_LIMIT:
+            yield RequestedLimit(
+                by, single.key, _requested_number(single.value), cgroup, single.basis
+            )
+    for block in blocks:
+        yield RequestedLimit(by, block.key, block.rate, cgroup, block.basis, block.device)
+
+
+def _requested_number(value: Any) -> float:
+    return parse_size_bytes(value) if isinstance(value, str) else float(value)
+
+
+Found = tuple[list[RequestedLimit], list[str]]
+"""Limits, and a sentence for each source that cannot be read."""
+
+
+def requested_limits(
+    target: Target, kernel: KernelTrees, expected: Sequence[RequestedLimit]
+) -> Found:
+    """Return the limits of the target's containers and units, and those that the user expects."""
+    around = directories_around(target.directory, kernel)
+    places = {directory: identity for directory in around if (identity := container_id(directory))}
+    if target.container and not places:
+        places = {target.directory: target.container.name}
+    found, told = _of_containers(target, places, kernel, expected)
+    more, unknown = _of_units(target, [one for one in around if one not in places], kernel)
+    return [*found, *more, *expected], [*told, *unknown]
+
+
+def _of_containers(
+    target: Target,
+    places: dict[Path, str],
+    kernel: KernelTrees,
+    expected: Sequence[RequestedLimit],
+) -> Found:
+    found: list[RequestedLimit] = []
+    told: list[str] = []
+    for directory, identity in places.items():
+        try:
+            container = target.container or inspect(identity)
+            typed = typed_limits(container.name, kernel)
+            group = group_at(directory, target.cgroup, kernel)
+            found += requested_of_container(container, group, typed)
+        except PagecageError as error:
+            name = target.container.name if target.container else identity[:12]
+            told.append(f"What the container {name} was given is unknown: {error.message}.")
+        else:
+            if not any(limit.device for limit in (*found, *expected)):
+                told += _dropped(container.engine, container.name)
+    return found, told
+
+
+def _dropped(engine: str, name: str) -> Iterator[str]:
+    """Yield the reason why an engine may not know of a limit (docs/CONTAINERS.md)."""
+    if engine == "docker":
+        yield (
+            f"{ENGINES[engine]} knows of no I/O limit of {name}. Its command line (26.1.5) was seen"
+            f" to drop them without a message: compare with what was typed, {EXPECT_EXAMPLE}."
+        )
+
+
+def _of_units(target: Target, directories: Sequence[Path], kernel: KernelTrees) -> Found:
+    managers = {uid for uid in map(manager_uid, directories) if uid is not None}
+    told = [
+        f"The units of user {uid}'s own systemd were not asked; that user may ask."
+        for uid in sorted(managers - {os.getuid()})
+    ]
+    found: list[RequestedLimit] = []
+    try:
+        units = [one for one in directories if unit_of(one)]
+        for directory, properties in requested_properties(units).items():
+            group = group_at(directory, target.cgroup, kernel)
+            found += requested_of_unit(properties, group, directory.name)
+    except PagecageError as error:
+        told.append(f"What systemd was asked for is unknown: {error.message}.")
+    return found, told
+
 
 STATES = ("in_force", "tighter", "weaker", "elsewhere", "lost")
 FAILURES = ("weaker", "elsewhere", "lost")

@@ -1,7 +1,4 @@
-"""Command line of the single file that is copied to a customer's machine.
-
-Its options are those of `pagecage verify`.
-"""
+"""Entry point of verify, which runs without an installation, and its page."""
 
 from __future__ import annotations
 
@@ -9,12 +6,129 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pagecage.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, PagecageError
-from pagecage.verify.page import lines
+from pagecage.model.cage import IO_MAX_KEY, MEMORY_FILE
+from pagecage.units import format_bytes, format_rate
+from pagecage.verify.comparison import NAMES, LimitInForce, failures, shown_value
+from pagecage.verify.kernel import disk_name
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import Verification, verify
+from pagecage.verify.watch import LimitUse
+
+_WAITS = {"io": "I/O", "memory": "memory", "cpu": "a CPU"}
+
+
+def lines(found: Verification) -> Iterator[str]:
+    """Yield the lines for a terminal."""
+    plural = "" if found.processes == 1 else "es"
+    place = found.target.directory
+    yield f"{found.target.description}: {found.processes} process{plural} in {place}"
+    yield ""
+    yield from _table(found)
+    yield from _section("Asked for", [one.sentence(found.kernel) for one in found.comparisons])
+    yield from _section(f"Counters over {found.watched.seconds:.1f} s", list(_watched(found)))
+    yield from _section("Not known", found.notes)
+    yield ""
+    yield conclusion(found)
+
+
+def conclusion(found: Verification) -> str:
+    """Return the last sentence."""
+    lost = [one.requested.name for one in failures(found.comparisons)]
+    if lost:
+        verb = "is" if len(lost) == 1 else "are"
+        return f"{', '.join(dict.fromkeys(lost))} {verb} not in force as asked for."
+    if not found.comparisons:
+        return "No limit is known to have been asked for."
+    return "Every limit that is known to have been asked for is in force."
+
+
+def _section(title: str, rows: Sequence[str]) -> Iterator[str]:
+    if rows:
+        yield ""
+        yield title
+        yield from (f"  {row}" for row in rows)
+
+
+def _table(found: Verification) -> Iterator[str]:
+    """Yield the effective limits with their files, then the kinds without a limit."""
+    rows = [("limit", "disk", "in force", "from")]
+    for limit in found.effective:
+        disk = disk_name(limit.maj_min, found.kernel) if limit.maj_min else "-"
+        rows.append((limit.name, disk, shown_value(limit.name, limit.value), _place(limit, found)))
+    widths = [max(len(row[n]) for row in rows) for n in range(3)]
+    if found.effective:
+        for name, disk, value, file in rows:
+            yield f"{name:<{widths[0]}}  {disk:<{widths[1]}}  {value:>{widths[2]}}  {file}"
+    yield from _without_limit(found)
+
+
+def _place(limit: LimitInForce, found: Verification) -> str:
+    """Return the limit's file: by its name in the target's own directory, by its path elsewhere."""
+    return limit.file.name if limit.file.parent == found.target.directory else str(limit.file)
+
+
+def _without_limit(found: Verification) -> Iterator[str]:
+    limited = {limit.name for limit in found.effective}
+    missing = [name for name in NAMES if name not in limited]
+    if missing:
+        yield f"no limit: {', '.join(missing)}"
+    disks = {limit.maj_min for limit in found.effective}
+    for maj_min, count in found.used_bytes.items():
+        if maj_min not in disks and limited & set(IO_MAX_KEY):
+            name = disk_name(maj_min, found.kernel)
+            yield f"no I/O limit on {name}, with {format_bytes(count)} of I/O so far"
+
+
+def _watched(found: Verification) -> Iterator[str]:
+    watched = found.watched
+    if not watched.seconds:
+        return
+    yield from (_use_sentence(use, found) for use in watched.uses)
+    waits = {_WAITS[kind]: share for kind, share in (watched.waited or {}).items()}
+    known = [f"{kind} {100 * share:.0f} %" for kind, share in waits.items() if share is not None]
+    if known:
+        yield f"some task waited for: {', '.join(known)} of the time"
+    if watched.oom_kills:
+        yield f"the kernel killed for lack of memory: {watched.oom_kills} times"
+    if not any(use.bound_seconds for use in watched.uses):
+        yield "no limit bound"
+
+
+def _use_sentence(use: LimitUse, found: Verification) -> str:
+    """Return one line about one limit: whether it bound, and its figures."""
+    limit, total = use.limit, found.watched.seconds
+    name = limit.name + (f" of {disk_name(limit.maj_min, found.kernel)}" if limit.maj_min else "")
+    if use.hits is None and limit.name in MEMORY_FILE:
+        return f"{name} is not counted by this kernel{_shared(limit, found)}"
+    share = 100 * use.bound_seconds / total
+    verdict = f"bound for {share:.0f} % of the time" if use.bound_seconds else "did not bind"
+    return f"{name} {verdict}: {_figures(use, limit)}{_shared(limit, found)}"
+
+
+def _figures(use: LimitUse, limit: LimitInForce) -> str:
+    if use.used_share is not None and use.per_second is not None:
+        is_bytes = "Bandwidth" in limit.name
+        rate = format_rate(use.per_second) if is_bytes else f"{use.per_second:,.0f}"
+        cap = shown_value(limit.name, limit.value) + ("" if is_bytes else " per second")
+        return f"{rate} of {cap}, {100 * use.used_share:.0f} %"
+    if limit.name == "CPUQuota":
+        return f"throttled in {use.hits or 0} of {use.periods or 0} periods"
+    return f"met {use.hits:,} times"
+
+
+def _shared(limit: LimitInForce, found: Verification) -> str:
+    """Return a remark for a limit of an ancestor, which other programs may use up."""
+    directory = limit.file.parent
+    if directory.name == found.target.directory.name or directory in (
+        found.kernel.mount_of(directory),
+        found.kernel.proc,
+    ):
+        return ""
+    return f" (shared by all of {found.kernel.shown(directory)})"
+
 
 DEFAULT_SECONDS = 10
 MOST_SECONDS = 86400

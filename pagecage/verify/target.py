@@ -1,17 +1,236 @@
-"""The unit, container or process to verify, and its cgroup."""
+"""The target of a verification: a unit, container or process, and its cgroup."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from pagecage.agent.system.cgroup import V1_CONTROLLERS, Cgroup, cgroup_of, cgroup_paths
-from pagecage.agent.system.kernel_text import read_text
-from pagecage.errors import HostError, PagecageError
-from pagecage.process import ProcessId, identify
-from pagecage.verify.engines import ENGINES, InspectedContainer, inspect
+from pagecage.errors import UNREADABLE, HostError, PagecageError
+from pagecage.importers.document import docker_bytes, rows, table
+from pagecage.importers.result import BANDWIDTH, BlockLimit
+from pagecage.importers.systemd import UnitProperties, shown_properties
+from pagecage.linux.cgroup import V1_CONTROLLERS, Cgroup, cgroup_of, cgroup_paths
+from pagecage.linux.procfs import read_text
+from pagecage.process import Completed, ProcessId, find_tool, identify, run
 from pagecage.verify.kernel import SYSTEMD, KernelTrees, directories_around
-from pagecage.verify.units import control_group
+
+_PROPERTIES = (
+    "Id,LoadState,ActiveState,ControlGroup,MemoryMax,MemoryHigh,MemorySwapMax,MemoryLimit,"
+    "CPUQuotaPerSecUSec,IOReadBandwidthMax,IOWriteBandwidthMax,IOReadIOPSMax,IOWriteIOPSMax,"
+    "BlockIOReadBandwidth,BlockIOWriteBandwidth"
+)
+_ANSWER_SECONDS = 30.0
+_UNIT = re.compile(r"^[^/]+\.(?:service|slice|scope|socket|mount|swap)$")
+_USER_MANAGER = re.compile(r"^user@([0-9]+)\.service$")
+
+Properties = dict[str, str]
+
+
+def control_group(unit: str, user: bool) -> str:
+    """Return the cgroup of an active unit, as a path below the mount point.
+
+    Raises PagecageError if there is no such unit or if it is inactive, HostError if systemd does
+    not answer.
+    """
+    if not find_tool("systemctl"):
+        raise HostError("systemctl is not installed", "name a process: --pid N")
+    done = _show([unit], user)
+    if not done.ok:
+        reason = (done.stderr.strip().splitlines() or ["it printed no reason"])[-1]
+        raise HostError(f"systemd does not answer: {reason}", "systemctl status")
+    blocks = _blocks(done.stdout)
+    found = dict(blocks[0]) if len(blocks) == 1 else {}
+    manager = "systemctl --user" if user else "systemctl"
+    if found.get("LoadState") in (None, "not-found", "bad-setting", "error"):
+        other = "" if user else "; a unit of your own systemd needs --user"
+        raise PagecageError(f"there is no unit {unit!r}{other}", f"{manager} list-units --all")
+    if not found.get("ControlGroup"):
+        state = found.get("ActiveState", "inactive")
+        message = f"the unit {found.get('Id', unit)} is {state} and has no cgroup"
+        raise PagecageError(f"{message}, so no limit is in force", f"{manager} start {unit}")
+    return found["ControlGroup"]
+
+
+def unit_of(cgroup: Path) -> str | None:
+    """Return the unit to which a cgroup belongs by its name, or None."""
+    return cgroup.name if _UNIT.match(cgroup.name) else None
+
+
+def manager_uid(cgroup: Path) -> int | None:
+    """Return the user whose own systemd made a cgroup; None for the system's."""
+    above = (match for parent in cgroup.parents if (match := _USER_MANAGER.match(parent.name)))
+    return next((int(match[1]) for match in above), None)
+
+
+def requested_properties(cgroups: Sequence[Path]) -> dict[Path, UnitProperties]:
+    """Return the properties that are set on the units of these cgroups.
+
+    Units of another user's systemd, and units that systemd does not know, are left out.
+    """
+    found: dict[Path, UnitProperties] = {}
+    for user in (False, True):
+        own = [cgroup for cgroup in cgroups if unit_of(cgroup) and _manager(cgroup) is user]
+        done = _show([cgroup.name for cgroup in own], user) if own else None
+        blocks = _blocks(done.stdout) if done else []
+        by_id = {dict(lines).get("Id"): shown_properties(lines) for lines in blocks}
+        found |= {cgroup: by_id[cgroup.name] for cgroup in own if cgroup.name in by_id}
+    return found
+
+
+def _manager(cgroup: Path) -> bool | None:
+    """Return whether this user's own systemd made the cgroup; None if another user's did."""
+    uid = manager_uid(cgroup)
+    if uid is None:
+        return False
+    return True if uid == os.getuid() else None
+
+
+def _show(units: Sequence[str], user: bool) -> Completed:
+    manager = ["--user"] if user else []
+    argv = ["systemctl", *manager, "show", f"--property={_PROPERTIES}", "--", *units]
+    return run(argv, check=False, timeout_seconds=_ANSWER_SECONDS)
+
+
+def _blocks(text: str) -> list[list[tuple[str, str]]]:
+    """Return the lines of each unit; an empty line separates units (systemctl(1))."""
+    blocks = text.strip().split("\n\n")
+    pairs = (
+        [line.partition("=")[::2] for line in block.splitlines() if "=" in line] for block in blocks
+    )
+    return [lines for lines in pairs if lines]
+
+
+ENGINES = {"docker": "Docker", "podman": "podman"}
+_ENGINE_SECONDS = 30.0
+_SCOPE = re.compile(r"(?:docker-|libpod-|^)([0-9a-f]{64})(?:\.scope)?$")
+_UNKNOWN = re.compile(r"no such (?:object|container)|no container with name or id", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class InspectedContainer:
+    """A running container: its engine, its first process, and the limits that it was given."""
+
+    engine: str
+    name: str
+    pid: int
+    host_config: dict[str, Any]
+
+
+def container_id(directory: Path) -> str | None:
+    """Return the container's id in the name of a cgroup's directory, or None."""
+    match = _SCOPE.search(directory.name)
+    return match[1] if match else None
+
+
+def inspect(name: str) -> InspectedContainer:
+    """Return a running container of the first engine that knows it.
+
+    Raises PagecageError if none knows it or if it is not running, HostError if no engine answers.
+    """
+    engines = [program for program in ENGINES if find_tool(program)]
+    if not engines:
+        raise HostError("neither docker nor podman is installed", "name a process: --pid N")
+    problems: list[str] = []
+    for program in engines:
+        argv = [program, "inspect", "--type", "container", "--", name]
+        done = run(argv, check=False, timeout_seconds=_ENGINE_SECONDS)
+        if done.ok:
+            return _container(program, name, done.stdout)
+        reason = (done.stderr.strip().splitlines() or ["it printed no reason"])[-1]
+        if not _UNKNOWN.search(reason):
+            problems.append(f"{ENGINES[program]} does not answer: {reason}")
+    if problems:
+        raise HostError(problems[0], "run this as root, or name a process: --pid N")
+    raise PagecageError(f"there is no container {name!r}", f"{engines[0]} ps")
+
+
+def _container(program: str, name: str, text: str) -> InspectedContainer:
+    try:
+        [row] = rows(json.loads(text))
+        pid, full_name = int(table(row, "State")["Pid"]), str(row.get("Name") or name).lstrip("/")
+    except UNREADABLE:
+        raise HostError(
+            f"`{program} inspect {name}` printed no description of a container", f"{program} info"
+        ) from None
+    if pid <= 0:
+        raise PagecageError(f"the container {full_name!r} is not running", f"{program} ps")
+    return InspectedContainer(program, full_name, pid, table(row, "HostConfig"))
+
+
+_OPTIONS = {
+    "--device-read-bps": "IOReadBandwidthMax",
+    "--device-write-bps": "IOWriteBandwidthMax",
+    "--device-read-iops": "IOReadIOPSMax",
+    "--device-write-iops": "IOWriteIOPSMax",
+}
+# Options of docker-run(1) and podman-run(1) without a value; all others take one.
+_FLAGS = {
+    *("--detach", "--disable-content-trust", "--env-host", "--init", "--interactive"),
+    *("--no-healthcheck", "--no-hosts", "--oom-kill-disable", "--privileged", "--publish-all"),
+    *("--quiet", "--read-only", "--replace", "--rm", "--rmi", "--sig-proxy", "--tls-verify"),
+    "--tty",
+}
+
+
+def typed_limits(name: str, kernel: KernelTrees) -> list[BlockLimit]:
+    """Return the I/O limits that a running client was given for the container of this name."""
+    found: list[BlockLimit] = []
+    for argv in _command_lines(kernel):
+        options = list(run_options(argv))
+        if ("--name", name) in options:
+            found += [limit for option in options if (limit := _limit(*option))]
+    return found
+
+
+def _command_lines(kernel: KernelTrees) -> Iterator[list[str]]:
+    for entry in kernel.proc.iterdir():
+        if entry.name.isdigit():
+            try:
+                yield [os.fsdecode(word) for word in (entry / "cmdline").read_bytes().split(b"\0")]
+            except OSError:  # the process has ended
+                continue
+
+
+def run_options(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the options of `docker run` with their values, up to the name of the image.
+
+    What follows the image belongs to the program in the container.
+    """
+    if not argv or Path(argv[0]).name not in ENGINES or "run" not in argv[1:]:
+        return
+    words = iter(argv[argv.index("run", 1) + 1 :])
+    for word in words:
+        option, is_joined, value = word.partition("=")
+        if not word.startswith("-") or word == "--":
+            return
+        if is_joined:
+            yield option, value
+        elif option.startswith("--") and option not in _FLAGS:
+            yield option, next(words, "")
+        elif not option.startswith("--") and _takes_value(option):
+            next(words, "")
+
+
+def _takes_value(letters: str) -> bool:
+    """Return whether the next word is the value of the last of some short options, as in `-it`."""
+    return len(letters.strip("-ditPq")) == 1
+
+
+def _limit(option: str, value: str) -> BlockLimit | None:
+    """Return the limit of `--device-read-iops /dev/vdb:500`; None for any other option."""
+    name, (device, _, rate) = _OPTIONS.get(option), value.rpartition(":")
+    if name is None or not device:
+        return None
+    try:
+        number = docker_bytes(rate) if name in BANDWIDTH else int(rate)
+    except (PagecageError, ValueError):
+        return None
+    return BlockLimit(name, device, number, f"{option} {value}")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""The verification of a running program: limits in force, limits that were lost, limits that bound.
-
-Nothing is driven and nothing is changed.
-"""
+"""The verification of a target, and the evidence that this machine hides."""
 
 from __future__ import annotations
 
@@ -9,19 +6,107 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system.cgroup import Cgroup
+from pagecage.linux.cgroup import Cgroup, is_real_root
+from pagecage.linux.cgroup_files import read_counters
+from pagecage.model.cage import MEMORY_EVENT
 from pagecage.process import is_alive
-from pagecage.verify.comparison import LimitComparison, compare
-from pagecage.verify.disks import disk_name, open_disks, used_disks
-from pagecage.verify.in_force import LimitInForce, all_limits, tightest
-from pagecage.verify.kernel import KernelTrees, group_at, lineage, pids_of, require_cgroups
-from pagecage.verify.notes import notes
-from pagecage.verify.requested import RequestedLimit, expected_limits
-from pagecage.verify.sources import requested_limits
+from pagecage.verify.comparison import (
+    LimitComparison,
+    LimitInForce,
+    RequestedLimit,
+    all_limits,
+    compare,
+    expected_limits,
+    requested_limits,
+    tightest,
+)
+from pagecage.verify.kernel import (
+    KernelTrees,
+    disk_name,
+    group_at,
+    lineage,
+    open_disks,
+    pids_of,
+    require_cgroups,
+    used_disks,
+)
 from pagecage.verify.target import Subject, Target, find_target
 from pagecage.verify.watch import LimitUse, Watched, watch
+
+_FIRST_NAMESPACE = "cgroup:[4026531835]"  # PROC_CGROUP_INIT_INO (include/linux/proc_ns.h)
+_WRITES = ("IOWriteBandwidthMax", "IOWriteIOPSMax")
+
+
+def notes(target: Target, effective: Sequence[LimitInForce], kernel: KernelTrees) -> Iterator[str]:
+    """Yield a sentence for each kind of evidence that this machine hides."""
+    yield from _hidden_groups(kernel, kernel.mount_of(target.directory))
+    for name in kernel.missing_controllers():
+        yield f"No hierarchy that is mounted here has the controller {name}."
+    yield from _version_1(target.cgroup, effective, kernel)
+    yield from _uncounted(target.cgroup, effective)
+
+
+def _hidden_groups(kernel: KernelTrees, mount: Path | None) -> Iterator[str]:
+    if _namespace(kernel) not in (None, _FIRST_NAMESPACE):
+        yield (
+            "This process is in a cgroup namespace: limits of the cgroups above"
+            f" {mount} are hidden."
+        )
+    elif any(mounted != "/" for _, mounted in kernel.mounts.values()):
+        yield f"This process is in a container: limits of the cgroups above {mount} are hidden."
+
+
+def _namespace(kernel: KernelTrees) -> str | None:
+    try:
+        return str((kernel.proc / "self/ns/cgroup").readlink())
+    except OSError:
+        return None
+
+
+def _version_1(
+    cgroup: Cgroup, effective: Sequence[LimitInForce], kernel: KernelTrees
+) -> Iterator[str]:
+    if "memory" in kernel.mounts:
+        yield (
+            "Memory is controlled by cgroup v1, which has no MemoryHigh, and counts neither reclaim"
+            " nor the times that a limit on swap was met."
+        )
+    if "blkio" in kernel.mounts:
+        yield (
+            "I/O is controlled by cgroup v1, which may count no I/O on a disk that never had a"
+            " limit."
+        )
+    if is_real_root(cgroup.blkio, "blkio"):
+        yield "The program is in the root of blkio, whose counters include the I/O of every group."
+    for limit in effective:
+        if limit.name in _WRITES and cgroup.blkio:
+            yield (
+                f"{limit.name} does not hold buffered writes back: in cgroup v1 the kernel's"
+                " flusher writes them, outside of the cgroup."
+            )
+
+
+def _uncounted(cgroup: Cgroup, effective: Sequence[LimitInForce]) -> Iterator[str]:
+    counters = read_counters(cgroup, "io.pressure", "memory.pressure", "memory.stat")
+    if counters["io.pressure"] is None:
+        reason = (
+            "The kernel has no pressure figures for this cgroup (psi=1 on its command line)"
+            if cgroup.unified
+            else "The program has no cgroup of its own in version 2, where pressure is counted"
+        )
+        yield f"{reason}, so a limit counts as binding only where it is nearly full."
+    has_refaults = "workingset_refault_file" in (counters["memory.stat"] or {})
+    if {limit.name for limit in effective} & MEMORY_EVENT.keys() and not (
+        has_refaults or counters["memory.pressure"]
+    ):
+        yield (
+            "The kernel counts neither refaults nor waits for memory in this cgroup: what the"
+            " memory limit costs is unknown, and only its hits are counted."
+        )
+
 
 VERSION = 1
 

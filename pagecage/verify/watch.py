@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.agent.system.cgroup import Cgroup
-from pagecage.agent.system.cgroup_files import COUNTERS_AND_EVENTS, read_counters
+from pagecage.linux.cgroup import Cgroup
+from pagecage.linux.cgroup_files import COUNTERS_AND_EVENTS, read_counters
 from pagecage.model.cage import IO_STAT_KEY, enforced_limit
 from pagecage.units import kernel_page_bytes
-from pagecage.verdicts.window_limit import Window, binding_limit
-from pagecage.verify.in_force import LimitInForce
+from pagecage.verdicts.windows import Window, binding_limit
+from pagecage.verify.comparison import LimitInForce
 
 WINDOW_SECONDS = 0.5
 """As in verdicts/windows.py: five slices of blk-throttle."""

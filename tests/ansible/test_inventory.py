@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError, PagecageError
-from pagecage.fleet.inventory import find_group, groups
+from pagecage.fleet.provisioning import find_group, groups
 from tests.tree import ROOT
 
 RACK = """---

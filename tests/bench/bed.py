@@ -13,11 +13,11 @@ from pagecage.checkout import TOP
 from pagecage.cli.host_choice import choose_host
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import Host
-from pagecage.model.needs.packages import Package
+from pagecage.model.trial import Package
 from pagecage.planning.plan import Plan
 from pagecage.process import Completed, run
 from pagecage.runner.resource_needs import resource_needs
-from pagecage.verdicts.median_interval import ranks_left_out
+from pagecage.verdicts.repeats import ranks_left_out
 from tests.bench.goals import MOST_GROWTH
 from tests.bench.say import say
 

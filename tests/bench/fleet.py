@@ -14,17 +14,14 @@ from dataclasses import asdict
 from statistics import median
 
 from pagecage.checkout import TOP
-from pagecage.cli.fleet_hosts import hosts_of
+from pagecage.cli.fleet import hosts_of
 from pagecage.cli.progress import FleetProgress
 from pagecage.cli.run_plan import harness
 from pagecage.errors import PagecageError
 from pagecage.fleet.folder import FleetFolder, FleetRequest
-from pagecage.fleet.host_plans import host_plans
-from pagecage.fleet.host_run import HostRun
-from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.playbook import make_fleet_playbook
 from pagecage.fleet.preflight import check_hosts
-from pagecage.fleet.rounds import FleetCampaign
+from pagecage.fleet.provisioning import FleetHost, make_fleet_playbook
+from pagecage.fleet.rounds import FleetCampaign, HostRun, host_plans
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.trial import Trial, Workload, trial_to_json

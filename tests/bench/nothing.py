@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.protocol.request import RunRequest, request_to_json
+from pagecage.agent.protocol import RunRequest, request_to_json
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.record import read_records
 from pagecage.model.trial import Trial, Workload

@@ -19,7 +19,7 @@ from typing import Any
 
 from pagecage.checkout import TOP
 from pagecage.hosts.agent_package import make_agent_package
-from pagecage.model.needs.packages import Package
+from pagecage.model.trial import Package
 from pagecage.process import run
 from tests.bench.bed import Bed, Figure, ratio_of_pairs, scratch, started
 from tests.bench.goals import MOST_TIMES_PEER

@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from pagecage.agent.system.systemd import Systemd
 from pagecage.checkout import TOP
 from pagecage.cli.host_choice import choose_host
-from pagecage.cli.run_options import definitions
+from pagecage.cli.options import definitions
 from pagecage.cli.run_plan import harness
 from pagecage.hosts.agent_package import make_agent_package
+from pagecage.linux.systemd import Systemd
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.record import Record
 from pagecage.model.trial import CommandSpec, Trial, Workload

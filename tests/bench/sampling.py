@@ -28,11 +28,11 @@ sys.path.insert(0, agent)
 from pathlib import Path
 from pagecage.agent.collectors.collector import CollectorContext
 from pagecage.agent.collectors.sampler import Sampler
-from pagecage.agent.system.block_device import resolve_disk
-from pagecage.agent.system.child_processes import ToolProcesses
-from pagecage.agent.system.facts import find_systemd
-from pagecage.agent.system.supervised_processes import SupervisedProcesses
-from pagecage.agent.system.trial_processes import CgroupProcesses
+from pagecage.linux.block_device import resolve_disk
+from pagecage.linux.child_processes import ToolProcesses
+from pagecage.agent.facts import find_systemd
+from pagecage.linux.processes import SupervisedProcesses
+from pagecage.linux.trial_processes import CgroupProcesses
 from pagecage.model.cage import Cage
 
 unit, folder, disk = "pagecage-sampled.slice", Path(tempfile.mkdtemp()), resolve_disk(Path(file))

@@ -9,7 +9,7 @@ from typing import Any
 
 from pagecage.checkout import TOP
 from pagecage.cli.host_choice import choose_host
-from pagecage.cli.run_options import definitions
+from pagecage.cli.options import definitions
 from pagecage.cli.run_plan import harness
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.model.cage import UNCAGED, Cage

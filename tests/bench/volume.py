@@ -32,8 +32,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pagecage.agent.system.volume_paths import FuseLoop, path_latency_us
-from pagecage.agent.system.volume_server import PLUGIN, VolumeServer
+from pagecage.agent.volume_server import PLUGIN, FuseLoop, VolumeServer, path_latency_us
 from pagecage.checkout import TOP
 from pagecage.process import run
 from tests.bench.bed import Figure, ratio_of_pairs, scratch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pagecage.agent.system.volume_paths import FuseLoop
+from pagecage.agent.volume_server import FuseLoop
 from pagecage.errors import HostError
 from tests.tree import ROOT
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pagecage.agent.system.cgroup import Cgroup, cgroup_of
-from pagecage.agent.system.process_tree import children, tree
+from pagecage.linux.cgroup import Cgroup, cgroup_of
+from pagecage.linux.processes import children, tree
 from pagecage.model.record import Record
 from pagecage.process import Process, run, spawn
 from pagecage.runner.run_folder import RunFolder

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pagecage.agent.system.volume_server import PLUGIN, VolumeServer
+from pagecage.agent.volume_server import PLUGIN, VolumeServer
 from tests.tree import ROOT
 
 PLUGIN_FILE = ROOT / "build/host/lib" / PLUGIN

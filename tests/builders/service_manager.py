@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.dbus.message import (
+from pagecage.linux.dbus import (
     ERROR,
     FIXED_BYTES,
     INTERFACE,

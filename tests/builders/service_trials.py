@@ -8,8 +8,7 @@ from typing import Any
 
 from pagecage.agent.session import run_trial
 from pagecage.model.record import Record, read_records
-from pagecage.model.services.metrics import MetricPattern
-from pagecage.model.services.spec import ServiceSpec
+from pagecage.model.services import MetricPattern, ServiceSpec
 from pagecage.model.trial import CommandSpec, Workload
 from tests.builders.command_trials import MEMORY
 from tests.fake_host.machine import Machine, make_session, make_trial

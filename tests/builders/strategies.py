@@ -15,8 +15,6 @@ from pagecage.model.cage import (
     DiskLimits,
     IoAccounting,
     LatencyFloor,
-)
-from pagecage.model.simulation import (
     LatencyQuantiles,
     LayerLimit,
     SnapshotRestore,

@@ -11,12 +11,8 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.system.cgroup_files import V1_IO_FILE
-from pagecage.agent.system.kernel_text import (
-    parse_flat_keyed,
-    parse_limits,
-    parse_nested_keyed,
-)
+from pagecage.linux.cgroup_files import V1_IO_FILE
+from pagecage.linux.procfs import parse_flat_keyed, parse_limits, parse_nested_keyed
 from pagecage.verify.kernel import KernelTrees
 from tests.fake_host.trees import disk, mountinfo, partition
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from pagecage.cloud.catalogue import VolumeType, read_offers
 from pagecage.cloud.formulas import FormulaInput, ProvisionedFormula
-from pagecage.cloud.instances import find_instance
-from pagecage.cloud.profile import CageOptions, LimitProfile, profile_of
+from pagecage.cloud.profile import CageOptions, LimitProfile, find_instance, profile_of
 from pagecage.cloud.volume_request import VolumeRequest
 from pagecage.units import GIB
 from tests.tree import ROOT

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pagecage.definitions.ci_writer import ci_files
-from pagecage.definitions.workload_templates import TEMPLATES
+from pagecage.definitions.project_writer import TEMPLATES, ci_files
 from pagecage.process import Completed, run
 from tests.checkout import environment
 from tests.ci.action import action

@@ -15,31 +15,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent import host_session, shell
+from pagecage.agent import disks, facts, host_session, settings, shell
 from pagecage.agent.collectors import blocklat, bpftrace
 from pagecage.agent.collectors.blocklat import BlockLatencyTracer
 from pagecage.agent.collectors.bpftrace import FaultTracer
 from pagecage.agent.data_files import GENERATOR_VERSION
-from pagecage.agent.disks import folders
 from pagecage.agent.drivers.engine import ContainerEngines
+from pagecage.agent.facts import Tracefs
 from pagecage.agent.host_session import HostSession
 from pagecage.agent.limits import fidelity
-from pagecage.agent.limits.calibrate import Calibrator
-from pagecage.agent.programs import command_files
-from pagecage.agent.protocol.request import RunRequest
-from pagecage.agent.protocol.rpc import AnswerQueue
-from pagecage.agent.protocol.stream import FrameStream
-from pagecage.agent.system import block_device, cgroup, facts, settings, systemd
-from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.cgroup import Cgroup
-from pagecage.agent.system.cgroupfs import Cgroupfs
-from pagecage.agent.system.child_processes import ToolProcesses
-from pagecage.agent.system.interruption import Interruption
-from pagecage.agent.system.kernel_text import read_text
-from pagecage.agent.system.memory_reservation import MemoryReservation
-from pagecage.agent.system.settings import DirtyLimits, QueueSettingsJournal
-from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.system.tracing import Tracefs
+from pagecage.agent.limits.calibration import Calibrator
+from pagecage.agent.programs import command
+from pagecage.agent.protocol import AnswerQueue, FrameStream, RunRequest
+from pagecage.agent.settings import DirtyLimits, MemoryReservation, QueueSettingsJournal
+from pagecage.linux import block_device, cgroup, systemd
+from pagecage.linux.block_device import Disk
+from pagecage.linux.cgroup import Cgroup
+from pagecage.linux.cgroupfs import Cgroupfs
+from pagecage.linux.child_processes import Interruption, ToolProcesses
+from pagecage.linux.procfs import read_text
+from pagecage.linux.systemd import Systemd
 from pagecage.model.cage import Cage
 from pagecage.model.trial import Dataset, Trial, Workload
 from tests.fake_host import trees
@@ -166,7 +161,7 @@ class Machine:
             set_(module, "CGROUP_ROOT", self.cgroups)
         for module in (facts, settings, fidelity):
             set_(module, "read_queue_settings", read_queue_settings)
-        for module in (command_files, facts, folders, host_session, shell):
+        for module in (command, facts, disks, host_session, shell):
             set_(module, "resolve_disk", find_disk)
         set_(host_session, "Tracefs", partial(Tracefs, sys=self.sys))
         kernel = trees.kernel(self.root / "kernel")

@@ -14,12 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.fleet.folder import FleetFolder, FleetRequest
-from pagecage.fleet.host_plans import host_plans
-from pagecage.fleet.host_run import HostRun
-from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.playbook import FleetPlaybook, make_fleet_playbook
 from pagecage.fleet.preflight import ReadyHost
-from pagecage.fleet.rounds import FleetCampaign
+from pagecage.fleet.provisioning import FleetHost, FleetPlaybook, make_fleet_playbook
+from pagecage.fleet.rounds import FleetCampaign, HostRun, host_plans
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.planning.plan import Plan
 from tests.tree import ROOT

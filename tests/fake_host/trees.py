@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pagecage.agent.system.tracing import Kernel
+from pagecage.agent.facts import Kernel
 
 QUEUE = {
     "read_ahead_kb": "256",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system.facts import tool_version
+from pagecage.agent.facts import tool_version
 from tests.builders.trial_runs import package
 from tests.conftest import children
 from tests.fake_host.machine import Machine

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent import cache_checks
-from pagecage.agent.system.page_cache import measure_residency
+from pagecage.agent.programs import measured_part
+from pagecage.linux.page_cache import measure_residency
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
@@ -220,7 +220,7 @@ def test_a_file_that_is_written_or_has_no_extents_needs_no_disk(
         f" {CHARGED % DATA.size_bytes}"
     )
     believed(carry_out(machine, runs(script)))
-    monkeypatch.setattr(cache_checks, "on_disk_bytes", lambda _: 0)
+    monkeypatch.setattr(measured_part, "on_disk_bytes", lambda _: 0)
     believed(carry_out(machine, runs("; ".join((READS, CHARGED % DATA.size_bytes)))))
 
 
@@ -228,7 +228,7 @@ def test_read_ahead_in_progress_need_not_be_counted_yet(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read-ahead that waits for the limit has its pages, but is counted later."""
-    monkeypatch.setattr(cache_checks, "uptodate_bytes", lambda _: MIB)
+    monkeypatch.setattr(measured_part, "uptodate_bytes", lambda _: MIB)
     record = carry_out(machine, runs("; ".join((READS, CHARGED % DATA.size_bytes))))
     believed(record)
     assert record.cache.came_bytes == MIB

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system.cgroup import Cgroup, mount_points
+from pagecage.linux.cgroup import Cgroup, mount_points
 from pagecage.model.record import Record
 from pagecage.units import MIB
 from tests.builders.sealed_runs import LEVEL, SealedRun

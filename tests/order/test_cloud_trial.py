@@ -11,9 +11,9 @@ import pytest
 
 from pagecage.agent import storage
 from pagecage.agent.session import run_trial
-from pagecage.agent.system.trial_storage import TrialStorage
+from pagecage.agent.trial_storage import TrialStorage
+from pagecage.cli import enforcement
 from pagecage.cli import execution as carry_out_module
-from pagecage.cli import queue_settings
 from pagecage.cli.execution import create_run
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.local import LocalHost
@@ -177,14 +177,14 @@ def test_a_setting_of_the_disk_under_the_system_is_asked_for(
     monkeypatch.setattr(
         LocalHost, "facts", lambda _: {"disk": {"maj_min": "8:0", "node": "/dev/sda"}}
     )
-    monkeypatch.setattr(queue_settings, "_disk_of_root", lambda: "8:0")
+    monkeypatch.setattr(enforcement, "_disk_of_root", lambda: "8:0")
     monkeypatch.setattr(carry_out_module.RunFolder, "create", lambda *_: None)
     monkeypatch.setattr(carry_out_module, "prepare", lambda *_: None)
     monkeypatch.setattr(carry_out_module, "require_programs", lambda *_: None)
     monkeypatch.setattr(carry_out_module, "make_agent_package", lambda _: None)
     monkeypatch.setattr(carry_out_module, "refuse_limits", lambda *_: None)
-    monkeypatch.setattr(queue_settings.sys, "stdin", io.StringIO("n\n"))
-    monkeypatch.setattr(queue_settings.sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(enforcement.sys, "stdin", io.StringIO("n\n"))
+    monkeypatch.setattr(enforcement.sys.stdin, "isatty", lambda: True)
     plan = Plan("x", (make_trial(cage=cage, read_ahead_kb=read_ahead_kb),), {})
     if named is None:
         assert create_run(plan, host, False, print).plan is plan

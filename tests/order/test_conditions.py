@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.cache_checks import CacheChecks
-from pagecage.agent.programs import metadata
-from pagecage.agent.programs.fresh_home import HOME
-from pagecage.verdicts.consistency.judge import judge_consistency
+from pagecage.agent.programs import measured_part
+from pagecage.agent.programs.command import HOME
+from pagecage.agent.programs.measured_part import CacheChecks
+from pagecage.verdicts.consistency import judge_consistency
 from tests.builders.command_trials import carry_out
 from tests.fake_host.machine import DATASET, Machine
 
@@ -89,8 +89,8 @@ def test_metadata_are_dropped_after_the_last_check_of_the_files(
         checked.append(drop.exists())
 
     monkeypatch.setattr(CacheChecks, "at_go", at_go)
-    monkeypatch.setattr(metadata, "DROP", drop)
-    monkeypatch.setattr(metadata, "DEV", machine.root)
+    monkeypatch.setattr(measured_part, "DROP", drop)
+    monkeypatch.setattr(measured_part, "DEV", machine.root)
     (machine.root / "fakedisk").touch()
     cold = {"cache": "cold", "data_paths": (dataset(machine),)}
     record = carry_out(machine, f"test -s {drop}", conditions=("cold-metadata",), **cold)
@@ -105,7 +105,7 @@ def test_metadata_are_dropped_after_the_last_check_of_the_files(
 def test_metadata_that_may_not_be_dropped_start_nothing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metadata, "DROP", machine.root / "missing/drop_caches")
+    monkeypatch.setattr(measured_part, "DROP", machine.root / "missing/drop_caches")
     record = carry_out(machine, f"touch {machine.root}/ran", conditions=("cold-metadata",))
     assert record.outcome == "requirement_missed"
     [missed] = record.missed_requirements

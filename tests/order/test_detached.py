@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.protocol.request import request_to_json
+from pagecage.agent.protocol import request_to_json
 from pagecage.hosts.agent_package import agent_bytes
 from pagecage.model.record import read_records
 from pagecage.model.trial import Trial

@@ -14,8 +14,7 @@ import pytest
 from pagecage.agent import storage
 from pagecage.agent.drivers.container import limit_options
 from pagecage.agent.host_session import HostSession
-from pagecage.agent.protocol.rpc import AnswerQueue
-from pagecage.agent.protocol.stream import FrameStream
+from pagecage.agent.protocol import AnswerQueue, FrameStream
 from pagecage.agent.session import run_trial
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket
 from pagecage.model.record import Record, read_records

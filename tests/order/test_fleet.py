@@ -19,7 +19,7 @@ from pagecage import ansible
 from pagecage.errors import PagecageError
 from pagecage.fleet import rounds
 from pagecage.fleet.folder import FleetFolder, RoundResult, find_fleet
-from pagecage.fleet.host_plans import host_plans
+from pagecage.fleet.rounds import host_plans
 from pagecage.model.record import Record
 from tests.builders.plans import BASE, CHOICES, plan_of
 from tests.conftest import children

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli import analyse, fleet, fleet_hosts, fleet_plan
+from pagecage.cli import analyse, fleet
+from pagecage.cli.options import FleetOptions, RunOptions
 from pagecage.cli.output import OutputFormat
-from pagecage.cli.resume import ResumeOptions
-from pagecage.cli.run_options import FleetOptions, RunOptions
+from pagecage.cli.run import ResumeOptions
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.folder import find_fleet
-from pagecage.fleet.inventory import FleetHost
 from pagecage.fleet.preflight import Preflight
+from pagecage.fleet.provisioning import FleetHost
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.process import Completed
 from tests.fake_host.rack import FIT, Rack
@@ -41,7 +41,7 @@ def rack(tmp_path: Path) -> Iterator[Rack]:
 @pytest.fixture
 def printed(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return standard error; the group `rack` means the test's hosts."""
-    for module in (fleet, fleet_plan):
+    for module in (fleet, fleet):
         monkeypatch.setattr(module, "hosts_of", lambda _: rack.hosts())
         monkeypatch.setattr(module, "make_fleet_playbook", lambda *_: rack.stage())
         monkeypatch.setattr(module, "make_agent_package", lambda _: package_of(rack))
@@ -65,7 +65,7 @@ def reported(verb: str, folder: Path, *options: str) -> Completed:
 @pytest.fixture
 def looked_at(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result of a check of the two hosts; test_fleet_preflight.py tests the check itself."""
-    monkeypatch.setattr(fleet_hosts, "check_hosts", lambda *_: Preflight(rack.seen()[:2], {}, {}))
+    monkeypatch.setattr(fleet, "check_hosts", lambda *_: Preflight(rack.seen()[:2], {}, {}))
 
 
 def go(
@@ -128,11 +128,11 @@ def test_a_dry_run_shows_hosts_and_counts_and_starts_nothing(
     rack: Rack, printed: list[str], looked_at: None, capsys: pytest.CaptureFixture
 ) -> None:
     spread = FleetOptions(fleet="spread")
-    fleet_plan.show_plan("smoke", replace(SMOKE, repeats=3), spread, "", False, printed.append)
+    fleet.show_plan("smoke", replace(SMOKE, repeats=3), spread, "", False, printed.append)
     reported = capsys.readouterr().out
     assert "left     8 trials, 2 repeats" in reported
     assert "right    4 trials, 1 repeats" in reported
-    fleet_plan.show_plan("smoke", SMOKE, REPLICATE, "", True, printed.append)
+    fleet.show_plan("smoke", SMOKE, REPLICATE, "", True, printed.append)
     assert list(json.loads(capsys.readouterr().out)) == ["left", "right"]
     assert rack.agent_calls("left") == []
     assert not (rack.top / "runs").exists()
@@ -182,7 +182,7 @@ def test_a_volume_whose_plugin_is_not_built_is_refused(
 
 
 def test_an_unknown_group_is_told_what_is_known() -> None:
-    error = refusal(lambda: fleet_hosts.hosts_of("gests"))
+    error = refusal(lambda: fleet.hosts_of("gests"))
     assert (error.message, error.hint[:29]) == (
         "there is no host 'gests', and no inventory has a group 'gests'",
         "auto, local, vm, or a group: ",
@@ -194,5 +194,5 @@ def test_a_host_that_is_nearly_one_of_ours_is_named(monkeypatch: pytest.MonkeyPa
     def unknown(name: str) -> tuple[FleetHost, ...]:
         raise PagecageError(f"no inventory has a group {name!r}", "")
 
-    monkeypatch.setattr(fleet_hosts, "find_group", unknown)
-    assert refusal(lambda: fleet_hosts.hosts_of("vn")).hint == 'did you mean "vm"?'
+    monkeypatch.setattr(fleet, "find_group", unknown)
+    assert refusal(lambda: fleet.hosts_of("vn")).hint == 'did you mean "vm"?'

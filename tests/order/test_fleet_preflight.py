@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system.facts import read_facts
+from pagecage.agent.facts import read_facts
 from pagecage.errors import HostError, PagecageError
-from pagecage.fleet.inventory import FleetHost
 from pagecage.fleet.preflight import Preflight, ReadyHost, check_hosts, differences
+from pagecage.fleet.provisioning import FleetHost
 from tests.fake_host.rack import FIT, Rack
 from tests.order.conftest import racked
 

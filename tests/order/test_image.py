@@ -15,12 +15,11 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.drivers.image_layers import own_name
+from pagecage.agent.drivers.container import own_name
 from pagecage.agent.host_session import HostSession
 from pagecage.agent.session import run_trial
-from pagecage.model.container.image import BindMount, ImageSpec, Variable
 from pagecage.model.record import Record, read_records
-from pagecage.model.trial import CommandSpec, Trial, Workload
+from pagecage.model.trial import BindMount, CommandSpec, ImageSpec, Trial, Variable, Workload
 from tests.builders.command_trials import MEMORY
 from tests.builders.image_archive import config_of, write_archive
 from tests.builders.image_archive import layer as image_layer

@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
+from pagecage.agent import settings
 from pagecage.agent.phases import PHASES
 from pagecage.agent.session import run_trial
-from pagecage.agent.system import child_processes, settings
-from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.interruption import Interrupted, Interruption
 from pagecage.agent.trial_run import TrialRun
 from pagecage.errors import HostError
+from pagecage.linux import child_processes
+from pagecage.linux.block_device import Disk
+from pagecage.linux.child_processes import Interrupted, Interruption
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records
-from pagecage.model.trial_data import TrialData
+from pagecage.model.trial import TrialData
 from pagecage.process import Process, spawn
 from tests.fake_host.machine import LIGHT, Machine, frames_of, make_session, make_trial
 

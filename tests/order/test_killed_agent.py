@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from pagecage.agent.protocol.request import request_to_json
+from pagecage.agent.protocol import request_to_json
 from pagecage.agent.session import run_trial
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.model.record import read_records

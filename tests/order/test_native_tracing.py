@@ -16,10 +16,9 @@ import pytest
 
 from pagecage.agent.collectors.blocklat import BlockLatencyTracer
 from pagecage.agent.collectors.bpftrace import FaultTracer
-from pagecage.agent.collectors.own_scripts import check_script
-from pagecage.agent.system.child_processes import ToolProcesses
-from pagecage.agent.system.facts import tool_version
-from pagecage.agent.system.tracing import Kernel, Tracefs
+from pagecage.agent.collectors.custom import check_script
+from pagecage.agent.facts import Kernel, Tracefs, tool_version
+from pagecage.linux.child_processes import ToolProcesses
 from pagecage.process import find_tool, run
 from pagecage.units import MIB, kernel_page_bytes
 

@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 
-from analysis.data.include import failed_verdicts
-from analysis.data.load import JudgedTrial
-from analysis.data.series import series_of
-from pagecage.agent.protocol.rpc import AnswerQueue
-from pagecage.agent.protocol.stream import FrameStream
+from analysis.data.load import JudgedTrial, failed_verdicts, series_of
+from pagecage.agent.protocol import AnswerQueue, FrameStream
 from pagecage.agent.session import serve
-from pagecage.agent.system.interruption import Interruption
-from pagecage.model.collectors.spec import OwnCollector
+from pagecage.linux.child_processes import Interruption
+from pagecage.model.collectors import OwnCollector
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Trial, Workload
 from pagecage.verdicts.evaluate import evaluate

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.protocol.rpc import AnswerQueue
-from pagecage.agent.protocol.stream import FrameStream
+from pagecage.agent.protocol import AnswerQueue, FrameStream
 from pagecage.agent.session import serve
-from pagecage.agent.system.interruption import Interruption
+from pagecage.linux.child_processes import Interruption
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Trial, Workload
 from tests.builders.command_trials import MEMORY

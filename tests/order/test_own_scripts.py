@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.collectors import own_collector
-from pagecage.agent.collectors.own_scripts import with_trial_filter
+from pagecage.agent.collectors import custom
+from pagecage.agent.collectors.custom import with_trial_filter
 from pagecage.agent.collectors.tracer import first_error
-from pagecage.agent.protocol.rpc import AnswerQueue
-from pagecage.agent.protocol.stream import FrameStream
+from pagecage.agent.protocol import AnswerQueue, FrameStream
 from pagecage.agent.session import serve
-from pagecage.agent.system.interruption import Interruption
-from pagecage.model.collectors.spec import OwnCollector
+from pagecage.linux.child_processes import Interruption
+from pagecage.model.collectors import OwnCollector
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Trial, Workload
 from tests.builders.command_trials import MEMORY
@@ -139,7 +138,7 @@ def test_a_fault_is_one_sentence(
     status: str,
     says: str,
 ) -> None:
-    monkeypatch.setattr(own_collector, "SCRIPT_STOP_SECONDS", 1.0 if text == "stays" else 30.0)
+    monkeypatch.setattr(custom, "SCRIPT_STOP_SECONDS", 1.0 if text == "stays" else 30.0)
     [record], _ = run(machine, f"// {text}")
     mine = record.collectors["mine"]
     assert (record.outcome, mine["status"]) == ("ok", status)

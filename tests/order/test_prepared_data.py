@@ -11,19 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.agent import prepared_data
 from pagecage.agent.host_session import HostSession
-from pagecage.agent.own_programs import write_own_programs
-from pagecage.agent.prepared import trial_data
-from pagecage.agent.protocol.request import request_to_json
+from pagecage.agent.installed import write_own_programs
+from pagecage.agent.protocol import request_to_json
 from pagecage.agent.session import run_trial
 from pagecage.agent.storage import Storage
-from pagecage.agent.system import process_tree
-from pagecage.agent.system.interruption import Interrupted, Interruption
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage
+from pagecage.linux import processes
+from pagecage.linux.child_processes import Interrupted, Interruption
 from pagecage.model.record import Record, read_records
-from pagecage.model.trial import CommandSpec, Trial, Workload
-from pagecage.model.trial_data import TrialData
+from pagecage.model.trial import CommandSpec, Trial, TrialData, Workload
 from pagecage.process import PIPE, Process, spawn
 from tests.builders.command_trials import MEMORY
 from tests.builders.trial_runs import package
@@ -185,7 +184,7 @@ def test_a_full_disk_is_told_and_repaired_by_room(
     says: str,
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(trial_data, where, failure)
+        patch.setattr(prepared_data, where, failure)
         record = carry_out(machine, WRITTEN)
     assert (record.outcome, record.phase) == ("not_prepared", "data")
     assert says in (record.error or "")
@@ -204,7 +203,7 @@ def test_data_that_were_used_longest_ago_make_room(
         if len(list(folder.iterdir())) > 2:
             raise HostError(f"{what} does not fit")
 
-    monkeypatch.setattr(trial_data, "require_room", has_room_for_two)
+    monkeypatch.setattr(prepared_data, "require_room", has_room_for_two)
     out = io.BytesIO()
     record = carry_out(machine, trials[2], out=out)
     assert prepared(machine) == sorted([keys[0] or "", record.data.key or ""])
@@ -220,7 +219,7 @@ def test_a_signal_ends_the_program_that_makes_data(
     def interrupted(*_: object) -> int:
         raise Interrupted
 
-    monkeypatch.setattr("pagecage.agent.prepared.preparation._wait", interrupted)
+    monkeypatch.setattr("pagecage.agent.prepared_data._wait", interrupted)
     session = make_session(machine, io.BytesIO(), trial, interruption=Interruption())
     with pytest.raises(Interrupted):
         run_trial(session, trial, 1)
@@ -262,7 +261,7 @@ def test_half_made_data_of_a_killed_agent_are_made_again(
     os.kill(int(machine.agent_pid.read_text()), 9)
     assert end_agent(agent) == -9
     mark = f"{machine.spool}:prepare"
-    assert list(process_tree._marked(mark, Path("/proc"))), "its program lives on"
+    assert list(processes._marked(mark, Path("/proc"))), "its program lives on"
     [key] = prepared(machine)
     assert not (machine.data / "prepared" / key / "manifest.json").exists()
     wait.unlink()
@@ -271,7 +270,7 @@ def test_half_made_data_of_a_killed_agent_are_made_again(
     record = last_record(machine)
     assert (record.outcome, record.error) == ("ok", None)
     assert record.data.made_by
-    assert not list(process_tree._marked(mark, Path("/proc")))
+    assert not list(processes._marked(mark, Path("/proc")))
     assert machine.left() == []
 
 
@@ -280,13 +279,13 @@ def test_a_disk_made_for_the_trial_gets_a_copy(
 ) -> None:
     own = machine.root / "own"
     own.mkdir()
-    real = trial_data._folders
+    real = prepared_data._folders
 
     def elsewhere(run: object, data: TrialData, storage: object) -> tuple[Path, Path]:
         base, _ = real(run, data, storage)  # type: ignore[arg-type]
         return base, own / "prepared" / base.name
 
-    monkeypatch.setattr(trial_data, "_folders", elsewhere)
+    monkeypatch.setattr(prepared_data, "_folders", elsewhere)
     records = [carry_out(machine, trial_of(TrialData(PREPARE))) for _ in range(2)]
     assert [record.outcome for record in records] == ["ok", "ok"], [r.error for r in records]
     assert (records[0].data.directory or "").startswith(f"{own}/prepared/")

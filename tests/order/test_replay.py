@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from pagecage.cli import stdio
-from pagecage.cli.stdio import StdioRelay
+from pagecage.cli import output
+from pagecage.cli.output import StdioRelay
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage, agent_bytes
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records
-from pagecage.model.trial import CommandSpec, Dataset
-from pagecage.model.trial_data import TrialData
+from pagecage.model.trial import CommandSpec, Dataset, TrialData
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, ReplaySpec, make_experiment
 from pagecage.runner.campaign import ATTEMPTS, Campaign, RunSummary
@@ -90,7 +89,7 @@ def carry_out(
 
 
 def stdin(monkeypatch: pytest.MonkeyPatch, descriptor: int) -> None:
-    monkeypatch.setattr(stdio, "_STDIN", descriptor)
+    monkeypatch.setattr(output, "_STDIN", descriptor)
 
 
 BOTH = CommandSpec(streams_output=True, takes_input=True)

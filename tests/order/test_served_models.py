@@ -19,10 +19,8 @@ from pagecage.cloud.volume_request import VolumeRequest
 from pagecage.definitions.cage_file import cage_of_tables
 from pagecage.definitions.reader import Definitions
 from pagecage.importers.result import ImportResult
-from pagecage.model.cage import BurstCredits, Cage
-from pagecage.model.latency_quantiles import latency_at
-from pagecage.model.simulation import LatencyQuantiles, VolumeSimulation
-from pagecage.model.volume_model import dilated, volume_model
+from pagecage.model.cage import BurstCredits, Cage, LatencyQuantiles, VolumeSimulation
+from pagecage.model.volume_model import dilated, latency_at, volume_model
 from pagecage.process import run
 from tests.builders.imports import read
 from tests.builders.served_volumes import served

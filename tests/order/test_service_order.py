@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.protocol.request import request_to_json
+from pagecage.agent.protocol import request_to_json
 from pagecage.hosts.agent_package import AgentPackage
-from pagecage.model.services.metrics import MetricPattern
-from pagecage.model.services.spec import ServiceSpec
+from pagecage.model.services import MetricPattern, ServiceSpec
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
 from pagecage.process import PIPE, identify, spawn
 from pagecage.units import MIB

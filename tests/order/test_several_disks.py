@@ -12,9 +12,9 @@ import pytest
 from pagecage.agent import storage
 from pagecage.agent.drivers.container import container_of
 from pagecage.agent.drivers.driver import LaunchContext
-from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.supervised_processes import SupervisedProcesses
-from pagecage.agent.system.systemd import Systemd
+from pagecage.linux.block_device import Disk
+from pagecage.linux.processes import SupervisedProcesses
+from pagecage.linux.systemd import Systemd
 from pagecage.model.cage import Cage, DiskLimits
 from pagecage.model.json_codec import to_json
 from pagecage.model.trial import CommandSpec, Trial, Workload

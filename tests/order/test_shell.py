@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.protocol.request import ShellRequest, shell_request_to_json
+from pagecage.agent.protocol import ShellRequest, shell_request_to_json
 from pagecage.hosts.agent_package import agent_bytes
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket
 from pagecage.model.requirements import may_rewrite_io_max

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pagecage.agent import storage
-from pagecage.agent.system.volume_server import VolumeServer
+from pagecage.agent.volume_server import VolumeServer
 from pagecage.errors import HostDied, HostError
 from pagecage.model.cage import Cage, IoAccounting, LatencyFloor
 from pagecage.model.json_codec import to_json
@@ -174,7 +174,7 @@ def test_a_cage_without_limits_is_an_open_volume(guest: Machine) -> None:
 PARENT = """
 import sys
 from pathlib import Path
-from pagecage.agent.system.volume_server import VolumeServer
+from pagecage.agent.volume_server import VolumeServer
 
 plugin, folder = Path(sys.argv[1]), Path(sys.argv[2])
 server = VolumeServer.start(plugin, folder / "volume.raw", folder, folder / "log")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.protocol.request import request_to_json
-from pagecage.agent.standby import SOCKET_NAME
+from pagecage.agent.protocol import request_to_json
+from pagecage.agent.session import SOCKET_NAME
 from pagecage.hosts.agent_package import agent_bytes, agent_path
-from pagecage.hosts.vm.standby_state import attach_argv
+from pagecage.hosts.vm.saved_state import attach_argv
 from pagecage.process import PIPE, Process, spawn
 from tests.fake_host.machine import HERE, Machine, frames_of, make_request, make_trial
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli.run_options import RunOptions
+from pagecage.cli.options import RunOptions
 from pagecage.cli.run_plan import choose_repeats, until_ci
 from pagecage.errors import PagecageError
 from pagecage.runner.campaign import RunSummary
-from pagecage.verdicts.median_interval import half_width
+from pagecage.verdicts.repeats import half_width
 from pagecage.verdicts.stopping import enough_blocks, too_wide
 from tests.builders.campaigns import THREE, Run
 from tests.builders.plans import BASE, CHOICES, plan_of

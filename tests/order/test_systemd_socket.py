@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.system.systemd import unit_name
+from pagecage.linux.systemd import unit_name
 from pagecage.model.cage import Cage
 from pagecage.model.trial import Trial, Workload
 from tests.builders.service_manager import Answer, FakeUnits, serve_machine

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from pagecage.agent import session as agent_session
-from pagecage.agent.limits.calibrate import Calibrator
+from pagecage.agent.limits.calibration import Calibrator
 from pagecage.agent.responses import STANDARD_RESPONSES, TRACED_RESPONSES
-from pagecage.agent.system.cgroup import own_cgroup
-from pagecage.agent.system.page_cache import evict, load
-from pagecage.agent.system.systemd import Systemd
+from pagecage.linux.cgroup import own_cgroup
+from pagecage.linux.page_cache import evict, load
+from pagecage.linux.systemd import Systemd
 from pagecage.model.json_codec import to_json
 from tests.builders.trial_runs import carry_out
 from tests.fake_host.machine import (

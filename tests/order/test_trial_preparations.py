@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import cache_state, host_settings, storage
+from pagecage.agent import cache_state, facts, host_settings, storage
 from pagecage.agent.host_session import sweep
-from pagecage.agent.system import block_device, facts, page_cache
-from pagecage.agent.system.memory_reservation import MemoryReservation
-from pagecage.agent.system.page_cache import Residency, measure_residency
-from pagecage.agent.system.settings import DirtyLimits
-from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.system.trial_storage import TrialStorage
+from pagecage.agent.settings import DirtyLimits, MemoryReservation
+from pagecage.agent.trial_storage import TrialStorage
 from pagecage.errors import HostError
+from pagecage.linux import block_device, page_cache
+from pagecage.linux.page_cache import Residency, measure_residency
+from pagecage.linux.systemd import Systemd
 from pagecage.model.cage import Cage
 from pagecage.model.json_codec import to_json
 from pagecage.model.trial import SetupStep, Trial, Workload

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pagecage.agent.session import run_trial
-from pagecage.agent.system import cgroup_files
+from pagecage.linux import cgroup_files
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, SetupStep, Trial, Workload

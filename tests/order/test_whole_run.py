@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.protocol.request import request_to_json
+from pagecage.agent.protocol import request_to_json
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.model.record import Record, read_records

@@ -17,9 +17,8 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import FloatRect, Page, sync_playwright
 
-from analysis.data.bundles import bundled_runs
-from analysis.data.load import Run
-from analysis.site.publish import publish
+from analysis.data.load import Run, bundled_runs
+from analysis.site import publish
 from analysis.views.render import PAGE, render
 from tests.tree import ROOT
 

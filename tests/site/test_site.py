@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from analysis.__main__ import main
 from analysis.data.load import load_run
-from analysis.site.publish import drop_outside_links, publish
+from analysis.site import drop_outside_links, publish
 from pagecage.bundle.unpack import unpack
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import read_rows

@@ -16,13 +16,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from analysis.cells import included_values, noise_of, treatments
 from analysis.data.load import Run, Treatment, load_run
 from analysis.formatting import treatment_label
-from analysis.stats.gates import evaluate_gate, parse_gate
-from analysis.stats.intervals import median_ratio
-from analysis.summaries.cells import included_values, treatments
-from analysis.summaries.noise import noise_of
-from pagecage.report.export import markdown_table
+from analysis.stats import evaluate_gate, median_ratio, parse_gate
+from pagecage.report.model import markdown_table
 from pagecage.runner.run_folder import find_run
 
 COUNTS = ("device_read_bytes", "device_reads", "major_faults")

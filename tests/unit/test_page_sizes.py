@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.system import page_cache
-from pagecage.agent.system.page_cache import Residency
-from pagecage.memory_search.rule import (
+from pagecage.linux import page_cache
+from pagecage.linux.page_cache import Residency
+from pagecage.memory_search.need import (
     MeasuredLevels,
     MemoryLevel,
     MemoryTrial,
@@ -32,7 +32,7 @@ from pagecage.units import (
 )
 from pagecage.verdicts.cache_state import judge_cache_state
 from pagecage.verdicts.limits import CHARGE_BATCH_PAGES, GRACE, judge_limits
-from pagecage.verdicts.window_limit import REFAULT_SHARE, Window, binding_limit
+from pagecage.verdicts.windows import REFAULT_SHARE, Window, binding_limit
 from tests.fixtures.records import caged, make_record, plain_record
 
 PAGES = st.sampled_from([4096, 16384, 65536])

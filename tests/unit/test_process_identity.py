@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.hosts.vm.cache import GuestCache
-from pagecage.hosts.vm.running_guest import RunningGuest, read_guest, remove_leftovers, write_guest
+from pagecage.hosts.vm.guest_client import RunningGuest, read_guest, remove_leftovers, write_guest
 from pagecage.process import Process, ProcessId, end, identify, is_alive, spawn, stat_fields
 
 

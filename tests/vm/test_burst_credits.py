@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from pagecage.hosts.agent_package import make_agent_package
-from pagecage.hosts.vm.data_disk import plug
-from pagecage.hosts.vm.qmp import QmpClient
+from pagecage.hosts.vm.disks import plug
+from pagecage.hosts.vm.qemu import QmpClient
 from pagecage.hosts.vm.vm_host import VmHost
-from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting
-from pagecage.model.rate_limits import filled
+from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting, filled
 from pagecage.model.record import Record
 from pagecage.model.trial import Dataset, Trial, Workload
 from pagecage.planning.plan import Plan

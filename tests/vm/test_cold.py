@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.hosts.agent_package import zipapp_bytes
-from pagecage.hosts.single_file import module_files
+from pagecage.hosts.agent_package import module_files, zipapp_bytes
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.process import Completed, run
 from pagecage.units import MIB
@@ -23,7 +22,7 @@ FOLDER = "/data/cold-test"
 MAIN = b"""
 import json, sys
 from pathlib import Path
-from pagecage.cold import NotCold, cold
+from pagecage.eviction import NotCold, cold
 from pagecage.errors import PagecageError
 def delivered():
     lines = Path("/proc/diskstats").read_text().splitlines()
@@ -60,7 +59,7 @@ def shell(host: VmHost, script: str, *, check: bool = True) -> Completed:
 @pytest.fixture(scope="module")
 def folder(host: VmHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     made: Path = tmp_path_factory.mktemp("cold")
-    (made / "cold.pyz").write_bytes(zipapp_bytes(MAIN, module_files("pagecage.cold").values()))
+    (made / "cold.pyz").write_bytes(zipapp_bytes(MAIN, module_files("pagecage.eviction").values()))
     (made / "map.py").write_text(MAP)
     host.push([made / "cold.pyz", made / "map.py"], "/opt/cold-test")
     shell(

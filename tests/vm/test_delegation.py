@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.checkout import TOP
-from pagecage.cli.run_options import RunOptions, definitions
+from pagecage.cli.options import RunOptions, definitions
 from pagecage.cli.run_plan import build_plan
 from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import MachineState, ResourceNeeds

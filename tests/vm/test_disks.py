@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.model.record import Record
-from pagecage.verdicts.counters import io_difference
-from pagecage.verdicts.disks.views import on_disk
+from pagecage.verdicts.counters import io_difference, on_disk
 from tests.builders.command_line import CommandLine, verdicts
 
 pytestmark = [pytest.mark.vm, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli.run_options import definitions
-from pagecage.planning.treatments import selected
+from pagecage.cli.options import definitions
+from pagecage.planning.plan import selected
 from pagecage.process import run
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import format_seconds

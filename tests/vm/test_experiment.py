@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.hosts.vm.cache import GuestCache
-from pagecage.hosts.vm.running_guest import read_guest
+from pagecage.hosts.vm.guest_client import read_guest
 from tests.builders.command_line import _LONGEST_SECONDS, CommandLine, verdicts
 
 pytestmark = pytest.mark.vm

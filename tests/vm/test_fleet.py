@@ -15,7 +15,7 @@ import pytest
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK
 from pagecage.hosts.vm import guest
 from pagecage.hosts.vm.cache import GuestCache
-from pagecage.hosts.vm.running_guest import read_guest
+from pagecage.hosts.vm.guest_client import read_guest
 from pagecage.hosts.vm.vm_host import GuestOptions
 from pagecage.model.record import Record, read_records
 from pagecage.process import Process

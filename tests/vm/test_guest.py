@@ -15,8 +15,8 @@ from pagecage.checkout import TOP
 from pagecage.errors import HostError
 from pagecage.hosts.ssh import ssh_argv
 from pagecage.hosts.vm.cache import GuestCache
-from pagecage.hosts.vm.provision import WITHOUT_AGENT, run_on_guest
-from pagecage.hosts.vm.running_guest import read_guest
+from pagecage.hosts.vm.guest_client import read_guest
+from pagecage.hosts.vm.image_build import WITHOUT_AGENT, run_on_guest
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.process import run
 

@@ -17,8 +17,8 @@ from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm import guest
 from pagecage.hosts.vm.cache import GuestCache
+from pagecage.hosts.vm.guest_client import read_guest
 from pagecage.hosts.vm.qemu import sockets_dir
-from pagecage.hosts.vm.running_guest import read_guest
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.process import PIPE, Process, is_alive, run, spawn
 from pagecage.units import GIB

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pagecage.model.record import Record
-from pagecage.model.traces import read_lines
+from pagecage.model.run_files import read_lines
 from pagecage.process import run
 from pagecage.units import MIB
 from tests.builders.command_line import CommandLine, verdicts

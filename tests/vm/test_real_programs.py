@@ -16,8 +16,8 @@ import pytest
 from pagecage.model.record import Record
 from pagecage.process import run
 from pagecage.units import MIB
-from pagecage.verdicts.caps import requested_caps
 from pagecage.verdicts.evaluate import Verdicts
+from pagecage.verdicts.limits import requested_caps
 from tests.builders.command_line import CommandLine, verdicts
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]

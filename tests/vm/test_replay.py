@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.hosts.vm.cache import GuestCache
-from pagecage.hosts.vm.running_guest import read_guest
+from pagecage.hosts.vm.guest_client import read_guest
 from pagecage.model.record import Record, read_records
 from pagecage.process import PIPE, spawn
 from pagecage.units import MIB

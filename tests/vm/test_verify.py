@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.hosts.agent_package import agent_bytes
-from pagecage.hosts.verify_package import write_verify_package
+from pagecage.hosts.agent_package import agent_bytes, write_verify_package
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.process import Completed, run
 from pagecage.units import MIB
@@ -191,7 +190,7 @@ def test_a_detached_container_is_compared_with_what_was_typed(
 
 
 CREATE = """
-from pagecage.agent.drivers.engine_api import call
+from pagecage.agent.drivers.engine import call
 body = {"Image": "pagecage-verified", "Cmd": ["sh", "-c", "LOAD"], "HostConfig": {
     "AutoRemove": True, "Binds": ["/usr:/usr:ro", "/data:/data"],
     "BlkioDeviceReadIOps": [{"Path": "DISK", "Rate": RATE}]}}

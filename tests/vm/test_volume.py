@@ -62,7 +62,7 @@ import json, os, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from pagecage.agent.system import volume_paths
-from pagecage.agent.system.volume_storage import mount_volume, unmount_volume
+from pagecage.agent.trial_storage import mount_volume, unmount_volume
 from pagecage.agent.limits.simulated_volume import SimulatedVolume
 from pagecage.model.cage import Cage
 

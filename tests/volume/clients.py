@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system.volume_server import VolumeServer
+from pagecage.agent.volume_server import VolumeServer
 from pagecage.process import Completed, run
 
 READ_FAILED = "read failed: Input/output error"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pagecage.agent.system.volume_server import VolumeServer
+from pagecage.agent.volume_server import VolumeServer
 from tests.builders.served_volumes import served
 
 

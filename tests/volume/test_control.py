@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.system.volume_server import VolumeServer, send_command
+from pagecage.agent.volume_server import VolumeServer, send_command
 from pagecage.errors import HostError
 from pagecage.process import spawn
 from tests.volume.clients import (

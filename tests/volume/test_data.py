@@ -6,7 +6,7 @@ import filecmp
 import os
 from pathlib import Path
 
-from pagecage.agent.system.volume_server import VolumeServer
+from pagecage.agent.volume_server import VolumeServer
 from pagecage.process import run, spawn
 from tests.volume.clients import (
     SECONDS,

@@ -15,20 +15,19 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.agent import trial_storage
 from pagecage.agent.cache_state import all_resident_bytes
 from pagecage.agent.limits.simulated_volume import SimulatedVolume, fidelity, sound_account
-from pagecage.agent.system import volume_storage
-from pagecage.agent.system.volume_paths import FuseLoop, path_latency_us
-from pagecage.agent.system.volume_server import FUSE_PROGRAM, SERVED_FILE, VolumeServer
-from pagecage.agent.system.volume_storage import (
-    MountedVolume,
-    mount_volume,
-    release_volume,
-    unmount_volume,
+from pagecage.agent.trial_storage import MountedVolume, mount_volume, release_volume, unmount_volume
+from pagecage.agent.volume_server import (
+    FUSE_PROGRAM,
+    SERVED_FILE,
+    FuseLoop,
+    VolumeServer,
+    path_latency_us,
 )
 from pagecage.errors import HostDied, HostError
-from pagecage.model.cage import Cage
-from pagecage.model.simulation import LatencyQuantiles, VolumeSimulation
+from pagecage.model.cage import Cage, LatencyQuantiles, VolumeSimulation
 from pagecage.process import PIPE, run, spawn
 from pagecage.whole_files import write_whole
 from tests.builders.native_volumes import PROGRAMS, needs_fuse
@@ -228,7 +227,7 @@ def test_a_long_pause_does_not_hold_the_end_up(
     spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Requests that wait for the end of a pause were decided, and another model does not end it."""
-    monkeypatch.setattr(volume_storage, "_UNMOUNT_SECONDS", 1.0)
+    monkeypatch.setattr(trial_storage, "_UNMOUNT_SECONDS", 1.0)
     made = mount(spool)
     (made.storage.mount_point / "file").write_bytes(os.urandom(MIB))
     made.server.command({"event": {"kind": "pause", "until_seconds": 600}})

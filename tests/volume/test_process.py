@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from pagecage.agent.system.volume_server import VolumeServer, server_argv
+from pagecage.agent.volume_server import VolumeServer, server_argv
 from pagecage.errors import HostError
 from pagecage.process import Completed, Process, run, spawn
 from tests.builders.served_volumes import PLUGIN_FILE, served

@@ -16,16 +16,14 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from pagecage.agent.collectors.tracers import Tracers
+from pagecage.agent.facts import read_facts
 from pagecage.agent.host_session import open_session
-from pagecage.agent.protocol.request import RunRequest
-from pagecage.agent.protocol.rpc import AnswerQueue
-from pagecage.agent.protocol.stream import FrameStream
+from pagecage.agent.protocol import AnswerQueue, FrameStream, RunRequest
 from pagecage.agent.session import run_trial
-from pagecage.agent.system.facts import read_facts
-from pagecage.agent.system.interruption import Interruption
-from pagecage.agent.system.volume_server import CONTROL_SOCKET, FUSE_PROGRAM, send_command
-from pagecage.agent.system.volume_storage import unmount_volume
+from pagecage.agent.trial_storage import unmount_volume
+from pagecage.agent.volume_server import CONTROL_SOCKET, FUSE_PROGRAM, send_command
 from pagecage.errors import HostError
+from pagecage.linux.child_processes import Interruption
 from pagecage.model.cage import Cage, LatencyFloor
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Trial, Workload

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorResult
-from pagecage.agent.collectors.probes import Part, TracerProgram, Variant, programs
-from pagecage.agent.collectors.tracer import BpftraceProcess
-from pagecage.agent.system.child_processes import ToolProcesses
-from pagecage.agent.system.tracing import Kernel
+from pagecage.agent.collectors.tracer import BpftraceProcess, Part, TracerProgram, Variant, programs
+from pagecage.agent.facts import Kernel
+from pagecage.linux.child_processes import ToolProcesses
 
 # 16 buckets per power of two, so that a quantile is exact to 1/16: VALUE is shifted until it has
 # five bits, and counted by the shifts and what remains. hist() has only whole powers of two before

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorResult
-from pagecage.agent.collectors.probes import Part, TracerProgram, Variant, programs
-from pagecage.agent.collectors.tracer import BpftraceProcess
-from pagecage.agent.system.child_processes import ToolProcesses
-from pagecage.agent.system.tracing import Kernel
+from pagecage.agent.collectors.tracer import BpftraceProcess, Part, TracerProgram, Variant, programs
+from pagecage.agent.facts import Kernel
+from pagecage.linux.child_processes import ToolProcesses
 
 # Each pointer is cast separately, because the chain vmf->vma->vm_file->f_inode does not compile.
 # The inode of a read-ahead is reached through the mapping, because ractl->file may be null.

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.child_processes import ToolProcesses
-from pagecage.agent.system.trial_processes import TrialProcesses
+from pagecage.linux.block_device import Disk
+from pagecage.linux.child_processes import ToolProcesses
+from pagecage.linux.trial_processes import TrialProcesses
 
 
 @dataclass(frozen=True)

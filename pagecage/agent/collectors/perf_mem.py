@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
-from pagecage.agent.system.kernel_text import read_text
+from pagecage.linux.procfs import read_text
 from pagecage.process import STDOUT, Process, find_tool, run
 
 _SYS, _PROC = Path("/sys"), Path("/proc")

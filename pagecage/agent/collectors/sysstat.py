@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
-from pagecage.agent.system.block_device import stack_names
+from pagecage.linux.block_device import stack_names
 from pagecage.process import Process, find_tool, run
 
 _ENVIRONMENT = {"S_TIME_FORMAT": "ISO", "LC_ALL": "C"}

@@ -1,12 +1,4 @@
-"""A bpftrace process per machine state, which counts in kernel maps and prints them every 0.25 s.
-
-Attaching takes seconds, so the trials of a machine state share one process. A printf per event
-would cost 40 %, so the kernel counts. Maps are never cleared, because events between print and
-clear would be lost: each tick prints running totals, and a trial takes the ticks around its
-measured part. bpftrace counts as attached at the first tick, because it prints its banner before
-that. Only bpftrace itself knows for certain what a kernel lets it attach, so a program that fails
-is followed by the next best.
-"""
+"""Processes of bpftrace, and their programs for the probes that a kernel has."""
 
 from __future__ import annotations
 
@@ -16,19 +8,117 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorResult
-from pagecage.agent.collectors.probes import TracerProgram
-from pagecage.agent.system.child_processes import ToolProcesses
-from pagecage.agent.system.facts import tool_version
-from pagecage.agent.system.kernel_text import read_text
-from pagecage.agent.system.tracing import Kernel, tracing_obstacle
+from pagecage.agent.facts import Kernel, tool_version, tracing_obstacle
+from pagecage.linux.child_processes import ToolProcesses
+from pagecage.linux.procfs import read_text
 from pagecage.process import PIPE, STDOUT, Process, find_tool
+
+KINDS = ("fentry", "kprobe", "tracepoint")
+"""Kinds of probes, the cheapest and most telling first."""
+_PROBE = re.compile(r"^((?:fentry|fexit|kfunc|kretfunc|kprobe|kretprobe|tracepoint):\S+)", re.M)
+_ARGS_WITH_DOT, _NAMED_FENTRY = (0, 19), (0, 20)  # bpftrace's CHANGELOG.md
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Statements that attach to kernel functions, or to tracepoints with these arguments.
+
+    `lacks` are keys that the statements cannot fill.
+    """
+
+    text: str
+    functions: tuple[str, ...] = ()
+    tracepoints: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    lacks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a program by kinds of probes; `table` is filled from `maps`."""
+
+    table: str
+    maps: tuple[str, ...]
+    variants: Mapping[str, Variant]
+
+
+@dataclass(frozen=True)
+class TracerProgram:
+    """A bpftrace program, the maps that a tick prints, and the keys that it cannot fill."""
+
+    text: str
+    maps: tuple[str, ...]
+    unavailable: tuple[str, ...]
+
+    @property
+    def probes(self) -> list[str]:
+        """The probes of the program, in their order."""
+        return list(dict.fromkeys(_PROBE.findall(self.text)))
+
+    def to_json(self) -> dict[str, list[str]]:
+        """Return what the record says about the program."""
+        return {"probes": self.probes, "unavailable": list(self.unavailable)}
+
+    def in_syntax_of(self, version: str) -> str:
+        """Return the text for a version of bpftrace, by default for a recent one."""
+        numbers = re.search(r"(\d+)\.(\d+)", version)
+        number = tuple(map(int, numbers.groups())) if numbers else _NAMED_FENTRY
+        text = self.text
+        if number < _ARGS_WITH_DOT:
+            text = re.sub(r"\bargs\.", "args->", text)
+        if number < _NAMED_FENTRY:
+            text = text.replace("fentry:", "kfunc:").replace("fexit:", "kretfunc:")
+        return text
+
+
+def programs(parts: Sequence[Part], kernel: Kernel) -> Iterator[TracerProgram]:
+    """Yield the programs to try, the best first.
+
+    The first assumes that the kernel has every function, because a look at its symbols takes an
+    emulated CPU a second. A program without any probe is left out.
+    """
+    every = {name for part in parts for one in part.variants.values() for name in one.functions}
+    first = _compose(parts, kernel, KINDS[0], frozenset(every))
+    yield from [first] if first.maps else []
+    present, tried = kernel.functions(every), {first.text}
+    for kind in KINDS:
+        program = _compose(parts, kernel, kind, present)
+        if program.maps and program.text not in tried:
+            tried.add(program.text)
+            yield program
+
+
+def _compose(
+    parts: Sequence[Part], kernel: Kernel, kind: str, functions: frozenset[str]
+) -> TracerProgram:
+    """Return a program with each part by this kind of probe, or by the next one that exists."""
+    text, maps, unavailable = "", list[str](), list[str]()
+    for part in parts:
+        kinds = [one for one in KINDS[KINDS.index(kind) :] if one in part.variants]
+        found = (part.variants[one] for one in kinds if _exists(part, one, kernel, functions))
+        variant = next(found, None)
+        if variant is None:
+            unavailable.append(part.table)
+            continue
+        text += variant.text
+        maps += [name for name in part.maps if f"{name}[" in variant.text]
+        unavailable += variant.lacks
+    return TracerProgram(text, tuple(maps), tuple(unavailable))
+
+
+def _exists(part: Part, kind: str, kernel: Kernel, functions: frozenset[str]) -> bool:
+    variant = part.variants[kind]
+    if kind == "tracepoint":
+        return all(fields <= kernel.fields(name) for name, fields in variant.tracepoints.items())
+    is_offered = kernel.has_btf and (kind != "kprobe" or kernel.has_kprobes)
+    return is_offered and functions.issuperset(variant.functions)
+
 
 TICK_SECONDS = 0.25
 _ATTACH_SECONDS = 60.0

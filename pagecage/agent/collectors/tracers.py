@@ -9,7 +9,7 @@ from pathlib import Path
 from pagecage.agent.collectors.blocklat import BlockLatencyTracer
 from pagecage.agent.collectors.bpftrace import FaultTracer
 from pagecage.agent.collectors.tracer import BpftraceProcess
-from pagecage.agent.system.child_processes import ToolProcesses
+from pagecage.linux.child_processes import ToolProcesses
 
 
 @dataclass(frozen=True)

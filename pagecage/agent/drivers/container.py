@@ -1,18 +1,25 @@
-"""Containers of trials: an empty root with the host's programs and data at their usual paths.
-
-The same program runs from the same pages as without a container, so that only the cage differs.
-"""
+"""Containers of Docker and podman: their commands, an image's layers, and a customer's image."""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
+import os
+import tarfile
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from pagecage.agent.drivers.driver import LaunchContext
-from pagecage.agent.drivers.engine import IMAGE, LABEL
+from pagecage.agent.drivers.driver import ClientDriver, LaunchContext
+from pagecage.agent.drivers.engine import IMAGE, LABEL, ContainerEngine, keep_on_data_disk
+from pagecage.errors import HostError
 from pagecage.model.cage import Cage
+from pagecage.model.trial import DIGEST, BindMount, ImageSpec
+from pagecage.process import PIPE, TimeoutExpired, spawn
 
 # The files in /etc that programs need. The engine puts its own files into /etc, so /etc cannot be
 # mounted as a whole.
@@ -205,3 +212,259 @@ def create_body(container: Container, environment: Mapping[str, str]) -> dict[st
             ],
         },
     }
+
+
+_LOAD_SECONDS = 3600.0
+_CONTENTS = "manifest.json"
+_MOST_JSON_BYTES = 16 << 20
+_OVERLAY = ("overlay2", "overlay")
+"""Storage drivers with one directory per layer: Docker's and podman's."""
+
+
+def provide_image(engine: ContainerEngine, image: ImageSpec) -> dict[str, Any]:
+    """Load the image unless the engine has it. Return its entry for a record, with its layers.
+
+    Raises HostError if the engine cannot load it, or does not tell where its layers are.
+    """
+    found = engine.inspect_image(image.image_id) or _load(engine, image)
+    return {
+        "reference": image.reference,
+        "id": image.image_id,
+        "architecture": image.architecture,
+        "layer_bytes": image.layer_bytes,
+        "user": image.user if image.user is not None else _user(found),
+        "layers": [str(path) for path in layer_directories(engine.program, found)],
+    }
+
+
+def _user(found: Mapping[str, Any]) -> str:
+    """Return the user in the image's configuration; empty for root."""
+    return str((found.get("Config") or {}).get("User") or "")
+
+
+def _load(engine: ContainerEngine, image: ImageSpec) -> dict[str, Any]:
+    program = engine.program
+    if image.archive is None:
+        raise HostError(
+            f"{program} has no image {image.reference}", f"{program} pull {image.reference}"
+        )
+    try:
+        load_archive(program, Path(image.archive), image.image_id)
+    except (OSError, tarfile.TarError, ValueError, LookupError, TypeError, EOFError) as error:
+        raise HostError(
+            f"{program} cannot load {image.reference}: {error}", f"{program} info"
+        ) from None
+    engine.undo.callback(engine.remove_image, own_name(image.image_id))
+    os.sync()  # dirty pages cannot be dropped, and one call is faster than an fsync per file
+    found = engine.inspect_image(image.image_id)
+    if found is None:
+        short = image.image_id.removeprefix(DIGEST)[:12]
+        raise HostError(
+            f"{program} has loaded {image.archive}, which does not hold the image {short}",
+            "start a new run; if Docker has containerd's image store, use --driver podman",
+        )
+    return found
+
+
+def own_name(image_id: str) -> str:
+    """Return the name under which an archive's image is loaded; no other image gets it."""
+    return f"localhost/pagecage-image:{image_id.removeprefix(DIGEST)[:32]}"
+
+
+def load_archive(program: str, archive: Path, image_id: str) -> None:
+    """Have the engine load the image with this id under a name of pagecage's own.
+
+    `docker load` gives an image the names in its archive, and takes them from other images. So it
+    gets the configuration and the layers alone, with a list of contents that has only that name.
+    Raises ValueError if the archive lacks the image, or if the engine refuses it.
+    """
+    with tempfile.TemporaryFile() as stderr:
+        process = spawn([program, "load"], stdin=PIPE, stderr=stderr)
+        assert process.stdin is not None
+        try:
+            with suppress(BrokenPipeError), process.stdin:
+                write_renamed(archive, image_id, process.stdin)
+            status = process.wait(_LOAD_SECONDS)
+        except TimeoutExpired:
+            raise ValueError(f"it took longer than {_LOAD_SECONDS:.0f} s") from None
+        finally:
+            process.kill()
+            process.wait()
+        stderr.seek(0)
+        lines = stderr.read().decode(errors="replace").strip().splitlines()
+    if status != 0:
+        raise ValueError(f"{lines[-1] if lines else f'{program} load: status {status}'}")
+
+
+def write_renamed(archive: Path, image_id: str, out: IO[bytes]) -> None:
+    """Write an archive of the image alone, with its own name in place of the archive's names.
+
+    The image is chosen by the digest of its configuration. Raises ValueError if it is missing, and
+    what tarfile and json raise for a file that is not such an archive.
+    """
+    with tarfile.open(archive, "r:*") as source, tarfile.open(fileobj=out, mode="w|") as target:
+        entry, config = _entry(source, image_id)
+        name = f"{image_id.removeprefix(DIGEST)}.json"
+        contents = [{"Config": name, "RepoTags": [own_name(image_id)], "Layers": entry["Layers"]}]
+        for path, data in ((_CONTENTS, json.dumps(contents).encode()), (name, config)):
+            _add(target, path, io.BytesIO(data), len(data))
+        for layer in sorted(set(entry["Layers"]), key=lambda path: source.getmember(path).offset):
+            file = source.extractfile(layer)  # also the target of a link within the archive
+            if file is None:
+                raise ValueError(f"{layer} is not a file")
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            _add(target, layer, file, size)
+
+
+def _entry(source: tarfile.TarFile, image_id: str) -> tuple[Mapping[str, Any], bytes]:
+    """Return the image's entry in the list of contents, and its configuration."""
+    for entry in json.loads(_small(source, _CONTENTS)):
+        config = _small(source, entry["Config"])
+        if DIGEST + hashlib.sha256(config).hexdigest() == image_id:
+            return entry, config
+    raise ValueError(f"its archive does not hold the image {image_id.removeprefix(DIGEST)[:12]}")
+
+
+def _small(source: tarfile.TarFile, name: str) -> bytes:
+    file = source.extractfile(name)
+    data = file.read(_MOST_JSON_BYTES + 1) if file else b""
+    if not data or len(data) > _MOST_JSON_BYTES:
+        raise ValueError(f"{name} is not a small file")
+    return data
+
+
+def _add(target: tarfile.TarFile, name: str, file: IO[bytes], size: int) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = size
+    target.addfile(entry, file)
+
+
+def layer_directories(program: str, found: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Return the directories of an image's layers, the uppermost first.
+
+    `found` is an entry of `docker image inspect` or `podman image inspect`. Raises HostError for a
+    storage driver without such directories.
+    """
+    graph = found.get("GraphDriver") or {}
+    data = graph.get("Data") or {}
+    joined = (data.get("UpperDir"), data.get("LowerDir"))
+    paths = [path for text in joined if text for path in text.split(":")]
+    if graph.get("Name") not in _OVERLAY or not paths:
+        name = graph.get("Name") or "containerd's"
+        raise HostError(
+            f"{program} keeps images with the storage driver {name}, which does not tell the"
+            " directories of layers",
+            "use --host vm, or an engine with the storage driver overlay2",
+        )
+    return tuple(map(Path, paths))
+
+
+GATE = "pcgate"
+"""The program that holds a container at its start (workloads/c/pcgate)."""
+_GATE_TARGET = "/.pagecage-gate"
+"""The gate's path in the container. A directory of the image may not exist or not be writable."""
+
+
+class ImageDriver(ClientDriver):
+    """Docker or podman with the trial's slice as the parent of the image's container."""
+
+    def __init__(self, engine: ContainerEngine, image: ImageSpec) -> None:
+        self._engine, self._image = engine, image
+        self.name = engine.program
+        self._is_made = False
+
+    def prepare(self) -> dict[str, Any]:
+        """Start the engine if it is not running, and load the image if the engine lacks it."""
+        keep_on_data_disk(self._engine)
+        facts = self._engine.ready().to_json()
+        return {"engine": facts, "image": provide_image(self._engine, self._image)}
+
+    def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
+        """Return `docker run` with the gate as the entry point, which becomes `argv`."""
+        self._is_made = True
+        write_variables(self._image, variables_file(context))
+        return run_image_command(self._engine.program, self._image, context, argv)
+
+    def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
+        """Return `docker load` if the image is in an archive, and `docker run`.
+
+        The archive is piped to `docker load` under another name.
+        """
+        program = self._engine.program
+        load = [[program, "load"]] if self._image.archive else []
+        return [*load, run_image_command(program, self._image, context, argv)]
+
+    def clear(self, context: LaunchContext, /) -> None:
+        """Remove the container if it still exists, and the values of its variables."""
+        variables_file(context).unlink(missing_ok=True)
+        if self._is_made:
+            self._engine.remove(context.name)
+
+
+def run_image_command(
+    program: str, image: ImageSpec, context: LaunchContext, argv: Sequence[str]
+) -> list[str]:
+    """Return the command that runs the image with its standard streams passed through."""
+    monitor = [] if program == "docker" else ["--cgroups=no-conmon"]
+    gate = BindMount(str(context.programs_dir / GATE), _GATE_TARGET, is_read_only=True)
+    return [
+        program,
+        "run",
+        *monitor,
+        "--interactive",
+        "--rm",
+        "--pull=never",
+        f"--name={context.name}",
+        f"--label={LABEL}",
+        f"--cgroup-parent={context.maker.container_parent(context.unit)}",
+        "--network=host",
+        "--log-driver=none",
+        f"--entrypoint={_GATE_TARGET}",
+        *(f"--mount={mount_option(mount)}" for mount in (gate, *image.mounts)),
+        *(f"--env-file={path}" for path in image.env_files),
+        *([f"--env-file={variables_file(context)}"] if image.environment else []),
+        *([f"--workdir={image.directory}"] if image.directory else []),
+        *([f"--user={image.user}"] if image.user is not None else []),
+        image.image_id,
+        *argv,
+    ]
+
+
+def variables_file(context: LaunchContext) -> Path:
+    """Return the path of the file with the values of the container's variables.
+
+    It is in memory, and a sweep removes it after a killed agent.
+    """
+    return context.spool / "trials" / f"{context.name}.env"
+
+
+def write_variables(image: ImageSpec, path: Path) -> None:
+    """Write the variables for --env-file, readable by this user alone.
+
+    An argument would be visible to every user of the host.
+    """
+    if not image.environment:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    text = "".join(f"{each.name}={each.variable_value}\n" for each in image.environment)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+
+
+def mount_option(mount: BindMount) -> str:
+    """Return a mount as the value of --mount, which is a line of CSV."""
+    fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
+    fields += ["readonly"] if mount.is_read_only else []
+    return ",".join(map(_csv_field, fields))
+
+
+def _csv_field(text: str) -> str:
+    escaped = text.replace('"', '""')
+    return f'"{escaped}"' if any(sign in text for sign in ',"\n') else text
+
+
+def mounted_paths(image: ImageSpec) -> tuple[Path, ...]:
+    """Return the paths on the host that the container has mounted."""
+    return tuple(Path(mount.source) for mount in image.mounts)

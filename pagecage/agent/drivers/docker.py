@@ -21,10 +21,9 @@ from pagecage.agent.drivers.container import (
     run_command,
 )
 from pagecage.agent.drivers.driver import ClientDriver, LaunchContext
-from pagecage.agent.drivers.engine import IMAGE, ContainerEngine
-from pagecage.agent.drivers.engine_api import call
-from pagecage.agent.system.cgroup import Cgroup
+from pagecage.agent.drivers.engine import IMAGE, ContainerEngine, call
 from pagecage.errors import HostError
+from pagecage.linux.cgroup import Cgroup
 from pagecage.model.cage import Cage
 from pagecage.process import run
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.cgroup import Cgroup, CgroupMaker
-from pagecage.agent.system.systemd import scope_name
-from pagecage.agent.system.trial_processes import TrialProcesses
 from pagecage.errors import HostError
+from pagecage.linux.block_device import Disk
+from pagecage.linux.cgroup import Cgroup, CgroupMaker
+from pagecage.linux.systemd import scope_name
+from pagecage.linux.trial_processes import TrialProcesses
 from pagecage.model.cage import IO_MAX_KEY, Cage
 from pagecage.process import Process
 

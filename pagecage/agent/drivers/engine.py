@@ -1,14 +1,14 @@
-"""Container engines of this host.
-
-An engine is started when a trial needs it, and stopped at the end if pagecage has started it.
-"""
+"""Container engines: their store, their API, and the engine of a trial."""
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import os
 import re
+import shutil
+import socket
 import tarfile
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -16,15 +16,76 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system.systemd import Systemd
+from pagecage.agent.settings import OF_OURS
 from pagecage.errors import HostError, PagecageError
+from pagecage.linux.systemd import Systemd
 from pagecage.model.requirements import delegation_command
 from pagecage.process import find_tool, run
+
+_ANSWER_SECONDS = 60.0
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("docker", timeout=_ANSWER_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the engine's socket (unix(7))."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(_ANSWER_SECONDS)
+        self.sock.connect(str(self._path))
+
+
+def socket_of(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the engine's socket: DOCKER_HOST, else the user's if it exists, else the system's."""
+    named = environment.get("DOCKER_HOST", "")
+    if named.startswith("unix://"):
+        return Path(named.removeprefix("unix://"))
+    own = Path(environment.get("XDG_RUNTIME_DIR", "/nonexistent"), "docker.sock")
+    return own if os.getuid() and own.exists() else Path("/var/run/docker.sock")
+
+
+def call(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    """Send one request and return the decoded answer.
+
+    Raises HostError with the engine's message.
+    """
+    connection = _UnixConnection(socket_of())
+    try:
+        text = None if body is None else json.dumps(body)
+        connection.request(method, path, text, {"Content-Type": "application/json"} if text else {})
+        answer = connection.getresponse()
+        content, status = answer.read(), answer.status
+    except (OSError, http.client.HTTPException) as error:
+        raise HostError(
+            f"Docker's API does not answer: {error}", "systemctl status docker"
+        ) from None
+    finally:
+        connection.close()
+    decoded = _decode(content)
+    if status >= http.client.BAD_REQUEST:
+        reason = decoded.get("message") if isinstance(decoded, dict) else None
+        raise HostError(
+            f"Docker's API refused {method} {path} ({status}): {reason or 'no reason given'}",
+            "docker info",
+        )
+    return decoded
+
+
+def _decode(content: bytes) -> Any:
+    try:
+        return json.loads(content) if content else {}
+    except ValueError:
+        return {}
+
 
 IMAGE = "localhost/pagecage-root:1"
 LABEL = "pagecage=trial"
 _START_SECONDS = 180.0
-_ANSWER_SECONDS = 60.0
+_ENGINE_SECONDS = 60.0
 _UNITS = ("docker.socket", "docker.service", "containerd.service")
 # An otherwise empty root file system with the links of a merged /usr; the host's own /usr is
 # mounted into it.
@@ -67,7 +128,7 @@ class ContainerEngine:
         run(
             [self.program, "rm", "--force", "--volumes", name],
             check=False,
-            timeout_seconds=_ANSWER_SECONDS,
+            timeout_seconds=_ENGINE_SECONDS,
         )
 
     def stop(self) -> None:
@@ -82,7 +143,7 @@ class ContainerEngine:
     def inspect_image(self, name: str) -> dict[str, Any] | None:
         """Return what the engine tells about an image; None if it has no such image."""
         done = run(
-            [self.program, "image", "inspect", name], check=False, timeout_seconds=_ANSWER_SECONDS
+            [self.program, "image", "inspect", name], check=False, timeout_seconds=_ENGINE_SECONDS
         )
         try:
             found = json.loads(done.stdout) if done.ok else []
@@ -95,7 +156,7 @@ class ContainerEngine:
         run(
             [self.program, "image", "rm", "--force", name],
             check=False,
-            timeout_seconds=_ANSWER_SECONDS,
+            timeout_seconds=_ENGINE_SECONDS,
         )
 
     def _idle_units(self) -> tuple[str, ...]:
@@ -131,7 +192,7 @@ class ContainerEngine:
         done = run(
             [self.program, "info", "--format", template],
             check=False,
-            timeout_seconds=_ANSWER_SECONDS,
+            timeout_seconds=_ENGINE_SECONDS,
         )
         try:
             info = json.loads(done.stdout) if done.ok else {}
@@ -157,7 +218,7 @@ class ContainerEngine:
         archive = self._spool / "image.tar"
         archive.write_bytes(empty_root())
         try:
-            run([self.program, "import", archive, IMAGE], timeout_seconds=_ANSWER_SECONDS)
+            run([self.program, "import", archive, IMAGE], timeout_seconds=_ENGINE_SECONDS)
             self.undo.callback(self.remove_image, IMAGE)
         except PagecageError as error:
             raise HostError(
@@ -299,3 +360,27 @@ def unfit_reason(
         )
         return reason, "run both as the same user"
     return None
+
+
+_ROOTS = {"docker": Path("/var/lib/docker"), "podman": Path("/var/lib/containers/storage")}
+_FOLDER = "pagecage-engines"
+_MOUNT_SECONDS = 60.0
+
+
+def keep_on_data_disk(engine: ContainerEngine) -> None:
+    """Bind a new directory of the data disk over the engine's own until the end of the session.
+
+    Only in a guest that pagecage made, and only for an engine that is not running yet. Elsewhere
+    the images stay where they are, and that disk is measured.
+    """
+    if not OF_OURS.exists() or os.getuid() or engine.has_running_daemon():
+        return
+    root, folder = _ROOTS[engine.program], engine.data_dir / _FOLDER / engine.program
+    if os.path.ismount(root):
+        return
+    for path in (root, folder):
+        path.mkdir(parents=True, exist_ok=True)
+    run(["mount", "--bind", folder, root], timeout_seconds=_MOUNT_SECONDS)
+    engine.undo.callback(shutil.rmtree, folder, ignore_errors=True)
+    unmount = ["umount", "--recursive", "--lazy", str(root)]  # podman mounts directories below it
+    engine.undo.callback(run, unmount, check=False, timeout_seconds=_MOUNT_SECONDS)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.drivers.driver import LaunchContext, SliceDriver
-from pagecage.agent.system.process_tree import MARKER, children
-from pagecage.agent.system.supervised_processes import SupervisedProcesses
+from pagecage.linux.processes import MARKER, SupervisedProcesses, children
 
 _SUPERVISOR = "supervise.py"
 

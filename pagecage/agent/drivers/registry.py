@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from pagecage.agent.drivers.cgroupfs import CgroupfsDriver
+from pagecage.agent.drivers.container import ImageDriver
 from pagecage.agent.drivers.driver import Ask, Driver
 from pagecage.agent.drivers.engine import ContainerEngines
-from pagecage.agent.drivers.image_container import ImageDriver
 from pagecage.agent.drivers.process import ProcessDriver
 from pagecage.agent.drivers.qemu_throttle import QemuThrottleDriver
 from pagecage.agent.drivers.systemd_run import SystemdScopeDriver, SystemdServiceDriver
-from pagecage.model.container.image import ImageSpec
+from pagecage.model.trial import ImageSpec
 
 
 def make_driver(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from pagecage.agent.drivers.driver import ClientDriver, LaunchContext, SliceDriver
-from pagecage.agent.system.systemd import Systemd
 from pagecage.errors import PagecageError
+from pagecage.linux.systemd import Systemd
 from pagecage.process import Process
 
 _HELD = 'read -r held && exec "$@"'

@@ -1,34 +1,297 @@
-"""Programs that know no handshake: measured to their exit, or until they serve."""
+"""Any program of the user's: its arguments, its files, its home directory, and its outcome."""
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.cache_checks import confirmed
-from pagecage.agent.caged import Caged, ProgramFiles
-from pagecage.agent.programs import command_files
-from pagecage.agent.programs.arguments import disk_places, fill, fill_all, own_places, places
-from pagecage.agent.programs.fresh_home import fresh_home
+from pagecage.agent.caging import Caged, ProgramFiles
+from pagecage.agent.data_files import common_disk, make_dataset, sidecar_of
+from pagecage.agent.data_files import find_files as find_data_files
+from pagecage.agent.drivers.container import mounted_paths
+from pagecage.agent.installed import programs_folder
 from pagecage.agent.programs.gated_process import GatedProcess, gated
-from pagecage.agent.programs.image_files import evict_at_gate
-from pagecage.agent.programs.measured_part import MeasuredPart
-from pagecage.agent.programs.observation import (
+from pagecage.agent.programs.measured_part import (
     MEMBERS_SECONDS,
+    MeasuredPart,
     ProgramObservation,
+    confirmed,
     describe_escaped,
     describe_status,
     exit_to_json,
     name_process,
     remaining_members,
 )
+from pagecage.agent.protocol import RunRequest
 from pagecage.agent.storage import Storage
-from pagecage.agent.trial_run import Ending, Measured, TrialRun
-from pagecage.model.cage import Cage
-from pagecage.model.trial import CommandSpec
+from pagecage.agent.trial_run import Ending, Measured, NotPrepared, RequirementMissed, TrialRun
+from pagecage.errors import HostError
+from pagecage.linux.block_device import Disk, resolve_disk
+from pagecage.linux.page_cache import evict, resident_bytes
+from pagecage.linux.procfs import listener, listens
+from pagecage.model.cage import IO_MAX_KEY, Cage
+from pagecage.model.requirements import MissedRequirement, Requirement
+from pagecage.model.trial import FRESH_HOME, CommandSpec, Dataset, ImageSpec
+from pagecage.units import MIB
+
+
+def image_paths(run: TrialRun, image: ImageSpec, storage: Storage) -> tuple[Path, ...]:
+    """Return the directories of the layers, and the paths that are mounted into the container.
+
+    Raises RequirementMissed for a disk that was made for the trial, which cannot hold layers, and
+    for a mount whose path does not exist.
+    """
+    if storage.is_own:
+        raise RequirementMissed.of(
+            Requirement.STORAGE,
+            f"the layers of an image cannot lie on a disk made for the trial ({storage.kind})",
+            "use --host vm, or --enforced-by cgroup",
+        )
+    mounts = mounted_paths(image)
+    if missing := [path for path in mounts if not path.exists()]:
+        raise RequirementMissed.of(
+            Requirement.DATA, f"--volume: {missing[0]} does not exist", f"ls -d {missing[0]}"
+        )
+    layers = run.sections["cage"]["driver"]["image"]["layers"]
+    return (*map(Path, layers), *mounts)
+
+
+def evict_at_gate(run: TrialRun, caged: Caged, image: ImageSpec | None) -> int:
+    """Evict what the engine itself has read of cold files, and return these bytes.
+
+    An engine looks the user up in the image's /etc/passwd, and copies the image's files to a new
+    volume, while it makes the container.
+    """
+    if image is None or run.trial.cache != "cold":
+        return 0
+    found = {path: count for path in caged.files if (count := resident_bytes(path))}
+    for path in found:
+        evict(path)
+    return sum(found.values())
+
+
+CANNOT = 77
+"""Exit status of a workload that cannot run on this host (workloads/README.md)."""
+
+
+def program_path(request: RunRequest, program: str) -> str:
+    """Return the path of a workload on this host. One with a slash is a path already."""
+    return program if "/" in program else f"{request.programs_dir}/{program}"
+
+
+def places(
+    files: Sequence[Path],
+    data_dir: Path,
+    max_seconds: float | None,
+    folders: Mapping[str, Path],
+) -> dict[str, object]:
+    """Return the value of each {place}; {file} is the first file.
+
+    `folders` has the folder of each {disk.NAME}.
+    """
+    first = files[0] if files else None
+    sidecar = sidecar_of(first) if first else None
+    values = {"file": first, "sidecar": sidecar, "data_dir": data_dir, "max_seconds": max_seconds}
+    return {**values, **disk_places(folders)}
+
+
+def disk_places(folders: Mapping[str, Path]) -> dict[str, object]:
+    """Return the value of each {disk.NAME}."""
+    return {f"disk.{name}": folder for name, folder in folders.items()}
+
+
+def own_places(run: TrialRun) -> dict[str, object]:
+    """Return the values of the places that only commands have.
+
+    {programs} is the folder of the definition's own programs, {data} the prepared data.
+    """
+    return {"programs": programs_folder(run.session.request), "data": run.data_directory}
+
+
+def fill_all(
+    arguments: Iterable[str], values: Mapping[str, object], files: Iterable[Path]
+) -> list[str]:
+    """Return the arguments with placeholders filled in. {files} becomes one argument per file."""
+    paths = [str(path) for path in files]
+    return [full for a in arguments for full in (paths if a == "{files}" else [fill(a, values)])]
+
+
+def fill(argument: str, values: Mapping[str, object]) -> str:
+    """Return an argument with its places filled in; any other brace is the program's own."""
+    for place, value in values.items():
+        argument = argument.replace(f"{{{place}}}", str(value))
+    return argument
+
+
+_CALIBRATION = Dataset(64 * MIB)
+_DRIVABLE_BYTES = (
+    16 * MIB
+)  # a smaller file cannot keep a fast disk busy for the two seconds of a calibration
+
+
+def find_files(
+    run: TrialRun, command: CommandSpec, storage: Storage, datasets: tuple[Path, ...]
+) -> ProgramFiles:
+    """Return the command's files with their disk.
+
+    Raises RequirementMissed for what is missing, with its fix.
+    """
+    if command.image is not None:
+        _require_free_ports(command)
+        found = _found(image_paths(run, command.image, storage))
+        return ProgramFiles(found, _disk(command, storage, found))
+    require_program(run, run.trial.workload.program, command)
+    _require_free_ports(command)
+    files = datasets
+    if command.data_paths:
+        values = places(datasets, storage.data_dir, run.trial.max_seconds, storage.folders)
+        values |= own_places(run)
+        paths = (
+            command.data_paths if command.is_literal else fill_all(command.data_paths, values, ())
+        )
+        files += _found(tuple(Path(command.directory or "", path) for path in paths))
+    return ProgramFiles(files, _disk(command, storage, files))
+
+
+def _found(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    found = find_data_files(paths)
+    if isinstance(found, MissedRequirement):
+        raise RequirementMissed([found])
+    return found
+
+
+def find_program(program: str, directory: str | None) -> str | None:
+    """Return the path of the program that a shell in this directory would run, or None."""
+    return shutil.which(Path(directory or "", program) if "/" in program else program)
+
+
+def require_program(run: TrialRun, program: str, command: CommandSpec) -> None:
+    """Raise RequirementMissed if a shell in the command's directory would not find the program."""
+    if not command.is_literal:
+        program = fill(program, own_places(run))
+    if find_program(program, command.directory):
+        return
+    is_guest = run.session.request.host == "vm"
+    hint = (
+        "bring it along: --copy-program"
+        if is_guest
+        else "look whether its name is right and PATH has it"
+    )
+    where = "in the guest" if is_guest else "on this machine"
+    raise RequirementMissed.of(
+        Requirement.WORKLOAD, f"there is no program {program!r} {where}", hint
+    )
+
+
+def _require_free_ports(command: CommandSpec) -> None:
+    """Refuse ports that other processes listen on.
+
+    Such a process would seem to serve before the program does, or the container could not listen.
+    """
+    ready = command.ready_port
+    published = command.image.ports if command.image else ()
+    for port in (*(() if ready is None else (ready,)), *published):
+        if listens(port, ("self",)):
+            why = "so pagecage could not detect when the program serves"
+            if port != ready:
+                why = "and the container shares the host's network"
+            raise RequirementMissed.of(
+                Requirement.PORT,
+                f"port {port} is already taken by {listener(port)}, {why}",
+                "end what listens there (ss -ltnp), or take another",
+            )
+
+
+def _disk(command: CommandSpec, storage: Storage, files: tuple[Path, ...]) -> Disk:
+    """Return the disk of the files, else of the command's directory, else of the storage."""
+    paths = files or ((Path(command.directory),) if command.directory else ())
+    if storage.kind == "volume" and storage.is_own:
+        _require_on_volume(files, storage)
+    if storage.is_own or not paths:
+        return storage.disk
+    try:
+        disk = common_disk(paths, resolve_disk)
+    except HostError as error:
+        hint = "name the files that it reads: --cold" if not files else "name files on ext4 or XFS"
+        raise RequirementMissed.of(Requirement.LOCAL_DISK, error.message, hint) from None
+    if isinstance(disk, MissedRequirement):
+        raise RequirementMissed([disk])
+    return disk
+
+
+def _require_on_volume(files: tuple[Path, ...], storage: Storage) -> None:
+    """Raise RequirementMissed for a file that the volume does not hold and does not limit."""
+    for file in files:
+        if file.stat().st_dev != storage.data_dir.stat().st_dev:
+            raise RequirementMissed.of(
+                Requirement.LOCAL_DISK,
+                f"{file} is not on the simulated volume",
+                "have it copied there: --copy, or a relative path for --cold",
+            )
+
+
+def calibration_file(
+    run: TrialRun, storage: Storage, files: ProgramFiles, slice_cage: Cage
+) -> Path | None:
+    """Return the file that calibration reads: one of pagecage's, or the command's largest.
+
+    None if the command's files lie on another disk and the largest is too small, or is to stay in
+    the page cache, from which fio drops a file that it opens.
+    """
+    if storage.is_own:
+        return files.paths[0] if files.paths else None
+    if not slice_cage.properties.keys() & IO_MAX_KEY.keys():
+        return None
+    if files.disk.maj_min == run.session.disk.maj_min:
+        return _own_file(run)
+    largest = max(files.paths, key=lambda file: file.stat().st_size, default=None)
+    is_fit = (
+        largest is not None
+        and largest.stat().st_size >= _DRIVABLE_BYTES
+        and run.trial.cache != "any"
+    )
+    return largest if is_fit else None
+
+
+def _own_file(run: TrialRun) -> Path:
+    request = run.session.request
+    try:
+        return make_dataset(
+            _CALIBRATION, Path(request.data_dir), Path(request.programs_dir) / "pcgen"
+        )
+    except HostError as error:
+        raise NotPrepared(error.message) from None
+
+
+HOME = "pagecage-home"
+"""Name of the directory in the data directory: on the disk, since caches in memory would cost
+the trial's."""
+_ELSEWHERE = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
+"""Variables that name directories besides HOME (XDG Base Directory Specification)."""
+
+
+def fresh_home(run: TrialRun, spec: CommandSpec) -> list[str]:
+    """Make an empty home if the trial wants one; return the words that start a program with it.
+
+    A container has the home of its image, which is fresh in each. The record says which it was.
+    """
+    if spec.image:
+        run.keep("workload", home="image")
+        return []
+    if FRESH_HOME not in run.trial.conditions:
+        run.keep("workload", home="inherited")
+        return []
+    home = Path(run.session.request.data_dir) / HOME
+    shutil.rmtree(home, ignore_errors=True)  # of an agent that was killed
+    home.mkdir(mode=0o700)
+    run.cleanup.callback(shutil.rmtree, home, ignore_errors=True)
+    run.keep("workload", home="fresh")
+    return ["env", *(f"--unset={name}" for name in _ELSEWHERE), f"HOME={home}"]
+
 
 _POLL_SECONDS = 0.02
 _EMPTY_SECONDS = 0.3
@@ -70,7 +333,7 @@ class CommandProgram:
         self, run: TrialRun, storage: Storage, datasets: tuple[Path, ...]
     ) -> ProgramFiles:
         """Check the program, its port and its files. Raises RequirementMissed."""
-        return command_files.find_files(run, command_spec(run), storage, datasets)
+        return find_files(run, command_spec(run), storage, datasets)
 
     def calibration_file(
         self, run: TrialRun, storage: Storage, files: ProgramFiles, slice_cage: Cage
@@ -79,7 +342,7 @@ class CommandProgram:
 
         Returns None if that is not fit.
         """
-        return command_files.calibration_file(run, storage, files, slice_cage)
+        return calibration_file(run, storage, files, slice_cage)
 
     def argv(self, run: TrialRun, caged: Caged) -> list[str]:
         """Return the command as it was given, or with its places filled in."""

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.caged import Caged
-from pagecage.agent.caging import confirm_limits
+from pagecage.agent.caging import Caged, confirm_limits
 from pagecage.agent.collectors.collector import CollectorResult
-from pagecage.agent.programs.arguments import fill_all, places
+from pagecage.agent.programs.command import fill_all, places
 from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.programs.workload import ReportingProgram

@@ -1,4 +1,4 @@
-"""A program without a handshake that waits at a gate until the measured part begins."""
+"""A process that waits in its cgroup for the start of the measured part."""
 
 from __future__ import annotations
 
@@ -13,8 +13,33 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from pagecage.agent.programs.stderr_tail import StderrTail
 from pagecage.process import PIPE, Process, TimeoutExpired, spawn
+
+_KEEP_BYTES = 2000
+
+
+class StderrTail:
+    """The last 2000 bytes, written by a reading thread and read by others."""
+
+    def __init__(self) -> None:
+        self._bytes = b""
+        self._lock = threading.Lock()
+
+    def add(self, text: bytes) -> None:
+        """Append bytes, and drop the oldest."""
+        with self._lock:
+            self._bytes = (self._bytes + text)[-_KEEP_BYTES:]
+
+    def lines(self) -> list[str]:
+        """Return the lines without surrounding white space; the first may be cut off."""
+        with self._lock:
+            return self._bytes.decode(errors="replace").strip().splitlines()
+
+    def last_line(self) -> str | None:
+        """Return the last line; None without one."""
+        lines = self.lines()
+        return lines[-1] if lines else None
+
 
 Sink = Callable[[str, bytes], None]
 """Receives each piece of output: the stream's name and the bytes."""

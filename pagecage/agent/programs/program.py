@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from pagecage.agent.caged import Caged, ProgramFiles
+from pagecage.agent.caging import Caged, ProgramFiles
 from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.storage import Storage
-from pagecage.agent.system import block_device, procfs
 from pagecage.agent.trial_run import Ending, Measured, TrialRun
+from pagecage.linux import block_device, procfs
 from pagecage.model.cage import Cage
-from pagecage.model.trial_counters import cpu_usec
+from pagecage.model.record_sections import cpu_usec
 
 
 class Program(Protocol):

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from pagecage.agent.programs.command import CommandProgram
 from pagecage.agent.programs.fio import FioProgram
-from pagecage.agent.programs.handshake import HandshakeProgram
 from pagecage.agent.programs.program import Program
 from pagecage.agent.programs.service import ServiceProgram
+from pagecage.agent.programs.workload import HandshakeProgram
 from pagecage.model.trial import Trial
 
 _PROGRAMS: Mapping[str, Program] = {

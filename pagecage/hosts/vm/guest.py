@@ -13,21 +13,14 @@ from tempfile import TemporaryDirectory
 
 from pagecage.checkout import TOP
 from pagecage.errors import HostError
-from pagecage.hosts.connection import SharedConnection
 from pagecage.hosts.host import Progress, ResourceNeeds
-from pagecage.hosts.ssh import SshTarget, ssh_argv
-from pagecage.hosts.vm.acceleration import known_acceleration
+from pagecage.hosts.ssh import SharedConnection, SshTarget, ssh_argv
 from pagecage.hosts.vm.cache import CacheLock, GuestCache, in_use, is_held, read_holder
-from pagecage.hosts.vm.data_disk import drop_if_broken
-from pagecage.hosts.vm.guest_client import release
-from pagecage.hosts.vm.image.build import ensure_image
-from pagecage.hosts.vm.image.guest_image import GuestImage
-from pagecage.hosts.vm.image.packed import PACKED_DISK, pack, require_xz
-from pagecage.hosts.vm.image.recipe import read_recipe
-from pagecage.hosts.vm.machine import SSH_SOCKET
-from pagecage.hosts.vm.provision import provision_image
-from pagecage.hosts.vm.qemu import Qemu, sockets_dir
-from pagecage.hosts.vm.running_guest import RunningGuest, read_guest, remove_leftovers
+from pagecage.hosts.vm.disks import drop_if_broken
+from pagecage.hosts.vm.guest_client import RunningGuest, read_guest, release, remove_leftovers
+from pagecage.hosts.vm.image import PACKED_DISK, GuestImage, pack, read_recipe, require_xz
+from pagecage.hosts.vm.image_build import ensure_image, provision_image
+from pagecage.hosts.vm.qemu import SSH_SOCKET, Qemu, known_acceleration, sockets_dir
 from pagecage.hosts.vm.saved_state import root_target
 from pagecage.hosts.vm.vm_host import GuestOptions, VmHost
 from pagecage.process import spawn

@@ -1,19 +1,29 @@
-"""A running QEMU: started here, or found by the description that another process wrote."""
+"""QEMU: its acceleration, its machine, its command line and its monitor."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
+import logging
 import os
+import platform
+import re
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
-from pagecage.digests import text_sha256
+from qemu.qmp import ExecuteError, QMPClient, QMPError
+
 from pagecage.errors import HostDied, HostError
+from pagecage.hosts.agent_package import ARCHITECTURES, Architecture, architecture
+from pagecage.hosts.host import Progress, ResourceNeeds
 from pagecage.hosts.vm.cache import GuestCache
-from pagecage.hosts.vm.machine import GUEST_DAEMON_SOCKET, QMP_SOCKET
-from pagecage.hosts.vm.qmp import QmpClient
+from pagecage.hosts.vm.image import GuestImage
+from pagecage.linux.procfs import cpu_model
 from pagecage.process import (
     Process,
     ProcessId,
@@ -22,8 +32,363 @@ from pagecage.process import (
     identify,
     is_alive,
     replay,
+    run,
     spawn,
 )
+from pagecage.units import GIB, MIB
+from pagecage.whole_files import text_sha256
+
+T = TypeVar("T")
+_ANSWER_SECONDS = 30.0
+# The library logs errors that are also raised; without a handler Python would print them.
+logging.getLogger("qemu.qmp").addHandler(logging.NullHandler())
+
+
+class QmpClient:
+    """A connection to QEMU's QMP socket.
+
+    Its methods raise HostDied if QEMU has ended, and HostError if QEMU rejects a command.
+    """
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._loop = asyncio.new_event_loop()
+        self._client = QMPClient("pagecage")
+
+    def connect(self, timeout_seconds: float) -> bool:
+        """Try to connect until the time limit; return whether it succeeded."""
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            if self._socket.exists() and self._connect():
+                return True
+            time.sleep(0.01)
+        return False
+
+    def _connect(self) -> bool:
+        try:
+            self._wait(self._client.connect(str(self._socket)))
+            return True
+        except (QMPError, OSError):
+            self._wait(self._disconnect())
+            self._client = QMPClient("pagecage")
+            return False
+
+    def execute(self, command: str, **arguments: Any) -> Any:
+        """Return the result of a QMP command; underscores in argument names become dashes."""
+        return self.execute_verbatim(
+            command, {name.replace("_", "-"): value for name, value in arguments.items()}
+        )
+
+    def execute_verbatim(self, command: str, arguments: Mapping[str, Any]) -> Any:
+        """Return the result of a QMP command whose argument names contain underscores."""
+        try:
+            return self._wait(
+                asyncio.wait_for(
+                    self._client.execute(command, dict(arguments) or None), _ANSWER_SECONDS
+                )
+            )
+        except ExecuteError as error:
+            raise HostError(f"QEMU rejected {command}: {error}") from None
+        except (TimeoutError, QMPError, OSError, asyncio.IncompleteReadError) as error:
+            raise HostDied(
+                f"QEMU no longer answers ({type(error).__name__})", "run it again"
+            ) from None
+
+    def status(self) -> str:
+        """Return QEMU's run state (running, paused, inmigrate, postmigrate...)."""
+        return str(self.execute("query-status")["status"])
+
+    def forwarded_port(self) -> int:
+        """Return the loopback port that QEMU forwards to the guest's ssh."""
+        table = self.execute("human-monitor-command", command_line="info usernet")
+        return parse_forwarded_port(table)
+
+    def close(self) -> None:
+        """Close the connection; QEMU continues."""
+        if not self._loop.is_closed():
+            self._wait(self._disconnect())
+            self._loop.close()
+
+    async def _disconnect(self) -> None:
+        with contextlib.suppress(
+            QMPError, OSError, EOFError
+        ):  # QEMU may have closed the connection first
+            await self._client.disconnect()
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(coroutine)
+
+
+def parse_forwarded_port(table: str) -> int:
+    """Return the source port in the HOST_FORWARD line of `info usernet`.
+
+    Raises HostError if there is none.
+    """
+    found = re.search(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", table)
+    if not found:
+        raise HostError("QEMU forwards no port to the guest", "pagecage host rebuild vm")
+    return int(found.group(1))
+
+
+CPUS = 2
+LEAST_MEMORY_BYTES = 2 * GIB
+PORTS = ("data-port", "disk-port-1", "disk-port-2", "disk-port-3")
+"""PCIe root ports into which data disks are plugged while the guest runs, one each."""
+QMP_SOCKET, GUEST_DAEMON_SOCKET, SSH_SOCKET = "qmp", "guest-daemon", "ssh"
+
+
+@dataclass(frozen=True)
+class Acceleration:
+    """Execution of the guest's instructions: accel `kvm` or `tcg`, CPU model, QEMU's version."""
+
+    accel: str
+    cpu: str
+    qemu_version: str
+
+    @property
+    def emulated(self) -> bool:
+        """True if instructions are translated, so that CPU time is not comparable with hardware."""
+        return self.accel == "tcg"
+
+
+@dataclass(frozen=True)
+class GuestMachine:
+    """A machine with its memory, processors and acceleration."""
+
+    arch: str
+    memory_bytes: int
+    cpus: int
+    acceleration: Acceleration
+
+    @property
+    def machine_type(self) -> str:
+        """QEMU's machine type."""
+        return ARCHITECTURES[self.arch].board.partition(",")[0]
+
+    def key_parts(self) -> tuple[str, ...]:
+        """Return everything about the machine that a saved state depends on."""
+        any_path = Path("nowhere")
+        argv = qemu_argv(self, GuestImage(any_path), any_path, any_path, any_path)
+        host_cpu = "" if self.acceleration.emulated else _host_cpu()
+        return (*argv, self.acceleration.qemu_version, host_cpu)
+
+
+def machine_for(need: ResourceNeeds, acceleration: Acceleration, cpus: int = CPUS) -> GuestMachine:
+    """Return the machine for a plan, with at least 2 GiB of memory in steps of 256 MiB."""
+    step = 256 * MIB
+    memory_bytes = max(LEAST_MEMORY_BYTES, need.memory_bytes)
+    return GuestMachine(architecture().machine, -(-memory_bytes // step) * step, cpus, acceleration)
+
+
+def _devices(arch: str) -> list[str]:
+    return [
+        "-device",
+        "virtio-rng-pci",
+        *(word for device in ARCHITECTURES[arch].devices for word in ("-device", device)),
+        *(
+            word
+            for number, port in enumerate(PORTS, start=1)
+            for word in ("-device", f"pcie-root-port,id={port},chassis={number},slot={number}")
+        ),
+    ]
+
+
+def _accel_arguments(acceleration: Acceleration) -> list[str]:
+    accel = "tcg,thread=multi" if acceleration.emulated else acceleration.accel
+    return ["-accel", accel, "-cpu", acceleration.cpu]
+
+
+def _boot_arguments(image: GuestImage, arch: str) -> list[str]:
+    known = ARCHITECTURES[arch]
+    line = (
+        f"root=/dev/vda rw console={known.console} net.ifnames=0 panic=-1 quiet"
+        f" systemd.show_status=false {known.boot_option}"
+    ).rstrip()
+    return ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", line]
+
+
+_NETWORK = (
+    "-netdev",
+    "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22",
+    "-device",
+    "virtio-net-pci,netdev=net,romfile=",
+)
+
+
+def qemu_argv(
+    machine: GuestMachine, image: GuestImage, disk: Path, sockets: Path, console: Path
+) -> list[str]:
+    """Return the command that runs this machine, stopped, on `disk` (qcow2).
+
+    Its sockets are in `sockets`. The guest has no network access (`restrict=on`). Its ssh is
+    forwarded from a loopback port that QEMU chooses (port 0; `info usernet` shows it), so that no
+    other process can take the port before.
+    """
+    return [
+        ARCHITECTURES[machine.arch].qemu,
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-S",
+        "-machine",
+        ARCHITECTURES[machine.arch].board,
+        *_accel_arguments(machine.acceleration),
+        "-smp",
+        str(machine.cpus),
+        "-m",
+        f"{machine.memory_bytes // MIB}M",
+        *_boot_arguments(image, machine.arch),
+        *_devices(machine.arch),
+        "-drive",
+        f"file={escape(disk)},format=qcow2,if=virtio,cache=writeback,discard=unmap",
+        *_NETWORK,
+        "-chardev",
+        f"socket,id=guest-daemon,path={escape(sockets / GUEST_DAEMON_SOCKET)},server=on,wait=off",
+        "-device",
+        "virtio-serial-pci",
+        "-device",
+        "virtserialport,chardev=guest-daemon,name=pagecage",
+        "-serial",
+        f"file:{escape(console)}",
+        "-qmp",
+        f"unix:{escape(sockets / QMP_SOCKET)},server=on,wait=off",
+    ]
+
+
+def escape(path: Path) -> str:
+    """Return a path for a comma-separated option of QEMU, with commas doubled (qemu(1))."""
+    return str(path).replace(",", ",,")
+
+
+def _host_cpu() -> str:
+    """Return the processor's name. A state saved with `-cpu host` fits only the same processor."""
+    return cpu_model(Path("/proc/cpuinfo").read_text()) or platform.processor()
+
+
+TRIAL_SECONDS = 4.0
+"""TCG prints the kernel's first line within 1 s. KVM that takes longer than this does not work."""
+KVM_DEVICE = Path("/dev/kvm")
+
+
+def find_acceleration(cache: GuestCache, image: GuestImage, progress: Progress) -> Acceleration:
+    """Return KVM if a trial boot of the guest's kernel works, else TCG.
+
+    The result is kept until the host reboots. Raises PagecageError if QEMU is not installed.
+    """
+    known = known_acceleration(cache)
+    if known is None:
+        progress("testing whether KVM works")
+        result = {**_circumstances(), "kvm_works": kvm_works(image, cache.scratch)}
+        cache.acceleration_file.write_text(json.dumps(result))
+        known = _acceleration(result)
+    return known
+
+
+def known_acceleration(cache: GuestCache) -> Acceleration | None:
+    """Return the acceleration if no trial boot is needed, else None.
+
+    It is TCG if KVM cannot be opened, else the result of the last trial boot under the same
+    circumstances.
+    """
+    circumstances = _circumstances()
+    if not circumstances["kvm_opens"]:
+        return _acceleration({**circumstances, "kvm_works": False})
+    stored = _read(cache.acceleration_file)
+    is_valid = all(stored.get(name) == value for name, value in circumstances.items())
+    return _acceleration(stored) if is_valid else None
+
+
+def _circumstances() -> dict[str, object]:
+    guest = architecture()
+    return {
+        "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "qemu_version": qemu_version(guest.qemu),
+        "kvm_opens": guest.is_native and os.access(KVM_DEVICE, os.R_OK | os.W_OK),
+    }
+
+
+def _acceleration(result: dict[str, object]) -> Acceleration:
+    accel, cpu = ("kvm", "host") if result["kvm_works"] else ("tcg", "max")
+    return Acceleration(accel, cpu, str(result["qemu_version"]))
+
+
+def qemu_version(program: str) -> str:
+    """Return QEMU's version ("7.2.22"). Raises PagecageError if it is not installed."""
+    output = run([program, "--version"]).stdout
+    found = re.search(r"version (\d+(?:\.\d+)+)", output)
+    if not found:
+        raise HostError(f"{program} --version prints no version", "make setup")
+    return found.group(1)
+
+
+def kvm_works(image: GuestImage, scratch: Path) -> bool:
+    """Return whether the guest's kernel prints its first line under KVM."""
+    console, errors = scratch / "kvm-console.log", scratch / "kvm-qemu.log"
+    console.unlink(missing_ok=True)
+    with errors.open("wb") as output:
+        qemu = spawn(trial_argv(image, console, architecture()), stderr=output)
+    try:
+        deadline = time.monotonic() + TRIAL_SECONDS
+        while (
+            time.monotonic() < deadline
+            and qemu.poll() is None
+            and not has_kvm_error(errors.read_text())
+        ):
+            if console.exists() and "Linux version" in console.read_text(errors="replace"):
+                return True
+            time.sleep(0.02)
+        return console.exists() and "Linux version" in console.read_text(errors="replace")
+    finally:
+        qemu.kill()
+        qemu.wait()
+
+
+def trial_argv(image: GuestImage, console: Path, guest: Architecture) -> list[str]:
+    """Return the command for a machine with a kernel and nothing else.
+
+    The kernel panics because it has no root disk, and QEMU ends.
+    """
+    return [
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        guest.qemu,
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-accel",
+        "kvm",
+        "-cpu",
+        "host",
+        "-machine",
+        guest.board,
+        "-m",
+        "256M",
+        "-serial",
+        f"file:{escape(console)}",
+        "-kernel",
+        str(image.kernel),
+        "-append",
+        f"console={guest.console} {guest.early_console} panic=-1 reboot=t",
+    ]
+
+
+def has_kvm_error(stderr: str) -> bool:
+    """Return whether QEMU has reported that KVM does not work."""
+    return "KVM internal error" in stderr or "failed to set MSR" in stderr
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        content = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
 
 _SOCKET_SECONDS = 10.0
 

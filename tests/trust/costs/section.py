@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pagecage.report.export import markdown_table
+from pagecage.report.model import markdown_table
 from tests.bench.bed import median_with_interval, ratio_of_pairs
 from tests.bench.goals import LEAST_SPEED, MOST_GROWTH, MOST_TIMES_PEER
 

@@ -20,9 +20,9 @@ from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.ssh import SshTarget, ssh_argv
 from pagecage.hosts.vm.cache import GuestCache
-from pagecage.hosts.vm.machine import CPUS
+from pagecage.hosts.vm.qemu import CPUS
 from pagecage.hosts.vm.vm_host import GuestOptions, VmHost
-from pagecage.model.needs.packages import Package
+from pagecage.model.trial import Package
 from pagecage.process import PIPE, run, spawn
 from tests.tree import ROOT
 from tests.trust.disks import probe, stacks

@@ -18,15 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.disks.writeback import unlimited_writes
-from pagecage.agent.limits.calibrate import Calibrator
-from pagecage.agent.system.block_device import Disk, resolve_disk
-from pagecage.agent.system.cgroup import ancestors
-from pagecage.agent.system.cgroup_files import read_counters, read_limits
-from pagecage.agent.system.facts import find_systemd, read_facts
-from pagecage.agent.system.interruption import Interruption
-from pagecage.agent.system.systemd import Systemd, unit_name
+from pagecage.agent.disks import unlimited_writes
+from pagecage.agent.facts import find_systemd, read_facts
+from pagecage.agent.limits.calibration import Calibrator
 from pagecage.errors import PagecageError
+from pagecage.linux.block_device import Disk, resolve_disk
+from pagecage.linux.cgroup import ancestors
+from pagecage.linux.cgroup_files import read_counters, read_limits
+from pagecage.linux.child_processes import Interruption
+from pagecage.linux.systemd import Systemd, unit_name
 from pagecage.model.cage import IO_MAX_KEY, Cage, expected_read_back, limits_not_in_force
 from pagecage.model.requirements import check_host
 from pagecage.process import Completed, run

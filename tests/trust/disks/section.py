@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pagecage.report.export import markdown_table
+from pagecage.report.model import markdown_table
 from tests.trust.disks.findings import (
     COLUMNS,
     LEAKS,

@@ -9,10 +9,8 @@ from typing import Any
 
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.vm.cache import CacheLock, GuestCache
-from pagecage.hosts.vm.image.build import ensure_image
-from pagecage.hosts.vm.image.contents import read_contents
-from pagecage.hosts.vm.image.guest_image import GuestImage
-from pagecage.hosts.vm.image.recipe import ImageRecipe
+from pagecage.hosts.vm.image import GuestImage, ImageRecipe, read_contents
+from pagecage.hosts.vm.image_build import ensure_image
 from tests.trust.faults.command_line import pagecage, replace_everywhere, stay_in
 from tests.trust.faults.scenario import Scenario, own_role, wrong_result
 

@@ -20,12 +20,11 @@ _BUNDLE = ROOT / "tests/fixtures/20261121T134017Z-smoke-vm.pagecage.zip"
 _BUILD = """mkdir "$2" && cp -r "$1/." "$2" && touch "$2/.buildinfo" &&
 for page in index genindex search; do echo '<meta charset="utf-8">' >"$2/$page.html"; done"""
 _COSTLY = {
-    "analysis.site.publish": (
-        *("site_page", "hosted_scorecard", "open_questions", "answers_report"),
+    "analysis.site": (
+        *("site_page", "hosted_scorecard", "open_questions", "answers_report", "scorecard_page"),
+        *("index", "downloads", "headline"),
     ),
-    "analysis.site.scorecard": ("scorecard_page",),
-    "analysis.figures.thumbnail": ("thumbnail_svg",),
-    "analysis.site.pages": ("index", "downloads", "headline"),
+    "analysis.figures.panels": ("thumbnail_svg",),
 }
 _DONE: dict[str, Any] = {}
 
@@ -39,7 +38,7 @@ def prepare(root: Path) -> None:
     (root / "experiments").symlink_to(ROOT / "experiments")
     unpack(_BUNDLE, root / "runs/one")
     _do_once()
-    from analysis.site.publish import load_run
+    from analysis.site import load_run
 
     _DONE["run"] = load_run(root / "runs/one")
     _publish(root, root / "once")
@@ -49,14 +48,14 @@ def _do_once() -> None:
     """Have each costly function return its first result ever after."""
     import importlib
 
-    from analysis.site import publish
+    from analysis import site
 
     for title, names in _COSTLY.items():
         module = importlib.import_module(title)
         for name in names:
             setattr(module, name, _once(f"{title}.{name}", getattr(module, name)))
-    publish._build = _build
-    publish.render = _rendered
+    site._build = _build
+    site.render = _rendered
 
 
 def _once(name: str, real: Any) -> Any:
@@ -83,7 +82,7 @@ def _build(source: Path, made: Path) -> None:
 
 
 def _publish(root: Path, out: Path) -> int:
-    from analysis.site.publish import publish
+    from analysis.site import publish
 
     publish(root, [replace(_DONE["run"], path=root / "runs/one")], (), out)
     return 0

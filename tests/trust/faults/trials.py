@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.main import main as agent_main
-from pagecage.agent.protocol.request import request_to_json
+from pagecage.agent.protocol import request_to_json
 from pagecage.model.record import Record, read_records, record_to_json
 from tests.fake_host.machine import LIGHT, Machine, make_request, make_trial
 from tests.trust.faults.scenario import Scenario, own_role, tell

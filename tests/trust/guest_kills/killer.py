@@ -16,7 +16,7 @@ from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.ssh import ssh_argv
 from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.guest import running_target
-from pagecage.hosts.vm.running_guest import read_guest
+from pagecage.hosts.vm.guest_client import read_guest
 from pagecage.model.record import Record
 from pagecage.process import Process, run, spawn
 from pagecage.runner.run_folder import RunFolder

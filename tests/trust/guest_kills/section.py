@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.report.export import markdown_table
+from pagecage.report.model import markdown_table
 
 _GUESTS = {"kept": "kept running by `pagecage host up vm`", "own": "started by the run"}
 

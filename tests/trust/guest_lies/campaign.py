@@ -18,7 +18,7 @@ from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.record import Record, with_outer_host
-from pagecage.model.traces import read_lines
+from pagecage.model.run_files import read_lines
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder

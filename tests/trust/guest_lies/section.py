@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from pagecage.report.export import markdown_table
+from pagecage.report.model import markdown_table
 from tests.trust.guest_lies.lies import is_caught
 
 _MOMENTS = {

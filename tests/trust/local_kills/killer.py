@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagecage.agent.system.process_tree import children, tree
 from pagecage.errors import EXIT_OK, HostError
 from pagecage.hosts.local import require_idle
+from pagecage.linux.processes import children, tree
 from pagecage.process import Process, TimeoutExpired
 from tests.trust.guest_kills.killer import CONTROLLER, Kill, KilledCommand
 from tests.trust.guest_kills.leftovers import State

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pagecage.agent.system.cgroupfs import Cgroupfs
+from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.process import run
 from tests.trust.guest_kills import guest_state
 from tests.trust.guest_kills.leftovers import State

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.report.export import markdown_table
+from pagecage.report.model import markdown_table
 from tests.trust.mutants.lie import EQUIVALENT, INVISIBLE, SURVIVED
 
 RESULTS = "mutants.json"

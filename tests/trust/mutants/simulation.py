@@ -17,11 +17,11 @@ from typing import Any
 from unittest.mock import patch
 
 from pagecage.agent.collectors import sampler
+from pagecage.agent.facts import tool_version
 from pagecage.agent.host_session import HostSession
-from pagecage.agent.protocol.stream import FrameStream
+from pagecage.agent.protocol import FrameStream
 from pagecage.agent.session import run_trial
-from pagecage.agent.system import kernel_text, procfs
-from pagecage.agent.system.facts import tool_version
+from pagecage.linux import procfs
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records, with_outer_host
 from pagecage.model.trial import Dataset, Trial
@@ -148,7 +148,7 @@ class Simulation:
         self._set(procfs, "read_device", partial(procfs.read_device, proc=proc))
         self._set(procfs, "read_vmstat", lambda *_: vmstat(proc))
         self._set(procfs, "read_host", lambda *_: host(proc))
-        opened = kernel_text.open_text
+        opened = procfs.open_text
 
         def open_text(path: Path) -> int | None:
             return opened(self.kernel.proc / "diskstats" if "diskstats" in str(path) else path)

@@ -14,10 +14,9 @@ from typing import Any
 
 from scipy.stats import mannwhitneyu
 
-from analysis.stats.gates import evaluate_gate, parse_gate
-from analysis.stats.intervals import MedianSummary, median_ratio, summarise
-from analysis.summaries.comparison import change_word
-from analysis.summaries.noise import noise_of
+from analysis.cells import noise_of
+from analysis.comparison import change_word
+from analysis.stats import MedianSummary, evaluate_gate, median_ratio, parse_gate, summarise
 from tests.trust.distributions import Draw, Host, normal
 
 REPEATS = (3, 5, 10, 30)
@@ -107,7 +106,7 @@ Compare = Callable[[Sample, Sample], MedianSummary]
 
 def in_blocks(first: Sample, second: Sample) -> MedianSummary:
     """Compare as a report does."""
-    from analysis.stats.intervals import blocked_ratio
+    from analysis.stats import blocked_ratio
 
     return blocked_ratio([second, first], list(zip(second, first, strict=True)))
 

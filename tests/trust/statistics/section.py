@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.stats.rank_tests import FEWEST
-from pagecage.report.export import markdown_table
+from analysis.stats import FEWEST
+from pagecage.report.model import markdown_table
 
 NOW, BEFORE = "statistics.json", "statistics-before.json"
 Row = Mapping[str, Any]

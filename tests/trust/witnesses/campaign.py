@@ -21,7 +21,7 @@ from pagecage.model.record import Record
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
-from pagecage.verdicts.quiet.host_quiet import judge_host_quiet
+from pagecage.verdicts.quiet import judge_host_quiet
 from tests.tree import ROOT
 from tests.trust.witnesses.accounts import accounts, data_disk
 from tests.trust.witnesses.trials import CAGES, LAYOUT, LOADS, PLANS, plan_of

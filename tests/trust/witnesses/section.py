@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.report.export import markdown_table
+from pagecage.report.model import markdown_table
 from tests.trust.witnesses.agreement import (
     TOLERANCE,
     PairSummary,

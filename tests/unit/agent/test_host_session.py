@@ -11,12 +11,12 @@ import pytest
 
 from pagecage.agent import host_session
 from pagecage.agent.host_session import alone, sweep, user_of_machine
-from pagecage.agent.system import child_processes
-from pagecage.agent.system.child_processes import ToolProcesses
-from pagecage.agent.system.kernel_text import read_text
-from pagecage.agent.system.process_tree import MARKER
-from pagecage.agent.system.systemd import Systemd
 from pagecage.errors import HostError
+from pagecage.linux import child_processes
+from pagecage.linux.child_processes import ToolProcesses
+from pagecage.linux.processes import MARKER
+from pagecage.linux.procfs import read_text
+from pagecage.linux.systemd import Systemd
 from pagecage.process import Process, spawn
 from tests.builders.waiting import wait_until
 from tests.fake_host.machine import CAGE, DISK, Machine
@@ -144,7 +144,7 @@ def test_interrupting_distinguishes_an_earlier_death(machine: Machine) -> None:
 def test_a_tool_that_ignores_the_interrupt_is_ended(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pagecage.agent.system.child_processes._STOP_SECONDS", 0.2)
+    monkeypatch.setattr("pagecage.linux.child_processes._STOP_SECONDS", 0.2)
     children = ToolProcesses(machine.spool)
     stubborn = children.start(["sh", "-c", "trap '' INT; while :; do sleep 0.05; done"])
     time.sleep(0.1)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.packages import distribution_family, read_packages
-from pagecage.model.needs.packages import Package
+from pagecage.agent.installed import distribution_family, read_packages
+from pagecage.model.trial import Package
 from pagecage.process import run
 
 NOT_THERE = Package("not-a-package", "not-a-package")

@@ -33,7 +33,7 @@ def test_a_request_that_is_cut_off_is_no_traceback(request_text: bytes) -> None:
 def test_an_agent_without_a_thread_says_so(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from pagecage.agent.protocol.request import request_to_json
+    from pagecage.agent.protocol import request_to_json
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError(NO_THREAD)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.disks.writeback import require_cgroup_writeback, unlimited_writes
+from pagecage.agent.disks import require_cgroup_writeback, unlimited_writes
 from pagecage.agent.storage import OtherDisk, Storage
-from pagecage.agent.system import block_device
-from pagecage.agent.system.block_device import Disk
 from pagecage.agent.trial_run import RequirementMissed
+from pagecage.linux import block_device
+from pagecage.linux.block_device import Disk
 from pagecage.model.cage import Cage, DiskLimits
 from pagecage.model.requirements import Requirement
 from tests.fake_host.trees import mountinfo

@@ -12,8 +12,7 @@ import zipfile
 
 import pytest
 
-from pagecage.bundle.layout import is_allowed
-from pagecage.bundle.pack import pack
+from pagecage.bundle.pack import is_allowed, pack
 from pagecage.bundle.unpack import unpack
 from pagecage.cli.bundle import render
 from pagecage.errors import PagecageError

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from analysis.__main__ import main
-from pagecage.bundle.layout import SUFFIX
-from pagecage.bundle.pack import pack
+from pagecage.bundle.pack import SUFFIX, pack
 from pagecage.cli.bundle import render
-from pagecage.cli.predict_run import stored_treatments
+from pagecage.cli.predict_page import stored_treatments
 from pagecage.errors import PagecageError
 from tests.fixtures.hostile_bundles import NOTEBOOK, SCRIPT, scripted, with_files
 from tests.fixtures.runs import build_run

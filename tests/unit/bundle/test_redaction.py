@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from analysis.__main__ import main
 from pagecage.bundle.pack import pack
-from pagecage.bundle.redact import KINDS, Redactor, names_in
+from pagecage.bundle.redact import KINDS, Redactor, names_in, vocabulary
 from pagecage.bundle.unpack import unpack
-from pagecage.bundle.vocabulary import vocabulary
 from pagecage.cli.bundle import Kind, bundle
-from pagecage.model.container.image import ImageSpec, Variable, image_from_json, image_to_json
+from pagecage.model.trial import ImageSpec, Variable, image_from_json, image_to_json
 from tests.fixtures.bundles import contents
 from tests.fixtures.runs import DEFINITION, build_run
 from tests.fixtures.small_runs import FOLDER

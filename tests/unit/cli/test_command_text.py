@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cli.command_text import command_words, needs_shell
+from pagecage.cli.replay import command_words, needs_shell
 from pagecage.errors import PagecageError
 from tests.tree import ROOT
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cli.container_settings import (
+from pagecage.cli.container import (
     ContainerSettings,
     env_file,
     parse_mount,
@@ -19,8 +19,7 @@ from pagecage.cli.container_settings import (
     without_values,
 )
 from pagecage.errors import PagecageError
-from pagecage.model.container.image import BindMount, ImageSpec, Variable
-from pagecage.model.trial import CommandSpec, Workload
+from pagecage.model.trial import BindMount, CommandSpec, ImageSpec, Variable, Workload
 from pagecage.planning.plan import Plan
 from tests.fake_host.machine import make_trial
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pagecage.cli import host_choice
-from pagecage.cli.disk_options import parse_disks
 from pagecage.cli.host_choice import choose_host
+from pagecage.cli.options import parse_disks
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import Cage, DiskLimits

@@ -8,8 +8,8 @@ import pytest
 
 from pagecage import process
 from pagecage.cli import doctor
+from pagecage.hosts.controller import require_tools
 from pagecage.hosts.local import LocalHost
-from pagecage.hosts.prerequisites import require_tools
 from tests.builders.facts import FIT
 
 TOOLS = ("qemu-system-x86_64", "mmdebstrap", "ssh")

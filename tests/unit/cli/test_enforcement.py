@@ -9,8 +9,7 @@ import pytest
 from pagecage.cli.enforcement import enforced, fitting_dilation
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Progress
-from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.simulation import SnapshotRestore, VolumeSimulation
+from pagecage.model.cage import UNCAGED, Cage, SnapshotRestore, VolumeSimulation
 
 FAST = Cage("fast", {"IOReadIOPSMax": 16_000, "MemoryMax": 2**30})
 FREE = Cage(UNCAGED, {})

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pagecage.cli.fixes import fix_here
+from pagecage.cli.failures import fix_here
 from tests.tree import ROOT, files
 
 TARGETS = re.findall(r"(?m)^([a-z][a-z-]*):(?!=)", (ROOT / "Makefile").read_text())

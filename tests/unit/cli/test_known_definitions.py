@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.cli import known_definitions as known
-from pagecage.cli.new_commands import ask_before_commands, command_lines
+from pagecage.cli.known_definitions import ask_before_commands, command_lines
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.model.experiment import Experiment

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from pagecage.cli.memory_plan import MemoryOptions, plan_of, search_lines
-from pagecage.cli.replay_options import ReplayOptions
+from pagecage.cli.memory import MemoryOptions, plan_of, search_lines
+from pagecage.cli.options import ReplayOptions
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
+from pagecage.memory_search.need import SearchRule
 from pagecage.memory_search.rounds import rule_of
-from pagecage.memory_search.rule import SearchRule
 from pagecage.model.cage import Cage
 from pagecage.planning.plan import Plan
 from pagecage.units import MIB

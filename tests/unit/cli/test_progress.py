@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pagecage.cli.progress import LOAD_SECONDS, RunProgress, describe, expected_seconds
 from pagecage.model.record import OUTCOMES
-from pagecage.model.services.spec import ServiceSpec
+from pagecage.model.services import ServiceSpec
 from pagecage.planning.plan import make_trials
 from tests.builders.plans import BASE, CAGES, CHOICES
 from tests.fixtures.records import make_record

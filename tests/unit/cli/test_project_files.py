@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli.project_files import place_files
-from pagecage.definitions.project_writer import FILES, experiment_text
-from pagecage.definitions.reader import Definitions
-from pagecage.definitions.workload_templates import (
+from pagecage.cli.init import place_files
+from pagecage.definitions.project_writer import (
+    FILES,
     TEMPLATES,
+    experiment_text,
     template_experiment,
     template_files,
 )
+from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.model.experiment import Experiment
 from tests.tree import ROOT

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pagecage.cli import queue_settings
-from pagecage.cli.queue_settings import ask_before_queue_settings
+from pagecage.cli import enforcement
+from pagecage.cli.enforcement import ask_before_queue_settings
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.planning.plan import Plan
@@ -29,9 +29,9 @@ class Asked:
         patch.setattr(
             LocalHost, "facts", lambda _: facts(disk={"maj_min": "254:0", "node": "/dev/vda"})
         )
-        patch.setattr(queue_settings, "_disk_of_root", lambda: "254:0")
+        patch.setattr(enforcement, "_disk_of_root", lambda: "254:0")
         patch.setattr(sys.stdin, "isatty", lambda: answer is not None)
-        patch.setattr(queue_settings, "confirmed", self._confirmed)
+        patch.setattr(enforcement, "confirmed", self._confirmed)
         self._answer = answer
 
     def _confirmed(self, question: str) -> bool:

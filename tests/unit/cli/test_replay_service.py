@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cli.replay_service import ServiceOptions, parse_metric, server_and_load
+from pagecage.cli.replay_plan import ServiceOptions, parse_metric, server_and_load
 from pagecage.errors import PagecageError
-from pagecage.model.services.metrics import MetricPattern
-from pagecage.model.services.spec import ServiceSpec
+from pagecage.model.services import MetricPattern, ServiceSpec
 
 SERVER = {"serve": "sh -c 'serve it'", "load": "drive 'x y'"}
 

@@ -11,7 +11,7 @@ import pytest
 from pagecage.cli import host_choice, run_plan
 from pagecage.cli.host import which
 from pagecage.cli.host_choice import choose_host, refuse_limits
-from pagecage.cli.run_options import FleetOptions, RunOptions, definitions
+from pagecage.cli.options import FleetOptions, RunOptions, definitions
 from pagecage.cli.run_plan import (
     build_plan,
     check_levels,

@@ -8,11 +8,16 @@ from fractions import Fraction
 
 import pytest
 
-from pagecage.cloud.catalogue import Provider, VolumeType, read_offers
-from pagecage.cloud.formulas import FormulaInput, ProvisionedFormula
-from pagecage.cloud.instance_tables import InstanceType
-from pagecage.cloud.instances import attached, find_instance
-from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits, rate_periods, reachable
+from pagecage.cloud.catalogue import InstanceType, Provider, VolumeType, read_offers
+from pagecage.cloud.formulas import (
+    FormulaInput,
+    LimitLayer,
+    ProvisionedFormula,
+    VolumeLimits,
+    rate_periods,
+    reachable,
+)
+from pagecage.cloud.profile import attached, find_instance
 from pagecage.cloud.volume_request import VolumeRequest, volume_limits
 from pagecage.units import GIB, MIB
 from tests.tree import ROOT

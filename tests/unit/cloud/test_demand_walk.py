@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cloud.demand_walk import Assumptions, Cause, WalkedTime, walk, window_needs
-from pagecage.cloud.io_meters import io_meters
+from pagecage.cloud.formulas import LimitLayer, VolumeLimits
+from pagecage.cloud.prediction import Assumptions, Cause, WalkedTime, io_meters, walk, window_needs
 from pagecage.cloud.profile import LimitProfile
-from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits
 from pagecage.model.cage import IoAccounting
 from pagecage.verdicts.io_demand import DemandWindow, IoDemand
 from tests.builders.demands import demand, window

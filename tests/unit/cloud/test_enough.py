@@ -9,9 +9,8 @@ import pytest
 
 from pagecage.cloud.catalogue import read_offers
 from pagecage.cloud.enough import AS_FAST, VolumeOffer, choose
-from pagecage.cloud.instances import example_instance, find_instance
-from pagecage.cloud.profile import CageOptions
-from pagecage.cloud.run_prediction import VolumeOutlook, latency_bounds
+from pagecage.cloud.prediction import VolumeOutlook, latency_bounds
+from pagecage.cloud.profile import CageOptions, example_instance, find_instance
 from pagecage.cloud.volume_request import VolumeRequest
 from pagecage.errors import PagecageError
 from pagecage.units import GIB, MIB

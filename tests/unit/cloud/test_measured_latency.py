@@ -7,10 +7,9 @@ import re
 
 import pytest
 
-from pagecage.cloud.catalogue import VolumeType, read_offers
-from pagecage.cloud.measured_latency import MeasuredLatency
+from pagecage.cloud.catalogue import MeasuredLatency, VolumeType, read_offers
 from pagecage.definitions.reader import Definitions
-from pagecage.model.latency_quantiles import mean_us
+from pagecage.model.volume_model import mean_us
 from pagecage.units import percent_text
 from tests.tree import ROOT
 

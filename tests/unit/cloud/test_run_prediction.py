@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.cloud.catalogue import read_offers
-from pagecage.cloud.demand_walk import Cause
-from pagecage.cloud.profile import LimitProfile
-from pagecage.cloud.run_prediction import (
+from pagecage.cloud.formulas import LimitLayer, VolumeLimits
+from pagecage.cloud.prediction import (
     EXPECTED,
     HIGHEST,
     LOWEST,
+    Cause,
     LatencyBounds,
     VolumeOutlook,
     VolumePrediction,
     greatest_published_us,
     latency_bounds,
 )
-from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits
+from pagecage.cloud.profile import LimitProfile
 from pagecage.model.cage import IoAccounting
 from pagecage.verdicts.io_demand import IoDemand
 from tests.builders.demands import demand, window

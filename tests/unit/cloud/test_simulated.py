@@ -11,16 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.cloud.catalogue import VolumeType
+from pagecage.cloud.formulas import rate_periods
 from pagecage.cloud.notes import notes
-from pagecage.cloud.profile import CageOptions, LimitProfile, cage_of, profile_of_cage
-from pagecage.cloud.simulated import limits_of
-from pagecage.cloud.volume_limits import rate_periods
+from pagecage.cloud.profile import CageOptions, LimitProfile, cage_of, limits_of, profile_of_cage
 from pagecage.cloud.volume_request import VolumeRequest
 from pagecage.definitions.cage_file import CageFile, resolve_cage
 from pagecage.definitions.cage_writer import cage_to_toml
 from pagecage.errors import PagecageError
-from pagecage.model.cage import Cage
-from pagecage.model.simulation import (
+from pagecage.model.cage import (
+    Cage,
     LatencyQuantiles,
     LayerLimit,
     SnapshotRestore,

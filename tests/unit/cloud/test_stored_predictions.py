@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from pagecage.cloud.run_prediction import COVERED
+from pagecage.cloud.prediction import COVERED
 from tests.fixtures.predictions import (
     BUNDLES,
     LATENCY,

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagecage.cloud.enough import IoAmount, LimitFloor, seconds_for, time_floors
+from pagecage.cloud.formulas import LimitLayer, VolumeLimits, rate_periods
 from pagecage.cloud.profile import LimitProfile
-from pagecage.cloud.time_floor import IoAmount, LimitFloor, seconds_for, time_floors
-from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits, rate_periods
-from pagecage.model.cage import IoAccounting, LatencyFloor
-from pagecage.model.simulation import LatencyQuantiles, VolumeSimulation
+from pagecage.model.cage import IoAccounting, LatencyFloor, LatencyQuantiles, VolumeSimulation
 
 
 def layer(rate: int, by: str = "volume", **burst: Fraction) -> tuple[LimitLayer, ...]:

@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.cloud.catalogue import VolumeType
-from pagecage.cloud.instances import attached, find_instance, instance_names
+from pagecage.cloud.formulas import FULLNESS, LimitLayer, VolumeLimits, rate_periods, reachable
 from pagecage.cloud.notes import notes
 from pagecage.cloud.profile import (
     CageOptions,
+    attached,
     cage_of,
+    find_instance,
+    instance_names,
 )
-from pagecage.cloud.volume_limits import FULLNESS, LimitLayer, VolumeLimits, rate_periods, reachable
 from pagecage.cloud.volume_request import VolumeRequest, volume_limits
 from pagecage.errors import PagecageError
 from pagecage.model.cage import CreditBucket

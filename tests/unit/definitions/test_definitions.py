@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import BurstCredits, CloudVolume, CreditBucket, IoAccounting, LatencyFloor
-from pagecage.model.needs.packages import Package
-from pagecage.planning.treatments import treatments
+from pagecage.model.trial import Package
+from pagecage.planning.plan import treatments
 from tests.builders.definitions import EXPERIMENT, definitions, refusal, top
 from tests.tree import ROOT
 

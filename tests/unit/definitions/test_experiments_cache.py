@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pagecage.cli.run_options import definitions
+from pagecage.cli.options import definitions
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.planning.plan import PlanOptions, make_trials
 

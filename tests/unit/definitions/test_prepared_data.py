@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent.preview import trial_commands
-from pagecage.model.trial import trial_from_json, trial_to_json
-from pagecage.model.trial_data import TrialData
+from pagecage.model.trial import TrialData, trial_from_json, trial_to_json
 from pagecage.planning.plan import PlanOptions, make_trials
 from pagecage.runner.resource_needs import needed_disk_bytes
 from tests.builders.definitions import definitions, refusal, top

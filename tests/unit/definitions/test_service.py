@@ -11,8 +11,7 @@ from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage
-from pagecage.model.services.metrics import MetricPattern
-from pagecage.model.services.spec import ServiceSpec
+from pagecage.model.services import MetricPattern, ServiceSpec
 from pagecage.model.trial import CommandSpec, trial_from_json, trial_to_json
 from pagecage.planning.plan import PlanOptions, make_trials
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.definitions.simulation_tables import LatencyQuantilesTable
+from pagecage.definitions.cage_file import LatencyQuantilesTable
 from pagecage.errors import PagecageError
-from pagecage.model.cage import Cage
-from pagecage.model.simulation import (
+from pagecage.model.cage import (
+    Cage,
     LatencyQuantiles,
     LayerLimit,
     SnapshotRestore,

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pagecage.agent.system.page_cache import load, measure_residency
-from pagecage.cold import ColdCertificate, NotCold, cold, resident_pages
 from pagecage.errors import EXIT_FAILED, EXIT_USAGE, PagecageError
-from pagecage.eviction.files import find_files
+from pagecage.eviction import ColdCertificate, NotCold, cold, resident_pages
+from pagecage.linux.page_cache import find_files, load, measure_residency
 from pagecage.units import kernel_page_bytes
 from tests.builders.mapped import mapped
 
@@ -177,7 +176,7 @@ def test_a_file_that_is_gone_between_the_list_and_the_count(
     gone = write(on_disk / "gone")
     listed = find_files([str(file), str(gone)])
     gone.unlink()
-    monkeypatch.setattr("pagecage.cold.find_files", lambda _: listed)
+    monkeypatch.setattr("pagecage.eviction.find_files", lambda _: listed)
     assert [one.path for one in cold([on_disk]).files] == [str(file)]
     assert resident_pages([on_disk]) == 0
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.eviction.files import EvictedFile
-from pagecage.eviction.mappings import (
+from pagecage.linux.page_cache import (
+    EvictedFile,
     FileMapping,
     PageHolder,
     holders_of,

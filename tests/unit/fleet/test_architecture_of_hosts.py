@@ -7,7 +7,7 @@ import platform
 import pytest
 
 from pagecage.fleet import preflight
-from pagecage.hosts.architecture import VARIABLE
+from pagecage.hosts.agent_package import VARIABLE
 from tests.builders.facts import FIT
 
 

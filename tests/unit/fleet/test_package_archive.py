@@ -5,9 +5,9 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from pagecage.agent.system.volume_server import PLUGIN
+from pagecage.agent.volume_server import PLUGIN
 from pagecage.checkout import TOP
-from pagecage.fleet.playbook import FleetPlaybook, make_fleet_playbook
+from pagecage.fleet.provisioning import FleetPlaybook, make_fleet_playbook
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.process import run
 

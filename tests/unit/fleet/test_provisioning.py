@@ -8,7 +8,7 @@ import pytest
 
 from pagecage.errors import PagecageError
 from pagecage.fleet.provisioning import ProvisionRequest, run_playbook
-from pagecage.model.needs.packages import Package
+from pagecage.model.trial import Package
 from tests.tree import ROOT
 
 POSTGRESQL = Package("postgresql", "postgresql-server")

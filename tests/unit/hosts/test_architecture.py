@@ -9,17 +9,20 @@ import pytest
 
 from pagecage.cli import doctor, host_choice
 from pagecage.errors import HostError, PagecageError
-from pagecage.hosts.agent_package import make_agent_package
-from pagecage.hosts.architecture import VARIABLE, architecture, is_foreign_target
+from pagecage.hosts.agent_package import (
+    VARIABLE,
+    architecture,
+    is_foreign_target,
+    make_agent_package,
+)
 from pagecage.hosts.host import Host, ResourceNeeds
 from pagecage.hosts.local import LocalHost
-from pagecage.hosts.vm import acceleration
+from pagecage.hosts.vm import qemu
 from pagecage.hosts.vm.cache import GuestCache
-from pagecage.hosts.vm.image.guest_image import GuestImage
-from pagecage.hosts.vm.image.recipe import read_recipe
-from pagecage.hosts.vm.machine import Acceleration, machine_for, qemu_argv
+from pagecage.hosts.vm.image import GuestImage, read_recipe
+from pagecage.hosts.vm.qemu import Acceleration, machine_for, qemu_argv
 from pagecage.planning.plan import Plan
-from pagecage.runner.image_config import ImageConfig, check_platform
+from pagecage.runner.images import ImageConfig, check_platform
 from tests.builders.facts import FIT
 
 MACHINES = ("x86_64", "aarch64")
@@ -71,7 +74,7 @@ def test_an_arm_guest_has_the_interrupt_controller_of_its_host(hosts: str) -> No
 
 
 def test_the_trial_boot_prints_to_the_console_of_its_architecture(hosts: str) -> None:
-    words = acceleration.trial_argv(GuestImage(NOWHERE), NOWHERE, architecture())
+    words = qemu.trial_argv(GuestImage(NOWHERE), NOWHERE, architecture())
     line = words[words.index("-append") + 1]
     assert ("earlycon" in line.split()) is (hosts == "aarch64")
     assert ("earlyprintk=serial,ttyS0" in line.split()) is (hosts == "x86_64")
@@ -83,12 +86,12 @@ def test_a_guest_of_the_other_architecture_is_emulated_without_a_trial_boot(
     """A /dev/kvm that opens serves only guests of this machine's architecture."""
     kvm = tmp_path / "kvm"
     kvm.touch()
-    monkeypatch.setattr(acceleration, "KVM_DEVICE", kvm)
-    monkeypatch.setattr(acceleration, "qemu_version", lambda program: "7.2.22")
+    monkeypatch.setattr(qemu, "KVM_DEVICE", kvm)
+    monkeypatch.setattr(qemu, "qemu_version", lambda program: "7.2.22")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cache = GuestCache.of_user()
     cache.make()
-    known = acceleration.known_acceleration(cache)
+    known = qemu.known_acceleration(cache)
     assert (known == TCG) is (here != hosts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from pagecage.hosts.connection import remove_stale_socket
+from pagecage.hosts.ssh import remove_stale_socket
 
 
 def test_only_a_socket_that_nobody_listens_on_is_removed(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.hosts import local
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.local import LocalHost
-from pagecage.model.needs.packages import Package
+from pagecage.model.trial import Package
 from pagecage.process import run, spawn
 from pagecage.units import GIB
 from tests.builders.facts import FIT

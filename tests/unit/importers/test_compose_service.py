@@ -11,9 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.errors import PagecageError
-from pagecage.importers.compose_service import ComposeService, ServiceVolume, read_service
+from pagecage.importers.compose import (
+    ComposeService,
+    ServiceVolume,
+    compose_variables,
+    read_service,
+)
 from pagecage.importers.document import read_document
-from pagecage.importers.env_file import compose_variables
 
 PLAIN = st.text(st.characters(codec="utf-8", categories=["L", "N"]), min_size=1, max_size=8)
 

@@ -11,7 +11,7 @@ import yaml
 from pagecage.cli.main import app
 from pagecage.cloud.catalogue import read_offers
 from pagecage.errors import PagecageError
-from pagecage.importers.csi_drivers import described_volume
+from pagecage.importers.kubernetes import described_volume
 from pagecage.importers.result import DescribedVolume
 from pagecage.units import GIB
 from tests.builders.imports import FOLDER, read

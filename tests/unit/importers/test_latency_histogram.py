@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.importers.latency_histogram import (
+from pagecage.importers.nvme import (
     OPEN_US,
     HistogramBin,
     count,
@@ -17,7 +17,7 @@ from pagecage.importers.latency_histogram import (
     read_bins,
     subtract_bins,
 )
-from pagecage.model.latency_quantiles import latency_at
+from pagecage.model.volume_model import latency_at
 
 EDGES = [0, *(2**n for n in range(28))]
 

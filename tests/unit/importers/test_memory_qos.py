@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pagecage.errors import PagecageError
-from pagecage.importers.memory_qos import PAGE_BYTES, memory_high
+from pagecage.importers.kubernetes import PAGE_BYTES, memory_high
 from pagecage.importers.result import ImportResult
 from tests.builders.imports import read
 

@@ -11,7 +11,7 @@ import pytest
 from pagecage.definitions.cage_file import cage_of_tables
 from pagecage.errors import PagecageError
 from pagecage.importers.result import ImportResult
-from pagecage.model.simulation import LatencyQuantiles
+from pagecage.model.cage import LatencyQuantiles
 from tests.builders.imports import FOLDER, read, read_files
 
 BEFORE = (FOLDER / "nvme-amzn-stats-before.json").read_text()

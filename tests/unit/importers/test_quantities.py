@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.errors import PagecageError
-from pagecage.importers.quantities import (
+from pagecage.importers.document import (
     cpu_percent,
     docker_bytes,
     kubernetes_quantity,

@@ -10,20 +10,22 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from pagecage.memory_search.need import MemoryAnswer, MemoryNeed, answer_of
-from pagecage.memory_search.rule import (
+from pagecage.memory_search.need import (
     LEAST_REFAULTS,
     MOST_EXTRA_TRIALS,
     REFAULT_SHARE,
     MeasuredLevels,
+    MemoryAnswer,
     MemoryLevel,
+    MemoryNeed,
     MemoryTrial,
     SearchRule,
+    answer_of,
     grid,
     most_levels,
     next_round,
+    sentences,
 )
-from pagecage.memory_search.sentences import sentences
 from pagecage.units import MIB
 
 RULE = SearchRule(4 * MIB, slowdown=0.05, precision=0.02, repeats=1, reference_repeats=3)

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from pagecage.model.cage import (
     IO_MAX_KEY,
     Cage,
+    cage_from_json,
+    cage_to_json,
+    cloud_to_json,
     expected_read_back,
     limits_not_in_force,
     property_arguments,
 )
-from pagecage.model.cage_json import cage_from_json, cage_to_json, cloud_to_json
 from pagecage.units import LEAST_PAGE_BYTES
 from tests.builders.documents import as_line
 from tests.builders.strategies import cages

@@ -11,23 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.model.collectors.lines import (
+from pagecage.model.collectors import (
     MOST_FIELDS,
     FieldValues,
     LineError,
+    OwnCollector,
+    clashing,
     field_values,
     fields_of,
     gaps,
     lost_events,
+    own_collectors_from_json,
+    own_collectors_to_json,
     parse_line,
     responses_of,
     script_values,
-)
-from pagecage.model.collectors.spec import (
-    OwnCollector,
-    clashing,
-    own_collectors_from_json,
-    own_collectors_to_json,
     wrong_name,
 )
 

@@ -11,7 +11,7 @@ import pytest
 
 from pagecage.errors import PagecageError
 from pagecage.fleet.folder import FleetFolder
-from pagecage.model import identifiers, json_codec, record, run_files, traces
+from pagecage.model import json_codec, record, run_files
 from pagecage.model.record import record_from_json
 from pagecage.model.run_files import read_plan
 from pagecage.planning.plan import plan_to_json
@@ -146,7 +146,7 @@ def test_a_damaged_round_is_named(tmp_path: Path, line: str) -> None:
 def test_patterns_are_those_of_the_documents() -> None:
     stated = set(re.findall(r"`([^`]*\{\d+,\d+\}[^`]*)`", FORMAT))
     names = ("RUN_ID", "EXPERIMENT", "TRIAL_ID", "HOST", "STATE_ID", "DISK", "COLLECTOR")
-    assert {getattr(identifiers, name).pattern for name in names} <= stated
+    assert {getattr(json_codec, name).pattern for name in names} <= stated
 
 
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -155,11 +155,11 @@ UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 def test_bounds_are_those_of_the_documents() -> None:
     table = FORMAT.split("### Bounds")[1].split("Receiving the frames")[0]
     modules = (
-        identifiers,
+        json_codec,
         json_codec,
         record,
         run_files,
-        traces,
+        run_files,
         frame_receiver,
         frames,
         run_folder,
@@ -178,5 +178,5 @@ def test_bounds_are_those_of_the_documents() -> None:
 
 @pytest.mark.parametrize("count", [17, 128 << 20, 10 << 30, 81_250_000, 1536 << 10, 4096])
 def test_the_size_of_a_dataset_that_fits_is_one(count: int) -> None:
-    assert identifiers.is_identifier(exact_size(count), identifiers.SIZE)
-    assert not identifiers.is_identifier(f"../{exact_size(count)}", identifiers.SIZE)
+    assert json_codec.is_identifier(exact_size(count), json_codec.SIZE)
+    assert not json_codec.is_identifier(f"../{exact_size(count)}", json_codec.SIZE)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.model.latency_quantiles import latency_at, mean_us, mean_us_at_size
-from pagecage.model.simulation import LatencyQuantiles
+from pagecage.model.cage import LatencyQuantiles
+from pagecage.model.volume_model import latency_at, mean_us, mean_us_at_size
 from tests.builders.strategies import latency_quantiles
 
 

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pagecage.model.services.metrics import (
+from pagecage.model.services import (
     MetricMissing,
     MetricPattern,
+    ServiceSpec,
     is_better_if_higher,
     read_metrics,
+    service_from_json,
+    service_to_json,
     wrong_pattern,
 )
-from pagecage.model.services.spec import ServiceSpec, service_from_json, service_to_json
 
 PGBENCH = """pgbench (15.14)
 progress: 5.0 s, 1234.5 tps, lat 6.478 ms stddev 2.233, 0 failed

@@ -7,9 +7,15 @@ from dataclasses import replace
 import pytest
 
 from pagecage.model.cage import Cage
-from pagecage.model.needs.packages import Package, missing_packages
 from pagecage.model.requirements import Requirement, check_trial
-from pagecage.model.trial import Trial, Workload, trial_from_json, trial_to_json
+from pagecage.model.trial import (
+    Package,
+    Trial,
+    Workload,
+    missing_packages,
+    trial_from_json,
+    trial_to_json,
+)
 from tests.builders.facts import FIT
 
 POSTGRESQL, GIT = Package("postgresql", "postgresql-server"), Package("git", "git")

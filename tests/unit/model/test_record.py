@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.errors import PagecageError
-from pagecage.model.identifiers import TRIAL_ID
+from pagecage.model.json_codec import TRIAL_ID
 from pagecage.model.record import (
     FINAL_OUTCOMES,
     OUTCOMES,

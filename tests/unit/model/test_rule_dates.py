@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.model.rule_dates import (
+from pagecage.model.published_figures import (
     FILE,
     HINT,
     is_same_rule,

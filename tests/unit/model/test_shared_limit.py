@@ -6,9 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.limits.limit_meters import LimitMeter, meters
-from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting
-from pagecage.model.rate_limits import PARTS, filled, less_debt, split
+from pagecage.agent.limits.calibration import LimitMeter, meters
+from pagecage.model.cage import (
+    PARTS,
+    BurstCredits,
+    Cage,
+    CreditBucket,
+    IoAccounting,
+    filled,
+    less_debt,
+    split,
+)
 
 LIMIT, TICK = 400, 0.1
 COMBINED = IoAccounting(None, None, True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.model.rate_limits import STEP, TokenBucket, filled
+from pagecage.model.cage import STEP, TokenBucket, filled
 
 TICK = 0.1
 

@@ -11,7 +11,7 @@ import pytest
 
 from pagecage.errors import PagecageError
 from pagecage.model.record import Record
-from pagecage.model.traces import check_traces, trace_names, trace_path
+from pagecage.model.run_files import check_traces, trace_names, trace_path
 from pagecage.runner.run_folder import RunFolder
 from pagecage.verdicts.evaluate import judge_of
 from tests.builders.hostile_agent import correct_stream, receive, wire

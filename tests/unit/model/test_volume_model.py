@@ -16,8 +16,6 @@ from pagecage.model.cage import (
     CreditBucket,
     IoAccounting,
     LatencyFloor,
-)
-from pagecage.model.simulation import (
     LatencyQuantiles,
     LayerLimit,
     SnapshotRestore,

@@ -8,8 +8,8 @@ import pytest
 
 from pagecage.model.cage import Cage
 from pagecage.model.trial import Dataset, Trial, Workload
-from pagecage.planning.duration import DiskSpeed, making_seconds, trial_seconds
 from pagecage.planning.plan import make_trials
+from pagecage.planning.size import DiskSpeed, making_seconds, trial_seconds
 from pagecage.units import GIB, MIB
 from tests.builders.plans import BASE, CAGES, CHOICES
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pagecage.model.experiment import Experiment, Size
-from pagecage.planning.fitting_size import fitting_size, has_datasets
+from pagecage.planning.size import fitting_size, has_datasets
 from pagecage.units import GIB, MIB
 from tests.builders.plans import BASE
 

@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 
 from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.trial import SetupStep, Workload
-from pagecage.planning.plan import PlanOptions, blocks, make_trials, plan_from_json, plan_to_json
-from pagecage.planning.treatments import covering, selected, treatments
+from pagecage.planning.plan import (
+    PlanOptions,
+    blocks,
+    covering,
+    make_trials,
+    plan_from_json,
+    plan_to_json,
+    selected,
+    treatments,
+)
 from pagecage.runner.resource_needs import needed_disk_bytes, resource_needs
 from tests.builders.plans import BASE, CAGES, CHOICES, SIZES, plan_of
 

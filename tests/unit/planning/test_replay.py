@@ -13,9 +13,9 @@ from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage
-from pagecage.model.container.image import ImageSpec
 from pagecage.model.trial import (
     CommandSpec,
+    ImageSpec,
     command_from_json,
     command_to_json,
     trial_from_json,
@@ -24,10 +24,11 @@ from pagecage.model.trial import (
 from pagecage.planning.plan import PlanOptions, make_trials
 from pagecage.planning.replay import ReplaySpec, make_experiment
 from pagecage.process import run
-from pagecage.runner.shared_libraries import parse_ldd, program_uploads
 from pagecage.runner.uploads import (
     find_uploads,
+    parse_ldd,
     path_on_host,
+    program_uploads,
     translate_command,
     uploads_from_json,
     uploads_to_json,

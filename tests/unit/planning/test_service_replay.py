@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.claims.findings import evaluate_findings
+from analysis.articles.findings import evaluate_findings
 from analysis.data.load import Run, load_run
-from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
+from analysis.sweep import sweep_of, sweep_rows, sweep_sentences
 from pagecage.model.cage import Cage
 from pagecage.model.record import append_record, read_records
-from pagecage.model.services.metrics import MetricPattern
-from pagecage.model.services.spec import ServiceSpec
+from pagecage.model.services import MetricPattern, ServiceSpec
 from pagecage.model.trial import CommandSpec
 from pagecage.planning.plan import PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, ReplaySpec, make_experiment

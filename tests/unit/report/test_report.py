@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from analysis.views.html import to_html
-from pagecage.report.export import markdown_table, markdown_text, mermaid, to_markdown
 from pagecage.report.model import (
     BarChart,
     Cell,
@@ -19,6 +18,10 @@ from pagecage.report.model import (
     Paragraph,
     Report,
     make_table,
+    markdown_table,
+    markdown_text,
+    mermaid,
+    to_markdown,
 )
 from pagecage.report.terminal import print_report
 from tests.builders.pages import loads_of

@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pagecage.errors import PagecageError
-from pagecage.runner.image_archive import read_archive
-from pagecage.runner.image_config import check_platform, image_program
+from pagecage.runner.images import check_platform, image_program, read_archive
 from tests.builders.image_archive import config_of, layer, write_archive
 
 WORDS = st.lists(st.text(st.characters(codec="utf-8")), max_size=4)

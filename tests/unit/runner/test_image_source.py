@@ -10,8 +10,8 @@ import pytest
 
 from pagecage.errors import HostError, PagecageError
 from pagecage.process import find_tool
-from pagecage.runner import image_source
-from pagecage.runner.image_source import find_image
+from pagecage.runner import images
+from pagecage.runner.images import find_image
 from tests.builders.image_archive import ARCHITECTURES, config_of, layer, write_archive
 
 # An engine's client with one image, own:1. What it prints is cut from Docker 26.1.5 and podman 5.4.
@@ -35,7 +35,7 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / tool).symlink_to(shutil.which(tool) or "")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("pagecage.process.SYSTEM_DIRECTORIES", (str(tmp_path),))
-    monkeypatch.setattr(image_source, "_SAVED", tmp_path / "saved")
+    monkeypatch.setattr(images, "_SAVED", tmp_path / "saved")
     assert find_tool("docker") is None
     return tmp_path
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pagecage.errors import PagecageError
 from pagecage.model import record as records
 from pagecage.model.record import append_record, read_records
-from pagecage.runner.record_log import RecordLog, attempt_of
+from pagecage.runner.run_folder import RecordLog, attempt_of
 from tests.fixtures.records import make_record
 
 

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from pagecage.process import PIPE, spawn
-from pagecage.runner.agent_process import send_request
+from pagecage.runner.campaign import send_request
 from pagecage.runner.frames import Frame, FrameReader
 
 
@@ -29,7 +29,7 @@ def test_an_agent_that_could_not_be_asked_is_told_to_end(monkeypatch: Any) -> No
     program = "import os, sys; os.close(0) if sys.argv[1:] else sys.stdin.read()"
     process = spawn([sys.executable, "-c", program, "closes"], stdin=PIPE)
     process.wait()
-    monkeypatch.setattr("pagecage.runner.agent_process.request_to_json", lambda _: {})
+    monkeypatch.setattr("pagecage.runner.campaign.request_to_json", lambda _: {})
     send_request(process, None)  # type: ignore[arg-type]
     assert process.stdin is not None
     assert process.stdin.closed

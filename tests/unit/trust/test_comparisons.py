@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from analysis.stats.intervals import MedianSummary
-from analysis.stats.rank_tests import FEWEST
+from analysis.stats import FEWEST, MedianSummary
 from tests.trust.distributions import HOSTS, SHAPES, normal
 from tests.trust.page import RESULTS
 from tests.trust.statistics import comparisons

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.system import facts
+from pagecage.agent import facts
 from pagecage.hosts.agent_package import agent_bytes
 from pagecage.process import run
 from tests.fake_host.machine import Machine

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system.cgroupfs import Cgroupfs
+from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.process import run
 from tests.trust.guest_kills.killer import Kill
 from tests.trust.local_kills.killer import KilledLocally

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pagecage.verdicts.binding import judge_binding_limit
 from pagecage.verdicts.verdict import BindingVerdict
-from pagecage.verdicts.window_limit import NAMES
-from pagecage.verdicts.windows import windows_of
+from pagecage.verdicts.windows import NAMES, judge_binding_limit, windows_of
 from tests.fixtures.records import START, after, caged, make_record, plain_record, series
 
 BARE = caged({})

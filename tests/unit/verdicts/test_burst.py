@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.verdicts.caps import (
+from pagecage.verdicts.evaluate import evaluate
+from pagecage.verdicts.limits import (
     cap_change_count,
     caps_between,
     drained_after_seconds,
     measured_caps,
 )
-from pagecage.verdicts.evaluate import evaluate
 from tests.fixtures.records import SECONDS, START, after, caged, make_record, series
 
 CAGE = {"IOReadIOPSMax": 100}

@@ -8,10 +8,10 @@ import pytest
 
 from pagecage.model.record import Record, record_from_json
 from pagecage.verdicts.cache_state import judge_cache_state
-from pagecage.verdicts.consistency.judge import judge_consistency
+from pagecage.verdicts.consistency import judge_consistency
 from pagecage.verdicts.evaluate import evaluate
 from pagecage.verdicts.limits import judge_limits
-from pagecage.verdicts.quiet.host_quiet import judge_host_quiet
+from pagecage.verdicts.quiet import judge_host_quiet
 from tests.fixtures.records import DISK, FILE_BYTES, SECONDS, START, plain_record, series
 
 MOVED, READS = 190_000_000, 1500

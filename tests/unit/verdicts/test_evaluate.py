@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagecage.model.record import OUTCOMES
-from pagecage.verdicts.amplification import amplification, time_floor
 from pagecage.verdicts.cache_state import judge_cache_state
 from pagecage.verdicts.evaluate import evaluate, verdicts_to_json
-from pagecage.verdicts.quiet.host_quiet import judge_host_quiet
+from pagecage.verdicts.io_demand import amplification, time_floor
+from pagecage.verdicts.quiet import judge_host_quiet
 from tests.fixtures.records import (
     FILE_BYTES,
     SECONDS,

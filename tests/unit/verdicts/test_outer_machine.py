@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pagecage.model.record import Record, record_from_json
-from pagecage.verdicts.quiet.host_quiet import judge_host_quiet
+from pagecage.verdicts.quiet import judge_host_quiet
 from tests.fixtures.records import SECONDS, after, outer, plain_record
 
 MOVED = 190_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from pagecage.model.record import Record, record_from_json
 from pagecage.verdicts.evaluate import evaluate
-from pagecage.verdicts.quiet.disk_speed import judge_disk_speed
+from pagecage.verdicts.quiet import judge_disk_speed
 from pagecage.verdicts.repeats import judge_output, others_by_trial, setting_differences
 from tests.fixtures.records import plain_record
 

@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from analysis.cells import stopping_rule_status
 from analysis.data.load import load_run
-from analysis.summaries.diagnoses import stopping_rule_status
-from pagecage.cli.predict_run import SourceTrial, stored_treatments
+from pagecage.cli.predict_page import SourceTrial, stored_treatments
 from pagecage.memory_search.rounds import measured_levels, with_rounds
 from pagecage.model.run_files import read_plan
 from pagecage.runner.run_folder import RunFolder

@@ -8,15 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting
+from pagecage.model.cage import (
+    BurstCredits,
+    Cage,
+    CreditBucket,
+    IoAccounting,
+    LatencyQuantiles,
+    VolumeSimulation,
+)
 from pagecage.model.record import Record
-from pagecage.model.simulation import LatencyQuantiles, VolumeSimulation
-from pagecage.verdicts.binding import judge_binding_limit
-from pagecage.verdicts.caps import cap_changes
 from pagecage.verdicts.evaluate import evaluate
-from pagecage.verdicts.limits import judge_limits
+from pagecage.verdicts.limits import cap_changes, judge_limits
 from pagecage.verdicts.verdict import BindingVerdict, LimitVerdict
 from pagecage.verdicts.volume_account import judge_witnesses, late_volumes, volume_account
+from pagecage.verdicts.windows import judge_binding_limit
 from tests.builders.accounts import account_of, external
 from tests.fixtures.records import START, after, caged, make_record
 

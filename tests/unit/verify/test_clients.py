@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.importers.result import BlockLimit
-from pagecage.verify.clients import run_options, typed_limits
+from pagecage.verify.target import run_options, typed_limits
 from tests.builders.verified import VerifiedMachine
 
 WORDS = st.lists(st.sampled_from(["docker", "run", "--name", "a", "-it", "-v", "--", "--rm"]))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.hosts.verify_package import (
+from pagecage.hosts.agent_package import (
     OLDEST_PYTHON,
     verify_bytes,
     verify_sources,

@@ -9,13 +9,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pagecage.agent.system.cgroup import Cgroup
 from pagecage.errors import PagecageError
-from pagecage.verify.disks import written_device
-from pagecage.verify.engines import InspectedContainer, container_id
-from pagecage.verify.in_force import LimitInForce, limits_of, shown_value, tightest
-from pagecage.verify.requested import requested_of_container, requested_of_unit
-from pagecage.verify.units import _blocks, manager_uid, shown_properties, unit_of
+from pagecage.linux.cgroup import Cgroup
+from pagecage.verify.comparison import (
+    LimitInForce,
+    limits_of,
+    requested_of_container,
+    requested_of_unit,
+    shown_value,
+    tightest,
+)
+from pagecage.verify.kernel import written_device
+from pagecage.verify.target import (
+    InspectedContainer,
+    _blocks,
+    container_id,
+    manager_uid,
+    shown_properties,
+    unit_of,
+)
 from tests.builders.verified import VDA, VDB, VerifiedMachine
 
 SAME_MACHINE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

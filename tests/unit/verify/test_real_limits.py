@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.system.block_device import resolve_disk
-from pagecage.agent.system.cgroup import Cgroup
-from pagecage.agent.system.cgroup_files import read_counters
-from pagecage.agent.system.cgroupfs import Cgroupfs
-from pagecage.hosts.verify_package import write_verify_package
+from pagecage.hosts.agent_package import write_verify_package
+from pagecage.linux.block_device import resolve_disk
+from pagecage.linux.cgroup import Cgroup
+from pagecage.linux.cgroup_files import read_counters
+from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.model.cage import Cage
 from pagecage.process import Completed, run, spawn
 from pagecage.units import MIB

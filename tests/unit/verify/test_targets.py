@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pagecage.errors import EXIT_HOST, EXIT_USAGE, PagecageError
-from pagecage.verify import engines, units
+from pagecage.verify import target
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import Verification, verify
 from tests.builders.verified import CONTAINER_ID, EVERY_HIERARCHY, SLICE, VerifiedMachine
@@ -202,7 +202,7 @@ def test_a_process_outside_of_the_namespace(machine: VerifiedMachine) -> None:
 def test_without_the_tools_a_process_can_still_be_named(
     machine: VerifiedMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (engines, units):
+    for module in (target, target):
         monkeypatch.setattr(module, "find_tool", lambda _: None)
     assert refusal(machine, Subject(container="a")).hint == "name a process: --pid N"
     assert refusal(machine, Subject(unit="a")).hint == "name a process: --pid N"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pagecage.errors import PagecageError
-from pagecage.verify.page import conclusion, lines
+from pagecage.verify.main import conclusion, lines
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import Verification, verify
 from tests.builders.verified import (

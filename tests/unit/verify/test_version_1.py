@@ -7,10 +7,10 @@ from shutil import rmtree
 
 import pytest
 
-from pagecage.agent.system import cgroup as cgroups
 from pagecage.errors import PagecageError
+from pagecage.linux import cgroup as cgroups
 from pagecage.verify import verification
-from pagecage.verify.page import lines
+from pagecage.verify.main import lines
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import Verification, verify
 from pagecage.verify.watch import watch

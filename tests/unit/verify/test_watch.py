@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.system.cgroup import Cgroup
+from pagecage.linux.cgroup import Cgroup
 from pagecage.verify import verification
-from pagecage.verify.in_force import LimitInForce
-from pagecage.verify.page import lines
+from pagecage.verify.comparison import LimitInForce
+from pagecage.verify.main import lines
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import verify
 from pagecage.verify.watch import LimitUse, Snapshot, summary, watch

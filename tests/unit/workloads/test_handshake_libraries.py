@@ -17,8 +17,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pagecage.agent.programs.handshake_process import HandshakeProcess
-from pagecage.agent.programs.handshake_protocol import PROTOCOL_VERSION, parse_message
+from pagecage.agent.programs.handshake_process import (
+    PROTOCOL_VERSION,
+    HandshakeProcess,
+    parse_message,
+)
 from tests.tree import ROOT
 
 WORKLOADS = ROOT / "workloads"

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from pagecage.agent import facts
 from pagecage.agent.collectors.collector import CollectorContext
-from pagecage.agent.system import facts
-from pagecage.agent.system.cgroup import Cgroup
-from pagecage.agent.system.child_processes import ToolProcesses
-from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.system.trial_processes import CgroupProcesses
+from pagecage.linux.cgroup import Cgroup
+from pagecage.linux.child_processes import ToolProcesses
+from pagecage.linux.systemd import Systemd
+from pagecage.linux.trial_processes import CgroupProcesses
 from tests.fake_host.machine import DATASET, MAJ_MIN, Machine
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagecage.agent import facts
 from pagecage.agent.collectors import blocklat
 from pagecage.agent.collectors.blocklat import (
     PARTS,
@@ -19,10 +20,8 @@ from pagecage.agent.collectors.blocklat import (
     responses_of,
     row_of,
 )
-from pagecage.agent.collectors.probes import TracerProgram, programs
-from pagecage.agent.collectors.tracer import script_of
-from pagecage.agent.system import facts
-from pagecage.agent.system.child_processes import ToolProcesses
+from pagecage.agent.collectors.tracer import TracerProgram, programs, script_of
+from pagecage.linux.child_processes import ToolProcesses
 from tests.fake_host import trees
 
 MAPS = {

@@ -12,12 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagecage.agent import facts
 from pagecage.agent.collectors import bpftrace
 from pagecage.agent.collectors.bpftrace import FaultTracer, parts, tables_of
-from pagecage.agent.collectors.probes import TracerProgram, programs
-from pagecage.agent.collectors.tracer import TICK_SECONDS, parse_line, script_of
-from pagecage.agent.system import facts
-from pagecage.agent.system.child_processes import ToolProcesses
+from pagecage.agent.collectors.tracer import (
+    TICK_SECONDS,
+    TracerProgram,
+    parse_line,
+    programs,
+    script_of,
+)
+from pagecage.linux.child_processes import ToolProcesses
 from tests.fake_host import trees
 
 SCRIPT = """#!/bin/sh

@@ -24,7 +24,7 @@ from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch, parse_vmtouch
 from pagecage.agent.session import run_trial
-from pagecage.agent.system.child_processes import ToolProcesses
+from pagecage.linux.child_processes import ToolProcesses
 from pagecage.model.record import read_records
 from tests.fake_host.machine import LIGHT, MAJ_MIN, Machine, make_session, make_trial
 
@@ -182,7 +182,7 @@ def test_iostat_that_does_not_end_is_ended(
     around: CollectorContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_STALLS", "iostat")
-    monkeypatch.setattr("pagecage.agent.system.child_processes._STOP_SECONDS", 0.3)
+    monkeypatch.setattr("pagecage.linux.child_processes._STOP_SECONDS", 0.3)
     assert collect(Iostat(around)).status == "partial"
 
 

@@ -19,11 +19,11 @@ from pagecage.agent.collectors.perf_mem import (
     record_command,
     responses_of,
 )
-from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.cgroup import Cgroup
-from pagecage.agent.system.child_processes import ToolProcesses
-from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.system.trial_processes import CgroupProcesses
+from pagecage.linux.block_device import Disk
+from pagecage.linux.cgroup import Cgroup
+from pagecage.linux.child_processes import ToolProcesses
+from pagecage.linux.systemd import Systemd
+from pagecage.linux.trial_processes import CgroupProcesses
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/perf"
 AMD, OLDER = ((FIXTURES / f"report-{name}.txt").read_text() for name in ("amd", "older"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pagecage.agent.collectors import blocklat, bpftrace
-from pagecage.agent.collectors.probes import Part, TracerProgram, programs
+from pagecage.agent.collectors.tracer import Part, TracerProgram, programs
 from tests.fake_host import trees
 
 FUNCTIONS = ("filemap_fault", "page_cache_ra_order", "submit_bio", "bio_endio")

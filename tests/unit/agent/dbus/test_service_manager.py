@@ -12,14 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.dbus.message import MEMBER, SIGNAL, SIGNATURE, decode, encode, types_of
-from pagecage.agent.dbus.service_manager import (
+from pagecage.errors import HostError
+from pagecage.linux.dbus import (
+    MEMBER,
+    SIGNAL,
+    SIGNATURE,
     UnitMethods,
     connected,
+    decode,
+    encode,
     scope_properties,
     to_properties,
+    types_of,
 )
-from pagecage.errors import HostError
 from pagecage.model.cage import Cage, DiskLimits, property_arguments
 from tests.builders.service_manager import Answer, FakeUnits
 from tests.tree import ROOT

@@ -12,27 +12,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.drivers.driver import LaunchContext
-from pagecage.agent.drivers.image_container import (
+from pagecage.agent.drivers.container import (
+    layer_directories,
     mount_option,
+    own_name,
     run_image_command,
+    write_renamed,
     write_variables,
 )
-from pagecage.agent.drivers.image_layers import layer_directories, own_name, write_renamed
-from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.cgroup import Cgroup
-from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.system.trial_processes import CgroupProcesses
+from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.errors import HostError
+from pagecage.linux.block_device import Disk
+from pagecage.linux.cgroup import Cgroup
+from pagecage.linux.systemd import Systemd
+from pagecage.linux.trial_processes import CgroupProcesses
 from pagecage.model.cage import Cage
-from pagecage.model.container.image import (
+from pagecage.model.trial import (
     BindMount,
+    CommandSpec,
     ImageSpec,
     Variable,
+    Workload,
     image_from_json,
     image_to_json,
+    recorded_trial,
+    trial_to_json,
 )
-from pagecage.model.trial import CommandSpec, Workload, recorded_trial, trial_to_json
 from tests.builders.image_archive import config_of, layer, write_archive
 from tests.fake_host.machine import make_trial
 

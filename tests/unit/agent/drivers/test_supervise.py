@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent.drivers import supervise
-from pagecage.agent.system import process_tree
+from pagecage.linux import processes
 from pagecage.process import PIPE, Process, identify, is_alive, run, spawn
 from tests.builders.waiting import wait_until
 
@@ -80,7 +80,7 @@ def test_what_stays_behind_is_seen_until_it_is_asked_to_end(report: Path, orphan
     wait_until(orphan.exists)
     time.sleep(0.2)  # the program itself has ended
     assert process.poll() is None
-    assert int(orphan.read_text()) in list(process_tree.tree(process.pid))
+    assert int(orphan.read_text()) in list(processes.tree(process.pid))
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 4
     assert not lives(orphan)
@@ -117,7 +117,7 @@ def test_counters_of_reaped_processes_are_reported(report: Path, tmp_path: Path)
     found = json.loads(report.read_text())
     assert found["io"]["write_bytes"] >= 2 * 16 * 65536
     assert found["minor_faults"] > 0
-    total = process_tree.read_report(report)
+    total = processes.read_report(report)
     assert total is not None
     assert total.write_bytes == found["io"]["write_bytes"]
 

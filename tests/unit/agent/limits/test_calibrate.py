@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.limits.calibrate import Calibrator, remove_scratch
-from pagecage.agent.system import facts
-from pagecage.agent.system.interruption import Interruption
-from pagecage.agent.system.systemd import Systemd
+from pagecage.agent import facts
+from pagecage.agent.limits.calibration import Calibrator, remove_scratch
 from pagecage.errors import PagecageError
+from pagecage.linux.child_processes import Interruption
+from pagecage.linux.systemd import Systemd
 from pagecage.model.cage import IO_MAX_KEY, Cage
 from tests.fake_host.machine import DATASET, Machine
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.agent import settings
 from pagecage.agent.limits.fidelity import (
     combined,
     count_as_provider,
@@ -17,10 +18,9 @@ from pagecage.agent.limits.fidelity import (
     no_floor_reason,
     not_shared_reason,
 )
-from pagecage.agent.system import settings
-from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.settings import QueueSettingsJournal
+from pagecage.agent.settings import QueueSettingsJournal
 from pagecage.errors import HostError
+from pagecage.linux.block_device import Disk
 from pagecage.model.cage import Cage, IoAccounting, LatencyFloor
 from pagecage.model.trial import Dataset
 from tests.fake_host.machine import MAJ_MIN, NODE, Machine, make_trial

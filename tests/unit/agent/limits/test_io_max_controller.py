@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from pagecage.agent.collectors.collector import CollectorContext
-from pagecage.agent.limits.io_max_controller import IoMaxController, meters, write_io_max
-from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.cgroup import Cgroup
-from pagecage.agent.system.child_processes import ToolProcesses
-from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.system.trial_processes import CgroupProcesses
+from pagecage.agent.limits.fidelity import IoMaxController, meters, write_io_max
 from pagecage.errors import HostError
+from pagecage.linux.block_device import Disk
+from pagecage.linux.cgroup import Cgroup
+from pagecage.linux.child_processes import ToolProcesses
+from pagecage.linux.systemd import Systemd
+from pagecage.linux.trial_processes import CgroupProcesses
 from pagecage.model.cage import IO_MAX_KEY, BurstCredits, Cage, CreditBucket, IoAccounting
 from tests.builders.waiting import wait_until
 
@@ -123,7 +123,7 @@ def whole_io_max(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         (cgroup / "io.max.new").replace(cgroup / "io.max")
 
-    monkeypatch.setattr("pagecage.agent.limits.io_max_controller.write_io_max", write)
+    monkeypatch.setattr("pagecage.agent.limits.fidelity.write_io_max", write)
 
 
 def test_one_bucket_per_direction_unless_combined() -> None:
@@ -153,7 +153,7 @@ def test_reads_and_writes_drain_a_common_bucket(tmp_path: Path) -> None:
 def test_a_differing_read_back_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disklike(tmp_path)
     monkeypatch.setattr(
-        "pagecage.agent.limits.io_max_controller.read_limits", lambda *_: {"io.max.riops": "100"}
+        "pagecage.agent.limits.fidelity.read_limits", lambda *_: {"io.max.riops": "100"}
     )
     with pytest.raises(HostError, match="riops is 100, not 1000"):
         write_io_max(Cgroup(unified=disk.cgroup), MAJ_MIN, {"IOReadIOPSMax": 1000})
@@ -168,7 +168,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, times: int) -> list[dict[str, int]]:
         if len(asked) <= times:
             raise HostError("io.max does not hold what was written: riops is 100, not 1000")
 
-    monkeypatch.setattr("pagecage.agent.limits.io_max_controller.write_io_max", write)
+    monkeypatch.setattr("pagecage.agent.limits.fidelity.write_io_max", write)
     return asked
 
 

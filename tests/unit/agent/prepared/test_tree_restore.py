@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pagecage.agent.prepared import file_content, saved_tree
-from pagecage.agent.prepared.file_tree import difference, scan, with_digests
-from pagecage.agent.prepared.saved_tree import SavedTree, restore, save
-from pagecage.agent.system.page_cache import resident_bytes
+from pagecage.agent import file_trees, prepared_data
+from pagecage.agent.file_trees import difference, scan, with_digests
+from pagecage.agent.prepared_data import SavedTree, restore, save
 from pagecage.errors import HostError
-from pagecage.model.trial_data import DATA, ORIGINAL
+from pagecage.linux.page_cache import resident_bytes
+from pagecage.model.trial import DATA, ORIGINAL
 from tests.tree import ROOT
 
 Spoil = Callable[[Path], object]
@@ -109,7 +109,7 @@ def change_content(file: Path, what: str, number: int, content: bytes) -> None:
         elif what == "extend":
             os.ftruncate(descriptor, size + 10_000)
         elif what == "punch":
-            file_content._LIBC.fallocate(descriptor, 3, 4096, 8192)
+            file_trees._LIBC.fallocate(descriptor, 3, 4096, 8192)
         elif what == "xattr":
             os.setxattr(descriptor, "user.pagecage", content[:8])
     finally:
@@ -139,7 +139,7 @@ def holes(root: Path) -> dict[str, int]:
     for path in sorted(root.rglob("*")):
         if is_plain(path) and os.access(path, os.R_OK):
             with path.open("rb") as file:
-                ranges = file_content._ranges(file.fileno(), path.stat().st_size)
+                ranges = file_trees._ranges(file.fileno(), path.stat().st_size)
                 found[str(path.relative_to(root))] = sum(
                     e - s for s, e, is_data in ranges if is_data
                 )
@@ -255,7 +255,7 @@ FEW = [("write", 0, "a", b"y" * 5000, 0), ("write", 0, "b", b"z" * 300_000, 0)]
 @pytest.fixture
 def no_reflink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse to share extents, as ext4 does."""
-    monkeypatch.setattr(saved_tree, "reflinks", lambda *_: False)
+    monkeypatch.setattr(prepared_data, "reflinks", lambda *_: False)
 
 
 def test_extents_are_shared_where_the_file_system_can(
@@ -267,7 +267,7 @@ def test_extents_are_shared_where_the_file_system_can(
         assert request == 0x40049409
         return os.pwrite(target, os.pread(source, os.fstat(source).st_size, 0), 0)
 
-    monkeypatch.setattr(file_content.fcntl, "ioctl", ficlone)
+    monkeypatch.setattr(file_trees.fcntl, "ioctl", ficlone)
     saved = saved_of(base, FEW)
     done = restore(saved, base, MACHINE)
     assert (done.method, done.changed_files, done.copied_bytes) == ("reflink", 2, 0)
@@ -275,7 +275,7 @@ def test_extents_are_shared_where_the_file_system_can(
     assert restore(saved, base, MACHINE).changed_files == 1
     assert read_digests(base / DATA) == read_digests(base / ORIGINAL)
     assert sorted(path.name for path in base.iterdir()) == sorted(
-        [DATA, ORIGINAL, saved_tree.MANIFEST, saved_tree.STATE]
+        [DATA, ORIGINAL, prepared_data.MANIFEST, prepared_data.STATE]
     )
 
 
@@ -308,7 +308,7 @@ def test_a_restoration_that_was_cut_short_is_repeated(
 ) -> None:
     saved = saved_of(base, FEW)
     restore(saved, base, MACHINE)
-    owner: object = saved_tree.TreeRestore if step == "run" else saved_tree
+    owner: object = prepared_data.TreeRestore if step == "run" else prepared_data
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -334,13 +334,13 @@ def test_a_tree_that_is_not_equal_is_refused(
 ) -> None:
     saved = saved_of(base, [*FEW, ("touch", 0, "a", b"", 0)])
     restore(saved, base, MACHINE)
-    real = saved_tree.sync_file_system
+    real = prepared_data.sync_file_system
 
     def sync_and_spoil(path: Path) -> None:
         real(path)
         spoil(base / DATA)
 
-    monkeypatch.setattr(saved_tree, "sync_file_system", sync_and_spoil)
+    monkeypatch.setattr(prepared_data, "sync_file_system", sync_and_spoil)
     with pytest.raises(HostError, match=says):
         restore(saved, base, MACHINE)
 
@@ -350,7 +350,7 @@ def test_a_content_that_is_not_the_originals_is_refused(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved = saved_of(base, FEW)
-    real = saved_tree.sync_file_system
+    real = prepared_data.sync_file_system
 
     def flip_a_byte(path: Path) -> None:
         real(path)
@@ -359,7 +359,7 @@ def test_a_content_that_is_not_the_originals_is_refused(
         file.write_bytes(b"n" + file.read_bytes()[1:])
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
 
-    monkeypatch.setattr(saved_tree, "sync_file_system", flip_a_byte)
+    monkeypatch.setattr(prepared_data, "sync_file_system", flip_a_byte)
     with pytest.raises(HostError, match="a has another content"):
         restore(saved, base, MACHINE)
 
@@ -386,7 +386,7 @@ def test_without_room_nothing_is_copied(base: Path, monkeypatch: pytest.MonkeyPa
         needed.append(need_bytes)
         raise HostError(f"{what} does not fit")
 
-    monkeypatch.setattr(saved_tree, "require_room", full)
+    monkeypatch.setattr(prepared_data, "require_room", full)
     with pytest.raises(HostError, match="a copy does not fit"):
         restore(saved, base, MACHINE)
     assert needed == [305_000]

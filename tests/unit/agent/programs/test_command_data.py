@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent import data_files
-from pagecage.agent.caged import ProgramFiles
-from pagecage.agent.programs import command_files
-from pagecage.agent.programs.command_files import calibration_file
+from pagecage.agent.caging import ProgramFiles
+from pagecage.agent.programs import command
+from pagecage.agent.programs.command import calibration_file
 from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import TrialRun
 from pagecage.model.requirements import MissedRequirement
@@ -87,9 +87,7 @@ def test_two_disks_are_refused_by_name(
 ) -> None:
     one = make_session(machine, io.BytesIO()).disk
     other = replace(one, maj_min="8:0", node="/dev/other")
-    monkeypatch.setattr(
-        command_files, "resolve_disk", lambda path: other if "shm" in str(path) else one
-    )
+    monkeypatch.setattr(command, "resolve_disk", lambda path: other if "shm" in str(path) else one)
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as far:
         record = carry_out(machine, "true", data_paths=(str(files), far.name), cache="any")
     assert record.outcome == "requirement_missed"
@@ -102,7 +100,7 @@ def test_the_limit_goes_to_the_disk_behind_the_files(
     machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = replace(make_session(machine, io.BytesIO()).disk, maj_min="8:0", node="/dev/other")
-    monkeypatch.setattr(command_files, "resolve_disk", lambda _: other)
+    monkeypatch.setattr(command, "resolve_disk", lambda _: other)
     monkeypatch.setenv("FAKE_NODE", other.node)
     monkeypatch.setenv("FAKE_MAJ_MIN", other.maj_min)
     record = carry_out(machine, "true", data_paths=(str(files),), cache="cold", cage=CAGE)
@@ -140,7 +138,7 @@ def test_what_calibration_reads(
     own = machine.data / "own.db"
     with own.open("wb") as file:
         file.truncate(size)
-    monkeypatch.setattr(command_files, "make_dataset", lambda *_: Path("ours"))
+    monkeypatch.setattr(command, "make_dataset", lambda *_: Path("ours"))
     run = run_on(machine, cache)
     disk = run.session.disk
     files = ProgramFiles(

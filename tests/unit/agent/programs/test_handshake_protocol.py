@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.programs.handshake_protocol import (
+from pagecage.agent.programs.handshake_process import (
     LONGEST_LINE_BYTES,
     Conversation,
     HandshakeBreach,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.programs.service_load import OUTPUT_BYTES, LoadOutput, split_cpus
-from pagecage.model.services.metrics import MetricPattern
+from pagecage.agent.programs.service import OUTPUT_BYTES, LoadOutput, split_cpus
+from pagecage.model.services import MetricPattern
 from pagecage.model.trial import CommandSpec
 from pagecage.process import identify
 from tests.builders.service_trials import SERVES, carry_out, free_port

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.programs.arguments import fill
+from pagecage.agent.programs.command import fill
 from pagecage.agent.programs.workload import judge_end
 from pagecage.agent.session import run_trial
 from pagecage.agent.trial_run import Measured

@@ -12,8 +12,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.protocol.request import RunRequest, request_from_json, request_to_json
-from pagecage.agent.protocol.stream import FrameStream
+from pagecage.agent.protocol import FrameStream, RunRequest, request_from_json, request_to_json
 from pagecage.model.record import record_from_json
 from tests.builders.strategies import trials
 from tests.fake_host.machine import frames_of

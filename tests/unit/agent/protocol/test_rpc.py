@@ -9,7 +9,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.protocol.rpc import AnswerQueue
+from pagecage.agent.protocol import AnswerQueue
 
 
 def line(question: str, piece: bytes) -> bytes:

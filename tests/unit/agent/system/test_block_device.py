@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pagecage.agent.system.block_device import (
+from pagecage.errors import HostError
+from pagecage.linux.block_device import (
     Disk,
     Mount,
     has_cgroup_writeback,
@@ -19,7 +20,6 @@ from pagecage.agent.system.block_device import (
     stack_names,
     write_queue_setting,
 )
-from pagecage.errors import HostError
 from tests.fake_host.trees import btrfs, disk, mountinfo, partition
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system import volume_server
-from pagecage.agent.system.volume_server import glibc_version, require_c_library
+from pagecage.agent import volume_server
+from pagecage.agent.volume_server import glibc_version, require_c_library
 from pagecage.errors import HostError
 
 

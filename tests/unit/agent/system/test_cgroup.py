@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system import cgroup as cgroups
-from pagecage.agent.system.cgroup import Cgroup, ancestors, cgroup_of, own_cgroup
-from pagecage.agent.system.cgroup_files import (
+from pagecage.linux import cgroup as cgroups
+from pagecage.linux.cgroup import Cgroup, ancestors, cgroup_of, own_cgroup
+from pagecage.linux.cgroup_files import (
     CounterFiles,
     LimitFiles,
     counter_files,

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.system import cgroup as cgroups
-from pagecage.agent.system import cgroupfs
-from pagecage.agent.system.block_device import Disk, resolve_disk
-from pagecage.agent.system.cgroup import Cgroup, ancestors, members, outside
-from pagecage.agent.system.cgroup_files import read_counters, read_limits
-from pagecage.agent.system.cgroupfs import Cgroupfs, Place, find_place
 from pagecage.errors import HostError
+from pagecage.linux import cgroup as cgroups
+from pagecage.linux import cgroupfs
+from pagecage.linux.block_device import Disk, resolve_disk
+from pagecage.linux.cgroup import Cgroup, ancestors, members, outside
+from pagecage.linux.cgroup_files import read_counters, read_limits
+from pagecage.linux.cgroupfs import Cgroupfs, Place, find_place
 from pagecage.model.cage import Cage, expected_read_back, limits_not_in_force
 from pagecage.process import run, spawn
 from pagecage.units import MIB

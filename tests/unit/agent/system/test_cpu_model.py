@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pagecage.agent.system.facts import is_emulated
-from pagecage.agent.system.procfs import cpu_model
+from pagecage.agent.facts import is_emulated
+from pagecage.linux.procfs import cpu_model
 
 X86 = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) @ 2.60GHz\n\n"
 EMULATED_X86 = "QEMU TCG CPU version 2.5+"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.system.settings import DirtyLimits
+from pagecage.agent.settings import DirtyLimits
 from pagecage.errors import HostError
 
 RATIOS = {

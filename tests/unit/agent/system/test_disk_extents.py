@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system.disk_extents import on_disk_bytes
+from pagecage.linux.block_device import on_disk_bytes
 from pagecage.units import BLOCK_BYTES
 
 PIECES = 300  # more extents than one call takes

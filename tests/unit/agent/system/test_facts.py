@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.agent import facts
+from pagecage.agent.facts import read_facts, tool_version
 from pagecage.agent.main import main
-from pagecage.agent.system import facts
-from pagecage.agent.system.facts import read_facts, tool_version
 from pagecage.model.requirements import check_host
 from tests.fake_host.machine import Machine
 

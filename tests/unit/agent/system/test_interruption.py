@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pagecage.agent.system.interruption import Interrupted, Interruption
+from pagecage.linux.child_processes import Interrupted, Interruption
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.system.kernel_text import (
+from pagecage.linux.procfs import (
     parse_flat_keyed,
     parse_limits,
     parse_meminfo,

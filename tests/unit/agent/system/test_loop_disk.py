@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent.host_session import sweep
-from pagecage.agent.system.block_device import resolve_disk
-from pagecage.agent.system.loop_disk import LoopDisk, detach_loop_disk
-from pagecage.agent.system.settings import QueueSettingsJournal
-from pagecage.agent.system.systemd import Systemd
+from pagecage.agent.settings import QueueSettingsJournal
 from pagecage.errors import HostError
+from pagecage.linux.block_device import LoopDisk, detach_loop_disk, resolve_disk
+from pagecage.linux.systemd import Systemd
 from pagecage.process import run
 from pagecage.units import MIB
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.lower_caches import caches_below
+from pagecage.linux.block_device import Disk
+from pagecage.linux.page_cache import caches_below
 from tests.fake_host import trees
 from tests.tree import ROOT
 

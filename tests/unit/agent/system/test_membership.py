@@ -5,7 +5,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from pagecage.agent.system.cgroup import Cgroup, members, outside
+from pagecage.linux.cgroup import Cgroup, members, outside
 
 
 def test_a_cgroup_removed_during_the_walk_is_no_error(tmp_path: Path) -> None:

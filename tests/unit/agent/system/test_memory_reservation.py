@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system.memory_reservation import MemoryReservation
+from pagecage.agent.settings import MemoryReservation
 from pagecage.errors import HostError
 
 HUGE_KB = 2048

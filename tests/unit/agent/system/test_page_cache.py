@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system import page_cache
-from pagecage.agent.system.page_cache import (
+from pagecage.linux import page_cache
+from pagecage.linux.page_cache import (
     Residency,
     cachestat_pages,
     evict,

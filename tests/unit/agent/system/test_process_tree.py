@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.system import process_tree
-from pagecage.agent.system.process_tree import MARKER, TreeCounters
-from pagecage.agent.system.supervised_processes import SupervisedProcesses
+from pagecage.linux import processes
+from pagecage.linux.processes import MARKER, SupervisedProcesses, TreeCounters
 from pagecage.process import PIPE, Process, identify, spawn
 
 WRITE = (
@@ -48,9 +47,9 @@ def parent(tmp_path: Path) -> Iterator[Process[bytes]]:
 
 
 def test_the_living_and_the_reaped_are_counted(parent: Process[bytes]) -> None:
-    members = list(process_tree.tree(parent.pid))
+    members = list(processes.tree(parent.pid))
     assert len(members) == 2
-    found = process_tree.read_tree(parent.pid)
+    found = processes.read_tree(parent.pid)
     assert found is not None
     assert 2 << 20 <= found.write_bytes < 3 << 20
     assert found.minor_faults > 0
@@ -61,25 +60,25 @@ def test_children_are_found_without_the_kernels_list(
     parent: Process[bytes], tmp_path: Path
 ) -> None:
     proc = tmp_path / "proc"
-    for pid in process_tree.tree(parent.pid):
+    for pid in processes.tree(parent.pid):
         (proc / str(pid) / "task" / str(pid)).mkdir(parents=True)
         (proc / str(pid) / "stat").write_text(Path(f"/proc/{pid}/stat").read_text())
-    expected = list(process_tree.tree(parent.pid))
-    assert list(process_tree.tree(parent.pid, proc)) == expected
+    expected = list(processes.tree(parent.pid))
+    assert list(processes.tree(parent.pid, proc)) == expected
 
 
 def test_a_process_that_is_gone_has_no_counters() -> None:
     process = spawn(["true"])
     process.wait()
-    assert process_tree.read_tree(process.pid) is None
+    assert processes.read_tree(process.pid) is None
 
 
 def test_marked_processes_are_killed(parent: Process[bytes]) -> None:
-    pids = list(process_tree.tree(parent.pid))
-    assert process_tree.kill_marked(f"{os.getpid()}-tes") >= 2
+    pids = list(processes.tree(parent.pid))
+    assert processes.kill_marked(f"{os.getpid()}-tes") >= 2
     assert parent.wait(5) == -9
     assert all(identify(pid) is None for pid in pids)
-    assert process_tree.kill_marked(f"{os.getpid()}-tes") == 0
+    assert processes.kill_marked(f"{os.getpid()}-tes") == 0
 
 
 def fake_process(proc: Path, vsize: int, env_start: int, env_end: int) -> Path:
@@ -102,7 +101,7 @@ def test_a_process_within_execve_is_found(
     monkeypatch.setattr(
         "time.sleep", lambda _: (folder / "environ").write_bytes(f"A=1\0{MARKER}=mine".encode())
     )
-    assert process_tree.leaves_marked("mine", 0.0, tmp_path)
+    assert processes.leaves_marked("mine", 0.0, tmp_path)
 
 
 @pytest.mark.parametrize(("vsize", "address"), [(0, 0), (4096, 8192)], ids=["kernel", "env -i"])
@@ -111,7 +110,7 @@ def test_no_time_is_spent_on_a_process_without_an_environment(
 ) -> None:
     fake_process(tmp_path, vsize, address, address)
     monkeypatch.setattr("time.sleep", lambda _: pytest.fail("nothing is to be waited for"))
-    assert not process_tree.leaves_marked("mine", 1.0, tmp_path)
+    assert not processes.leaves_marked("mine", 1.0, tmp_path)
 
 
 def test_waits_are_the_machines_pressure_or_the_run_delay(tmp_path: Path) -> None:
@@ -120,14 +119,14 @@ def test_waits_are_the_machines_pressure_or_the_run_delay(tmp_path: Path) -> Non
         (tmp_path / "pressure" / kind).write_text(
             "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
         )
-    assert process_tree.read_waits([], tmp_path)["pressure"]["io"]["some"]["total"] == 7
+    assert processes.read_waits([], tmp_path)["pressure"]["io"]["some"]["total"] == 7
     (tmp_path / "pressure/io").unlink()
     for task in ("5", "6"):
         folder = tmp_path / "5/task" / task
         folder.mkdir(parents=True)
         (folder / "schedstat").write_text("1000 2000000 3\n")
-    assert process_tree.read_waits([5], tmp_path) == {"pressure": None, "run_delay_usec": 4000}
-    assert process_tree.read_waits([9], tmp_path) == {"pressure": None, "run_delay_usec": None}
+    assert processes.read_waits([5], tmp_path) == {"pressure": None, "run_delay_usec": 4000}
+    assert processes.read_waits([9], tmp_path) == {"pressure": None, "run_delay_usec": None}
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 2**40)] * 6), min_size=1))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pagecage.agent.system import procfs
-from pagecage.agent.system.procfs import boot_id, parse_cpu, parse_diskstats, read_device, read_host
+from pagecage.linux import procfs
+from pagecage.linux.procfs import boot_id, parse_cpu, parse_diskstats, read_device, read_host
 
 DISKSTATS = """\
  254       0 vda 100 1 2000 30 40 2 500 60 0 70 90 0 0 0 0 5 6 7

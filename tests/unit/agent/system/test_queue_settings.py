@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system import settings
-from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.settings import QueueSettingsJournal, chosen
+from pagecage.agent import settings
+from pagecage.agent.settings import QueueSettingsJournal, chosen
 from pagecage.errors import HostError
+from pagecage.linux.block_device import Disk
 from tests.fake_host.machine import MAJ_MIN, NODE, Machine
 
 DISK = Disk("fakedisk", MAJ_MIN, NODE, "ext4", "/", ("fakedisk",))

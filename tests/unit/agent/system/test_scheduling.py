@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pagecage.agent.system.scheduling import cgroup_settings, machine_settings, process_settings
+from pagecage.linux.procfs import cgroup_settings, machine_settings, process_settings
 
 
 def test_governors_frequencies_and_huge_pages(tmp_path: Path) -> None:

@@ -7,14 +7,9 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.system import systemd
-from pagecage.agent.system.systemd import (
-    Systemd,
-    is_pid1,
-    systemd_version,
-    unit_name,
-)
 from pagecage.errors import HostError, PagecageError
+from pagecage.linux import systemd
+from pagecage.linux.systemd import Systemd, is_pid1, systemd_version, unit_name
 from pagecage.model.cage import Cage
 from pagecage.process import Completed
 from tests.fake_host.machine import CAGE, DISK, Machine

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system.tracing import Kernel, tracing_obstacle
+from pagecage.agent.facts import Kernel, tracing_obstacle
 from tests.fake_host import trees
 from tests.tree import ROOT
 
@@ -17,9 +17,9 @@ AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="mounting tracefs is root'
 PREPARE = """
 import os, signal, sys
 from pathlib import Path
-from pagecage.agent.system.facts import find_systemd
+from pagecage.agent.facts import find_systemd
 from pagecage.agent.host_session import sweep
-from pagecage.agent.system.tracing import Tracefs
+from pagecage.agent.facts import Tracefs
 folder, spool = Path("/sys/kernel/tracing"), Path(sys.argv[1])
 """
 

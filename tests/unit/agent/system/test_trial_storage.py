@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system import trial_storage
-from pagecage.agent.system.block_device import Disk, layers_with_queue
-from pagecage.agent.system.trial_storage import make_null_blk, read_latency_us, remove_storage
+from pagecage.agent import trial_storage
+from pagecage.agent.trial_storage import make_null_blk, read_latency_us, remove_storage
 from pagecage.errors import HostError
+from pagecage.linux.block_device import Disk, layers_with_queue
 from pagecage.process import Completed
 from tests.fake_host import trees
 

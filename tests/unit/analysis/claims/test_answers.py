@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from analysis.__main__ import main
-from analysis.claims.answers import open_questions
-from analysis.claims.scorecard import newest_runs
-from analysis.pages.answers import answers_report
+from analysis.articles.findings import open_questions
+from analysis.articles.pages import answers_report
+from analysis.articles.scorecard import newest_runs
 from pagecage.model.published_figures import read_definitions
-from pagecage.report.export import to_markdown
+from pagecage.report.model import to_markdown
 from tests.fixtures.runs import DEFINITION, Change, build_run
 from tests.tree import ROOT
 

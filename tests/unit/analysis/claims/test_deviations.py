@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from analysis.claims.deviations import FILE, Deviation, read_deviations, unexplained, with_figures
-from analysis.claims.scorecard import ScoredClaim
+from analysis.articles.scorecard import (
+    FILE,
+    Deviation,
+    ScoredClaim,
+    read_deviations,
+    unexplained,
+    with_figures,
+)
 from pagecage.errors import PagecageError
 
 ONE = '[[deviations]]\nclaims = ["000-1"]\ncause = "a faster disk"\nevidence = ["fio-matrix"]\n'

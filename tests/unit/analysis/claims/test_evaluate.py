@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from analysis.claims.evaluate import evaluate_claims
+from analysis.articles.evaluate import evaluate_claims
 from analysis.data.load import load_run
 from tests.builders.run_edits import drop_device_figures
 from tests.fixtures.records import after

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from analysis.claims.findings import evaluate_findings
+from analysis.articles.findings import evaluate_findings
 from analysis.data.frames import trial_frame
 from analysis.data.load import load_run
-from analysis.figures import curves, style
+from analysis.figures import charts, style
 from analysis.figures.latencies import latency_figures, latency_frame, percentile_responses
 from analysis.figures.style import numeric_factor, treatment_styles
 from analysis.formatting import format_quantity, format_range
@@ -147,12 +147,12 @@ def test_percentiles_are_found_by_their_names_with_the_share_that_is_slower():
 def test_only_a_numeric_factor_has_a_curve(tmp_path):
     plain = load_run(build_run(tmp_path / "plain"))
     assert (
-        curves.curve_figure(plain, trial_frame(plain), "full_pass_seconds", treatment_styles(plain))
+        charts.curve_figure(plain, trial_frame(plain), "full_pass_seconds", treatment_styles(plain))
         is None
     )
     run = swept(tmp_path)
     assert numeric_factor(run) == ("pattern", {"4KiB": 4096.0, "64KiB": 65536.0})
-    axes = curves.curve_figure(
+    axes = charts.curve_figure(
         run, trial_frame(run), "full_pass_seconds", treatment_styles(run)
     ).axes[0]
     assert {line.get_label() for line in axes.lines} == {
@@ -177,7 +177,7 @@ def test_latencies_have_a_figure_where_there_are_percentiles(tmp_path):
 def test_too_many_lines_are_coloured_by_the_factor_that_explains_most(tmp_path, monkeypatch):
     monkeypatch.setattr(style, "MOST_GROUPS", 3)
     run = swept(tmp_path)
-    axes = curves.curve_figure(
+    axes = charts.curve_figure(
         run, trial_frame(run), "full_pass_seconds", treatment_styles(run)
     ).axes[0]
     assert {line.get_label() for line in axes.lines} == {

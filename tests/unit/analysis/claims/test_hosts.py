@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analysis.claims.hosts import (
+from analysis.articles.ratios import (
     EMULATED_GUEST,
     REAL_CPU,
     WITHOUT_RUN,
@@ -18,8 +18,7 @@ from analysis.claims.hosts import (
     run_by_experiment,
     runs_by_class,
 )
-from analysis.data.bundles import bundled_runs
-from analysis.data.load import Run, load_run
+from analysis.data.load import Run, bundled_runs, load_run
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import read_rows
 from tests.fixtures.runs import build_run

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from analysis.claims.knee import evaluate_knee
-from analysis.claims.source_lines import evaluate_source_lines
+from analysis.articles.rules import evaluate_source_lines
+from analysis.articles.sides import evaluate_knee
 
 LEVELS = ["1", "512", "1024", "8192"]
 CLAIM = {

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.claims.published_ratios import published_ratios
+from analysis.articles.ratios import published_ratios
 from analysis.data.load import Run, load_run
 from analysis.views.narrative import answer_html
 from analysis.views.run import run_report
-from pagecage.report.export import to_markdown
+from pagecage.report.model import to_markdown
 from tests.fixtures.small_runs import unpacked
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from analysis.claims.ratio_tables import ratio_tables
+from analysis.articles.ratios import ratio_tables
+from analysis.articles.tables import ratio_sections
 from analysis.data.load import Run, load_run
-from analysis.views.ratio_tables import ratio_sections
-from pagecage.report.export import to_markdown
-from pagecage.report.model import Report
+from pagecage.report.model import Report, to_markdown
 from tests.fixtures.runs import DEFINITION, build_run
 
 TABLE = {

@@ -7,16 +7,15 @@ from collections import Counter
 
 import pytest
 
-from analysis.claims.kernel_trace import compare_traced
-from analysis.claims.rules import evaluate_config, evaluate_figure
-from analysis.formatting import format_published
-from analysis.response_units import (
+from analysis.articles.rules import compare_traced, evaluate_config, evaluate_figure
+from analysis.formatting import (
     convert_response,
     depends_on_cpu_speed,
+    format_published,
     response_scale,
     unit_scale,
 )
-from analysis.stats.intervals import MedianSummary, median_ratio, summarise
+from analysis.stats import MedianSummary, median_ratio, summarise
 from pagecage.errors import PagecageError
 from tests.tree import ROOT
 

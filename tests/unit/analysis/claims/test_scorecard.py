@@ -9,10 +9,14 @@ import json
 import pytest
 
 from analysis.__main__ import main
-from analysis.claims.scorecard import VERDICTS, count_verdicts, newest_runs, scorecard
+from analysis.articles.scorecard import VERDICTS, count_verdicts, newest_runs, scorecard
 from pagecage.errors import PagecageError
-from pagecage.model.published_figures import PublishedFigure, read_definitions, read_rows
-from pagecage.model.rule_dates import update_rule_dates
+from pagecage.model.published_figures import (
+    PublishedFigure,
+    read_definitions,
+    read_rows,
+    update_rule_dates,
+)
 from tests.builders.published_figures import mismatches
 from tests.fixtures.runs import build_run
 from tests.tree import ROOT

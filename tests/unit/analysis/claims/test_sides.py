@@ -6,12 +6,12 @@ import copy
 
 import pytest
 
-from analysis.claims.contradictions import contradiction_sentences
-from analysis.claims.evaluate import evaluate_claims
-from analysis.claims.findings import evaluate_findings
+from analysis.articles.evaluate import evaluate_claims
+from analysis.articles.figures import minima
+from analysis.articles.findings import evaluate_findings
+from analysis.articles.scorecard import contradiction_sentences
 from analysis.data.load import load_run
-from analysis.summaries.minima import minima
-from analysis.views.rare_sections import minima_section
+from analysis.views.run import minima_section
 from tests.fixtures.runs import DEFINITION, build_run
 
 UNLOADED = {"cage": "uncaged", "source": "unloaded", "pattern": "sequential"}

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from analysis.__main__ import main
+from analysis.comparison import compare, load_runs
 from analysis.data.baseline import baseline_of, load_baseline
 from analysis.data.load import load_run
-from analysis.exchange.figures import responses_of
-from analysis.stats.gates import parse_gate
-from analysis.summaries.compared_runs import load_runs
-from analysis.summaries.comparison import compare
+from analysis.exchange import responses_of
+from analysis.stats import parse_gate
 from pagecage.errors import PagecageError
 from tests.builders.timed_runs import times
 from tests.fixtures.runs import build_run

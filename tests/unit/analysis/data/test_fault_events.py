@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from analysis.claims.kernel_trace import traced_words
-from analysis.data.event_counts import UNTRACED
-from analysis.data.fault_events import fault_event_table
+from analysis.articles.rules import traced_words
+from analysis.data.events import UNTRACED, fault_event_table
 from analysis.data.frames import fault_frame
 from analysis.data.load import load_run
 from analysis.views.narrative import notices_html

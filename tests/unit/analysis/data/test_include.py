@@ -7,9 +7,8 @@ import json
 import pytest
 
 from analysis.__main__ import main
-from analysis.data.include import failed_verdicts, include_by_name, included_by_name_sentence
-from analysis.data.load import load_run
-from analysis.summaries.cells import make_cell
+from analysis.cells import make_cell
+from analysis.data.load import failed_verdicts, include_by_name, included_by_name_sentence, load_run
 from analysis.views.narrative import notices_html
 from analysis.views.notebook import Results
 from pagecage.errors import PagecageError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.data.levels import numeric_levels, sort_levels, table_layout
+from analysis.data.load import numeric_levels, sort_levels, table_layout
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,9 @@ from jsonschema import Draft202012Validator
 from junitparser import JUnitXml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from analysis.cells import make_cell, treatments
 from analysis.data.load import Run, load_run
-from analysis.exchange.figures import is_rate
-from analysis.exchange.formats import WRITERS
-from analysis.exchange.junit import _text
-from analysis.summaries.cells import make_cell, treatments
+from analysis.exchange import WRITERS, _text, is_rate
 from pagecage.errors import PagecageError
 from tests.fixtures.small_runs import NAMES, unpacked
 

@@ -11,11 +11,19 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from analysis import alt_text
+from analysis.cells import treatments
 from analysis.data.frames import trial_frame
 from analysis.data.load import load_run
-from analysis.figures import alt_text, charts, panels
-from analysis.figures.curves import curve_figure, curve_lines
-from analysis.figures.heat import SHADES, heat_figure, heat_frame, luminance
+from analysis.figures import charts, panels
+from analysis.figures.charts import (
+    SHADES,
+    curve_figure,
+    curve_lines,
+    heat_figure,
+    heat_frame,
+    luminance,
+)
 from analysis.figures.style import (
     COLOURS,
     INK,
@@ -24,7 +32,6 @@ from analysis.figures.style import (
     svg,
     treatment_styles,
 )
-from analysis.summaries.cells import treatments
 from analysis.views.notebook import Results
 from tests.builders.swept_runs import swept
 from tests.fixtures.runs import build_run

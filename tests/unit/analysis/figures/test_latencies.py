@@ -8,8 +8,8 @@ import json
 import pandas as pd
 import pytest
 
+from analysis.data.events import decode
 from analysis.data.frames import trial_frame
-from analysis.data.hdr_histogram import decode
 from analysis.data.load import load_run
 from analysis.figures.latencies import (
     COLUMNS,

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
+from analysis.alt_text import RunFrames
+from analysis.data.frames import own_collector_names, own_frame
 from analysis.data.load import load_run
-from analysis.data.own_series import own_collector_names, own_frame
-from analysis.figures.own_collectors import MOST_FIELDS, own_alt_text, own_figure
-from analysis.figures.run_frames import RunFrames
 from analysis.figures.style import treatment_styles
-from analysis.views.own.collectors import own_section
+from analysis.views.custom_collectors import MOST_FIELDS, own_alt_text, own_figure, own_section
 from tests.fixtures.records import START
 from tests.fixtures.runs import build_run
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from analysis.cells import make_cell, treatments
 from analysis.data.load import Run, load_run
-from analysis.figures.thumbnail import MOST_BARS, bars, thumbnail_svg
-from analysis.site.pages import headline
-from analysis.summaries.cells import make_cell, treatments
+from analysis.figures.panels import MOST_BARS, bars, thumbnail_svg
+from analysis.site import headline
 from tests.fixtures.small_runs import unpacked
 
 

@@ -11,12 +11,7 @@ import pytest
 from analysis.data import frames
 from analysis.data.load import load_run
 from analysis.figures.style import treatment_styles
-from analysis.figures.timelines import (
-    state_figure,
-    state_panels,
-    timeline_figure,
-    timeline_treatments,
-)
+from analysis.figures.traces import state_figure, state_panels, timeline_figure, timeline_treatments
 from tests.fixtures.runs import build_run
 
 CAGED_RANDOM = "tenth · unloaded · random"

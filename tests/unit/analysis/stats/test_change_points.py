@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from ruptures import Pelt
 
-from analysis.stats import change_points as ours
+from analysis import stats as ours
 
 
 def series(seed, length):

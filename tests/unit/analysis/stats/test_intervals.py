@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.stats.intervals import blocked_ratio, median_ratio, overall_ratio, summarise
+from analysis.stats import blocked_ratio, median_ratio, overall_ratio, summarise
 from pagecage.process import run
 from tests.tree import ROOT
 
@@ -179,7 +179,7 @@ def test_the_overall_ratio_covers_its_value():
 
 def test_ratios_need_no_slow_imports():
     program = (
-        "import sys; from analysis.stats.intervals import median_ratio; median_ratio(range(1, 9),"
+        "import sys; from analysis.stats import median_ratio; median_ratio(range(1, 9),"
         " range(2, 12)); print({'numpy', 'scipy', 'pandas'} & set(sys.modules))"
     )
     assert run([sys.executable, "-c", program], cwd=ROOT).stdout.strip() == "set()"

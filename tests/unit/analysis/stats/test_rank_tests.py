@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from analysis.stats import rank_tests
-from analysis.stats.rank_tests import (
+from analysis import stats
+from analysis.stats import (
     FEWEST,
     RatioInterval,
     quotient,
@@ -98,7 +98,7 @@ def test_the_approximation_of_many_is_the_exact_rank(
     exact: object, sizes: Sequence[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     approximate = exact.__wrapped__(*sizes)  # type: ignore[attr-defined]
-    monkeypatch.setattr(rank_tests, "_MOST_EXACT", 10**9)
+    monkeypatch.setattr(stats, "_MOST_EXACT", 10**9)
     whole = exact.__wrapped__(*sizes)  # type: ignore[attr-defined]
     assert approximate[1] == 0.95
     assert whole[1] == pytest.approx(0.95, abs=0.001)
@@ -110,7 +110,7 @@ def test_quantiles_of_many_values_give_the_interval_of_all(
 ) -> None:
     over, under = drawn(1, 1500, 0.1), drawn(2, 900)
     few = ratio_of_samples(over, under), ratio_of_pairs(over)
-    monkeypatch.setattr(rank_tests, "_MOST_VALUES", 10**9)
+    monkeypatch.setattr(stats, "_MOST_VALUES", 10**9)
     for short, whole in zip(
         few, (ratio_of_samples(over, under), ratio_of_pairs(over)), strict=True
     ):

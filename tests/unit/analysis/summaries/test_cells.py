@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from analysis.cells import response_value
 from analysis.data.load import JudgedTrial
-from analysis.summaries.cells import response_value
 from pagecage.verdicts.evaluate import evaluate
 from tests.fixtures.records import make_record
 

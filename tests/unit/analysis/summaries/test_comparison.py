@@ -11,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.__main__ import main
+from analysis.cells import NoiseFloor, identical_treatments, noise_floor, noise_of
+from analysis.comparison import change_word, compare, load_runs
 from analysis.data.load import load_run
-from analysis.stats.gates import evaluate_gate, parse_gate
-from analysis.stats.intervals import MedianSummary
-from analysis.summaries.compared_runs import load_runs
-from analysis.summaries.comparison import change_word, compare
-from analysis.summaries.noise import NoiseFloor, identical_treatments, noise_floor, noise_of
+from analysis.stats import MedianSummary, evaluate_gate, parse_gate
 from pagecage.errors import PagecageError
 from tests.builders.pages import loads_of
 from tests.builders.timed_runs import COLD, times

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from analysis.cells import diagnosis_by_treatment, fidelity_lines
 from analysis.data.load import load_run
-from analysis.summaries.diagnoses import diagnosis_by_treatment, fidelity_lines
 from analysis.views import evidence_tables
 from analysis.views.notebook import Results
 from analysis.views.run import run_report

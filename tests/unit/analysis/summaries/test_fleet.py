@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.__main__ import main
-from analysis.stats.intervals import median_of_hosts
-from analysis.summaries.fleet import facts, load_fleet
-from analysis.views.fleet import member_sentence
+from analysis.fleet import facts, load_fleet, member_sentence
+from analysis.stats import median_of_hosts
 from pagecage.errors import PagecageError
 from tests.builders.pages import loads_of
 from tests.builders.timed_runs import COLD, times

@@ -11,10 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.__main__ import main
-from analysis.stats.change_points import change_points
-from analysis.stats.gates import parse_gate
-from analysis.stats.intervals import summarise
-from analysis.summaries.history import (
+from analysis.history import (
     History,
     HistoryPoint,
     LevelChange,
@@ -22,6 +19,7 @@ from analysis.summaries.history import (
     _changes,
     history_of,
 )
+from analysis.stats import change_points, parse_gate, summarise
 from pagecage.errors import PagecageError
 from tests.builders.pages import loads_of
 from tests.builders.timed_runs import times

@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 
 from analysis.data.load import load_run
-from analysis.figures.memory import memory_alt_text, memory_figure, memory_points
 from analysis.figures.style import drawing_style
-from analysis.summaries.memory import MemoryRun, memory_json, memory_run, step_rows
+from analysis.memory import (
+    MemoryRun,
+    memory_alt_text,
+    memory_figure,
+    memory_json,
+    memory_points,
+    memory_run,
+    step_rows,
+)
 from analysis.views.run import as_json, run_report
 from pagecage.errors import PagecageError
 from pagecage.memory_search.rounds import SECOND_OPINION

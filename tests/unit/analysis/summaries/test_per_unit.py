@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from analysis.articles.figures import PerUnit, per_unit, per_unit_heading
+from analysis.cells import make_cell, treatments
 from analysis.data.load import Run, load_run
-from analysis.summaries.cells import make_cell, treatments
-from analysis.summaries.per_unit import PerUnit, per_unit, per_unit_heading
-from analysis.views.cell_tables import cell_table
+from analysis.views.run import cell_table
 from tests.fixtures.small_runs import unpacked
 
 

@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 
-from analysis.claims.findings import GAP, evaluate_findings
+from analysis.articles.findings import GAP, evaluate_findings
+from analysis.cells import (
+    cache_state_tally,
+    gap_sentence,
+    make_cell,
+    repeat_differences,
+    treatments,
+)
 from analysis.data.load import JudgedTrial, Run, load_run
-from analysis.summaries.cells import make_cell, treatments
-from analysis.summaries.proof import cache_state_tally, gap_sentence, repeat_differences
-from analysis.summaries.sweeps import sweep_of, sweep_rows
+from analysis.sweep import sweep_of, sweep_rows
 from analysis.views.narrative import notices_html
 from analysis.views.run import as_csv, run_report
-from pagecage.report.export import to_markdown
+from pagecage.report.model import to_markdown
 from pagecage.verdicts.verdict import Verdict
 from tests.fixtures.records import with_sections
 from tests.fixtures.small_runs import unpacked

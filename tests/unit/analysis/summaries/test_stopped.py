@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
+from analysis.cells import stopping_rule_status
 from analysis.data.load import load_run
-from analysis.summaries.diagnoses import stopping_rule_status
 from analysis.views.narrative import notices_html
 from analysis.views.run import as_json
 from pagecage.model.record import read_records

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from analysis.claims.evaluate import evaluate_claims
-from analysis.claims.findings import evaluate_findings
+from analysis.articles.evaluate import evaluate_claims
+from analysis.articles.findings import evaluate_findings
+from analysis.cells import make_cell
 from analysis.data.load import Run, load_run
-from analysis.summaries.cells import make_cell
-from analysis.views.cell_tables import response_table
 from analysis.views.narrative import notices_html
 from analysis.views.notebook import Results
+from analysis.views.run import response_table
 from tests.fixtures.runs import DEFINITION, build_run
 
 WRONG = {"cage": "uncaged", "source": "heap", "pattern": "random"}

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from analysis.claims.evaluate import evaluate_claims
+from analysis.articles.evaluate import evaluate_claims
+from analysis.articles.tables import contradiction_html, contradiction_sentence, with_anchors
 from analysis.data.load import Run, load_run
-from analysis.views.contradictions import contradiction_html, contradiction_sentence, with_anchors
 from analysis.views.narrative import story_html
 from analysis.views.notebook import Results
 from analysis.views.run import run_report
-from pagecage.report.export import to_markdown
+from pagecage.report.model import to_markdown
 from tests.fixtures.runs import build_run
 from tests.fixtures.small_runs import unpacked
 

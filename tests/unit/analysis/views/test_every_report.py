@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
+from analysis.cells import make_cell, treatments
 from analysis.data.load import Run, load_run
-from analysis.summaries.cells import make_cell, treatments
-from analysis.views.notebook import Results
-from analysis.views.notebook_file import read_source
+from analysis.views.notebook import Results, read_source
 from analysis.views.render import PAGE, SOURCE, render
-from pagecage.cli.run_options import definitions
+from pagecage.cli.options import definitions
 from tests.builders.pages import loads_of
 from tests.fixtures.small_runs import NAMES, unpacked
 

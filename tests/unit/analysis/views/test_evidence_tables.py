@@ -6,10 +6,12 @@ import json
 
 import pytest
 
+from analysis.articles import tables
+from analysis.cells import make_cell, treatments
 from analysis.data import frames
 from analysis.data.load import load_run
-from analysis.summaries.cells import make_cell, treatments
-from analysis.views import cell_tables, claim_tables, evidence_tables
+from analysis.views import evidence_tables
+from analysis.views.run import cell_table
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import read_definitions
 from tests.fixtures.runs import DEFINITION, PAGES, build_run
@@ -72,7 +74,7 @@ def test_treatments_are_labelled_in_the_order_of_the_factors_whatever_the_file_h
 
 
 def test_the_twelve_cells_stand_as_in_the_article(run):
-    table = cell_tables.cell_table(run)
+    table = cell_table(run)
     assert table.shape == (6, 2 + 4)
     assert list(table[("source", "")]) == ["heap", "resident", "unloaded"] * 2
     assert table.iloc[5][("random", "published")] == "1,013 s"
@@ -86,7 +88,7 @@ def test_changing_one_record_changes_its_cell_and_no_other(run, tmp_path):
             record["response"]["full_pass_seconds"] = 99.0
 
     changed = load_run(build_run(tmp_path / "run", slower))
-    differs = cell_tables.cell_table(changed).ne(cell_tables.cell_table(run))
+    differs = cell_table(changed).ne(run.cell_table(run))
     assert differs.to_numpy().sum() == 1
     assert differs.iloc[2][("sequential", "measured")]
 
@@ -140,8 +142,8 @@ def test_any_experiment_has_a_table(tmp_path):
     ]
     loaded = load_run(build_run(tmp_path / "b", fewer, definition=definition, trials=trials))
     assert len(list(treatments(loaded))) == 2
-    assert cell_tables.cell_table(loaded).shape == (2, 3)
-    assert claim_tables.claims_table(loaded).empty
+    assert cell_table(loaded).shape == (2, 3)
+    assert tables.claims_table(loaded).empty
 
 
 def test_the_limits_table_has_cap_calibration_and_use(run):

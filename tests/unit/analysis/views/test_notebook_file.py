@@ -8,15 +8,15 @@ import jupytext
 import nbformat
 import pytest
 
-from analysis.views.notebook_file import (
+from analysis.views.notebook import (
     INJECTED,
     notebook,
     read,
     read_source,
+    run_cells,
     with_parameters,
     write,
 )
-from analysis.views.notebook_run import run_cells
 from analysis.views.render import SOURCE
 
 CELLS = """# ---

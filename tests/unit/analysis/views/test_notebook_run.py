@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from analysis.views.notebook_run import run_cells
+from analysis.views.notebook import run_cells
 
 
 def run_sources(*sources: str) -> tuple[list[dict[str, Any]], Exception | None]:

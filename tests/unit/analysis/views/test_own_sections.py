@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from analysis.__main__ import main
-from analysis.views.own import sections
-from analysis.views.own.section_process import section_source
+from analysis.views import render
+from analysis.views.render import section_source
 from tests.fixtures.runs import build_run
 
 GOOD = """# ---
@@ -42,7 +42,7 @@ def hash_of(text: str) -> str:
 
 def cells_of(folder: Path, text: str) -> list[dict[str, Any]]:
     plan = {"sections": {"mine.py": text}}
-    return sections.section_cells(folder, plan, (), [hash_of(text)])
+    return render.section_cells(folder, plan, (), [hash_of(text)])
 
 
 def html_of(cells: list[dict[str, Any]]) -> str:
@@ -81,7 +81,7 @@ def test_values_tables_figures_and_output_are_shown(folder: Path) -> None:
 def test_a_failure_is_a_message_in_its_place(
     folder: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
 ) -> None:
-    monkeypatch.setattr(sections, "TIMEOUT_SECONDS", 3.0 if "sleep" in text else 300.0)
+    monkeypatch.setattr(render, "TIMEOUT_SECONDS", 3.0 if "sleep" in text else 300.0)
     shown = html_of(cells_of(folder, text))
     assert "<h2>mine.py failed</h2>" in shown
     assert says in shown
@@ -90,7 +90,7 @@ def test_a_failure_is_a_message_in_its_place(
 def test_code_that_was_not_accepted_is_text(folder: Path) -> None:
     text = "# %%\nopen('hacked', 'w')\n# <script>alert(1)</script>"
     plan = {"sections": {"<b>.py": text}}
-    [cell] = sections.section_cells(folder, plan, (), [hash_of("another text")])
+    [cell] = render.section_cells(folder, plan, (), [hash_of("another text")])
     assert cell["source"] == text
     assert "&lt;b&gt;.py was left out" in html_of([cell])
     assert not list(folder.rglob("hacked"))
@@ -98,11 +98,11 @@ def test_code_that_was_not_accepted_is_text(folder: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [None, [], "x", {"a.py": 1}, {"a.py": None}])
 def test_a_plan_with_other_sections_has_none(folder: Path, wrong: Any) -> None:
-    assert sections.section_cells(folder, {"sections": wrong}, (), []) == []
+    assert render.section_cells(folder, {"sections": wrong}, (), []) == []
 
 
 def test_a_lone_surrogate_has_a_hash(folder: Path) -> None:
-    [cell] = sections.section_cells(folder, {"sections": {"a.py": "\ud800"}}, (), [])
+    [cell] = render.section_cells(folder, {"sections": {"a.py": "\ud800"}}, (), [])
     assert "left out" in html_of([cell])
 
 

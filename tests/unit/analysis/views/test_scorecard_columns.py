@@ -6,13 +6,12 @@ from dataclasses import asdict, dataclass
 
 import pytest
 
-from analysis.claims.hosts import HostedScorecard
-from analysis.claims.scorecard import Scorecard, ScoredClaim
-from analysis.pages.scorecard import scorecard_page
-from analysis.views import scorecard_columns
-from analysis.views.scorecard import format_scored_measurement
-from analysis.views.scorecard_columns import columns
-from pagecage.report.export import to_markdown
+from analysis.articles import tables
+from analysis.articles.pages import scorecard_page
+from analysis.articles.ratios import HostedScorecard
+from analysis.articles.scorecard import Scorecard, ScoredClaim
+from analysis.articles.tables import columns, format_scored_measurement
+from pagecage.report.model import to_markdown
 
 ROW = ScoredClaim("003-1", "a", "x;y", 2.0, "s", 1.5, 1.25, 1.75, 3, "held", "because", "", None)
 TITLES = {"003": {"title": "a tour", "remark": "It counts bits."}}
@@ -46,7 +45,7 @@ def test_a_row_has_its_figures_with_the_interval_and_no_host_without_a_run() -> 
 
 
 def test_the_date_of_a_rule_is_shown_where_rows_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scorecard_columns, "ScoredClaim", DatedClaim)
+    monkeypatch.setattr(tables, "ScoredClaim", DatedClaim)
     dated = DatedClaim(**{**asdict(ROW), "rule_changed": "2026-11-20"})
     shown = {column.heading: column.text(dated) for column in columns(scored(dated))}
     assert shown["rule changed"] == "2026-11-20"

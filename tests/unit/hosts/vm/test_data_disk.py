@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.vm.data_disk import disk_bytes_for, drop_if_broken, ensure_data_disk, plug
+from pagecage.hosts.vm.disks import disk_bytes_for, drop_if_broken, ensure_data_disk, plug
 from pagecage.process import run
 from pagecage.units import GIB
 

@@ -7,8 +7,7 @@ import pytest
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.cache import GuestCache
-from pagecage.hosts.vm.data_disk import serial
-from pagecage.hosts.vm.guest_disks import disk_directories, ensure_disks
+from pagecage.hosts.vm.disks import disk_directories, ensure_disks, serial
 from pagecage.units import GIB
 
 

@@ -5,10 +5,15 @@ import pytest
 
 from pagecage.errors import HostError
 from pagecage.hosts.host import ResourceNeeds
-from pagecage.hosts.vm.acceleration import has_kvm_error
-from pagecage.hosts.vm.image.guest_image import GuestImage
-from pagecage.hosts.vm.machine import Acceleration, GuestMachine, machine_for, qemu_argv
-from pagecage.hosts.vm.qmp import parse_forwarded_port
+from pagecage.hosts.vm.image import GuestImage
+from pagecage.hosts.vm.qemu import (
+    Acceleration,
+    GuestMachine,
+    has_kvm_error,
+    machine_for,
+    parse_forwarded_port,
+    qemu_argv,
+)
 from pagecage.units import GIB, MIB
 
 TCG = Acceleration("tcg", "max", "7.2.22")

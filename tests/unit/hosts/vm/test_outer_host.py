@@ -1,7 +1,7 @@
 import os
 from pathlib import Path
 
-from pagecage.hosts.vm.outer_host import cpu_seconds, disk_counters, pressure, process_cpu_seconds
+from pagecage.hosts.vm.guest_host import cpu_seconds, disk_counters, pressure, process_cpu_seconds
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

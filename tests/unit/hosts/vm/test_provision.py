@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.hosts.vm.provision import provisioning_key
+from pagecage.hosts.vm.image_build import provisioning_key
 
 
 @pytest.fixture

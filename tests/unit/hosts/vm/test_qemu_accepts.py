@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.hosts.architecture import ARCHITECTURES, VARIABLE, architecture
+from pagecage.hosts.agent_package import ARCHITECTURES, VARIABLE, architecture
 from pagecage.hosts.host import ResourceNeeds
-from pagecage.hosts.vm.image.guest_image import GuestImage
-from pagecage.hosts.vm.machine import PORTS, Acceleration, machine_for, qemu_argv
-from pagecage.hosts.vm.qmp import QmpClient
+from pagecage.hosts.vm.image import GuestImage
+from pagecage.hosts.vm.qemu import PORTS, Acceleration, QmpClient, machine_for, qemu_argv
 from pagecage.process import run, spawn
 
 BYTES = 1 << 20

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.architecture import architecture
-from pagecage.hosts.vm.data_disk import DEVICE, throttle
-from pagecage.hosts.vm.qmp import QmpClient
+from pagecage.hosts.agent_package import architecture
+from pagecage.hosts.vm.disks import DEVICE, throttle
+from pagecage.hosts.vm.qemu import QmpClient
 from pagecage.process import spawn
 
 LIMITS = {

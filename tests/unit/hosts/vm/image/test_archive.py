@@ -4,16 +4,16 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.vm.image import archive
-from pagecage.hosts.vm.image.archive import (
+from pagecage.hosts.vm import image
+from pagecage.hosts.vm.image import (
     DEBIAN,
     UBUNTU,
     archive_of,
     debian_keyring,
+    read_recipe,
     require_architecture,
     usable_keyring,
 )
-from pagecage.hosts.vm.image.recipe import read_recipe
 
 IN_PACKAGE = "./usr/share/keyrings/ubuntu-archive-keyring.gpg"
 
@@ -24,7 +24,7 @@ def keyrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "keyrings"
     folder.mkdir()
     (folder / "debian-archive-keyring.gpg").touch()
-    monkeypatch.setattr(archive, "KEYRINGS", folder)
+    monkeypatch.setattr(image, "KEYRINGS", folder)
     return folder
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.vm.image.bootstrap import bootstrap_argv, shared_folder
-from pagecage.hosts.vm.image.recipe import ImageRecipe
+from pagecage.hosts.vm.image import ImageRecipe
+from pagecage.hosts.vm.image_build import bootstrap_argv, shared_folder
 
 RECIPE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
 UBUNTU = ImageRecipe("noble", "amd64", ("fio", "modules-${KERNEL}"), "echo made", ("git",))

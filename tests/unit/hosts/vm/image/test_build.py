@@ -5,12 +5,10 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.prerequisites import require_free_space, require_tools
+from pagecage.hosts.controller import require_free_space, require_tools
 from pagecage.hosts.vm.cache import GuestCache, keep_newest
-from pagecage.hosts.vm.image.build import ensure_image
-from pagecage.hosts.vm.image.guest_image import GuestImage
-from pagecage.hosts.vm.image.packed import pack
-from pagecage.hosts.vm.image.recipe import ImageRecipe
+from pagecage.hosts.vm.image import GuestImage, ImageRecipe, pack
+from pagecage.hosts.vm.image_build import ensure_image
 from pagecage.units import MIB
 
 RECIPE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
@@ -73,7 +71,7 @@ def test_the_message_names_the_distribution(
     suite: str, name: str, cache: GuestCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
-    monkeypatch.setattr("pagecage.hosts.vm.image.build.bootstrap", _refuse)
+    monkeypatch.setattr("pagecage.hosts.vm.image_build.bootstrap", _refuse)
     for extra in ((), ("git",)):
         recipe = replace(RECIPE, suite=suite, extra_packages=extra)
         with pytest.raises(HostError, match="refused"):
@@ -114,7 +112,7 @@ def test_a_packed_image_is_unpacked_instead_of_made(
     assert all(path.stat().st_mode & 0o444 == 0o444 for path in packed.iterdir()), (
         "any user may unpack it"
     )
-    monkeypatch.setattr("pagecage.hosts.vm.image.packed.BUILD", tmp_path / "checkout/build")
+    monkeypatch.setattr("pagecage.hosts.vm.image.BUILD", tmp_path / "checkout/build")
     image = ensure_image(cache, RECIPE, lambda _: None)
     assert image.disk.read_bytes() == made.disk.read_bytes()
     assert image.identity.stat().st_mode & 0o777 == 0o600, "ssh takes no other"

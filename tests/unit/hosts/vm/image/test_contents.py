@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 
 from pagecage.hosts.vm.cache import GuestCache
-from pagecage.hosts.vm.image.build import ensure_image
-from pagecage.hosts.vm.image.contents import find_image, read_contents, write_contents
-from pagecage.hosts.vm.image.guest_image import GuestImage
-from pagecage.hosts.vm.image.recipe import ImageRecipe, read_recipe
+from pagecage.hosts.vm.image import (
+    GuestImage,
+    ImageRecipe,
+    find_image,
+    read_contents,
+    read_recipe,
+    write_contents,
+)
+from pagecage.hosts.vm.image_build import ensure_image
 
 BASE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
 GIT = replace(BASE, extra_packages=("git",), install_extra="apt-get install")

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pagecage.hosts.vm.image.recipe import ImageRecipe, parse_packages, read_recipe
+from pagecage.hosts.vm.image import ImageRecipe, parse_packages, read_recipe
 
 RECIPE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
 

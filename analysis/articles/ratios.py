@@ -1,0 +1,342 @@
+"""Ratios beside the published ones, on real CPUs and in emulated guests."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from analysis.articles.rules import RATIO_RULES, is_within_factor
+from analysis.articles.scorecard import Scorecard, ScoredClaim, as_json, scorecard
+from analysis.articles.sides import sides_of, summarise_sides
+from analysis.cells import claim_trials, included_values, treatments
+from analysis.data.load import Run, Treatment
+from analysis.formatting import format_in_unit, format_published, unit_scale
+from analysis.stats import MedianSummary
+from pagecage.units import format_bytes
+
+
+def published_ratios(run: Run) -> list[str]:
+    """Return the published ratio of each finding, in the definition's order; empty without one.
+
+    It is that of a claim about the same trials, or the ratio of two published figures.
+    """
+    claims = run.definition.get("claims", [])
+    return [_published(finding, claims) for finding in run.definition.get("findings", [])]
+
+
+def _published(finding: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) -> str:
+    if not finding.get("over"):
+        return ""
+    for claim in claims:
+        if claim["rule"] in RATIO_RULES and _is_about(claim, finding, "where", "over"):
+            return format_published(claim["published"], "x")
+    numerator, denominator = (
+        next(_absolutes(finding, side, claims), None) for side in ("where", "over")
+    )
+    if not numerator or not denominator:
+        return ""
+    ratio = _value(numerator) / _value(denominator)
+    parts = (
+        format_published(claim["published"], claim["unit"]) for claim in (numerator, denominator)
+    )
+    return f"{format_in_unit(ratio, 'x')} ({' / '.join(parts)})"
+
+
+def _absolutes(
+    finding: Mapping[str, Any], side: str, claims: Sequence[Mapping[str, Any]]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the claims with one published number about one side of a finding."""
+    for claim in claims:
+        is_number = isinstance(claim["published"], int | float) and claim["published"]
+        is_plain = not claim.get("per") and not claim.get("statistic")
+        if (
+            claim["rule"] == "absolute"
+            and is_plain
+            and is_number
+            and claim["response"] == finding["response"]
+            and (claim.get("where") or {}) == (finding.get(side) or {})
+        ):
+            yield claim
+
+
+def _is_about(claim: Mapping[str, Any], finding: Mapping[str, Any], *sides: str) -> bool:
+    return claim["response"] == finding["response"] and all(
+        (claim.get(side) or {}) == (finding.get(side) or {}) for side in sides
+    )
+
+
+def _value(claim: Mapping[str, Any]) -> float:
+    return float(claim["published"]) * unit_scale(claim["unit"])
+
+
+_RESPONSES = (
+    "device_read_bytes",
+    "device_reads",
+    "major_faults",
+    "minor_faults",
+    "cpu_seconds",
+)
+"""Responses that are compared besides an experiment's own."""
+
+
+@dataclass(frozen=True)
+class GuestRatio:
+    """A response of one experiment: the guest's figure divided by the native one.
+
+    `ratios` holds one ratio of medians per treatment that both runs have.
+    """
+
+    experiment: str
+    response: str
+    ratios: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The median over the treatments."""
+        return statistics.median(self.ratios)
+
+
+def guest_ratios(runs: Iterable[Run]) -> list[GuestRatio]:
+    """Return the ratios of each experiment that has a run of the same size on both hosts."""
+    ordered = sorted(runs, key=_experiment)
+    return [one for _, group in groupby(ordered, _experiment) for one in _pair(list(group))]
+
+
+def _experiment(run: Run) -> tuple[str, str]:
+    return run.plan["experiment"], run.plan["size"]
+
+
+def _pair(group: Sequence[Run]) -> Iterator[GuestRatio]:
+    native = [run for run in group if not run.is_emulated]
+    guest = [run for run in group if run.is_emulated]
+    if not native or not guest:
+        return
+    for response in dict.fromkeys((native[-1].response, *_RESPONSES)):
+        ratios = tuple(_ratios(native[-1], guest[-1], response))
+        if ratios:
+            yield GuestRatio(native[-1].plan["experiment"], response, ratios)
+
+
+def _ratios(native: Run, guest: Run, response: str) -> Iterator[float]:
+    for treatment in treatments(native):
+        there, here = (_median(run, treatment, response) for run in (guest, native))
+        if there is not None and here:
+            yield there / here
+
+
+def _median(run: Run, treatment: Treatment, response: str) -> float | None:
+    values = included_values(run, treatment, response)
+    return statistics.median(values) if values else None
+
+
+@dataclass(frozen=True)
+class RatioGrid:
+    """A grid of ratios, by the level of its rows and of its columns.
+
+    `ratios` lacks the combinations that have no included trial on both sides.
+    """
+
+    title: str
+    about: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    row_factor: str
+    column_factor: str
+    ratios: Mapping[tuple[str, str], MedianSummary]
+    published: float | None
+    tolerance_factor: float
+
+    def is_as_published(self, ratio: MedianSummary) -> bool:
+        """Return whether a ratio is the published one within the tolerance."""
+        return self.published is not None and is_within_factor(
+            ratio.middle, self.published, self.tolerance_factor
+        )
+
+
+def ratio_tables(run: Run) -> list[RatioGrid]:
+    """Return the tables of the run's definition that have at least one ratio."""
+    tables = [_ratio_table(run, table) for table in run.definition.get("ratio_tables", [])]
+    return [table for table in tables if table.ratios]
+
+
+def _ratio_table(run: Run, table: Mapping[str, Any]) -> RatioGrid:
+    rows, columns = run.factors[table["rows"]], run.factors[table["columns"]]
+    ratios = {
+        (row, column): ratio
+        for row in rows
+        for column in columns
+        if (ratio := _ratio(run, table, {table["rows"]: row, table["columns"]: column}))
+    }
+    return RatioGrid(
+        table["title"],
+        table.get("about", ""),
+        tuple(row for row in rows if any(key[0] == row for key in ratios)),
+        tuple(column for column in columns if any(key[1] == column for key in ratios)),
+        table["rows"],
+        table["columns"],
+        ratios,
+        table.get("published"),
+        table.get("tolerance_factor", 1.5),
+    )
+
+
+def _ratio(run: Run, table: Mapping[str, Any], place: Mapping[str, str]) -> MedianSummary | None:
+    common = {**table.get("where", {}), **place}
+    sides = {
+        "response": table.get("response") or run.response,
+        "where": {**common, **table["of"]},
+        "over": {**common, **table["over"]},
+    }
+    eligible = [claim_trials(side, sides) for side in sides_of(run, sides)]
+    return summarise_sides(run, sides, eligible)
+
+
+REAL_CPU, EMULATED_GUEST, WITHOUT_RUN = "real CPU", "emulated guest", "without a run"
+HOST_CLASSES = (REAL_CPU, EMULATED_GUEST)
+"""Classes of hosts in order of preference."""
+_DECIDED = ("held", "not_held")
+
+
+@dataclass(frozen=True)
+class HostedScorecard:
+    """The scorecard, and all runs that were evaluated for it, by id."""
+
+    card: Scorecard
+    runs: Mapping[str, Run]
+
+    def host_class(self, row: ScoredClaim) -> str:
+        """Return the class of the host whose run measured a row."""
+        return WITHOUT_RUN if row.run is None else host_class(self.runs[row.run])
+
+    def with_figure(self) -> list[ScoredClaim]:
+        """Return the rows for which a run has a figure of included trials."""
+        return [row for row in self.card.rows if row.run and _strength(row) >= _MEASURED]
+
+
+def host_class(run: Run) -> str:
+    """Return the class of a run's host; a guest that KVM runs has a real CPU."""
+    return EMULATED_GUEST if run.is_emulated else REAL_CPU
+
+
+def real_cpu_sentence(run: Run) -> str | None:
+    """Return the machine of a run on a real CPU, which decides its times; None for other runs."""
+    facts = next((facts for facts in run.facts if facts.get("cpu_model")), None)
+    if facts is None or host_class(run) != REAL_CPU:
+        return None
+    memory = format_bytes(facts["memory_bytes"]) if facts.get("memory_bytes") else "unknown"
+    return (
+        f"Measured on a real CPU: {facts['cpu_model']}, {facts['cpus']} processors, {memory} of"
+        f" memory, kernel {facts['kernel']}{_own_disk(run)}"
+    )
+
+
+def _own_disk(run: Run) -> str:
+    """Return the end of a sentence about a disk that pagecage made by loop; empty without one."""
+    devices = [trial.record.device for trial in run.trials]
+    own = next((device for device in devices if device.own_disk), None)
+    return f"; the disk is {own.node}, pagecage's own: {own.own_disk} by loop" if own else ""
+
+
+def runs_by_class(runs: Iterable[Run]) -> dict[str, dict[str, Run]]:
+    """Return one run by class of host and by experiment, the newest above smoke size.
+
+    A run at smoke size is used only if the class has no larger one.
+    """
+    found: dict[str, dict[str, Run]] = {name: {} for name in HOST_CLASSES}
+    for run in sorted(runs, key=_preference):
+        found[host_class(run)][run.plan["experiment"]] = run
+    return found
+
+
+def _preference(run: Run) -> tuple[bool, str]:
+    """Return a key that sorts preferred runs last; an id begins with the time of its run."""
+    return not _is_smoke(run), str(run.plan["run_id"])
+
+
+def evaluated_runs(runs: Iterable[Run]) -> list[tuple[str, dict[str, Run]]]:
+    """Return classes of hosts with one run by experiment, in order of preference.
+
+    Each class is there twice: at the published size, whose times can be compared, and below it. A
+    run at smoke size is left out if its class has a larger one.
+    """
+    known = list(runs)
+    larger = {(host_class(run), run.plan["experiment"]) for run in known if not _is_smoke(run)}
+    published = [run for run in known if run.plan["size"] == "full"]
+    smaller = [
+        run
+        for run in known
+        if run.plan["size"] != "full"
+        and not (_is_smoke(run) and (host_class(run), run.plan["experiment"]) in larger)
+    ]
+    by_class = [runs_by_class(published), runs_by_class(smaller)]
+    return [(name, found[name]) for name in HOST_CLASSES for found in by_class]
+
+
+def _is_smoke(run: Run) -> bool:
+    return bool(run.plan["size"] == "smoke")
+
+
+def chosen_runs(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs that are evaluated."""
+    return [run for _, by_name in evaluated_runs(runs) for run in by_name.values()]
+
+
+def run_by_experiment(runs: Iterable[Run]) -> dict[str, Run]:
+    """Return one run by experiment: above smoke size rather than not, then on a real CPU."""
+    found: dict[str, Run] = {}
+    for run in (run for by_name in runs_by_class(runs).values() for run in by_name.values()):
+        first = found.setdefault(run.plan["experiment"], run)
+        if first.plan["size"] == "smoke" != run.plan["size"]:
+            found[run.plan["experiment"]] = run
+    return found
+
+
+def hosted_scorecard(
+    experiments: Path, runs: Iterable[Run], only: str | None = None
+) -> HostedScorecard:
+    """Evaluate every published figure on the runs of each class, and keep one result for each.
+
+    A decided result is preferred to a figure that cannot be compared, and that to none. Of two
+    equal kinds the one from a real CPU is kept. Its reason states another verdict of the other
+    class. Raises PagecageError if no row belongs to the experiment `only`.
+    """
+    evaluated = evaluated_runs(runs)
+    cards = [scorecard(experiments, by_name, only) for _, by_name in evaluated]
+    rows = zip(*(card.rows for card in cards), strict=True)
+    names = [name for name, _ in evaluated]
+    by_id = {str(run.plan["run_id"]): run for _, one in evaluated for run in one.values()}
+    preferred = tuple(_preferred(each, names) for each in rows)
+    return HostedScorecard(replace(cards[0], rows=preferred), by_id)
+
+
+def hosted_as_json(scored: HostedScorecard) -> dict[str, Any]:
+    """Return the scorecard as JSON data; docs/FORMAT.md lists the keys."""
+    data = as_json(scored.card)
+    for row, line in zip(scored.card.rows, data["rows"], strict=True):
+        line["host_class"] = scored.host_class(row) if row.run else None
+    return data
+
+
+def _preferred(rows: Sequence[ScoredClaim], names: Sequence[str]) -> ScoredClaim:
+    first = max(rows, key=_strength)  # max() returns the first of equal ones
+    others = [
+        f"{name}: {row.verdict.replace('_', ' ')} ({row.run})"
+        for name, row in zip(names, rows, strict=True)
+        if row is not first and row.verdict != first.verdict and _strength(row) >= _MEASURED
+    ]
+    return replace(first, reason="; ".join([first.reason, *others])) if others else first
+
+
+_MEASURED = 2
+
+
+def _strength(row: ScoredClaim) -> int:
+    if row.verdict in _DECIDED:
+        return _MEASURED + 1
+    if row.measured is None or row.verdict == "no_data":
+        return int(row.run is not None)
+    return _MEASURED

@@ -1,0 +1,459 @@
+"""Cells of a result table: a treatment's trials, their median, proof and diagnosis."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from analysis.data.load import JudgedTrial, Run, Treatment
+from analysis.formatting import format_published, format_quantity, format_range, treatment_label
+from analysis.stats import FEWEST, RANGE, MedianSummary, blocked_ratio, summarise
+from pagecage.model.record_sections import CageEvidence
+from pagecage.verdicts.repeats import setting_differences
+
+MARK = "°"
+"""The mark of a figure that includes trials without proof."""
+
+
+def has_gap(trials: Iterable[JudgedTrial]) -> bool:
+    """Return whether a figure of these trials needs the mark."""
+    return any(trial.lacks_proof for trial in trials)
+
+
+def gap_sentence(run: Run) -> str:
+    """Return the meaning of the mark, with the numbers of trials; empty if none has a gap."""
+    included = [trial for trial in run.trials if trial.is_included]
+    quiet = sum(trial.verdicts.host_quiet.verdict == "unknown" for trial in included)
+    limits = sum(trial.has_unproven_limit for trial in included)
+    parts = [f"of {quiet} it is not known whether the host was quiet"] if quiet else []
+    parts += [f"{limits} never reached one of their limits"] if limits else []
+    return f"{MARK} trials without proof are averaged in: {', and '.join(parts)}" if parts else ""
+
+
+def repeat_differences(run: Run) -> Iterator[str]:
+    """Yield a sentence for each way in which the repeats of a treatment differ."""
+    groups: dict[str, list[JudgedTrial]] = {}
+    for trial in run.trials:
+        if trial.verdicts.is_data_point:
+            groups.setdefault(treatment_label(trial.record.treatment), []).append(trial)
+    for label, trials in groups.items():
+        differing = [t for t in trials if t.verdicts.output.verdict == "differs"]
+        if differing:
+            yield (
+                f"{label}: the standard output of {len(differing)} of {len(trials)} repeats"
+                " differs; --same-output excludes such trials"
+            )
+        for sentence in setting_differences([trial.record for trial in trials]):
+            yield f"{label}: {sentence}"
+
+
+def cache_state_tally(trials: Iterable[JudgedTrial]) -> str:
+    """Return the verdicts on the cache state, each with the caches that may still be warm."""
+    words = Counter(map(_cache_state, trials))
+    return ", ".join(f"{count} {word}" for word, count in words.most_common())
+
+
+def _cache_state(trial: JudgedTrial) -> str:
+    word, record = trial.verdicts.cache_state_reached.verdict.replace("_", " "), trial.record
+    if record.cache.requested != "cold":
+        return word
+    layers = [str(layer["kind"]) for layer in record.device.caches_below or ()]
+    notes = [f"metadata {record.cache.metadata}"] if record.cache.metadata else []
+    notes += [f"above {kind}" for kind in dict.fromkeys(layers)]
+    return f"{word} ({', '.join(notes)})" if notes else word
+
+
+_MAX_REASONS = 2
+"""Number of distinct wrong-answer messages that a cell reports."""
+
+
+@dataclass(frozen=True)
+class TreatmentCell:
+    """The figures of one treatment.
+
+    `summary` covers the included trials that have a figure, or the excluded ones if no trial is
+    included. It covers trials with a wrong answer only if there are no others.
+
+    `killed` counts the trials that the kernel killed for memory. `unanswered` counts those without
+    an answer, and `unable` those of them for which the host lacks a requirement. `wrong` counts
+    wrong answers, and `wrong_reason` describes them. `unproven` counts included trials without a
+    proof of their limits or of a quiet host. `is_extrapolated` is true if a figure stands for a
+    whole pass of which only a part was read.
+    """
+
+    treatment: Treatment
+    response: str
+    summary: MedianSummary | None
+    killed: int
+    excluded: int
+    unanswered: int
+    unable: int
+    is_extrapolated: bool
+    is_all_excluded: bool
+    answered: int = 0
+    wrong: int = 0
+    wrong_reason: str = ""
+    unproven: int = 0
+
+    @property
+    def text(self) -> str:
+        """The figure in its shortest form.
+
+        `≈` marks an extrapolated figure, `( ) †` one that rests on excluded trials alone, `°` one
+        that includes trials without proof, `–` no figure.
+        """
+        if self.summary is None:
+            return (
+                self._wrapped("killed" if self.killed else "wrong answer")
+                if self.killed or self.wrong
+                else "–"
+            )
+        sign = "≈ " if self.is_extrapolated else ""
+        figure = f"{sign}{format_quantity(self.response, self.summary.middle)}"
+        if self.is_all_wrong:
+            return self._wrapped(f"wrong: {figure}")
+        mark = f" {MARK}" if self.unproven else ""
+        killed = f", {self.killed} killed" if self.killed else ""
+        return self._wrapped(f"{figure}{mark}{killed}")
+
+    @property
+    def spread(self) -> str:
+        """The note below the figure: interval, number of trials, and trials left out."""
+        parts = []
+        if self.summary and self.summary.n > 1:
+            low, high = (
+                format_quantity(self.response, end) for end in (self.summary.low, self.summary.high)
+            )
+            parts.append(f"{self.summary.kind} {format_range(low, high)}")
+        answers = self.summary.n if self.summary else self.killed
+        parts += [f"n {answers}"] if answers or not self.unanswered else []
+        parts += [f"{self.unproven} without proof"] if self.unproven else []
+        left_out = ((self.excluded, "excluded"), (self.unanswered - self.unable, "unanswered"))
+        parts += [f"{n} {word}" for n, word in left_out if n]
+        parts += ["the host lacks a requirement"] if self.unable else []
+        rest = "" if self.is_all_wrong else f"{self.wrong} more with "
+        parts += [f"{rest}{self.wrong_reason}"] if self.wrong else []
+        return ", ".join(parts)
+
+    @property
+    def is_all_wrong(self) -> bool:
+        """True if every figure comes from a wrong answer."""
+        return bool(self.wrong) and not self.answered
+
+    def _wrapped(self, text: str) -> str:
+        return f"({text}) †" if self.is_all_excluded else text
+
+
+def treatments(run: Run) -> Iterator[Treatment]:
+    """Yield the planned treatments in the order of the definition's levels."""
+    planned = [dict(trial["treatment"]) for trial in run.plan["trials"]]
+    for levels in itertools.product(*run.factors.values()):
+        treatment = dict(zip(run.factors, levels, strict=True))
+        if treatment in planned:
+            yield treatment
+
+
+def trials_of(trials: Sequence[JudgedTrial], where: Treatment) -> list[JudgedTrial]:
+    """Return the trials whose treatment has all the levels in `where`."""
+    return [t for t in trials if all(t.record.treatment.get(k) == v for k, v in where.items())]
+
+
+def claim_trials(trials: Sequence[JudgedTrial], table: Mapping[str, Any]) -> list[JudgedTrial]:
+    """Return the trials on which a claim or a finding rests.
+
+    These are the included trials, and wrong answers if its table has `with_wrong_answers`.
+    """
+    return [t for t in trials if t.is_included or (t.is_wrong and table.get("with_wrong_answers"))]
+
+
+def wrong_answer_reason(trials: Sequence[JudgedTrial]) -> str:
+    """Describe the wrong answers among the trials, each message once; empty if there are none."""
+    messages = dict.fromkeys(
+        str(t.record.error).rstrip(".") for t in trials if t.record.outcome == "wrong_answer"
+    )
+    return f"a wrong answer: {'; '.join(list(messages)[:_MAX_REASONS])}" if messages else ""
+
+
+def is_planned(planned: Sequence[Mapping[str, Any]], where: Treatment) -> bool:
+    """Return whether a plan holds a trial with all the levels in `where`."""
+    return any(where.items() <= dict(trial["treatment"]).items() for trial in planned)
+
+
+def response_value(trial: JudgedTrial, response: str) -> float | None:
+    """Return a trial's figure; device totals of an incomplete pass are scaled to the whole pass.
+
+    A program that reports no coverage, such as a command, did all of its work. Jobs of fio that may
+    read the same bytes have no pass, and no totals.
+    """
+    found = trial.record.response
+    value, covered = found.get(response), found.get("covered_fraction")
+    if value is None or response not in ("device_read_bytes", "device_reads"):
+        return value
+    if covered is None:
+        return value if found.get("covered_times") is None else None
+    return value / covered if covered else None
+
+
+def included_values(run: Run, treatment: Treatment, response: str) -> list[float]:
+    """Return the figures of one treatment's included trials; a killed trial has none."""
+    blocks = included_by_block(run, treatment, response)
+    return [value for values in blocks.values() for value in values]
+
+
+def included_by_block(run: Run, treatment: Treatment, response: str) -> dict[int, list[float]]:
+    """Return the figures of `included_values` by the number of their block."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for trial in trials_of(run.trials, treatment):
+        value = response_value(trial, response)
+        if trial.is_included and not trial.is_killed and value is not None:
+            found[trial.record.block].append(value)
+    return found
+
+
+def is_extrapolated(trial: JudgedTrial, response: str) -> bool:
+    """Return whether the figure stands for more data than the trial read."""
+    covered = trial.record.response.get("covered_fraction")
+    totals = ("full_pass_seconds", "device_read_bytes", "device_reads")
+    return response in totals and covered is not None and covered < 1
+
+
+def make_cell(run: Run, treatment: Treatment, response: str) -> TreatmentCell:
+    """Summarise the trials of one treatment."""
+    trials = trials_of(run.trials, treatment)
+    points = [t for t in trials if t.verdicts.is_data_point]
+    included = [t for t in points if t.is_included]
+    wrong = [t for t in trials if t.record.outcome == "wrong_answer"]
+    shown = included or points or wrong
+    values = [
+        v for t in shown if not t.is_killed and (v := response_value(t, response)) is not None
+    ]
+    return TreatmentCell(
+        treatment=treatment,
+        response=response,
+        summary=summarise(values) if values else None,
+        killed=sum(t.is_killed for t in shown),
+        excluded=sum(t.is_excluded for t in [*points, *wrong]),
+        unanswered=_planned(run, treatment) - len(points) - len(wrong),
+        unable=sum(t.record.outcome == "requirement_missed" for t in trials),
+        is_extrapolated=any(is_extrapolated(t, response) for t in shown),
+        is_all_excluded=bool(shown) and all(t.is_excluded for t in shown),
+        answered=len(points),
+        wrong=len(wrong),
+        wrong_reason=wrong_answer_reason(wrong),
+        unproven=sum(t.lacks_proof for t in included),
+    )
+
+
+def published_by_treatment(run: Run, response: str) -> dict[str, str]:
+    """Return published figures by treatment label, as text."""
+    return {
+        label: format_published(claim["published"], claim["unit"])
+        for label, claim in published_claims(run, response).items()
+    }
+
+
+def published_claims(run: Run, response: str) -> dict[str, Mapping[str, Any]]:
+    """Return the first claim with a published figure of each treatment, by its label.
+
+    Only claims about the response that select exactly one treatment are used.
+    """
+    planned = {treatment_label(treatment): treatment for treatment in map(dict, treatments(run))}
+    found: dict[str, Mapping[str, Any]] = {}
+    for claim in run.definition.get("claims", []):
+        if claim["rule"] not in ("absolute", "range", "outcome") or claim.get("response") not in (
+            response,
+            "outcome",
+        ):
+            continue
+        if claim.get("statistic", "median") != "median" or claim.get("per"):
+            continue  # neither a median nor in the response's unit
+        where = (claim.get("where") or {}).items()
+        means = [
+            name for name, treatment in planned.items() if where and where <= treatment.items()
+        ]
+        if len(means) == 1:
+            found.setdefault(means[0], claim)
+    return found
+
+
+def _planned(run: Run, treatment: Treatment) -> int:
+    return sum(dict(trial["treatment"]) == dict(treatment) for trial in run.plan["trials"])
+
+
+MIN_TO_COMPARE = 2
+_IDENTITY = frozenset({"trial_id", "treatment", "repeat", "block", "position"})
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """The relative difference between identical trials; a `share` of 0.05 is 5 %.
+
+    `kind` names the trials. `a_a_pair`: two treatments with different names and the same program,
+    cage, cache and data in the plan, or whose levels the definition declares identical. `range`:
+    two to four repeats of one treatment, from the least to the largest.
+    """
+
+    share: float
+    kind: str
+
+
+def noise_floor(run: Run, treatment: Treatment, response: str) -> NoiseFloor | None:
+    """Return the noise floor of one treatment.
+
+    It is the larger of what its A/A pairs show and of the range of its repeats, if there are fewer
+    than five. None if neither shows a difference that the repeats themselves do not explain.
+    """
+    floors = [noise_of(included_values(run, treatment, response))]
+    floors += [
+        _a_a_floor(run, [treatment, identical], response)
+        for identical in identical_treatments(run, treatment)
+    ]
+    return largest_floor(floors)
+
+
+def largest_floor(floors: Sequence[NoiseFloor | None]) -> NoiseFloor | None:
+    """Return the largest of the floors that there are; None without any."""
+    return max((floor for floor in floors if floor), key=lambda one: one.share, default=None)
+
+
+def _a_a_floor(run: Run, pair: Sequence[Treatment], response: str) -> NoiseFloor | None:
+    """Return the difference of an A/A pair, compared as any two treatments of a run are.
+
+    None if the interval of the comparison contains 1: the difference is that of any two samples.
+    """
+    blocks = [included_by_block(run, treatment, response) for treatment in pair]
+    sides = [[value for values in one.values() for value in values] for one in blocks]
+    if not all(_are_positive(side) for side in sides):
+        return None
+    rows = [[median(one[number]) for one in blocks] for number in blocks[0] if number in blocks[1]]
+    ratio = blocked_ratio(sides, rows)
+    if ratio.kind != RANGE and ratio.low <= 1 <= ratio.high:
+        return None
+    return NoiseFloor(max(ratio.middle, 1 / ratio.middle) - 1, "a_a_pair")
+
+
+def noise_of(values: Sequence[float]) -> NoiseFloor | None:
+    """Return the range of two to four repeats, of which no test makes an interval.
+
+    None for another number of values, and for values that are not positive.
+    """
+    if not MIN_TO_COMPARE <= len(values) < FEWEST or not _are_positive(values):
+        return None
+    return NoiseFloor(max(values) / min(values) - 1, RANGE)
+
+
+def identical_treatments(run: Run, treatment: Treatment) -> list[Treatment]:
+    """Return the treatments whose planned trials are equal apart from their names and order.
+
+    Treatments follow that the definition declares identical (`identical`).
+    """
+    treatments_by_content: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for trial in run.plan["trials"]:
+        content = {key: value for key, value in trial.items() if key not in _IDENTITY}
+        group = treatments_by_content[json.dumps(content, sort_keys=True)]
+        if trial["treatment"] not in group:
+            group.append(trial["treatment"])
+    own_group = next(
+        (group for group in treatments_by_content.values() if dict(treatment) in group), []
+    )
+    equal = [dict(other) for other in own_group if dict(other) != dict(treatment)]
+    return [*equal, *(other for other in _declared_identical(run, treatment) if other not in equal)]
+
+
+def _declared_identical(run: Run, treatment: Treatment) -> list[dict[str, str]]:
+    """Return the planned treatments that differ only in levels declared to do the same."""
+    planned = [dict(trial["treatment"]) for trial in run.plan["trials"]]
+    others = [
+        {**treatment, factor: level}
+        for table in run.definition.get("identical") or []
+        for factor, levels in table.items()
+        for level in levels
+        if treatment.get(factor) in levels and level != treatment[factor]
+    ]
+    return [other for other in others if other in planned]
+
+
+def _are_positive(values: Sequence[float]) -> bool:
+    return bool(values) and min(values) > 0
+
+
+def diagnosis_by_treatment(run: Run) -> Iterator[tuple[Treatment, str]]:
+    """Yield each treatment with the diagnosis of its representative trial.
+
+    Treatments without limits are left out.
+    """
+    for treatment in treatments(run):
+        trial = representative_trial(trials_of(run.trials, treatment))
+        if trial is not None:
+            yield treatment, trial.verdicts.diagnosis.sentence
+
+
+def fidelity_lines(run: Run) -> list[str]:
+    """Return how closely the trials followed the provider's behaviour, one line per aspect.
+
+    An example is "io size exact: requests are split at 256 KiB".
+    """
+    entries = (
+        (where, one)
+        for trial in run.trials
+        for where, cage in _cages(trial)
+        for one in cage.fidelity or ()
+    )
+    return list(
+        dict.fromkeys(
+            f"{where}{one['aspect'].replace('_', ' ')} {one['state']}: {one['reason']}"
+            for where, one in entries
+        )
+    )
+
+
+def _cages(trial: JudgedTrial) -> Iterator[tuple[str, CageEvidence]]:
+    """Yield the limits of each disk, after a phrase that names a disk beside the data's."""
+    yield "", trial.record.cage
+    for name, disk in trial.record.disks.items():
+        yield f"disk {name}, ", disk.cage
+
+
+def representative_trial(trials: list[JudgedTrial]) -> JudgedTrial | None:
+    """Return the caged trial with an answer whose measured time is the median.
+
+    Included trials take precedence over excluded ones. None if there is no such trial.
+    """
+    caged = [t for t in trials if t.verdicts.is_data_point and _is_caged(t)]
+    counted = [t for t in caged if t.is_included] or caged
+    in_order = sorted(
+        counted, key=lambda t: t.record.measured.seconds if t.record.measured else 0.0
+    )
+    return in_order[(len(in_order) - 1) // 2] if in_order else None
+
+
+def _is_caged(trial: JudgedTrial) -> bool:
+    """Return whether a trial has a limit of its own; disabled swap alone does not count."""
+    own = set(trial.record.cage.requested or {}) - {"MemorySwapMax"}
+    return bool(own or trial.record.disks)
+
+
+def stopping_rule_status(run: Run) -> str:
+    """Describe the stopping rule: reached, not reached at its bound, or not yet reached."""
+    plan, rule = (
+        run.plan,
+        f"repeat until every interval is within {100 * run.plan['until_ci']:.3g} % of its median",
+    )
+    rule += f", {plan['repeats']} times at most"
+    is_over = len(run.trials) == len(plan["trials"])
+    if is_over and not run.too_wide:
+        return f"{rule}: reached after {max(trial['block'] for trial in plan['trials'])}"
+    wide = (f"{' · '.join(name)} {_share(share)}" for name, share in run.too_wide.items())
+    return (
+        f"{rule}:"
+        f" {'not reached' if is_over else 'not yet'}{': ' if run.too_wide else ''}{', '.join(wide)}"
+    )
+
+
+def _share(share: float | None) -> str:
+    return "none" if share is None else f"{100 * share:.3g} %"

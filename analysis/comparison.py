@@ -1,0 +1,534 @@
+"""Comparison of runs, treatment by treatment."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.cells import (
+    NoiseFloor,
+    TreatmentCell,
+    included_by_block,
+    included_values,
+    largest_floor,
+    make_cell,
+    noise_floor,
+    treatments,
+)
+from analysis.data.baseline import load_baseline
+from analysis.data.load import (
+    VERDICTS,
+    Run,
+    Treatment,
+    excluded_ids_named,
+    excluded_trials,
+    load_run,
+    with_included,
+)
+from analysis.formatting import depends_on_cpu_speed, treatment_label
+from analysis.stats import (
+    MIN_TRIALS_PER_RUN,
+    Block,
+    Gate,
+    MedianSummary,
+    evaluate_gate,
+    median_ratio,
+    overall_ratio,
+)
+from pagecage.errors import EXIT_GATE_UNDECIDED, EXIT_USAGE, PagecageError
+
+LETTERS = string.ascii_uppercase
+
+
+def run_letter(index: int) -> str:
+    """Return A, B, C for the first, second and third run; AA follows Z."""
+    before, index = divmod(index, len(LETTERS))
+    return (run_letter(before - 1) if before else "") + LETTERS[index]
+
+
+def load_runs(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
+    """Load runs, or baselines, in the given order, with the excluded trials that `include` names.
+
+    A name is a trial or a verdict: `r1_x` or `host_quiet` in every run, `B:r1_x` in one. Raises
+    PagecageError if a run is given twice, or if the name of a trial selects none that is excluded.
+    """
+    if len(paths) > len(LETTERS):
+        raise PagecageError(
+            f"{len(paths)} runs are too many for one table", f"compare {len(LETTERS)} at most"
+        )
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise PagecageError("a run cannot be compared with itself", "name another run")
+    runs = [run_or_baseline(path) for path in paths]
+    selections = [_selection(name, runs) for name in include]
+    names_by_run = [
+        [name for name, indices in selections if index in indices] for index in range(len(runs))
+    ]
+    return [
+        with_included(run, excluded_ids_named(run, names))
+        for run, names in zip(runs, names_by_run, strict=True)
+    ]
+
+
+def run_or_baseline(path: Path) -> Run:
+    """Load a run's folder, or a baseline file."""
+    return load_baseline(path) if path.is_file() else load_run(path)
+
+
+def _selection(name: str, runs: Sequence[Run]) -> tuple[str, set[int]]:
+    """Return a trial or verdict, and the indices of the runs in which it selects trials.
+
+    A verdict may select none: a build names it whether the host was quiet or not.
+    """
+    letter, _, selector = name.rpartition(":")
+    candidates = [index for index in range(len(runs)) if letter in ("", run_letter(index))]
+    if selector in VERDICTS and candidates:
+        return selector, set(candidates)
+    indices = {index for index in candidates if excluded_ids_named(runs[index], [selector])}
+    if not indices:
+        excluded = {
+            run_letter(index): [t.record.trial_id for t in excluded_trials(runs[index])]
+            for index in candidates
+        }
+        names = "; ".join(f"{run}: {', '.join(ids)}" for run, ids in excluded.items() if ids)
+        raise PagecageError(
+            f"--include: {name} is not an excluded trial", f"excluded are {names or 'none'}"
+        )
+    return selector, indices
+
+
+_TRANSIENT = frozenset(
+    {
+        "boot_id",
+        "free_bytes",
+        "machine.state_id",
+        "machine.restore_seq",
+        "machine.details.clock_error_seconds",
+        "machine.details.start_seconds",
+        "machine.details.kept_since_unix_seconds",
+        "machine.details.up_seconds",
+    }
+)
+"""Facts that differ between any two starts of the same machine."""
+_MACHINE = ("cpu_model", "cpus", "disk.filesystem", "disk.queue_settings.rotational")
+"""Facts on which times depend, and which are equal on machines of one kind."""
+_DATA = ("files", "dataset", "writes_bytes")
+_PROGRAM = ("workload", "before")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A property in which the runs differ, with its value in each run."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Incompatibility:
+    """A reason against comparing runs.
+
+    `what` is `experiment`, `dataset`, `program`, `kernel` or `emulation`, or for gates `size` or
+    `machine`; `reason` is a sentence.
+    """
+
+    what: str
+    reason: str
+
+
+def find_differences(runs: Sequence[Run]) -> list[Difference]:
+    """Return the facts, plan entries, cages and programs in which the runs differ.
+
+    If a run has several machine states, all their values are listed. What a baseline does not keep
+    is no difference.
+    """
+    properties = [dict(_properties(run)) for run in runs]
+    kept = [one for run, one in zip(runs, properties, strict=True) if run.is_baseline]
+    known = dict.fromkeys(name for one in properties for name in one)
+    names = [name for name in known if all(name in one for one in kept)]
+    rows = (Difference(name, tuple(one.get(name, "–") for one in properties)) for name in names)
+    return [row for row in rows if len(set(row.values)) > 1]
+
+
+def _properties(run: Run) -> Iterator[tuple[str, str]]:
+    plan, records = run.plan, [trial.record for trial in run.trials]
+    harness = plan.get("harness") or {}
+    yield from (
+        (name, str(plan.get(name)))
+        for name in ("experiment", "definition_sha256", "host", "size", "fresh")
+    )
+    yield from (
+        (f"pagecage {name}", str(harness.get(name))) for name in ("version", "git_revision")
+    )
+    yield "workload sha256", _all(record.workload.sha256 for record in records)
+    yield "disk", _all(record.device.name for record in records)
+    yield "emulated", _all(record.emulated for record in records)
+    yield from sorted(facts_of(run).items())
+    for treatment, trial in _trials(run).items():
+        cage = trial.get("cage") or {}
+        yield f"cage of {treatment}", _limits(cage)
+        yield f"program of {treatment}", _program(trial)
+        yield f"data of {treatment}", _data(trial)
+        for key in ("cache", "read_ahead_kb", "storage", "machine_memory_bytes", "dirty_limits"):
+            yield f"{key} of {treatment}", str(trial.get(key))
+
+
+def facts_of(run: Run) -> dict[str, str]:
+    """Return the facts of a run's host, nested names joined by dots.
+
+    If there are several machine states, all their values are listed.
+    """
+    flat = [dict(flatten_facts(facts)) for facts in run.facts]
+    names = dict.fromkeys(name for facts in flat for name in facts if name not in _TRANSIENT)
+    return {name: _all(facts.get(name) for facts in flat) for name in names}
+
+
+def flatten_facts(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Return nested facts as pairs, nested names joined by dots."""
+    pairs: list[tuple[str, Any]] = []
+    for key, value in facts.items():
+        name = f"{prefix}{key}"
+        pairs += flatten_facts(value, f"{name}.") if isinstance(value, Mapping) else [(name, value)]
+    return pairs
+
+
+def _all(values: Any) -> str:
+    """Return each distinct value once, as text."""
+    return (
+        ", ".join(sorted({"not known" if value is None else str(value) for value in values})) or "–"
+    )
+
+
+def _trials(run: Run) -> dict[str, Mapping[str, Any]]:
+    """Return the first planned trial of each treatment."""
+    return {treatment_label(trial["treatment"]): trial for trial in reversed(run.plan["trials"])}
+
+
+def _limits(cage: Mapping[str, Any]) -> str:
+    return (
+        " ".join(f"{name}={value}" for name, value in sorted(cage.get("properties", {}).items()))
+        or "no limits"
+    )
+
+
+def _data(trial: Mapping[str, Any]) -> str:
+    return json.dumps([trial.get(key) for key in _DATA], sort_keys=True)
+
+
+def _program(trial: Mapping[str, Any]) -> str:
+    return json.dumps([trial.get(key) for key in _PROGRAM], sort_keys=True)
+
+
+def find_incompatibilities(runs: Sequence[Run]) -> list[Incompatibility]:
+    """Return each reason for which a run is not comparable with the first one."""
+    found = dict.fromkeys(one for run in runs[1:] for one in _incompatibilities(runs[0], run))
+    return list(found)
+
+
+def find_gate_obstacles(runs: Sequence[Run], responses: Sequence[str]) -> list[Incompatibility]:
+    """Return each reason for which gates on these responses cannot be decided.
+
+    Bytes, I/Os and faults do not depend on the machine. Times, rates and metrics of a service do.
+    Runs of another size measure something else.
+    """
+    found: list[Incompatibility] = []
+    metrics = {name for run in runs for name in run.metrics}
+    timed = [name for name in responses if depends_on_cpu_speed(name) or name in metrics]
+    for run in runs[1:]:
+        if run.plan["size"] != runs[0].plan["size"]:
+            sizes = f"{runs[0].plan['size']} against {run.plan['size']}"
+            found.append(Incompatibility("size", f"size {sizes}"))
+        if timed:
+            found += _other_machine(runs[0], run, timed[0])
+    return list(dict.fromkeys(found))
+
+
+def _other_machine(first: Run, other: Run, response: str) -> Iterator[Incompatibility]:
+    facts = [facts_of(run) for run in (first, other)]
+    for name in _MACHINE:
+        values = [one.get(name, "not known") for one in facts]
+        if values[0] != values[1]:
+            reason = f"{name} {values[0]} against {values[1]}, on which {response} depends"
+            yield Incompatibility("machine", reason)
+
+
+def _incompatibilities(first: Run, other: Run) -> Iterator[Incompatibility]:
+    if first.plan["experiment"] != other.plan["experiment"]:
+        yield Incompatibility(
+            "experiment",
+            f"one is of {first.plan['experiment']}, the other of {other.plan['experiment']}",
+        )
+    if first.response != other.response:
+        yield Incompatibility(
+            "experiment", f"one is about {first.response}, the other about {other.response}"
+        )
+    yield from _planned_difference(first, other, "dataset", _data, "read different data")
+    yield from _planned_difference(
+        first, other, "program", _program, "run a different program or different arguments"
+    )
+    kernels = [facts_of(run).get("kernel", "not known") for run in (first, other)]
+    if kernels[0] != kernels[1]:
+        yield Incompatibility("kernel", f"kernel {kernels[0]} against {kernels[1]}")
+    emulated = [_all(trial.record.emulated for trial in run.trials) for run in (first, other)]
+    if emulated[0] != emulated[1]:
+        yield Incompatibility("emulation", f"emulated: {emulated[0]} against {emulated[1]}")
+
+
+def _planned_difference(
+    first: Run, other: Run, what: str, describe: Callable[[Mapping[str, Any]], str], difference: str
+) -> Iterator[Incompatibility]:
+    first_trials, other_trials = _trials(first), _trials(other)
+    differing = [
+        name
+        for name in first_trials
+        if name in other_trials and describe(first_trials[name]) != describe(other_trials[name])
+    ]
+    if differing:
+        yield Incompatibility(
+            what,
+            f"{len(differing)} of {len(first_trials)} treatments {difference} ({differing[0]})",
+        )
+
+
+@dataclass(frozen=True)
+class Change:
+    """The change of one run against the first, in one treatment.
+
+    `word` is `higher` or `lower` (the interval excludes 1 and the change exceeds the noise floor),
+    `inconclusive` or `too few trials`. If there is no `ratio`, it states the reason.
+    """
+
+    ratio: MedianSummary | None
+    floor: NoiseFloor | None
+    word: str
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One treatment and response: a cell per run, and a change for each run but the first."""
+
+    treatment: Treatment
+    response: str
+    cells: tuple[TreatmentCell, ...]
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """A gate's verdict on one run's change in one treatment; `run` counts from 0, the first run."""
+
+    gate: Gate
+    run: int
+    treatment: Treatment
+    verdict: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A comparison of runs.
+
+    `overall` holds, by response, the geometric mean of each run's ratios over all treatments.
+    `lacking` holds for each run its treatments that are not in all runs.
+    """
+
+    runs: tuple[Run, ...]
+    responses: tuple[str, ...]
+    rows: tuple[ComparisonRow, ...]
+    overall: Mapping[str, tuple[MedianSummary | None, ...]]
+    differences: tuple[Difference, ...]
+    obstacles: tuple[Incompatibility, ...]
+    lacking: tuple[tuple[str, ...], ...]
+    gate_results: tuple[GateResult, ...]
+
+    def verdicts(self) -> set[str]:
+        """Return the verdicts of all gates."""
+        return {result.verdict for result in self.gate_results}
+
+
+def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = False) -> Comparison:
+    """Compare each run with the first.
+
+    Raises PagecageError if the runs are not comparable, unless `anyway` is set, or if they share no
+    treatment, or no treatment with figures on both sides. With gates its exit code is
+    EXIT_GATE_UNDECIDED.
+    """
+    refusal = EXIT_GATE_UNDECIDED if gates else EXIT_USAGE
+    found = find_incompatibilities(runs)
+    found += find_gate_obstacles(runs, [gate.response for gate in gates])
+    if found and not anyway:
+        reasons = "; ".join(f"{one.what}: {one.reason}" for one in found)
+        message = f"these runs are not comparable: {reasons}"
+        raise PagecageError(message, "--anyway compares them and reports this", refusal)
+    common = _common_treatments(runs, refusal)
+    responses = _responses(runs, gates)
+    rows = tuple(
+        comparison_row(runs, treatment, response) for response in responses for treatment in common
+    )
+    _check_figures(runs, rows, refusal)
+    return Comparison(
+        tuple(runs),
+        responses,
+        rows,
+        {response: _overall(runs, common, response) for response in responses},
+        tuple(find_differences(runs)),
+        tuple(found),
+        lacking=tuple(
+            tuple(treatment_label(t) for t in treatments(run) if t not in common) for run in runs
+        ),
+        gate_results=tuple(
+            result
+            for gate in gates
+            for row in rows
+            if row.response == gate.response
+            for result in _gate_results(gate, row)
+        ),
+    )
+
+
+def _common_treatments(runs: Sequence[Run], refusal: int) -> list[Treatment]:
+    """Return the treatments of the first run that all runs have.
+
+    Raises PagecageError for none, with `refusal` as its exit code.
+    """
+    common = [t for t in treatments(runs[0]) if all(_is_in_plan(run, t) for run in runs[1:])]
+    if not common:
+        raise PagecageError(
+            "these runs have no treatment in common",
+            "compare runs of one experiment and size",
+            refusal,
+        )
+    return common
+
+
+def _is_in_plan(run: Run, treatment: Treatment) -> bool:
+    return any(trial["treatment"] == dict(treatment) for trial in run.plan["trials"])
+
+
+def _responses(runs: Sequence[Run], gates: Sequence[Gate]) -> tuple[str, ...]:
+    """Return the experiment's response and those that gates name."""
+    check_responses(runs, gates)
+    return tuple(dict.fromkeys((runs[0].response, *(gate.response for gate in gates))))
+
+
+def check_responses(runs: Sequence[Run], gates: Sequence[Gate]) -> None:
+    """Raise PagecageError for a gate on a response that no trial has."""
+    names = sorted({name for run in runs for trial in run.trials for name in trial.record.response})
+    for gate in gates:
+        if gate.response not in names:
+            raise PagecageError(
+                f"--fail-if: no trial has {gate.response!r}", f"one of {', '.join(names)}"
+            )
+
+
+def comparison_row(runs: Sequence[Run], treatment: Treatment, response: str) -> ComparisonRow:
+    """Return the row of one treatment in all runs, each compared with the first."""
+    values = [included_values(run, treatment, response) for run in runs]
+    cells = tuple(make_cell(run, treatment, response) for run in runs)
+    floors = [noise_floor(run, treatment, response) for run in runs]
+    changes = tuple(_change(values, cells, floors, index) for index in range(1, len(runs)))
+    return ComparisonRow(treatment, response, cells, changes)
+
+
+def _change(
+    values: Sequence[Sequence[float]],
+    cells: Sequence[TreatmentCell],
+    floors: Sequence[NoiseFloor | None],
+    index: int,
+) -> Change:
+    floor = largest_floor([floors[0], floors[index]])
+    if not values[0] or not values[index]:
+        return Change(None, floor, _reason_without_ratio(values, cells, index))
+    ratio = median_ratio(values[index], values[0])
+    return Change(ratio, floor, change_word(ratio, floor))
+
+
+def change_word(ratio: MedianSummary, floor: NoiseFloor | None) -> str:
+    """Return the word of `Change` for a ratio and its noise floor."""
+    if ratio.n < MIN_TRIALS_PER_RUN:
+        return "too few trials"
+    least = 1 + (floor.share if floor else 0)
+    if ratio.low > 1 and ratio.middle > least:
+        return "higher"
+    return "lower" if ratio.high < 1 and ratio.middle < 1 / least else "inconclusive"
+
+
+def _reason_without_ratio(
+    values: Sequence[Sequence[float]], cells: Sequence[TreatmentCell], index: int
+) -> str:
+    """Return the reason why there is no ratio, by the letters of the runs."""
+    letters_by_state: dict[str, list[str]] = {}
+    for run in (0, index):
+        if not values[run]:
+            letters_by_state.setdefault(_state(cells[run]), []).append(run_letter(run))
+    return ", ".join(
+        f"{state} in {' and '.join(letters)}" for state, letters in letters_by_state.items()
+    )
+
+
+def _state(cell: TreatmentCell) -> str:
+    if cell.is_all_excluded:
+        return "excluded"
+    if cell.killed:
+        return "killed"
+    return "wrong answer" if cell.wrong else "no figure"
+
+
+def _check_figures(runs: Sequence[Run], rows: Sequence[ComparisonRow], refusal: int) -> None:
+    for index in range(1, len(runs)):
+        if any(row.changes[index - 1].ratio for row in rows):
+            continue
+        words = ", ".join(dict.fromkeys(row.changes[index - 1].word for row in rows))
+        raise PagecageError(
+            f"{run_letter(0)} and {run_letter(index)} have no treatment with figures on both sides:"
+            f" {words}",
+            "pagecage show RUN prints why trials are excluded; --include NAME includes a trial, or"
+            " those of a verdict such as host_quiet",
+            refusal,
+        )
+
+
+def _overall(
+    runs: Sequence[Run], common: Sequence[Treatment], response: str
+) -> tuple[MedianSummary | None, ...]:
+    blocks = [_blocks(run, common, response) for run in runs]
+    return tuple(overall_ratio(other, blocks[0]) for other in blocks[1:])
+
+
+def _blocks(run: Run, common: Sequence[Treatment], response: str) -> list[Block]:
+    """Return the figures of included trials by block and treatment."""
+    found: dict[int, dict[str, list[float]]] = defaultdict(dict)
+    for treatment in common:
+        for number, values in included_by_block(run, treatment, response).items():
+            found[number][treatment_label(treatment)] = values
+    return [found[number] for number in sorted(found)]
+
+
+def _gate_results(gate: Gate, row: ComparisonRow) -> list[GateResult]:
+    """Return the gate's result for each run.
+
+    A run is left out if neither it nor the first run has a figure.
+    """
+    results = []
+    for index, change in enumerate(row.changes, start=1):
+        if change.ratio is None and not (row.cells[0].summary or row.cells[index].summary):
+            continue
+        verdict, reason = evaluate_gate(
+            gate, change.ratio, change.floor.share if change.floor else 0
+        )
+        results.append(
+            GateResult(gate, index, row.treatment, verdict, reason if change.ratio else change.word)
+        )
+    return results
+
+
+def varying_label(comparison: Comparison, treatment: Treatment) -> str:
+    """Return a treatment's label without the factors that have one level throughout."""
+    constant = comparison.runs[0].layout.constant
+    return treatment_label(
+        {name: level for name, level in treatment.items() if name not in constant}
+    )

@@ -1,0 +1,211 @@
+"""Events and histograms of a trial."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analysis.data.load import JudgedTrial, Run
+from analysis.formatting import treatment_label
+from pagecage.errors import PagecageError
+from pagecage.model.run_files import read_lines
+
+_COMPRESSED, _PLAIN = 0x1C849304, 0x1C849303
+_COOKIE_MASK = ~0xF0
+"""Mask for the cookie's second nibble, the counter width in other versions; here always 1."""
+_OUTER = struct.Struct(">II")
+_HEADER = struct.Struct(">IIIIQQd")
+_HINT = "docs/FORMAT.md names the programs that write it"
+
+
+def decode(text: str) -> Counter[int]:
+    """Return counts by value; a bucket is named by the largest value that it can hold.
+
+    Raises PagecageError if the text is not such a histogram.
+    """
+    try:
+        raw = base64.b64decode(text, validate=True)
+        cookie, length = _OUTER.unpack_from(raw)
+        plain = zlib.decompress(raw[_OUTER.size : _OUTER.size + length])
+        inner, size, _, digits, least, _, _ = _HEADER.unpack_from(plain)
+    except (binascii.Error, struct.error, zlib.error) as error:
+        raise PagecageError(f"this is not an HdrHistogram: {error}", _HINT) from None
+    if (
+        cookie & _COOKIE_MASK != _COMPRESSED
+        or inner & _COOKIE_MASK != _PLAIN
+        or not 0 < digits <= 5
+        or not least
+    ):
+        raise PagecageError("this is not an HdrHistogram of version 2", _HINT)
+    return _by_value(plain[_HEADER.size : _HEADER.size + size], digits, least)
+
+
+def _by_value(payload: bytes, digits: int, least: int) -> Counter[int]:
+    """Return the counts of the buckets; a negative number skips that many empty buckets."""
+    half_bits = (2 * 10**digits - 1).bit_length() - 1
+    unit_bits = least.bit_length() - 1
+    found: Counter[int] = Counter()
+    index = 0
+    for number in _numbers(payload):
+        if number < 0:
+            index -= number
+            continue
+        if number:
+            found[_largest_value(index, half_bits, unit_bits)] = number
+        index += 1
+    return found
+
+
+def _numbers(payload: bytes) -> Iterator[int]:
+    """Decode ZigZag LEB128 numbers: seven bits a byte, lowest first, at most nine bytes.
+
+    The lowest bit of a number is its sign.
+    """
+    value, shift = 0, 0
+    for byte in payload:
+        last = shift == 56
+        value |= (byte if last else byte & 0x7F) << shift
+        shift += 7
+        if last or byte < 0x80:
+            yield (value >> 1) ^ -(value & 1)
+            value, shift = 0, 0
+
+
+def _largest_value(index: int, half_bits: int, unit_bits: int) -> int:
+    """Return the largest value of a bucket entry.
+
+    The first bucket has twice as many entries as the others; each later one doubles the value step.
+    """
+    half = 1 << half_bits
+    bucket, entry = index // half - 1, index % half + half
+    if bucket < 0:
+        bucket, entry = 0, entry - half
+    shift = bucket + unit_bits
+    return (entry << shift) + (1 << shift) - 1
+
+
+UNTRACED = "not available by tracepoints"
+"""Text for a figure that a kernel without fentry and kprobes cannot give, instead of 0."""
+_SAME_VALUES = {("filemap_fault", "ra_pages"): ("page_cache_ra_order", "ra_pages")}
+"""Keys of a table that also stand in another one, which other probes fill."""
+
+
+def traced_table(trial: JudgedTrial, table: str, key: str) -> str | None:
+    """Return the table of the trial's trace that has this key; None if its probes cannot tell."""
+    entry = trial.record.collectors.get("bpftrace") or {}
+    unavailable = set(entry.get("unavailable") or ())
+    for name, of_table in ((table, key), _SAME_VALUES.get((table, key), (table, key))):
+        if not unavailable & {name, f"{name}.{of_table}"}:
+            return name
+    return None
+
+
+def events_in_measured_part(
+    run: Run,
+    trial: JudgedTrial,
+    probe: str,
+    key: Callable[[Mapping[str, Any]], Any],
+    collector: str = "bpftrace",
+) -> Counter[Any]:
+    """Count a probe's events from `go` on, by `key`.
+
+    The counts in the trace are cumulative.
+    """
+    if not trial.record.measured:
+        return Counter()
+    lines, start = (
+        read_lines(run.path, trial.record, collector),
+        trial.record.measured.start_monotonic_seconds,
+    )
+    before = _totals([line for line in lines if line["t"] <= start][-1:], probe, key)
+    return _totals(lines[-1:], probe, key) - before
+
+
+def _totals(
+    lines: Sequence[Mapping[str, Any]], probe: str, key: Callable[[Mapping[str, Any]], Any]
+) -> Counter[Any]:
+    total: Counter[Any] = Counter()
+    for entry in (lines[0].get(probe) or []) if lines else []:
+        total[key(entry)] += entry["count"]
+    return total
+
+
+_LEAST_SHARE = 0.01
+"""Values in a smaller share of events come from a thread's start or end, and are left out."""
+
+
+@dataclass(frozen=True)
+class EventColumn:
+    """A column: the probe, the key of its events, and the format of a value."""
+
+    title: str
+    probe: str
+    key: str
+    text: Callable[[int], str] = str
+
+
+def _hexadecimal(word: int) -> str:
+    return f"{word:X}"
+
+
+COLUMNS = (
+    EventColumn("vm_flags", "filemap_fault", "vm_flags", _hexadecimal),
+    EventColumn("fault_flags", "filemap_fault", "fault_flags", _hexadecimal),
+    EventColumn("pages", "filemap_fault", "ra_pages"),
+    EventColumn("returned", "filemap_fault_return", "returned"),
+    EventColumn("read-ahead pages", "page_cache_ra_order", "pages"),
+    EventColumn("read-ahead order", "page_cache_ra_order", "order"),
+)
+
+
+def fault_event_table(run: Run) -> pd.DataFrame:
+    """Return one row per treatment with a traced fault, and the frequent values of each column.
+
+    Flags are hexadecimal, as bpftrace prints them with %x. A cell without an event is empty; so is
+    a column that the trace of an older version lacks. Where the attached probes could not tell, the
+    cell says so.
+    """
+    counts: dict[str, dict[str, Counter[int]]] = {}
+    untraced: dict[str, set[str]] = {}
+    for trial in run.trials:
+        label = treatment_label(trial.record.treatment)
+        of_treatment = counts.setdefault(label, {})
+        for column in COLUMNS:
+            found, table = Counter[Any](), traced_table(trial, column.probe, column.key)
+            if table is None:
+                untraced.setdefault(label, set()).add(column.title)
+            else:
+                found = events_in_measured_part(run, trial, table, _value_of(column.key))
+                found.pop(None, None)
+            of_treatment.setdefault(column.title, Counter()).update(found)
+    rows = [
+        {
+            "treatment": name,
+            **{
+                column.title: _cell(column, found)
+                or (UNTRACED if column.title in untraced.get(name, ()) else "")
+                for column in COLUMNS
+            },
+        }
+        for name, found in counts.items()
+        if any(found.values())
+    ]
+    return pd.DataFrame(rows, columns=["treatment", *(column.title for column in COLUMNS)])
+
+
+def _value_of(key: str) -> Callable[[Mapping[str, Any]], int | None]:
+    return lambda entry: entry.get(key)
+
+
+def _cell(column: EventColumn, found: Mapping[str, Counter[int]]) -> str:
+    counter = found[column.title]
+    least = _LEAST_SHARE * counter.total()
+    return ", ".join(column.text(value) for value, n in counter.most_common() if n >= least)

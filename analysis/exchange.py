@@ -1,0 +1,251 @@
+"""Results for other programs: JUnit, OpenMetrics, dashboards."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+from xml.etree import ElementTree
+
+from analysis.cells import included_values, treatments, trials_of
+from analysis.data.load import JudgedTrial, Run, Treatment
+from analysis.formatting import depends_on_cpu_speed, response_scale, treatment_label
+from analysis.stats import MedianSummary, summarise
+from analysis.sweep import is_metric_rate
+from pagecage.errors import PagecageError
+
+_COUNTS = ("device_read_bytes", "device_reads", "major_faults")
+"""Responses that hardly vary between repeats, and are therefore good gates."""
+
+
+@dataclass(frozen=True)
+class TreatmentFigure:
+    """A response of one treatment, from its included trials alone.
+
+    `values` are the trials' figures in plan order, and `summary` their median and interval.
+    """
+
+    name: str
+    treatment: Treatment
+    response: str
+    values: tuple[float, ...]
+    summary: MedianSummary
+
+
+def responses_of(run: Run) -> tuple[str, ...]:
+    """Return the main response, those of the experiment's further tables, and counts of I/Os."""
+    tables = run.definition.get("tables") or []
+    columns = (name for table in tables for name in table["columns"].values())
+    return tuple(dict.fromkeys((run.response, *columns, *_COUNTS)))
+
+
+def figures_of(run: Run, responses: Sequence[str]) -> Iterator[TreatmentFigure]:
+    """Yield the figures of each treatment. One without an included trial has none."""
+    for treatment in treatments(run):
+        label = treatment_label(treatment)
+        name = f"{run.plan['experiment']}: {label}" if label else str(run.plan["experiment"])
+        for response in responses:
+            if values := included_values(run, treatment, response):
+                yield TreatmentFigure(name, treatment, response, tuple(values), summarise(values))
+
+
+def is_rate(run: Run, response: str) -> bool:
+    """Return whether more is better: a response per second, or such a metric of a service."""
+    if response in run.metrics:
+        return is_metric_rate(run, response)
+    return response.endswith("_per_second")
+
+
+def is_time(response: str) -> bool:
+    """Return whether a response is a duration."""
+    return depends_on_cpu_speed(response) and not response.endswith("_per_second")
+
+
+def seconds(response: str, value: float) -> float:
+    """Return a duration in seconds."""
+    return value * response_scale(response)
+
+
+def unit_of(response: str) -> str:
+    """Return the unit that a response's name states: seconds, bytes, or none for a count."""
+    endings = ("bytes_per_second", "per_second", "seconds", "bytes", "ms", "us", "ns", "percent")
+    return next((unit for unit in endings if response.endswith(f"_{unit}")), "")
+
+
+def bencher(run: Run) -> str:
+    """Return the run in Bencher's metric format: figures by treatment and response."""
+    found: dict[str, dict[str, Any]] = {}
+    for figure in figures_of(run, responses_of(run)):
+        summary = figure.summary
+        found.setdefault(figure.name, {})[figure.response] = {
+            "value": summary.middle,
+            "lower_value": summary.low,
+            "upper_value": summary.high,
+        }
+    return _json(found)
+
+
+def github_benchmark(run: Run) -> str:
+    """Return the main response for github-action-benchmark.
+
+    Its tool is `customSmallerIsBetter`, or `customBiggerIsBetter` for a rate.
+    """
+    return _json([_benchmark(run, figure) for figure in figures_of(run, [run.response])])
+
+
+def _benchmark(run: Run, figure: TreatmentFigure) -> dict[str, Any]:
+    summary = figure.summary
+    better = "more" if is_rate(run, figure.response) else "less"
+    return {
+        "name": figure.name,
+        "unit": unit_of(figure.response) or "count",
+        "value": summary.middle,
+        "range": f"{summary.low:g} to {summary.high:g}",
+        "extra": f"{figure.response} ({better} is better)\nrun {run.plan['run_id']}\nn {summary.n}",
+    }
+
+
+def hyperfine(run: Run) -> str:
+    """Return the main response as `hyperfine --export-json` does, a result for each treatment.
+
+    Raises PagecageError if the response is not a duration.
+    """
+    if not is_time(run.response):
+        message = f"hyperfine's format holds durations, and {run.response} is none"
+        raise PagecageError(message, "--format bencher")
+    return _json({"results": [_result(figure) for figure in figures_of(run, [run.response])]})
+
+
+def _result(figure: TreatmentFigure) -> dict[str, Any]:
+    times = [seconds(figure.response, value) for value in figure.values]
+    return {
+        "command": figure.name,
+        "mean": statistics.fmean(times),
+        "stddev": statistics.stdev(times) if len(times) > 1 else None,
+        "median": statistics.median(times),
+        "min": min(times),
+        "max": max(times),
+        "times": times,
+        "parameters": dict(figure.treatment),
+    }
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, indent=2) + "\n"
+
+
+_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 cannot contain, not even escaped."""
+
+
+def junit(run: Run) -> str:
+    """Return the recorded trials as a test suite.
+
+    A trial with a wrong answer or without an answer is a failure. A trial that is excluded is an
+    error, because nothing is known from it. One is skipped if the host lacks a requirement.
+    """
+    cases = [_case(run, trial) for trial in run.trials]
+    counts = {
+        name: str(sum(case.find(tag) is not None for case in cases))
+        for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
+    }
+    about = {"name": str(run.plan["experiment"]), "tests": str(len(cases))}
+    suite = ElementTree.Element("testsuite", about | counts)
+    suite.extend(cases)
+    suites = ElementTree.Element("testsuites", name=str(run.plan["run_id"]))
+    suites.append(suite)
+    ElementTree.indent(suites)
+    return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(run: Run, trial: JudgedTrial) -> ElementTree.Element:
+    record = trial.record
+    case = ElementTree.Element(
+        "testcase",
+        classname=_text(f"{run.plan['experiment']}: {treatment_label(record.treatment)}"),
+        name=record.trial_id,
+        time=f"{_seconds(trial):.6f}",
+    )
+    message = _text("; ".join(filter(None, (record.error, *trial.verdicts.reasons))))
+    if record.outcome == "requirement_missed":
+        ElementTree.SubElement(case, "skipped", message=message)
+    elif not trial.verdicts.is_data_point:
+        type_ = record.outcome
+        ElementTree.SubElement(case, "failure", message=message or type_, type=type_)
+    elif trial.is_excluded:
+        ElementTree.SubElement(case, "error", message=message, type="excluded")
+    return case
+
+
+def _seconds(trial: JudgedTrial) -> float:
+    """Return how long all phases of the trial took; 0 for a record without phases."""
+    return sum(phase.seconds or 0.0 for phase in trial.record.phases)
+
+
+def _text(text: str) -> str:
+    return _NOT_IN_XML.sub("�", text)
+
+
+def openmetrics(run: Run) -> str:
+    """Return a gauge for each response, and the number of trials that were included and not.
+
+    Labels are the run and the levels of the treatment. `statistic` is `median`, `low` or `high`.
+    """
+    found = sorted(figures_of(run, responses_of(run)), key=lambda figure: figure.response)
+    lines: list[str] = []
+    for response, figures in groupby(found, key=lambda figure: figure.response):
+        name = f"pagecage_{_name(response)}"
+        lines.append(f"# TYPE {name} gauge")
+        if unit := unit_of(response):
+            lines.append(f"# UNIT {name} {unit}")
+        for figure in figures:
+            lines += _samples(run, name, figure)
+    lines += ["# TYPE pagecage_trials gauge", *_trial_counts(run), "# EOF"]
+    return "\n".join(lines) + "\n"
+
+
+def _samples(run: Run, name: str, figure: TreatmentFigure) -> Iterator[str]:
+    summary = figure.summary
+    for statistic, value in (
+        ("median", summary.middle),
+        ("low", summary.low),
+        ("high", summary.high),
+    ):
+        yield f"{name}{_labels(run, figure.treatment, statistic=statistic)} {value!r}"
+
+
+def _trial_counts(run: Run) -> Iterator[str]:
+    for treatment in treatments(run):
+        trials = trials_of(run.trials, treatment)
+        included = sum(trial.is_included for trial in trials)
+        counts = (("included", included), ("not included", len(trials) - included))
+        for state, count in counts:
+            yield f"pagecage_trials{_labels(run, treatment, state=state)} {count}"
+
+
+def _labels(run: Run, treatment: Mapping[str, str], **more: str) -> str:
+    labels = {"experiment": run.plan["experiment"], "run": run.plan["run_id"], **treatment, **more}
+    pairs = (f'{_name(name)}="{_escaped(str(value))}"' for name, value in labels.items())
+    return f"{{{','.join(pairs)}}}"
+
+
+def _name(text: str) -> str:
+    """Return a name of letters, digits and underscores."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", text)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+WRITERS: Mapping[str, Callable[[Run], str]] = {
+    "bencher": bencher,
+    "github-benchmark": github_benchmark,
+    "hyperfine": hyperfine,
+    "junit": junit,
+    "openmetrics": openmetrics,
+}

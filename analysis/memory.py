@@ -1,0 +1,401 @@
+"""The search of a program's memory: its table and picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from analysis.data.load import JudgedTrial, Run
+from analysis.figures.charts import WIDTH, draw_legend
+from analysis.figures.style import COLOURS, GREY, INK
+from pagecage.memory_search.need import (
+    MeasuredLevels,
+    MemoryAnswer,
+    MemoryLevel,
+    SearchRule,
+    no_answer,
+    sentences,
+)
+from pagecage.memory_search.rounds import (
+    FACTOR,
+    SECOND_OPINION,
+    answer_of_run,
+    measured_levels,
+    rule_of,
+)
+from pagecage.model.record import Record
+from pagecage.model.run_files import read_lines
+from pagecage.units import format_bytes, format_seconds
+from pagecage.verdicts.counters import difference, final_counter, io_at
+from pagecage.verdicts.evaluate import Verdicts
+
+
+@dataclass(frozen=True)
+class MemoryStep:
+    """One MemoryMax with the medians of its trials; None if none is known.
+
+    `limit_bytes` is None for the reference without a MemoryMax. `seconds` counts only trials that
+    finished on a quiet host; `shown_seconds` is a time to show if none of them did, and
+    `is_counted` tells them apart.
+    """
+
+    name: str
+    limit_bytes: int | None
+    trials: int
+    seconds: float | None
+    shown_seconds: float | None
+    slowdown: float | None
+    refaults_file: float | None
+    refaults_anon: float | None
+    major_faults: float | None
+    read_bytes: float | None
+    peak_bytes: float | None
+    oom_kills: int
+    outcome: str
+    states: dict[str, str]
+
+    @property
+    def is_counted(self) -> bool:
+        """True if the time counts."""
+        return self.seconds is not None
+
+    @property
+    def refaults(self) -> float | None:
+        """Refaults of files and of anonymous memory together."""
+        known = [n for n in (self.refaults_file, self.refaults_anon) if n is not None]
+        return sum(known) if known else None
+
+
+@dataclass(frozen=True)
+class MemoryRun:
+    """The steps of a search, the reference first and then the largest limits, and its answer."""
+
+    rule: SearchRule
+    answer: MemoryAnswer | None
+    steps: tuple[MemoryStep, ...]
+    sentences: tuple[str, ...]
+
+
+def memory_run(run: Run) -> MemoryRun | None:
+    """Return the search of a run; None if the run is none."""
+    rule = rule_of(run.plan)
+    if rule is None:
+        return None
+    last = {trial.record.trial_id: trial.record for trial in run.trials}
+    verdicts = {trial.record.trial_id: trial.verdicts for trial in run.trials}
+
+    def judge(record: Record) -> Verdicts:
+        return verdicts[record.trial_id]
+
+    answer = answer_of_run(run.plan, last, judge)
+    measured = measured_levels(run.plan, last, judge)
+    steps = tuple(_steps(run, rule, measured))
+    limits = run.plan["trials"][0]["cage"]["properties"]
+    if answer is None:
+        killed = bool(measured and measured.reference.is_killed)
+        return MemoryRun(rule, None, steps, (no_answer(killed),))
+    has_swap = limits.get("MemorySwapMax") != 0
+    opinion = second_opinion(run)
+    found = [
+        *sentences(answer, rule, has_swap=has_swap),
+        *([opinion.sentence] if opinion else []),
+        *_uncharged(run),
+    ]
+    return MemoryRun(rule, answer, steps, tuple(found))
+
+
+@dataclass(frozen=True)
+class SecondOpinion:
+    """DAMON's estimate of the working set, in bytes; None with the reason for its absence."""
+
+    median_bytes: float | None
+    most_bytes: float | None
+    intervals: int
+    reason: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The estimate, or the reason why there is none."""
+        if self.median_bytes is None or self.most_bytes is None:
+            return f"No second opinion by DAMON: {self.reason}."
+        return (
+            f"Second opinion by DAMON: the program touched {format_bytes(self.median_bytes)} within"
+            f" half a second through its mappings (median of {self.intervals} intervals; at most"
+            f" {format_bytes(self.most_bytes)}). Files that it reads with read(2) are not seen."
+        )
+
+
+def second_opinion(run: Run) -> SecondOpinion | None:
+    """Return DAMON's estimate; None before the trial that it watches has ended."""
+    record = next((t.record for t in run.trials if t.record.trial_id == SECOND_OPINION), None)
+    if record is None:
+        return None
+    rows = read_lines(run.path, record, "damon")
+    begin, end = 0.0, float("inf")
+    if record.measured:
+        begin, end = record.measured.start_monotonic_seconds, record.measured.end_monotonic_seconds
+    counts = [row["bytes"] for row in rows if begin <= row["t"] <= end and row["bytes"]]
+    if not counts:
+        entry = record.collectors.get("damon") or {}
+        reason = entry.get("reason") or "no interval lies in the measured part"
+        return SecondOpinion(None, None, 0, str(reason))
+    return SecondOpinion(median(counts), max(counts), len(counts))
+
+
+def _uncharged(run: Run) -> Iterator[str]:
+    """Yield what the figures leave out if no files were made cold."""
+    command = run.plan["trials"][0]["workload"].get("command") or {}
+    if not command.get("data_paths"):
+        yield (
+            "No files were made cold (--cold). Pages that were in the page cache before are charged"
+            " to no trial, and are not part of these figures."
+        )
+
+
+def _steps(run: Run, rule: SearchRule, measured: MeasuredLevels | None) -> list[MemoryStep]:
+    levels: dict[int | None, MemoryLevel] = (
+        {level.limit_bytes: level for level in (*measured.levels, measured.reference)}
+        if measured
+        else {}
+    )
+    found = []
+    for name in run.factors[FACTOR]:
+        planned = [t for t in run.plan["trials"] if t["treatment"][FACTOR] == name]
+        if planned[0]["trial_id"] == SECOND_OPINION:
+            continue
+        trials = [t for t in run.trials if t.record.treatment[FACTOR] == name]
+        limit = planned[0]["cage"]["properties"].get("MemoryMax")
+        if trials:
+            found.append(_step(name, limit, trials, run.response, rule, measured, levels))
+    return sorted(found, key=lambda s: (s is not found[0], -(s.limit_bytes or 0)))
+
+
+def _step(
+    name: str,
+    limit: int | None,
+    trials: Sequence[JudgedTrial],
+    response: str,
+    rule: SearchRule,
+    measured: MeasuredLevels | None,
+    levels: dict[int | None, MemoryLevel],
+) -> MemoryStep:
+    records = [trial.record for trial in trials]
+    level = levels.get(limit)
+    outcomes = dict.fromkeys(record.outcome for record in records)
+    return MemoryStep(
+        name=name,
+        limit_bytes=limit,
+        trials=len(records),
+        seconds=level.seconds if level else None,
+        shown_seconds=_median(record.response.get(response) for record in records),
+        slowdown=measured.slowdown(level) if measured and level else None,
+        refaults_file=_median(_growth(r, "workingset_refault_file") for r in records),
+        refaults_anon=_median(_growth(r, "workingset_refault_anon") for r in records),
+        major_faults=_median(_growth(r, "pgmajfault") for r in records),
+        read_bytes=_median(io_at(record, "totals", "rbytes") for record in records),
+        peak_bytes=_median(final_counter(record, "memory.peak") for record in records),
+        oom_kills=sum(final_counter(r, "memory.events", "oom_kill") or 0 for r in records),
+        outcome=", ".join(outcomes),
+        states={
+            criterion: measured.state(level, criterion, rule)
+            for criterion in ("time", "refaults")
+            if measured and level
+        },
+    )
+
+
+def _growth(record: Any, key: str) -> float | None:
+    return difference(record, "cgroup", "memory.stat", key)
+
+
+def _median(values: Any) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def step_rows(found: MemoryRun) -> list[dict[str, str]]:
+    """Return the steps as rows of a table."""
+    hidden = {
+        "anonymous": not any(step.refaults_anon for step in found.steps),
+        "OOM kills": not any(step.oom_kills for step in found.steps),
+    }
+    rows = [_row(step) for step in found.steps]
+    return [{k: text for k, text in row.items() if not hidden.get(k)} for row in rows]
+
+
+def _row(step: MemoryStep) -> dict[str, str]:
+    return {
+        "MemoryMax": _size(step.limit_bytes) if step.limit_bytes else "none",
+        "time": _time(step),
+        "loss": "–" if step.slowdown is None else f"{100 * step.slowdown:+.1f} %",
+        "refaults": _count(step.refaults_file),
+        "anonymous": _count(step.refaults_anon),
+        "major faults": _count(step.major_faults),
+        "read": _size(step.read_bytes),
+        "peak": _size(step.peak_bytes),
+        "OOM kills": str(step.oom_kills or "–"),
+        "enough": _enough(step),
+    }
+
+
+def _time(step: MemoryStep) -> str:
+    if step.seconds is not None:
+        return format_seconds(step.seconds)
+    if step.shown_seconds is not None:
+        return f"({format_seconds(step.shown_seconds)}) †"
+    return step.outcome.replace("_", " ")
+
+
+def _enough(step: MemoryStep) -> str:
+    if step.states and all(state == "enough" for state in step.states.values()):
+        return "yes"
+    missing = [name for name, state in step.states.items() if state == "short"]
+    unknown = [name for name, state in step.states.items() if state == "unknown"]
+    parts = [f"not for {' and '.join(missing)}"] if missing else []
+    parts += [f"unknown for {' and '.join(unknown)}"] if unknown else []
+    return "; ".join(parts) or "–"
+
+
+def _count(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def _size(value: float | None) -> str:
+    return "–" if value is None else format_bytes(value)
+
+
+def memory_json(run: Run) -> dict[str, Any] | None:
+    """Return the search as JSON data; None if the run is none."""
+    found = memory_run(run)
+    if found is None:
+        return None
+    return {
+        "rule": asdict(found.rule),
+        "sentences": list(found.sentences),
+        "answer": asdict(found.answer) if found.answer else None,
+        "second_opinion": asdict(opinion) if (opinion := second_opinion(run)) else None,
+        "page_bytes": run.page_bytes,
+        "steps": [asdict(step) for step in found.steps],
+    }
+
+
+FEWEST_POINTS = 2
+_KILLED = "killed or given up"
+Point = tuple[float, MemoryStep]
+
+
+def memory_figure(found: MemoryRun) -> Figure | None:
+    """Draw the time on the left and the refaults on the right, with the needs as lines.
+
+    The reference is drawn at the memory that it used. None below two levels.
+    """
+    points = memory_points(found)
+    if len(points) < FEWEST_POINTS:
+        return None
+    figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
+    times, refaults = figure.subplots(1, 2)
+    _draw_times(times, points)
+    _draw_refaults(refaults, points)
+    for axes, criterion in ((times, "time"), (refaults, "refaults")):
+        _mark_need(axes, found, criterion)
+        _format_axis(axes)
+        draw_legend(axes, inside=True)
+    return figure
+
+
+def memory_points(found: MemoryRun) -> list[Point]:
+    """Return the steps by the memory that they may use, least first."""
+    used = found.answer.used_bytes if found.answer else None
+    placed = [(step.limit_bytes or used, step) for step in found.steps]
+    points = [(size, step) for size, step in placed if size is not None]
+    if used is not None:
+        points = [(min(size, used), step) for size, step in points]
+    return sorted(points, key=lambda point: point[0])
+
+
+def _draw_times(axes: Axes, points: Sequence[Point]) -> None:
+    counted = [(size, step.seconds) for size, step in points if step.seconds is not None]
+    axes.plot(*_columns(counted), color=COLOURS[0], marker="o", ms=5, lw=1.6, label="counts")
+    others = [
+        (size, step.shown_seconds)
+        for size, step in points
+        if step.seconds is None and step.shown_seconds is not None and step.outcome == "ok"
+    ]
+    axes.plot(*_columns(others), color=COLOURS[0], marker="o", mfc="none", ls="", label="excluded")
+    _draw_ended(axes, points)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_seconds(value)))
+    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
+    axes.set_ylabel("time")
+
+
+def _draw_refaults(axes: Axes, points: Sequence[Point]) -> None:
+    counted = [
+        (size, step.refaults)
+        for size, step in points
+        if step.refaults is not None and not step.oom_kills
+    ]
+    axes.plot(*_columns(counted), color=COLOURS[1], marker="o", ms=5, lw=1.6, label="pages")
+    _draw_ended(axes, points)
+    axes.set_yscale("symlog", linthresh=100)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("pages read again")
+
+
+def _draw_ended(axes: Axes, points: Sequence[Point]) -> None:
+    """Mark the levels at which the OOM killer or the time limit ended a trial, at the top."""
+    ended = [(size, 0.97) for size, step in points if step.outcome != "ok" or step.oom_kills]
+    axes.plot(
+        *_columns(ended),
+        color=INK,
+        marker="x",
+        ls="",
+        label=_KILLED,
+        transform=axes.get_xaxis_transform(),
+    )
+
+
+def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in pairs], [y for _, y in pairs]
+
+
+def _mark_need(axes: Axes, found: MemoryRun, criterion: str) -> None:
+    needs = found.answer.needs if found.answer else ()
+    for need in needs:
+        if need.criterion == criterion:
+            axes.axvline(need.needed_bytes, color=GREY, lw=1.2, ls=(0, (6, 3)))
+            axes.annotate(
+                f"needed: {format_bytes(need.needed_bytes)}",
+                (need.needed_bytes, 1),
+                xycoords=("data", "axes fraction"),
+                va="bottom",
+                ha="center",
+                fontsize=8.5,
+            )
+
+
+def _format_axis(axes: Axes) -> None:
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("MemoryMax")
+
+
+def memory_alt_text(found: MemoryRun) -> str:
+    """Describe the least and the most memory, and the answer."""
+    parts = [
+        f"{_described(step)} at {format_bytes(size)}"
+        for size, step in (memory_points(found)[0], memory_points(found)[-1])
+    ]
+    return f"Time and refaults over MemoryMax: {', '.join(parts)}. {' '.join(found.sentences)}"
+
+
+def _described(step: MemoryStep) -> str:
+    if step.outcome != "ok" or step.shown_seconds is None:
+        return step.outcome.replace("_", " ")
+    return format_seconds(step.shown_seconds)

@@ -1,0 +1,269 @@
+"""Facts about a machine: its kernel, CPU, memory, disk and tools, and its tracing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.settings import RestoreJournal
+from pagecage.errors import HostError, PagecageError
+from pagecage.linux import cgroup, procfs
+from pagecage.linux.block_device import (
+    Disk,
+    has_cgroup_writeback,
+    read_queue_settings,
+    resolve_disk,
+)
+from pagecage.linux.cgroupfs import find_place
+from pagecage.linux.page_cache import cachestat_pages
+from pagecage.linux.procfs import read_text
+from pagecage.linux.systemd import Systemd, is_pid1, systemd_version
+from pagecage.process import find_tool, run
+from pagecage.units import kernel_page_bytes
+
+_SYS, _PROC = Path("/sys"), Path("/proc")
+_CAP_SYS_ADMIN = 21  # capabilities(7)
+_FIELD = re.compile(r"^\tfield:.*?(\w+)(?:\[\w*\])?;", re.MULTILINE)
+_FUNCTION = re.compile(r" [tT] (\w+)$", re.MULTILINE)
+_CAPABILITIES = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
+
+
+class Kernel:
+    """The probes of the running kernel."""
+
+    def __init__(self, sys: Path = _SYS, proc: Path = _PROC) -> None:
+        self._sys, self._proc = sys, proc
+        self.tracefs = sys / "kernel/tracing"
+
+    @property
+    def has_btf(self) -> bool:
+        """True if the kernel describes its own types, which fentry and casts need."""
+        return (self._sys / "kernel/btf/vmlinux").exists()
+
+    @property
+    def has_kprobes(self) -> bool:
+        """True if kprobes can be attached by perf_event_open(2), as bpftrace does."""
+        return (self._sys / "bus/event_source/devices/kprobe").exists()
+
+    def events(self) -> Path | None:
+        """Return the folder of tracepoints; None if tracefs is not mounted or not readable."""
+        folders = (self.tracefs / "events", self._sys / "kernel/debug/tracing/events")
+        return next((folder for folder in folders if os.access(folder, os.R_OK | os.X_OK)), None)
+
+    def fields(self, tracepoint: str) -> frozenset[str]:
+        """Return the arguments of a tracepoint like block:block_rq_issue; empty without it."""
+        events = self.events()
+        text = read_text(events / tracepoint.replace(":", "/") / "format") if events else None
+        return frozenset(_FIELD.findall(text or ""))
+
+    def functions(self, names: Iterable[str]) -> frozenset[str]:
+        """Return those of these functions that the kernel has."""
+        symbols = read_text(self._proc / "kallsyms") or ""
+        return frozenset(names) & set(_FUNCTION.findall(symbols))
+
+    def abilities(self) -> dict[str, Any]:
+        """Return what a host's facts keep of it."""
+        found = _CAPABILITIES.search(read_text(self._proc / "self/status") or "")
+        present = "not mounted" if self.tracefs.is_dir() else "absent"
+        return {
+            "tracefs": "mounted" if self.events() else present,
+            "may_mount": bool(found and int(found[1], 16) >> _CAP_SYS_ADMIN & 1),
+            "btf": self.has_btf,
+            "kprobes": self.has_kprobes,
+        }
+
+
+class Tracefs:
+    """tracefs in its usual place, readable by root alone, for the length of a session.
+
+    A journal in the spool notes the mount, so that the next start can undo that of a killed agent.
+    """
+
+    def __init__(self, spool: Path, sys: Path = _SYS) -> None:
+        self._journal = RestoreJournal(spool / "tracefs.json")
+        self._kernel = Kernel(sys)
+
+    def mount(self) -> None:
+        """Mount it if it is not mounted. Without the right to do so, bpftrace gives the reason."""
+        folder = self._kernel.tracefs
+        if self._kernel.events() or os.getuid() != 0 or not folder.is_dir():
+            return
+        self._journal.remember(lambda: {"mounted": 0})
+        argv = ["mount", "-t", "tracefs", "-o", "mode=700", "tracefs", str(folder)]
+        run(argv, check=False, timeout_seconds=30)
+
+    def restore(self) -> list[str]:
+        """Unmount what was mounted; return one sentence per failure."""
+        return self._journal.put_back("tracefs", self._unmount)
+
+    def _unmount(self, _saved: Mapping[str, Any]) -> None:
+        folder = self._kernel.tracefs
+        if not os.path.ismount(folder):
+            return
+        done = run(["umount", folder], check=False, timeout_seconds=30)
+        if not done.ok:
+            raise HostError(done.stderr.strip() or "umount failed", f"umount {folder}")
+
+
+def tracing_obstacle(abilities: Mapping[str, Any], uid: int) -> tuple[str, str] | None:
+    """Return why bpftrace cannot trace on a host, and what fixes it; None if it can."""
+    if uid != 0:
+        return "only root can trace", "run pagecage as root"
+    if abilities["tracefs"] == "absent":
+        return "the kernel has no tracefs (CONFIG_TRACING)", "use HOST=vm"
+    if abilities["tracefs"] == "not mounted" and not abilities["may_mount"]:
+        reason = "tracefs is not mounted, and without CAP_SYS_ADMIN pagecage cannot mount it"
+        return reason, "mount -t tracefs tracefs /sys/kernel/tracing"
+    return None
+
+
+_TOOLS = {
+    "iostat": ["iostat", "-V"],
+    "sar": ["sar", "-V"],
+    "vmtouch": ["vmtouch", "-V"],
+    "bpftrace": ["bpftrace", "--version"],
+    "fio": ["fio", "--version"],
+    "perf": ["perf", "--version"],
+    "systemctl": ["systemctl", "--version"],
+}
+
+
+def read_facts(
+    data_dir: Path, user: bool, disks: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return everything a reader of records may ask about the host; None for what is not known.
+
+    `disks` has a directory on each disk beside the data directory's, by name. Never raises.
+    """
+    systemd = find_systemd(user)
+    return {
+        "hostname": platform.node(),
+        "uid": os.getuid(),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "os_release": _os_release(),
+        "kernel_command_line": (read_text(Path("/proc/cmdline")) or "").strip(),
+        "boot_id": procfs.boot_id(),
+        "cpus": os.cpu_count(),
+        "cpu_model": procfs.cpu_model(read_text(Path("/proc/cpuinfo")) or ""),
+        "page_bytes": kernel_page_bytes(),
+        "memory_bytes": _meminfo("MemTotal"),
+        "swap_bytes": _meminfo("SwapTotal"),
+        "transparent_hugepage": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "systemd": {
+            "pid1": is_pid1(),
+            "version": systemd.version,
+            "user": user,
+            "user_manager": systemd.has_user_manager(),
+        },
+        "cgroup": _cgroup(systemd),
+        "cgroupfs": find_place().to_json(),
+        "psi": read_text(Path("/proc/pressure/io")) is not None,
+        "cachestat": _has_cachestat(),
+        "disk": _disk(data_dir),
+        "disks": {name: _disk(Path(folder)) for name, folder in (disks or {}).items()},
+        "free_bytes": _free_bytes(data_dir),
+        "data_dir": str(data_dir),
+        "tracing": Kernel().abilities(),
+        "tools": {name: tool_version(*argv) for name, argv in _TOOLS.items()},
+    }
+
+
+def is_emulated(facts: Mapping[str, Any]) -> bool:
+    """Return True if the host is a guest without hardware virtualization, by its CPU model."""
+    return procfs.EMULATED_CPU in (facts["cpu_model"] or "")
+
+
+def find_systemd(user: bool) -> Systemd:
+    """Return the service manager to use, with its version."""
+    if not find_tool("systemctl"):
+        return Systemd(user, 0)
+    return Systemd(user, systemd_version(tool_version("systemctl", "--version") or ""))
+
+
+@cache
+def tool_version(*argv: str) -> str | None:
+    """Return the first line with a digit that a tool prints, or None if it is not installed.
+
+    Cached per process.
+    """
+    if not find_tool(argv[0]):
+        return None
+    try:
+        done = run(argv, check=False, timeout_seconds=30)
+    except PagecageError:
+        return "does not answer"
+    lines = (done.stdout + done.stderr).splitlines()
+    return next(
+        (line.strip() for line in lines if any(c.isdigit() for c in line)), "version not stated"
+    )
+
+
+def _cgroup(systemd: Systemd) -> dict[str, Any]:
+    parent = systemd.parent_cgroup().parent
+    controllers = (read_text(parent / "cgroup.controllers") or "").split()
+    manager = "this user's systemd" if systemd.user else "systemd"
+    v2 = (cgroup.CGROUP_ROOT / "cgroup.controllers").exists()
+    return {"v2": v2, "controllers": controllers, "manager": manager, "parent": str(parent)}
+
+
+def _existing(directory: Path) -> Path:
+    """Return the directory or its nearest existing parent, which is on the same disk."""
+    while not directory.exists():
+        directory = directory.parent
+    return directory
+
+
+def _disk(data_dir: Path) -> dict[str, Any]:
+    try:
+        disk = resolve_disk(_existing(data_dir))
+        writeback = has_cgroup_writeback(Path(disk.mount_point))
+    except (PagecageError, OSError) as error:
+        return {"error": getattr(error, "message", str(error))}
+    return {**describe_disk(disk), "has_cgroup_writeback": writeback}
+
+
+def describe_disk(disk: Disk) -> dict[str, Any]:
+    """Return the disk with its queue settings, as records keep it."""
+    return {**asdict(disk), "stack": list(disk.stack), "queue_settings": read_queue_settings(disk)}
+
+
+def _free_bytes(data_dir: Path) -> int | None:
+    free = os.statvfs(_existing(data_dir))
+    return free.f_bavail * free.f_frsize
+
+
+def _has_cachestat() -> bool:
+    try:
+        with Path(sys.executable).open("rb") as file:
+            return cachestat_pages(file.fileno()) is not None
+    except PermissionError:
+        return True  # the call exists, and refuses a file of another user
+    except OSError:
+        return False
+
+
+def _meminfo(key: str) -> int | None:
+    kib = (procfs.read_host()["meminfo"] or {}).get(key)
+    return None if kib is None else kib * 1024
+
+
+def _os_release() -> str | None:
+    for line in (read_text(Path("/etc/os-release")) or "").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip('"')
+    return None
+
+
+def _chosen(path: str) -> str | None:
+    """Return the bracketed word of a sysfs choice ("always [madvise] never")."""
+    text = read_text(Path(path)) or ""
+    return text[text.find("[") + 1 : text.find("]")] if "[" in text else None

@@ -1,0 +1,386 @@
+"""Proof of a cage's limits by a program that tries to exceed them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pagecage.errors import HostError, PagecageError
+from pagecage.linux.block_device import Disk
+from pagecage.linux.cgroup import CgroupMaker
+from pagecage.linux.cgroup_files import read_counters
+from pagecage.linux.child_processes import Interruption
+from pagecage.linux.systemd import unit_name
+from pagecage.model.cage import (
+    HORIZON_SECONDS,
+    IO_MAX_KEY,
+    IO_STAT_KEY,
+    MEMORY_EVENT,
+    SHARED_PROPERTIES,
+    Cage,
+    CreditBucket,
+    TokenBucket,
+    enforced_limit,
+    filled,
+    less_debt,
+    split,
+)
+from pagecage.process import Completed, find_tool, run
+from pagecage.units import MIB, kernel_page_bytes, page_floor_bytes
+
+Used = Mapping[str, float]
+
+
+@dataclass
+class LimitMeter:
+    """One bucket, the keys of io.stat that drain it, and the limits in force.
+
+    `counters` maps each systemd property that the meter sets to its io.stat key: two entries if
+    reads and writes share the limit. Without a burst the bucket has no capacity. `caps` are limits
+    by property.
+    """
+
+    kind: str
+    counters: dict[str, str]
+    bucket: TokenBucket
+    caps: dict[str, int] = field(default_factory=dict)
+    _recent: deque[tuple[float, Used]] = field(default_factory=deque)
+
+    @property
+    def bursts(self) -> bool:
+        """True if the burst rate exceeds the base."""
+        return self.bucket.rate > self.bucket.base
+
+    def charge(self, moved: Mapping[str, float], seconds: float) -> None:
+        """Charge the I/O since the last call, by io.stat key."""
+        used = {prop: moved.get(key, 0.0) for prop, key in self.counters.items()}
+        self.bucket = self.bucket.after(sum(used.values()), seconds)
+        self._recent.append((seconds, used))
+        while sum(length for length, _ in self._recent) - self._recent[0][0] >= HORIZON_SECONDS:
+            self._recent.popleft()
+        if (
+            not self.bursts and not self._is_mixed
+        ):  # io.max alone limits one direction; its initial grace is not a debt
+            self.bucket = filled(self.bucket.base, self.bucket.rate, 0.0, "drained")
+
+    @property
+    def _is_mixed(self) -> bool:
+        """True if both directions were used within the last HORIZON_SECONDS."""
+        return len(self.counters) > 1 and all(
+            any(used[p] for _, used in self._recent) for p in self.counters
+        )
+
+    def wanted(self) -> dict[str, int]:
+        """Return the limit of each property to be set now."""
+        cap = self.bucket.cap
+        if not self._is_mixed:
+            caps = dict.fromkeys(self.counters, cap)
+        else:
+            limit = less_debt(cap, max(0.0, -self.bucket.credits), HORIZON_SECONDS)
+            caps = split(limit, {prop: self._rate(prop) for prop in self.counters})
+        return {prop: self._rounded(prop, one) for prop, one in caps.items()}
+
+    def _rounded(self, prop: str, cap: int) -> int:
+        """Return the limit as the kernel enforces it, so that the record is exact.
+
+        The base as requested.
+        """
+        return max(int(enforced_limit(prop, cap)), min(cap, int(self.bucket.base)))
+
+    def _rate(self, prop: str) -> float:
+        """Return the recent use per second.
+
+        A shorter period would show only blk-throttle's slices.
+        """
+        seconds = sum(length for length, _ in self._recent)
+        return sum(used[prop] for _, used in self._recent) / seconds if seconds else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the bucket for the record."""
+        return {
+            "kind": self.kind,
+            "properties": sorted(self.counters),
+            "base": self.bucket.base,
+            "rate": self.bucket.rate,
+            "capacity": self.bucket.capacity,
+            "credits_at_start": self.bucket.credits,
+        }
+
+
+def meters(cage: Cage) -> Iterator[LimitMeter]:
+    """Yield the meters of a cage: one per shared limit, and one per direction that can burst."""
+    for kind, properties in SHARED_PROPERTIES.items():
+        bucket = getattr(cage.burst, kind) if cage.burst else None
+        present = {prop: IO_STAT_KEY[prop] for prop in properties if prop in cage.properties}
+        if shares(cage, kind):
+            yield _meter(cage, kind, present, bucket)
+        else:
+            bursting = {
+                p: key for p, key in present.items() if bucket and cage.properties[p] < bucket.rate
+            }
+            yield from (_meter(cage, kind, {prop: key}, bucket) for prop, key in bursting.items())
+
+
+def shares(cage: Cage, kind: str) -> bool:
+    """Return whether reads and writes share the cage's limit of `kind`, iops or bandwidth."""
+    caps = {cage.properties.get(prop) for prop in SHARED_PROPERTIES[kind]}
+    return (
+        bool(cage.accounting and cage.accounting.combined) and len(caps) == 1 and None not in caps
+    )
+
+
+def shares_all(cage: Cage) -> bool:
+    """Return whether the cage has I/O limits and reads and writes share all of them."""
+    kinds = [
+        kind
+        for kind, properties in SHARED_PROPERTIES.items()
+        if cage.properties.keys() & set(properties)
+    ]
+    return bool(kinds) and all(shares(cage, kind) for kind in kinds)
+
+
+def _meter(
+    cage: Cage, kind: str, counters: dict[str, str], bucket: CreditBucket | None
+) -> LimitMeter:
+    base = min(cage.properties[prop] for prop in counters)
+    if bucket is None or cage.burst is None or bucket.rate <= base:
+        return LimitMeter(
+            kind, counters, TokenBucket(base, base, 0.0, 0.0), dict.fromkeys(counters, base)
+        )
+    return LimitMeter(kind, counters, filled(base, bucket.rate, bucket.credits, cage.burst.start))
+
+
+SCRATCH = "calibration-scratch.bin"
+"""The file that calibration writes."""
+_SECONDS = 2.0
+# blk-throttle passes its first slice at device speed (block/blk-throttle.c, DFL_THROTL_SLICE)
+_FIRST_SLICE_SECONDS = 0.1
+_GRACE = 1.03
+DRIVEN_SHARE = 0.85
+"""Below this share of the limit, the disk and not the limit was the bottleneck."""
+# property -> fio's pattern, block size and queue depth that exceed it.
+_LOADS = {
+    "IOReadBandwidthMax": ("read", "256k", 16),
+    "IOReadIOPSMax": ("randread", "4k", 64),
+    "IOWriteBandwidthMax": ("write", "256k", 16),
+    "IOWriteIOPSMax": ("randwrite", "4k", 64),
+}
+_FILL = "n = int(__import__('sys').argv[1]); b = b'1' * n; print(len(b))"
+_FILL_SLOWLY = f"__import__('signal').alarm(5); {_FILL}"
+_SPIN = (
+    "import os, time\nfor _ in range(os.cpu_count() or 1):\n  if os.fork() == 0: break\n"
+    "end = time.monotonic() + float(__import__('sys').argv[1])\nwhile time.monotonic() < end: pass"
+)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Result for one limit. `observed` and `allowed` are in the property's own unit.
+
+    `held` is None if the load did not reach the limit or if a tool is missing; `error` is the
+    reason.
+    """
+
+    method: str
+    seconds: float | None
+    allowed: float
+    observed: float | None
+    held: bool | None
+    error: str | None = None
+
+
+class Calibrator:
+    """Calibrates the limits of cages and caches the results for a machine state."""
+
+    def __init__(
+        self, maker: CgroupMaker, disk: Disk, data_dir: Path | None, interruption: Interruption
+    ) -> None:
+        self._maker, self._disk, self._data_dir = maker, disk, data_dir
+        self._interruption = interruption
+        self._known: dict[str, dict[str, dict[str, Any]]] = {}
+        self._elsewhere: dict[str, Calibrator] = {}
+
+    def on(self, disk: Disk, directory: Path | None = None) -> Calibrator:
+        """Return the calibrator of a disk.
+
+        On other disks than the data directory's, writes are calibrated only in a `directory`.
+        """
+        if disk.maj_min == self._disk.maj_min:
+            return self
+        other = Calibrator(self._maker, disk, directory, self._interruption)
+        return self._elsewhere.setdefault(f"{disk.maj_min} {directory}", other)
+
+    def calibrate(self, cage: Cage, read_from: Path | None) -> Mapping[str, Mapping[str, Any]]:
+        """Return a Calibration as JSON by property.
+
+        `read_from` is larger than a few seconds of the limit.
+        """
+        key = json.dumps([cage.name, dict(cage.properties)], sort_keys=True)
+        if key not in self._known:
+            drivers = {name: self._driver(name, read_from) for name in cage.properties}
+            self._known[key] = {
+                name: vars(driver(name, cage.properties[name]))
+                for name, driver in drivers.items()
+                if driver
+            }
+        return self._known[key]
+
+    def _driver(
+        self, name: str, read_from: Path | None
+    ) -> Callable[[str, int], Calibration] | None:
+        if name in IO_MAX_KEY:
+            scratch = self._data_dir / SCRATCH if self._data_dir else None
+            target = read_from if "Read" in name else scratch
+            return (lambda prop, cap: self._drive_disk(prop, cap, target)) if target else None
+        return {
+            "MemoryMax": self._drive_memory,
+            "MemoryHigh": self._drive_memory_high,
+            "CPUQuota": self._drive_cpu,
+        }.get(name)
+
+    def _in_slice(
+        self, name: str, cap: int, argv: list[str]
+    ) -> tuple[Completed, dict[str, Any], float]:
+        """Run a command under one limit.
+
+        Return its result, the cgroup's counters, and the wall seconds.
+        """
+        properties = {name: cap, **({"MemorySwapMax": 0} if name in MEMORY_EVENT else {})}
+        unit = unit_name(f"calibrate_{name.lower()}")
+        try:
+            cgroup = self._maker.make(unit, Cage("calibrate", properties), self._disk)
+            begin = time.monotonic()
+            command = self._maker.enter_command(unit, argv)
+            done = run(command, check=False, timeout_seconds=120)
+            return done, read_counters(cgroup), time.monotonic() - begin
+        finally:
+            with self._interruption.held():
+                self._maker.remove(unit)
+
+    def _drive_disk(self, name: str, cap: int, target: Path) -> Calibration:
+        allowed = cap * (1 + _FIRST_SLICE_SECONDS / _SECONDS) * _GRACE
+        method = fio_method(name)
+        if not find_tool("fio"):
+            return Calibration(method, None, allowed, None, None, "fio is not installed")
+        argv = fio_argv(name, target)
+        if "Write" in name:
+            run([*argv, "--create_only=1"], timeout_seconds=120)
+        done, counters, _ = self._in_slice(name, cap, argv)
+        return _disk_result(
+            method,
+            cap,
+            done,
+            (counters["io.stat"] or {}).get(self._disk.maj_min, {}).get(IO_STAT_KEY[name]),
+        )
+
+    def _drive_memory(self, name: str, cap: int) -> Calibration:
+        method = "fill anonymous memory past the limit"
+        argv = [sys.executable, "-I", "-c", _FILL, str(cap + 32 * MIB)]
+        done, counters, seconds = self._in_slice(name, cap, argv)
+        killed = (counters["memory.events"] or {}).get("oom_kill", 0)
+        peak, limit = counters["memory.peak"], page_floor_bytes(cap, kernel_page_bytes())
+        held = killed > 0 and (peak is None or peak <= limit)
+        error = (
+            None
+            if held
+            else f"exit status {done.status}, oom_kill {killed}, peak {peak} of {limit}"
+        )
+        return Calibration(method, seconds, limit, peak, held, error)
+
+    def _drive_memory_high(self, name: str, cap: int) -> Calibration:
+        """Fill memory a little past the limit, together with Python itself.
+
+        The kernel throttles it, and kills nothing.
+
+        The further above the limit, the longer each sleep (calculate_high_delay, mm/memcontrol.c),
+        so that the load is stopped after some seconds.
+        """
+        method = "fill anonymous memory past the limit, which throttles"
+        argv = [sys.executable, "-I", "-c", _FILL_SLOWLY, str(max(MIB, cap - 2 * MIB))]
+        _, counters, seconds = self._in_slice(name, cap, argv)
+        events, peak = counters["memory.events"] or {}, counters["memory.peak"]
+        limit, was_throttled = page_floor_bytes(cap, kernel_page_bytes()), events.get("high", 0) > 0
+        is_past = peak is not None and peak > limit
+        held = True if was_throttled else False if is_past else None
+        error = None if held else f"memory.events {events}, peak {peak} of {limit}"
+        return Calibration(method, seconds, limit, peak, held, error)
+
+    def _drive_cpu(self, name: str, cap: int) -> Calibration:
+        _, counters, seconds = self._in_slice(name, cap, [sys.executable, "-I", "-c", _SPIN, "1.5"])
+        used = (counters["cpu.stat"] or {}).get("usage_usec", 0) / 1e6 / seconds * 100
+        if used < DRIVEN_SHARE * cap:
+            error = f"the machine reached only {used / cap:.0%} of the quota"
+            return Calibration("spin on every CPU", seconds, cap * 1.1, used, None, error)
+        return Calibration("spin on every CPU", seconds, cap * 1.1, used, used <= cap * 1.1)
+
+
+def fio_method(name: str) -> str:
+    """Return the description of the load that exceeds the limit of a property."""
+    pattern, block, depth = _LOADS[name]
+    return f"fio direct {pattern} {block} qd{depth}"
+
+
+def fio_argv(name: str, target: Path) -> list[str]:
+    """Return the command of that load, on a file that exists (reads) or is made (writes)."""
+    pattern, block, depth = _LOADS[name]
+    return [
+        "fio",
+        "--name=calibrate",
+        f"--filename={target}",
+        f"--rw={pattern}",
+        f"--bs={block}",
+        f"--iodepth={depth}",
+        "--ioengine=libaio",
+        "--direct=1",
+        "--time_based",
+        f"--runtime={_SECONDS:g}",
+        "--output-format=json",
+        *(["--readonly"] if "read" in pattern else ["--size=64M"]),
+    ]
+
+
+def driven_seconds(done: Completed) -> float:
+    """Return how long fio drove the disk. Raises HostError if it failed."""
+    try:
+        job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
+        return float(max(job["read"]["runtime"], job["write"]["runtime"]) / 1000)
+    except (ValueError, LookupError):
+        reason = (done.stderr.strip().splitlines() or ["it printed no JSON"])[-1]
+        raise HostError(f"fio failed: {reason}") from None
+
+
+def _disk_result(method: str, cap: int, done: Completed, counted: int | None) -> Calibration:
+    try:
+        seconds = driven_seconds(done)
+    except HostError as error:
+        return Calibration(method, None, cap, None, None, error.message)
+    if counted is None or seconds <= 0:
+        return Calibration(
+            method, seconds, cap, None, None, "the cgroup counted no I/O on the measured disk"
+        )
+    observed, allowed = counted / seconds, cap * (1 + _FIRST_SLICE_SECONDS / seconds) * _GRACE
+    if observed < DRIVEN_SHARE * cap:
+        return Calibration(
+            method,
+            seconds,
+            allowed,
+            observed,
+            None,
+            f"the disk reached only {observed / cap:.0%} of the cap",
+        )
+    return Calibration(method, seconds, allowed, observed, observed <= allowed)
+
+
+def remove_scratch(data_dir: Path) -> None:
+    """Remove the file of write calibration. Raises PagecageError if that fails."""
+    try:
+        (data_dir / SCRATCH).unlink()
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            raise PagecageError(f"{error.filename} cannot be removed: {error.strerror}") from None

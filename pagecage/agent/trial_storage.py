@@ -1,0 +1,331 @@
+"""File systems that are made for a trial: on a disk, in memory, on a simulated volume."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.volume_server import (
+    CONTROL_SOCKET,
+    PATHS,
+    VolumeServer,
+    choose_path,
+    is_mounted,
+    path_latency_us,
+    send_command,
+)
+from pagecage.errors import HostError, PagecageError
+from pagecage.linux.block_device import Disk, resolve_disk
+from pagecage.linux.procfs import read_text
+from pagecage.model.cage import DATA_DISK
+from pagecage.process import find_tool, run
+from pagecage.units import BLOCK_BYTES, GIB, MIB, format_bytes
+
+NULL_BLK = Path("/sys/kernel/config/nullb/pagecage")
+MAPPER = Path("/dev/mapper/pagecage-delay")
+_SPARE_BYTES = (
+    512 * MIB
+)  # more than a dataset must leave free; null_blk allocates memory only for written blocks
+_LOOKS = 16
+_MAX_SECTORS = 2560  # 1280 KiB, what the kernel gives other disks (BLK_DEF_MAX_SECTORS_CAP)
+_NODE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class TrialStorage:
+    """A disk and the mount point of its file system."""
+
+    disk: Disk
+    mount_point: Path
+
+
+def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> TrialStorage:
+    """Make a disk with room for the data and a file system, and mount it.
+
+    Raises PagecageError with the reason.
+    """
+    size_bytes = data_bytes * 6 // 5 + _SPARE_BYTES
+    node = make_null_blk(size_bytes, latency_us if kind == "null_blk" else 0)
+    if kind == "dm_delay":
+        node = _delay(node, latency_us // 1000)
+    mount_point = spool / "storage"
+    mount_point.mkdir(parents=True, exist_ok=True)
+    settings = "lazy_itable_init=0,nodiscard"
+    run(
+        ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-E", settings, node],
+        timeout_seconds=300,
+    )
+    run(["mount", "-o", "noatime", node, mount_point], timeout_seconds=60)
+    return TrialStorage(resolve_disk(mount_point), mount_point)
+
+
+def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -> Path:
+    """Make a null_blk disk; return its node.
+
+    Raises HostError if the kernel lacks the module or refuses a setting.
+    """
+    run(["modprobe", "null_blk", "nr_devices=0"], timeout_seconds=30)
+    settings = {
+        "size": -(-size_bytes // MIB),
+        "memory_backed": 1,
+        "irqmode": 2 if latency_us else 1,
+        "completion_nsec": latency_us * 1000,
+        "hw_queue_depth": 256,
+    }
+    try:
+        configfs.mkdir()
+        for name, value in settings.items():
+            (configfs / name).write_text(str(value))
+        _take_large_requests(configfs)
+        (configfs / "power").write_text("1")
+        index = (configfs / "index").read_text().strip()
+    except OSError as error:
+        raise HostError(
+            f"null_blk cannot be set up: {error.strerror} ({error.filename})", "use HOST=vm"
+        ) from None
+    return _first_node(Path(f"/dev/nullb{index}"), Path("/dev") / configfs.name)
+
+
+def _take_large_requests(configfs: Path) -> None:
+    """Raise null_blk's limit of 255 sectors, which would split 128 KiB into two I/Os of io.max.
+
+    A kernel without the setting keeps its limit.
+    """
+    with suppress(OSError):
+        (configfs / "max_sectors").write_text(str(_MAX_SECTORS))
+
+
+def _first_node(*names: Path) -> Path:
+    """Return the node that appears: numbered, since Linux 6.11 named after its configfs folder."""
+    deadline = time.monotonic() + _NODE_SECONDS
+    while time.monotonic() < deadline:
+        for name in names:
+            if name.is_block_device():
+                return name
+        time.sleep(0.02)
+    raise HostError(f"{names[0]} did not appear", "use HOST=vm")
+
+
+def _delay(node: Path, milliseconds: int) -> Path:
+    """Make a device over another that delays reads but not writes."""
+    if not find_tool("dmsetup"):
+        raise HostError("dmsetup is not installed", "apt-get install dmsetup")
+    run(["modprobe", "dm-delay"], timeout_seconds=30)
+    sectors = int((read_text(Path("/sys/class/block") / node.name / "size") or "0").strip())
+    table = f"0 {sectors} delay {node} 0 {milliseconds} {node} 0 0"
+    run(["dmsetup", "create", MAPPER.name, "--table", table], timeout_seconds=30)
+    return _first_node(MAPPER)
+
+
+def remove_storage(spool: Path, configfs: Path = NULL_BLK, mapper: Path = MAPPER) -> list[str]:
+    """Remove whatever make_storage made, even in part; return the names of what was there."""
+    mount_point = spool / "storage"
+    removed = []
+    if mount_point.is_mount():
+        run(["umount", mount_point], timeout_seconds=60)
+        removed.append(str(mount_point))
+    if mapper.exists():
+        run(["dmsetup", "remove", "--retry", mapper.name], timeout_seconds=60)
+        removed.append(mapper.name)
+    if configfs.exists():
+        _remove_null_blk(configfs)
+        removed.append(f"null_blk {configfs.name}")
+    if mount_point.exists():
+        mount_point.rmdir()
+    return removed
+
+
+def _remove_null_blk(configfs: Path) -> None:
+    try:
+        (configfs / "power").write_text("0")
+        configfs.rmdir()
+    except OSError as error:
+        raise PagecageError(
+            f"null_blk cannot be removed: {error.strerror}", "restart the host"
+        ) from None
+
+
+def read_latency_us(path: Path) -> float | None:
+    """Return the median time of a direct read of 4 KiB of a file.
+
+    Returns None without support for direct reads.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    except OSError:
+        return None
+    try:
+        blocks = os.fstat(descriptor).st_size // BLOCK_BYTES
+        with mmap.mmap(-1, BLOCK_BYTES) as buffer:
+            took = [
+                _read_seconds(descriptor, buffer, n * blocks // _LOOKS)
+                for n in range(min(_LOOKS, blocks))
+            ]
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return statistics.median(took) * 1e6 if took else None
+
+
+def _read_seconds(descriptor: int, buffer: mmap.mmap, number: int) -> float:
+    begin = time.perf_counter()
+    os.preadv(descriptor, [buffer], number * BLOCK_BYTES)
+    return time.perf_counter() - begin
+
+
+_VOLUME_SPARE_BYTES = 512 * MIB
+_UNMOUNT_SECONDS = 60.0
+_NOT_REPAIRED = 4  # e2fsck(8): errors are left, or there is no file system
+
+
+@dataclass(frozen=True)
+class MountedVolume:
+    """A served volume with its file system. `path` is described in docs/FORMAT.md."""
+
+    server: VolumeServer
+    storage: TrialStorage
+    path: Mapping[str, Any]
+
+
+def mount_volume(
+    data_bytes: int, data_dir: Path, spool: Path, name: str = DATA_DISK
+) -> MountedVolume:
+    """Serve the volume of a disk, with room for the data, and mount it.
+
+    Its file system and files are kept from trial to trial while they are large enough. Raises
+    PagecageError with the reason.
+    """
+    path = choose_path()
+    file = data_dir / f"{_named('pagecage-volume', name)}.raw"
+    is_new = _ensure_file(file, data_bytes * 6 // 5 + _VOLUME_SPARE_BYTES)
+    folder = (spool / _named("volume", name)).resolve()  # as the kernel names it
+    folder.mkdir(parents=True, exist_ok=True)
+    _unmount(folder)
+    server = path.serve(spool / "bin", file, folder)
+    try:
+        node = path.attach(server, folder)
+        found = {"kind": path.name, "latency_us": path_latency_us(node, server.command)}
+        return MountedVolume(server, _mount(node, folder, is_new=is_new), found)
+    except BaseException:
+        _unmount(folder)
+        server.end()
+        raise
+
+
+def _mount(node: Path, folder: Path, *, is_new: bool) -> TrialStorage:
+    # The last start may have been killed before there was a file system, or in the middle of it.
+    if is_new or run(["e2fsck", "-f", "-p", node], check=False).status >= _NOT_REPAIRED:
+        settings = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
+        run(["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-E", settings, node])
+    mount_point = folder / "mounted"
+    mount_point.mkdir(exist_ok=True)
+    run(["mount", "-o", "noatime", node, mount_point], timeout_seconds=60)
+    return TrialStorage(resolve_disk(mount_point), mount_point)
+
+
+def _ensure_file(file: Path, size_bytes: int) -> bool:
+    """Make the volume's file if it is missing or too small; return whether it is new.
+
+    Its space is reserved where the file system can: so a disk cannot become full under a trial, and
+    writes at the same time need not wait for each other's allocation (ext4_dio_write_checks()).
+    """
+    if file.exists() and file.stat().st_size >= size_bytes:
+        return False
+    file.unlink(missing_ok=True)
+    whole = -(-size_bytes // GIB) * GIB
+    with file.open("wb") as volume:
+        volume.truncate(whole)
+    done = run(["fallocate", "--length", str(whole), file], check=False, timeout_seconds=600)
+    if "No space left" in done.stderr:
+        file.unlink()
+        free = format_bytes(shutil.disk_usage(file.parent).free)
+        raise HostError(
+            f"{format_bytes(whole)} of the simulated volume do not fit in {file.parent} ({free}"
+            " free)",
+            "choose a smaller --size or another --data-dir",
+        )
+    return True
+
+
+def bind_copies(names: Iterable[str], data_dir: Path, mounted: MountedVolume) -> None:
+    """Show the volume's copy of some folders of the data directory in their place.
+
+    So a command finds the files that a replay copied to this host on the volume, under the paths
+    that it was given. A copy that is as the original is kept.
+    """
+    mount_point = mounted.storage.mount_point
+    for name in names:
+        original, copy = data_dir / name, mount_point / name
+        original.mkdir(exist_ok=True)
+        if not copy.is_dir() or _tree(copy) != _tree(original):
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(original, copy, symlinks=True)
+            run(["sync", "--file-system", mount_point], timeout_seconds=600)
+        with (mount_point.parent / "bound").open("a") as noted:
+            noted.write(f"{original.resolve()}\n")
+        run(["mount", "--bind", copy, original], timeout_seconds=60)
+
+
+def _tree(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Return mode, size and time of change of each file below a folder."""
+    found = {}
+    for path in folder.rglob("*"):
+        stat = path.lstat()
+        size_bytes = 0 if path.is_dir() else stat.st_size
+        found[str(path.relative_to(folder))] = (stat.st_mode, size_bytes, stat.st_mtime_ns)
+    return found
+
+
+def unmount_volume(spool: Path, name: str | None = None) -> list[str]:
+    """Undo whatever mount_volume did for a disk (None: for all disks), even in part.
+
+    Returns the names of what was there.
+    """
+    folders = sorted(spool.glob("volume*")) if name is None else [spool / _named("volume", name)]
+    return [one for folder in folders for one in _unmount(folder)]
+
+
+def release_volume(mounted: MountedVolume, spool: Path, name: str = DATA_DISK) -> None:
+    """Undo mount_volume. Data that a paused or slow volume does not take in time are lost."""
+    try:
+        unmount_volume(spool, name)
+    except PagecageError:
+        mounted.server.end()  # the kernel fails what waits
+        unmount_volume(spool, name)
+    mounted.server.end()
+
+
+def _named(word: str, disk: str) -> str:
+    return word if disk == DATA_DISK else f"{word}-{disk}"
+
+
+def _unmount(folder: Path) -> list[str]:
+    folder, removed = folder.resolve(), []
+    mount_point, bound = folder / "mounted", folder / "bound"
+    for place in map(Path, bound.read_text().splitlines() if bound.exists() else ()):
+        while is_mounted(place):
+            run(["umount", "--lazy", place], timeout_seconds=_UNMOUNT_SECONDS)
+            removed.append(str(place))
+    bound.unlink(missing_ok=True)
+    if is_mounted(mount_point):
+        _free(folder / CONTROL_SOCKET)
+        run(["umount", "--lazy", "--force", mount_point], timeout_seconds=_UNMOUNT_SECONDS)
+        removed.append(str(mount_point))
+    return [*removed, *(one for path in PATHS for one in path.detach(folder))]
+
+
+def _free(control: Path) -> None:
+    """Remove the limits of a volume that is served still, so that what is unwritten is soon."""
+    try:
+        send_command(control, {"configure": {}})
+    except HostError:  # a killed server
+        return

@@ -1,0 +1,234 @@
+"""Disks of a guest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from pagecage.agent.volume_server import VolumeServer
+from pagecage.errors import HostError, PagecageError
+from pagecage.hosts.controller import require_free_space
+from pagecage.hosts.host import Progress, ResourceNeeds
+from pagecage.hosts.vm.cache import GuestCache
+from pagecage.hosts.vm.qemu import PORTS, QmpClient
+from pagecage.model.cage import DATA_DISK
+from pagecage.process import run
+from pagecage.units import GIB, format_bytes
+
+LEAST_BYTES = 8 * GIB
+DEVICE = "data-disk"
+_BACKEND = f"/machine/peripheral/{DEVICE}/virtio-backend"  # QEMU's path of the throttled device
+# systemd property -> QEMU's name (block_set_io_throttle in qapi/block-core.json).
+_THROTTLE = {
+    "IOReadBandwidthMax": "bps_rd",
+    "IOWriteBandwidthMax": "bps_wr",
+    "IOReadIOPSMax": "iops_rd",
+    "IOWriteIOPSMax": "iops_wr",
+}
+_UNMERGED = {"request_merging": False}
+"""A volume merges by its provider's rules. QEMU would merge adjacent requests before it counts."""
+AIO_BY_PREFERENCE = ("io_uring", "native", "threads")
+
+
+class DataDiskError(HostError):
+    """QEMU cannot open the data disk as required; a new saved state would not help."""
+
+
+def disk_bytes_for(data_bytes: int) -> int:
+    """Return the size of a disk for so much data: a fifth and 1 GiB more, in whole GiB."""
+    wanted = max(LEAST_BYTES, data_bytes * 6 // 5 + GIB)
+    return -(-wanted // GIB) * GIB
+
+
+def ensure_data_disk(path: Path, data_bytes: int, progress: Progress) -> None:
+    """Make the disk if it is missing or too small. Its datasets are then made again.
+
+    Raises HostError if the file system below has no room for the data.
+    """
+    size_bytes = disk_bytes_for(data_bytes)
+    held_bytes = path.stat().st_blocks * 512 if path.exists() else 0
+    require_free_space(path.parent, max(0, data_bytes - held_bytes), "the experiment's data")
+    if path.exists() and path.stat().st_size >= size_bytes:
+        return
+    progress(f"making the guest's data disk ({format_bytes(size_bytes)}, sparse)")
+    part = path.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    with part.open("wb") as disk:
+        disk.truncate(size_bytes)
+    # lazy_*=0: no kernel thread initialises inode tables during a measurement (mke2fs(8)).
+    settings = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
+    run(["mke2fs", "-q", "-t", "ext4", "-L", "data", "-m", "0", "-F", "-E", settings, part])
+    part.rename(path)
+
+
+def drop_if_broken(path: Path, progress: Progress) -> None:
+    """Check the file system, and remove the disk if it cannot be repaired.
+
+    e2fsck(8) ends with 0 or 1 if the file system is clean or repaired.
+    """
+    if not path.exists():
+        return
+    checked = run(["e2fsck", "-f", "-p", path], check=False)
+    if checked.status not in (0, 1):
+        progress("the data disk's file system is broken: datasets will be made again")
+        path.unlink()
+
+
+def serial(name: str) -> str:
+    """Return the serial number by which the guest knows a disk; at most 20 bytes (virtio-blk)."""
+    return f"pagecage-{name}"
+
+
+def plug(
+    monitor: QmpClient,
+    path: Path,
+    volume_socket: Path | None = None,
+    *,
+    name: str = DATA_DISK,
+    port: str = PORTS[0],
+) -> str:
+    """Plug a disk into a port with `cache.direct=on`; return the aio with which QEMU reads it.
+
+    It is the fastest that works. With `volume_socket` the disk is what a simulated volume serves
+    there, and the answer is `nbd`. Raises DataDiskError if the file cannot be opened with O_DIRECT
+    (on tmpfs, for example).
+    """
+    add = (
+        partial(_add_volume_node, socket=volume_socket)
+        if volume_socket
+        else partial(_add_node, path=path)
+    )
+    aio = add(monitor, name)
+    monitor.execute(
+        "device_add",
+        driver="virtio-blk-pci",
+        drive=name,
+        id=f"{name}-disk",
+        bus=port,
+        serial=serial(name),
+        **(_UNMERGED if volume_socket else {}),
+    )
+    return aio
+
+
+def _add_volume_node(monitor: QmpClient, name: str, socket: Path) -> str:
+    """Add the block node of a simulated volume.
+
+    Without a delay for reconnecting, I/O fails at once when its server has ended.
+    """
+    server = {"type": "unix", "path": str(socket)}
+    file = {"driver": "nbd", "server": server, "reconnect-delay": 0}
+    monitor.execute("blockdev-add", driver="raw", node_name=name, file=file)
+    return "nbd"
+
+
+def _add_node(monitor: QmpClient, name: str, path: Path) -> str:
+    refusal = HostError("QEMU has no aio for the data disk")
+    for aio in AIO_BY_PREFERENCE:
+        file = {"driver": "file", "filename": str(path), "aio": aio, "cache": {"direct": True}}
+        try:
+            monitor.execute(
+                "blockdev-add", driver="raw", node_name=name, cache={"direct": True}, file=file
+            )
+            return aio
+        except HostError as error:
+            refusal = error
+    raise DataDiskError(
+        f"the data disk cannot be opened with O_DIRECT: {refusal.message}",
+        "set XDG_CACHE_HOME to a directory on a disk (ext4, xfs, btrfs)",
+    )
+
+
+def throttle(monitor: QmpClient, limits: Mapping[str, int]) -> dict[str, int]:
+    """Limit the disk to these I/O properties of systemd, and return the limits in force.
+
+    Without properties the limits are removed. Raises HostError if QEMU rejects them, or does not
+    list the disk.
+    """
+    requested = {
+        name: limits.get(systemd_property, 0) for systemd_property, name in _THROTTLE.items()
+    }
+    monitor.execute_verbatim(
+        "block_set_io_throttle", {"id": _BACKEND, "bps": 0, "iops": 0, **requested}
+    )
+    for block in monitor.execute("query-block"):
+        if block.get("qdev") == _BACKEND:
+            actual = block["inserted"]
+            return {
+                systemd_property: actual[name]
+                for systemd_property, name in _THROTTLE.items()
+                if actual.get(name)
+            }
+    raise HostError("QEMU does not list the data disk", "pagecage host rebuild vm")
+
+
+DATA_MOUNT = "/data"
+
+
+def mount_point(name: str) -> str:
+    """Return where the guest mounts a disk."""
+    return DATA_MOUNT if name == DATA_DISK else f"/disks/{name}"
+
+
+def disk_directories(names: Sequence[str], account: str) -> dict[str, str]:
+    """Return the directory of each other disk in which an account of the guest may write."""
+    below = "" if account == "root" else f"/{account}"
+    return {name: f"{mount_point(name)}{below}" for name in names if name != DATA_DISK}
+
+
+def ensure_disks(cache: GuestCache, need: ResourceNeeds, progress: Progress) -> tuple[str, ...]:
+    """Make the files of all disks that a plan needs, where missing; return the disks' names.
+
+    Raises PagecageError for more disks than the guest has ports.
+    """
+    if len(need.disks) >= len(PORTS):
+        names = ", ".join(need.disks)
+        raise PagecageError(
+            f"the guest has ports for {len(PORTS) - 1} disks beside the data directory's, and the"
+            f" plan names {len(need.disks)}: {names}",
+            "run the cages one by one: --cage CAGE",
+        )
+    ensure_data_disk(cache.data_disk, need.data_bytes, progress)
+    for name in need.disks:
+        ensure_data_disk(cache.disk(name), need.written_bytes, progress)
+    return (DATA_DISK, *need.disks)
+
+
+def serve_disks(
+    cache: GuestCache, names: Sequence[str], plugin: Path | None, sockets: Path
+) -> dict[str, VolumeServer]:
+    """Start the server of a simulated volume for each disk; without a plugin there is none."""
+    servers: dict[str, VolumeServer] = {}
+    if plugin is None:
+        return servers
+    for name in names:
+        own = sockets / name
+        own.mkdir(exist_ok=True)
+        log = cache.scratch / ("nbdkit.log" if name == DATA_DISK else f"nbdkit-{name}.log")
+        try:
+            servers[name] = VolumeServer.start(plugin, cache.disk(name), own, log)
+        except BaseException:
+            end_servers(servers)
+            raise
+    return servers
+
+
+def end_servers(servers: Mapping[str, VolumeServer]) -> None:
+    """End the servers. Safe at any time."""
+    for server in servers.values():
+        server.end()
+
+
+def plug_disks(
+    monitor: QmpClient,
+    cache: GuestCache,
+    names: Sequence[str],
+    servers: Mapping[str, VolumeServer],
+) -> str:
+    """Plug in the disks; return the aio with which QEMU reads the data disk."""
+    found = {}
+    for port, name in zip(PORTS, names, strict=False):
+        socket = servers[name].data_socket if name in servers else None
+        found[name] = plug(monitor, cache.disk(name), socket, name=name, port=port)
+    return found[DATA_DISK]

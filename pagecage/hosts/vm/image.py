@@ -1,0 +1,435 @@
+"""The guest's image: what it is made of, and where it is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pagecage.checkout import BUILD
+from pagecage.errors import HostError, PagecageError
+from pagecage.hosts.agent_package import architecture, target_machine
+from pagecage.process import find_tool, run, search_path
+from pagecage.whole_files import text_sha256, whole_folder
+
+KEYRINGS = Path("/usr/share/keyrings")
+_KEYRING_SUITE = "trixie"
+"""The Debian release with the keyrings of other archives. Debian 12 does not have Ubuntu's."""
+_KEYRING_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class PackageArchive:
+    """A distribution's archive: its keyring's package, and the architectures of its mirror.
+
+    `sources` are lines of sources.list(5) for a suite; without any, mmdebstrap has its own.
+    """
+
+    distribution: str
+    keyring_package: str
+    sources: tuple[str, ...] = ()
+    architectures: frozenset[str] = frozenset({"amd64", "arm64"})
+
+    def sources_of(self, suite: str) -> tuple[str, ...]:
+        """Return the lines of sources.list(5) for a suite."""
+        return tuple(line.format(suite=suite) for line in self.sources)
+
+
+DEBIAN = PackageArchive("Debian", "debian-archive-keyring")
+UBUNTU = PackageArchive(
+    "Ubuntu",
+    "ubuntu-archive-keyring",
+    tuple(
+        f"deb http://archive.ubuntu.com/ubuntu {{suite}}{pocket} main universe"
+        for pocket in ("", "-updates", "-security")
+    ),
+    frozenset({"amd64"}),
+)
+UBUNTU_SUITES = frozenset({"noble"})
+
+
+def archive_of(suite: str) -> PackageArchive:
+    """Return the archive that has a suite: Ubuntu's for its known suites, else Debian's."""
+    return UBUNTU if suite in UBUNTU_SUITES else DEBIAN
+
+
+def require_architecture(suite: str, arch: str) -> None:
+    """Raise HostError if the archive of a suite has no packages for the guest's architecture."""
+    archive = archive_of(suite)
+    if arch not in archive.architectures:
+        raise HostError(
+            f"a guest with {archive.distribution} is made for"
+            f" {', '.join(sorted(archive.architectures))} only, and this one is for {arch}",
+            "choose a Debian release, e.g. --suite trixie",
+        )
+
+
+def installed_keyring(archive: PackageArchive) -> Path | None:
+    """Return the archive's keyring on this machine, or None."""
+    paths = (KEYRINGS / f"{archive.keyring_package}{suffix}" for suffix in (".gpg", ".pgp"))
+    return next((path for path in paths if path.is_file()), None)
+
+
+def debian_keyring() -> Path:
+    """Return the keyring of Debian's archive.
+
+    mmdebstrap finds it by itself only with gpg, which Ubuntu does not install. Raises HostError if
+    there is none.
+    """
+    if keyring := installed_keyring(DEBIAN):
+        return keyring
+    raise HostError(f"the keyring of Debian's archive is not in {KEYRINGS}", "make setup")
+
+
+@contextmanager
+def usable_keyring(archive: PackageArchive, folder: Path) -> Iterator[Path]:
+    """Yield an archive's keyring: the installed one, or that of Debian's package, in `folder`.
+
+    Debian's keyring verifies the package. `folder` must be readable for apt's own user and for root
+    of a user namespace. Raises HostError if there is no keyring and the package cannot be had.
+    """
+    if keyring := debian_keyring() if archive == DEBIAN else installed_keyring(archive):
+        yield keyring
+        return
+    with TemporaryDirectory(dir=folder, prefix="pagecage-keyring-") as private:
+        place = Path(private)
+        place.chmod(0o755)
+        yield _extracted_keyring(archive, place)
+
+
+def _extracted_keyring(archive: PackageArchive, folder: Path) -> Path:
+    packed, keyring = folder / "keyring.tar", folder / f"{archive.keyring_package}.gpg"
+    try:
+        env = {"TMPDIR": str(folder), "PATH": search_path()}
+        run(_extraction_argv(archive, packed), timeout_seconds=_KEYRING_SECONDS, env=env)
+        _extract(packed, keyring)
+    except (PagecageError, OSError, KeyError, tarfile.TarError) as error:
+        raise HostError(
+            f"the keyring of {archive.distribution}'s archive is not in {KEYRINGS}, and Debian's"
+            f" package of it could not be had: {getattr(error, 'message', error)}",
+            f"sudo apt-get install {archive.keyring_package}",
+        ) from None
+    return keyring
+
+
+def _extraction_argv(archive: PackageArchive, packed: Path) -> list[str]:
+    return [
+        "mmdebstrap",
+        "--quiet",
+        "--mode=root" if os.geteuid() == 0 else "--mode=unshare",
+        "--variant=extract",
+        "--format=tar",
+        f"--include={archive.keyring_package}",
+        f"--keyring={debian_keyring()}",
+        _KEYRING_SUITE,
+        str(packed),
+    ]
+
+
+def _extract(packed: Path, keyring: Path) -> None:
+    with tarfile.open(packed) as tar:
+        member = tar.extractfile(f"./usr/share/keyrings/{keyring.name}")
+        if member is None:
+            raise KeyError(f"{keyring.name} is not a file")
+        with keyring.open("wb") as out:
+            shutil.copyfileobj(member, out)
+    keyring.chmod(0o644)
+
+
+IMAGE_VERSION = 1
+"""Increased when the build makes a different image from the same inputs."""
+ROOT_DISK_BYTES = 4 * 1024**3
+_INTERPRETER = "#!/bin/sh\n"
+KERNEL = "${KERNEL}"
+"""Stands for the release of the installed kernel (`uname -r`) in names of packages."""
+
+
+@dataclass(frozen=True)
+class ImageRecipe:
+    """A suite, an architecture, packages, and the script for the new root file system.
+
+    `suite` is a release of Debian or Ubuntu. `extra_packages` are those of experiments, and
+    `install_extra` is the script that installs them.
+    """
+
+    suite: str
+    arch: str
+    packages: tuple[str, ...]
+    customize: str
+    extra_packages: tuple[str, ...] = ()
+    install_extra: str = ""
+
+    @property
+    def first_packages(self) -> tuple[str, ...]:
+        """The packages of the root file system whose names are known before a kernel is there."""
+        return tuple(name for name in self.packages if KERNEL not in name)
+
+    @property
+    def kernel_packages(self) -> tuple[str, ...]:
+        """The packages with the release of the installed kernel in their names, as ${KERNEL}."""
+        return tuple(name for name in self.packages if KERNEL in name)
+
+    @property
+    def base_key(self) -> str:
+        """The key of the recipe without the packages of experiments."""
+        return replace(self, extra_packages=(), install_extra="").key
+
+    @property
+    def key(self) -> str:
+        """Sixteen hexadecimal digits over all inputs except the ssh keys, which are random."""
+        parts = (
+            str(IMAGE_VERSION),
+            str(ROOT_DISK_BYTES),
+            self.suite,
+            self.arch,
+            *self.packages,
+            self.customize,
+            *((self.install_extra, *self.extra_packages) if self.extra_packages else ()),
+        )
+        return text_sha256("\0".join(parts))[:16]
+
+
+def read_recipe(
+    project_dir: Path, suite: str | None = None, packages: Iterable[str] = ()
+) -> ImageRecipe:
+    """Return the recipe of the checkout, with the packages of an experiment.
+
+    A `suite` of Debian or Ubuntu replaces that of containers/versions.env.
+
+    Raises HostError on an architecture without a guest of this suite.
+    """
+    arch = architecture().debian
+    guest = project_dir / "containers" / "guest"
+    suite = suite or read_versions(project_dir)["GUEST_SUITE"]
+    require_architecture(suite, arch)
+    base = parse_packages((guest / "packages.txt").read_text(), arch, suite)
+    return ImageRecipe(
+        suite=suite,
+        arch=arch,
+        packages=base,
+        customize=_customization(guest, suite),
+        extra_packages=tuple(sorted(set(packages) - set(base))),
+        install_extra=(guest / "install-extra.sh").read_text(),
+    )
+
+
+def _customization(guest: Path, suite: str) -> str:
+    """Return the script for a new root file system, with the part for its distribution alone."""
+    own = guest / f"customize-{archive_of(suite).distribution.lower()}.sh"
+    parts = (guest / "customize.sh", *([own] if own.exists() else []))
+    return _INTERPRETER + "".join(part.read_text().removeprefix(_INTERPRETER) for part in parts)
+
+
+def parse_packages(text: str, arch: str, suite: str) -> tuple[str, ...]:
+    """Return the package names of a list with one per line.
+
+    `#` begins a comment. `[!SUITE]` marks a package that SUITE does not have, `[SUITE]` one that
+    only SUITE needs.
+    """
+    lines = (line.split("#", 1)[0].split() for line in text.splitlines())
+    return tuple(
+        words[0].replace("${ARCH}", arch)
+        for words in lines
+        if words and _is_for(suite, [word.strip("[]") for word in words[1:]])
+    )
+
+
+def _is_for(suite: str, marks: list[str]) -> bool:
+    """Return whether a package with these marks is for a suite."""
+    named = [mark for mark in marks if not mark.startswith("!")]
+    return f"!{suite}" not in marks and (not named or suite in named)
+
+
+def read_versions(project_dir: Path) -> dict[str, str]:
+    """Return the settings of containers/versions.env."""
+    lines = (project_dir / "containers" / "versions.env").read_text().splitlines()
+    pairs = (
+        line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#")
+    )
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+HOST_KEY_ALIAS = "pagecage-guest"
+"""The name of the guest's host key in known_hosts, independent of its port."""
+
+
+@dataclass(frozen=True)
+class GuestImage:
+    """A finished image. Its directory exists only if it is complete."""
+
+    directory: Path
+
+    @property
+    def key(self) -> str:
+        """The key of its recipe."""
+        return self.directory.name
+
+    @property
+    def disk(self) -> Path:
+        """The raw ext4 disk, which is never written to after the build."""
+        return self.directory / "root.img"
+
+    @property
+    def kernel(self) -> Path:
+        """The kernel that QEMU loads."""
+        return self.directory / "vmlinuz"
+
+    @property
+    def initrd(self) -> Path:
+        """The kernel's initial RAM disk."""
+        return self.directory / "initrd.img"
+
+    @property
+    def identity(self) -> Path:
+        """The private ssh key for the guest's accounts."""
+        return self.directory / "id_ed25519"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The guest's public host key, for StrictHostKeyChecking."""
+        return self.directory / "known_hosts"
+
+    @property
+    def contents(self) -> Path:
+        """A file with the key of the base image and the packages of experiments (contents.py)."""
+        return self.directory / "contents.json"
+
+    @property
+    def tree(self) -> Path:
+        """The root file system during the build."""
+        return self.directory / "root"
+
+    @property
+    def provisioned(self) -> Path:
+        """A file with the key of the roles applied before the first boot, if any were."""
+        return self.directory / "fitted"
+
+    @property
+    def boot_files(self) -> tuple[Path, ...]:
+        """The files other than the disk that a start needs."""
+        return self.kernel, self.initrd, self.known_hosts, self.identity
+
+
+@dataclass(frozen=True)
+class ImageContents:
+    """The key of an image's base, and the packages of experiments that it contains.
+
+    `installer` is the hash of the script that installed them, None without such packages.
+    """
+
+    base_key: str
+    extra_packages: frozenset[str]
+    installer: str | None = None
+
+    def lacks(self, packages: Sequence[str]) -> list[str]:
+        """Return those of the packages that are not in the image."""
+        return [name for name in packages if name not in self.extra_packages]
+
+
+def read_contents(image: GuestImage) -> ImageContents:
+    """Return the contents of an image. One without a description is its own base."""
+    try:
+        stored = json.loads(image.contents.read_text())
+        return ImageContents(
+            stored["base_key"], frozenset(stored["extra_packages"]), stored["installer"]
+        )
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return ImageContents(image.key, frozenset())
+
+
+def write_contents(image: GuestImage, recipe: ImageRecipe) -> None:
+    """Describe an image of this recipe."""
+    contents = {
+        "base_key": recipe.base_key,
+        "extra_packages": recipe.extra_packages,
+        "installer": _installer(recipe),
+    }
+    image.contents.write_text(json.dumps(contents))
+
+
+def find_image(images: Path, recipe: ImageRecipe) -> GuestImage | None:
+    """Return the smallest image with the base and all packages of a recipe, or None."""
+    cached = (GuestImage(path) for path in images.iterdir() if path.suffix != ".part")
+    fitting = [image for image in cached if _fits(read_contents(image), recipe)]
+    return min(fitting, key=lambda image: (_allocated_bytes(image.disk), image.key), default=None)
+
+
+def _fits(contents: ImageContents, recipe: ImageRecipe) -> bool:
+    if contents.base_key != recipe.base_key or contents.lacks(recipe.extra_packages):
+        return False
+    return contents.installer == _installer(recipe) or not recipe.extra_packages
+
+
+def _installer(recipe: ImageRecipe) -> str | None:
+    if not recipe.extra_packages:
+        return None
+    return text_sha256(recipe.install_extra)[:16]
+
+
+def _allocated_bytes(disk: Path) -> int:
+    """Return the allocated bytes of a file (st_blocks counts 512 bytes; inode(7))."""
+    return disk.stat().st_blocks * 512 if disk.exists() else 0
+
+
+PACKED_DISK = "root.img.xz"
+FOLDER_VARIABLE = "PAGECAGE_PACKED_GUESTS"
+"""Names a folder of packed images outside the checkout."""
+_PRESET = 6
+_FILTERS = {"x86_64": ["--x86"]}
+"""Filters that make machine code of the guest compress better, by a tenth (xz(1))."""
+
+
+def packed_directory(key: str) -> Path:
+    """Return the path of the packed image of a recipe's key; it may be missing."""
+    return Path(os.environ.get(FOLDER_VARIABLE) or BUILD / "guest") / key
+
+
+def pack(image: GuestImage, packed: Path) -> None:
+    """Pack an image's disk and the files beside it into a new directory.
+
+    All users may read it, the guest's private key included.
+    """
+    packed.parent.mkdir(parents=True, exist_ok=True)
+    filters = [*_FILTERS.get(target_machine(), []), f"--lzma2=preset={_PRESET}"]
+    with whole_folder(packed) as part:
+        for file in _files_beside(image):
+            if file.exists():
+                shutil.copyfile(file, part / file.name)
+        _compress(["--compress", "--threads=0", *filters], image.disk, part / PACKED_DISK)
+        for path in part.iterdir():
+            path.chmod(0o644)
+
+
+def unpack(packed: Path, image: GuestImage) -> None:
+    """Make the disk and the files beside it from a packed image."""
+    for file in _files_beside(image):
+        if (packed / file.name).exists():
+            shutil.copyfile(packed / file.name, file)
+    _compress(["--decompress", "--threads=0"], packed / PACKED_DISK, image.disk)
+
+
+def require_xz() -> None:
+    """Raise HostError if xz(1) is not installed."""
+    if find_tool("xz") is None:
+        raise HostError(
+            "xz is not installed; it packs the guest's image", "apt-get install xz-utils"
+        )
+
+
+def _files_beside(image: GuestImage) -> tuple[Path, ...]:
+    """Return the files of an image besides its disk; the last exists only if it was provisioned."""
+    return *image.boot_files, image.provisioned
+
+
+def _compress(words: list[str], source: Path, target: Path) -> None:
+    """Run xz(1), which leaves out the holes of a file that it writes."""
+    run(
+        ["sh", "-c", 'exec xz --stdout "$@" < "$SOURCE" > "$TARGET"', "sh", *words],
+        env={"SOURCE": str(source), "TARGET": str(target)},
+    )

@@ -1,0 +1,455 @@
+"""The build of the guest's image: bootstrap, provisioning, and the parts that are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pagecage.ansible import HostResult, Playbook, run_to_end
+from pagecage.errors import HostError, PagecageError
+from pagecage.hosts.agent_package import is_foreign_target
+from pagecage.hosts.controller import require_free_space, require_tools
+from pagecage.hosts.host import Progress
+from pagecage.hosts.ssh import SshTarget, ssh_settings
+from pagecage.hosts.vm.cache import GuestCache, keep_newest
+from pagecage.hosts.vm.image import (
+    HOST_KEY_ALIAS,
+    ROOT_DISK_BYTES,
+    GuestImage,
+    ImageRecipe,
+    archive_of,
+    find_image,
+    packed_directory,
+    require_xz,
+    unpack,
+    usable_keyring,
+    write_contents,
+)
+from pagecage.process import TimeoutExpired, dying_with_parent, run, search_path, spawn
+from pagecage.units import GIB
+from pagecage.whole_files import sync_folder, sync_tree
+
+_BUILD_SECONDS = 1800
+_EMULATED_BUILD_SECONDS = 4 * _BUILD_SECONDS
+"""For another architecture, whose maintainer scripts run in qemu-user."""
+_EXCLUDED = ("man", "locale", "doc")
+_EXCLUDE = (
+    'mkdir -p "$1/etc/dpkg/dpkg.cfg.d" && '
+    + f"printf 'path-exclude=/usr/share/%s/*\\n' {' '.join(_EXCLUDED)} > "
+    + '"$1/etc/dpkg/dpkg.cfg.d/90-pagecage"'
+)
+_INSTALL_FOR_KERNEL = (
+    "export LC_ALL=C DEBIAN_FRONTEND=noninteractive KERNEL=$(ls /lib/modules);"
+    " apt-get -q -y --no-install-recommends install"
+)
+"""The image has one kernel, and the shell replaces ${KERNEL} in the packages' names."""
+_REMOVE_EXCLUDED = " && ".join(
+    f'find "$1/usr/share/{name}" -mindepth 1 -delete' for name in _EXCLUDED
+)
+
+
+def bootstrap_argv(directory: Path, recipe: ImageRecipe, keyring: Path, as_root: bool) -> list[str]:
+    """Return the mmdebstrap(1) command that makes the root file system.
+
+    For root it makes a directory, else a tar archive. Files are left out by dpkg's own settings:
+    with mmdebstrap's option, each of the first packages would pass through a filter in Python,
+    which takes longer than unpacking. The Java package links a manual page and needs its directory.
+    `upload` hooks read files outside the user namespace, where a private directory is readable.
+    """
+    uploads = {
+        "id_ed25519.pub": "authorized_keys",
+        "host_key": "host_key",
+        "host_key.pub": "host_key.pub",
+        "customize.sh": "customize.sh",
+        "install-extra.sh": "install-extra.sh",
+    }
+    hooks = ['mkdir -m 0700 "$1/pagecage-build"']
+    hooks += [
+        f"upload {directory / source} /pagecage-build/{target}"
+        for source, target in uploads.items()
+    ]
+    hooks += [*_installations(recipe), 'chroot "$1" sh /pagecage-build/customize.sh']
+    return [
+        "mmdebstrap",
+        *(["--mode=root", "--format=directory"] if as_root else ["--mode=unshare", "--format=tar"]),
+        "--variant=minbase",
+        f"--architectures={recipe.arch}",
+        "--include=" + ",".join(recipe.first_packages),
+        f"--keyring={keyring}",
+        '--aptopt=Apt::Install-Recommends "false"',
+        f"--setup-hook={_EXCLUDE}",
+        '--essential-hook=mkdir -p "$1/usr/share/man/man1"',
+        *(f"--customize-hook={hook}" for hook in (*hooks, _REMOVE_EXCLUDED)),
+        recipe.suite,
+        str(directory / "root") if as_root else "-",
+        *archive_of(recipe.suite).sources_of(recipe.suite),
+    ]
+
+
+def _installations(recipe: ImageRecipe) -> Iterator[str]:
+    """Yield the hooks that install the packages of the kernel, and those of experiments."""
+    if recipe.kernel_packages:
+        names = " ".join(f'"{name}"' for name in recipe.kernel_packages)
+        yield f"chroot \"$1\" sh -c '{_INSTALL_FOR_KERNEL} {names}'"
+    if recipe.extra_packages:
+        names = " ".join(recipe.extra_packages)
+        yield f'chroot "$1" sh /pagecage-build/install-extra.sh {names}'
+
+
+def bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:
+    """Run mmdebstrap, which writes `target`."""
+    (image.directory / "customize.sh").write_text(recipe.customize)
+    (image.directory / "install-extra.sh").write_text(recipe.install_extra)
+    log = image.directory / "bootstrap.log"
+    as_root = os.geteuid() == 0
+    env = _build_env(image)
+    with usable_keyring(archive_of(recipe.suite), Path(env["TMPDIR"])) as keyring:
+        argv = bootstrap_argv(image.directory, recipe, keyring, as_root)
+        status = _run_to_end(argv, Path(os.devnull) if as_root else target, log, env)
+    if status != 0:
+        raise _bootstrap_failure(log.read_text(errors="replace"))
+
+
+def _run_to_end(argv: list[str], target: Path, log: Path, env: dict[str, str]) -> int:
+    """Run mmdebstrap with its output in `target`, and return its exit status."""
+    with target.open("wb") as out, log.open("wb") as err:
+        process = spawn(dying_with_parent(argv, "TERM"), stdout=out, stderr=err, env=env)
+    limit_seconds = _EMULATED_BUILD_SECONDS if is_foreign_target() else _BUILD_SECONDS
+    try:
+        return process.wait(limit_seconds)
+    except TimeoutExpired:
+        raise HostError(
+            f"the guest's root file system was not made within {limit_seconds} s", f"read {log}"
+        ) from None
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _build_env(image: GuestImage) -> dict[str, str]:
+    """Return mmdebstrap's environment.
+
+    As root the tree is inside the .part directory, so that a killed build leaves nothing elsewhere.
+    Root of a user namespace cannot access a user's private directory; there mmdebstrap uses a
+    shared directory that allows execution.
+    """
+    path = {"PATH": search_path()}
+    return {**path, "TMPDIR": str(image.directory) if os.geteuid() == 0 else shared_folder()}
+
+
+def shared_folder() -> str:
+    """Return a directory for temporary files that is open to all users and not mounted `noexec`."""
+    named = os.environ.get("TMPDIR")
+    for folder in (*([named] if named else []), "/tmp", "/var/tmp"):
+        if Path(folder).is_dir() and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            return folder
+    raise HostError(
+        "/tmp and /var/tmp are mounted noexec", "set TMPDIR to a directory that allows execution"
+    )
+
+
+def _bootstrap_failure(log: str) -> PagecageError:
+    """Return the error of a failed mmdebstrap, from the first error in its log."""
+    errors = (
+        [line for line in log.splitlines() if line.startswith("E:")]
+        or log.splitlines()[-1:]
+        or ["no output"]
+    )
+    if "newuidmap" in log or "subuid" in log:
+        return HostError(
+            "this user has no subordinate user ids (subuid(5))",
+            "make setup, or: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER",
+        )
+    if "arch-test" in errors[0] or "neither be executed natively" in errors[0]:
+        return HostError(
+            "this machine cannot run programs of the guest's architecture",
+            "sudo apt-get install qemu-user-static binfmt-support arch-test",
+        )
+    if "Unable to locate package" in errors[0]:
+        return HostError(
+            f"the guest's root file system could not be made: {errors[0]}",
+            "correct the name under `packages` in the experiment's definition",
+        )
+    return HostError(f"the guest's root file system could not be made: {errors[0]}", "make setup")
+
+
+GUEST = "guest"
+"""The guest's name in inventories."""
+_INPUTS = (
+    *(
+        "ansible/ansible.cfg",
+        "ansible/site.yml",
+        *(
+            f"ansible/roles/{role}"
+            for role in ("survey", "base", "tuning", "delegation", "storage")
+        ),
+    ),
+    *("cgroups/50-pagecage-delegation.conf", "cgroups/pagecage.slice"),
+)
+"""The files applied to the guest.
+
+The roles for the controller and for the agent are not among them.
+"""
+GUEST_SETTINGS = {
+    "pagecage_data_dir": "/data",
+    "pagecage_data_device": "none",
+    "pagecage_delegated_users": ["bench"],
+}
+"""Variables of the roles for the guest. The data disk is plugged in and mounted at every start."""
+
+WITHOUT_AGENT = ("--skip-tags", "agent")
+"""The agent and the workloads are not in the saved state; they are copied at every start."""
+
+
+def provisioning_key(project_dir: Path) -> str:
+    """Return a key over all inputs of provisioning."""
+    digest = hashlib.sha256(json.dumps(GUEST_SETTINGS, sort_keys=True).encode())
+    for path in sorted(found for name in _INPUTS for found in _files(project_dir / name)):
+        digest.update(f"{path.relative_to(project_dir)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the file, or the files below a directory without documentation and bytecode."""
+    found = path.rglob("*") if path.is_dir() else [path]
+    return [entry for entry in found if entry.is_file() and entry.suffix not in (".md", ".pyc")]
+
+
+def provision_image(
+    project_dir: Path, scratch: Path, progress: Progress, image: GuestImage
+) -> None:
+    """Apply site.yml to an image's root file system by chroot, and record the key of the roles.
+
+    Raises HostError naming the failed task.
+    """
+    progress("provisioning the guest with Ansible, before its first boot")
+    variables = {
+        "ansible_connection": "pagecage_chroot",
+        "ansible_host": str(image.tree),
+        "ansible_user": "root",
+    }
+    _run(project_dir, scratch, {**variables, **GUEST_SETTINGS}, "site.yml", WITHOUT_AGENT)
+    image.provisioned.write_text(provisioning_key(project_dir))
+
+
+def is_provisioned(project_dir: Path, image: GuestImage) -> bool:
+    """Return whether the present roles were applied before the image's first boot."""
+    return image.provisioned.exists() and image.provisioned.read_text() == provisioning_key(
+        project_dir
+    )
+
+
+def provision_guest(
+    project_dir: Path, scratch: Path, target: SshTarget, progress: Progress
+) -> None:
+    """Apply site.yml to the guest. Raises HostError naming the failed task."""
+    progress("provisioning the guest with Ansible (about 60 s, once)")
+    run_on_guest(project_dir, scratch, target, "site.yml", WITHOUT_AGENT)
+
+
+def run_on_guest(
+    project_dir: Path, scratch: Path, target: SshTarget, playbook: str, words: Sequence[str] = ()
+) -> HostResult:
+    """Run a playbook on the guest, with more arguments for Ansible, and return its result.
+
+    Raises HostError naming the failed task.
+    """
+    return _run(project_dir, scratch, guest_variables(target), playbook, words)
+
+
+def _run(
+    project_dir: Path,
+    scratch: Path,
+    variables: Mapping[str, object],
+    name: str,
+    words: Sequence[str],
+) -> HostResult:
+    inventory = scratch / "inventory.json"
+    inventory.write_text(json.dumps({"all": {"hosts": {GUEST: variables}}}))
+    playbook = Playbook(project_dir, name, inventory, scratch, tuple(words))
+    result = run_to_end(playbook)[GUEST]
+    error = result.error(playbook.log)
+    if error is not None:
+        raise HostError(f"the guest could not be provisioned: {error.message}", error.hint)
+    return result
+
+
+def guest_variables(target: SshTarget) -> dict[str, object]:
+    """Return the guest's variables of an inventory; Ansible shares the open connection."""
+    connection = {
+        "ansible_host": target.address,
+        "ansible_user": target.user,
+        "ansible_port": target.port,
+        "ansible_ssh_common_args": shlex.join(ssh_settings(target)),
+        "ansible_ssh_args": f"-o ControlMaster=no -o ControlPath={target.control_path or 'none'}",
+        "ansible_python_interpreter": "/usr/bin/python3",
+    }
+    return {**connection, **GUEST_SETTINGS}
+
+
+def self_connecting_variables(target: SshTarget) -> dict[str, object]:
+    """Return the variables of a guest for which Ansible itself opens a shared connection."""
+    shared = f"-o ControlMaster=auto -o ControlPersist=60s -o ControlPath={target.control_path}"
+    return {**guest_variables(target), "ansible_ssh_args": shared}
+
+
+MOST_IMAGES = 4
+BUILD_BYTES = 3 * GIB
+"""Space for the root file system, its tar archive and the disk image together."""
+UNPACKED_BYTES = 3 * GIB // 2
+Provision = Callable[[GuestImage], None]
+
+
+def ensure_image(
+    cache: GuestCache, recipe: ImageRecipe, progress: Progress, provision: Provision | None = None
+) -> GuestImage:
+    """Return an image with everything in this recipe, unpacked or built if it is missing.
+
+    It is built in a temporary directory that is renamed at the end. Root calls `provision` with the
+    image while its root file system is a directory. Raises PagecageError if a tool is missing or
+    fails.
+    """
+    image = find_image(cache.images, recipe)
+    if image is None:
+        image = GuestImage(cache.images / recipe.key)
+        part = image.directory.with_suffix(".part")
+        shutil.rmtree(part, ignore_errors=True)
+        packed = packed_directory(recipe.key)
+        if packed.exists():
+            _unpack(packed, part, progress)
+        else:
+            _build(part, recipe, progress, provision)
+        write_contents(GuestImage(part), recipe)
+        sync_tree(part)
+        part.rename(image.directory)
+        sync_folder(cache.images)
+    os.utime(image.directory)
+    keep_newest(cache.images, MOST_IMAGES)
+    return image
+
+
+def _unpack(packed: Path, part: Path, progress: Progress) -> None:
+    require_xz()
+    require_free_space(part.parent, UNPACKED_BYTES, "unpacking the guest's image")
+    progress("unpacking the guest's image (once)")
+    part.mkdir(mode=0o700)
+    image = GuestImage(part)
+    unpack(packed, image)
+    image.identity.chmod(0o600)  # ssh rejects a private key that other users can read
+
+
+def _build(
+    part: Path, recipe: ImageRecipe, progress: Progress, provision: Provision | None
+) -> None:
+    require_tools("mmdebstrap", "fakeroot", "mke2fs", "ssh-keygen", "tar", "setpriv")
+    require_free_space(part.parent, BUILD_BYTES, "building the guest's image")
+    progress(_announcement(recipe))
+    part.mkdir(mode=0o700)
+    image = GuestImage(part)
+    _make_keys(image)
+    if os.geteuid() == 0:
+        _build_as_root(image, recipe, provision)
+    else:
+        _build_as_user(image, recipe)
+
+
+def _announcement(recipe: ImageRecipe) -> str:
+    packages = f"{archive_of(recipe.suite).distribution} packages"
+    if is_foreign_target():
+        return (
+            f"building the guest's image from {packages} for {recipe.arch}, whose scripts are"
+            " emulated (about 20 minutes, once)"
+        )
+    if not recipe.extra_packages:
+        return f"building the guest's image from {packages} (about 60 s, once)"
+    names = ", ".join(recipe.extra_packages)
+    return f"building a guest's image with {names} from {packages} (1 to 3 minutes, once)"
+
+
+def _build_as_root(image: GuestImage, recipe: ImageRecipe, provision: Provision | None) -> None:
+    """Build the root file system as a directory and make the disk from it.
+
+    Kernel and initrd are not on the disk: QEMU loads them.
+    """
+    bootstrap(image, recipe, image.tree)
+    if provision is not None:
+        provision(image)
+    for name, target in (("vmlinuz-*", image.kernel), ("initrd.img-*", image.initrd)):
+        shutil.move(next((image.tree / "boot").glob(name)), target)
+    run(
+        ["sh", "-c", _MAKE_DISK, "sh", image.directory, str(ROOT_DISK_BYTES)],
+        env={"PATH": search_path()},
+    )
+    shutil.rmtree(image.tree)
+
+
+def _build_as_user(image: GuestImage, recipe: ImageRecipe) -> None:
+    """Build the root file system as a tar archive, and make the disk from it under fakeroot."""
+    tar = image.directory / "root.tar"
+    bootstrap(image, recipe, tar)
+    _extract_boot_files(image, tar)
+    left_out = "--exclude=./boot/vmlinuz-* --exclude=./boot/initrd.img-*"
+    unpack_and_make = f'mkdir "$1/root" && tar -xpf "$3" -C "$1/root" {left_out} && {_MAKE_DISK}'
+    argv: list[str | Path] = [
+        "fakeroot",
+        "sh",
+        "-c",
+        unpack_and_make,
+        "sh",
+        image.directory,
+        str(ROOT_DISK_BYTES),
+        tar,
+    ]
+    run(argv, env={"PATH": search_path()})
+    shutil.rmtree(image.tree)
+    tar.unlink()
+
+
+_MAKE_DISK = (
+    'truncate -s "$2" "$1/root.img" && mke2fs -q -t ext4 -L root -F -d "$1/root" "$1/root.img"'
+)
+
+
+def _make_keys(image: GuestImage) -> None:
+    """Make the guest's two key pairs: one to log in, one to identify it."""
+    for name in ("id_ed25519", "host_key"):
+        run(
+            [
+                "ssh-keygen",
+                "-q",
+                "-t",
+                "ed25519",
+                "-N",
+                "",
+                "-C",
+                f"pagecage {name}",
+                "-f",
+                image.directory / name,
+            ]
+        )
+    public = (image.directory / "host_key.pub").read_text()
+    image.known_hosts.write_text(f"{HOST_KEY_ALIAS} {public}")
+
+
+def _extract_boot_files(image: GuestImage, tar: Path) -> None:
+    run(
+        [
+            "tar",
+            "-xf",
+            tar,
+            "-C",
+            image.directory,
+            "--strip-components=2",
+            "--no-anchored",
+            "--wildcards",
+            "./boot/vmlinuz-*",
+            "./boot/initrd.img-*",
+        ]
+    )
+    for target in (image.kernel, image.initrd):
+        next(image.directory.glob(f"{target.name}-*")).rename(target)

@@ -1,0 +1,426 @@
+"""Block devices: the disk below a path, what lies below it, extents of files, disks by loop."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import struct
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pagecage.errors import HostError, PagecageError
+from pagecage.linux.procfs import PROC, read_device, read_text
+from pagecage.process import run
+
+SYS = Path("/sys")
+# File systems that are not on one local disk: systemd would set no limit, and report it only in the
+# journal.
+REFUSED = {
+    "overlay": "an overlay of other file systems",
+    "tmpfs": "memory",
+    "ramfs": "memory",
+    "zfs": "a ZFS pool",
+    "nfs": "another machine",
+    "nfs4": "another machine",
+    "cifs": "another machine",
+    "9p": "another machine",
+    "virtiofs": "another machine",
+    "fuse": "a user-space file system",
+}
+CGROUP_WRITEBACK = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")
+"""File systems whose writeback belongs to the cgroup that made the pages dirty (SB_I_CGROUPWB).
+
+Those of ext4's driver lose it with data=journal, where the journal's thread writes the data.
+"""
+QUEUE_SETTINGS = (
+    "read_ahead_kb",
+    "scheduler",
+    "max_sectors_kb",
+    "max_hw_sectors_kb",
+    "nr_requests",
+    "rotational",
+    "optimal_io_size",
+    "logical_block_size",
+    "write_cache",
+)
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk. `stack` lists the devices between the file system and the disk, topmost first."""
+
+    name: str
+    maj_min: str
+    node: str
+    filesystem: str
+    mount_point: str
+    stack: tuple[str, ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One line of /proc/self/mountinfo (proc_pid_mountinfo(5))."""
+
+    maj_min: str
+    mount_point: str
+    filesystem: str
+    source: str
+    options: str = ""
+
+    @property
+    def has_cgroup_writeback(self) -> bool:
+        """True if buffered writes are charged to the cgroup of the writer when they are flushed."""
+        is_journalled = "data=journal" in self.options.split(",")
+        return not is_journalled and not {*self.filesystem.split("/")}.isdisjoint(CGROUP_WRITEBACK)
+
+
+def _unescape(text: str) -> str:
+    """Undo mountinfo's octal escapes (space, tab, newline, backslash) and nothing else."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """Return all mounts in order; a later mount hides an earlier one on the same mount point."""
+    mounts = []
+    for line in text.split(
+        "\n"
+    ):  # a mount point may contain characters that splitlines() treats as line ends
+        left, _, right = line.partition(" - ")
+        head, tail = left.split(" "), right.split(" ")
+        if len(head) < 5 or len(tail) < 2:
+            continue
+        options = tail[2] if len(tail) > 2 else ""
+        mounts.append(Mount(head[2], _unescape(head[4]), tail[0], tail[1], options))
+    return mounts
+
+
+def find_mount(directory: Path, mounts: list[Mount]) -> Mount:
+    """Return a directory's mount: the one with the longest mount point, the last of equals."""
+    path = os.path.realpath(directory)
+    above = [
+        m
+        for m in mounts
+        if path == m.mount_point or path.startswith(m.mount_point.rstrip("/") + "/")
+    ]
+    if not above:
+        return _mount_outside_root(Path(path))
+    longest = max(len(m.mount_point) for m in above)
+    return [m for m in above if len(m.mount_point) == longest][-1]
+
+
+def _mount_outside_root(directory: Path) -> Mount:
+    """Return the mount of a directory whose mount point is above a chroot's root.
+
+    /proc/self/mountinfo lists only mounts within the root (proc_pid_mountinfo(5)). The device
+    number of a file system on one disk is the disk's.
+    """
+    try:
+        device = directory.stat().st_dev
+        done = run(["stat", "--file-system", "--format=%T", directory], timeout_seconds=10)
+    except (OSError, PagecageError):
+        raise HostError(
+            f"{directory} is on no known mount", "name a directory on a local disk"
+        ) from None
+    return Mount(f"{os.major(device)}:{os.minor(device)}", "/", done.stdout.strip(), "")
+
+
+def _refuse(mount: Mount, directory: Path) -> None:
+    kind = mount.filesystem.split(".")[0]
+    if kind in REFUSED or mount.filesystem.startswith("fuse"):
+        what = REFUSED.get(kind, "a user-space file system")
+        raise HostError(
+            f"{directory} is on {mount.filesystem} ({what}), where I/O limits cannot bind",
+            "point --data-dir at a directory on ext4, XFS or single-disk btrfs",
+        )
+
+
+def _btrfs_device(mount: Mount, sys: Path) -> str:
+    """Return the device of a btrfs, whose own device number is anonymous.
+
+    Raises HostError for several devices.
+    """
+    for members in sys.glob("fs/btrfs/*/devices"):
+        names = [member.name for member in members.iterdir()]
+        if Path(os.path.realpath(mount.source)).name in names:
+            if len(names) > 1:
+                raise HostError(
+                    f"{mount.mount_point} is btrfs on {len(names)} disks, where one limit cannot be"
+                    " placed",
+                    "point --data-dir at a file system on one disk",
+                )
+            return (sys / "class/block" / names[0] / "dev").read_text().strip()
+    raise HostError(
+        f"the disk of btrfs on {mount.mount_point} was not found", "point --data-dir at ext4 or XFS"
+    )
+
+
+def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
+    """Walk from a block device to its disk: through single dm layers, then from partition to disk.
+
+    Return the disk's maj:min and the device names passed on the way. Several lower devices (RAID)
+    end the walk, unless all are of one disk: the limit is then set on the md or dm device.
+    """
+    stack: list[str] = []
+    while True:
+        place = (sys / "dev/block" / maj_min).resolve()
+        if not place.exists():
+            raise HostError(
+                f"block device {maj_min} is not in sysfs", "point --data-dir at a local disk"
+            )
+        stack.append(place.name)
+        lower = _lower_device(place)
+        if lower is not None:
+            maj_min = (lower / "dev").read_text().strip()
+        elif (place / "partition").exists():
+            maj_min = (place.parent / "dev").read_text().strip()
+        else:
+            return maj_min, tuple(stack)
+
+
+def _lower_device(place: Path) -> Path | None:
+    """Return the only device below, or the first of several partitions of one disk.
+
+    None without one, and if several disks lie below. systemd walks by the same rule
+    (block_get_originating in src/shared/blockdev-util.c) and would set the limit elsewhere.
+    """
+    slaves = sorted(slave.resolve() for slave in place.glob("slaves/*"))
+    disks = {slave.parent if (slave / "partition").exists() else slave for slave in slaves}
+    return slaves[0] if len(disks) == 1 else None
+
+
+def has_cgroup_writeback(directory: Path, mountinfo: str | None = None) -> bool:
+    """Return whether limits on writes hold for buffered writes to a directory."""
+    text = read_mountinfo() if mountinfo is None else mountinfo
+    return find_mount(directory, parse_mountinfo(text)).has_cgroup_writeback
+
+
+def read_mountinfo() -> str:
+    """Return the mounts that this process sees (proc_pid_mountinfo(5))."""
+    return os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
+
+
+def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None) -> Disk:
+    """Return the disk behind a directory.
+
+    Raises HostError for overlay, tmpfs, ZFS, network and multi-disk storage.
+    """
+    text = read_mountinfo() if mountinfo is None else mountinfo
+    mount = find_mount(directory, parse_mountinfo(text))
+    _refuse(mount, directory)
+    start = mount.maj_min
+    if start.startswith("0:"):
+        if mount.filesystem != "btrfs":
+            reason = f"{directory} is on {mount.filesystem}, which is on no local disk"
+            raise HostError(
+                reason, "point --data-dir at a directory on ext4, XFS or single-disk btrfs"
+            )
+        start = _btrfs_device(mount, sys)
+    maj_min, stack = descend(start, sys)
+    name = (sys / "dev/block" / maj_min).resolve().name
+    return Disk(name, maj_min, f"/dev/{name}", mount.filesystem, mount.mount_point, stack)
+
+
+def read_queue_settings(disk: Disk, sys: Path = SYS) -> dict[str, str]:
+    """Return the disk's queue settings by sysfs name, without those that the kernel lacks."""
+    queue = sys / "block" / disk.name / "queue"
+    texts = {setting: read_text(queue / setting) for setting in QUEUE_SETTINGS}
+    return {setting: text.strip() for setting, text in texts.items() if text is not None}
+
+
+def layers_with_queue(disk: Disk, sys: Path = SYS) -> list[Disk]:
+    """Return the disk and every layer above it with its own queue settings.
+
+    A partition uses its disk's.
+    """
+    names = [name for name in disk.stack if _has_queue(name, sys)]
+    return [replace(disk, name=name) for name in dict.fromkeys([*names, disk.name])]
+
+
+def stack_names(disk: Disk, sys: Path = SYS) -> tuple[str, ...]:
+    """Return the names of all devices of the disk's stack, topmost first.
+
+    These are the layers and partitions above the disk, the disk itself, and the members of a
+    device that several others make up.
+    """
+    names = dict.fromkeys([*disk.stack, disk.name])
+    below = [disk.name]
+    while below:
+        place = (sys / "class/block" / below.pop()).resolve()
+        members = [member.name for member in sorted(place.glob("slaves/*"))]
+        if (place / "partition").exists():
+            members.append(place.parent.name)
+        below += [name for name in members if name not in names]
+        names.update(dict.fromkeys(members))
+    return tuple(names)
+
+
+def read_lower_device(disk: Disk, sys: Path = SYS, proc: Path = PROC) -> dict[str, int] | None:
+    """Return the line of /proc/diskstats of the lowest disk, below all layers.
+
+    Returns None if there is only one layer, or if several disks lie below it.
+    """
+    layers = [name for name in stack_names(disk, sys) if _has_queue(name, sys)]
+    lowest = [name for name in layers if not any((sys / "block" / name).glob("slaves/*"))]
+    if len(layers) < 2 or len(lowest) != 1:
+        return None
+    maj_min = read_text(sys / "block" / lowest[0] / "dev") or ""
+    return read_device(maj_min.strip(), proc)
+
+
+def _has_queue(name: str, sys: Path) -> bool:
+    return (sys / "block" / name / "queue").exists()
+
+
+def write_queue_setting(disk: Disk, setting: str, value: str, sys: Path = SYS) -> None:
+    """Set a queue setting and read it back.
+
+    Raises HostError if the kernel refuses it or stores another value.
+    """
+    path = sys / "block" / disk.name / "queue" / setting
+    try:
+        path.write_text(value)
+        stored = path.read_text().strip()
+    except OSError as error:
+        raise HostError(
+            f"{path} cannot be set to {value}: {error.strerror}", "run as root, or leave it out"
+        ) from None
+    if stored != value and f"[{value}]" not in stored:
+        raise HostError(
+            f"{path} was set to {value} but reads {stored}", "choose a value that the disk takes"
+        )
+
+
+_FS_IOC_FIEMAP = 0xC020660B
+_HEADER = struct.Struct(
+    "=QQLLLL"
+)  # start, length, flags, extents mapped, extents that fit, reserved
+_EXTENT = struct.Struct("=QQQ2QL3L")  # logical, physical, length, reserved, flags, reserved
+_EXTENTS_A_CALL = 128
+_LAST = 0x1
+# UNKNOWN, DELALLOC, ENCODED (compressed or encrypted), DATA_INLINE, DATA_TAIL, UNWRITTEN
+# (include/uapi/linux/fiemap.h)
+_TAKES_NO_REQUEST_OF_ITS_SIZE = 0x2 | 0x4 | 0x8 | 0x200 | 0x400 | 0x800
+_WHOLE = (1 << 64) - 1
+
+
+def on_disk_bytes(path: Path) -> int:
+    """Return the bytes in written extents of equal length on disk and in the file.
+
+    Returns 0 without support for FIEMAP.
+    """
+    with path.open("rb") as file:
+        block_bytes = os.fstatvfs(file.fileno()).f_bsize
+        size = -(-os.fstat(file.fileno()).st_size // block_bytes) * block_bytes
+        total, start = 0, 0
+        while extents := _extents(file.fileno(), start):
+            total += sum(
+                length for _, length, flags in extents if not flags & _TAKES_NO_REQUEST_OF_ITS_SIZE
+            )
+            offset, length, flags = extents[-1]
+            if flags & _LAST:
+                break
+            start = offset + length
+    return min(total, size)
+
+
+def _extents(descriptor: int, start: int) -> list[tuple[int, int, int]]:
+    """Return offset, length and flags of the extents from `start` that fit into one call."""
+    room = _HEADER.size + _EXTENTS_A_CALL * _EXTENT.size
+    asked = bytearray(
+        _HEADER.pack(start, _WHOLE - start, 0, 0, _EXTENTS_A_CALL, 0).ljust(room, b"\0")
+    )
+    try:
+        fcntl.ioctl(descriptor, _FS_IOC_FIEMAP, asked)
+    except OSError:  # EOPNOTSUPP: tmpfs, network file systems
+        return []
+    mapped = _HEADER.unpack_from(asked)[3]
+    found = [_EXTENT.unpack_from(asked, _HEADER.size + n * _EXTENT.size) for n in range(mapped)]
+    return [(one[0], one[2], one[5]) for one in found]
+
+
+SYS_BLOCK = Path("/sys/block")
+_SETTINGS = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
+
+
+@dataclass(frozen=True)
+class LoopDisk:
+    """A file that becomes a disk with room for `size_bytes`."""
+
+    file: Path
+    size_bytes: int
+
+    def attach(self, spool: Path) -> Path:
+        """Attach and mount the disk; return its mount point.
+
+        The file is made if it is missing or too small, and made again if it cannot be mounted.
+        Raises HostError if the kernel or the file system below cannot make a disk of it.
+        """
+        mount_point = _mount_point(spool)
+        mount_point.mkdir(parents=True, exist_ok=True)
+        try:
+            if not self._is_large_enough():
+                self._make()
+            try:
+                _mount(self.file, mount_point)
+            except PagecageError:
+                self._make()
+                _mount(self.file, mount_point)
+        except (PagecageError, OSError) as error:
+            detach_loop_disk(spool)
+            reason = getattr(error, "message", None) or str(error)
+            raise HostError(
+                f"{self.file} cannot become a disk: {reason}",
+                "add --yes to change the settings of the disk below instead, or use --host vm",
+            ) from None
+        return mount_point
+
+    def _is_large_enough(self) -> bool:
+        return self.file.is_file() and self.file.stat().st_size >= self.size_bytes
+
+    def _make(self) -> None:
+        """Make the file, with all its blocks, and its file system; it appears whole."""
+        part = self.file.with_name(f".{self.file.name}.part")
+        self.file.unlink(missing_ok=True)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, self.size_bytes)
+            run(
+                ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-E", _SETTINGS, part],
+                timeout_seconds=300,
+            )
+            part.replace(self.file)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _mount_point(spool: Path) -> Path:
+    return spool / "disk"
+
+
+def _mount(file: Path, mount_point: Path) -> None:
+    """Mount the file; reads and writes of the loop device then bypass the cache of the disk below.
+
+    mount(8) attaches the loop device itself, so that a killed agent leaves both or neither.
+    """
+    run(["mount", "-t", "ext4", "-o", "loop,noatime", file, mount_point], timeout_seconds=60)
+    node = Path(_source(mount_point))
+    run(["losetup", "--direct-io=on", node], timeout_seconds=30)
+    if (read_text(SYS_BLOCK / node.name / "loop/dio") or "").strip() != "1":
+        raise HostError(f"{node} takes no direct I/O")
+
+
+def _source(mount_point: Path) -> str:
+    mounts = parse_mountinfo(read_text(Path("/proc/self/mountinfo")) or "")
+    return find_mount(mount_point, mounts).source
+
+
+def detach_loop_disk(spool: Path) -> list[str]:
+    """Unmount and detach the disk; return the names of what was there."""
+    mount_point = _mount_point(spool)
+    if not mount_point.is_mount():
+        return []
+    node = _source(mount_point)
+    run(["umount", mount_point], timeout_seconds=60)
+    return [node]

@@ -1,0 +1,280 @@
+"""Control groups of both versions: where they are, their ancestors and processes (cgroups(7))."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from pagecage.linux.block_device import Disk
+from pagecage.linux.processes import ProcessInfo, is_running, name_of, tree
+from pagecage.linux.procfs import read_text
+from pagecage.model.cage import Cage
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+"""The mount point of the unified hierarchy where it has all controllers (cgroups(7))."""
+PROC = Path("/proc")
+V1_CONTROLLERS = ("memory", "blkio", "cpu", "cpuacct")
+"""Controllers that are looked for in hierarchies of version 1, by their names there."""
+
+
+@dataclass(frozen=True)
+class Cgroup:
+    """One control group: its directory in the unified hierarchy, and those in version 1.
+
+    A controller whose field is None belongs to the unified hierarchy. `unified` is None where no
+    such hierarchy is mounted.
+    """
+
+    unified: Path | None = None
+    memory: Path | None = None
+    blkio: Path | None = None
+    cpu: Path | None = None
+    cpuacct: Path | None = None
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """Each directory once; version 1 may mount several controllers together."""
+        return tuple(dict.fromkeys(path for field in fields(self) if (path := _of(self, field))))
+
+    @property
+    def hierarchy(self) -> str:
+        """`v2`, `v1`, or `hybrid` where both are mounted."""
+        if self.unified is None:
+            return "v1"
+        return "hybrid" if len(self.directories) > 1 else "v2"
+
+    def child(self, name: str) -> Cgroup:
+        """Return the group of this name below, in each hierarchy."""
+        below = {f.name: path / name for f in fields(self) if (path := _of(self, f)) is not None}
+        return replace(self, **below)
+
+    def exists(self) -> bool:
+        """Return whether any of its directories exists."""
+        return any(directory.is_dir() for directory in self.directories)
+
+    def without_roots(self) -> Cgroup:
+        """Return it without real roots, which count for the whole machine and have no limits.
+
+        The root of blkio stays, because it may have limits.
+        """
+        names = (field.name for field in fields(self) if field.name != "blkio")
+        roots = {name: None for name in names if is_real_root(getattr(self, name), name)}
+        return replace(self, **roots)
+
+    def identity(self) -> int | None:
+        """Return the id by which bpf_get_current_cgroup_id() names it; None without the unified."""
+        try:
+            return None if self.unified is None else self.unified.stat().st_ino
+        except OSError:
+            return None
+
+    def __str__(self) -> str:
+        """Return the directory that stands for the group: the memory controller's."""
+        return str(self.memory or self.unified or next(iter(self.directories), CGROUP_ROOT))
+
+
+def _of(cgroup: Cgroup, field: Any) -> Path | None:
+    path: Path | None = getattr(cgroup, field.name)
+    return path
+
+
+class CgroupMaker(Protocol):
+    """A program that makes the cgroups of trials: systemd, or the agent by the cgroups' files.
+
+    A unit is the name of a trial's slice (`unit_name`), whatever the maker calls its group.
+    """
+
+    def cgroup(self, unit: str) -> Cgroup:
+        """Return the group of a unit, which may not exist (yet)."""
+
+    def make(
+        self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
+    ) -> Cgroup:
+        """Make the group with the cage's limits in force, before anything runs in it.
+
+        `disk` is the data directory's, `disks` the cage's others by name. Raises HostError or
+        another PagecageError if the group cannot be made.
+        """
+
+    def make_commands(
+        self, unit: str, cage: Cage, disk: str, disks: Mapping[str, str] | None = None
+    ) -> list[list[str]]:
+        """Return the commands of `make`, for display in a plan. `disk` stands for the disk."""
+
+    def enter_command(
+        self, unit: str, argv: Sequence[str], name: str | None = None, oom_policy: str = "kill"
+    ) -> list[str]:
+        """Return the command that enters the group and execs the workload, with its exit status.
+
+        `name` and `oom_policy` are those of a systemd scope (systemd.scope(5)).
+        """
+
+    def container_parent(self, unit: str) -> str:
+        """Return the group as --cgroup-parent of a container engine (docker-run(1))."""
+
+    def signal(self, unit: str, name: str) -> None:
+        """Send a signal, such as KILL, to every process in the group."""
+
+    def remove(self, unit: str) -> None:
+        """End everything in the group and remove it. Does nothing if it does not exist.
+
+        Raises HostError if it stays.
+        """
+
+    def remove_commands(self, unit: str) -> list[list[str]]:
+        """Return the commands of `remove`, for display in a plan."""
+
+    def sweep(self) -> list[str]:
+        """Remove what a killed agent left; return the names of what was there."""
+
+
+# --- Places ---------------------------------------------------------------------------------------
+
+
+def ancestors(cgroup: Cgroup, proc: Path | None = None) -> Iterator[Cgroup]:
+    """Yield the groups whose limits also hold for this one, nearest first, below the real root.
+
+    The root of a cgroup namespace is included, since it is a container's own group. blk-throttle of
+    version 1 is flat: limits of parents do not hold (block/blk-throttle.c, throtl_qnode), so
+    they are left out.
+    """
+    mounts = mount_points(proc)
+    for controller in ("unified", "memory", "cpu"):
+        path = getattr(cgroup, controller)
+        if path is None or (controller == "unified" and cgroup.memory and cgroup.blkio):
+            continue
+        roots = [mounts[controller][0]] if controller in mounts else []
+        roots += [CGROUP_ROOT] if controller == "unified" else []
+        root = next((root for root in roots if path.is_relative_to(root)), None)
+        for parent in path.parents:
+            if root is None or not parent.is_relative_to(root) or _is_apart(parent):
+                break
+            if parent != root or not is_real_root(parent, controller):
+                yield Cgroup(**{controller: parent})
+
+
+def _is_apart(parent: Path) -> bool:
+    """Return whether groups below are not charged to it, as before Linux 5.11 (memory.rst, 6)."""
+    return (read_text(parent / "memory.use_hierarchy") or "").strip() == "0"
+
+
+def is_real_root(directory: Path | None, controller: str) -> bool:
+    """Return whether a directory is a hierarchy's root, and no namespace's (cgroup/cgroup.c).
+
+    The real root alone has no cgroup.type in version 2, and has release_agent in version 1.
+    """
+    if directory is None:
+        return False
+    if controller == "unified":
+        return not (directory / "cgroup.type").exists()
+    return (directory / "release_agent").exists()
+
+
+def mount_points(proc: Path | None = None) -> dict[str, tuple[Path, str]]:
+    """Return mount point and mounted path by controller of version 1, and of `unified`.
+
+    The mounted path is "/" or, in a bind mount of a container, the path of its own group.
+    """
+    found: dict[str, tuple[Path, str]] = {}
+    for line in (read_text((proc or PROC) / "self/mountinfo") or "").splitlines():
+        words, _, source = line.partition(" - ")
+        before, after = words.split(), source.split()
+        if len(before) < 5 or len(after) < 3:
+            continue
+        place = (Path(_unescaped(before[4])), _unescaped(before[3]))
+        if after[0] == "cgroup2":
+            found.setdefault("unified", place)
+        elif after[0] == "cgroup":
+            for controller in after[-1].split(","):
+                found.setdefault(controller, place)
+    # Another file system may have been mounted over it.
+    return {name: one for name, one in found.items() if (one[0] / "cgroup.procs").exists()}
+
+
+def _unescaped(path: str) -> str:
+    """Return a path of mountinfo, in which blanks are octal escapes (proc_pid_mountinfo(5))."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
+
+
+def own_cgroup(proc: Path | None = None) -> Cgroup:
+    """Return the cgroup of this process, which is charged for the pages that it touches first."""
+    return cgroup_of("self", proc) or Cgroup(unified=CGROUP_ROOT)
+
+
+def cgroup_of(pid: int | str, proc: Path | None = None) -> Cgroup | None:
+    """Return the cgroup of a process in every hierarchy (cgroups(7)); None if it is gone."""
+    paths, mounts, found = cgroup_paths(pid, proc), mount_points(proc), {}
+    if not mounts.keys() & {"unified", *V1_CONTROLLERS}:
+        mounts["unified"] = (CGROUP_ROOT, "/")
+    for controller in ("unified", *V1_CONTROLLERS):
+        if controller in mounts and controller in paths:
+            found[controller] = _below(*mounts[controller], paths[controller], controller)
+    return Cgroup(**found) if found else None
+
+
+def cgroup_paths(pid: int | str, proc: Path | None = None) -> dict[str, str]:
+    """Return the path of a process in every hierarchy; nothing if it is gone.
+
+    The keys are controllers of version 1, `unified`, and names such as `name=systemd`.
+    """
+    found: dict[str, str] = {}
+    for line in (read_text((proc or PROC) / str(pid) / "cgroup") or "").splitlines():
+        _, names, path = line.split(":", 2)
+        found |= dict.fromkeys(names.split(",") if names else ["unified"], path)
+    return found
+
+
+def _below(mount: Path, mounted: str, path: str, controller: str) -> Path:
+    """Return the directory of a group.
+
+    In a container the path may be that of the host, which is not mounted there: the mount point is
+    then the container's own group.
+    """
+    if mounted != "/":
+        path = path.removeprefix(mounted)
+    directory = mount / path.lstrip("/")
+    return directory if directory.is_dir() or controller == "unified" else mount
+
+
+# --- Processes ------------------------------------------------------------------------------------
+
+
+def members(cgroup: Cgroup) -> list[ProcessInfo]:
+    """Return the live processes in a cgroup and its descendants, in any hierarchy."""
+    files = [file for directory in cgroup.directories for file in _procs(directory)]
+    pids = {int(word) for file in files for word in (read_text(file) or "").split()}
+    return [ProcessInfo(pid, name_of(pid), str(cgroup)) for pid in sorted(pids) if is_running(pid)]
+
+
+def _procs(directory: Path) -> Iterator[Path]:
+    """Yield cgroup.procs of a group and of its descendants, without those removed meanwhile."""
+    for folder, _, files in os.walk(directory):
+        if "cgroup.procs" in files:
+            yield Path(folder, "cgroup.procs")
+
+
+def outside(pid: int, cgroup: Cgroup) -> list[ProcessInfo]:
+    """Return the process and descendants of it that have left the cgroup in any hierarchy.
+
+    Each has the directory in which it is instead.
+    """
+    found = []
+    for one in tree(pid):
+        place = cgroup_of(one)
+        left = None if place is None else _directory_outside(cgroup, place)
+        if left is not None and is_running(one):
+            found.append(ProcessInfo(one, name_of(one), left))
+    return found
+
+
+def _directory_outside(cgroup: Cgroup, place: Cgroup) -> str | None:
+    """Return the first directory of `place` that is not in the cgroup."""
+    for field in fields(cgroup):
+        own, there = _of(cgroup, field), _of(place, field)
+        if own is not None and (there is None or not there.is_relative_to(own)):
+            return str(there or place)
+    return None

@@ -1,0 +1,300 @@
+"""Trees of processes: who belongs to them, how they are ended, and which were left."""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pagecage.linux.procfs import parse_pressure, read_text
+from pagecage.process import PROC, stat_fields
+
+MARKER = "PAGECAGE_TRIAL"
+"""Environment variable of a trial's processes, by which leftovers are found."""
+_ATTEMPTS = 5
+_KILL_SECONDS, _POLL_SECONDS = 10.0, 0.01
+_EXEC_SECONDS, _EXEC_POLL_SECONDS = 1.0, 0.001
+# Fields of proc_pid_stat(5), counted from the third.
+_PARENT, _MINFLT, _CMINFLT, _MAJFLT, _CMAJFLT = 4 - 3, 10 - 3, 11 - 3, 12 - 3, 13 - 3
+_USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM = 14 - 3, 15 - 3, 16 - 3, 17 - 3
+_VSIZE, _ENV_START, _ENV_END = 23 - 3, 50 - 3, 51 - 3
+_KINDS = ("cpu", "io", "memory")
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """A process: its id, the name of its command, and its cgroup."""
+
+    pid: int
+    name: str
+    cgroup: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the process as records keep it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TreeCounters:
+    """Counters of a process and its descendants, those that have ended and were reaped included."""
+
+    read_bytes: int = 0
+    write_bytes: int = 0
+    user_seconds: float = 0.0
+    system_seconds: float = 0.0
+    minor_faults: int = 0
+    major_faults: int = 0
+
+    def __add__(self, other: TreeCounters) -> TreeCounters:
+        """Return the sums."""
+        return TreeCounters(*map(operator.add, _values(self), _values(other)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of a record, in the units of io.stat and cpu.stat."""
+        usage_seconds = self.user_seconds + self.system_seconds
+        return {
+            "io": {"rbytes": self.read_bytes, "wbytes": self.write_bytes},
+            "cpu": {"usage_usec": round(1e6 * usage_seconds)},
+            "faults": {"minor": self.minor_faults, "major": self.major_faults},
+        }
+
+
+def _values(counters: TreeCounters) -> tuple[Any, ...]:
+    return tuple(vars(counters).values())
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process's command; `?` if it is gone."""
+    return (read_text(PROC / str(pid) / "comm") or "?").strip()
+
+
+def is_running(pid: int, proc: Path = PROC) -> bool:
+    """Return True if the process exists and is not a zombie (proc_pid_stat(5))."""
+    fields = stat_fields(pid, proc)
+    return fields is not None and fields[0] not in "ZX"
+
+
+def children(pid: int, proc: Path = PROC) -> list[int]:
+    """Return the children of a process, from /proc/PID/task/TID/children or from every parent."""
+    texts = [read_text(task / "children") for task in _tasks(pid, proc)]
+    if None not in texts:
+        return [int(word) for text in texts for word in (text or "").split()]
+    return [
+        int(entry.name)
+        for entry in proc.iterdir()
+        if entry.name.isdigit()
+        and (fields := stat_fields(int(entry.name), proc))
+        and int(fields[_PARENT]) == pid
+    ]
+
+
+def _tasks(pid: int, proc: Path) -> list[Path]:
+    try:
+        return list((proc / str(pid) / "task").iterdir())
+    except OSError:  # the process is gone
+        return []
+
+
+def tree(pid: int, proc: Path = PROC) -> Iterator[int]:
+    """Yield a process and its descendants."""
+    yield pid
+    for child in children(pid, proc):
+        yield from tree(child, proc)
+
+
+def read_tree(pid: int, proc: Path = PROC) -> TreeCounters | None:
+    """Return the counters of a process and its descendants; None if it has ended.
+
+    A process that is reaped between two reads would be counted twice or not at all, so the tree is
+    read until the root's counters of reaped processes are the same before and after.
+    """
+    total: TreeCounters | None = None
+    for _ in range(_ATTEMPTS):
+        before, members = _reaped(pid, proc), list(tree(pid, proc))
+        found = [counters for one in members if (counters := _read_one(one, proc))]
+        total = sum(found[1:], found[0]) if found else None
+        if len(found) == len(members) and before == _reaped(pid, proc):
+            break
+    return total
+
+
+def _reaped(pid: int, proc: Path) -> list[str] | None:
+    fields = stat_fields(pid, proc)
+    indexes = (_CMINFLT, _CMAJFLT, _CHILDREN_USER, _CHILDREN_SYSTEM)
+    return None if fields is None else [fields[index] for index in indexes]
+
+
+def _read_one(pid: int, proc: Path) -> TreeCounters | None:
+    fields, text = stat_fields(pid, proc), read_text(proc / str(pid) / "io")
+    if fields is None or text is None:
+        return None
+    io = dict(line.split(": ") for line in text.splitlines())
+    ticks = os.sysconf("SC_CLK_TCK")
+    return TreeCounters(
+        read_bytes=int(io["read_bytes"]),
+        write_bytes=int(io["write_bytes"]),
+        user_seconds=(int(fields[_USER]) + int(fields[_CHILDREN_USER])) / ticks,
+        system_seconds=(int(fields[_SYSTEM]) + int(fields[_CHILDREN_SYSTEM])) / ticks,
+        minor_faults=int(fields[_MINFLT]) + int(fields[_CMINFLT]),
+        major_faults=int(fields[_MAJFLT]) + int(fields[_CMAJFLT]),
+    )
+
+
+def read_report(path: Path) -> TreeCounters | None:
+    """Return the counters that a supervisor wrote at its end; None without its report."""
+    try:
+        report = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    io = report.pop("io")
+    return TreeCounters(io["read_bytes"], io["write_bytes"], **report)
+
+
+def read_waits(pids: Iterable[int], proc: Path = PROC) -> dict[str, Any]:
+    """Return the waits: the machine's pressure (psi.rst), else the processes' run delay.
+
+    The run delay is the second field of /proc/PID/task/TID/schedstat (sched-stats.rst), and covers
+    living threads only.
+    """
+    texts = {kind: read_text(proc / "pressure" / kind) for kind in _KINDS}
+    if all(text is not None for text in texts.values()):
+        return {"pressure": {kind: parse_pressure(text or "") for kind, text in texts.items()}}
+    delays = [delay for pid in pids for delay in _run_delays_ns(pid, proc)]
+    return {"pressure": None, "run_delay_usec": sum(delays) // 1000 if delays else None}
+
+
+def _run_delays_ns(pid: int, proc: Path) -> Iterator[int]:
+    for task in _tasks(pid, proc):
+        if text := read_text(task / "schedstat"):
+            yield int(text.split()[1])
+
+
+def kill_marked(mark: str, proc: Path = PROC, but_not: str | None = None) -> int:
+    """Kill every process whose environment has this mark; return the number of signals sent.
+
+    `mark` may be the beginning of one; processes with the mark `but_not` are kept. A process may
+    fork meanwhile, so this repeats until none is found, for up to 10 s.
+    """
+    killed, deadline = 0, time.monotonic() + _KILL_SECONDS
+    while (marked := list(_marked(mark, proc, but_not))) and time.monotonic() < deadline:
+        for pid in marked:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+        time.sleep(_POLL_SECONDS)
+    return killed
+
+
+def leaves_marked(mark: str, patience_seconds: float, proc: Path = PROC) -> bool:
+    """Return whether a process whose environment has this mark outlives the given time."""
+    deadline = time.monotonic() + patience_seconds
+    while any(is_running(pid, proc) for pid in _marked(mark, proc)):
+        if time.monotonic() >= deadline:
+            return True
+        time.sleep(_POLL_SECONDS)
+    return False
+
+
+def _marked(mark: str, proc: Path, but_not: str | None = None) -> Iterator[int]:
+    wanted, kept = f"{MARKER}={mark}".encode(), f"{MARKER}={but_not}".encode()
+    for entry in proc.iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                words = _environment(int(entry.name), proc).split(b"\0")
+                if kept not in words and any(word.startswith(wanted) for word in words):
+                    yield int(entry.name)
+
+
+def _environment(pid: int, proc: Path) -> bytes:
+    """Return the environment of a process, of one within execve(2) that of its new program.
+
+    Until the kernel has set up the new program's stack, the file is empty and `env_end` is 0
+    (fs/proc/base.c, environ_read). Raises OSError if the process has ended or belongs to another
+    user.
+    """
+    deadline = time.monotonic() + _EXEC_SECONDS
+    while not (text := (proc / str(pid) / "environ").read_bytes()) and _will_have_one(pid, proc):
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(_EXEC_POLL_SECONDS)
+    return text
+
+
+def _will_have_one(pid: int, proc: Path) -> bool:
+    """Return whether a process whose environment was empty is in execve(2), or was until now."""
+    fields = stat_fields(pid, proc)
+    if fields is None or int(fields[_VSIZE]) == 0:  # gone, a zombie, or a thread of the kernel
+        return False
+    start, end = int(fields[_ENV_START]), int(fields[_ENV_END])
+    return end == 0 or end > start
+
+
+@dataclass
+class SupervisedProcesses:
+    """The descendants of a supervisor, which writes `report` at its end.
+
+    `mark` is in the environment of every one of them. The disk's counters cover all processes of
+    the machine; only bytes, CPU times and faults are the trial's own.
+    """
+
+    report: Path
+    mark: str
+    supervisor: int | None = None
+    cgroup: None = None
+
+    def launched(self, pid: int) -> None:
+        """Note the supervisor."""
+        self.supervisor = pid
+
+    def counters(self) -> dict[str, Any]:
+        """Return the counters of the tree, and of its waits; zero before the launch."""
+        used = self._used()
+        own = None if used is None else used.to_json() | read_waits(self._pids())
+        return {"cgroup": None, "processes": own}
+
+    def read_bytes(self, maj_min: str) -> int | None:  # noqa: ARG002
+        """Return the bytes that they have read, from all disks together."""
+        used = self._used()
+        return None if used is None else used.read_bytes
+
+    def members(self) -> list[ProcessInfo]:
+        """Return the live descendants of the supervisor."""
+        return [ProcessInfo(pid, name_of(pid), "") for pid in self._pids() if is_running(pid)]
+
+    def outside(self, pid: int) -> list[ProcessInfo]:  # noqa: ARG002
+        """Return nothing: no process can leave, because orphans become the supervisor's."""
+        return []
+
+    def signal(self, name: str) -> None:
+        """Send a signal to every descendant; KILL also ends the supervisor, after them."""
+        number = signal.Signals[f"SIG{name}"]
+        for pid in list(self._pids()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        if number == signal.SIGKILL and self.supervisor is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.supervisor, signal.SIGTERM)
+
+    def oom_kills(self) -> int | None:
+        """Return None: the kernel counts OOM kills by cgroup, or for the whole machine."""
+
+    def end(self) -> None:
+        """Kill whatever is left, whether or not the supervisor lives."""
+        self.signal("KILL")
+        kill_marked(self.mark)
+
+    def _pids(self) -> Iterator[int]:
+        return islice(() if self.supervisor is None else tree(self.supervisor), 1, None)
+
+    def _used(self) -> TreeCounters | None:
+        if self.supervisor is None:
+            return TreeCounters()
+        return read_report(self.report) or read_tree(self.supervisor)

@@ -1,0 +1,395 @@
+"""Files of /proc and /sys: their formats, figures of processes, scheduling of a thread."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pagecage.process import stat_fields
+
+_PIECE_BYTES = 1 << 16
+Pressure = dict[str, dict[str, float]]
+
+
+def read_text(path: Path) -> str | None:
+    """Return a kernel file's text.
+
+    Returns None if this kernel lacks the file or refuses to read it (PSI when disabled). A trial
+    reads over a hundred; a file object for each would take half of that time.
+    """
+    descriptor = open_text(path)
+    if descriptor is None:
+        return None
+    try:
+        return b"".join(iter(lambda: os.read(descriptor, _PIECE_BYTES), b"")).decode()
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def open_text(path: Path) -> int | None:
+    """Return a descriptor for repeated reads with pread_text(); None if it cannot be opened."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def pread_text(descriptor: int | None) -> str | None:
+    """Return the present text of an open kernel file; None if it cannot be read."""
+    try:
+        return None if descriptor is None else os.pread(descriptor, _PIECE_BYTES, 0).decode()
+    except OSError:
+        return None
+
+
+def parse_flat_keyed(text: str) -> dict[str, int]:
+    """Parse `KEY VALUE` lines (memory.stat, memory.events, cpu.stat, /proc/vmstat).
+
+    Skip other values than numbers.
+    """
+    pairs = (line.split() for line in text.splitlines())
+    return {
+        pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].lstrip("-").isdigit()
+    }
+
+
+def parse_nested_keyed(text: str) -> dict[str, dict[str, int]]:
+    """Parse `KEY SUB=VALUE ...` lines (io.stat).
+
+    A device that was never busy is a bare key, and empty here.
+    """
+    table: dict[str, dict[str, int]] = {}
+    for line in text.splitlines():
+        key, *pairs = line.split() or [""]
+        if key:
+            split = (pair.partition("=") for pair in pairs)
+            table[key] = {name: int(value) for name, _, value in split if value.isdigit()}
+    return table
+
+
+def parse_limits(text: str) -> dict[str, dict[str, str]]:
+    """Parse io.max: {"254:16": {"rbps": "20000000", "wbps": "max", ...}}."""
+    table: dict[str, dict[str, str]] = {}
+    for line in text.splitlines():
+        key, *pairs = line.split() or [""]
+        if key:
+            table[key] = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+    return table
+
+
+def parse_pressure(text: str) -> Pressure:
+    """Parse PSI (Documentation/accounting/psi.rst).
+
+    The result is {"some": {"avg10": .., "total": microseconds}, "full": {...}}.
+    """
+    table: Pressure = {}
+    for line in text.splitlines():
+        kind, *pairs = line.split() or [""]
+        if kind:
+            table[kind] = {
+                name: float(value) for name, _, value in (pair.partition("=") for pair in pairs)
+            }
+    return table
+
+
+def parse_meminfo(text: str) -> dict[str, int]:
+    """Parse /proc/meminfo: {"MemTotal": kB, ...}."""
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {key: int(rest.split()[0]) for key, colon, rest in pairs if colon and rest.split()}
+
+
+PROC = Path("/proc")
+# Documentation/admin-guide/iostats.rst, in the order of the columns.
+DISKSTATS_FIELDS = (
+    "reads",
+    "reads_merged",
+    "sectors_read",
+    "read_ms",
+    "writes",
+    "writes_merged",
+    "sectors_written",
+    "write_ms",
+    "in_flight",
+    "io_ticks",
+    "weighted_io_ticks",
+    "discards",
+    "discards_merged",
+    "sectors_discarded",
+    "discard_ms",
+    "flushes",
+    "flush_ms",
+)
+_CPU_FIELDS = (
+    "user",
+    "nice",
+    "system",
+    "idle",
+    "iowait",
+    "irq",
+    "softirq",
+    "steal",
+    "guest",
+    "guest_nice",
+)
+
+
+def parse_diskstats(text: str, maj_min: str) -> dict[str, int] | None:
+    """Return the line of one disk, or None.
+
+    Never add disks: a dm device counts the same I/O as its parent.
+    """
+    major, _, minor = maj_min.partition(":")
+    for line in text.splitlines():
+        words = line.split()
+        if words[:2] == [major, minor]:
+            return _numbered(DISKSTATS_FIELDS, words[3:])
+    return None
+
+
+def _numbered(fields: Sequence[str], words: Sequence[str]) -> dict[str, int]:
+    """Return the numbers by field; an older kernel has fewer, a newer one more."""
+    # No `strict=`, because a customer's Python may be 3.9 (pagecage/hosts/agent_package.py).
+    return {name: int(word) for name, word in zip(fields, words)}  # noqa: B905
+
+
+def parse_cpu(text: str) -> dict[str, int] | None:
+    """Return the `cpu` line of /proc/stat, in ticks, with `ticks_per_second`."""
+    for line in text.splitlines():
+        if line.startswith("cpu "):
+            ticks = _numbered(_CPU_FIELDS, line.split()[1:])
+            return {**ticks, "ticks_per_second": os.sysconf("SC_CLK_TCK")}
+    return None
+
+
+def read_device(maj_min: str, proc: Path = PROC) -> dict[str, int] | None:
+    """Return a disk's line of /proc/diskstats, or None."""
+    return parse_diskstats(read_text(proc / "diskstats") or "", maj_min)
+
+
+def read_vmstat(proc: Path = PROC) -> dict[str, int] | None:
+    """Return the counters of the host's memory management (/proc/vmstat)."""
+    return parse_flat_keyed(read_text(proc / "vmstat") or "") or None
+
+
+def read_host(proc: Path = PROC) -> dict[str, Any]:
+    """Return the host's vmstat, meminfo (kB), stat (ticks) and pressure on its CPUs (psi.rst)."""
+    return {
+        "vmstat": read_vmstat(proc),
+        "meminfo": parse_meminfo(read_text(proc / "meminfo") or "") or None,
+        "stat": parse_cpu(read_text(proc / "stat") or ""),
+        "cpu_pressure": parse_pressure(read_text(proc / "pressure/cpu") or "") or None,
+    }
+
+
+def available_memory_bytes(proc: Path = PROC) -> int | None:
+    """Return the memory that programs can have without swapping (proc_meminfo(5))."""
+    kib = parse_meminfo(read_text(proc / "meminfo") or "").get("MemAvailable")
+    return None if kib is None else kib * 1024
+
+
+def boot_id(proc: Path = PROC) -> str | None:
+    """Return the kernel's random id of this boot, which a restored guest keeps."""
+    text = read_text(proc / "sys/kernel/random/boot_id")
+    return text.strip() if text else None
+
+
+# TCP_LISTEN of include/net/tcp_states.h, in the column `st` of /proc/net/tcp (proc_pid_net(5))
+_LISTEN = "0A"
+
+
+def parse_listening(text: str) -> set[int]:
+    """Return the ports in state LISTEN in the text of /proc/PID/net/tcp or tcp6."""
+    ports = set()
+    for line in text.splitlines()[1:]:
+        words = line.split()
+        if len(words) > 3 and words[3] == _LISTEN:
+            _, _, port = words[1].rpartition(":")
+            try:
+                ports.add(int(port, 16))
+            except ValueError:
+                continue
+    return ports
+
+
+def listens(port: int, pids: Iterable[int | str], proc: Path = Path("/proc")) -> bool:
+    """Return whether a socket listens on the port in a network namespace of the processes.
+
+    "self" is this process.
+    """
+    texts = (
+        read_text(proc / str(pid) / "net" / name) or "" for pid in pids for name in ("tcp", "tcp6")
+    )
+    return any(port in parse_listening(text) for text in texts)
+
+
+EMULATED_CPU = "QEMU TCG"
+"""Part of the name of a CPU whose instructions QEMU translates."""
+# QEMU's `-cpu max` has no implementer, and the part 'Q' (target/arm/cpu64.c).
+_EMULATED_MAX = ("0x00", "0x051")
+_CPU_PARTS = {  # lscpu-arm.c of util-linux
+    ("0x41", "0xd08"): "Cortex-A72",
+    ("0x41", "0xd0b"): "Cortex-A76",
+    ("0x41", "0xd0c"): "Neoverse-N1",
+    ("0x41", "0xd40"): "Neoverse-V1",
+    ("0x41", "0xd49"): "Neoverse-N2",
+    ("0x41", "0xd4f"): "Neoverse-V2",
+}
+
+
+def cpu_model(cpuinfo: str) -> str | None:
+    """Return the name of the first processor; None if /proc/cpuinfo states none.
+
+    x86-64 states a name. arm64 states the fields of MIDR_EL1 (arch/arm64/kernel/cpuinfo.c).
+    """
+    first = dict(map(_field, cpuinfo.split("\n\n", 1)[0].splitlines()))
+    if "model name" in first:
+        return first["model name"]
+    maker, part = first.get("CPU implementer"), first.get("CPU part")
+    if maker is None or part is None:
+        return None
+    if (maker, part) == _EMULATED_MAX:
+        return f"{EMULATED_CPU} CPU (aarch64 max)"
+    revision = f"r{int(first.get('CPU variant', '0'), 0)}p{first.get('CPU revision', '0')}"
+    return f"{_CPU_PARTS.get((maker, part), f'implementer {maker} part {part}')} {revision}"
+
+
+def _field(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name.strip(), value.strip()
+
+
+def listener(port: int, proc: Path = PROC) -> str:
+    """Return the process that listens on a port, as "postgres (process 123)".
+
+    It is "another process" if its files cannot be read, which only its owner and root may do.
+    """
+    texts = [read_text(proc / "self/net" / name) or "" for name in ("tcp", "tcp6")]
+    sockets = {f"socket:[{inode}]" for text in texts for inode in _inodes(text, port)}
+    for entry in proc.iterdir():
+        if entry.name.isdigit() and any(link in sockets for link in _open_files(entry)):
+            return f"{(read_text(entry / 'comm') or '?').strip()} (process {entry.name})"
+    return "another process"
+
+
+def _inodes(text: str, port: int) -> Iterator[str]:
+    """Yield the inodes of the sockets that listen on a port (proc_pid_net(5))."""
+    header, *lines = text.splitlines() or [""]
+    for line in lines:
+        if port in parse_listening(f"{header}\n{line}"):
+            yield line.split()[9]
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    with suppress(OSError):  # not permitted, or the process has ended
+        for file in (process / "fd").iterdir():
+            with suppress(OSError):
+                yield str(file.readlink())
+
+
+SYS = Path("/sys")
+_MOST_CPUS = 64
+"""Reading a frequency may interrupt its CPU, so those of larger machines are not all read."""
+_NICE = 16
+"""Index of `nice` behind the name of the process (proc_pid_stat(5), field 19)."""
+_OF_CGROUP = {
+    "cpuset": ("cpuset.cpus.effective",),
+    "cpu_weight": ("cpu.weight", "cpu.shares"),
+    "io_weight": ("io.weight", "blkio.weight", "blkio.bfq.weight"),
+}
+"""Files of both versions, by the key of a record (cgroup-v2.rst, cgroup-v1)."""
+_BOOST = ("cpufreq/boost", "intel_pstate/no_turbo")
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_IOPRIO_GET = {"x86_64": 252, "aarch64": 31}
+_WHO_PROCESS, _CLASS_SHIFT = 1, 13
+_CLASSES = ("none", "realtime", "best-effort", "idle")
+"""Numbers of ioprio_get(2) and of include/uapi/linux/ioprio.h."""
+
+
+def machine_settings(sys: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
+    """Return the CPUs' governors and frequencies in kHz, and the pool of huge pages.
+
+    Keys are absent where the machine has no such setting, as most virtual machines.
+    """
+    cpu = sys / "devices/system/cpu"
+    policies = sorted(cpu.glob("cpu[0-9]*/cpufreq"))[:_MOST_CPUS]
+    governors = {_text(policy / "scaling_governor") for policy in policies}
+    present = [_number(policy / "scaling_cur_freq") for policy in policies]
+    most = [_number(policy / "scaling_max_freq") for policy in policies]
+    found = {
+        "governors": sorted(filter(None, governors)) or None,
+        "frequencies_khz": _ends(present),
+        "most_khz": _ends(most),
+        "boost": next((text for name in _BOOST if (text := _text(cpu / name))), None),
+        "transparent_hugepages": _chosen(_text(sys / "kernel/mm/transparent_hugepage/enabled")),
+        "hugepages": _hugepages(proc),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def process_settings(pid: int, proc: Path = PROC) -> dict[str, Any]:
+    """Return affinity, nice and I/O priority of a process; empty if it has gone."""
+    status = read_text(proc / str(pid) / "status") or ""
+    fields = stat_fields(pid, proc)
+    lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    found = {
+        "affinity": lines.get("Cpus_allowed_list"),
+        "nice": int(fields[_NICE]) if fields else None,
+        "io_priority": _io_priority(pid),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def cgroup_settings(directories: Sequence[Path]) -> dict[str, str]:
+    """Return a cgroup's CPUs and weights, without those whose controller it does not have.
+
+    `directories` are those of the cgroup in each hierarchy.
+    """
+    found = {}
+    for key, names in _OF_CGROUP.items():
+        texts = (_text(one / name) for one in directories for name in names)
+        if text := next(filter(None, texts), None):
+            found[key] = text
+    return found
+
+
+def _io_priority(pid: int) -> str | None:
+    """Return class and level, such as `best-effort 4`; None on an unknown architecture."""
+    number = _IOPRIO_GET.get(os.uname().machine)
+    value = -1 if number is None else _LIBC.syscall(number, _WHO_PROCESS, pid)
+    if value < 0:
+        return None
+    return f"{_CLASSES[value >> _CLASS_SHIFT]} {value & ((1 << _CLASS_SHIFT) - 1)}"
+
+
+def _hugepages(proc: Path) -> dict[str, int] | None:
+    """Return the pool of huge pages, which no limit on memory covers (hugetlbpage.rst)."""
+    memory = parse_meminfo(read_text(proc / "meminfo") or "")
+    if "HugePages_Total" not in memory:
+        return None
+    total, free = memory["HugePages_Total"], memory.get("HugePages_Free", 0)
+    return {"total": total, "used": total - free, "page_bytes": memory["Hugepagesize"] * 1024}
+
+
+def _text(path: Path) -> str | None:
+    return (read_text(path) or "").strip() or None
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path)
+    return int(text) if text and text.isdigit() else None
+
+
+def _ends(values: list[int | None]) -> list[int] | None:
+    known = [value for value in values if value is not None]
+    return [min(known), max(known)] if known else None
+
+
+def _chosen(text: str | None) -> str | None:
+    """Return the word in brackets, as in `always [madvise] never`."""
+    return text.partition("[")[2].partition("]")[0] or None if text else None

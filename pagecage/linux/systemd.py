@@ -1,0 +1,232 @@
+"""systemd units of a trial: one slice with the limits, and the workload in a scope inside it.
+
+The slice itself has the properties. They can then be read back before anything runs, and `io.stat`
+outlives the scope. A slice made only by `--slice=` loses its `io` files with the last unit that has
+an I/O property in it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagecage.errors import HostError
+from pagecage.linux.block_device import Disk
+from pagecage.linux.cgroup import CGROUP_ROOT, Cgroup
+from pagecage.linux.dbus import connected, scope_properties, to_properties
+from pagecage.linux.procfs import read_text
+from pagecage.model.cage import Cage, property_arguments
+from pagecage.process import run
+
+PARENT = "pagecage.slice"
+SYSTEM_SOCKET = Path("/run/systemd/private")
+"""The system manager's own socket, on which it answers root, as systemctl(1) asks it."""
+_STOP_TRIES = 2
+_OOM_POLICY_SINCE = 253  # systemd NEWS: OOMPolicy= is honoured on scopes since 253
+
+
+@dataclass(frozen=True)
+class Systemd:
+    """A service manager: the system's, or a user's own with the `io` controller delegated.
+
+    It makes the cgroups of trials (`CgroupMaker`).
+    """
+
+    user: bool
+    version: int
+
+    def systemctl(self, *arguments: str) -> list[str]:
+        """Return a systemctl command line for this manager."""
+        return ["systemctl", *(["--user"] if self.user else []), *arguments]
+
+    def parent_cgroup(self) -> Path:
+        """Return the cgroup in which this manager puts pagecage.slice."""
+        if not self.user:
+            return CGROUP_ROOT / PARENT
+        uid = os.getuid()
+        return CGROUP_ROOT / f"user.slice/user-{uid}.slice/user@{uid}.service" / PARENT
+
+    def control_directory(self) -> Path:
+        """Return the directory of drop-ins made by `set-property --runtime` (systemctl(1))."""
+        if not self.user:
+            return Path("/run/systemd/system.control")
+        return runtime_dir() / "systemd/user.control"
+
+    def has_user_manager(self) -> bool | None:
+        """Return whether this user's own manager listens where `systemctl --user` asks it.
+
+        Returns None for the system's.
+        """
+        return user_socket().exists() if self.user else None
+
+    def socket(self) -> Path:
+        """Return the socket on which this manager answers its user, or root."""
+        return user_socket() if self.user else SYSTEM_SOCKET
+
+    def is_reached(self) -> bool:
+        """Return whether methods can be called over that socket; else systemctl is started."""
+        return os.access(self.socket(), os.W_OK)
+
+    def cgroup(self, unit: str) -> Cgroup:
+        """Return the slice's cgroup, which may not exist (yet)."""
+        return Cgroup(unified=self.parent_cgroup() / unit)
+
+    def make(
+        self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
+    ) -> Cgroup:
+        """Make the slice, limits first, and return its cgroup.
+
+        The commands of `make_commands` are run, or their method calls are made without them.
+        """
+        nodes = {name: other.node for name, other in (disks or {}).items()}
+        if self.is_reached():
+            properties = to_properties(property_arguments(cage, disk.node, nodes))
+            with connected(self.socket()) as manager:
+                manager.set_properties(unit, properties)
+                manager.start(unit)
+        else:
+            for command in self.make_commands(unit, cage, disk.node, nodes):
+                run(command, timeout_seconds=30)
+        return self.cgroup(unit)
+
+    def make_commands(
+        self, unit: str, cage: Cage, disk: str, disks: Mapping[str, str] | None = None
+    ) -> list[list[str]]:
+        """Return the commands that make a trial's slice with its limits. Disks are their nodes."""
+        properties = property_arguments(cage, disk, disks)
+        return [
+            self.systemctl("set-property", "--runtime", unit, *properties),
+            self.systemctl("start", unit),
+        ]
+
+    def enter_command(
+        self, unit: str, argv: Sequence[str], name: str | None = None, oom_policy: str = "kill"
+    ) -> list[str]:
+        """Return the command that runs a workload in a scope of the slice.
+
+        The command execs it and has its exit status. The scope is named after the slice unless
+        `name` is given. `oom_policy` is systemd.scope(5)'s: the effect of an OOM kill of one
+        process on the others.
+        """
+        policy = ["-p", f"OOMPolicy={oom_policy}"] if self.version >= _OOM_POLICY_SINCE else []
+        return [
+            "systemd-run",
+            *(["--user"] if self.user else []),
+            "--quiet",
+            "--scope",
+            "--collect",
+            f"--unit={name or scope_name(unit)}",
+            f"--slice={unit}",
+            *policy,
+            "--",
+            *argv,
+        ]
+
+    def start_scope(self, unit: str, pid: int) -> None:
+        """Move a process into a scope of the slice, by the method call of `enter_command`."""
+        policy = {"OOMPolicy": "kill"} if self.version >= _OOM_POLICY_SINCE else {}
+        with connected(self.socket()) as manager:
+            manager.start_scope(f"{scope_name(unit)}.scope", scope_properties(unit, pid, policy))
+
+    def container_parent(self, unit: str) -> str:
+        """Return the slice's name, as engines with the cgroup driver systemd take it."""
+        return unit
+
+    def signal(self, unit: str, name: str) -> None:
+        """Send a signal to every process in the slice."""
+        command = self.systemctl("kill", f"--signal={name}", unit)
+        run(command, check=False, timeout_seconds=30)
+
+    def remove(self, unit: str) -> None:
+        """End everything in the slice; remove the slice and its drop-ins.
+
+        Does nothing if the slice does not exist. Raises HostError if it stays. The drop-ins are
+        deleted directly: `systemctl revert` also reloads the whole manager, which costs more than
+        all the rest of a trial's overhead. systemd forgets a stopped slice, so nothing reads old
+        drop-ins again.
+        """
+        cgroup = self.parent_cgroup() / unit
+        for _ in range(_STOP_TRIES):
+            reason = self._stop(unit)
+            if reason is None or not cgroup.exists():
+                break
+        else:
+            raise HostError(f"{unit} could not be stopped: {reason}", f"systemctl stop {unit}")
+        shutil.rmtree(self.control_directory() / f"{unit}.d", ignore_errors=True)
+
+    def remove_commands(self, unit: str) -> list[list[str]]:
+        """Return the commands that stop the slice and remove its drop-ins."""
+        drop_ins = self.control_directory() / f"{unit}.d"
+        return [self.systemctl("stop", unit), ["rm", "-r", str(drop_ins)]]
+
+    def _stop(self, unit: str) -> str | None:
+        """Stop a unit; return why it could not be stopped, or None."""
+        if not self.is_reached():
+            done = run(self.systemctl("stop", unit), timeout_seconds=60, check=False)
+            return None if done.ok else done.stderr.strip() or f"status {done.status}"
+        try:
+            with connected(self.socket()) as manager:
+                manager.stop(unit)
+        except HostError as error:
+            return error.message
+        return None
+
+    def left_over(self) -> list[str]:
+        """Return the slices left by a killed agent: those with a cgroup or with only a drop-in."""
+        cgroups = (path.name for path in self.parent_cgroup().glob("pagecage-*.slice"))
+        drop_ins = (
+            path.name.removesuffix(".d")
+            for path in self.control_directory().glob("pagecage-*.slice.d")
+        )
+        return sorted({*cgroups, *drop_ins})
+
+    def sweep(self) -> list[str]:
+        """Remove the slices that a killed agent left; return their names."""
+        units = self.left_over()
+        for unit in units:
+            self.remove(unit)
+        return units
+
+
+def runtime_dir() -> Path:
+    """Return this user's runtime directory.
+
+    A login sets the variable, `su` does not (pam_systemd(8)).
+    """
+    return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
+
+
+def user_socket() -> Path:
+    """Return the socket on which this user's own manager answers, as `systemctl --user` asks it."""
+    return runtime_dir() / "systemd/private"
+
+
+def unit_name(trial_id: str, attempt: int = 1) -> str:
+    """Return an attempt's slice name.
+
+    Dashes in a slice's name nest (systemd.slice(5)), so they become underscores.
+    """
+    return f"pagecage-{trial_id.replace('-', '_')}.{attempt}.slice"
+
+
+def scope_name(unit: str) -> str:
+    """Return the name of the scope, service or container in a slice."""
+    return unit.removesuffix(".slice").replace("pagecage-", "pagecage-run-")
+
+
+def systemd_version(systemctl_output: str) -> int:
+    """Return the major version from `systemctl --version` ("systemd 257 (257.13-1~deb13u1)").
+
+    Returns 0 if there is none.
+    """
+    words = systemctl_output.split()
+    number = words[1].split(".")[0].split("~")[0] if len(words) > 1 else ""
+    return int(number) if number.isdigit() else 0
+
+
+def is_pid1(proc: Path = Path("/proc")) -> bool:
+    """Return True if systemd is process 1."""
+    return (read_text(proc / "1/comm") or "").strip() == "systemd"

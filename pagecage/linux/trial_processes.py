@@ -1,0 +1,80 @@
+"""The processes of one trial, kept together by a cgroup or, without one, by a supervisor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pagecage.linux.cgroup import Cgroup, CgroupMaker, members, outside
+from pagecage.linux.cgroup_files import read_counters
+from pagecage.linux.processes import ProcessInfo
+
+
+class TrialProcesses(Protocol):
+    """The processes of one trial: what they use, which they are, and how they are ended."""
+
+    @property
+    def cgroup(self) -> Cgroup | None:
+        """The cgroup that contains them all; None if the host has none for them."""
+
+    def launched(self, pid: int) -> None:
+        """Note the process that the driver's command has become."""
+
+    def counters(self) -> dict[str, Any]:
+        """Return the counters that records keep: `cgroup`, or `processes` if that is None."""
+
+    def read_bytes(self, maj_min: str) -> int | None:
+        """Return the bytes that they have read from a disk; None if unknown."""
+
+    def members(self) -> list[ProcessInfo]:
+        """Return the live processes."""
+
+    def outside(self, pid: int) -> list[ProcessInfo]:
+        """Return the process and descendants of it that have left."""
+
+    def signal(self, name: str) -> None:
+        """Send a signal, such as KILL, to every process."""
+
+    def oom_kills(self) -> int | None:
+        """Return the OOM kills among them; None if unknown."""
+
+
+@dataclass(frozen=True)
+class CgroupProcesses:
+    """The processes in a trial's cgroup."""
+
+    maker: CgroupMaker
+    unit: str
+    cgroup: Cgroup
+
+    def launched(self, pid: int) -> None:
+        """Do nothing: the cgroup contains the process."""
+
+    def counters(self) -> dict[str, Any]:
+        """Return the counters of the cgroup."""
+        return {"cgroup": read_counters(self.cgroup)}
+
+    def read_bytes(self, maj_min: str) -> int | None:
+        """Return `rbytes` of io.stat, which has no line for a disk that was never touched."""
+        io = read_counters(self.cgroup, "io.stat")["io.stat"]
+        return None if io is None else io.get(maj_min, {}).get("rbytes", 0)
+
+    def members(self) -> list[ProcessInfo]:
+        """Return the live processes in the cgroup."""
+        return members(self.cgroup)
+
+    def outside(self, pid: int) -> list[ProcessInfo]:
+        """Return the process and descendants of it that are in another cgroup."""
+        return outside(pid, self.cgroup)
+
+    def signal(self, name: str) -> None:
+        """Send a signal to every process in the cgroup."""
+        self.maker.signal(self.unit, name)
+
+    def oom_kills(self) -> int | None:
+        """Return the OOM kills in the cgroup.
+
+        Returns None without memory.events; an exit status of 137 may be any SIGKILL.
+        """
+        events = read_counters(self.cgroup, "memory.events")["memory.events"]
+        return None if events is None else events.get("oom_kill", 0)

@@ -1,0 +1,286 @@
+"""Duration of a plan, and the largest size that fits a budget."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pagecage.model.experiment import SIZES, Experiment, Size
+from pagecage.model.trial import Trial
+from pagecage.model.volume_model import mean_us_at_size
+from pagecage.units import BLOCK_BYTES, KIB, exact_size, format_bytes, format_hours
+
+_MEMORY_BYTES_PER_SECOND = 3e9  # one processor that adds up the bytes of a resident file
+_LEAST_OBSERVED_SECONDS = 1.0  # iostat and sar report each second, and the first is waited for
+_DEFAULT_WINDOW_KIB = 128  # the kernel's read-ahead
+_MOST_IN_FLIGHT = 16  # reads of threads beyond this number wait for each other
+
+
+@dataclass(frozen=True)
+class DiskSpeed:
+    """Rates of a disk: in order, and the seconds of single cold reads of 4 and of 128 KiB.
+
+    `trial_seconds` is what its machine takes for a trial besides the measured part.
+    """
+
+    read_bytes_per_second: float
+    write_bytes_per_second: float
+    block_seconds: float
+    window_seconds: float
+    trial_seconds: float = 0.2
+
+    def read_seconds(self, size_bytes: float) -> float:
+        """Return the time of one read, by the line through the two sizes that were measured."""
+        slope = (self.window_seconds - self.block_seconds) / (WINDOW_BYTES - BLOCK_BYTES)
+        return self.block_seconds + max(0.0, slope) * (size_bytes - BLOCK_BYTES)
+
+
+WINDOW_BYTES = _DEFAULT_WINDOW_KIB * KIB
+"""Size of the larger of the two reads of a DiskSpeed."""
+
+
+def making_seconds(trials: Sequence[Trial], disk: DiskSpeed) -> float:
+    """Return the estimated time in which the datasets of trials are made, each of them once."""
+    datasets = {data.file_name: data.size_bytes for trial in trials for data in trial.datasets}
+    return sum(datasets.values()) / disk.write_bytes_per_second
+
+
+def trial_seconds(trial: Trial, disk: DiskSpeed) -> float:
+    """Return the estimated duration of one trial whose datasets exist."""
+    fixed = disk.trial_seconds
+    if trial.cache == "resident":
+        fixed += trial.dataset_bytes / disk.read_bytes_per_second
+    measured = min(_measured_seconds(trial, disk), trial.max_seconds or math.inf)
+    return fixed + (max(measured, _LEAST_OBSERVED_SECONDS) if trial.collectors else measured)
+
+
+def _measured_seconds(trial: Trial, disk: DiskSpeed) -> float:
+    words = trial.workload.arguments
+    if "time_based=1" in words:
+        return trial.max_seconds or 0.0
+    passes = float(_value(words, "--passes") or 1)
+    cpu = trial.dataset_bytes / _MEMORY_BYTES_PER_SECOND
+    if trial.cache == "resident" and _value(words, "--source") != "heap":
+        return passes * cpu
+    reads, size_bytes = _reads(trial)
+    return passes * max(cpu, _disk_seconds(trial, disk, reads, size_bytes))
+
+
+def _reads(trial: Trial) -> tuple[float, float]:
+    """Return the number of reads that reach the disk in one pass, and their mean size."""
+    words, total = trial.workload.arguments, trial.dataset_bytes
+    read_ahead_kb = _DEFAULT_WINDOW_KIB if trial.read_ahead_kb is None else trial.read_ahead_kb
+    window = max(BLOCK_BYTES, read_ahead_kb * KIB)
+    if not _is_random(words):
+        return total / window, window
+    if "--direct" in words or _value(words, "--advice") == "random" or "direct=1" in words:
+        window = BLOCK_BYTES
+    if _value(words, "--source") in ("heap", "heap-thp"):  # filled from the file in order
+        return total / window, window
+    block = int(_value(words, "--block-bytes") or BLOCK_BYTES)
+    memory = trial.cage.properties.get("MemoryMax") or trial.machine_memory_bytes or total
+    refused = max(0.0, 1 - memory / total)
+    windows = total / max(window, block)
+    return windows + max(0.0, total / block - windows) * refused, max(window, block)
+
+
+def _is_random(words: Sequence[str]) -> bool:
+    pattern = _value(words, "--pattern") or next(
+        (word.removeprefix("rw=") for word in words if word.startswith("rw=")), "sequential"
+    )
+    return pattern not in ("sequential", "read", "write")
+
+
+def _value(words: Sequence[str], option: str) -> str | None:
+    """Return the last value of an option, since that is the one that holds."""
+    found = [value for name, value in itertools.pairwise(words) if name == option]
+    return found[-1] if found else None
+
+
+def _disk_seconds(trial: Trial, disk: DiskSpeed, reads: float, size_bytes: float) -> float:
+    """Return the time of reads one after the other, under the caps and latencies of the cage."""
+    cage, total = trial.cage, reads * size_bytes
+    in_order = not _is_random(trial.workload.arguments)
+    threads = int(_value(trial.workload.arguments, "--threads") or 1)
+    one = 0.0 if in_order else disk.read_seconds(size_bytes) / min(threads, _MOST_IN_FLIGHT)
+    if cage.is_volume and cage.simulation and cage.simulation.read_latency:
+        one = max(one, mean_us_at_size(cage.simulation.read_latency, size_bytes) / 1e6)
+    times = [reads * one, total / disk.read_bytes_per_second]
+    for name, amount in (("IOReadBandwidthMax", total), ("IOReadIOPSMax", reads)):
+        if cap := cage.properties.get(name):
+            times.append(amount / cap)
+    return max(times)
+
+
+DEFAULT_BUDGET_SECONDS = 180.0
+_TOLERANCE = 1.1  # "about" three minutes
+_KEPT = ("files", "places", "writes_bytes", "prepared_bytes")
+"""Properties in which two sizes must agree, so that there are sizes between them."""
+
+
+def has_datasets(experiment: Experiment) -> bool:
+    """Return whether every size of an experiment is the size of a dataset."""
+    return all(size.dataset_bytes for size in experiment.sizes.values())
+
+
+BlockSeconds = Callable[[Experiment, str], tuple[float, float]]
+"""Returns the estimated seconds of making the data of a size, and of one repeat of its trials."""
+
+
+@dataclass(frozen=True)
+class FittingSize:
+    """A size that was chosen by its duration. `experiment` defines it under the name `size`."""
+
+    experiment: Experiment
+    size: str
+    repeats: int
+    expected_seconds: float
+    reason: str
+
+
+def fitting_size(
+    experiment: Experiment, repeats: int | None, budget_seconds: float, estimate: BlockSeconds
+) -> FittingSize:
+    """Return the largest size whose plan is expected to end within the budget.
+
+    The experiment has datasets.
+
+    `repeats` were asked for; None stands for the repeats of the definition. Where the smallest
+    dataset takes longer with all of them, it is repeated less often. Where one repeat of it takes
+    longer too, the definition's size smoke is taken, whatever it takes.
+    """
+    full = _seconds(experiment, "full", repeats, estimate)
+    chosen, smallest = None, (experiment, "smoke")
+    for candidate in _candidates(experiment):
+        seconds = full if candidate[1] == "full" else _seconds(*candidate, repeats, estimate)
+        smallest = candidate
+        if seconds <= budget_seconds * _TOLERANCE:
+            chosen = candidate
+            break
+    if chosen is not None:
+        wanted = _repeats(*chosen, repeats)
+        return _chosen(*chosen, wanted, seconds, full)
+    if repeats is None and (less := _fewer_repeats(*smallest, budget_seconds, estimate)):
+        return less
+    seconds = _seconds(experiment, "smoke", repeats, estimate)
+    wanted = _repeats(experiment, "smoke", repeats)
+    return _chosen(experiment, "smoke", wanted, seconds, full)
+
+
+def _fewer_repeats(
+    experiment: Experiment, size: str, budget_seconds: float, estimate: BlockSeconds
+) -> FittingSize | None:
+    """Return the size with as many repeats as fit; None if not even one does."""
+    making, block = estimate(experiment, size)
+    wanted = _repeats(experiment, size, None)
+    fit = math.floor((budget_seconds * _TOLERANCE - making) / block)
+    if fit < 1:
+        return None
+    full = _seconds(experiment, "full", None, estimate)
+    seconds = making + fit * block
+    found = _chosen(experiment, size, fit, seconds, full)
+    fewer = f"{fit} repeats, because {wanted} take {_about(making + wanted * block)}; "
+    return replace(found, reason=fewer + found.reason)
+
+
+def _chosen(
+    experiment: Experiment, size: str, repeats: int, seconds: float, full_seconds: float
+) -> FittingSize:
+    published = " as published" if experiment.claims else ""
+    reason = f"{_about(seconds)} at {_extent(experiment, size)}"
+    if size == "full":
+        reason += published
+    else:
+        full = f"SIZE=full is {_extent(experiment, 'full')}{published}, {_about(full_seconds)}"
+        reason += f"; {full}"
+    return FittingSize(experiment, size, repeats, seconds, reason)
+
+
+def _about(seconds: float) -> str:
+    return f"about {format_hours(seconds)}"
+
+
+def _extent(experiment: Experiment, size: str) -> str:
+    return format_bytes(experiment.sizes[size].total_bytes or 0)
+
+
+def _seconds(
+    experiment: Experiment, size: str, repeats: int | None, estimate: BlockSeconds
+) -> float:
+    making, block = estimate(experiment, size)
+    return making + block * _repeats(experiment, size, repeats)
+
+
+def _repeats(experiment: Experiment, size: str, repeats: int | None) -> int:
+    return repeats or experiment.sizes[size].repeats or experiment.repeats
+
+
+def _candidates(experiment: Experiment) -> Iterator[tuple[Experiment, str]]:
+    """Yield the sizes from the largest to the smallest, those between the definition's included.
+
+    Sizes below default that differ from it in their data only keep its repeats and treatments: the
+    definition reduces these for machines that translate instructions.
+    """
+    default = experiment.sizes["default"]
+    for larger, smaller in zip(SIZES, (*SIZES[1:], SIZES[-1]), strict=True):
+        size = experiment.sizes[larger]
+        if larger in ("full", "default"):
+            yield experiment, larger
+        else:
+            yield _with_size(experiment, _in_design(size, default), larger)
+        for between in _between(size, experiment.sizes[smaller]):
+            design = size if larger == "full" else default
+            yield _with_size(experiment, _in_design(between, design), larger)
+
+
+def _in_design(size: Size, design: Size) -> Size:
+    return replace(size, repeats=design.repeats, treatments=design.treatments)
+
+
+def _between(larger: Size, smaller: Size) -> Iterator[Size]:
+    """Yield sizes between two, whose datasets are powers of two, the largest first.
+
+    The limit of time grows with the dataset, on logarithmic scales.
+    """
+    if any(getattr(larger, name) != getattr(smaller, name) for name in _KEPT):
+        return
+    high, low = larger.dataset_bytes, smaller.dataset_bytes
+    if not high or not low or high <= low:
+        return
+    power = 2 ** math.floor(math.log2(high - 1))
+    while power > low:
+        share = math.log(power / low) / math.log(high / low)
+        yield replace(larger, dataset_bytes=power, max_seconds=_limit(larger, smaller, share))
+        power //= 2
+
+
+def _limit(larger: Size, smaller: Size, share: float) -> float | None:
+    """Return the limit of time at this share of the way to the larger size; None without one."""
+    high, low = larger.max_seconds, smaller.max_seconds
+    if high is None or low is None:
+        return high
+    return float(f"{low * (high / low) ** share:.2g}")
+
+
+def _with_size(experiment: Experiment, size: Size, like: str) -> tuple[Experiment, str]:
+    """Return the experiment with another size, and its name: the size of all its files.
+
+    The definition that a plan stores gets it too, with the other keys of the size `like`.
+    """
+    name = exact_size(size.total_bytes or 0)
+    tables = dict(experiment.definition.get("sizes", {}))
+    values: dict[str, Any] = {
+        "dataset": exact_size(size.dataset_bytes or 0),
+        "max_seconds": size.max_seconds,
+        "repeats": size.repeats,
+        "treatments": size.treatments,
+    }
+    given = {key: value for key, value in values.items() if value is not None}
+    dropped = values.keys() - given.keys()
+    kept = {key: value for key, value in tables.get(like, {}).items() if key not in dropped}
+    definition = {**experiment.definition, "sizes": {**tables, name: {**kept, **given}}}
+    sizes = {**experiment.sizes, name: size}
+    return replace(experiment, sizes=sizes, definition=definition), name

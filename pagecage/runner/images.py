@@ -1,0 +1,380 @@
+"""A customer's images: their source, archive, configuration, and way to the host."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pagecage.checkout import TOP
+from pagecage.errors import HostError, PagecageError, why_unreadable
+from pagecage.hosts.agent_package import target_machine
+from pagecage.hosts.host import AgentHost, Progress
+from pagecage.model.trial import (
+    DATA,
+    DIGEST,
+    IMAGE_DRIVERS,
+    ORIGINAL,
+    BindMount,
+    ImageSpec,
+    TrialData,
+)
+from pagecage.process import Completed, find_tool, run, spawn
+from pagecage.runner.run_folder import path_exists
+from pagecage.runner.uploads import FOLDER, UploadedFile, size_of
+from pagecage.units import format_bytes
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
+"""Names of the image specification (Go's GOARCH) by the kernel's."""
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """The configuration of an image (OCI image-spec, config.md).
+
+    `image_id` is the digest of the configuration, with its algorithm.
+    """
+
+    image_id: str
+    architecture: str
+    os: str
+    entrypoint: tuple[str, ...]
+    command: tuple[str, ...]
+    layer_bytes: int
+
+
+def image_config(
+    image_id: str, platform_of: Mapping[str, Any], config: Mapping[str, Any], layer_bytes: int
+) -> ImageConfig:
+    """Return the configuration from JSON data, whose keys an engine and an archive spell alike.
+
+    `platform_of` has the lower-case keys `architecture` and `os`. Raises ValueError if a part has
+    another type.
+    """
+    lists = (config.get("Entrypoint") or [], config.get("Cmd") or [])
+    if not all(
+        isinstance(words, list) and all(isinstance(w, str) for w in words) for words in lists
+    ):
+        raise ValueError("Entrypoint and Cmd are not lists of words")
+    return ImageConfig(
+        DIGEST + image_id.removeprefix(DIGEST),
+        str(platform_of.get("architecture") or ""),
+        str(platform_of.get("os") or ""),
+        tuple(lists[0]),
+        tuple(lists[1]),
+        layer_bytes,
+    )
+
+
+def image_program(
+    config: ImageConfig, name: str, arguments: Sequence[str], entrypoint: Sequence[str] | None
+) -> tuple[str, ...]:
+    """Return the words that the container runs, as an engine composes them.
+
+    `entrypoint` replaces the image's, and with it the image's default arguments; None leaves both.
+    `arguments` replace the default arguments. Raises PagecageError if nothing is left.
+    """
+    default = config.command if entrypoint is None else ()
+    first = config.entrypoint if entrypoint is None else tuple(entrypoint)
+    if words := (*first, *(tuple(arguments) or default)):
+        return words
+    raise PagecageError(
+        f"the image {name} has no entry point and no command", "name its program: -- PROGRAM"
+    )
+
+
+def check_platform(config: ImageConfig, name: str, machine: str = "") -> None:
+    """Raise PagecageError if the image is for another processor or operating system.
+
+    `machine` is the kernel's name of the processor; by default the hosts'.
+    """
+    kernel = machine or target_machine()
+    own = f"linux/{_ARCHITECTURES.get(kernel, kernel)}"
+    if (found := f"{config.os}/{config.architecture}") != own:
+        raise PagecageError(
+            f"the image {name} is for {found}, and the host is {own}",
+            f"docker pull --platform {own} {name}",
+        )
+
+
+_MANIFEST = "manifest.json"
+_MOST_JSON_BYTES = 16 << 20
+_SAVE = "docker save IMAGE -o image.tar"
+_BROKEN = (tarfile.TarError, EOFError, ValueError, LookupError, TypeError, AttributeError)
+
+
+def read_archive(path: Path) -> ImageConfig:
+    """Return the configuration of the only image in an archive, which may be compressed.
+
+    Raises PagecageError if the file is not such an archive, or if it has several images.
+    """
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            return _read(archive, path)
+    except OSError as error:  # also for damaged gzip data
+        reason = error.strerror or str(error)
+        raise PagecageError(
+            f"{path} cannot be read: {reason}", f"ls -l {shlex.quote(str(path))}"
+        ) from None
+    except (*_BROKEN, RecursionError) as error:
+        is_tar = not isinstance(error, tarfile.TarError)
+        reason = why_unreadable(error) if is_tar else "it is not a whole tar archive"
+        raise PagecageError(f"{path} is not an archive of an image: {reason}", _SAVE) from None
+
+
+def _read(archive: tarfile.TarFile, path: Path) -> ImageConfig:
+    if _MANIFEST not in archive.getnames():
+        kind = (
+            "an archive in OCI's own format" if "oci-layout" in archive.getnames() else "no image"
+        )
+        raise PagecageError(f"{path} has no {_MANIFEST}, so it is {kind}", _SAVE)
+    manifest = json.loads(_member(archive, _MANIFEST))
+    if len(manifest) != 1:
+        names = ", ".join(str((one.get("RepoTags") or ["?"])[0]) for one in manifest)
+        raise PagecageError(f"{path} has {len(manifest)} images: {names}", _SAVE)
+    text = _member(archive, manifest[0]["Config"])
+    config = json.loads(text)
+    size_bytes = sum(archive.getmember(layer).size for layer in manifest[0]["Layers"])
+    digest = hashlib.sha256(text).hexdigest()
+    return image_config(digest, config, config.get("config") or {}, size_bytes)
+
+
+def _member(archive: tarfile.TarFile, name: Any) -> bytes:
+    """Return the content of a small file. Raises KeyError if it is missing."""
+    file = archive.extractfile(str(name))
+    if file is None:
+        raise ValueError(f"{name} is not a file")
+    content = file.read(_MOST_JSON_BYTES + 1)
+    if len(content) > _MOST_JSON_BYTES:
+        raise ValueError(f"{name} is larger than {_MOST_JSON_BYTES >> 20} MiB")
+    return content
+
+
+_SAVED = TOP / "build/images/saved"
+_ANSWER_SECONDS = 60.0
+_SAVE_SECONDS = 3600.0
+_STDERR = 2
+
+
+@dataclass(frozen=True)
+class FoundImage:
+    """An image on this machine. `engine` has it; None if `archive` is a file of the user's."""
+
+    name: str
+    config: ImageConfig
+    archive: Path
+    engine: str | None = None
+
+    @property
+    def archive_bytes(self) -> int:
+        """The size of the archive; before it is made, that of the layers."""
+        return self.archive.stat().st_size if self.archive.exists() else self.config.layer_bytes
+
+    def save(self, progress: Progress) -> None:
+        """Write the archive, unless it exists already, for a host without this engine."""
+        if self.engine is None or self.archive.exists():
+            return
+        progress(f"{self.engine} saves {self.name} ({format_bytes(self.config.layer_bytes)})")
+        self.archive.parent.mkdir(parents=True, exist_ok=True)
+        part = self.archive.with_suffix(".part")
+        run([self.engine, "save", "--output", part, self.name], timeout_seconds=_SAVE_SECONDS)
+        if read_archive(part).image_id != self.config.image_id:
+            part.unlink()
+            raise PagecageError(
+                f"the archive of {self.name} has another id than {self.engine} gives the image",
+                f"{self.engine} save {shlex.quote(self.name)} -o image.tar, then --image image.tar",
+            )
+        part.rename(self.archive)
+
+
+def find_image(name: str, driver: str | None, *, pulls: bool) -> FoundImage:
+    """Return the image that the user names: by the path of an archive, or as an engine knows it.
+
+    With `driver` only this engine is asked, and with `pulls` the first engine fetches an image that
+    none has. Raises PagecageError.
+    """
+    if not name or "\0" in name or name.startswith("-"):
+        raise PagecageError(f"--image: {name!r} is not the name of an image", "docker images")
+    found = _in_archive(name) if _is_path(name) else _in_engines(name, driver, pulls=pulls)
+    check_platform(found.config, name)
+    return found
+
+
+def _is_path(name: str) -> bool:
+    return (
+        name.startswith(("/", "./", "../"))
+        or name.endswith((".tar", ".tgz", ".gz"))
+        or (path_exists(Path(name)))
+    )
+
+
+def _in_archive(name: str) -> FoundImage:
+    path = Path(name).absolute()
+    if not path_exists(path):
+        raise PagecageError(f"--image: {name!r} does not exist", "docker save IMAGE -o image.tar")
+    if path.is_dir():
+        raise PagecageError(f"--image: {name!r} is a directory", "docker save IMAGE -o image.tar")
+    return FoundImage(name, read_archive(path), path)
+
+
+def _in_engines(name: str, driver: str | None, *, pulls: bool) -> FoundImage:
+    engines = _installed((driver,) if driver else IMAGE_DRIVERS, name)
+    for engine in engines:
+        if (config := _inspect(engine, name)) is not None:
+            return _found(engine, name, config)
+    if not pulls:
+        raise PagecageError(
+            f"{' and '.join(engines)} {'has' if len(engines) == 1 else 'have'} no image {name!r}",
+            f"{engines[0]} pull {shlex.quote(name)}, or add --pull",
+        )
+    _pull(engines[0], name)
+    config = _inspect(engines[0], name)
+    if config is None:
+        raise PagecageError(f"{engines[0]} has no image {name!r} after the pull", "docker images")
+    return _found(engines[0], name, config)
+
+
+def _found(engine: str, name: str, config: ImageConfig) -> FoundImage:
+    digest = config.image_id.removeprefix(DIGEST)
+    return FoundImage(name, config, _SAVED / f"{digest}.tar", engine)
+
+
+def _installed(engines: Sequence[str], name: str) -> list[str]:
+    """Return the engines of this machine that answer.
+
+    Raises PagecageError if none is installed, and HostError if none of them answers.
+    """
+    installed = [engine for engine in engines if find_tool(engine)]
+    if not installed:
+        raise PagecageError(
+            f"this machine has no {' or '.join(engines)} that could have the image {name!r}",
+            f"where it is: docker save {shlex.quote(name)} -o image.tar; then --image image.tar",
+        )
+    silent = {engine: reason for engine in installed if (reason := _why_silent(engine))}
+    if answering := [engine for engine in installed if engine not in silent]:
+        return answering
+    engine, reason = next(iter(silent.items()))
+    fix = "systemctl start docker" if engine == "docker" else "podman info"
+    raise HostError(
+        f"{engine} does not answer: {reason}", f"{fix}, or name an archive by docker save"
+    )
+
+
+def _why_silent(engine: str) -> str | None:
+    """Return why an engine does not answer; None if it does."""
+    done = run([engine, "info"], check=False, timeout_seconds=_ANSWER_SECONDS)
+    if done.ok and "Cannot connect" not in done.stderr:
+        return None
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return (lines or [f"status {done.status}"])[-1].strip().removeprefix("Error: ")
+
+
+def _inspect(engine: str, name: str) -> ImageConfig | None:
+    """Return the configuration of an image; None if the engine does not have it."""
+    done = run([engine, "image", "inspect", name], check=False, timeout_seconds=_ANSWER_SECONDS)
+    return _config(engine, done) if done.ok else None
+
+
+def _config(engine: str, done: Completed) -> ImageConfig:
+    try:
+        found: dict[str, Any] = json.loads(done.stdout)[0]
+        platform_of = {"architecture": found["Architecture"], "os": found["Os"]}
+        return image_config(found["Id"], platform_of, found.get("Config") or {}, int(found["Size"]))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise HostError(
+            f"{engine} describes the image in an unknown form", f"{engine} info"
+        ) from None
+
+
+def _pull(engine: str, name: str) -> None:
+    """Fetch an image, with the engine's own progress on standard error."""
+    status = spawn([engine, "pull", name], stdout=_STDERR, stderr=_STDERR).wait()
+    if status != 0:
+        raise PagecageError(
+            f"{engine} pull {name} ended with status {status}",
+            "look at its message above, or name an archive by docker save",
+        )
+
+
+_RESTORED = "volumes"
+"""Below the directory of the copies: the volumes that the container may write to."""
+
+
+@dataclass(frozen=True)
+class ContainerFiles:
+    """The image with its files on a host; `carried` are the files to copy.
+
+    `directory` is the directory of the copies, else the current one. `volumes` are restored before
+    each trial; None if there are no copies that the container may write to.
+    """
+
+    image: ImageSpec
+    carried: tuple[UploadedFile, ...]
+    directory: str
+    volumes: TrialData | None = None
+
+
+def container_files(
+    found: FoundImage, mounts: Sequence[BindMount], env_files: Sequence[Path], host: AgentHost
+) -> ContainerFiles:
+    """Return the files of a container on a host. This machine's own engine needs no copies."""
+    config = found.config
+    image = ImageSpec(found.name, config.image_id, config.architecture, config.layer_bytes)
+    if host.name == "local":
+        image = replace(
+            image,
+            archive=str(found.archive) if found.engine is None else None,
+            mounts=tuple(mounts),
+            env_files=tuple(map(str, env_files)),
+        )
+        return ContainerFiles(image, (), str(Path.cwd()))
+    directory = f"{host.data_dir}/{FOLDER}"
+    archive = UploadedFile(
+        *(found.name, str(found.archive), f"{config.image_id.removeprefix(DIGEST)}.tar"),
+        found.archive_bytes,
+    )
+    volumes = [_volume(mount, n, directory) for n, mount in enumerate(mounts, 1)]
+    variables = [_copy(str(path), f"env-{n}") for n, path in enumerate(env_files, 1)]
+    image = replace(
+        image,
+        archive=f"{directory}/{archive.name}",
+        mounts=tuple(volume.mount for volume in volumes),
+        env_files=tuple(f"{directory}/{copy.name}" for copy in variables),
+    )
+    carried = (archive, *(volume.copy for volume in volumes), *variables)
+    return ContainerFiles(image, carried, directory, _restored(volumes, directory))
+
+
+@dataclass(frozen=True)
+class _Volume:
+    """The copy of a volume, and its mount with the path that the container uses."""
+
+    copy: UploadedFile
+    mount: BindMount
+
+
+def _volume(mount: BindMount, number: int, directory: str) -> _Volume:
+    """Return a volume; if the container may write to it, its copy is a restored one's original."""
+    name = f"volume-{number}"
+    if mount.is_read_only:
+        return _Volume(_copy(mount.source, name), replace(mount, source=f"{directory}/{name}"))
+    used = replace(mount, source=f"{directory}/{_RESTORED}/{DATA}/{name}")
+    return _Volume(_copy(mount.source, f"{_RESTORED}/{ORIGINAL}/{name}"), used)
+
+
+def _restored(volumes: Sequence[_Volume], directory: str) -> TrialData | None:
+    """Return the data of the volumes that the container may write to."""
+    sizes = [volume.copy.size_bytes for volume in volumes if not volume.mount.is_read_only]
+    if not sizes:
+        return None
+    return TrialData(writes=True, size_bytes=sum(sizes), copied_to=f"{directory}/{_RESTORED}")
+
+
+def _copy(source: str, name: str) -> UploadedFile:
+    """Return a copy that keeps its owner, which programs of images check (initdb, sshd)."""
+    return UploadedFile(source, source, name, size_of(Path(source)), keeps_owner=True)
