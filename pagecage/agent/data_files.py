@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from pagecage.errors import HostError
@@ -154,6 +155,30 @@ def require_room(directory: Path, need_bytes: int, what: str = "a dataset") -> N
             f" ({format_bytes(free_bytes)} free)",
             "choose a smaller SIZE, or free space there",
         )
+
+
+def make_room(directory: Path, kept: Collection[str], need_bytes: int) -> None:
+    """Remove what other plans left on a disk of pagecage's own, if `need_bytes` are not free there.
+
+    The files and folders named in `kept` are of this plan, and count as free. All that is removed
+    is made again when it is needed.
+    """
+    disk = os.statvfs(directory)
+    held = sum(
+        path.lstat().st_size
+        for name in kept
+        for path in (directory / name, *(directory / name).rglob("*"))
+        if path.is_file()
+    )
+    if disk.f_bavail * disk.f_frsize + held >= need_bytes:
+        return
+    for left in directory.iterdir():
+        if left.name in kept or left.name == "lost+found":
+            continue
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
 
 
 def make_dataset(dataset: Dataset, directory: Path, pcgen: Path) -> Path:

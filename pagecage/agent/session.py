@@ -15,10 +15,12 @@ from typing import Any
 from pagecage.agent.build_record import build_record
 from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.collectors.tracers import Tracers
+from pagecage.agent.data_files import make_room, sidecar_of
 from pagecage.agent.facts import find_systemd, read_facts
 from pagecage.agent.host_session import HostSession, alone, open_session, sweep
 from pagecage.agent.installed import read_packages, write_own_programs
 from pagecage.agent.phases import run_phases
+from pagecage.agent.prepared_data import FOLDER
 from pagecage.agent.protocol import AnswerQueue, FrameStream, RunRequest
 from pagecage.agent.trial_run import Ending, NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import NO_THREAD, PagecageError
@@ -54,15 +56,24 @@ def serve(
                     run_trial(session, trial, placed.attempts.get(trial.trial_id, 1))
 
 
+_USABLE_SHARE = 0.9  # of a disk; the file system takes the rest for itself
+
+
 @contextmanager
 def _on_own_disk(request: RunRequest, interruption: Interruption) -> Iterator[RunRequest]:
     """Yield the request, with its data directory on the disk that it asks for, if any."""
     if request.own_disk is None:
         yield request
         return
-    disk = LoopDisk(Path(request.own_disk["file"]), request.own_disk["size_bytes"])
+    size_bytes = request.own_disk["size_bytes"]
+    disk = LoopDisk(Path(request.own_disk["file"]), size_bytes)
     try:
-        yield replace(request, data_dir=str(disk.attach(request.spool)))
+        directory = disk.attach(request.spool)
+        files = {data.file_name for trial in request.trials for data in trial.datasets}
+        kept = files | {sidecar_of(Path(name)).name for name in files}
+        kept |= {FOLDER for trial in request.trials if trial.data is not None}
+        make_room(directory, kept, round(_USABLE_SHARE * size_bytes))
+        yield replace(request, data_dir=str(directory))
     finally:
         with interruption.held():
             detach_loop_disk(request.spool)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from pagecage.agent.data_files import (
     GENERATOR_VERSION,
     is_whole,
     make_dataset,
+    make_room,
     require_room,
     sidecar_of,
 )
@@ -153,3 +155,18 @@ def test_the_version_is_pcgens_own() -> None:
         f"pub const GENERATOR_VERSION: u64 = {GENERATOR_VERSION};"
         in (ROOT / "workloads/pcgen/src/lib.rs").read_text()
     )
+
+
+def test_what_other_plans_left_goes_when_this_plan_does_not_fit(tmp_path: Path) -> None:
+    """A disk of pagecage's own was full of the datasets of an earlier run."""
+    for name in ("random-1-1.bin", "random-2-1.bin", "old/1/data/file", "prepared/1/data/file"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x" * 4096)
+    disk = os.statvfs(tmp_path)
+    free = disk.f_bavail * disk.f_frsize
+    kept = {"random-1-1.bin", "prepared"}
+    make_room(tmp_path, kept, free // 2)
+    assert len(list(tmp_path.iterdir())) == 4, "there was room"
+    make_room(tmp_path, kept, 2 * free)
+    assert {path.name for path in tmp_path.iterdir()} == kept
+    assert (tmp_path / "prepared/1/data/file").exists()

@@ -88,7 +88,7 @@ def test_changing_one_record_changes_its_cell_and_no_other(run, tmp_path):
             record["response"]["full_pass_seconds"] = 99.0
 
     changed = load_run(build_run(tmp_path / "run", slower))
-    differs = cell_table(changed).ne(run.cell_table(run))
+    differs = cell_table(changed).ne(cell_table(run))
     assert differs.to_numpy().sum() == 1
     assert differs.iloc[2][("sequential", "measured")]
 
