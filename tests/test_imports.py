@@ -254,6 +254,13 @@ def test_processes_start_in_one_place() -> None:
     assert not process_starts(ROOT), "\n" + "\n".join(process_starts(ROOT))
 
 
+def test_every_folder_of_modules_is_a_package() -> None:
+    """A folder without its package file is imported from a checkout, and not from an archive."""
+    paths = [p for package in LAYERS for p in files(ROOT / package.replace(".", "/"), ".py")]
+    bare = {path.parent for path in paths if not (path.parent / "__init__.py").exists()}
+    assert bare <= {ROOT / "analysis/notebooks", ROOT / "analysis/theme"}, bare
+
+
 def test_package_files_are_empty() -> None:
     full = [
         str(p.relative_to(ROOT))
