@@ -108,9 +108,10 @@ bench: ready-test ## Measure the overhead of the harness and the accuracy of cap
 trust: ready-test ## Measure how often pagecage is wrong, and write docs/TRUST.md (5 minutes)
 	@$(python) -m tests.trust
 	@$(python) -m tests.trust.faults --sample 300
-trust-long: ready-test ## Inject every fault, kill parts of real runs, ask five witnesses, try every disk (hours)
+trust-long: ready-test ## Inject every fault, kill parts of real runs, cut the power, ask five witnesses, try every disk (hours)
 	@$(python) -m tests.trust.faults
 	@$(python) -m tests.trust.local_kills
+	@$(python) -m tests.trust.power_loss
 	@$(python) -m tests.trust.guest_kills
 	@$(python) -m tests.trust.guest_kills --guest own
 	@$(python) -m tests.trust.guest_lies.campaign

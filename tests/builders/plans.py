@@ -35,9 +35,12 @@ HARNESS = {"version": "0", "git_revision": None, "git_dirty": None}
 CAGES = {name: Cage(name, {"MemoryMax": 4096}) for name in ("uncaged", "tenth", "tight")}
 
 
-def plan_of(experiment: Experiment = BASE, wanted: PlanOptions = CHOICES) -> Plan:
+RUN_ID = "20261121T100000Z-test-vm"
+
+
+def plan_of(
+    experiment: Experiment = BASE, wanted: PlanOptions = CHOICES, run_id: str = RUN_ID
+) -> Plan:
     factors = {name: list(levels) for name, levels in experiment.factors.items()}
     experiment = replace(experiment, definition={"factors": factors, **experiment.definition})
-    return make_plan(
-        "20261121T100000Z-test-vm", experiment, CAGES, wanted, "pagecage run test", HARNESS
-    )
+    return make_plan(run_id, experiment, CAGES, wanted, "pagecage run test", HARNESS)

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-TRACE = b'{"t": 1.0}\n' * 3
+LINE = b'{"t": 1.0}\n'
 
 
 def send(frame: str, body: bytes = b"", **fields: Any) -> None:
@@ -25,6 +25,8 @@ def send(frame: str, body: bytes = b"", **fields: Any) -> None:
 
 figures: dict[str, dict[str, float]] = {}
 """Responses by trial, if the script has any."""
+trace_lines: dict[str, int] = {}
+"""Lines of the traces by trial, if the script has any."""
 
 
 def record(
@@ -83,9 +85,8 @@ def serve(request: dict[str, Any], trial: dict[str, Any], what: str) -> None:
     send("event", event="end", trial_id=trial_id)
     if what.startswith(("dies in", "talks")):
         die(what, trial_id, attempt)
-    send(
-        "trace", TRACE, trial_id=trial_id, attempt=attempt, name="sampler.jsonl", length=len(TRACE)
-    )
+    body = LINE * trace_lines.get(trial_id, 3)
+    send("trace", body, trial_id=trial_id, attempt=attempt, name="sampler.jsonl", length=len(body))
     send("record", record=record(request, trial, attempt, what))
     if what == "interrupted":
         sys.exit(130)
@@ -118,6 +119,7 @@ def main(script: Path) -> int:
     if behaviour.get("start") in ("dies", "sleeps"):
         return 1 if behaviour["start"] == "dies" else 0
     figures.update(behaviour.get("figures", {}))
+    trace_lines.update(behaviour.get("trace_lines", {}))
     send("facts", facts={"boot_id": "00000000-0000-4000-8000-00000000000b"})
     for trial in request["trials"]:
         whats = behaviour.get(trial["trial_id"], [])

@@ -12,6 +12,7 @@ from tests.trust.faults.results import section as faults_section
 from tests.trust.guest_lies.section import guest_lies_section
 from tests.trust.local_kills.section import local_kills_section
 from tests.trust.mutants.section import mutants_section
+from tests.trust.power_loss.section import power_loss_section
 from tests.trust.statistics.section import statistics_sections
 from tests.trust.variation import section as variation_section
 from tests.trust.witnesses.section import witnesses_section
@@ -36,6 +37,7 @@ SECTIONS: tuple[Callable[[Path], Iterator[str]], ...] = (
     variation_section,
     faults_section,
     local_kills_section,
+    power_loss_section,
     mutants_section,
     guest_lies_section,
     witnesses_section,
