@@ -461,8 +461,8 @@ def _lay_out_documents(top: Path, source: Path) -> list[str]:
     (source / "docs/decisions").mkdir()
     for name, path in kept.items():
         (source / name).write_text(drop_outside_links(path.read_text(), name, kept))
-    decisions = [Path(name).stem for name in kept if name.startswith("docs/decisions/")]
-    (source / "docs/decisions/index.md").write_text(decisions(decisions))
+    stems = [Path(name).stem for name in kept if name.startswith("docs/decisions/")]
+    (source / "docs/decisions/index.md").write_text(decisions(stems))
     return [name.removesuffix(".md") for name in kept if name.count("/") == 1]
 
 
