@@ -133,6 +133,21 @@ def test_an_empty_selection_is_not_run_once_more(tmp_path: Path) -> None:
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
+@pytest.mark.parametrize(
+    ("outside", "inside", "status"), [(0, 0, 0), (0, 5, 0), (5, 0, 0), (5, 5, 1), (0, 2, 1)]
+)
+def test_tests_inside_the_guest_follow_the_others(
+    tmp_path: Path, outside: int, inside: int, status: int
+) -> None:
+    choose = f'case "$*" in *"slow and not vm"*) exit {outside} ;; *) exit {inside} ;; esac'
+    write_python(tmp_path, f'echo "$@" >>runs; {choose}')
+    argv = [ROOT / "tools/run-tests", "--all", "slow", "tests/unit", "-k", "cage"]
+    assert run(argv, check=False, cwd=tmp_path).status == status
+    first, second = (tmp_path / "runs").read_text().splitlines()
+    assert first.endswith("--dist worksteal -m slow and not vm tests/unit -k cage")
+    assert second == "-m pytest --cache-clear -m slow and vm tests/unit -k cage"
+
+
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     """The sources of the workloads, and a cargo that only records its arguments."""
@@ -184,46 +199,111 @@ def test_every_workload_that_an_experiment_starts_stands_in_its_file(path: Path)
     assert wanted <= {*re.findall(r"[\w-]+", path.read_text())}
 
 
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout whose steps only print their commands. The step in the file `fails` fails. If it
+    is `dev`, `ansible` ends after the failure has been noticed.
+    """
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tools/setup", tmp_path / "tools")
+    tool = """#!/bin/sh
+    if [ "${0##*/} $1" = "bootstrap python" ]; then shift; exec "$PYTHON" -I "$@"; fi
+    echo "${0##*/}" "$@"
+    case "$*" in plan | run) touch ".venv/.stamp-$1" ;; esac
+    [ "$*" != "$(cat fails 2>/dev/null)" ] || { echo $$ >failed; exit 3; }
+    [ "$* $(cat fails 2>/dev/null)" = "ansible dev" ] || exit 0
+    until [ -s failed ]; do sleep 0.05; done
+    while kill -0 "$(cat failed)" 2>/dev/null; do sleep 0.05; done
+    """
+    for name in ("tools/preflight", "tools/bootstrap", "tools/build-workloads"):
+        (tmp_path / name).write_text(tool)
+        (tmp_path / name).chmod(0o755)
+    for empty in (".venv/bin/python", "experiments/smoke.toml", "Cargo.toml", "Cargo.lock"):
+        (tmp_path / empty).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / empty).touch()
+    (tmp_path / ".venv/bin/pagecage").write_text("#!/bin/sh\necho ran\n")
+    (tmp_path / ".venv/bin/pagecage").chmod(0o755)
+    return tmp_path
+
+
+def made(checkout: Path, *words: str) -> tuple[int, list[str]]:
+    """Return the status of make for an experiment on this machine, and the printed commands."""
+    argv = ["make", *words, "HOST=local", "CAGE=customer", "CMD=true", "NAME=smoke"]
+    done = run(argv, cwd=checkout, check=False, env={**os.environ, "PYTHON": sys.executable})
+    return done.status, done.stdout.splitlines()
+
+
 @pytest.mark.parametrize(
     ("target", "compiles"), [("replay", "pcgen"), ("shell", "pcgen"), ("experiment", "smoke")]
 )
 def test_a_replay_compiles_only_what_its_limits_are_driven_against(
-    tmp_path: Path, target: str, compiles: str
+    checkout: Path, target: str, compiles: str
 ) -> None:
     """It runs the user's program, and compiling everything takes longer than the rest of its
     set-up.
     """
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    for tool in ("preflight", "bootstrap", "build-workloads"):
-        (tmp_path / "tools").mkdir(exist_ok=True)
-        (tmp_path / "tools" / tool).write_text(f'#!/bin/sh\necho {tool} "$@"\n')
-        (tmp_path / "tools" / tool).chmod(0o755)
-    for empty in (".venv/bin/python", ".venv-ansible/bin/python"):
-        (tmp_path / empty).parent.mkdir(parents=True)
-        (tmp_path / empty).touch()
-    (tmp_path / ".venv/bin/pagecage").write_text("#!/bin/sh\necho ran\n")
-    (tmp_path / ".venv/bin/pagecage").chmod(0o755)
-    locks = (
-        f"requirements/{name}.txt" for name in ("bootstrap", "controller", "analysis", "ansible")
-    )
-    for file in (
-        "Cargo.toml",
-        "Cargo.lock",
-        "ansible/controller.yml",
-        "experiments/smoke.toml",
-        "build/made",
-        *locks,
-    ):
-        (tmp_path / file).parent.mkdir(exist_ok=True)
-        (tmp_path / file).touch()
-    words = ["make", target, "HOST=local", "CAGE=customer", "CMD=true", "NAME=smoke"]
-    done = run(words, cwd=tmp_path, check=False)
-    assert done.ok, done.stderr
-    [built] = [
-        line.split() for line in done.stdout.splitlines() if line.startswith("build-workloads")
-    ]
+    status, printed = made(checkout, target)
+    assert (status, printed[-1]) == (0, "ran")
+    [built] = [line.split() for line in printed if line.startswith("build-workloads")]
     assert built[2:] == [compiles]
-    assert "ran" in done.stdout
+
+
+def test_a_step_runs_again_when_its_inputs_change(checkout: Path) -> None:
+    commands = [
+        "bootstrap plan",
+        "bootstrap run",
+        "bootstrap controller build",
+        "bootstrap controller record",
+        f"build-workloads {TARGET} smoke",
+    ]
+    check = "preflight python programs"
+    first = made(checkout, "experiment")[1]
+    assert sorted(first) == sorted([check, *commands, "ran"])
+    assert first.index(commands[0]) < first.index(commands[1])
+    assert first.index(commands[2]) < first.index(commands[4])
+    assert made(checkout, "experiment")[1] == [check, "ran"]
+    (checkout / "Cargo.lock").touch()
+    assert made(checkout, "experiment")[1] == [check, commands[4], "ran"]
+    (checkout / "build/.stamp-compilers").touch()
+    assert made(checkout, "experiment")[1] == [check, commands[4], "ran"]
+    (checkout / ".venv/.filling").touch()
+    assert sorted(made(checkout, "experiment")[1]) == sorted([check, *commands[:2], "ran"])
+
+
+def test_no_step_follows_one_that_failed(checkout: Path) -> None:
+    (checkout / "fails").write_text("controller build")
+    status, printed = made(checkout, "experiment")
+    assert status == 2
+    assert not {"ran", f"build-workloads {TARGET} smoke"} & {*printed}
+    assert not (checkout / "build/.stamp-compilers").exists()
+
+
+@pytest.mark.parametrize("option", ["--no-keep-going", "--keep-going"])
+def test_keep_going_continues_with_steps_that_do_not_need_the_failed_one(
+    checkout: Path, option: str
+) -> None:
+    (checkout / "fails").write_text("dev")
+    status, printed = made(checkout, option, "lint")
+    assert status == 2
+    assert ("bootstrap roles" in printed) == (option == "--keep-going")
+
+
+def test_a_dry_run_prints_what_would_be_set_up(checkout: Path) -> None:
+    status, printed = made(checkout, "--dry-run", "experiment")
+    assert status == 0
+    assert f"tools/build-workloads {TARGET} smoke" in printed
+    assert printed.count("tools/bootstrap plan") == 1
+    assert not (checkout / "build").exists()
+    made(checkout, "experiment")
+    (checkout / "tools/bootstrap").touch()
+    printed = made(checkout, "--dry-run", "experiment")[1]
+    assert f"tools/build-workloads {TARGET} smoke" in printed, "its compilers would be newer"
+
+
+def test_an_unknown_experiment_is_refused_before_anything_is_compiled(checkout: Path) -> None:
+    (checkout / "experiments/smoke.toml").unlink()
+    assert made(checkout, "experiment") == (0, ["bootstrap plan", "ran"])
 
 
 def test_a_wheel_for_another_machine_is_refused() -> None:

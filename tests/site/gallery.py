@@ -74,7 +74,7 @@ def screenshots(site: Path, out: Path = GALLERY) -> list[Path]:
 def opened() -> Iterator[Page]:
     """Open a page in chromium."""
     program = shutil.which("chromium")
-    assert program, "there is no chromium here: make build/.stamp-browser installs it"
+    assert program, "there is no chromium here: tools/bootstrap controller browser installs it"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox", "--disable-gpu"]

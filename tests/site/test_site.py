@@ -52,7 +52,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     program = shutil.which("chromium")
-    assert program, "there is no chromium here: make build/.stamp-browser installs it"
+    assert program, "there is no chromium here: tools/bootstrap controller browser installs it"
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox", "--disable-gpu"]
