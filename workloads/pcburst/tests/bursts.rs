@@ -56,19 +56,19 @@ fn an_amount_may_be_a_share_of_a_file() {
 #[test]
 fn it_waits_for_go_and_leaves_nothing() {
     let data = dataset("talk");
-    let before = std::fs::read_dir(&data.folder).unwrap().count();
+    let before = std::fs::read_dir(&*data.folder).unwrap().count();
     let (file, folder) = (data.file.display(), data.folder.display());
     let arguments = format!("--bytes 4194304 --page-cache dirty --file {file} --dir {folder}");
     assert_eq!(WorkloadProcess::through(PROGRAM, &arguments)["checksum_ok"], true);
     WorkloadProcess::cancelled(PROGRAM, &arguments);
-    assert_eq!(std::fs::read_dir(&data.folder).unwrap().count(), before);
+    assert_eq!(std::fs::read_dir(&*data.folder).unwrap().count(), before);
 }
 
 #[test]
 fn memory_is_not_taken_before_go() {
     let mut process = WorkloadProcess::start(PROGRAM, "--bytes 67108864");
     process.read_line("ready");
-    let taken = contract::smaps::SmapsRollup::of(Some(process.child.id()))
+    let taken = contract::listed_sizes::ListedSizes::of(Some(process.child.id()))
         .unwrap()
         .bytes("Anonymous")
         .unwrap();

@@ -5,19 +5,16 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 const SIZE_BYTES: u64 = (2 << 20) + 5;
 
-struct Folder(PathBuf);
+struct Folder(testbed::Folder);
 
 impl Folder {
     fn new(test: &str) -> Self {
-        let path =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(testbed::Folder::new(env!("CARGO_TARGET_TMPDIR"), test))
     }
 
     fn data(&self) -> PathBuf {
@@ -39,17 +36,11 @@ impl Folder {
     }
 
     fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).unwrap();
+        let entries = std::fs::read_dir(&*self.0).unwrap();
         let mut names: Vec<String> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::method::{Method, When};
 use crate::probe;
 use crate::report::{MemoryAfter, Report, Setup};
 use crate::workers::{measured, Load, Use, Workers};
-use contract::smaps::SmapsRollup;
+use contract::listed_sizes::ListedSizes;
 use contract::threads::ThreadTeam;
 use contract::timing::timed;
 use contract::{bus_error, data_files, expectation, json_lines, page_cache, Failure, Handshake};
@@ -93,5 +93,5 @@ fn load(workers: &Workers<'_>, loading: &ThreadTeam<Load>) -> Result<Vec<Load>, 
 }
 
 fn anonymous_bytes() -> Option<u64> {
-    SmapsRollup::of(None)?.bytes("Anonymous")
+    ListedSizes::of(None)?.bytes("Anonymous")
 }

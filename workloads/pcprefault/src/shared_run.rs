@@ -4,8 +4,8 @@ use crate::child_process::ChildProcess;
 use crate::method::MOST_THREADS;
 use clap::builder::RangedU64ValueParser;
 use contract::json_lines::{self, Checksum, End, Sample};
+use contract::listed_sizes::ListedSizes;
 use contract::median::median;
-use contract::smaps::SmapsRollup;
 use contract::{Failure, Handshake};
 use serde::Serialize;
 use serde_json::Value;
@@ -81,7 +81,7 @@ impl ProcessOptions {
 /// Return the memory of all processes while all of them still have it: proportional and plain.
 fn memory(processes: &[ChildProcess]) -> [Option<u64>; 2] {
     let rollups: Vec<_> =
-        processes.iter().map(|process| SmapsRollup::of(Some(process.pid()))).collect();
+        processes.iter().map(|process| ListedSizes::of(Some(process.pid()))).collect();
     ["Pss", "Rss"].map(|name| rollups.iter().map(|rollup| rollup.as_ref()?.bytes(name)).sum())
 }
 

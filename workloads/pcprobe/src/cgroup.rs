@@ -1,9 +1,8 @@
 //! The limits of the program's cgroup, v1 or v2, on the host or inside a container.
 //!
-//! A limit of any ancestor applies, so the least of all levels is reported. In a container the path
-//! of the cgroup may be missing in the mounted file system. Its root is then the container's
-//! cgroup.
+//! A limit of any ancestor applies, so the least of all levels is reported.
 
+use contract::cgroup::{figures, levels, memory_max_bytes};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -67,17 +66,17 @@ fn limits_in(root: &Path, own: &str, disk: Option<&str>) -> CgroupLimits {
 
 fn v2(levels: &[PathBuf], disk: Option<&str>) -> CgroupLimits {
     let least_of = |file: &str| least(levels, file, |text| text.trim().parse().ok());
-    let quota = least_float(levels, "cpu.max", |text| {
+    let quotas = figures(levels, "cpu.max", |text| {
         let (quota, period) = text.trim().split_once(' ')?;
         Some(100.0 * quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
     });
     let io = |key: &str| least(levels, "io.max", |text| io_max(text, disk?, key));
     CgroupLimits::Found {
         version: 2,
-        memory_max_bytes: least_of("memory.max"),
+        memory_max_bytes: memory_max_bytes(levels),
         memory_high_bytes: least_of("memory.high"),
         memory_swap_max_bytes: least_of("memory.swap.max"),
-        cpu_quota_percent: quota,
+        cpu_quota_percent: quotas.min_by(f64::total_cmp),
         io: IoLimits { rbps: io("rbps"), wbps: io("wbps"), riops: io("riops"), wiops: io("wiops") },
     }
 }
@@ -113,13 +112,6 @@ fn swap_bytes(both: Option<u64>, memory: Option<u64>) -> Option<u64> {
     Some(both?.saturating_sub(memory?))
 }
 
-/// Return the folder of the cgroup and its ancestors, as far as they are visible.
-fn levels(root: &Path, path: &str) -> Vec<PathBuf> {
-    let own = root.join(path.trim_start_matches('/'));
-    let own = if own.is_dir() && !path.contains("..") { own } else { root.to_owned() };
-    own.ancestors().take_while(|folder| folder.starts_with(root)).map(Path::to_owned).collect()
-}
-
 /// Return the path of a controller in a line such as `4:cpu,cpuacct:/docker/...`.
 fn controller_path<'a>(line: &'a str, controller: &str) -> Option<&'a str> {
     let (_, rest) = line.split_once(':')?;
@@ -128,13 +120,7 @@ fn controller_path<'a>(line: &'a str, controller: &str) -> Option<&'a str> {
 }
 
 fn least(levels: &[PathBuf], file: &str, read: impl Fn(&str) -> Option<u64>) -> Option<u64> {
-    levels.iter().filter_map(|folder| read(&std::fs::read_to_string(folder.join(file)).ok()?)).min()
-}
-
-fn least_float(levels: &[PathBuf], file: &str, read: impl Fn(&str) -> Option<f64>) -> Option<f64> {
-    let found =
-        levels.iter().filter_map(|folder| read(&std::fs::read_to_string(folder.join(file)).ok()?));
-    found.min_by(f64::total_cmp)
+    figures(levels, file, read).min()
 }
 
 fn least_float_of_folders(levels: &[PathBuf]) -> Option<f64> {

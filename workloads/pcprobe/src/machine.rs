@@ -1,5 +1,6 @@
 //! The machine, without its name.
 
+use contract::listed_sizes::ListedSizes;
 use serde::Serialize;
 
 /// The machine that the program runs on; None if a figure is unknown.
@@ -21,31 +22,12 @@ impl Machine {
             kernel: release.map(|text| text.trim().to_owned()),
             architecture: std::env::consts::ARCH,
             cpus: (cpus > 0).then_some(cpus),
-            memory_bytes: std::fs::read_to_string("/proc/meminfo")
-                .ok()
-                .and_then(|text| memory_bytes(&text)),
+            memory_bytes: ListedSizes::of_machine().and_then(|sizes| sizes.bytes("MemTotal")),
         }
     }
-}
-
-/// Return `MemTotal` in bytes. meminfo counts in KiB, although it writes kB.
-fn memory_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
 /// Return the host's name, for reports that shall have it.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_reported_in_bytes() {
-        assert_eq!(memory_bytes("MemTotal:        2048 kB\nMemFree: 1 kB\n"), Some(2 << 20));
-        assert_eq!(memory_bytes(""), None);
-    }
 }

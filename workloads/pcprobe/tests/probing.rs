@@ -1,7 +1,7 @@
 //! Tests of `pcprobe`: its report, and that it leaves nothing on the disk.
 
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -15,33 +15,21 @@ const NAMES: [&str; 6] = [
     "random_write_sustained",
 ];
 
-struct Folder(PathBuf);
+struct Folder(testbed::Folder);
 
 impl Folder {
     fn new(parent: &str, test: &str) -> Self {
-        let folder = Path::new(parent).join(format!("{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        Self(folder)
+        Self(testbed::Folder::new(parent, test))
     }
 
     fn start(&self, arguments: &str) -> Child {
         let mut command = Command::new(PROGRAM);
-        command.arg(&self.0).args(arguments.split_whitespace());
+        command.arg(&*self.0).args(arguments.split_whitespace());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
     fn probe(&self, arguments: &str) -> Output {
         self.start(arguments).wait_with_output().unwrap()
-    }
-
-    fn is_empty(&self) -> bool {
-        std::fs::read_dir(&self.0).unwrap().next().is_none()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -84,7 +72,7 @@ fn measured_by(engine: &str, seconds: u32) -> (Folder, String) {
         let blocks = phase["ios"].as_u64().unwrap() * phase["block_bytes"].as_u64().unwrap();
         assert!(phase["storage_bytes"].as_u64() >= Some(blocks), "{phase}");
     }
-    assert!(folder.is_empty(), "its file must be gone");
+    assert!(folder.0.is_empty(), "its file must be gone");
     (folder, String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -124,7 +112,7 @@ fn an_interruption_leaves_what_was_measured_and_no_file() {
     let folder = here("interrupted");
     let child = folder.start("--size 64MiB --seconds 15 --yes --engine own");
     std::thread::sleep(Duration::from_secs(3));
-    assert!(folder.is_empty(), "its file must have no name, so that even a kill leaves none");
+    assert!(folder.0.is_empty(), "its file must have no name, so that even a kill leaves none");
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let output = child.wait_with_output().unwrap();
@@ -155,7 +143,7 @@ fn it_says_what_it_will_do_and_begins_only_with_a_yes() {
         stderr.contains("about 15 s") && stderr.contains("64 MiB") && stderr.contains("--yes"),
         "{stderr}"
     );
-    assert!(folder.is_empty());
+    assert!(folder.0.is_empty());
 }
 
 #[test]
@@ -173,7 +161,7 @@ fn what_cannot_be_is_one_sentence() {
         assert!(stderr.starts_with("pcprobe: ") && stderr.contains(words), "{stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
-    let nowhere = Folder(PathBuf::from("/nowhere"));
+    let nowhere = Folder(testbed::Folder(PathBuf::from("/nowhere")));
     assert!(String::from_utf8_lossy(&nowhere.probe("--yes").stderr).contains("/nowhere"));
 }
 
@@ -182,7 +170,7 @@ fn a_fio_that_is_not_there_is_said_when_it_was_named() {
     let folder = here("fio");
     let mut command = Command::new(PROGRAM);
     command
-        .arg(&folder.0)
+        .arg(&*folder.0)
         .args(["--yes", "--size", "16MiB", "--engine", "fio"])
         .env("PATH", "/nowhere");
     let output = command.stdin(Stdio::null()).output().unwrap();

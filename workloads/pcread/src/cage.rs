@@ -1,7 +1,7 @@
 //! The memory that the process may use, and the size of a cache that fits.
 
-use contract::Failure;
-use std::path::{Path, PathBuf};
+use contract::{cgroup, Failure};
+use std::path::Path;
 
 /// Fraction left for the program itself, its stacks, and the kernel's share of a cage.
 const SPARED_FRACTION: u64 = 8;
@@ -54,39 +54,12 @@ fn fitting(limit_bytes: u64) -> u64 {
 fn memory_max_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    least_limit(Path::new("/sys/fs/cgroup"), own)
-}
-
-fn least_limit(root: &Path, own: &str) -> Option<u64> {
-    let mut folder: PathBuf = root.join(own);
-    let mut least = None;
-    while folder.starts_with(root) {
-        let text = std::fs::read_to_string(folder.join("memory.max")).unwrap_or_default();
-        least = [least, text.trim().parse::<u64>().ok()].into_iter().flatten().min();
-        if !folder.pop() {
-            break;
-        }
-    }
-    least
+    cgroup::memory_max_bytes(&cgroup::levels(Path::new("/sys/fs/cgroup"), own))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_tightest_limit_above_counts() {
-        let root = std::env::temp_dir().join(format!("pcread-cage-{}", std::process::id()));
-        let leaf = root.join("a.slice/b.scope");
-        std::fs::create_dir_all(&leaf).unwrap();
-        assert_eq!(least_limit(&root, "a.slice/b.scope"), None);
-        std::fs::write(leaf.join("memory.max"), "max\n").unwrap();
-        std::fs::write(root.join("a.slice/memory.max"), "5000\n").unwrap();
-        assert_eq!(least_limit(&root, "a.slice/b.scope"), Some(5000));
-        std::fs::write(leaf.join("memory.max"), "4000\n").unwrap();
-        assert_eq!(least_limit(&root, "a.slice/b.scope"), Some(4000));
-        std::fs::remove_dir_all(&root).unwrap();
-    }
 
     #[test]
     fn a_cache_leaves_room_for_the_program() {

@@ -1,7 +1,7 @@
 //! The kernel's figures about this process's mappings, and about interrupts that removed mappings
 //! from CPUs.
 
-use contract::smaps::SmapsRollup;
+use contract::listed_sizes::ListedSizes;
 use serde::Serialize;
 
 /// Bytes of this process's mappings by kind of page, `/proc/self/smaps_rollup`
@@ -21,7 +21,7 @@ pub struct MappedBytes {
 impl MappedBytes {
     /// Read them.
     pub fn of_this_process() -> Self {
-        let rollup = SmapsRollup::of(None);
+        let rollup = ListedSizes::of(None);
         let bytes = |kind: &str| rollup.as_ref().and_then(|rollup| rollup.bytes(kind));
         Self {
             rss_bytes: bytes("Rss"),

@@ -1,5 +1,6 @@
 //! The file's bytes in the page cache before and after, and the page cache of the machine.
 
+use contract::listed_sizes::ListedSizes;
 use contract::page::page_bytes;
 use contract::page_cache::{cachestat_of_part, resident_bytes};
 use serde::Serialize;
@@ -10,7 +11,7 @@ use std::path::Path;
 const BUCKETS: u64 = 60;
 
 /// The lines of `/proc/meminfo` that free(1) adds up as buff/cache.
-const BUFF_CACHE: [&str; 3] = ["Buffers:", "Cached:", "SReclaimable:"];
+const BUFF_CACHE: [&str; 3] = ["Buffers", "Cached", "SReclaimable"];
 
 /// The state at one moment; None if the kernel does not tell.
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,9 +54,7 @@ impl Residency {
                 .map(|parts| parts.iter().sum())
                 .or_else(|| by_mincore(path, size_bytes)),
             buckets: parts.map(|parts| parts.iter().filter(|bytes| **bytes > 0).count() as u64),
-            buff_cache_bytes: std::fs::read_to_string("/proc/meminfo")
-                .ok()
-                .and_then(|text| buff_cache(&text)),
+            buff_cache_bytes: ListedSizes::of_machine().and_then(|sizes| buff_cache(&sizes)),
         }
     }
 }
@@ -109,11 +108,8 @@ fn by_mincore(path: &Path, size_bytes: u64) -> Option<u64> {
     resident_bytes(&File::open(path).ok()?, usize::try_from(size_bytes).ok()?)
 }
 
-fn buff_cache(text: &str) -> Option<u64> {
-    BUFF_CACHE.iter().try_fold(0, |sum, key| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-        Some(sum + line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
-    })
+fn buff_cache(sizes: &ListedSizes) -> Option<u64> {
+    BUFF_CACHE.iter().map(|name| sizes.bytes(name)).sum()
 }
 
 #[cfg(test)]
@@ -124,8 +120,8 @@ mod tests {
     fn buff_cache_is_what_free_adds_up() {
         let text =
             "MemTotal: 9 kB\nBuffers:   1 kB\nCached:  20 kB\nSwapCached: 7 kB\nSReclaimable:  300 kB\n";
-        assert_eq!(buff_cache(text), Some(321 * 1024));
-        assert_eq!(buff_cache("Buffers: 1 kB\n"), None);
+        assert_eq!(buff_cache(&text.into()), Some(321 * 1024));
+        assert_eq!(buff_cache(&"Buffers: 1 kB\n".into()), None);
     }
 
     #[test]

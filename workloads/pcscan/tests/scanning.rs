@@ -3,22 +3,19 @@
 use contract::Sidecar;
 use pcgen::{make, Fill, Request};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use testbed::{Folder, Run, WorkloadProcess};
 
 /// Length of a file, which is no multiple of a page or a window.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_pcscan");
 const SIZE_BYTES: u64 = (3 << 20) + 4096 + 77;
 const FILES: u64 = 3;
 
-struct Dataset(PathBuf);
+struct Dataset(Folder);
 
 impl Dataset {
     fn new(test: &str) -> Self {
-        let folder =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let dataset = Self(folder);
+        let dataset = Self(Folder::new(env!("CARGO_TARGET_TMPDIR"), test));
         for (file, seed) in dataset.files().into_iter().zip(1..) {
             make(&Request {
                 out: file,
@@ -36,42 +33,30 @@ impl Dataset {
         (1..=FILES).map(|number| self.0.join(format!("data{number}"))).collect()
     }
 
-    fn command(&self, arguments: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pcscan"));
-        command.arg("--files").args(self.files()).args(arguments.split_whitespace());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
+    fn arguments(&self, more: &str) -> String {
+        let files: Vec<String> =
+            self.files().iter().map(|file| file.display().to_string()).collect();
+        format!("--files {} {more}", files.join(" "))
     }
 
-    /// Run it without a handshake. Returns exit code, lines and stderr.
-    fn scan(&self, arguments: &str) -> (Option<i32>, Vec<Value>, String) {
-        let output =
-            self.command(arguments).arg("--no-handshake").stdin(Stdio::null()).output().unwrap();
-        let stdout = String::from_utf8(output.stdout).unwrap();
-        let lines = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        (output.status.code(), lines, String::from_utf8(output.stderr).unwrap())
+    fn scan(&self, arguments: &str) -> Run {
+        Run::by_hand(PROGRAM, &self.arguments(arguments))
     }
 
     /// Return the closing line of a run that must succeed; None if this kernel does not support it.
     ///
     /// The lack of support must be reported in one sentence.
     fn end(&self, arguments: &str) -> Option<Value> {
-        let (code, lines, stderr) = self.scan(arguments);
-        if code == Some(77) {
-            assert!(
-                stderr.starts_with("pcscan: ") && stderr.lines().count() == 1,
-                "{arguments}: {stderr}"
-            );
+        let run = self.scan(arguments);
+        if run.code == Some(77) {
+            run.assert_refused(77, "");
             return None;
         }
-        assert_eq!(code, Some(0), "{arguments}: {stderr}");
-        lines.last().cloned()
+        Some(run.end().clone())
     }
 
     fn assert_refused(&self, arguments: &str, code: i32, words: &str) {
-        let (found, _, stderr) = self.scan(arguments);
-        assert_eq!(found, Some(code), "{arguments}: {stderr}");
-        assert!(stderr.lines().count() == 1 && stderr.contains(words), "{arguments}: {stderr}");
+        self.scan(arguments).assert_refused(code, words);
     }
 
     fn expected(&self, of: fn(&Sidecar) -> u64) -> String {
@@ -80,12 +65,6 @@ impl Dataset {
             .into_iter()
             .map(|file| of(&Sidecar::load(&Sidecar::path_of(&file)).unwrap()));
         sums.sum::<u64>().to_string()
-    }
-}
-
-impl Drop for Dataset {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -206,12 +185,9 @@ fn a_changed_byte_is_a_wrong_answer() {
     bytes[1024] ^= 1;
     std::fs::write(&data.files()[1], bytes).unwrap();
     for arm in ["--exec sync1", "--exec async-ct --io tokio-fs"] {
-        let (code, lines, stderr) = data.scan(&format!("{arm} --expect-sidecars"));
-        assert_eq!(
-            (code, &lines.last().unwrap()["checksum_ok"]),
-            (Some(1), &false.into()),
-            "{stderr}"
-        );
+        let run = data.scan(&format!("{arm} --expect-sidecars"));
+        let found = (run.code, &run.lines.last().unwrap()["checksum_ok"]);
+        assert_eq!(found, (Some(1), &false.into()), "{}", run.stderr);
     }
 }
 
@@ -252,20 +228,14 @@ fn what_makes_no_sense_is_refused() {
 #[test]
 fn the_handshake_is_spoken() {
     let data = Dataset::new("handshake");
-    let mut child =
-        data.command("--exec async-ct --passes 2").stdin(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut hear = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
-    assert_eq!(hear()["type"], "ready");
-    child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
-    assert_eq!([hear()["iteration"].clone(), hear()["iteration"].clone()], [0, 1].map(Value::from));
-    let end = hear();
-    assert_eq!((&end["type"], &end["bytes"]), (&"end".into(), &(2 * SIZE_BYTES * FILES).into()));
-    assert!(is_running(&mut child), "its counters must still be there to be read");
-    drop(child.stdin.take());
-    assert!(child.wait().unwrap().success());
-}
-
-fn is_running(child: &mut Child) -> bool {
-    child.try_wait().unwrap().is_none()
+    let arguments = data.arguments("--exec async-ct --passes 2");
+    let mut process = WorkloadProcess::start(PROGRAM, &arguments);
+    process.read_line("ready");
+    process.write("go\n");
+    for pass in 0..2 {
+        assert_eq!(process.read_line("sample")["iteration"], pass);
+    }
+    assert_eq!(process.read_line("end")["bytes"], 2 * SIZE_BYTES * FILES);
+    assert!(process.is_running(), "its counters must still be there to be read");
+    assert_eq!(process.close_and_wait(), (Some(0), String::new()));
 }

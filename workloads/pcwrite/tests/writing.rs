@@ -1,19 +1,15 @@
 //! Tests of `pcwrite`: what it writes, and its report.
 
-use std::path::{Path, PathBuf};
 use testbed::{Run, WorkloadProcess};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_pcwrite");
 const PAGES: u64 = 512;
 
-struct Folder(PathBuf);
+struct Folder(testbed::Folder);
 
 impl Folder {
     fn new(test: &str) -> Self {
-        let folder =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        Self(folder)
+        Self(testbed::Folder::new(env!("CARGO_TARGET_TMPDIR"), test))
     }
 
     fn arguments(&self, more: &str) -> String {
@@ -22,16 +18,6 @@ impl Folder {
 
     fn write(&self, more: &str) -> Run {
         Run::by_hand(PROGRAM, &self.arguments(more))
-    }
-
-    fn is_empty(&self) -> bool {
-        std::fs::read_dir(&self.0).unwrap().next().is_none()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -51,7 +37,7 @@ fn every_way_of_writing_comes_back_right() {
             }
         }
     }
-    assert!(folder.is_empty(), "its file must be gone");
+    assert!(folder.0.is_empty(), "its file must be gone");
 }
 
 #[test]
@@ -125,7 +111,7 @@ fn it_waits_for_go_and_leaves_nothing() {
     WorkloadProcess::cancelled(PROGRAM, &arguments);
     let mut process = WorkloadProcess::start(PROGRAM, &arguments);
     process.read_line("ready");
-    assert!(folder.is_empty(), "its file must have no name, so that even a kill leaves none");
+    assert!(folder.0.is_empty(), "its file must have no name, so that even a kill leaves none");
     process.child.kill().unwrap();
     process.child.wait().unwrap();
 }

@@ -1,8 +1,9 @@
 //! A folder for each test, with a dataset in it.
 
+use crate::Folder;
 use contract::Sidecar;
 use pcgen::{make, Fill, Request};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Length of the dataset, which is no multiple of a page, a block or a MiB.
 pub const SIZE_BYTES: u64 = (3 << 20) + 4096 + 77;
@@ -11,7 +12,7 @@ pub const SIZE_BYTES: u64 = (3 << 20) + 4096 + 77;
 #[derive(Debug)]
 pub struct Dataset {
     /// The folder.
-    pub folder: PathBuf,
+    pub folder: Folder,
     /// The data.
     pub file: PathBuf,
     /// Its sidecar.
@@ -22,8 +23,7 @@ impl Dataset {
     /// Make one under `parent`, which is `env!("CARGO_TARGET_TMPDIR")` in an integration test.
     #[must_use]
     pub fn new(parent: &str, test: &str) -> Self {
-        let folder = Path::new(parent).join(format!("{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = Folder::new(parent, test);
         let file = folder.join("data");
         let request = Request {
             out: file.clone(),
@@ -55,11 +55,5 @@ impl Dataset {
         let file = std::fs::File::open(&self.file).unwrap();
         let length = usize::try_from(self.sidecar.size_bytes).unwrap();
         contract::page_cache::resident_bytes(&file, length).expect("mincore(2) of our own file")
-    }
-}
-
-impl Drop for Dataset {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

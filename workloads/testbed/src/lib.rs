@@ -5,9 +5,11 @@
 #![allow(clippy::missing_panics_doc)]
 
 mod dataset;
+mod folder;
 mod run;
 mod workload_process;
 
 pub use dataset::{Dataset, SIZE_BYTES};
+pub use folder::Folder;
 pub use run::Run;
 pub use workload_process::WorkloadProcess;

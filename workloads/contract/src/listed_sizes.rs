@@ -1,20 +1,33 @@
-//! Memory of a process, from `/proc/PID/smaps_rollup` (`proc_pid_smaps(5)`, Linux 4.14).
+//! Sizes that the kernel lists: memory of a process, `/proc/PID/smaps_rollup` (`proc_pid_smaps(5)`,
+//! Linux 4.14), and of the machine, `/proc/meminfo`. It counts in KiB, although it writes kB.
 
 use std::fs::read_to_string;
 
-/// The sums over all mappings of a process, at one instant.
+/// Lines such as `Rss:  884 kB`, at one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SmapsRollup(String);
+pub struct ListedSizes(String);
 
-impl SmapsRollup {
-    /// Read those of a process, or of this one; None if the kernel refuses.
+impl From<&str> for ListedSizes {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl ListedSizes {
+    /// Read those of the machine; None if the kernel refuses.
+    #[must_use]
+    pub fn of_machine() -> Option<Self> {
+        read_to_string("/proc/meminfo").ok().map(Self)
+    }
+
+    /// Read the sums over all mappings of a process, or of this one; None if the kernel refuses.
     #[must_use]
     pub fn of(pid: Option<u32>) -> Option<Self> {
         let who = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
         read_to_string(format!("/proc/{who}/smaps_rollup")).ok().map(Self)
     }
 
-    /// Return one of its lines in bytes, by the kernel's name (`Rss`, `Pss`, `Anonymous`).
+    /// Return one of the lines in bytes, by the kernel's name (`Rss`, `Anonymous`, `MemTotal`).
     #[must_use]
     pub fn bytes(&self, name: &str) -> Option<u64> {
         let line = self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -28,7 +41,7 @@ mod tests {
 
     #[test]
     fn lines_are_found_by_their_whole_name() {
-        let rollup = SmapsRollup(
+        let rollup = ListedSizes(
             "00400000-7ffc [rollup]\nRss:   884 kB\nPss:  385 kB\nPss_Anon: 68 kB\n".into(),
         );
         assert_eq!(
@@ -39,9 +52,9 @@ mod tests {
 
     #[test]
     fn memory_that_was_written_is_seen() {
-        let before = SmapsRollup::of(None).unwrap().bytes("Anonymous").unwrap();
+        let before = ListedSizes::of(None).unwrap().bytes("Anonymous").unwrap();
         let block = std::hint::black_box(vec![1_u8; 8 << 20]);
-        let after = SmapsRollup::of(Some(std::process::id())).unwrap().bytes("Anonymous").unwrap();
+        let after = ListedSizes::of(Some(std::process::id())).unwrap().bytes("Anonymous").unwrap();
         assert!(after >= before + (7 << 20), "{before} {after} {}", block.len());
     }
 }
