@@ -1,6 +1,5 @@
 //! Pages of a file in the page cache, as counted by the kernel.
 
-use crate::page::page_bytes;
 use rustix::fs::{access, fadvise, Access, Advice};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 use std::ffi::c_void;
@@ -8,6 +7,12 @@ use std::fs::File;
 use std::io::{Error, Result};
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
+
+/// Return the size of this kernel's pages: 4 KiB on x86-64, up to 64 KiB on other architectures.
+#[must_use]
+pub fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
 
 /// The same number on every architecture (kernel 6.5, syscall table).
 const SYS_CACHESTAT: libc::c_long = 451;

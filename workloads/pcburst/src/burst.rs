@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use contract::failure::OrFailure;
 use contract::latency::Histogram;
 use contract::mixing_hash::mix;
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use contract::usage::Usage;
 use contract::Failure;
 use memmap2::{Advice, MmapMut};

@@ -3,8 +3,7 @@
 use clap::ValueEnum;
 use contract::data_files::create_unnamed;
 use contract::failure::OrFailure;
-use contract::page::page_bytes;
-use contract::page_cache::{cachestat, CacheStat};
+use contract::page_cache::{cachestat, page_bytes, CacheStat};
 use contract::Failure;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Write};

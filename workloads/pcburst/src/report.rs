@@ -3,7 +3,7 @@
 use crate::burst::Burst;
 use crate::page_cache_state::CachedBytes;
 use contract::json_lines::{Checksum, End, Sample, ThreadLine};
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use serde::Serialize;
 
 /// Results of one run.

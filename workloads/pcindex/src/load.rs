@@ -5,7 +5,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::ValueEnum;
 use contract::advice::READ_AHEAD_BYTES;
 use contract::failure::OrFailure;
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use contract::{bytesum, Failure};
 use memmap2::{Advice as Hint, MmapMut};
 use std::ops::Range;

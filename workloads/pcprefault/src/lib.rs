@@ -18,7 +18,7 @@ mod stall;
 mod workers;
 
 use arguments::Arguments;
-use contract::expectation::require_expected_sum;
+use contract::sidecar::require_expected_sum;
 use contract::Failure;
 
 /// Do what the arguments say, in this process or in several, and print the lines.

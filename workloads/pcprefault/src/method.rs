@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use contract::advice::{in_pieces, madvise, readahead, READ_AHEAD_BYTES};
 use contract::cli::name_of;
 use contract::failure::OrFailure;
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use contract::Failure;
 use std::fs::File;
 use std::hint::black_box;

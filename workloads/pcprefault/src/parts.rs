@@ -1,6 +1,6 @@
 //! The division of a file into one contiguous part per thread.
 
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use std::ops::Range;
 
 /// Divide `length_bytes` into disjoint parts that begin at page boundaries and together are the

@@ -2,7 +2,7 @@
 
 use crate::method::Method;
 use contract::failure::OrFailure;
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use contract::Failure;
 use memmap2::{Advice, MmapMut};
 use rustix::process::{geteuid, getrlimit, Resource};

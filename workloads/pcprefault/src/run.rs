@@ -9,7 +9,7 @@ use crate::workers::{measured, Load, Use, Workers};
 use contract::listed_sizes::ListedSizes;
 use contract::threads::ThreadTeam;
 use contract::timing::timed;
-use contract::{bus_error, data_files, expectation, json_lines, page_cache, Failure, Handshake};
+use contract::{bus_error, data_files, json_lines, page_cache, sidecar, Failure, Handshake};
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ pub fn measure(arguments: &Arguments) -> Result<(), Failure> {
         timed(&mut setup.open_seconds, || data_files::open(&arguments.file, false))?;
     let sidecar = arguments.sidecar.as_deref();
     let expected =
-        sidecar.map(|path| expectation::from_sidecar(path, length_bytes as u64)).transpose()?;
+        sidecar.map(|path| sidecar::expected_sum(path, length_bytes as u64)).transpose()?;
     probe::require(load.method, length_bytes)?;
     let memory = OnceLock::new();
     if !load.is_one_call() {
@@ -38,7 +38,7 @@ pub fn measure(arguments: &Arguments) -> Result<(), Failure> {
     json_lines::print(&report.sample())?;
     json_lines::print(&report.end(setup, expected))?;
     handshake.wait_for_close()?;
-    expectation::require_expected_sum(&arguments.file, report.checksum_ok(expected))
+    sidecar::require_expected_sum(&arguments.file, report.checksum_ok(expected))
 }
 
 /// Start all threads and let them work after `go`. None if the run was cancelled.

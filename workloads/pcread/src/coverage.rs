@@ -2,7 +2,7 @@
 
 use crate::block_sequence::{Partition, Partitioning, SequenceOptions};
 use crate::source::{self, SourceOptions};
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use contract::{json_lines, Failure};
 use serde::Serialize;
 use std::ops::Range;

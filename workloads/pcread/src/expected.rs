@@ -1,6 +1,6 @@
 //! The sum that a full pass must have.
 
-use contract::{expectation, Failure};
+use contract::{sidecar, Failure};
 use std::path::PathBuf;
 
 /// The expected sum.
@@ -24,7 +24,7 @@ impl ExpectOptions {
     /// if the sidecar cannot be read, or has no sum for that many bytes.
     pub fn sum(&self, size_bytes: u64) -> Result<Option<u64>, Failure> {
         match &self.expect_sidecar {
-            Some(path) => expectation::from_sidecar(path, size_bytes).map(Some),
+            Some(path) => sidecar::expected_sum(path, size_bytes).map(Some),
             None => Ok(self.expect_checksum),
         }
     }

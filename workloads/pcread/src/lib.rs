@@ -4,7 +4,6 @@
 //! bytes, the way of reading and the order of visits.
 
 mod advice;
-mod aligned_buffer;
 mod arguments;
 mod block_reader;
 mod block_sequence;

@@ -9,8 +9,8 @@ use crate::report::{Closing, Totals};
 use crate::residency::{Residency, ResidencySamples};
 use crate::source::{self, Source};
 use crate::team::Reading;
-use contract::expectation::require_expected_sum;
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
+use contract::sidecar::require_expected_sum;
 use contract::threads::ThreadTeam;
 use contract::{bus_error, json_lines, Failure};
 

@@ -8,7 +8,7 @@ use clap::{value_parser, ValueEnum};
 use contract::bytesum::{self, Sum};
 use contract::cli::seconds;
 use contract::latency::{Histogram, Sampler};
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use contract::usage::Usage;
 use std::io;
 use std::time::{Duration, Instant};

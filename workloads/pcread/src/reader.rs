@@ -1,11 +1,11 @@
 //! The choice of a thread's block reader.
 
-use crate::block_reader::direct_cache::DirectCache;
-use crate::block_reader::memory::Memory;
-use crate::block_reader::pread::Pread;
-use crate::block_reader::queued::Queued;
-use crate::block_reader::will_need::WillNeedReader;
 use crate::block_reader::BlockReader;
+use crate::block_reader::DirectCache;
+use crate::block_reader::Memory;
+use crate::block_reader::Pread;
+use crate::block_reader::Queued;
+use crate::block_reader::WillNeedReader;
 use crate::block_sequence::{BlockSequence, SequenceOptions};
 use crate::cage::{cache_size, CacheSize};
 use crate::pass::{self, Tally, Watch};

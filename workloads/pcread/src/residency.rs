@@ -1,8 +1,7 @@
 //! The file's bytes in the page cache before and after, and the page cache of the machine.
 
 use contract::listed_sizes::ListedSizes;
-use contract::page::page_bytes;
-use contract::page_cache::{cachestat_of_part, resident_bytes};
+use contract::page_cache::{cachestat_of_part, page_bytes, resident_bytes};
 use serde::Serialize;
 use std::fs::File;
 use std::path::Path;

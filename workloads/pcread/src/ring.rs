@@ -1,8 +1,9 @@
-//! `io_uring` for reads of one file into one buffer.
+//! `io_uring` for reads of one file into one buffer, which begins at a page as direct reads and
+//! registered buffers require.
 
-use crate::aligned_buffer::AlignedBuffer;
 use crate::positioned_read::read_all;
 use io_uring::{opcode, squeue, types, IoUring};
+use memmap2::MmapMut;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -19,7 +20,7 @@ const BATCHES: usize = 8;
 pub struct Ring<'a> {
     // The ring is dropped before the memory that its reads write to.
     ring: IoUring,
-    buffer: AlignedBuffer,
+    buffer: MmapMut,
     file: &'a File,
     registered_file: bool,
     registered_buffer: bool,
@@ -42,7 +43,7 @@ impl<'a> Ring<'a> {
     /// `io_uring` or memory, or if a security policy forbids `io_uring`.
     pub fn new(file: &'a File, depth: u32, buffer_bytes: usize) -> io::Result<Self> {
         let ring = build_ring(depth.next_power_of_two())?;
-        let mut buffer = AlignedBuffer::new(buffer_bytes)?;
+        let mut buffer = MmapMut::map_anon(buffer_bytes)?;
         // Both save work per read. If the kernel refuses them, reads name the file and the memory
         // instead.
         let registered_file = ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
@@ -63,7 +64,7 @@ impl<'a> Ring<'a> {
 
     /// Return part of the buffer, to which no read is writing.
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
-        &self.buffer.bytes()[range]
+        &self.buffer[range]
     }
 
     /// Prepare a read from an offset of the file into part of the buffer. Fails if there are more
@@ -113,12 +114,12 @@ impl<'a> Ring<'a> {
         range: Range<usize>,
         wanted: usize,
     ) -> io::Result<()> {
-        read_all(self.file, &mut self.buffer.bytes_mut()[range], offset, wanted)
+        read_all(self.file, &mut self.buffer[range], offset, wanted)
     }
 
     #[allow(clippy::cast_possible_truncation)] // no block is as long as 4 GiB
     fn entry(&mut self, offset: u64, range: Range<usize>) -> squeue::Entry {
-        let (address, length) = (self.buffer.address(range.start), range.len() as u32);
+        let (address, length) = (self.buffer[range.start..].as_mut_ptr(), range.len() as u32);
         match (self.registered_file, self.registered_buffer) {
             (true, true) => {
                 opcode::ReadFixed::new(types::Fixed(0), address, length, 0).offset(offset).build()
@@ -159,8 +160,8 @@ fn build_ring(entries: u32) -> io::Result<IoUring> {
         .or_else(|_| IoUring::builder().build(entries))
 }
 
-fn register(ring: &IoUring, buffer: &mut AlignedBuffer) -> bool {
-    let memory = libc::iovec { iov_base: buffer.address(0).cast(), iov_len: buffer.bytes().len() };
+fn register(ring: &IoUring, buffer: &mut MmapMut) -> bool {
+    let memory = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: the buffer is dropped after the ring, and nothing moves it.
     unsafe { ring.submitter().register_buffers(&[memory]) }.is_ok()
 }

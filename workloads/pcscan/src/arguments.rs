@@ -9,7 +9,7 @@ use crate::hints::Hints;
 use crate::scan::WorkOptions;
 use clap::Parser;
 use contract::cli::CommandLine;
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use contract::sidecar::STRIDE_BYTES;
 use contract::{Failure, Handshake};
 

@@ -5,7 +5,7 @@ use crate::sizes::size;
 use crate::touch::{compute, touch, touch_as_published};
 use contract::cli::seconds;
 use contract::json_lines::ThreadLine;
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use std::ops::{AddAssign, Range};
 use std::time::{Duration, Instant};
 

@@ -3,7 +3,7 @@
 
 use contract::bytesum;
 use contract::mixing_hash::{mix, GOLDEN_GAMMA};
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 
 /// A page of noise. Each page of the file gets it with its own stamp.
 #[derive(Debug, Clone)]

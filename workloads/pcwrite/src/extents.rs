@@ -4,7 +4,7 @@
 //! the requested pages.
 
 use contract::data_files::O_DIRECT;
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use memmap2::MmapMut;
 use rustix::fs::{major, minor};
 use std::fs::File;

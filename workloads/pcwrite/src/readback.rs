@@ -5,7 +5,7 @@ use crate::content::Content;
 use crate::extents;
 use crate::writer::{PageOrder, WritePlan};
 use contract::failure::OrFailure;
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use contract::{bytesum, page_cache, Failure};
 use std::fs::File;
 use std::os::unix::fs::FileExt;

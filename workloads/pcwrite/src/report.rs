@@ -2,7 +2,7 @@
 
 use crate::writer::{PassResult, WritePlan};
 use contract::json_lines::{Checksum, End, ThreadLine};
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use contract::usage::Usage;
 use serde::Serialize;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use crate::report::{Report, Sample};
 use crate::scratch;
 use crate::watch::{peak_while, unwritten_bytes};
 use crate::writer::{pass, PassResult, Target, WritePlan};
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use contract::{bus_error, json_lines, Failure};
 use std::fs::File;
 use std::time::Instant;

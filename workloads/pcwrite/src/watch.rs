@@ -1,7 +1,6 @@
 //! The number of the file's bytes that wait to be written back, watched by a thread.
 
-use contract::page::page_bytes;
-use contract::page_cache::cachestat;
+use contract::page_cache::{cachestat, page_bytes};
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

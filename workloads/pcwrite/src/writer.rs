@@ -5,7 +5,7 @@ use clap::{value_parser, ValueEnum};
 use contract::cli::seconds;
 use contract::failure::OrFailure;
 use contract::mixing_hash::mix;
-use contract::page::page_bytes;
+use contract::page_cache::page_bytes;
 use contract::permutation::Permutation;
 use contract::usage::Usage;
 use contract::Failure;
