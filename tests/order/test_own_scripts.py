@@ -149,7 +149,7 @@ def test_a_fault_is_one_sentence(
 def test_without_bpftrace_a_required_script_stops_the_trial(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, required: bool, outcome: str
 ) -> None:
-    for module in ("collectors.own_scripts", "programs.own_collectors"):
+    for module in ("collectors.custom", "trial_collectors"):
         monkeypatch.setattr(f"pagecage.agent.{module}.find_tool", lambda _: None)
     [record], _ = run(machine, GOOD, required=required)
     assert record.outcome == outcome
