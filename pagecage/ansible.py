@@ -61,7 +61,6 @@ class HostResult:
     stopped_by: TaskEvent | None
 
     def error(self, log: Path) -> HostError | None:
-        """Return the event that stopped the playbook as a HostError, or None."""
         if self.stopped_by is None:
             return None
         sentence, _, hint = self.stopped_by.message.partition(FIX)
@@ -90,7 +89,6 @@ class Playbook:
         return self.scratch / f"{Path(self.name).stem}.log"
 
     def argv(self) -> list[str]:
-        """Return the command, which can also be run by hand."""
         playbook = self.project_dir / "ansible" / self.name
         program = ansible_program(self.project_dir, "ansible-playbook")
         return [program, *_inventories(self.inventory), *self.words, str(playbook)]
@@ -214,7 +212,6 @@ class PlaybookRun:
         return results
 
     def end(self) -> None:
-        """Terminate it if it is still running; kill it if it does not end."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self._process.poll() is None:
                 with suppress(ProcessLookupError):
@@ -249,7 +246,6 @@ def _read_events(
 
 
 def _parse_line(line: str) -> dict[str, Any]:
-    """Return the event of a line; empty for Ansible's other output."""
     try:
         event = json.loads(line)
     except ValueError:
@@ -289,7 +285,6 @@ def message_of(result: Mapping[str, Any]) -> str:
 
 
 def _reason(done: Completed) -> str:
-    """Return Ansible's first error message."""
     lines = done.stderr.splitlines() + done.stdout.splitlines()
     errors = (
         [line for line in lines if line.startswith(("[ERROR]", "ERROR!"))]

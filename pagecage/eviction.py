@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -74,22 +75,18 @@ class ColdCertificate:
 
     @property
     def pages_before(self) -> int:
-        """Pages of all files before the eviction."""
         return sum(file.pages_before for file in self.files)
 
     @property
     def pages_after(self) -> int:
-        """Pages of all files after the eviction."""
         return sum(file.pages_after for file in self.files)
 
     @property
     def size_bytes(self) -> int:
-        """Size of all files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
     def is_cold(self) -> bool:
-        """True if no more pages are left than were allowed."""
         return self.pages_after <= self.allowed_pages
 
     def to_json(self) -> dict[str, Any]:
@@ -104,7 +101,6 @@ class ColdCertificate:
         }
 
     def summary(self) -> str:
-        """Return one line about all files."""
         count = f"{len(self.files):,} file{'s' * (len(self.files) != 1)}"
         state = "cold" if self.is_cold else "not cold"
         return (
@@ -113,16 +109,14 @@ class ColdCertificate:
         )
 
     def stayed(self) -> list[str]:
-        """Return one line for each file with pages left."""
         return [
-            f"{file.path}: {file.pages_after:,} of {_pages(file.size_bytes, self.page_bytes):,}"
+            f"{file.path}: {file.pages_after:,} of {-(-file.size_bytes // self.page_bytes):,}"
             f" pages stay: {file.stayed}"
             for file in self.files
             if file.pages_after
         ]
 
     def run_line(self) -> str:
-        """Return one line about the command; empty without one."""
         if self.run is None:
             return ""
         run = self.run
@@ -133,10 +127,6 @@ class ColdCertificate:
             f"{run.command}: {format_seconds(run.seconds)}, {how}; {run.pages_at_start:,} pages at"
             f" its start, {run.pages_at_end:,} ({format_bytes(end_bytes)}) after its end"
         )
-
-
-def _pages(size_bytes: int, page_bytes: int) -> int:
-    return -(-size_bytes // page_bytes)
 
 
 class NotCold(PagecageError):
@@ -176,14 +166,27 @@ def cold(paths: Iterable[str | os.PathLike[str]], *, allow_pages: int = 0) -> Co
     Raises PagecageError for a path that does not exist, cannot be read, or is on a file system
     without a page cache of its own, and for files whose pages the kernel hides.
     """
-    files = find_files(os.fspath(path) for path in paths)
-    evictions = [one for file in files if (one := _evict(file)) is not None]
+    evictions: list[_Eviction] = []
+    for file in find_files(os.fspath(path) for path in paths):
+        with suppress(FileNotFoundError):  # it is gone, as temporary files of a server are
+            before = count_pages(file)
+            left = before if before.is_empty else evict_pages(file)
+            by = ("posix_fadvise",) if left.resident < before.resident else ()
+            evictions.append(_Eviction(file, file.path.stat().st_size, before, left, by))
     held = [one.file for one in evictions if one.left.resident]
     holders = holders_of(held) if held else Holders({})
     for one in evictions:
-        if one.left.resident:
-            _page_out(one, _of(one, holders))
-    certificate = _certificate(evictions, holders, allow_pages)
+        mapped_by = holders.by_file.get(one.file.identity, ())
+        if one.left.resident and mapped_by:
+            _page_out(one, mapped_by)
+    certificate = ColdCertificate(
+        unix_seconds=round(time.time(), 3),
+        kernel=os.uname().release,
+        method=" and ".join(sorted({one.left.method for one in evictions})),
+        page_bytes=os.sysconf("SC_PAGE_SIZE"),
+        files=tuple(_certified(one, holders) for one in evictions),
+        allowed_pages=allow_pages,
+    )
     if not certificate.is_cold:
         raise NotCold(certificate)
     return certificate
@@ -191,66 +194,33 @@ def cold(paths: Iterable[str | os.PathLike[str]], *, allow_pages: int = 0) -> Co
 
 def resident_pages(paths: Iterable[str | os.PathLike[str]]) -> int:
     """Return the pages of files in the page cache. Raises PagecageError as cold() does."""
-    files = find_files(os.fspath(path) for path in paths)
-    return sum(counts.resident for file in files if (counts := _count(file)) is not None)
-
-
-def _count(file: EvictedFile) -> PageCounts | None:
-    """Return a file's pages; None if it is gone, as temporary files of a server are."""
-    try:
-        return count_pages(file)
-    except FileNotFoundError:
-        return None
-
-
-def _evict(file: EvictedFile) -> _Eviction | None:
-    try:
-        before = count_pages(file)
-        left = evict_pages(file) if before.resident else before
-        size_bytes = file.path.stat().st_size
-    except FileNotFoundError:
-        return None
-    by = ("posix_fadvise",) if left.resident < before.resident else ()
-    return _Eviction(file, size_bytes, before, left, by)
+    total = 0
+    for file in find_files(os.fspath(path) for path in paths):
+        with suppress(FileNotFoundError):
+            total += count_pages(file).resident
+    return total
 
 
 def _page_out(one: _Eviction, holders: tuple[PageHolder, ...]) -> None:
     """Make the processes that map a file give up its pages, and evict it again."""
     reasons = [page_out(holder) for holder in holders]
-    one.refused = next((text for text in reasons if text), "")
-    try:
-        left = evict_pages(one.file) if holders else one.left
-    except FileNotFoundError:
-        return
-    if left.resident < one.left.resident:
-        one.evicted_by += ("process_madvise",)
-    one.left = left
+    one.refused = next(filter(None, reasons), "")
+    with suppress(FileNotFoundError):
+        left = evict_pages(one.file)
+        if left.resident < one.left.resident:
+            one.evicted_by += ("process_madvise",)
+        one.left = left
 
 
-def _of(one: _Eviction, holders: Holders) -> tuple[PageHolder, ...]:
-    return holders.by_file.get((one.file.device, one.file.inode), ())
-
-
-def _certificate(evictions: list[_Eviction], holders: Holders, allow_pages: int) -> ColdCertificate:
-    methods = sorted({one.left.method for one in evictions})
-    return ColdCertificate(
-        unix_seconds=round(time.time(), 3),
-        kernel=os.uname().release,
-        method=" and ".join(methods),
-        page_bytes=os.sysconf("SC_PAGE_SIZE"),
-        files=tuple(
-            CertifiedFile(
-                path=str(one.file.path),
-                size_bytes=one.size_bytes,
-                filesystem=one.file.filesystem,
-                pages_before=one.before.resident,
-                pages_after=one.left.resident,
-                evicted_by=one.evicted_by,
-                stayed="; ".join(_reasons(one, holders)) if one.left.resident else "",
-            )
-            for one in evictions
-        ),
-        allowed_pages=allow_pages,
+def _certified(one: _Eviction, holders: Holders) -> CertifiedFile:
+    return CertifiedFile(
+        path=str(one.file.path),
+        size_bytes=one.size_bytes,
+        filesystem=one.file.filesystem,
+        pages_before=one.before.resident,
+        pages_after=one.left.resident,
+        evicted_by=one.evicted_by,
+        stayed="; ".join(_reasons(one, holders)) if one.left.resident else "",
     )
 
 
@@ -260,7 +230,7 @@ def _reasons(one: _Eviction, holders: Holders) -> Iterator[str]:
         yield f"{one.left.dirty:,} are dirty again, because a process writes the file"
     if one.left.writeback:
         yield f"{one.left.writeback:,} are being written to the disk"
-    mapped_by = _of(one, holders)
+    mapped_by = holders.by_file.get(one.file.identity, ())
     if mapped_by:
         named = ", ".join(holder.description for holder in mapped_by[:_MOST_NAMED])
         more = len(mapped_by) - _MOST_NAMED

@@ -44,7 +44,6 @@ class Completed:
 
     @property
     def ok(self) -> bool:
-        """True if the exit status is 0."""
         return self.status == 0
 
 
@@ -234,7 +233,6 @@ def is_alive(process: ProcessId, proc: Path = PROC) -> bool:
 
 
 def end(process: ProcessId, timeout_seconds: float = 5.0) -> None:
-    """Kill this process if it is running, and wait until it has ended."""
     deadline = time.monotonic() + timeout_seconds
     while is_alive(process) and time.monotonic() < deadline:
         with contextlib.suppress(ProcessLookupError):

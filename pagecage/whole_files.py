@@ -15,12 +15,10 @@ from typing import IO, Any
 
 
 def text_sha256(text: str) -> str:
-    """Return the digest of a text in UTF-8; a file name that is not valid text has one too."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def json_sha256(value: Any) -> str:
-    """Return the digest of a JSON value, whatever the order of its keys."""
     return text_sha256(json.dumps(value, sort_keys=True))
 
 
@@ -34,7 +32,6 @@ _PART = re.compile(r"\..+\.(\d+)\.part")
 
 
 def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> None:
-    """Write a file as whole_file() does."""
     with whole_file(path, mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
@@ -151,7 +148,6 @@ def sync_folder(path: Path) -> None:
 
 
 def sync_tree(path: Path) -> None:
-    """Force all files and folders below a folder to disk."""
     for folder, _, names in os.walk(path):
         for name in names:
             _sync(Path(folder, name))
@@ -159,7 +155,6 @@ def sync_tree(path: Path) -> None:
 
 
 def remove_abandoned(folder: Path) -> list[str]:
-    """Remove what killed makers left in a folder; return the names."""
     try:
         names = [path.name for path in folder.iterdir() if _PART.fullmatch(path.name)]
     except OSError:

@@ -6,7 +6,7 @@ import fcntl
 import os
 import re
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pagecage.errors import HostError, PagecageError
@@ -18,14 +18,9 @@ SYS = Path("/sys")
 # journal.
 REFUSED = {
     "overlay": "an overlay of other file systems",
-    "tmpfs": "memory",
-    "ramfs": "memory",
+    **dict.fromkeys(("tmpfs", "ramfs"), "memory"),
     "zfs": "a ZFS pool",
-    "nfs": "another machine",
-    "nfs4": "another machine",
-    "cifs": "another machine",
-    "9p": "another machine",
-    "virtiofs": "another machine",
+    **dict.fromkeys(("nfs", "nfs4", "cifs", "9p", "virtiofs"), "another machine"),
     "fuse": "a user-space file system",
 }
 CGROUP_WRITEBACK = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")
@@ -55,7 +50,7 @@ class Disk:
     node: str
     filesystem: str
     mount_point: str
-    stack: tuple[str, ...] = field(default_factory=tuple)
+    stack: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +62,7 @@ class Mount:
     filesystem: str
     source: str
     options: str = ""
+    root: str = "/"
 
     @property
     def has_cgroup_writeback(self) -> bool:
@@ -76,70 +72,42 @@ class Mount:
 
 
 def _unescape(text: str) -> str:
-    """Undo mountinfo's octal escapes (space, tab, newline, backslash) and nothing else."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
     """Return all mounts in order; a later mount hides an earlier one on the same mount point."""
     mounts = []
-    for line in text.split(
-        "\n"
-    ):  # a mount point may contain characters that splitlines() treats as line ends
+    # A mount point may contain characters that splitlines() treats as line ends.
+    for line in text.split("\n"):
         left, _, right = line.partition(" - ")
-        head, tail = left.split(" "), right.split(" ")
-        if len(head) < 5 or len(tail) < 2:
-            continue
-        options = tail[2] if len(tail) > 2 else ""
-        mounts.append(Mount(head[2], _unescape(head[4]), tail[0], tail[1], options))
+        head, tail = left.split(" "), [*right.split(" "), ""]
+        if len(head) > 4 and len(tail) > 2:
+            root, mount_point = map(_unescape, head[3:5])
+            mounts.append(Mount(head[2], mount_point, *tail[:3], root))
     return mounts
 
 
 def find_mount(directory: Path, mounts: list[Mount]) -> Mount:
     """Return a directory's mount: the one with the longest mount point, the last of equals."""
-    path = os.path.realpath(directory)
-    above = [
-        m
-        for m in mounts
-        if path == m.mount_point or path.startswith(m.mount_point.rstrip("/") + "/")
-    ]
-    if not above:
-        return _mount_outside_root(Path(path))
-    longest = max(len(m.mount_point) for m in above)
-    return [m for m in above if len(m.mount_point) == longest][-1]
-
-
-def _mount_outside_root(directory: Path) -> Mount:
-    """Return the mount of a directory whose mount point is above a chroot's root.
-
-    /proc/self/mountinfo lists only mounts within the root (proc_pid_mountinfo(5)). The device
-    number of a file system on one disk is the disk's.
-    """
+    path = Path(os.path.realpath(directory))
+    above = [m for m in mounts if f"{path}/".startswith(m.mount_point.rstrip("/") + "/")]
+    if above:
+        return max(reversed(above), key=lambda m: len(m.mount_point))
+    # /proc/self/mountinfo lists only mounts within a chroot's root (proc_pid_mountinfo(5)). The
+    # device number of a file system on one disk is the disk's.
     try:
-        device = directory.stat().st_dev
-        done = run(["stat", "--file-system", "--format=%T", directory], timeout_seconds=10)
+        device = path.stat().st_dev
+        done = run(["stat", "--file-system", "--format=%T", path], timeout_seconds=10)
     except (OSError, PagecageError):
         raise HostError(
-            f"{directory} is on no known mount", "name a directory on a local disk"
+            f"{path} is on no known mount", "name a directory on a local disk"
         ) from None
     return Mount(f"{os.major(device)}:{os.minor(device)}", "/", done.stdout.strip(), "")
 
 
-def _refuse(mount: Mount, directory: Path) -> None:
-    kind = mount.filesystem.split(".")[0]
-    if kind in REFUSED or mount.filesystem.startswith("fuse"):
-        what = REFUSED.get(kind, "a user-space file system")
-        raise HostError(
-            f"{directory} is on {mount.filesystem} ({what}), where I/O limits cannot bind",
-            "point --data-dir at a directory on ext4, XFS or single-disk btrfs",
-        )
-
-
 def _btrfs_device(mount: Mount, sys: Path) -> str:
-    """Return the device of a btrfs, whose own device number is anonymous.
-
-    Raises HostError for several devices.
-    """
+    """Return the device of a btrfs on one disk; its own device number is anonymous."""
     for members in sys.glob("fs/btrfs/*/devices"):
         names = [member.name for member in members.iterdir()]
         if Path(os.path.realpath(mount.source)).name in names:
@@ -159,7 +127,8 @@ def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
     """Walk from a block device to its disk: through single dm layers, then from partition to disk.
 
     Return the disk's maj:min and the device names passed on the way. Several lower devices (RAID)
-    end the walk, unless all are of one disk: the limit is then set on the md or dm device.
+    end the walk, unless all are partitions of one disk: the limit is then set on the md or dm
+    device. systemd walks by the same rule (block_get_originating in src/shared/blockdev-util.c).
     """
     stack: list[str] = []
     while True:
@@ -169,34 +138,22 @@ def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
                 f"block device {maj_min} is not in sysfs", "point --data-dir at a local disk"
             )
         stack.append(place.name)
-        lower = _lower_device(place)
-        if lower is not None:
-            maj_min = (lower / "dev").read_text().strip()
+        slaves = sorted(slave.resolve() for slave in place.glob("slaves/*"))
+        disks = {slave.parent if (slave / "partition").exists() else slave for slave in slaves}
+        if len(disks) == 1:
+            maj_min = (slaves[0] / "dev").read_text().strip()
         elif (place / "partition").exists():
             maj_min = (place.parent / "dev").read_text().strip()
         else:
             return maj_min, tuple(stack)
 
 
-def _lower_device(place: Path) -> Path | None:
-    """Return the only device below, or the first of several partitions of one disk.
-
-    None without one, and if several disks lie below. systemd walks by the same rule
-    (block_get_originating in src/shared/blockdev-util.c) and would set the limit elsewhere.
-    """
-    slaves = sorted(slave.resolve() for slave in place.glob("slaves/*"))
-    disks = {slave.parent if (slave / "partition").exists() else slave for slave in slaves}
-    return slaves[0] if len(disks) == 1 else None
-
-
 def has_cgroup_writeback(directory: Path, mountinfo: str | None = None) -> bool:
-    """Return whether limits on writes hold for buffered writes to a directory."""
     text = read_mountinfo() if mountinfo is None else mountinfo
     return find_mount(directory, parse_mountinfo(text)).has_cgroup_writeback
 
 
 def read_mountinfo() -> str:
-    """Return the mounts that this process sees (proc_pid_mountinfo(5))."""
     return os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
 
 
@@ -207,14 +164,16 @@ def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None)
     """
     text = read_mountinfo() if mountinfo is None else mountinfo
     mount = find_mount(directory, parse_mountinfo(text))
-    _refuse(mount, directory)
+    kind = "fuse" if mount.filesystem.startswith("fuse") else mount.filesystem.split(".")[0]
     start = mount.maj_min
-    if start.startswith("0:"):
-        if mount.filesystem != "btrfs":
-            reason = f"{directory} is on {mount.filesystem}, which is on no local disk"
-            raise HostError(
-                reason, "point --data-dir at a directory on ext4, XFS or single-disk btrfs"
-            )
+    is_anonymous = start.startswith("0:")
+    if kind in REFUSED or (is_anonymous and kind != "btrfs"):
+        what = f" ({REFUSED[kind]}), where I/O limits cannot bind" if kind in REFUSED else ""
+        raise HostError(
+            f"{directory} is on {mount.filesystem}{what or ', which is on no local disk'}",
+            "point --data-dir at a directory on ext4, XFS or single-disk btrfs",
+        )
+    if is_anonymous:
         start = _btrfs_device(mount, sys)
     maj_min, stack = descend(start, sys)
     name = (sys / "dev/block" / maj_min).resolve().name
@@ -292,9 +251,8 @@ def write_queue_setting(disk: Disk, setting: str, value: str, sys: Path = SYS) -
 
 
 _FS_IOC_FIEMAP = 0xC020660B
-_HEADER = struct.Struct(
-    "=QQLLLL"
-)  # start, length, flags, extents mapped, extents that fit, reserved
+# Start, length, flags, extents mapped, extents that fit, reserved.
+_HEADER = struct.Struct("=QQLLLL")
 _EXTENT = struct.Struct("=QQQ2QL3L")  # logical, physical, length, reserved, flags, reserved
 _EXTENTS_A_CALL = 128
 _LAST = 0x1
@@ -314,33 +272,27 @@ def on_disk_bytes(path: Path) -> int:
         size = -(-os.fstat(file.fileno()).st_size // block_bytes) * block_bytes
         total, start = 0, 0
         while extents := _extents(file.fileno(), start):
-            total += sum(
-                length for _, length, flags in extents if not flags & _TAKES_NO_REQUEST_OF_ITS_SIZE
-            )
-            offset, length, flags = extents[-1]
+            total += sum(one[2] for one in extents if not one[5] & _TAKES_NO_REQUEST_OF_ITS_SIZE)
+            offset, _, length, *_, flags = extents[-1][:6]
             if flags & _LAST:
                 break
             start = offset + length
     return min(total, size)
 
 
-def _extents(descriptor: int, start: int) -> list[tuple[int, int, int]]:
-    """Return offset, length and flags of the extents from `start` that fit into one call."""
-    room = _HEADER.size + _EXTENTS_A_CALL * _EXTENT.size
-    asked = bytearray(
-        _HEADER.pack(start, _WHOLE - start, 0, 0, _EXTENTS_A_CALL, 0).ljust(room, b"\0")
-    )
+def _extents(descriptor: int, start: int) -> list[tuple[int, ...]]:
+    """Return the extents from `start` that fit into one call."""
+    header = _HEADER.pack(start, _WHOLE - start, 0, 0, _EXTENTS_A_CALL, 0)
+    asked = bytearray(header.ljust(_HEADER.size + _EXTENTS_A_CALL * _EXTENT.size, b"\0"))
     try:
         fcntl.ioctl(descriptor, _FS_IOC_FIEMAP, asked)
     except OSError:  # EOPNOTSUPP: tmpfs, network file systems
         return []
     mapped = _HEADER.unpack_from(asked)[3]
-    found = [_EXTENT.unpack_from(asked, _HEADER.size + n * _EXTENT.size) for n in range(mapped)]
-    return [(one[0], one[2], one[5]) for one in found]
+    return [_EXTENT.unpack_from(asked, _HEADER.size + n * _EXTENT.size) for n in range(mapped)]
 
 
-SYS_BLOCK = Path("/sys/block")
-_SETTINGS = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
+_MAKE_FILESYSTEM = "mke2fs -q -F -t ext4 -m 0 -E lazy_itable_init=0,lazy_journal_init=0,nodiscard"
 
 
 @dataclass(frozen=True)
@@ -359,7 +311,7 @@ class LoopDisk:
         mount_point = _mount_point(spool)
         mount_point.mkdir(parents=True, exist_ok=True)
         try:
-            if not self._is_large_enough():
+            if not self.file.is_file() or self.file.stat().st_size < self.size_bytes:
                 self._make()
             try:
                 _mount(self.file, mount_point)
@@ -375,9 +327,6 @@ class LoopDisk:
             ) from None
         return mount_point
 
-    def _is_large_enough(self) -> bool:
-        return self.file.is_file() and self.file.stat().st_size >= self.size_bytes
-
     def _make(self) -> None:
         """Make the file, with all its blocks, and its file system; it appears whole."""
         part = self.file.with_name(f".{self.file.name}.part")
@@ -386,10 +335,7 @@ class LoopDisk:
         try:
             with part.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, self.size_bytes)
-            run(
-                ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-E", _SETTINGS, part],
-                timeout_seconds=300,
-            )
+            run([*_MAKE_FILESYSTEM.split(), part], timeout_seconds=300)
             part.replace(self.file)
         finally:
             part.unlink(missing_ok=True)
@@ -407,13 +353,12 @@ def _mount(file: Path, mount_point: Path) -> None:
     run(["mount", "-t", "ext4", "-o", "loop,noatime", file, mount_point], timeout_seconds=60)
     node = Path(_source(mount_point))
     run(["losetup", "--direct-io=on", node], timeout_seconds=30)
-    if (read_text(SYS_BLOCK / node.name / "loop/dio") or "").strip() != "1":
+    if (read_text(SYS / "block" / node.name / "loop/dio") or "").strip() != "1":
         raise HostError(f"{node} takes no direct I/O")
 
 
 def _source(mount_point: Path) -> str:
-    mounts = parse_mountinfo(read_text(Path("/proc/self/mountinfo")) or "")
-    return find_mount(mount_point, mounts).source
+    return find_mount(mount_point, parse_mountinfo(read_mountinfo())).source
 
 
 def detach_loop_disk(spool: Path) -> list[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from pagecage.linux.block_device import Disk
+from pagecage.linux.block_device import Disk, parse_mountinfo
 from pagecage.linux.processes import ProcessInfo, is_running, name_of, tree
 from pagecage.linux.procfs import read_text
 from pagecage.model.cage import Cage
@@ -36,24 +35,25 @@ class Cgroup:
     cpuacct: Path | None = None
 
     @property
+    def by_controller(self) -> dict[str, Path]:
+        """The directories by the names of the fields, `unified` first."""
+        return {name: path for name, path in vars(self).items() if path is not None}
+
+    @property
     def directories(self) -> tuple[Path, ...]:
         """Each directory once; version 1 may mount several controllers together."""
-        return tuple(dict.fromkeys(path for field in fields(self) if (path := _of(self, field))))
+        return tuple(dict.fromkeys(self.by_controller.values()))
 
     @property
     def hierarchy(self) -> str:
-        """`v2`, `v1`, or `hybrid` where both are mounted."""
         if self.unified is None:
             return "v1"
         return "hybrid" if len(self.directories) > 1 else "v2"
 
     def child(self, name: str) -> Cgroup:
-        """Return the group of this name below, in each hierarchy."""
-        below = {f.name: path / name for f in fields(self) if (path := _of(self, f)) is not None}
-        return replace(self, **below)
+        return Cgroup(**{key: path / name for key, path in self.by_controller.items()})
 
     def exists(self) -> bool:
-        """Return whether any of its directories exists."""
         return any(directory.is_dir() for directory in self.directories)
 
     def without_roots(self) -> Cgroup:
@@ -61,9 +61,10 @@ class Cgroup:
 
         The root of blkio stays, because it may have limits.
         """
-        names = (field.name for field in fields(self) if field.name != "blkio")
-        roots = {name: None for name in names if is_real_root(getattr(self, name), name)}
-        return replace(self, **roots)
+        places = self.by_controller.items()
+        return Cgroup(
+            **{k: path for k, path in places if k == "blkio" or not is_real_root(path, k)}
+        )
 
     def identity(self) -> int | None:
         """Return the id by which bpf_get_current_cgroup_id() names it; None without the unified."""
@@ -73,13 +74,7 @@ class Cgroup:
             return None
 
     def __str__(self) -> str:
-        """Return the directory that stands for the group: the memory controller's."""
         return str(self.memory or self.unified or next(iter(self.directories), CGROUP_ROOT))
-
-
-def _of(cgroup: Cgroup, field: Any) -> Path | None:
-    path: Path | None = getattr(cgroup, field.name)
-    return path
 
 
 class CgroupMaker(Protocol):
@@ -143,23 +138,20 @@ def ancestors(cgroup: Cgroup, proc: Path | None = None) -> Iterator[Cgroup]:
     they are left out.
     """
     mounts = mount_points(proc)
-    for controller in ("unified", "memory", "cpu"):
-        path = getattr(cgroup, controller)
-        if path is None or (controller == "unified" and cgroup.memory and cgroup.blkio):
+    for controller, path in cgroup.by_controller.items():
+        has_no_limits = controller == "unified" and cgroup.memory and cgroup.blkio
+        if has_no_limits or controller not in ("unified", "memory", "cpu"):
             continue
         roots = [mounts[controller][0]] if controller in mounts else []
         roots += [CGROUP_ROOT] if controller == "unified" else []
         root = next((root for root in roots if path.is_relative_to(root)), None)
         for parent in path.parents:
-            if root is None or not parent.is_relative_to(root) or _is_apart(parent):
+            # Before Linux 5.11 groups below may not be charged to the parent (memory.rst, 6).
+            is_apart = (read_text(parent / "memory.use_hierarchy") or "").strip() == "0"
+            if root is None or not parent.is_relative_to(root) or is_apart:
                 break
             if parent != root or not is_real_root(parent, controller):
                 yield Cgroup(**{controller: parent})
-
-
-def _is_apart(parent: Path) -> bool:
-    """Return whether groups below are not charged to it, as before Linux 5.11 (memory.rst, 6)."""
-    return (read_text(parent / "memory.use_hierarchy") or "").strip() == "0"
 
 
 def is_real_root(directory: Path | None, controller: str) -> bool:
@@ -167,11 +159,9 @@ def is_real_root(directory: Path | None, controller: str) -> bool:
 
     The real root alone has no cgroup.type in version 2, and has release_agent in version 1.
     """
-    if directory is None:
-        return False
-    if controller == "unified":
-        return not (directory / "cgroup.type").exists()
-    return (directory / "release_agent").exists()
+    if directory is None or controller != "unified":
+        return directory is not None and (directory / "release_agent").exists()
+    return not (directory / "cgroup.type").exists()
 
 
 def mount_points(proc: Path | None = None) -> dict[str, tuple[Path, str]]:
@@ -180,24 +170,12 @@ def mount_points(proc: Path | None = None) -> dict[str, tuple[Path, str]]:
     The mounted path is "/" or, in a bind mount of a container, the path of its own group.
     """
     found: dict[str, tuple[Path, str]] = {}
-    for line in (read_text((proc or PROC) / "self/mountinfo") or "").splitlines():
-        words, _, source = line.partition(" - ")
-        before, after = words.split(), source.split()
-        if len(before) < 5 or len(after) < 3:
-            continue
-        place = (Path(_unescaped(before[4])), _unescaped(before[3]))
-        if after[0] == "cgroup2":
-            found.setdefault("unified", place)
-        elif after[0] == "cgroup":
-            for controller in after[-1].split(","):
-                found.setdefault(controller, place)
+    for mount in parse_mountinfo(read_text((proc or PROC) / "self/mountinfo") or ""):
+        names = mount.options.split(",") if mount.filesystem == "cgroup" else ["unified"]
+        for controller in names if mount.filesystem in ("cgroup", "cgroup2") else ():
+            found.setdefault(controller, (Path(mount.mount_point), mount.root))
     # Another file system may have been mounted over it.
     return {name: one for name, one in found.items() if (one[0] / "cgroup.procs").exists()}
-
-
-def _unescaped(path: str) -> str:
-    """Return a path of mountinfo, in which blanks are octal escapes (proc_pid_mountinfo(5))."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 
 def own_cgroup(proc: Path | None = None) -> Cgroup:
@@ -212,7 +190,14 @@ def cgroup_of(pid: int | str, proc: Path | None = None) -> Cgroup | None:
         mounts["unified"] = (CGROUP_ROOT, "/")
     for controller in ("unified", *V1_CONTROLLERS):
         if controller in mounts and controller in paths:
-            found[controller] = _below(*mounts[controller], paths[controller], controller)
+            mount, mounted = mounts[controller]
+            path = paths[controller]
+            path = path if mounted == "/" else path.removeprefix(mounted)
+            directory = mount / path.lstrip("/")
+            # In a container the path may be that of the host, which is not mounted there: the
+            # mount point is then the container's own group.
+            is_there = controller == "unified" or directory.is_dir()
+            found[controller] = directory if is_there else mount
     return Cgroup(**found) if found else None
 
 
@@ -228,33 +213,19 @@ def cgroup_paths(pid: int | str, proc: Path | None = None) -> dict[str, str]:
     return found
 
 
-def _below(mount: Path, mounted: str, path: str, controller: str) -> Path:
-    """Return the directory of a group.
-
-    In a container the path may be that of the host, which is not mounted there: the mount point is
-    then the container's own group.
-    """
-    if mounted != "/":
-        path = path.removeprefix(mounted)
-    directory = mount / path.lstrip("/")
-    return directory if directory.is_dir() or controller == "unified" else mount
-
-
 # --- Processes ------------------------------------------------------------------------------------
+
+
+def pids_in(*directories: Path) -> list[int]:
+    """Return the ids in groups of one hierarchy and in their descendants."""
+    files = [Path(one, "cgroup.procs") for place in directories for one, *_ in os.walk(place)]
+    return sorted({int(word) for file in files for word in (read_text(file) or "").split()})
 
 
 def members(cgroup: Cgroup) -> list[ProcessInfo]:
     """Return the live processes in a cgroup and its descendants, in any hierarchy."""
-    files = [file for directory in cgroup.directories for file in _procs(directory)]
-    pids = {int(word) for file in files for word in (read_text(file) or "").split()}
-    return [ProcessInfo(pid, name_of(pid), str(cgroup)) for pid in sorted(pids) if is_running(pid)]
-
-
-def _procs(directory: Path) -> Iterator[Path]:
-    """Yield cgroup.procs of a group and of its descendants, without those removed meanwhile."""
-    for folder, _, files in os.walk(directory):
-        if "cgroup.procs" in files:
-            yield Path(folder, "cgroup.procs")
+    pids = filter(is_running, pids_in(*cgroup.directories))
+    return [ProcessInfo(pid, name_of(pid), str(cgroup)) for pid in pids]
 
 
 def outside(pid: int, cgroup: Cgroup) -> list[ProcessInfo]:
@@ -265,16 +236,10 @@ def outside(pid: int, cgroup: Cgroup) -> list[ProcessInfo]:
     found = []
     for one in tree(pid):
         place = cgroup_of(one)
-        left = None if place is None else _directory_outside(cgroup, place)
-        if left is not None and is_running(one):
-            found.append(ProcessInfo(one, name_of(one), left))
+        for controller, inside in cgroup.by_controller.items() if place else ():
+            there: Path | None = getattr(place, controller)
+            if there is None or not there.is_relative_to(inside):
+                if is_running(one):
+                    found.append(ProcessInfo(one, name_of(one), str(there or place)))
+                break
     return found
-
-
-def _directory_outside(cgroup: Cgroup, place: Cgroup) -> str | None:
-    """Return the first directory of `place` that is not in the cgroup."""
-    for field in fields(cgroup):
-        own, there = _of(cgroup, field), _of(place, field)
-        if own is not None and (there is None or not there.is_relative_to(own)):
-            return str(there or place)
-    return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,48 +55,43 @@ class _Source:
     parse: Callable[[_Texts], Any]
 
     def paths(self, cgroup: Cgroup) -> list[Path]:
-        """Return the files that may exist; those of an absent hierarchy are left out."""
-        places = ((getattr(cgroup, controller), name) for controller, name in self.files)
-        return [place / name for place, name in places if place is not None]
+        places = cgroup.by_controller
+        return [places[one] / name for one, name in self.files if one in places]
 
 
-def _first(parse: Callable[[str], Any]) -> Callable[[_Texts], Any]:
-    """Return the parser of a single file; the result is None if the file is missing."""
-    return lambda texts: None if texts[0] is None else parse(texts[0])
+def _file(controller: str, name: str, parse: Callable[[str], Any]) -> _Source:
+    return _Source(
+        ((controller, name),), lambda texts: None if texts[0] is None else parse(texts[0])
+    )
 
 
 def _number(text: str) -> int | None:
     return int(text) if text.strip().isdigit() else None
 
 
-_V2_PARSER: Mapping[str, Callable[[str], Any]] = {
-    "memory.stat": parse_flat_keyed,
-    "memory.events": parse_flat_keyed,
-    "cpu.stat": parse_flat_keyed,
-    "memory.current": _number,
-    "memory.peak": _number,
-    "memory.swap.current": _number,
-    "cpu.pressure": parse_pressure,
-    "io.pressure": parse_pressure,
-    "memory.pressure": parse_pressure,
-    "io.stat": parse_nested_keyed,
+_V2 = {
+    name: _file("unified", name, parse)
+    for names, parse in (
+        (("memory.stat", "memory.events", "cpu.stat"), parse_flat_keyed),
+        (("memory.current", "memory.peak", "memory.swap.current"), _number),
+        (("cpu.pressure", "io.pressure", "memory.pressure"), parse_pressure),
+        (("io.stat",), parse_nested_keyed),
+        (("memory.events.local", "memory.swap.events"), parse_flat_keyed),
+    )
+    for name in names
 }
-COUNTERS = tuple(_V2_PARSER)
+COUNTERS = tuple(_V2)[:-2]
 """The counters that records keep of a cgroup, by the names of their files in version 2."""
-_V2_EVENTS = dict.fromkeys(("memory.events.local", "memory.swap.events"), parse_flat_keyed)
-COUNTERS_AND_EVENTS = (*COUNTERS, *_V2_EVENTS)
+COUNTERS_AND_EVENTS = tuple(_V2)
 """The same, and two files of events that version 1 has no counterpart of."""
 
 
 def _memory_stat(text: str) -> dict[str, int]:
     """Rename version 1's `total_*`, which include child groups as version 2's counters do."""
-    counted = parse_flat_keyed(text)
-    total = {
-        key.removeprefix("total_"): n for key, n in counted.items() if key.startswith("total_")
-    }
     renamed = {"rss": "anon", "cache": "file", "mapped_file": "file_mapped", "dirty": "file_dirty"}
     renamed |= {"writeback": "file_writeback", "rss_huge": "anon_thp"}
-    return {renamed.get(key, key): n for key, n in total.items()}
+    totals = ((k[6:], n) for k, n in parse_flat_keyed(text).items() if k.startswith("total_"))
+    return {renamed.get(key, key): n for key, n in totals}
 
 
 def _memory_events(texts: _Texts) -> dict[str, int] | None:
@@ -109,10 +104,6 @@ def _memory_events(texts: _Texts) -> dict[str, int] | None:
     counts = [int(text) for text in failures if text is not None]
     kills = {k: n for k, n in parse_flat_keyed(control or "").items() if k == "oom_kill"}
     return {"max": sum(counts), **kills} if counts else None
-
-
-def _swap_current(text: str) -> int | None:
-    return parse_flat_keyed(text).get("total_swap")
 
 
 def _v1_io_stat(texts: _Texts) -> dict[str, dict[str, int]] | None:
@@ -142,82 +133,63 @@ def _v1_cpu_stat(texts: _Texts) -> dict[str, int] | None:
     return found or None
 
 
-_V1_SOURCES: Mapping[str, tuple[str, _Source]] = {
-    "memory.stat": ("memory", _Source((("memory", "memory.stat"),), _first(_memory_stat))),
+_FAILURES = ("memory.failcnt", "memory.memsw.failcnt", "memory.oom_control")
+_IO = ("blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive")
+# The unified hierarchy counts CPU time without a controller (cgroup-v2.rst, "CPU").
+_CPU = (("cpuacct", "cpuacct.usage"), ("cpu", "cpu.stat"), ("unified", "cpu.stat"))
+_V1: Mapping[str, tuple[str, _Source]] = {
+    "memory.stat": ("memory", _file("memory", "memory.stat", _memory_stat)),
     "memory.events": (
         "memory",
-        _Source(
-            (
-                ("memory", "memory.failcnt"),
-                ("memory", "memory.memsw.failcnt"),
-                ("memory", "memory.oom_control"),
-            ),
-            _memory_events,
-        ),
+        _Source(tuple(("memory", name) for name in _FAILURES), _memory_events),
     ),
-    "memory.current": (
+    "memory.current": ("memory", _file("memory", "memory.usage_in_bytes", _number)),
+    "memory.peak": ("memory", _file("memory", "memory.max_usage_in_bytes", _number)),
+    "memory.swap.current": (
         "memory",
-        _Source((("memory", "memory.usage_in_bytes"),), _first(_number)),
+        _file("memory", "memory.stat", lambda text: parse_flat_keyed(text).get("total_swap")),
     ),
-    "memory.peak": (
-        "memory",
-        _Source((("memory", "memory.max_usage_in_bytes"),), _first(_number)),
-    ),
-    "memory.swap.current": ("memory", _Source((("memory", "memory.stat"),), _first(_swap_current))),
-    "io.stat": (
-        "blkio",
-        _Source(
-            (
-                ("blkio", "blkio.throttle.io_service_bytes_recursive"),
-                ("blkio", "blkio.throttle.io_serviced_recursive"),
-            ),
-            _v1_io_stat,
-        ),
-    ),
-    # The unified hierarchy counts CPU time without a controller (cgroup-v2.rst, "CPU").
-    "cpu.stat": (
-        "cpu",
-        _Source(
-            (("cpuacct", "cpuacct.usage"), ("cpu", "cpu.stat"), ("unified", "cpu.stat")),
-            _v1_cpu_stat,
-        ),
-    ),
+    "io.stat": ("blkio", _Source(tuple(("blkio", name) for name in _IO), _v1_io_stat)),
+    "cpu.stat": ("cpu", _Source(_CPU, _v1_cpu_stat)),
 }
+"""The controller of each figure that version 1 has, and its source there."""
 
 
 def _source(cgroup: Cgroup, name: str) -> _Source:
-    """Return the source of a counter or limit in this group's hierarchies."""
-    controller, v1 = _V1_SOURCES.get(name, ("unified", None))
-    if v1 is not None and getattr(cgroup, controller) is not None:
-        return v1
-    return _Source((("unified", name),), _first({**_V2_PARSER, **_V2_EVENTS}[name]))
+    controller, v1 = _V1.get(name, ("", _V2[name]))
+    return v1 if controller in cgroup.by_controller else _V2[name]
 
 
 def counter_files(cgroup: Cgroup) -> dict[str, list[str]]:
-    """Return the files of each counter, as records name them."""
     return {name: [str(path) for path in _source(cgroup, name).paths(cgroup)] for name in COUNTERS}
 
 
-class CounterFiles:
-    """The counter files of a cgroup, opened once for repeated reads."""
+class _OpenFiles:
+    """Files of a cgroup, opened once for repeated reads; None for one that is missing."""
 
-    def __init__(self, cgroup: Cgroup, names: Sequence[str] = COUNTERS) -> None:
-        self._sources = {name: _source(cgroup, name) for name in names}
-        self._open = {
-            name: [open_text(path) for path in source.paths(cgroup)]
-            for name, source in self._sources.items()
-        }
+    def __init__(self, paths: Mapping[str, Sequence[Path]]) -> None:
+        self._open = {name: [open_text(path) for path in files] for name, files in paths.items()}
 
-    def read(self, name: str) -> Any:
-        """Return a counter file's parsed content; None if this kernel lacks it or it is gone."""
-        texts = [pread_text(descriptor) for descriptor in self._open[name]]
-        return None if texts.count(None) == len(texts) else self._sources[name].parse(texts)
+    def texts(self, name: str) -> list[str | None]:
+        return [pread_text(descriptor) for descriptor in self._open[name]]
 
     def close(self) -> None:
-        """Close the files."""
         for descriptors in self._open.values():
             for descriptor in filter(None, descriptors):
                 os.close(descriptor)
+
+
+class CounterFiles(_OpenFiles):
+    """The counter files of a cgroup."""
+
+    def __init__(self, cgroup: Cgroup, names: Sequence[str] = COUNTERS) -> None:
+        self._sources = {name: _source(cgroup, name) for name in names}
+        super().__init__({name: one.paths(cgroup) for name, one in self._sources.items()})
+
+    def read(self, name: str) -> Any:
+        """Return a counter file's parsed content; None if this kernel lacks it or it is gone."""
+        texts = self.texts(name)
+        return None if texts.count(None) == len(texts) else self._sources[name].parse(texts)
 
 
 def read_counters(cgroup: Cgroup, *names: str) -> dict[str, Any]:
@@ -235,10 +207,6 @@ def read_counters(cgroup: Cgroup, *names: str) -> dict[str, Any]:
 # --- Limits ---------------------------------------------------------------------------------------
 
 
-def _memory_limit(text: str) -> str:
-    return "max" if int(text) >= _UNLIMITED_BYTES else text.strip()
-
-
 def _swap_limit(texts: Sequence[str]) -> str:
     """Return the limit on swap from memory.swappiness, then memory.memsw or /proc/swaps.
 
@@ -250,12 +218,11 @@ def _swap_limit(texts: Sequence[str]) -> str:
         return "0"
     if len(counted) == 1:
         return "0" if len(counted[0].splitlines()) == 1 else "max"
-    both, memory = (int(text) for text in counted)
+    both, memory = map(int, counted)
     return "max" if both >= _UNLIMITED_BYTES else str(both - memory)
 
 
 def _v1_limits(name: str, texts: Sequence[str], maj_min: str) -> dict[str, str]:
-    """Return the limits of a file of version 1; nothing if its text is gone."""
     if name == "io.max":
         found = {}
         for number, key in enumerate(V1_IO_FILE):
@@ -266,14 +233,20 @@ def _v1_limits(name: str, texts: Sequence[str], maj_min: str) -> dict[str, str]:
     if not all(texts):
         return {}
     if name == "memory.max":
-        return {name: _memory_limit(texts[0])}
+        return {name: "max" if int(texts[0]) >= _UNLIMITED_BYTES else texts[0].strip()}
     if name == "memory.swap.max":
         return {name: _swap_limit(texts)}
     quota, period = (text.strip() for text in texts)
     return {name: f"{'max' if int(quota) < 0 else quota} {period}"}
 
 
-_V2_LIMITS = ("memory.max", "memory.high", "memory.swap.max", "cpu.max", "io.max")
+def _v2_limits(name: str, texts: Sequence[str], maj_min: str) -> dict[str, str]:
+    if name != "io.max":
+        return {name: texts[0].strip()}
+    on_disk = parse_limits(texts[0]).get(maj_min, {})
+    return {f"{name}.{key}": on_disk.get(key, "max") for key in IO_MAX_KEY.values()}
+
+
 _V1_LIMITS = {
     "memory.max": ("memory", ("memory.limit_in_bytes",)),
     "memory.high": ("memory", ()),
@@ -284,50 +257,35 @@ _V1_LIMITS = {
     "cpu.max": ("cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us")),
     "io.max": ("blkio", tuple(V1_IO_FILE.values())),
 }
+"""The controller of each limit in version 1, and its files there."""
 
 
-class LimitFiles:
-    """The limit files of a cgroup, opened once for repeated reads."""
+class LimitFiles(_OpenFiles):
+    """The limit files of a cgroup."""
 
     def __init__(self, cgroup: Cgroup) -> None:
-        self._is_v1 = {name: getattr(cgroup, place) for name, (place, _) in _V1_LIMITS.items()}
-        self._open: dict[str, list[int | None]] = {}
-        for name in _V2_LIMITS:
-            opened = [open_text(path) for path in _limit_files(cgroup, name)]
-            if opened and None not in opened:
-                self._open[name] = opened
-        self._texts: dict[str, tuple[str, ...]] = {}
+        super().__init__({name: _limit_files(cgroup, name) for name in _V1_LIMITS})
+        self._parsers = {
+            name: _v1_limits if place in cgroup.by_controller else _v2_limits
+            for name, (place, _) in _V1_LIMITS.items()
+            if self._open[name] and None not in self._open[name]
+        }
+        self._before: dict[str, list[str]] = {}
 
-    def read(self, maj_min: str) -> dict[str, str]:
+    def read(self, maj_min: str, *, only_changed: bool = False) -> dict[str, str]:
         """Return limits in force, {"memory.max": text, "io.max.rbps": text}, on one disk.
 
-        Keys whose file is missing are left out.
+        Keys whose file is missing are left out; with `only_changed` also those whose file has the
+        same text as in the last such call.
         """
-        return self._parsed(self._read(), maj_min)
-
-    def changed(self, maj_min: str) -> dict[str, str]:
-        """Return the limits of the files whose text differs from the last call's."""
-        before, self._texts = self._texts, self._read()
-        changed = {name: text for name, text in self._texts.items() if before.get(name) != text}
-        return self._parsed(changed, maj_min)
-
-    def _read(self) -> dict[str, tuple[str, ...]]:
-        return {
-            name: tuple(pread_text(descriptor) or "" for descriptor in descriptors)
-            for name, descriptors in self._open.items()
-        }
-
-    def _parsed(self, texts: Mapping[str, tuple[str, ...]], maj_min: str) -> dict[str, str]:
         found: dict[str, str] = {}
-        for name, text in texts.items():
-            found |= (_v1_limits if self._is_v1[name] else _v2_limits)(name, text, maj_min)
+        for name, parse in self._parsers.items():
+            texts = [text or "" for text in self.texts(name)]
+            if not only_changed or self._before.get(name) != texts:
+                found |= parse(name, texts, maj_min)
+            if only_changed:
+                self._before[name] = texts
         return found
-
-    def close(self) -> None:
-        """Close the files."""
-        for descriptors in self._open.values():
-            for descriptor in filter(None, descriptors):
-                os.close(descriptor)
 
 
 def _limit_files(cgroup: Cgroup, name: str) -> list[Path]:
@@ -340,13 +298,6 @@ def _limit_files(cgroup: Cgroup, name: str) -> list[Path]:
     return [place / file for file in names]
 
 
-def _v2_limits(name: str, texts: Sequence[str], maj_min: str) -> dict[str, str]:
-    if name != "io.max":
-        return {name: texts[0].strip()}
-    on_disk = parse_limits(texts[0]).get(maj_min, {})
-    return {f"{name}.{key}": on_disk.get(key, "max") for key in IO_MAX_KEY.values()}
-
-
 def read_limits(cgroup: Cgroup, maj_min: str) -> dict[str, str]:
     """Return limits in force, {"memory.max": text, "io.max.rbps": text}, without missing files."""
     files = LimitFiles(cgroup)
@@ -357,7 +308,6 @@ def read_limits(cgroup: Cgroup, maj_min: str) -> dict[str, str]:
 
 
 def limited_disks(cgroup: Cgroup) -> list[str]:
-    """Return the disks that have a limit on I/O in this group."""
     texts = (read_text(file) or "" for file in _limit_files(cgroup, "io.max"))
     words = (line.split() for text in texts for line in text.splitlines())
     return list(dict.fromkeys(disk for disk, *_ in filter(None, words)))
@@ -384,19 +334,15 @@ def write_io_limits(cgroup: Cgroup, maj_min: str, limits: Mapping[str, str]) -> 
     Raises OSError if the kernel refuses one.
     """
     if cgroup.blkio is None:
+        if cgroup.unified is None:
+            raise FileNotFoundError(2, "no hierarchy has this file", "io.max")
         words = " ".join(f"{key}={value}" for key, value in limits.items())
-        _required(cgroup.unified, "io.max").write_text(f"{maj_min} {words}\n")
+        (cgroup.unified / "io.max").write_text(f"{maj_min} {words}\n")
         return
     for key, value in limits.items():
         (cgroup.blkio / V1_IO_FILE[key]).write_text(
             f"{maj_min} {'0' if value == 'max' else value}\n"
         )
-
-
-def _required(directory: Path | None, name: str) -> Path:
-    if directory is None:
-        raise FileNotFoundError(2, "no hierarchy has this file", name)
-    return directory / name
 
 
 # --- Imposed limits -----------------------------------------------------------------------------
@@ -409,9 +355,7 @@ def read_imposed_limits(maj_min: str) -> dict[str, dict[str, str]]:
     """
     found: dict[str, dict[str, str]] = {}
     own = own_cgroup()
-    alone = [
-        Cgroup(**{f.name: path}) for f in fields(own) if (path := getattr(own, f.name)) is not None
-    ]
+    alone = [Cgroup(**{key: path}) for key, path in own.by_controller.items()]
     for cgroup in (*alone, *ancestors(own)):
         limits = {k: v for k, v in read_limits(cgroup, maj_min).items() if not v.startswith("max")}
         events = read_counters(cgroup, "memory.events")["memory.events"] or {}

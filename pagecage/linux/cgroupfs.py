@@ -22,7 +22,15 @@ from typing import Any
 
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk
-from pagecage.linux.cgroup import CGROUP_ROOT, Cgroup, ancestors, members, mount_points, own_cgroup
+from pagecage.linux.cgroup import (
+    CGROUP_ROOT,
+    Cgroup,
+    ancestors,
+    is_real_root,
+    members,
+    mount_points,
+    own_cgroup,
+)
 from pagecage.linux.cgroup_files import V1_IO_FILE, limited_disks, read_limits, write_io_limits
 from pagecage.linux.procfs import read_text
 from pagecage.model.cage import IO_MAX_KEY, Cage, expected_read_back
@@ -59,7 +67,6 @@ class Place:
     obstacles: tuple[Obstacle, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the place as the facts of a host keep it."""
         parent = self.parent
         return {
             "hierarchy": parent.hierarchy if parent.directories else None,
@@ -74,15 +81,17 @@ class Cgroupfs:
 
     def __init__(self, spool: Path) -> None:
         self._notes = spool / _NOTES
-        self._prefix = f"pagecage-{_tag(spool)}-"
+        identity = str(spool)  # another container may have the same path
+        with suppress(OSError):  # a plan may be shown before there is a spool
+            found = spool.stat()
+            identity += f" {found.st_dev} {found.st_ino}"
+        self._prefix = f"pagecage-{hashlib.sha256(identity.encode()).hexdigest()[:6]}-"
 
     @cached_property
     def place(self) -> Place:
-        """The place of trials' groups, found once."""
         return find_place()
 
     def cgroup(self, unit: str) -> Cgroup:
-        """Return the group of a unit, which may not exist (yet)."""
         name = unit.removeprefix("pagecage-").removesuffix(".slice")
         return self.place.parent.child(f"{self._prefix}{name}")
 
@@ -99,11 +108,12 @@ class Cgroupfs:
                 raise HostError(obstacle.reason, obstacle.hint)
         cgroup = self.cgroup(unit)
         self._note(cgroup.directories)
+        numbers = {name: one.maj_min for name, one in (disks or {}).items()}
         try:
             self._enable_controllers(cgroup)
             for directory in cgroup.directories:
                 directory.mkdir()
-            for file, text in self._writes(cgroup, cage, disk.maj_min, _numbers(disks)):
+            for file, text in _writes(cgroup, cage, disk.maj_min, numbers):
                 file.write_text(text)
         except OSError as error:
             reason = f"{error.filename or cgroup}: {error.strerror}"
@@ -115,41 +125,19 @@ class Cgroupfs:
     def make_commands(
         self, unit: str, cage: Cage, disk: str, disks: Mapping[str, str] | None = None
     ) -> list[list[str]]:
-        """Return the commands that `make` stands for. Disks are named by their numbers."""
         cgroup = self.cgroup(unit)
         made = [["mkdir", *map(str, cgroup.directories)]]
-        writes = self._writes(cgroup, cage, disk, disks or {})
+        writes = _writes(cgroup, cage, disk, disks or {})
         return made + [["sh", "-c", f"echo {text} >{file}"] for file, text in writes]
 
-    def _writes(
-        self, cgroup: Cgroup, cage: Cage, disk: str, disks: Mapping[str, str]
-    ) -> Iterator[tuple[Path, str]]:
-        """Yield each file to be written, with its text, in order."""
-        wanted = expected_read_back(cage, kernel_page_bytes())
-        io = {key.removeprefix("io.max."): n for key, n in wanted.items() if "io.max" in key}
-        yield from _io_writes(cgroup, disk, io)
-        for name, number in disks.items():
-            properties = cage.disks[name].properties if name in cage.disks else {}
-            yield from _io_writes(
-                cgroup, number, {IO_MAX_KEY[key]: str(n) for key, n in properties.items()}
-            )
-        if cgroup.memory is None and cgroup.unified is not None:
-            yield cgroup.unified / "memory.oom.group", "1"  # as OOMPolicy=kill (systemd.scope(5))
-            for name in ("memory.max", "memory.high", "memory.swap.max"):
-                if name in wanted:
-                    yield cgroup.unified / name, wanted[name]
-        elif cgroup.memory is not None:
-            yield from _v1_memory_writes(cgroup.memory, wanted)
-        if quota := wanted.get("cpu.max"):
-            yield from _cpu_writes(cgroup, quota)
-
     def _enable_controllers(self, cgroup: Cgroup) -> None:
-        """Let the groups below the parent have the controllers of the unified hierarchy."""
+        """Enable those of the unified hierarchy that are not enabled below the parent."""
         parent = self.place.parent.unified
         if parent is None:
             return
-        lacking = _missing_below(parent, cgroup)
-        if lacking:
+        wanted = {name for v1, name in _UNIFIED_CONTROLLERS.items() if getattr(cgroup, v1) is None}
+        enabled = set((read_text(parent / "cgroup.subtree_control") or "").split())
+        if lacking := sorted(wanted & _controllers(parent) - enabled):
             self._note(cgroup.directories, {str(parent): lacking})
             text = " ".join(f"+{name}" for name in lacking)
             (parent / "cgroup.subtree_control").write_text(text)
@@ -161,18 +149,15 @@ class Cgroupfs:
         name: str | None = None,  # noqa: ARG002
         oom_policy: str = "kill",  # noqa: ARG002
     ) -> list[str]:
-        """Return a shell's command that enters the unit's group and execs the workload."""
         directories = [str(path) for path in self.cgroup(unit).directories]
         return ["sh", "-c", _ENTER, "pagecage-enter", *directories, "--", *argv]
 
     def container_parent(self, unit: str) -> str:
-        """Return the group as --cgroup-parent of a container engine with the driver cgroupfs."""
         directory = self.cgroup(unit).unified or CGROUP_ROOT
         root = mount_points().get("unified", (CGROUP_ROOT, "/"))[0]
         return f"/{directory.relative_to(root)}"
 
     def signal(self, unit: str, name: str) -> None:
-        """Send a signal, such as KILL, to every process in the unit's group."""
         _signal(self.cgroup(unit), name)
 
     def remove(self, unit: str) -> None:
@@ -184,16 +169,20 @@ class Cgroupfs:
 
     def _remove(self, cgroup: Cgroup) -> None:
         if cgroup.exists():
-            _lift_io_limits(cgroup)
+            for disk in limited_disks(cgroup):  # a process that they hold back cannot be killed
+                with suppress(OSError):
+                    write_io_limits(cgroup, disk, dict.fromkeys(IO_MAX_KEY.values(), "max"))
             _end(cgroup)
             _remove_directories(cgroup)
         if lost := [str(path) for path in cgroup.directories if _is_unmounted(path)]:
             reason = f"{lost[0]} stays, because its hierarchy is not mounted any more"
             raise HostError(reason, "mount it again; the next run removes the cgroup")
-        self._forget(cgroup)
+        notes, group = self._read(), [str(path) for path in cgroup.directories]
+        if group in notes["groups"]:
+            notes["groups"].remove(group)
+            self._write(notes)
 
     def remove_commands(self, unit: str) -> list[list[str]]:
-        """Return the commands that `remove` stands for, once all processes have ended."""
         return [["rmdir", *map(str, self.cgroup(unit).directories)]]
 
     def sweep(self) -> list[str]:
@@ -204,7 +193,12 @@ class Cgroupfs:
         """
         notes, removed = self._read(), []
         for group in reversed(notes["groups"]):
-            cgroup = _noted(group)
+            noted: dict[str, Path] = {}
+            for name, (mount, _) in mount_points().items():
+                for directory in map(Path, group):
+                    if directory.is_relative_to(mount) and name in Cgroup.__dataclass_fields__:
+                        noted.setdefault(name, directory)
+            cgroup = Cgroup(**noted)
             if cgroup.exists():
                 removed.append(Path(group[0]).name)
             self._remove(cgroup)
@@ -238,12 +232,6 @@ class Cgroupfs:
         notes["controllers"] |= enabled or {}
         self._write(notes)
 
-    def _forget(self, cgroup: Cgroup) -> None:
-        notes, group = self._read(), [str(path) for path in cgroup.directories]
-        if group in notes["groups"]:
-            notes["groups"].remove(group)
-            self._write(notes)
-
     def _write(self, notes: Mapping[str, Any]) -> None:
         self._notes.parent.mkdir(parents=True, exist_ok=True)
         part = self._notes.with_suffix(".part")
@@ -252,24 +240,37 @@ class Cgroupfs:
 
 
 def _disable(enabled: Mapping[str, Sequence[str]]) -> None:
-    """Disable controllers below groups of the unified hierarchy."""
     for directory, controllers in enabled.items():
         text = " ".join(f"-{name}" for name in controllers)
         with suppress(OSError):  # a group of another program may need them by now
             Path(directory, "cgroup.subtree_control").write_text(text)
 
 
-def _tag(spool: Path) -> str:
-    """Return a text for a spool, which another container's at the same path does not share."""
-    identity = str(spool)
-    with suppress(OSError):  # a plan may be shown before there is a spool
-        found = spool.stat()
-        identity += f" {found.st_dev} {found.st_ino}"
-    return hashlib.sha256(identity.encode()).hexdigest()[:6]
-
-
-def _numbers(disks: Mapping[str, Disk] | None) -> dict[str, str]:
-    return {name: disk.maj_min for name, disk in (disks or {}).items()}
+def _writes(
+    cgroup: Cgroup, cage: Cage, disk: str, disks: Mapping[str, str]
+) -> Iterator[tuple[Path, str]]:
+    """Yield each file to be written, with its text, in order."""
+    wanted = expected_read_back(cage, kernel_page_bytes())
+    io = {key.removeprefix("io.max."): n for key, n in wanted.items() if "io.max" in key}
+    yield from _io_writes(cgroup, disk, io)
+    for name, number in disks.items():
+        properties = cage.disks[name].properties if name in cage.disks else {}
+        limits = {IO_MAX_KEY[key]: str(n) for key, n in properties.items()}
+        yield from _io_writes(cgroup, number, limits)
+    if cgroup.memory is None and cgroup.unified is not None:
+        yield cgroup.unified / "memory.oom.group", "1"  # as OOMPolicy=kill (systemd.scope(5))
+        for name in ("memory.max", "memory.high", "memory.swap.max"):
+            if name in wanted:
+                yield cgroup.unified / name, wanted[name]
+    elif cgroup.memory is not None:
+        yield from _v1_memory_writes(cgroup.memory, wanted)
+    quota = wanted.get("cpu.max")
+    if quota and cgroup.cpu is not None:
+        share, period = quota.split()
+        yield cgroup.cpu / "cpu.cfs_period_us", period
+        yield cgroup.cpu / "cpu.cfs_quota_us", share
+    elif quota and cgroup.unified is not None:
+        yield cgroup.unified / "cpu.max", quota
 
 
 def _io_writes(
@@ -306,31 +307,7 @@ def _v1_memory_writes(memory: Path, wanted: Mapping[str, str]) -> Iterator[tuple
         yield memory / "memory.memsw.limit_in_bytes", str(int(limit) + int(swap))
 
 
-def _cpu_writes(cgroup: Cgroup, quota: str) -> Iterator[tuple[Path, str]]:
-    if cgroup.cpu is not None:
-        share, period = quota.split()
-        yield cgroup.cpu / "cpu.cfs_period_us", period
-        yield cgroup.cpu / "cpu.cfs_quota_us", share
-    elif cgroup.unified is not None:
-        yield cgroup.unified / "cpu.max", quota
-
-
-def _missing_below(parent: Path, cgroup: Cgroup) -> list[str]:
-    """Return the controllers that are in the unified hierarchy and not enabled below a group."""
-    wanted = {name for v1, name in _UNIFIED_CONTROLLERS.items() if getattr(cgroup, v1) is None}
-    there = set((read_text(parent / "cgroup.controllers") or "").split())
-    enabled = set((read_text(parent / "cgroup.subtree_control") or "").split())
-    return sorted(wanted & there - enabled)
-
-
 # --- Removal --------------------------------------------------------------------------------------
-
-
-def _lift_io_limits(cgroup: Cgroup) -> None:
-    """Remove the limits on I/O: a process whose I/O they hold back cannot be killed."""
-    for disk in limited_disks(cgroup):
-        with suppress(OSError):
-            write_io_limits(cgroup, disk, dict.fromkeys(IO_MAX_KEY.values(), "max"))
 
 
 def _signal(cgroup: Cgroup, name: str) -> None:
@@ -374,19 +351,8 @@ def _remove_directories(cgroup: Cgroup) -> None:
 
 
 def _is_unmounted(directory: Path) -> bool:
-    """Return whether a directory is missing because no hierarchy is mounted at its place."""
     there = next(path for path in (directory, *directory.parents) if path.is_dir())
     return there != directory and not (there / "cgroup.procs").exists()
-
-
-def _noted(directories: Sequence[str]) -> Cgroup:
-    """Return the group of noted directories, whose hierarchies their mount points tell."""
-    found: dict[str, Path] = {}
-    for name, (mount, _) in mount_points().items():
-        for directory in map(Path, directories):
-            if directory.is_relative_to(mount) and name in Cgroup.__dataclass_fields__:
-                found.setdefault(name, directory)
-    return Cgroup(**found)
 
 
 # --- The place of trials' groups ------------------------------------------------------------------
@@ -399,91 +365,63 @@ def find_place(own: Cgroup | None = None) -> Place:
     nearest group that may have both processes and controllers below: one without processes of its
     own, or the real root (cgroup-v2.rst, "No Internal Process Constraint").
     """
-    own = own_cgroup() if own is None else own
     mounted = mount_points()
-    v1 = {
-        name: path
-        for name in ("memory", "blkio", "cpu", "cpuacct")
-        if (path := getattr(own, name)) is not None
-    }
-    unified, blocked = own.unified, None
-    if unified is not None and "unified" in mounted and not {"memory", "blkio"} <= set(v1):
+    places = (own_cgroup() if own is None else own).by_controller
+    unified, blocked = places.pop("unified", None), None
+    if unified is not None and "unified" in mounted and not {"memory", "blkio"} <= set(places):
         unified, blocked = _inner_node(unified, mounted["unified"][0])
-    if "unified" not in mounted:
-        unified = None
-    else:
-        v1.pop("cpuacct", None)  # the unified hierarchy counts CPU time itself
-    parent = Cgroup(unified=unified, **v1)
-    found = [blocked] if blocked else [*_unavailable(parent), *_unwritable(parent)]
-    return Place(parent, tuple(found))
+    if "unified" in mounted:
+        places.pop("cpuacct", None)  # the unified hierarchy counts CPU time itself
+    parent = Cgroup(unified=unified if "unified" in mounted else None, **places)
+    return Place(parent, (blocked,) if blocked else tuple(_obstacles(parent)))
 
 
 def _inner_node(own: Path, root: Path) -> tuple[Path, Obstacle | None]:
     """Return the nearest group at or above `own` that can have controllers below it."""
+    reason = f"{root} is a cgroup namespace's root with processes"
     for group in (own, *own.parents):
-        is_root = group == root
-        if _is_real_root(group) or not (read_text(group / "cgroup.procs") or "").strip():
+        is_top = (group / "cgroup.controllers").exists() and is_real_root(group, "unified")
+        if is_top or not (read_text(group / "cgroup.procs") or "").strip():
             return group, None
-        if limits := _limits_of(group):
-            reason = f"{group} limits {limits} and has processes, so no cgroup can be made below it"
-            return group, Obstacle("memory", reason, _move_command(group))
-        if is_root:
+        held = read_limits(Cgroup(unified=group), "").items()
+        if limits := " and ".join(name for name, value in held if not value.startswith("max")):
+            root, reason = group, f"{group} limits {limits} and has processes"
             break
-    reason = (
-        f"{root} is a cgroup namespace's root with processes, so no cgroup can be made below it"
+        if group == root:
+            break
+    move = (
+        f"mkdir {root}/init && for p in $(cat {root}/cgroup.procs);"
+        f" do echo $p >{root}/init/cgroup.procs; done"
     )
-    return root, Obstacle("memory", reason, _move_command(root))
+    return root, Obstacle("memory", f"{reason}, so no cgroup can be made below it", move)
 
 
-def _is_real_root(group: Path) -> bool:
-    return (group / "cgroup.controllers").exists() and not (group / "cgroup.type").exists()
+def _controllers(group: Path | None) -> set[str]:
+    return set((read_text(group / "cgroup.controllers") or "").split()) if group else set()
 
 
-def _limits_of(group: Path) -> str:
-    held = read_limits(Cgroup(unified=group), "")
-    return " and ".join(name for name, value in held.items() if not value.startswith("max"))
-
-
-def _move_command(group: Path) -> str:
-    return (
-        f"mkdir {group}/init && for p in $(cat {group}/cgroup.procs);"
-        f" do echo $p >{group}/init/cgroup.procs; done"
-    )
-
-
-def _unavailable(parent: Cgroup) -> Iterator[Obstacle]:
-    """Yield the controllers that no hierarchy has for this process."""
-    there = (
-        (read_text(parent.unified / "cgroup.controllers") or "").split() if parent.unified else []
-    )
+def _obstacles(parent: Cgroup) -> Iterator[Obstacle]:
+    """Yield the controllers that this process lacks, then the places where it may make no group."""
+    unified = parent.unified
+    above = [one.unified for one in ancestors(Cgroup(unified=unified))] if unified else []
     for v1, name in _UNIFIED_CONTROLLERS.items():
-        if getattr(parent, v1) is not None or name in there:
+        if getattr(parent, v1) is not None or name in _controllers(unified):
             continue
         if not parent.directories:
             reason, hint = "no cgroup hierarchy is mounted here", "use HOST=vm"
-        elif parent.unified and any(
-            name in (read_text(above.unified / "cgroup.controllers") or "").split()
-            for above in ancestors(Cgroup(unified=parent.unified))
-            if above.unified
-        ):
-            reason = f"the {name} controller is not delegated to {parent.unified}"
-            hint = f"echo +{name} >{parent.unified.parent}/cgroup.subtree_control"
+        elif unified and any(name in _controllers(one) for one in above):
+            reason = f"the {name} controller is not delegated to {unified}"
+            hint = f"echo +{name} >{unified.parent}/cgroup.subtree_control"
         else:
             reason = f"this machine has no {name} controller for cgroups"
             hint = "use HOST=vm" + (", or boot with cgroup_enable=memory" if v1 == "memory" else "")
         yield Obstacle(name, reason, hint)
-
-
-def _unwritable(parent: Cgroup) -> Iterator[Obstacle]:
-    """Yield the directories in which this user may make no group."""
-    places = {"memory": parent.memory, "io": parent.blkio, "cpu": parent.cpu}
-    for name, directory in places.items():
-        place = parent.unified if directory is None else directory
+    for v1, name in _UNIFIED_CONTROLLERS.items():
+        place = getattr(parent, v1) or unified
         if place is None or not place.is_dir():
             continue
         if os.statvfs(place).f_flag & os.ST_RDONLY:
-            reason = f"{place} is mounted read-only"
-            yield Obstacle(name, reason, _remount(place))
+            yield Obstacle(name, f"{place} is mounted read-only", _remount(place))
         elif not os.access(place, os.W_OK):
             yield Obstacle(name, f"this user may make no cgroup in {place}", "run it as root")
 

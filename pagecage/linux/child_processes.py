@@ -12,7 +12,7 @@ from typing import IO
 
 from pagecage.linux.processes import MARKER, kill_marked
 from pagecage.linux.procfs import read_text
-from pagecage.process import DEVNULL, Process, TimeoutExpired, spawn
+from pagecage.process import DEVNULL, PROC, Process, TimeoutExpired, spawn, stat_fields
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -37,14 +37,10 @@ class Interruption:
         for number in _SIGNALS:
             signal.signal(number, self._take)
 
-    def _take(self, _number: int, _frame: FrameType | None) -> None:
+    def _take(self, _number: int = 0, _frame: FrameType | None = None) -> None:
         if self._held:
             self._pending = True
-        else:
-            self._raise_once()
-
-    def _raise_once(self) -> None:
-        if not self._raised:
+        elif not self._raised:
             self._raised = True
             raise Interrupted
 
@@ -56,8 +52,8 @@ class Interruption:
             yield
         finally:
             self._held = before
-        if self._pending and not self._held:
-            self._raise_once()
+        if self._pending:
+            self._take()
 
 
 _STOP_SECONDS = 5.0
@@ -105,11 +101,11 @@ class ToolProcesses:
         dead_before = process.poll() is not None
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGINT)
-        self._wait_and_kill(process)
+        self._wait_and_kill(process, _STOP_SECONDS)
         return None if dead_before else process.returncode
 
     def end_session(
-        self, process: Process[bytes], signal_number: int, seconds: float = _STOP_SECONDS
+        self, process: Process[bytes], signal_number: int, seconds: float = 5.0
     ) -> int | None:
         """End a tool by a signal to all processes of its group, and kill what remains.
 
@@ -121,13 +117,12 @@ class ToolProcesses:
         self._wait_and_kill(process, seconds)
         return status_before
 
-    def _wait_and_kill(self, process: Process[bytes], seconds: float = _STOP_SECONDS) -> None:
+    def _wait_and_kill(self, process: Process[bytes], seconds: float) -> None:
+        note = self._notes / str(process.pid)
         try:
-            process.wait(seconds)
-        except TimeoutExpired:
-            pass
+            with suppress(TimeoutExpired):
+                process.wait(seconds)
         finally:
-            note = self._notes / str(process.pid)
             _kill_session(process.pid, int(read_text(note) or 0))
             process.wait()
         note.unlink(missing_ok=True)
@@ -149,25 +144,24 @@ class ToolProcesses:
         return ended
 
 
-def _stat(pid: int) -> list[str]:
-    text = read_text(Path(f"/proc/{pid}/stat")) or ""
-    return text.rpartition(")")[2].split()
-
-
 def _start_ticks(pid: int) -> int | None:
-    fields = _stat(pid)
+    fields = stat_fields(pid)
     return int(fields[_START_TICKS]) if fields else None
+
+
+def _processes(session: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the processes of a session, with the fields of proc_pid_stat(5)."""
+    for pid in (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()):
+        fields = stat_fields(pid)
+        if fields and int(fields[_SESSION]) == session:
+            yield pid, fields
 
 
 def session_cpu_seconds(session: int) -> float | None:
     """Return the CPU time of a session's processes and of those they waited for; None if gone."""
-    ticks, is_found = 0, False
-    for entry in Path("/proc").iterdir():
-        fields = _stat(int(entry.name)) if entry.name.isdigit() else []
-        if fields and int(fields[_SESSION]) == session and fields[_STATE] not in "ZX":
-            ticks += sum(map(int, fields[_UTIME : _UTIME + 4]))
-            is_found = True
-    return ticks / os.sysconf("SC_CLK_TCK") if is_found else None
+    living = [fields for _, fields in _processes(session) if fields[_STATE] not in "ZX"]
+    ticks = sum(int(ticks) for fields in living for ticks in fields[_UTIME : _UTIME + 4])
+    return ticks / os.sysconf("SC_CLK_TCK") if living else None
 
 
 def _kill_session(session: int, since_ticks: int) -> int:
@@ -179,10 +173,9 @@ def _kill_session(session: int, since_ticks: int) -> int:
     if _start_ticks(session) not in (None, since_ticks):
         return 0
     killed = 0
-    for entry in Path("/proc").iterdir():
-        fields = _stat(int(entry.name)) if entry.name.isdigit() else []
-        if fields and int(fields[_SESSION]) == session and int(fields[_START_TICKS]) >= since_ticks:
+    for pid, fields in _processes(session):
+        if int(fields[_START_TICKS]) >= since_ticks:
             with suppress(ProcessLookupError):
-                os.kill(int(entry.name), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
                 killed += 1
     return killed

@@ -108,65 +108,51 @@ def _put(out: bytearray, kind: str, value: Any) -> None:
         _put(out, "g", value[0])
         _put(out, *value)
     elif code == "a":
-        _put_array(out, kind[1:], value)
+        place = len(out)
+        out += bytes(4)
+        _pad(out, _ALIGNMENT[kind[1]])
+        begin = len(out)
+        for item in value:
+            _put(out, kind[1:], item)
+        # The length leaves out the padding before the first item.
+        struct.pack_into("<I", out, place, len(out) - begin)
     else:
         for inner, item in zip(types_of(kind[1:-1]), value, strict=True):
             _put(out, inner, item)
 
 
-def _put_array(out: bytearray, kind: str, items: Sequence[Any]) -> None:
-    """Put the length, which leaves out the padding before the first item, and the items."""
-    place = len(out)
-    out += bytes(4)
-    _pad(out, _ALIGNMENT[kind[0]])
-    begin = len(out)
-    for item in items:
-        _put(out, kind, item)
-    struct.pack_into("<I", out, place, len(out) - begin)
-
-
 class _Reader:
-    """Reads values one after the other."""
-
     def __init__(self, data: bytes, order: str) -> None:
         self._data, self._order, self.place = data, order, 0
 
     def align(self, alignment: int) -> None:
-        """Skip padding."""
         self.place += -self.place % alignment
 
     def take(self, kind: str) -> Any:
-        """Return the next value, of this type."""
         code = kind[0]
         self.align(_ALIGNMENT[code])
         if code in _NUMBERS:
             return self._number(_NUMBERS[code])
         if code in "sog":
-            return self._text(self._number("B" if code == "g" else "I"))
+            length = self._number("B" if code == "g" else "I")
+            self.place += length + 1
+            return self._data[self.place - length - 1 : self.place - 1].decode()
         if code == "v":
             inner = self.take("g")
             return inner, self.take(inner)
         if code == "a":
-            return self._array(kind[1:])
+            length = self._number("I")
+            self.align(_ALIGNMENT[kind[1]])
+            end, items = self.place + length, []
+            while self.place < end:
+                items.append(self.take(kind[1:]))
+            return items
         return tuple(self.take(inner) for inner in types_of(kind[1:-1]))
 
     def _number(self, form: str) -> int:
         (number,) = struct.unpack_from(self._order + form, self._data, self.place)
         self.place += struct.calcsize(form)
         return int(number)
-
-    def _text(self, length: int) -> str:
-        text = self._data[self.place : self.place + length].decode()
-        self.place += length + 1
-        return text
-
-    def _array(self, kind: str) -> list[Any]:
-        length = self._number("I")
-        self.align(_ALIGNMENT[kind[0]])
-        end, items = self.place + length, []
-        while self.place < end:
-            items.append(self.take(kind))
-        return items
 
 
 _NAME = "org.freedesktop.systemd1"
@@ -210,19 +196,15 @@ class UnitMethods:
             raise HostError(f"systemd refuses this user: {refusal}", "systemctl is-system-running")
 
     def set_properties(self, unit: str, properties: Sequence[Property]) -> None:
-        """Set properties until the next boot, as `systemctl set-property --runtime` does."""
         self._call("SetUnitProperties", "sba(sv)", unit, 1, properties)
 
     def start(self, unit: str) -> None:
-        """Start a unit, as `systemctl start` does."""
         self._finish("StartUnit", unit, *self._call("StartUnit", "ss", unit, "replace"))
 
     def stop(self, unit: str) -> None:
-        """Stop a unit, as `systemctl stop` does."""
         self._finish("StopUnit", unit, *self._call("StopUnit", "ss", unit, "replace"))
 
     def start_scope(self, name: str, properties: Sequence[Property]) -> None:
-        """Make a scope around running processes, as `systemd-run --scope` does."""
         job = self._call("StartTransientUnit", "ssa(sv)a(sa(sv))", name, "fail", properties, [])
         self._finish("StartTransientUnit", name, *job)
 

@@ -9,11 +9,12 @@ import re
 import shlex
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from pagecage.errors import PagecageError
 from pagecage.linux.block_device import SYS, Disk, find_mount, parse_mountinfo, stack_names
@@ -36,6 +37,7 @@ _LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _LIBC.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
 _PROT_NONE = 0
 _EVICT_TRIES = 6
+_PAUSE_SECONDS = 0.01
 
 
 class _CacheStatRange(ctypes.Structure):
@@ -50,12 +52,20 @@ class _CacheStat(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class CachedPages:
-    """Pages of a file in the page cache; `dirty` and `writeback` are among the resident ones."""
+class PageCounts:
+    """Pages of a file in the page cache, and the system call that counted them.
+
+    `dirty` and `writeback` are among the resident ones; None where mincore(2) counted.
+    """
 
     resident: int
-    dirty: int
-    writeback: int
+    method: str
+    dirty: int | None = None
+    writeback: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.resident == 0
 
 
 @dataclass(frozen=True)
@@ -68,12 +78,10 @@ class Residency:
 
     @property
     def is_empty(self) -> bool:
-        """True if no page of the file is resident."""
         return self.resident_bytes == 0
 
     @property
     def is_full(self) -> bool:
-        """True if every page of the file is resident."""
         return self.resident_bytes >= page_ceil_bytes(self.file_bytes, kernel_page_bytes())
 
 
@@ -83,15 +91,14 @@ def cachestat_pages(descriptor: int, offset: int = 0, length: int = 0) -> int | 
     Returns None before kernel 6.5. Raises PermissionError for a file that the user neither owns nor
     may write; mincore(2) reports it as all resident.
     """
-    found = cachestat(descriptor, offset, length)
+    found = _cachestat(descriptor, offset, length)
     return None if found is None else found.resident
 
 
-def cachestat(descriptor: int, offset: int = 0, length: int = 0) -> CachedPages | None:
-    """Return the pages of a file in the page cache, under the conditions of cachestat_pages()."""
+def _cachestat(descriptor: int, offset: int = 0, length: int = 0) -> PageCounts | None:
     where, stat = _CacheStatRange(offset, length), _CacheStat()
     if _LIBC.syscall(_SYS_CACHESTAT, descriptor, ctypes.byref(where), ctypes.byref(stat), 0) == 0:
-        return CachedPages(int(stat.nr_cache), int(stat.nr_dirty), int(stat.nr_writeback))
+        return PageCounts(int(stat.nr_cache), "cachestat", stat.nr_dirty, stat.nr_writeback)
     error = ctypes.get_errno()
     if error == 38:  # ENOSYS: before kernel 6.5
         return None
@@ -99,10 +106,7 @@ def cachestat(descriptor: int, offset: int = 0, length: int = 0) -> CachedPages 
 
 
 def mincore_pages(descriptor: int, size_bytes: int) -> int:
-    """Return the resident pages of a file by mincore(2).
-
-    Correct only for files that the user owns or may write.
-    """
+    """Return the resident pages of a file that the user owns or may write, by mincore(2)."""
     if size_bytes == 0:
         return 0
     address = _LIBC.mmap(None, size_bytes, _PROT_NONE, mmap.MAP_SHARED, descriptor, 0)
@@ -118,7 +122,6 @@ def mincore_pages(descriptor: int, size_bytes: int) -> int:
 
 
 def measure_residency(path: Path) -> Residency:
-    """Measure how much of a file is in the page cache."""
     with path.open("rb") as file:
         size_bytes = os.fstat(file.fileno()).st_size
         pages = cachestat_pages(file.fileno())
@@ -133,10 +136,7 @@ def measure_residency(path: Path) -> Residency:
 
 
 def resident_bytes(path: Path) -> int:
-    """Return the resident bytes of a file.
-
-    Returns 0 if it is gone, since a command may remove its files.
-    """
+    """Return 0 for a file that is gone, since a command may remove its files."""
     try:
         return measure_residency(path).resident_bytes
     except FileNotFoundError:
@@ -144,27 +144,34 @@ def resident_bytes(path: Path) -> int:
 
 
 def uptodate_bytes(path: Path) -> int:
-    """Return the resident bytes without pages in flight.
-
-    cachestat(2) counts pages that are still being read, mincore(2) does not.
-    """
+    """Return the resident bytes without pages that are being read, which cachestat(2) counts."""
     with path.open("rb") as file:
         return mincore_pages(file.fileno(), os.fstat(file.fileno()).st_size) * kernel_page_bytes()
 
 
 def evict(path: Path) -> Residency:
-    """Write back and drop the file's pages; measure what is left.
-
-    POSIX_FADV_DONTNEED drops only clean, unmapped pages (mm/fadvise.c), hence the measurement, and
-    fsync if pages are left. Without a need, fsync costs a flush of the disk: 46 s for 20 000 files.
-    """
+    """Write back and drop the file's pages; measure what is left."""
     with path.open("rb") as file:
-        for _ in range(_EVICT_TRIES):
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            left = measure_residency(path)
-            if left.is_empty:
-                return left
-            os.fsync(file.fileno())
+        return _drop(file.fileno(), partial(measure_residency, path))
+
+
+_Counts = TypeVar("_Counts", Residency, PageCounts)
+
+
+def _drop(descriptor: int, count: Callable[[], _Counts]) -> _Counts:
+    """Write back and drop a file's pages; return the count of what is left.
+
+    POSIX_FADV_DONTNEED drops only clean, unmapped pages (mm/fadvise.c), hence the count, and fsync
+    if pages are left. Without a need, fsync costs a flush of the disk: 46 s for 20 000 files.
+    """
+    for attempt in range(_EVICT_TRIES):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        left = count()
+        if left.is_empty:
+            break
+        with suppress(OSError):  # a file system without it, such as a read-only squashfs
+            os.fsync(descriptor)
+        time.sleep(_PAUSE_SECONDS * attempt)
     return left
 
 
@@ -179,12 +186,8 @@ def load(path: Path) -> Residency:
 
 
 _LVM_CACHES = {
-    "cpool": "dm-cache",
-    "cdata": "dm-cache",
-    "cmeta": "dm-cache",
-    "cvol": "dm-cache",
-    "vdata": "VDO",
-    "vpool": "VDO",
+    **dict.fromkeys(("cpool", "cdata", "cmeta", "cvol"), "dm-cache"),
+    **dict.fromkeys(("vdata", "vpool"), "VDO"),
 }
 """Last part of the dm/uuid of LVM's hidden volumes (lib/activate/dev_manager.c of LVM2)."""
 
@@ -198,32 +201,27 @@ def caches_below(disk: Disk, *, is_evicted: bool, sys: Path = SYS) -> list[dict[
     found = []
     for name in stack_names(disk, sys):
         place = sys / "class/block" / name
+        uuid = (read_text(place / "dm/uuid") or "").strip()
+        lvm_cache = _LVM_CACHES.get(uuid.rpartition("-")[2]) if uuid.startswith("LVM-") else None
         if backing := read_text(place / "loop/backing_file"):
-            found.append(_loop(name, place, Path(backing.strip()), is_evicted=is_evicted))
+            file = Path(backing.strip())
+            layer = {"layer": name, "kind": "loop", "file": str(file)}
+            found.append(layer | _below_loop(place, file, is_evicted=is_evicted))
         elif (place / "bcache").exists():
             found.append({"layer": name, "kind": "bcache"})
-        elif kind := _mapped(read_text(place / "dm/uuid") or ""):
+        elif kind := "VDO" if uuid.startswith("VDO-") else lvm_cache:
             found.append({"layer": name, "kind": kind})
     return found
 
 
-def _loop(name: str, place: Path, file: Path, *, is_evicted: bool) -> dict[str, Any]:
-    layer = {"layer": name, "kind": "loop", "file": str(file)}
+def _below_loop(place: Path, file: Path, *, is_evicted: bool) -> dict[str, int | None]:
     if (read_text(place / "loop/dio") or "").strip() == "1":
-        return {**layer, "file_bytes": None, "resident_bytes": 0}  # it bypasses the page cache
+        return {"file_bytes": None, "resident_bytes": 0}  # it bypasses the page cache
     try:
         state = evict(file) if is_evicted else measure_residency(file)
     except OSError:
-        return {**layer, "file_bytes": None, "resident_bytes": None}
-    return {**layer, "file_bytes": state.file_bytes, "resident_bytes": state.resident_bytes}
-
-
-def _mapped(uuid: str) -> str | None:
-    """Return the kind of cache that a device-mapper device is or has; None without one."""
-    uuid = uuid.strip()
-    if uuid.startswith("VDO-"):
-        return "VDO"
-    return _LVM_CACHES.get(uuid.rpartition("-")[2]) if uuid.startswith("LVM-") else None
+        return {"file_bytes": None, "resident_bytes": None}
+    return {"file_bytes": state.file_bytes, "resident_bytes": state.resident_bytes}
 
 
 _IN_MEMORY = "whose files are the page cache itself"
@@ -234,8 +232,6 @@ _REFUSED = {
     **dict.fromkeys(("proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs"), _BY_KERNEL),
     "zfs": "which has a cache of its own (ARC) that cannot be counted",
 }
-STACKED = ("overlay",)
-"""File systems whose files have their pages in another file system's cache."""
 
 
 @dataclass(frozen=True)
@@ -248,9 +244,12 @@ class EvictedFile:
     filesystem: str
 
     @property
-    def is_stacked(self) -> bool:
-        """True if its pages are in the cache of a file system below."""
-        return self.filesystem in STACKED
+    def identity(self) -> Identity:
+        return self.device, self.inode
+
+
+Identity = tuple[int, int]
+"""Device and inode."""
 
 
 def find_files(paths: Iterable[str]) -> list[EvictedFile]:
@@ -259,12 +258,21 @@ def find_files(paths: Iterable[str]) -> list[EvictedFile]:
     Raises PagecageError for a path that does not exist, that cannot be read, that has no regular
     file, or whose file system keeps no page cache that can be dropped.
     """
-    found: dict[tuple[int, int], EvictedFile] = {}
+    found: dict[Identity, EvictedFile] = {}
     kinds: dict[int, str] = {}
-    for path in paths:
-        files = list(_identified(_checked(path, kinds)))
+    for text in paths:
+        if not text or "\0" in text:
+            raise PagecageError(f"{text!r} is not a valid path", "name files or directories")
+        path = Path(text)
+        try:
+            device = os.stat(path).st_dev  # noqa: PTH116 - Path.exists() hides the reason
+        except OSError as error:
+            _refuse(path, error)
+        if device not in kinds:
+            kinds[device] = _filesystem(path)
+        files = list(_regular_files(path))
         if not files:
-            raise PagecageError(f"{path} contains no regular file", f"ls -la {shlex.quote(path)}")
+            raise PagecageError(f"{path} contains no regular file", f"ls -la {shlex.quote(text)}")
         for (device, inode), file in files:
             if device not in kinds:
                 kinds[device] = _filesystem(file)
@@ -274,49 +282,27 @@ def find_files(paths: Iterable[str]) -> list[EvictedFile]:
     return list(found.values())
 
 
-def _checked(text: str, kinds: dict[int, str]) -> Path:
-    """Return the path of an existing file or directory, and add its file system to `kinds`."""
-    if not text or "\0" in text:
-        raise PagecageError(f"{text!r} is not a valid path", "name files or directories")
-    path = Path(text)
-    try:
-        device = os.stat(path).st_dev  # noqa: PTH116 - Path.exists() hides the reason
-    except OSError as error:
-        _refuse(path, error)
-    if device not in kinds:
-        kinds[device] = _filesystem(path)
-    return path
-
-
-def _identified(path: Path) -> Iterator[tuple[tuple[int, int], Path]]:
-    """Yield device, inode and path of regular files.
-
-    A file that is gone by now is left out: servers remove files of their own.
-    """
-    for file in _names_of(path):
-        try:
-            status = file.stat(follow_symlinks=file == path)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            _refuse(file, error)
-        if stat.S_ISREG(status.st_mode):
-            yield (status.st_dev, status.st_ino), file
-
-
-def _names_of(path: Path) -> Iterator[Path]:
-    """Yield the path itself, or everything below a directory that is not one."""
-    if not path.is_dir():
-        yield path
-        return
+def _regular_files(path: Path) -> Iterator[tuple[Identity, Path]]:
+    """Yield the file itself, or all below a directory, without those that are gone by now."""
 
     def refuse(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):  # a directory that is gone by now
             _refuse(path, error)
 
-    for folder, folders, names in os.walk(path, onerror=refuse):
+    walked = (
+        os.walk(path, onerror=refuse) if path.is_dir() else iter([(path.parent, [], [path.name])])
+    )
+    for folder, folders, names in walked:
         folders.sort()
-        yield from (Path(folder, name) for name in sorted(names))
+        for file in (Path(folder, name) for name in sorted(names)):
+            try:
+                status = file.stat(follow_symlinks=file == path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                _refuse(file, error)
+            if stat.S_ISREG(status.st_mode):
+                yield (status.st_dev, status.st_ino), file
 
 
 def _refuse(path: Path, error: OSError) -> NoReturn:
@@ -330,7 +316,6 @@ def _refuse(path: Path, error: OSError) -> NoReturn:
 
 
 def _filesystem(file: Path) -> str:
-    """Return the type of a file's file system. Raises PagecageError if it is refused."""
     text = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
     kind = find_mount(file, parse_mountinfo(text)).filesystem
     if reason := _REFUSED.get(kind):
@@ -341,54 +326,24 @@ def _filesystem(file: Path) -> str:
     return kind
 
 
-_COUNT_TRIES = 5
-_PAUSE_SECONDS = 0.01
-
-
-@dataclass(frozen=True)
-class PageCounts:
-    """Pages of a file in the page cache, and the system call that counted them.
-
-    `dirty` and `writeback` are None where mincore(2) counted.
-    """
-
-    resident: int
-    method: str
-    dirty: int | None = None
-    writeback: int | None = None
-
-
 def count_pages(file: EvictedFile) -> PageCounts:
     """Count a file's pages.
 
-    cachestat(2) sees none of the pages of a file on overlayfs, which are in the cache of the file
-    below; mincore(2) sees them. Raises FileNotFoundError if the file is gone, and PagecageError if
-    the kernel hides the pages of another user's file.
+    Raises FileNotFoundError if the file is gone, and PagecageError if the kernel hides the pages of
+    another user's file.
     """
     with _opened(file) as descriptor:
         return _count(file, descriptor)
 
 
 def evict_pages(file: EvictedFile) -> PageCounts:
-    """Write back and drop a file's pages; return what is left.
-
-    POSIX_FADV_DONTNEED drops only clean, unmapped pages (mm/fadvise.c). Raises as count_pages().
-    """
+    """Write back and drop a file's pages; return what is left. Raises as count_pages()."""
     with _opened(file) as descriptor:
-        for attempt in range(_COUNT_TRIES):
-            with suppress(OSError):  # a file system without it, such as a read-only squashfs
-                os.fsync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            left = _count(file, descriptor)
-            if not left.resident:
-                break
-            time.sleep(_PAUSE_SECONDS * attempt)
-    return left
+        return _drop(descriptor, partial(_count, file, descriptor))
 
 
 @contextmanager
 def _opened(file: EvictedFile) -> Iterator[int]:
-    """Open a file; FileNotFoundError passes, any other refusal is a PagecageError."""
     try:
         descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -410,10 +365,9 @@ def _count(file: EvictedFile, descriptor: int) -> PageCounts:
             f"{file.path} belongs to another user and is read-only, so the kernel hides its pages",
             "run as its owner or as root",
         )
-    found = None if file.is_stacked else cachestat(descriptor)
-    if found is not None:
-        return PageCounts(found.resident, "cachestat", found.dirty, found.writeback)
-    return PageCounts(mincore_pages(descriptor, status.st_size), "mincore")
+    # cachestat(2) sees no page on overlayfs: they are in the cache of the file below.
+    found = None if file.filesystem == "overlay" else _cachestat(descriptor)
+    return found or PageCounts(mincore_pages(descriptor, status.st_size), "mincore")
 
 
 _SYS_PROCESS_MADVISE = 440  # the same number on every architecture (kernel 5.10)
@@ -424,19 +378,18 @@ _LINE = re.compile(
 _DELETED = " (deleted)"
 _LOCKED = re.compile(r"^Locked: +([0-9]+) kB$")
 
-Identity = tuple[int, int]
-"""Device and inode."""
-
 
 @dataclass(frozen=True)
 class FileMapping:
-    """One address range in which a process maps a file."""
+    """One address range in which a process maps a file.
+
+    `path` is empty for a file that was removed: another one may have its name.
+    """
 
     start: int
     end: int
     identity: Identity
     path: str
-    """Empty for a file that was removed: another one may have its name."""
 
 
 @dataclass(frozen=True)
@@ -450,7 +403,6 @@ class PageHolder:
 
     @property
     def description(self) -> str:
-        """The process as a message names it."""
         locked = ", which has locked it in memory" if self.locked_bytes else ""
         return f"{self.name} (pid {self.pid}){locked}"
 
@@ -483,9 +435,9 @@ def holders_of(files: Collection[EvictedFile], proc: Path = PROC) -> Holders:
     A mapping is recognised by device and inode, or by its path: on btrfs and overlayfs the device
     in /proc/PID/maps is not that of stat(2).
     """
-    wanted = {(file.device, file.inode): (file.device, file.inode) for file in files}
-    paths = {os.path.realpath(file.path): (file.device, file.inode) for file in files}
-    found: dict[Identity, list[PageHolder]] = {}
+    wanted = {file.identity for file in files}
+    paths = {os.path.realpath(file.path): file.identity for file in files}
+    found: dict[Identity, tuple[PageHolder, ...]] = {}
     complete = True
     for entry in proc.iterdir():
         if not entry.name.isdigit():
@@ -494,19 +446,17 @@ def holders_of(files: Collection[EvictedFile], proc: Path = PROC) -> Holders:
         complete = complete and (text is not None or not entry.exists())
         mine: dict[Identity, list[FileMapping]] = {}
         for mapping in parse_maps(text or ""):
-            identity = wanted.get(mapping.identity) or paths.get(mapping.path)
+            is_known = mapping.identity in wanted
+            identity = mapping.identity if is_known else paths.get(mapping.path)
             if identity is not None:
                 mine.setdefault(identity, []).append(mapping)
         for identity, mappings in mine.items():
-            found.setdefault(identity, []).append(_holder(entry, mappings))
-    return Holders({key: tuple(holders) for key, holders in found.items()}, complete)
-
-
-def _holder(entry: Path, mappings: Iterable[FileMapping]) -> PageHolder:
-    mappings = tuple(mappings)
-    name = (read_text(entry / "comm") or "?").strip()
-    locked = locked_bytes(read_text(entry / "smaps") or "", {one.start for one in mappings})
-    return PageHolder(int(entry.name), name, mappings, locked)
+            name = (read_text(entry / "comm") or "?").strip()
+            smaps = read_text(entry / "smaps") or ""
+            locked = locked_bytes(smaps, {one.start for one in mappings})
+            holder = PageHolder(int(entry.name), name, tuple(mappings), locked)
+            found[identity] = (*found.get(identity, ()), holder)
+    return Holders(found, complete)
 
 
 def locked_bytes(smaps: str, starts: Collection[int]) -> int:
@@ -530,21 +480,13 @@ def page_out(holder: PageHolder) -> str | None:
         descriptor = os.pidfd_open(holder.pid)
     except OSError as error:
         return None if isinstance(error, ProcessLookupError) else error.strerror
+    reason = None
     try:
-        reasons = [_page_out_range(descriptor, one) for one in holder.mappings]
+        for one in holder.mappings:
+            where = _Range(one.start, one.end - one.start)
+            arguments = ctypes.byref(where), ctypes.c_size_t(1), _MADV_PAGEOUT, 0
+            if _LIBC.syscall(_SYS_PROCESS_MADVISE, descriptor, *arguments) < 0:
+                reason = reason or os.strerror(ctypes.get_errno())
     finally:
         os.close(descriptor)
-    return next((reason for reason in reasons if reason), None)
-
-
-def _page_out_range(descriptor: int, mapping: FileMapping) -> str | None:
-    where = _Range(mapping.start, mapping.end - mapping.start)
-    done = _LIBC.syscall(
-        _SYS_PROCESS_MADVISE,
-        descriptor,
-        ctypes.byref(where),
-        ctypes.c_size_t(1),
-        _MADV_PAGEOUT,
-        0,
-    )
-    return None if done >= 0 else os.strerror(ctypes.get_errno())
+    return reason

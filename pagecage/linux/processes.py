@@ -38,7 +38,6 @@ class ProcessInfo:
     cgroup: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return the process as records keep it."""
         return asdict(self)
 
 
@@ -54,8 +53,7 @@ class TreeCounters:
     major_faults: int = 0
 
     def __add__(self, other: TreeCounters) -> TreeCounters:
-        """Return the sums."""
-        return TreeCounters(*map(operator.add, _values(self), _values(other)))
+        return TreeCounters(*map(operator.add, vars(self).values(), vars(other).values()))
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of a record, in the units of io.stat and cpu.stat."""
@@ -67,12 +65,7 @@ class TreeCounters:
         }
 
 
-def _values(counters: TreeCounters) -> tuple[Any, ...]:
-    return tuple(vars(counters).values())
-
-
 def name_of(pid: int) -> str:
-    """Return the name of a process's command; `?` if it is gone."""
     return (read_text(PROC / str(pid) / "comm") or "?").strip()
 
 
@@ -104,7 +97,6 @@ def _tasks(pid: int, proc: Path) -> list[Path]:
 
 
 def tree(pid: int, proc: Path = PROC) -> Iterator[int]:
-    """Yield a process and its descendants."""
     yield pid
     for child in children(pid, proc):
         yield from tree(child, proc)
@@ -126,10 +118,9 @@ def read_tree(pid: int, proc: Path = PROC) -> TreeCounters | None:
     return total
 
 
-def _reaped(pid: int, proc: Path) -> list[str] | None:
-    fields = stat_fields(pid, proc)
-    indexes = (_CMINFLT, _CMAJFLT, _CHILDREN_USER, _CHILDREN_SYSTEM)
-    return None if fields is None else [fields[index] for index in indexes]
+def _reaped(pid: int, proc: Path) -> list[str]:
+    fields = stat_fields(pid, proc) or []
+    return [fields[n] for n in (_CMINFLT, _CMAJFLT, _CHILDREN_USER, _CHILDREN_SYSTEM) if fields]
 
 
 def _read_one(pid: int, proc: Path) -> TreeCounters | None:
@@ -137,19 +128,18 @@ def _read_one(pid: int, proc: Path) -> TreeCounters | None:
     if fields is None or text is None:
         return None
     io = dict(line.split(": ") for line in text.splitlines())
-    ticks = os.sysconf("SC_CLK_TCK")
+    ticks, count = os.sysconf("SC_CLK_TCK"), [int(field) for field in fields[1:]]
     return TreeCounters(
         read_bytes=int(io["read_bytes"]),
         write_bytes=int(io["write_bytes"]),
-        user_seconds=(int(fields[_USER]) + int(fields[_CHILDREN_USER])) / ticks,
-        system_seconds=(int(fields[_SYSTEM]) + int(fields[_CHILDREN_SYSTEM])) / ticks,
-        minor_faults=int(fields[_MINFLT]) + int(fields[_CMINFLT]),
-        major_faults=int(fields[_MAJFLT]) + int(fields[_CMAJFLT]),
+        user_seconds=(count[_USER - 1] + count[_CHILDREN_USER - 1]) / ticks,
+        system_seconds=(count[_SYSTEM - 1] + count[_CHILDREN_SYSTEM - 1]) / ticks,
+        minor_faults=count[_MINFLT - 1] + count[_CMINFLT - 1],
+        major_faults=count[_MAJFLT - 1] + count[_CMAJFLT - 1],
     )
 
 
 def read_report(path: Path) -> TreeCounters | None:
-    """Return the counters that a supervisor wrote at its end; None without its report."""
     try:
         report = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -167,14 +157,9 @@ def read_waits(pids: Iterable[int], proc: Path = PROC) -> dict[str, Any]:
     texts = {kind: read_text(proc / "pressure" / kind) for kind in _KINDS}
     if all(text is not None for text in texts.values()):
         return {"pressure": {kind: parse_pressure(text or "") for kind, text in texts.items()}}
-    delays = [delay for pid in pids for delay in _run_delays_ns(pid, proc)]
-    return {"pressure": None, "run_delay_usec": sum(delays) // 1000 if delays else None}
-
-
-def _run_delays_ns(pid: int, proc: Path) -> Iterator[int]:
-    for task in _tasks(pid, proc):
-        if text := read_text(task / "schedstat"):
-            yield int(text.split()[1])
+    found = (read_text(task / "schedstat") for pid in pids for task in _tasks(pid, proc))
+    delays_ns = [int(text.split()[1]) for text in found if text]
+    return {"pressure": None, "run_delay_usec": sum(delays_ns) // 1000 if delays_ns else None}
 
 
 def kill_marked(mark: str, proc: Path = PROC, but_not: str | None = None) -> int:
@@ -221,20 +206,16 @@ def _environment(pid: int, proc: Path) -> bytes:
     user.
     """
     deadline = time.monotonic() + _EXEC_SECONDS
-    while not (text := (proc / str(pid) / "environ").read_bytes()) and _will_have_one(pid, proc):
-        if time.monotonic() >= deadline:
+    while not (text := (proc / str(pid) / "environ").read_bytes()):
+        fields = stat_fields(pid, proc)
+        # Without a size it is gone, a zombie, or a thread of the kernel.
+        if fields is None or int(fields[_VSIZE]) == 0 or time.monotonic() >= deadline:
+            break
+        start, end = int(fields[_ENV_START]), int(fields[_ENV_END])
+        if end and end <= start:  # it is neither in execve(2), nor was it until now
             break
         time.sleep(_EXEC_POLL_SECONDS)
     return text
-
-
-def _will_have_one(pid: int, proc: Path) -> bool:
-    """Return whether a process whose environment was empty is in execve(2), or was until now."""
-    fields = stat_fields(pid, proc)
-    if fields is None or int(fields[_VSIZE]) == 0:  # gone, a zombie, or a thread of the kernel
-        return False
-    start, end = int(fields[_ENV_START]), int(fields[_ENV_END])
-    return end == 0 or end > start
 
 
 @dataclass
@@ -251,22 +232,18 @@ class SupervisedProcesses:
     cgroup: None = None
 
     def launched(self, pid: int) -> None:
-        """Note the supervisor."""
         self.supervisor = pid
 
     def counters(self) -> dict[str, Any]:
-        """Return the counters of the tree, and of its waits; zero before the launch."""
         used = self._used()
         own = None if used is None else used.to_json() | read_waits(self._pids())
         return {"cgroup": None, "processes": own}
 
     def read_bytes(self, maj_min: str) -> int | None:  # noqa: ARG002
-        """Return the bytes that they have read, from all disks together."""
         used = self._used()
         return None if used is None else used.read_bytes
 
     def members(self) -> list[ProcessInfo]:
-        """Return the live descendants of the supervisor."""
         return [ProcessInfo(pid, name_of(pid), "") for pid in self._pids() if is_running(pid)]
 
     def outside(self, pid: int) -> list[ProcessInfo]:  # noqa: ARG002
@@ -274,7 +251,6 @@ class SupervisedProcesses:
         return []
 
     def signal(self, name: str) -> None:
-        """Send a signal to every descendant; KILL also ends the supervisor, after them."""
         number = signal.Signals[f"SIG{name}"]
         for pid in list(self._pids()):
             with suppress(ProcessLookupError):
@@ -287,7 +263,6 @@ class SupervisedProcesses:
         """Return None: the kernel counts OOM kills by cgroup, or for the whole machine."""
 
     def end(self) -> None:
-        """Kill whatever is left, whether or not the supervisor lives."""
         self.signal("KILL")
         kill_marked(self.mark)
 

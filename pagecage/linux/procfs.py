@@ -16,10 +16,9 @@ Pressure = dict[str, dict[str, float]]
 
 
 def read_text(path: Path) -> str | None:
-    """Return a kernel file's text.
+    """Return a kernel file's text; None if this kernel lacks it or refuses to read it (PSI).
 
-    Returns None if this kernel lacks the file or refuses to read it (PSI when disabled). A trial
-    reads over a hundred; a file object for each would take half of that time.
+    A trial reads over a hundred; a file object for each would take half of that time.
     """
     descriptor = open_text(path)
     if descriptor is None:
@@ -33,7 +32,6 @@ def read_text(path: Path) -> str | None:
 
 
 def open_text(path: Path) -> int | None:
-    """Return a descriptor for repeated reads with pread_text(); None if it cannot be opened."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -41,7 +39,6 @@ def open_text(path: Path) -> int | None:
 
 
 def pread_text(descriptor: int | None) -> str | None:
-    """Return the present text of an open kernel file; None if it cannot be read."""
     try:
         return None if descriptor is None else os.pread(descriptor, _PIECE_BYTES, 0).decode()
     except OSError:
@@ -49,13 +46,17 @@ def pread_text(descriptor: int | None) -> str | None:
 
 
 def parse_flat_keyed(text: str) -> dict[str, int]:
-    """Parse `KEY VALUE` lines (memory.stat, memory.events, cpu.stat, /proc/vmstat).
-
-    Skip other values than numbers.
-    """
+    """Parse `KEY VALUE` lines whose values are numbers (memory.stat, cpu.stat, /proc/vmstat)."""
     pairs = (line.split() for line in text.splitlines())
     return {
         pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].lstrip("-").isdigit()
+    }
+
+
+def _nested(text: str) -> dict[str, dict[str, str]]:
+    rows = (line.split() for line in text.splitlines())
+    return {
+        key: dict(pair.partition("=")[::2] for pair in pairs) for key, *pairs in filter(None, rows)
     }
 
 
@@ -64,23 +65,15 @@ def parse_nested_keyed(text: str) -> dict[str, dict[str, int]]:
 
     A device that was never busy is a bare key, and empty here.
     """
-    table: dict[str, dict[str, int]] = {}
-    for line in text.splitlines():
-        key, *pairs = line.split() or [""]
-        if key:
-            split = (pair.partition("=") for pair in pairs)
-            table[key] = {name: int(value) for name, _, value in split if value.isdigit()}
-    return table
+    return {
+        key: {name: int(value) for name, value in row.items() if value.isdigit()}
+        for key, row in _nested(text).items()
+    }
 
 
 def parse_limits(text: str) -> dict[str, dict[str, str]]:
     """Parse io.max: {"254:16": {"rbps": "20000000", "wbps": "max", ...}}."""
-    table: dict[str, dict[str, str]] = {}
-    for line in text.splitlines():
-        key, *pairs = line.split() or [""]
-        if key:
-            table[key] = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
-    return table
+    return _nested(text)
 
 
 def parse_pressure(text: str) -> Pressure:
@@ -88,18 +81,10 @@ def parse_pressure(text: str) -> Pressure:
 
     The result is {"some": {"avg10": .., "total": microseconds}, "full": {...}}.
     """
-    table: Pressure = {}
-    for line in text.splitlines():
-        kind, *pairs = line.split() or [""]
-        if kind:
-            table[kind] = {
-                name: float(value) for name, _, value in (pair.partition("=") for pair in pairs)
-            }
-    return table
+    return {k: {name: float(n) for name, n in row.items()} for k, row in _nested(text).items()}
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
-    """Parse /proc/meminfo: {"MemTotal": kB, ...}."""
     pairs = (line.partition(":") for line in text.splitlines())
     return {key: int(rest.split()[0]) for key, colon, rest in pairs if colon and rest.split()}
 
@@ -107,35 +92,15 @@ def parse_meminfo(text: str) -> dict[str, int]:
 PROC = Path("/proc")
 # Documentation/admin-guide/iostats.rst, in the order of the columns.
 DISKSTATS_FIELDS = (
-    "reads",
-    "reads_merged",
-    "sectors_read",
-    "read_ms",
-    "writes",
-    "writes_merged",
-    "sectors_written",
-    "write_ms",
-    "in_flight",
-    "io_ticks",
-    "weighted_io_ticks",
-    "discards",
-    "discards_merged",
-    "sectors_discarded",
-    "discard_ms",
-    "flushes",
-    "flush_ms",
+    *("reads", "reads_merged", "sectors_read", "read_ms"),
+    *("writes", "writes_merged", "sectors_written", "write_ms"),
+    *("in_flight", "io_ticks", "weighted_io_ticks"),
+    *("discards", "discards_merged", "sectors_discarded", "discard_ms"),
+    *("flushes", "flush_ms"),
 )
 _CPU_FIELDS = (
-    "user",
-    "nice",
-    "system",
-    "idle",
-    "iowait",
-    "irq",
-    "softirq",
-    "steal",
-    "guest",
-    "guest_nice",
+    *("user", "nice", "system", "idle", "iowait"),
+    *("irq", "softirq", "steal", "guest", "guest_nice"),
 )
 
 
@@ -168,12 +133,10 @@ def parse_cpu(text: str) -> dict[str, int] | None:
 
 
 def read_device(maj_min: str, proc: Path = PROC) -> dict[str, int] | None:
-    """Return a disk's line of /proc/diskstats, or None."""
     return parse_diskstats(read_text(proc / "diskstats") or "", maj_min)
 
 
 def read_vmstat(proc: Path = PROC) -> dict[str, int] | None:
-    """Return the counters of the host's memory management (/proc/vmstat)."""
     return parse_flat_keyed(read_text(proc / "vmstat") or "") or None
 
 
@@ -206,26 +169,20 @@ _LISTEN = "0A"
 def parse_listening(text: str) -> set[int]:
     """Return the ports in state LISTEN in the text of /proc/PID/net/tcp or tcp6."""
     ports = set()
-    for line in text.splitlines()[1:]:
-        words = line.split()
+    for words in map(str.split, text.splitlines()[1:]):
         if len(words) > 3 and words[3] == _LISTEN:
-            _, _, port = words[1].rpartition(":")
-            try:
-                ports.add(int(port, 16))
-            except ValueError:
-                continue
+            with suppress(ValueError):
+                ports.add(int(words[1].rpartition(":")[2], 16))
     return ports
 
 
-def listens(port: int, pids: Iterable[int | str], proc: Path = Path("/proc")) -> bool:
+def listens(port: int, pids: Iterable[int | str], proc: Path = PROC) -> bool:
     """Return whether a socket listens on the port in a network namespace of the processes.
 
     "self" is this process.
     """
-    texts = (
-        read_text(proc / str(pid) / "net" / name) or "" for pid in pids for name in ("tcp", "tcp6")
-    )
-    return any(port in parse_listening(text) for text in texts)
+    files = (proc / str(pid) / "net" / name for pid in pids for name in ("tcp", "tcp6"))
+    return any(port in parse_listening(read_text(file) or "") for file in files)
 
 
 EMULATED_CPU = "QEMU TCG"
@@ -247,7 +204,8 @@ def cpu_model(cpuinfo: str) -> str | None:
 
     x86-64 states a name. arm64 states the fields of MIDR_EL1 (arch/arm64/kernel/cpuinfo.c).
     """
-    first = dict(map(_field, cpuinfo.split("\n\n", 1)[0].splitlines()))
+    lines = (line.partition(":") for line in cpuinfo.split("\n\n", 1)[0].splitlines())
+    first = {name.strip(): value.strip() for name, _, value in lines}
     if "model name" in first:
         return first["model name"]
     maker, part = first.get("CPU implementer"), first.get("CPU part")
@@ -259,30 +217,20 @@ def cpu_model(cpuinfo: str) -> str | None:
     return f"{_CPU_PARTS.get((maker, part), f'implementer {maker} part {part}')} {revision}"
 
 
-def _field(line: str) -> tuple[str, str]:
-    name, _, value = line.partition(":")
-    return name.strip(), value.strip()
-
-
 def listener(port: int, proc: Path = PROC) -> str:
     """Return the process that listens on a port, as "postgres (process 123)".
 
     It is "another process" if its files cannot be read, which only its owner and root may do.
     """
-    texts = [read_text(proc / "self/net" / name) or "" for name in ("tcp", "tcp6")]
-    sockets = {f"socket:[{inode}]" for text in texts for inode in _inodes(text, port)}
+    sockets = set()
+    for name in ("tcp", "tcp6"):
+        header, *lines = (read_text(proc / "self/net" / name) or "").splitlines() or [""]
+        listening = (one for one in lines if port in parse_listening(f"{header}\n{one}"))
+        sockets |= {f"socket:[{line.split()[9]}]" for line in listening}
     for entry in proc.iterdir():
-        if entry.name.isdigit() and any(link in sockets for link in _open_files(entry)):
+        if entry.name.isdigit() and not sockets.isdisjoint(_open_files(entry)):
             return f"{(read_text(entry / 'comm') or '?').strip()} (process {entry.name})"
     return "another process"
-
-
-def _inodes(text: str, port: int) -> Iterator[str]:
-    """Yield the inodes of the sockets that listen on a port (proc_pid_net(5))."""
-    header, *lines = text.splitlines() or [""]
-    for line in lines:
-        if port in parse_listening(f"{header}\n{line}"):
-            yield line.split()[9]
 
 
 def _open_files(process: Path) -> Iterator[str]:
@@ -318,18 +266,32 @@ def machine_settings(sys: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
     """
     cpu = sys / "devices/system/cpu"
     policies = sorted(cpu.glob("cpu[0-9]*/cpufreq"))[:_MOST_CPUS]
-    governors = {_text(policy / "scaling_governor") for policy in policies}
-    present = [_number(policy / "scaling_cur_freq") for policy in policies]
-    most = [_number(policy / "scaling_max_freq") for policy in policies]
-    found = {
-        "governors": sorted(filter(None, governors)) or None,
-        "frequencies_khz": _ends(present),
-        "most_khz": _ends(most),
-        "boost": next((text for name in _BOOST if (text := _text(cpu / name))), None),
-        "transparent_hugepages": _chosen(_text(sys / "kernel/mm/transparent_hugepage/enabled")),
-        "hugepages": _hugepages(proc),
-    }
-    return {name: value for name, value in found.items() if value is not None}
+    memory = parse_meminfo(read_text(proc / "meminfo") or "")
+    total, free = memory.get("HugePages_Total"), memory.get("HugePages_Free", 0)
+    huge = _text(sys / "kernel/mm/transparent_hugepage/enabled") or ""
+    return _known(
+        governors=sorted({text for one in policies if (text := _text(one / "scaling_governor"))}),
+        frequencies_khz=_ends(policies, "scaling_cur_freq"),
+        most_khz=_ends(policies, "scaling_max_freq"),
+        boost=next((text for name in _BOOST if (text := _text(cpu / name))), None),
+        # The word in brackets, as in `always [madvise] never`.
+        transparent_hugepages=huge.partition("[")[2].partition("]")[0],
+        # The pool, which no limit on memory covers (hugetlbpage.rst).
+        hugepages=None
+        if total is None
+        else {"total": total, "used": total - free, "page_bytes": memory["Hugepagesize"] * 1024},
+    )
+
+
+def _known(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value not in (None, "", [])}
+
+
+def _ends(policies: Sequence[Path], name: str) -> list[int]:
+    """Return the least and the largest number in the files of this name."""
+    texts = [text for policy in policies if (text := _text(policy / name)) and text.isdigit()]
+    numbers = [int(text) for text in texts]
+    return [min(numbers), max(numbers)] if numbers else []
 
 
 def process_settings(pid: int, proc: Path = PROC) -> dict[str, Any]:
@@ -337,12 +299,14 @@ def process_settings(pid: int, proc: Path = PROC) -> dict[str, Any]:
     status = read_text(proc / str(pid) / "status") or ""
     fields = stat_fields(pid, proc)
     lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-    found = {
-        "affinity": lines.get("Cpus_allowed_list"),
-        "nice": int(fields[_NICE]) if fields else None,
-        "io_priority": _io_priority(pid),
-    }
-    return {name: value for name, value in found.items() if value is not None}
+    number = _IOPRIO_GET.get(os.uname().machine)
+    value = -1 if number is None else _LIBC.syscall(number, _WHO_PROCESS, pid)
+    io_priority = f"{_CLASSES[value >> _CLASS_SHIFT]} {value & ((1 << _CLASS_SHIFT) - 1)}"
+    return _known(
+        affinity=lines.get("Cpus_allowed_list"),
+        nice=int(fields[_NICE]) if fields else None,
+        io_priority=None if value < 0 else io_priority,
+    )
 
 
 def cgroup_settings(directories: Sequence[Path]) -> dict[str, str]:
@@ -358,38 +322,5 @@ def cgroup_settings(directories: Sequence[Path]) -> dict[str, str]:
     return found
 
 
-def _io_priority(pid: int) -> str | None:
-    """Return class and level, such as `best-effort 4`; None on an unknown architecture."""
-    number = _IOPRIO_GET.get(os.uname().machine)
-    value = -1 if number is None else _LIBC.syscall(number, _WHO_PROCESS, pid)
-    if value < 0:
-        return None
-    return f"{_CLASSES[value >> _CLASS_SHIFT]} {value & ((1 << _CLASS_SHIFT) - 1)}"
-
-
-def _hugepages(proc: Path) -> dict[str, int] | None:
-    """Return the pool of huge pages, which no limit on memory covers (hugetlbpage.rst)."""
-    memory = parse_meminfo(read_text(proc / "meminfo") or "")
-    if "HugePages_Total" not in memory:
-        return None
-    total, free = memory["HugePages_Total"], memory.get("HugePages_Free", 0)
-    return {"total": total, "used": total - free, "page_bytes": memory["Hugepagesize"] * 1024}
-
-
 def _text(path: Path) -> str | None:
     return (read_text(path) or "").strip() or None
-
-
-def _number(path: Path) -> int | None:
-    text = _text(path)
-    return int(text) if text and text.isdigit() else None
-
-
-def _ends(values: list[int | None]) -> list[int] | None:
-    known = [value for value in values if value is not None]
-    return [min(known), max(known)] if known else None
-
-
-def _chosen(text: str | None) -> str | None:
-    """Return the word in brackets, as in `always [madvise] never`."""
-    return text.partition("[")[2].partition("]")[0] or None if text else None

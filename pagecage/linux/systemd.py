@@ -23,7 +23,6 @@ from pagecage.process import run
 
 PARENT = "pagecage.slice"
 SYSTEM_SOCKET = Path("/run/systemd/private")
-"""The system manager's own socket, on which it answers root, as systemctl(1) asks it."""
 _STOP_TRIES = 2
 _OOM_POLICY_SINCE = 253  # systemd NEWS: OOMPolicy= is honoured on scopes since 253
 
@@ -39,11 +38,9 @@ class Systemd:
     version: int
 
     def systemctl(self, *arguments: str) -> list[str]:
-        """Return a systemctl command line for this manager."""
         return ["systemctl", *(["--user"] if self.user else []), *arguments]
 
     def parent_cgroup(self) -> Path:
-        """Return the cgroup in which this manager puts pagecage.slice."""
         if not self.user:
             return CGROUP_ROOT / PARENT
         uid = os.getuid()
@@ -56,14 +53,11 @@ class Systemd:
         return runtime_dir() / "systemd/user.control"
 
     def has_user_manager(self) -> bool | None:
-        """Return whether this user's own manager listens where `systemctl --user` asks it.
-
-        Returns None for the system's.
-        """
+        """Return whether this user's own manager listens; None for the system's."""
         return user_socket().exists() if self.user else None
 
     def socket(self) -> Path:
-        """Return the socket on which this manager answers its user, or root."""
+        """Return the socket on which this manager answers, as systemctl(1) asks it."""
         return user_socket() if self.user else SYSTEM_SOCKET
 
     def is_reached(self) -> bool:
@@ -71,16 +65,12 @@ class Systemd:
         return os.access(self.socket(), os.W_OK)
 
     def cgroup(self, unit: str) -> Cgroup:
-        """Return the slice's cgroup, which may not exist (yet)."""
         return Cgroup(unified=self.parent_cgroup() / unit)
 
     def make(
         self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
     ) -> Cgroup:
-        """Make the slice, limits first, and return its cgroup.
-
-        The commands of `make_commands` are run, or their method calls are made without them.
-        """
+        """Make the slice, limits first, by `make_commands` or by their method calls."""
         nodes = {name: other.node for name, other in (disks or {}).items()}
         if self.is_reached():
             properties = to_properties(property_arguments(cage, disk.node, nodes))
@@ -95,7 +85,6 @@ class Systemd:
     def make_commands(
         self, unit: str, cage: Cage, disk: str, disks: Mapping[str, str] | None = None
     ) -> list[list[str]]:
-        """Return the commands that make a trial's slice with its limits. Disks are their nodes."""
         properties = property_arguments(cage, disk, disks)
         return [
             self.systemctl("set-property", "--runtime", unit, *properties),
@@ -105,12 +94,7 @@ class Systemd:
     def enter_command(
         self, unit: str, argv: Sequence[str], name: str | None = None, oom_policy: str = "kill"
     ) -> list[str]:
-        """Return the command that runs a workload in a scope of the slice.
-
-        The command execs it and has its exit status. The scope is named after the slice unless
-        `name` is given. `oom_policy` is systemd.scope(5)'s: the effect of an OOM kill of one
-        process on the others.
-        """
+        """Return the command of a scope, which is named after the slice unless `name` is given."""
         policy = ["-p", f"OOMPolicy={oom_policy}"] if self.version >= _OOM_POLICY_SINCE else []
         return [
             "systemd-run",
@@ -132,21 +116,18 @@ class Systemd:
             manager.start_scope(f"{scope_name(unit)}.scope", scope_properties(unit, pid, policy))
 
     def container_parent(self, unit: str) -> str:
-        """Return the slice's name, as engines with the cgroup driver systemd take it."""
         return unit
 
     def signal(self, unit: str, name: str) -> None:
-        """Send a signal to every process in the slice."""
         command = self.systemctl("kill", f"--signal={name}", unit)
         run(command, check=False, timeout_seconds=30)
 
     def remove(self, unit: str) -> None:
         """End everything in the slice; remove the slice and its drop-ins.
 
-        Does nothing if the slice does not exist. Raises HostError if it stays. The drop-ins are
-        deleted directly: `systemctl revert` also reloads the whole manager, which costs more than
-        all the rest of a trial's overhead. systemd forgets a stopped slice, so nothing reads old
-        drop-ins again.
+        The drop-ins are deleted directly: `systemctl revert` also reloads the whole manager, which
+        costs more than all the rest of a trial's overhead. systemd forgets a stopped slice, so
+        nothing reads old drop-ins again.
         """
         cgroup = self.parent_cgroup() / unit
         for _ in range(_STOP_TRIES):
@@ -158,7 +139,6 @@ class Systemd:
         shutil.rmtree(self.control_directory() / f"{unit}.d", ignore_errors=True)
 
     def remove_commands(self, unit: str) -> list[list[str]]:
-        """Return the commands that stop the slice and remove its drop-ins."""
         drop_ins = self.control_directory() / f"{unit}.d"
         return [self.systemctl("stop", unit), ["rm", "-r", str(drop_ins)]]
 
@@ -175,7 +155,6 @@ class Systemd:
         return None
 
     def left_over(self) -> list[str]:
-        """Return the slices left by a killed agent: those with a cgroup or with only a drop-in."""
         cgroups = (path.name for path in self.parent_cgroup().glob("pagecage-*.slice"))
         drop_ins = (
             path.name.removesuffix(".d")
@@ -184,7 +163,6 @@ class Systemd:
         return sorted({*cgroups, *drop_ins})
 
     def sweep(self) -> list[str]:
-        """Remove the slices that a killed agent left; return their names."""
         units = self.left_over()
         for unit in units:
             self.remove(unit)
@@ -192,23 +170,16 @@ class Systemd:
 
 
 def runtime_dir() -> Path:
-    """Return this user's runtime directory.
-
-    A login sets the variable, `su` does not (pam_systemd(8)).
-    """
+    """Return this user's runtime directory; `su` does not set the variable (pam_systemd(8))."""
     return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
 
 
 def user_socket() -> Path:
-    """Return the socket on which this user's own manager answers, as `systemctl --user` asks it."""
     return runtime_dir() / "systemd/private"
 
 
 def unit_name(trial_id: str, attempt: int = 1) -> str:
-    """Return an attempt's slice name.
-
-    Dashes in a slice's name nest (systemd.slice(5)), so they become underscores.
-    """
+    """Return an attempt's slice; dashes would nest slices (systemd.slice(5))."""
     return f"pagecage-{trial_id.replace('-', '_')}.{attempt}.slice"
 
 
@@ -218,15 +189,11 @@ def scope_name(unit: str) -> str:
 
 
 def systemd_version(systemctl_output: str) -> int:
-    """Return the major version from `systemctl --version` ("systemd 257 (257.13-1~deb13u1)").
-
-    Returns 0 if there is none.
-    """
+    """Return 257 for "systemd 257 (257.13-1~deb13u1)", of `systemctl --version`; 0 for none."""
     words = systemctl_output.split()
     number = words[1].split(".")[0].split("~")[0] if len(words) > 1 else ""
     return int(number) if number.isdigit() else 0
 
 
 def is_pid1(proc: Path = Path("/proc")) -> bool:
-    """Return True if systemd is process 1."""
     return (read_text(proc / "1/comm") or "").strip() == "systemd"

@@ -51,7 +51,6 @@ class CgroupProcesses:
         """Do nothing: the cgroup contains the process."""
 
     def counters(self) -> dict[str, Any]:
-        """Return the counters of the cgroup."""
         return {"cgroup": read_counters(self.cgroup)}
 
     def read_bytes(self, maj_min: str) -> int | None:
@@ -60,21 +59,15 @@ class CgroupProcesses:
         return None if io is None else io.get(maj_min, {}).get("rbytes", 0)
 
     def members(self) -> list[ProcessInfo]:
-        """Return the live processes in the cgroup."""
         return members(self.cgroup)
 
     def outside(self, pid: int) -> list[ProcessInfo]:
-        """Return the process and descendants of it that are in another cgroup."""
         return outside(pid, self.cgroup)
 
     def signal(self, name: str) -> None:
-        """Send a signal to every process in the cgroup."""
         self.maker.signal(self.unit, name)
 
     def oom_kills(self) -> int | None:
-        """Return the OOM kills in the cgroup.
-
-        Returns None without memory.events; an exit status of 137 may be any SIGKILL.
-        """
+        """Return None without memory.events; an exit status of 137 may be any SIGKILL."""
         events = read_counters(self.cgroup, "memory.events")["memory.events"]
         return None if events is None else events.get("oom_kill", 0)

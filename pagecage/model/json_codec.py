@@ -163,7 +163,7 @@ def to_json(value: Any) -> Any:
         return {name: to_json(getattr(value, name)) for name in _names(type(value))}
     if isinstance(value, Mapping):
         return {key: to_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [to_json(item) for item in value]
     return value
 
@@ -216,7 +216,7 @@ def _optional_reader(arguments: tuple[Any, ...]) -> Reader:
 
 def _tuple_reader(inner: Reader) -> Reader:
     def read(data: Any, where: str) -> tuple[Any, ...]:
-        if not isinstance(data, list | tuple):
+        if not isinstance(data, (list, tuple)):
             raise _wrong_kind(where)
         return tuple(inner(item, where) for item in data)
 

@@ -50,7 +50,7 @@ def requested_caps(record: Record) -> dict[str, float]:
     """Return the requested I/O caps by property; with burst credits, the base rates."""
     requested = record.cage.requested or {}
     caps = {name: requested.get(name) for name in IO_STAT_KEY}
-    return {name: cap for name, cap in caps.items() if isinstance(cap, int | float) and cap}
+    return {name: cap for name, cap in caps.items() if isinstance(cap, (int, float)) and cap}
 
 
 def cap_changes(record: Record) -> Sequence[CapChange]:

@@ -77,7 +77,9 @@ def volume_account(record: Record) -> VolumeAccount | None:
     if not account or external.get("by") != "volume":
         return None
     own = account["pcvolume"]
-    limits = zip(own["limits"], external["model"]["limits"], strict=True)
+    if len(own["limits"]) != len(external["model"]["limits"]):
+        raise ValueError("the account of a simulated volume has limits of another model")
+    limits = zip(own["limits"], external["model"]["limits"])  # noqa: B905 - of Python 3.10
     return VolumeAccount(
         own["seconds"],
         tuple(_limit(counted, asked) for counted, asked in limits),

@@ -62,7 +62,6 @@ class LimitInForce:
 
 
 def shown_value(name: str, value: float) -> str:
-    """Return a limit's value with its unit."""
     if name == "CPUQuota":
         return f"{value:g} %"
     if "IOPS" in name:
@@ -175,7 +174,6 @@ def requested_of_container(
 
 
 def _io_limits(limits: Iterable[BlockLimit]) -> list[BlockLimit]:
-    """Return the first limit of each kind and device; a rate of 0 is none."""
     first: dict[tuple[str, str], BlockLimit] = {}
     for limit in limits:
         first.setdefault((limit.key, limit.device), limit)
@@ -328,11 +326,9 @@ class LimitComparison:
 
     @property
     def is_failure(self) -> bool:
-        """True if the program has more than it was given."""
         return self.state in FAILURES
 
     def sentence(self, kernel: KernelTrees) -> str:
-        """Return the comparison as one line."""
         asked, found = self.requested, self.found
         where = f" of {asked.device}" if asked.device else ""
         line = f"{asked.name}{where}: {shown_value(asked.name, asked.value)} asked by {asked.by}"
@@ -345,7 +341,6 @@ class LimitComparison:
         return f"{line}: {word} ({self.reason})" if word else line
 
     def to_json(self, kernel: KernelTrees) -> dict[str, Any]:
-        """Return the comparison as documented in docs/FORMAT.md."""
         asked, found = self.requested, self.found
         return {
             "name": asked.name,
@@ -470,11 +465,9 @@ def _data_elsewhere(
 def _without_limit(
     name: str, used: Mapping[str, int], limits: Sequence[LimitInForce], least_bytes: int
 ) -> list[str]:
-    """Return the disks with that much I/O and no limit of this name."""
     limited = {limit.maj_min for limit in limits if limit.name == name}
     return [disk for disk, count in used.items() if count >= least_bytes and disk not in limited]
 
 
 def failures(comparisons: Sequence[LimitComparison]) -> Iterator[LimitComparison]:
-    """Yield the comparisons whose limit is not in force as it was asked for."""
     return (one for one in comparisons if one.is_failure)

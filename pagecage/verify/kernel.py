@@ -69,7 +69,6 @@ def require_cgroups(kernel: KernelTrees) -> None:
 
 
 def lineage(cgroup: Cgroup, kernel: KernelTrees) -> tuple[Cgroup, ...]:
-    """Return a cgroup and all visible groups whose limits hold for it too, nearest first."""
     return (cgroup, *ancestors(cgroup, kernel.proc))
 
 
@@ -97,7 +96,6 @@ def group_at(directory: Path, cgroup: Cgroup, kernel: KernelTrees) -> Cgroup:
 
 
 def pids_of(directory: Path) -> list[int]:
-    """Return the processes of a cgroup and of its descendants."""
     folders = (Path(folder) for folder, _, _ in os.walk(directory))
     words = (
         word for folder in folders for word in (read_text(folder / "cgroup.procs") or "").split()
@@ -209,7 +207,6 @@ def _of_open_file(entry: Path) -> str | None:
 
 
 def _stack(number: str, kernel: KernelTrees) -> set[str]:
-    """Return the number of a device and of everything below it."""
     try:
         whole, names = descend(number, kernel.sys)
     except (HostError, OSError):  # a file system without a disk

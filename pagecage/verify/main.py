@@ -21,7 +21,6 @@ _WAITS = {"io": "I/O", "memory": "memory", "cpu": "a CPU"}
 
 
 def lines(found: Verification) -> Iterator[str]:
-    """Yield the lines for a terminal."""
     plural = "" if found.processes == 1 else "es"
     place = found.target.directory
     yield f"{found.target.description}: {found.processes} process{plural} in {place}"
@@ -35,7 +34,6 @@ def lines(found: Verification) -> Iterator[str]:
 
 
 def conclusion(found: Verification) -> str:
-    """Return the last sentence."""
     lost = [one.requested.name for one in failures(found.comparisons)]
     if lost:
         verb = "is" if len(lost) == 1 else "are"
@@ -98,7 +96,6 @@ def _watched(found: Verification) -> Iterator[str]:
 
 
 def _use_sentence(use: LimitUse, found: Verification) -> str:
-    """Return one line about one limit: whether it bound, and its figures."""
     limit, total = use.limit, found.watched.seconds
     name = limit.name + (f" of {disk_name(limit.maj_min, found.kernel)}" if limit.maj_min else "")
     if use.hits is None and limit.name in MEMORY_FILE:
@@ -156,7 +153,6 @@ def main(argv: Sequence[str]) -> int:
 
 
 def text_of(found: Verification, as_json: bool) -> str:
-    """Return the verification as it is printed."""
     return json.dumps(found.to_json()) + "\n" if as_json else "\n".join([*lines(found), ""])
 
 
@@ -184,8 +180,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _whole(least: int, most: int) -> Callable[[str], int]:
-    """Return the parser of a whole number from `least` to `most`, both included."""
-
     def parsed(text: str) -> int:
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
         if not least <= number <= most:

@@ -57,7 +57,6 @@ def control_group(unit: str, user: bool) -> str:
 
 
 def unit_of(cgroup: Path) -> str | None:
-    """Return the unit to which a cgroup belongs by its name, or None."""
     return cgroup.name if _UNIT.match(cgroup.name) else None
 
 
@@ -122,7 +121,6 @@ class InspectedContainer:
 
 
 def container_id(directory: Path) -> str | None:
-    """Return the container's id in the name of a cgroup's directory, or None."""
     match = _SCOPE.search(directory.name)
     return match[1] if match else None
 

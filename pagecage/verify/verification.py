@@ -41,7 +41,6 @@ _WRITES = ("IOWriteBandwidthMax", "IOWriteIOPSMax")
 
 
 def notes(target: Target, effective: Sequence[LimitInForce], kernel: KernelTrees) -> Iterator[str]:
-    """Yield a sentence for each kind of evidence that this machine hides."""
     yield from _hidden_groups(kernel, kernel.mount_of(target.directory))
     for name in kernel.missing_controllers():
         yield f"No hierarchy that is mounted here has the controller {name}."
@@ -132,11 +131,9 @@ class Verification:
 
     @property
     def failed(self) -> bool:
-        """True if a limit is not in force as it was asked for."""
         return any(one.is_failure for one in self.comparisons)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the verification as documented in docs/FORMAT.md."""
         return {
             "type": "verification",
             "verification_version": VERSION,
@@ -221,7 +218,6 @@ def verify(
 def _compared(
     target: Target, expected: Sequence[RequestedLimit], pids: Sequence[int], kernel: KernelTrees
 ) -> tuple[list[LimitComparison], list[str]]:
-    """Return the comparisons, and a sentence for each kind of evidence that cannot be read."""
     requested, told = requested_limits(target, kernel, expected)
     has_devices = any(one.device for one in requested)
     on_disks, complete = open_disks(pids, kernel) if has_devices else (set[str](), True)

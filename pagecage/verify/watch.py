@@ -96,7 +96,6 @@ def watch(
 def summary(
     cgroup: Cgroup, limits: Sequence[LimitInForce], taken: Sequence[Snapshot], ended: bool = False
 ) -> Watched:
-    """Return what the snapshots show."""
     first, last = taken[0], taken[-1]
     seconds = last.at_seconds - first.at_seconds
     if seconds <= 0:
@@ -144,7 +143,6 @@ def _binds(limit: LimitInForce, window: Window) -> bool:
 
 
 def _window(cgroup: Cgroup, limit: LimitInForce, first: Snapshot, last: Snapshot) -> Window:
-    """Return a window with the counters of one limit alone, and the waits of the program."""
     is_io, is_cpu = limit.name in IO_STAT_KEY, limit.name == "CPUQuota"
     seconds = last.at_seconds - first.at_seconds
     throttled = _growth(first, last, limit.cgroup, "cpu.stat", "throttled_usec")

@@ -39,13 +39,11 @@ class ArrivedLine:
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line as the trace has it."""
         kept = {"text": self.text} if self.data is None else {"line": self.data}
         return {"arrived": self.arrived, **kept}
 
 
 def arrived_line(raw: bytes, arrived: float) -> ArrivedLine | None:
-    """Return a line of the output; None for a blank one."""
     text = raw.decode(errors="replace").strip()
     if not text:
         return None
@@ -56,7 +54,6 @@ def arrived_line(raw: bytes, arrived: float) -> ArrivedLine | None:
 
 
 def write_trace(lines: Iterable[ArrivedLine], path: Path) -> None:
-    """Write lines as a trace."""
     path.write_text(
         "".join(json.dumps(line.to_json(), separators=(",", ":")) + "\n" for line in lines)
     )
@@ -78,7 +75,6 @@ class OwnOutput:
         self._thread.start()
 
     def lines(self) -> tuple[ArrivedLine, ...]:
-        """Return the lines so far."""
         with self._changed:
             raw = list(self._lines)
         found = (arrived_line(line, arrived) for arrived, line in raw)
@@ -97,7 +93,6 @@ class OwnOutput:
             self._changed.wait_for(is_seen, seconds)
 
     def join(self, seconds: float) -> None:
-        """Wait for the end of the output."""
         self._thread.join(seconds)
 
     def _read(self) -> None:
@@ -159,7 +154,6 @@ class OwnEvidence:
 
 
 def findings(evidence: OwnEvidence) -> list[Finding]:
-    """Return what is wrong with the data, or nothing."""
     found = [*_end(evidence)]
     found += _no_lines(evidence) or [*_lines(evidence), *_times(evidence)]
     return found

@@ -72,7 +72,6 @@ class Monitor:
         self._scheme = self._kdamond / "contexts/0/schemes/0"
 
     def start(self) -> None:
-        """Set it up and turn it on."""
         _write(self._admin / "nr_kdamonds", 1)
         context = self._kdamond / "contexts/0"
         _write(self._kdamond / "contexts/nr_contexts", 1)
@@ -110,7 +109,6 @@ class Monitor:
         return int((self._scheme / "tried_regions/total_bytes").read_text())
 
     def stop(self) -> None:
-        """Turn it off and remove it."""
         if (self._kdamond / "state").read_text().strip() == "on":
             _write(self._kdamond / "state", "off")
         _write(self._admin / "nr_kdamonds", 0)
@@ -131,7 +129,6 @@ class Damon:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def start(self) -> None:
-        """Start the thread, which waits for the trial's first process."""
         if self._reason is None:
             self._thread.start()
 
@@ -139,7 +136,6 @@ class Damon:
         """Return at once: there is nothing to record before the program starts."""
 
     def stop(self) -> CollectorResult:
-        """Stop, and write the counts."""
         self._ending.set()
         if self._reason is not None:
             return CollectorResult("missing", self._reason)

@@ -107,7 +107,6 @@ def record_command(data: Path, cgroup: Path) -> list[str]:
 
 
 def _may_profile(status: str) -> bool:
-    """Return whether the text of /proc/PID/status has a capability that overrides the setting."""
     effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
     capabilities = int(effective[1], 16) if effective else 0
     return bool(capabilities & (1 << _CAP_SYS_ADMIN | 1 << _CAP_PERFMON))
@@ -129,7 +128,6 @@ class PerfMem:
         self._obstacle: str | None = None
 
     def start(self) -> None:
-        """Start perf if this host can sample loads."""
         self._obstacle = find_obstacle()
         if self._obstacle is None and self._cgroup is None:
             self._obstacle = "the trial has no cgroup to which the recording could be limited"

@@ -34,7 +34,6 @@ _FILES = (
 
 
 def pick(counters: Mapping[str, int], keys: tuple[str, ...]) -> dict[str, int]:
-    """Return only these keys, without those that are missing."""
     return {key: counters[key] for key in keys if key in counters}
 
 
@@ -81,7 +80,6 @@ class CgroupSource:
         return {"limits": changed} if changed else {}
 
     def close(self) -> None:
-        """Close the files."""
         self._counters.close()
         for files in self._limits.values():
             files.close()
@@ -146,7 +144,6 @@ class Sampler:
         self._thread = threading.Thread(target=self._loop, daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def wait_until_recording(self) -> None:
@@ -154,7 +151,6 @@ class Sampler:
         self._begun.wait(2.0)
 
     def rows(self) -> tuple[dict[str, Any], ...]:
-        """Return the samples so far."""
         return tuple(self._rows)
 
     def stop(self) -> CollectorResult:

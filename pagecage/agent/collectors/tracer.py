@@ -58,11 +58,9 @@ class TracerProgram:
 
     @property
     def probes(self) -> list[str]:
-        """The probes of the program, in their order."""
         return list(dict.fromkeys(_PROBE.findall(self.text)))
 
     def to_json(self) -> dict[str, list[str]]:
-        """Return what the record says about the program."""
         return {"probes": self.probes, "unavailable": list(self.unavailable)}
 
     def in_syntax_of(self, version: str) -> str:
@@ -97,7 +95,6 @@ def programs(parts: Sequence[Part], kernel: Kernel) -> Iterator[TracerProgram]:
 def _compose(
     parts: Sequence[Part], kernel: Kernel, kind: str, functions: frozenset[str]
 ) -> TracerProgram:
-    """Return a program with each part by this kind of probe, or by the next one that exists."""
     text, maps, unavailable = "", list[str](), list[str]()
     for part in parts:
         kinds = [one for one in KINDS[KINDS.index(kind) :] if one in part.variants]
@@ -227,7 +224,6 @@ class BpftraceProcess(ABC):
             self.reason = _with_obstacle("the kernel has none of the probes")
 
     def _try_next(self) -> bool:
-        """Start bpftrace with the next program; return False if there is none."""
         program = next(self._candidates, None)
         if program is None:
             return False
@@ -260,7 +256,6 @@ class BpftraceProcess(ABC):
             return bool(self._ticks)
 
     def stop(self) -> None:
-        """Detach. Does nothing if the process is not attached."""
         if self._process and not self._stopped:
             self._stopped = True
             self._children.interrupt(self._process)

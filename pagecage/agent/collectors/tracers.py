@@ -31,7 +31,6 @@ class Tracers:
 
     @property
     def all(self) -> tuple[FaultTracer, BlockLatencyTracer]:
-        """Every tracer, attached or not."""
         return self.faults, self.blocks
 
     def missing(self, wanted: Collection[str]) -> list[BpftraceProcess]:
@@ -45,5 +44,4 @@ class Tracers:
                 tracer.stop()
 
     def stop(self) -> None:
-        """Detach all tracers."""
         self.keep_only(())

@@ -65,7 +65,6 @@ class Vmtouch:
         self._thread = threading.Thread(target=self._loop, daemon=True)
 
     def start(self) -> None:
-        """Start the thread if the trial has files and vmtouch is installed."""
         if self._datasets and find_tool("vmtouch"):
             self._thread.start()
 
@@ -80,7 +79,6 @@ class Vmtouch:
             time.sleep(0.01)
 
     def stop(self) -> CollectorResult:
-        """Stop, and write the bars."""
         self._ending.set()
         if not self._thread.ident:
             return CollectorResult(

@@ -44,7 +44,6 @@ class Container:
 def container_of(
     context: LaunchContext, argv: Sequence[str], etc: Path = Path("/etc")
 ) -> Container:
-    """Return the specification of a trial's container."""
     known = [Path(path) for path in _READABLE]
     found = [path for pattern in _ETC for path in sorted(etc.glob(pattern))]
     wanted = [
@@ -115,7 +114,6 @@ def options(container: Container) -> list[str]:
 
 
 def run_command(program: str, container: Container, limits: Sequence[str] = ()) -> list[str]:
-    """Return the command that runs the container with its standard streams passed through."""
     log = () if program == "docker" else ("--cgroups=no-conmon",)
     return [program, "run", *log, *options(container), *limits, IMAGE, *container.argv]
 

@@ -244,11 +244,11 @@ def test_a_swappiness_of_0_closes_swap(hybrid: Cgroup) -> None:
 
 def test_only_changed_limits_are_seen_again(hybrid: Cgroup) -> None:
     files = LimitFiles(hybrid)
-    assert files.changed(DISK) == LIMITS
-    assert files.changed(DISK) == {}
+    assert files.read(DISK, only_changed=True) == LIMITS
+    assert files.read(DISK, only_changed=True) == {}
     Path(str(hybrid.blkio), "blkio.throttle.read_iops_device").write_text("254:16 50\n")
-    assert files.changed(DISK)["io.max.riops"] == "50"
-    assert files.changed(DISK) == {}
+    assert files.read(DISK, only_changed=True)["io.max.riops"] == "50"
+    assert files.read(DISK, only_changed=True) == {}
     files.close()
 
 
