@@ -64,18 +64,13 @@ class HostResult:
         if self.stopped_by is None:
             return None
         sentence, _, hint = self.stopped_by.message.partition(FIX)
-        return HostError(
-            f"{self.stopped_by.host}: {sentence}",
-            hint or f"read {log} (task: {self.stopped_by.task})",
-        )
+        hint = hint or f"read {log} (task: {self.stopped_by.task})"
+        return HostError(f"{self.stopped_by.host}: {sentence}", hint)
 
 
 @dataclass(frozen=True)
 class Playbook:
-    """A playbook of a checkout with its inventory and further arguments for ansible-playbook(1).
-
-    `scratch` receives the log and Ansible's own files.
-    """
+    """A playbook of a checkout; `scratch` receives the log and Ansible's own files."""
 
     project_dir: Path
     name: str
@@ -95,11 +90,7 @@ class Playbook:
 
 
 def ansible_program(project_dir: Path, name: str) -> str:
-    """Return the path of a program of Ansible.
-
-    It is the checkout's own, else the one installed with pagecage, else the one on PATH.
-    Raises HostError if there is none.
-    """
+    """Return the checkout's own program, else pagecage's, else the one on PATH, or HostError."""
     known = (project_dir / ".venv-ansible/bin" / name, Path(sys.executable).parent / name)
     program = next((str(path) for path in known if path.exists()), find_tool(name))
     if program is None:
@@ -109,10 +100,9 @@ def ansible_program(project_dir: Path, name: str) -> str:
 
 def _inventories(inventory: Path) -> list[str]:
     """Return the options for an inventory; a user's project may add its own to pagecage's."""
-    own = OWN / "ansible/inventory"
-    found = [inventory]
-    if inventory == TOP / "ansible/inventory" and own != inventory and own.is_dir():
-        found.append(own)
+    custom, found = OWN / "ansible/inventory", [inventory]
+    if inventory == TOP / "ansible/inventory" and custom != inventory and custom.is_dir():
+        found.append(custom)
     return [word for path in found for word in ("-i", str(path))]
 
 
@@ -122,10 +112,8 @@ def ansible_settings(project_dir: Path) -> dict[str, str]:
     ANSIBLE_FORKS and ANSIBLE_SSH_ARGS of the user take precedence. A hanging host is noticed after
     a minute.
     """
-    alive = (
-        "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=15 -o"
-        " ServerAliveCountMax=4"
-    )
+    alive = "-o ControlMaster=auto -o ControlPersist=60s"
+    alive += " -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
     defaults = {"ANSIBLE_FORKS": "50", "ANSIBLE_SSH_ARGS": alive}
     return {
         **{name: os.environ.get(name, value) for name, value in defaults.items()},
@@ -142,10 +130,7 @@ def ansible_settings(project_dir: Path) -> dict[str, str]:
 
 
 def inventory_of(project_dir: Path, inventory: Path) -> Any:
-    """Return the output of `ansible-inventory --list` for a file or folder.
-
-    Raises HostError if Ansible cannot read it.
-    """
+    """Return `ansible-inventory --list` of a file or folder. Raises HostError if unreadable."""
     argv = [ansible_program(project_dir, "ansible-inventory"), *_inventories(inventory), "--list"]
     settings = {**ansible_settings(project_dir), "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"}
     done = run(argv, env=settings, check=False, timeout_seconds=120)
@@ -159,32 +144,23 @@ def inventory_of(project_dir: Path, inventory: Path) -> Any:
 def run_to_end(
     playbook: Playbook, listener: Callable[[TaskEvent], None] = lambda _: None
 ) -> Mapping[str, HostResult]:
-    """Run a playbook, pass each finished task to the listener, and return the results by host.
-
-    Raises HostError if it could not start (no host matched, a variable is wrong).
-    """
+    """Run a playbook as PlaybookRun does, and follow it to its end."""
     # Standard input is inherited: with --ask-become-pass Ansible asks the user.
     return PlaybookRun(playbook, detached=False).follow(listener)
 
 
 class PlaybookRun:
-    """A running ansible-playbook.
-
-    A `detached` one does not receive the terminal's Ctrl-C, and ends with the thread that began it.
-    """
+    """A running ansible-playbook; a `detached` one ignores Ctrl-C and ends with its thread."""
 
     def __init__(self, playbook: Playbook, *, detached: bool) -> None:
         self._playbook, self._errors = playbook, playbook.log.with_suffix(".err")
         playbook.scratch.mkdir(parents=True, exist_ok=True)
-        settings = {
-            **ansible_settings(playbook.project_dir),
-            "ANSIBLE_HOME": str(playbook.scratch / "ansible"),
-        }
+        settings = ansible_settings(playbook.project_dir)
+        settings["ANSIBLE_HOME"] = str(playbook.scratch / "ansible")
         argv = playbook.argv()
-        argv = dying_with_parent(argv, "TERM") if detached else argv
         with self._errors.open("wb") as errors:
             self._process = spawn(
-                argv,
+                dying_with_parent(argv, "TERM") if detached else argv,
                 stdin=DEVNULL if detached else None,
                 stdout=PIPE,
                 stderr=errors,
@@ -195,10 +171,7 @@ class PlaybookRun:
     def follow(
         self, listener: Callable[[TaskEvent], None] = lambda _: None
     ) -> Mapping[str, HostResult]:
-        """Pass each finished task to the listener until the end; return the results by host.
-
-        Raises HostError if it could not start (no host matched, a variable is wrong).
-        """
+        """Pass finished tasks to the listener to the end. Raises HostError if it did not start."""
         assert self._process.stdout is not None
         with self._playbook.log.open("w") as log, self._process.stdout as lines:
             results = _read_events(lines, log, listener)
@@ -223,34 +196,26 @@ class PlaybookRun:
 def _read_events(
     lines: IO[bytes], log: IO[str], listener: Callable[[TaskEvent], None]
 ) -> dict[str, HostResult]:
-    """Read events to the end and return the results.
-
-    Ansible's own statistics decide which hosts failed, because a failed task may be expected.
-    """
+    """Ansible's own statistics decide which hosts failed, since a failed task may be expected."""
     last_failure: dict[str, TaskEvent] = {}
     results: dict[str, HostResult] = {}
     for line in lines:
         text = line.decode(errors="replace")
         log.write(text)
-        parsed = _parse_line(text)
+        try:
+            parsed = json.loads(text)
+        except ValueError:
+            parsed = {}
+        parsed = parsed if isinstance(parsed, dict) else {}  # Ansible's other output
         for event in _events(parsed):
             listener(event)
             if event.outcome != "ok":
                 last_failure[event.host] = event
         for host, counts in parsed.get("stats", {}).items():
-            stopped = counts["failures"] or counts["unreachable"]
-            results[host] = HostResult(
-                counts["changed"], last_failure.get(host) if stopped else None
-            )
+            is_stopped = counts["failures"] or counts["unreachable"]
+            failure = last_failure.get(host) if is_stopped else None
+            results[host] = HostResult(counts["changed"], failure)
     return results
-
-
-def _parse_line(line: str) -> dict[str, Any]:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return {}
-    return event if isinstance(event, dict) else {}
 
 
 def _events(parsed: Mapping[str, Any]) -> Iterator[TaskEvent]:
@@ -259,36 +224,26 @@ def _events(parsed: Mapping[str, Any]) -> Iterator[TaskEvent]:
         return
     for host, result in parsed["hosts"].items():
         message = "" if outcome == "ok" else message_of(result)
-        stdout = "\n".join(
-            str(item.get("stdout") or "") for item in result.get("results", [result])
-        )
-        yield TaskEvent(
-            host, parsed["task"]["name"], outcome, bool(result.get("changed")), message, stdout
-        )
+        outputs = (str(item.get("stdout") or "") for item in result.get("results", [result]))
+        is_changed, task = bool(result.get("changed")), parsed["task"]["name"]
+        yield TaskEvent(host, task, outcome, is_changed, message, "\n".join(outputs))
 
 
 def message_of(result: Mapping[str, Any]) -> str:
-    """Return why a task failed: its message, else the last line of its output.
-
-    For a loop it is the message of the first failed item.
-    """
+    """Return the message of a task or of its first failed item, else the last line of output."""
     for item in result.get("results", []):
         if item.get("failed"):
             return message_of(item)
     outputs = [str(result.get(key) or "").strip() for key in ("stderr", "module_stderr", "stdout")]
     message = str(result.get("msg") or "").strip().removeprefix("Task failed: ")
     if message in ("", "non-zero return code") or message.startswith("MODULE FAILURE"):
-        message = next(
-            (text.splitlines()[-1] for text in outputs if text), message or "it gave no reason"
-        )
+        last_lines = (text.splitlines()[-1] for text in outputs if text)
+        message = next(last_lines, message or "it gave no reason")
     return " ".join(message.split())
 
 
 def _reason(done: Completed) -> str:
     lines = done.stderr.splitlines() + done.stdout.splitlines()
-    errors = (
-        [line for line in lines if line.startswith(("[ERROR]", "ERROR!"))]
-        or lines[-1:]
-        or ["it gave no reason"]
-    )
+    errors = [line for line in lines if line.startswith(("[ERROR]", "ERROR!"))]
+    errors = errors or lines[-1:] or ["it gave no reason"]
     return errors[0].removeprefix("[ERROR]:").removeprefix("ERROR!").strip()

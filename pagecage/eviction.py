@@ -45,10 +45,7 @@ class CertifiedFile:
 
 @dataclass(frozen=True)
 class CommandRun:
-    """A command that ran after the eviction, and the files' pages at its start and after its end.
-
-    A negative exit status is that of a signal.
-    """
+    """A command after the eviction, and the files' pages at its start and after its end."""
 
     command: str
     pages_at_start: int

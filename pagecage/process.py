@@ -48,15 +48,11 @@ class Completed:
 
 
 def search_path() -> str:
-    """Return PATH with the directories of system programs, for processes that start them."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM_DIRECTORIES])
 
 
 def find_tool(name: str) -> str | None:
-    """Return the path of an installed tool, in PATH or in a directory of system programs, or None.
-
-    Names that the user types are looked up with shutil.which, as their shell would.
-    """
+    """Return an installed tool's path; names that the user types are up to shutil.which()."""
     return shutil.which(name) or _in_system_directories(name)
 
 
@@ -65,31 +61,16 @@ def _in_system_directories(name: str) -> str | None:
 
 
 def _executable(argv: Sequence[str | Path], env: Mapping[str, str]) -> str | None:
-    """Return the path of a system program outside PATH.
-
-    None if its name suffices, or if it is missing.
-    """
+    """Return the path of a system program outside PATH; None if its name suffices or is missing."""
     name = str(argv[0])
-    return (
-        None
-        if "/" in name or shutil.which(name, path=env.get("PATH"))
-        else _in_system_directories(name)
-    )
+    is_enough = "/" in name or shutil.which(name, path=env.get("PATH"))
+    return None if is_enough else _in_system_directories(name)
 
 
 def replay(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> str:
     """Return the command as one line for a shell."""
-    return " ".join(
-        [*(f"{k}={shlex.quote(v)}" for k, v in (env or {}).items()), shlex.join(map(str, argv))]
-    )
-
-
-def _failure(argv: Sequence[str | Path], status: int, stderr: str) -> PagecageError:
-    how = f"ended by signal {-status}" if status < 0 else f"exit status {status}"
-    last = stderr.strip().splitlines()[-1:] or ["it printed no reason"]
-    return PagecageError(
-        f"`{replay(argv)}` failed ({how}): {last[0]}", f"run it by hand: {replay(argv)}", 3
-    )
+    variables = (f"{name}={shlex.quote(value)}" for name, value in (env or {}).items())
+    return " ".join([*variables, shlex.join(map(str, argv))])
 
 
 def _not_started(argv: Sequence[str | Path], error: OSError) -> PagecageError:
@@ -131,12 +112,15 @@ def run(
     except OSError as error:
         raise _not_started(argv, error) from None
     except subprocess.TimeoutExpired:
-        raise PagecageError(
-            f"`{replay(argv)}` took longer than {timeout_seconds} s", "", 3
-        ) from None
-    if check and done.returncode != 0:
-        raise _failure(argv, done.returncode, done.stderr)
-    return Completed(tuple(map(str, argv)), done.returncode, done.stdout, done.stderr)
+        reason = f"`{replay(argv)}` took longer than {timeout_seconds} s"
+        raise PagecageError(reason, "", 3) from None
+    status = done.returncode
+    if check and status != 0:
+        how = f"ended by signal {-status}" if status < 0 else f"exit status {status}"
+        last = done.stderr.strip().splitlines()[-1:] or ["it printed no reason"]
+        line = replay(argv)
+        raise PagecageError(f"`{line}` failed ({how}): {last[0]}", f"run it by hand: {line}", 3)
+    return Completed(tuple(map(str, argv)), status, done.stdout, done.stderr)
 
 
 def spawn(
@@ -177,19 +161,8 @@ def dying_with_parent(argv: Sequence[str | Path], death_signal: str = "KILL") ->
     The kernel then sends it the signal (PR_SET_PDEATHSIG in prctl(2), by setpriv(1)). If this
     process has ended before that is set, the parent is another process already, and nothing runs.
     """
-    checked = '[ "$PPID" = "$1" ] && shift && exec "$@"'
-    parent = str(os.getpid())
-    return [
-        "setpriv",
-        "--pdeathsig",
-        death_signal,
-        "sh",
-        "-c",
-        checked,
-        "sh",
-        parent,
-        *map(str, argv),
-    ]
+    checked = ["sh", "-c", '[ "$PPID" = "$1" ] && shift && exec "$@"', "sh", str(os.getpid())]
+    return ["setpriv", "--pdeathsig", death_signal, *checked, *map(str, argv)]
 
 
 PROC = Path("/proc")
@@ -204,10 +177,7 @@ class ProcessId:
 
 
 def stat_fields(pid: int, proc: Path = PROC) -> list[str] | None:
-    """Return the fields of /proc/PID/stat from the third on; None if the process has ended.
-
-    The second field, the name, may contain any character.
-    """
+    """Return /proc/PID/stat from the third field on; None if the process has ended."""
     try:
         text = (proc / str(pid) / "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -38,10 +38,7 @@ def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> None:
 
 @contextmanager
 def whole_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """Yield a new file under a temporary name; at the end force it to disk and rename it.
-
-    After an exception it is removed, and an earlier file of this name is unchanged.
-    """
+    """Yield a file that gets its name, synced, at the end; an exception leaves an earlier one."""
     part = _part_of(path)
     remove_abandoned(path.parent)
     try:
@@ -98,10 +95,7 @@ def _end_of_lines(file: IO[bytes], size: int) -> int:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder under a temporary name, which is renamed to `path` at the end.
-
-    After an exception it is removed. The rename raises OSError if a folder with files is there.
-    """
+    """Yield a folder that gets its name at the end. Raises OSError if one with files is there."""
     with scratch_folder(path.parent, path.name) as part:
         yield part
         sync_tree(part)
@@ -139,8 +133,8 @@ def point_link(link: Path, target: str) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Force a folder's entries to disk: without it, a rename may be undone by a power failure."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    """Force a folder's entries, or a file, to disk; else a power failure may undo a rename."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -148,9 +142,11 @@ def sync_folder(path: Path) -> None:
 
 
 def sync_tree(path: Path) -> None:
+    """Force all files and folders below a folder to disk."""
     for folder, _, names in os.walk(path):
-        for name in names:
-            _sync(Path(folder, name))
+        for file in (Path(folder, name) for name in names):
+            if not file.is_symlink():
+                sync_folder(file)
         sync_folder(Path(folder))
 
 
@@ -168,27 +164,23 @@ def _part_of(path: Path) -> Path:
 
 def _remove_if_abandoned(path: Path) -> bool:
     if path.is_symlink():
-        return not _is_running(path.name) and _unlink(path)
+        found = _PART.fullmatch(path.name)
+        is_running = found is not None and Path(f"/proc/{found[1]}").exists()
+        return not is_running and _unlink(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not path.is_dir():
+            return _unlink(path)
+        shutil.rmtree(path, ignore_errors=True)
+        return True
     except OSError:  # its maker is at work
         return False
-    else:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-            return True
-        return _unlink(path)
     finally:
         os.close(descriptor)
-
-
-def _is_running(name: str) -> bool:
-    found = _PART.fullmatch(name)
-    return found is not None and Path(f"/proc/{found[1]}").exists()
 
 
 def _unlink(path: Path) -> bool:
@@ -196,13 +188,3 @@ def _unlink(path: Path) -> bool:
         path.unlink()
         return True
     return False
-
-
-def _sync(path: Path) -> None:
-    if path.is_symlink():
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -14,7 +14,7 @@ from cyclopts import CycloptsError, MissingArgumentError
 
 from pagecage import errors
 from pagecage.agent.collectors.collector import CollectorResult
-from pagecage.agent.collectors.custom import OwnFigures
+from pagecage.agent.collectors.custom import CustomFigures
 from pagecage.agent.collectors.tracer import TracerProgram
 from pagecage.agent.phases import PHASES
 from pagecage.agent.responses import STANDARD_RESPONSES
@@ -221,7 +221,7 @@ def test_responses_are_the_same_in_schema_and_document() -> None:
 
 def test_collectors_outcomes_are_as_documented() -> None:
     entry = json.loads(PATH.read_text())["properties"]["collectors"]["additionalProperties"]
-    own = {field.name for field in fields(OwnFigures)}
+    own = {field.name for field in fields(CustomFigures)}
     own |= {*TracerProgram("", (), ()).to_json(), "missed_events"}
     assert set(entry["properties"]) == {*CollectorResult("ok").to_json(), *own}
     assert set(entry["required"]) == set(CollectorResult("ok").to_json())

@@ -17,7 +17,7 @@ from pagecage.model.collectors import STATISTICS, OwnCollector, clashing, wrong_
 from pagecage.model.trial import COLLECTORS
 from pagecage.units import MIB, format_bytes
 
-CollectorName = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem", "damon"]
+CollectorName = Literal[*COLLECTORS]  # type: ignore[valid-type]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Words = Annotated[list[str], Field(min_length=1)]
 _SCRIPT_SECONDS = 60.0

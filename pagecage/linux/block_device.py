@@ -84,7 +84,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
         head, tail = left.split(" "), [*right.split(" "), ""]
         if len(head) > 4 and len(tail) > 2:
             root, mount_point = map(_unescape, head[3:5])
-            mounts.append(Mount(head[2], mount_point, *tail[:3], root))
+            mounts.append(Mount(head[2], mount_point, tail[0], tail[1], tail[2], root))
     return mounts
 
 
@@ -158,10 +158,7 @@ def read_mountinfo() -> str:
 
 
 def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None) -> Disk:
-    """Return the disk behind a directory.
-
-    Raises HostError for overlay, tmpfs, ZFS, network and multi-disk storage.
-    """
+    """Return the disk behind a directory. Raises HostError unless it is one local disk."""
     text = read_mountinfo() if mountinfo is None else mountinfo
     mount = find_mount(directory, parse_mountinfo(text))
     kind = "fuse" if mount.filesystem.startswith("fuse") else mount.filesystem.split(".")[0]
@@ -188,20 +185,13 @@ def read_queue_settings(disk: Disk, sys: Path = SYS) -> dict[str, str]:
 
 
 def layers_with_queue(disk: Disk, sys: Path = SYS) -> list[Disk]:
-    """Return the disk and every layer above it with its own queue settings.
-
-    A partition uses its disk's.
-    """
+    """Return the disk and the layers above it; a partition has the queue of its disk."""
     names = [name for name in disk.stack if _has_queue(name, sys)]
     return [replace(disk, name=name) for name in dict.fromkeys([*names, disk.name])]
 
 
 def stack_names(disk: Disk, sys: Path = SYS) -> tuple[str, ...]:
-    """Return the names of all devices of the disk's stack, topmost first.
-
-    These are the layers and partitions above the disk, the disk itself, and the members of a
-    device that several others make up.
-    """
+    """Return the layers and partitions above the disk, itself, and its members, topmost first."""
     names = dict.fromkeys([*disk.stack, disk.name])
     below = [disk.name]
     while below:
@@ -215,10 +205,7 @@ def stack_names(disk: Disk, sys: Path = SYS) -> tuple[str, ...]:
 
 
 def read_lower_device(disk: Disk, sys: Path = SYS, proc: Path = PROC) -> dict[str, int] | None:
-    """Return the line of /proc/diskstats of the lowest disk, below all layers.
-
-    Returns None if there is only one layer, or if several disks lie below it.
-    """
+    """Return /proc/diskstats of the only disk below all layers; None if there is none."""
     layers = [name for name in stack_names(disk, sys) if _has_queue(name, sys)]
     lowest = [name for name in layers if not any((sys / "block" / name).glob("slaves/*"))]
     if len(layers) < 2 or len(lowest) != 1:
@@ -232,10 +219,7 @@ def _has_queue(name: str, sys: Path) -> bool:
 
 
 def write_queue_setting(disk: Disk, setting: str, value: str, sys: Path = SYS) -> None:
-    """Set a queue setting and read it back.
-
-    Raises HostError if the kernel refuses it or stores another value.
-    """
+    """Set a queue setting. Raises HostError if the kernel refuses it or stores another value."""
     path = sys / "block" / disk.name / "queue" / setting
     try:
         path.write_text(value)
@@ -263,10 +247,7 @@ _WHOLE = (1 << 64) - 1
 
 
 def on_disk_bytes(path: Path) -> int:
-    """Return the bytes in written extents of equal length on disk and in the file.
-
-    Returns 0 without support for FIEMAP.
-    """
+    """Return the bytes in written extents, as long on disk as in the file; 0 without FIEMAP."""
     with path.open("rb") as file:
         block_bytes = os.fstatvfs(file.fileno()).f_bsize
         size = -(-os.fstat(file.fileno()).st_size // block_bytes) * block_bytes

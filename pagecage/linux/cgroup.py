@@ -155,10 +155,7 @@ def ancestors(cgroup: Cgroup, proc: Path | None = None) -> Iterator[Cgroup]:
 
 
 def is_real_root(directory: Path | None, controller: str) -> bool:
-    """Return whether a directory is a hierarchy's root, and no namespace's (cgroup/cgroup.c).
-
-    The real root alone has no cgroup.type in version 2, and has release_agent in version 1.
-    """
+    """Return whether a directory is a hierarchy's root, and no namespace's (cgroup/cgroup.c)."""
     if directory is None or controller != "unified":
         return directory is not None and (directory / "release_agent").exists()
     return not (directory / "cgroup.type").exists()
@@ -202,10 +199,7 @@ def cgroup_of(pid: int | str, proc: Path | None = None) -> Cgroup | None:
 
 
 def cgroup_paths(pid: int | str, proc: Path | None = None) -> dict[str, str]:
-    """Return the path of a process in every hierarchy; nothing if it is gone.
-
-    The keys are controllers of version 1, `unified`, and names such as `name=systemd`.
-    """
+    """Return a process's path by controller of version 1, `unified`, and such as `name=systemd`."""
     found: dict[str, str] = {}
     for line in (read_text((proc or PROC) / str(pid) / "cgroup") or "").splitlines():
         _, names, path = line.split(":", 2)
@@ -229,10 +223,7 @@ def members(cgroup: Cgroup) -> list[ProcessInfo]:
 
 
 def outside(pid: int, cgroup: Cgroup) -> list[ProcessInfo]:
-    """Return the process and descendants of it that have left the cgroup in any hierarchy.
-
-    Each has the directory in which it is instead.
-    """
+    """Return those of a process and its descendants that left the cgroup, with their directory."""
     found = []
     for one in tree(pid):
         place = cgroup_of(one)

@@ -193,10 +193,7 @@ class CounterFiles(_OpenFiles):
 
 
 def read_counters(cgroup: Cgroup, *names: str) -> dict[str, Any]:
-    """Return these counters of a cgroup, or all that records keep, by file name.
-
-    Returns None for a file that this kernel lacks.
-    """
+    """Return these counters of a cgroup, or all that records keep; None for a missing file."""
     files = CounterFiles(cgroup, names or COUNTERS)
     try:
         return {name: files.read(name) for name in names or COUNTERS}
@@ -314,10 +311,7 @@ def limited_disks(cgroup: Cgroup) -> list[str]:
 
 
 def limit_file(cgroup: Cgroup, key: str) -> Path | None:
-    """Return the file of a limit by its key in read_limits(); None if this group can have none.
-
-    For swap in version 1 it is the file that decides.
-    """
+    """Return the file that decides about a key of read_limits(); None if there can be none."""
     name, _, io_key = key.partition("io.max.")
     files = _limit_files(cgroup, name or "io.max")
     if len(files) == len(V1_IO_FILE) and io_key:
@@ -329,10 +323,7 @@ def limit_file(cgroup: Cgroup, key: str) -> Path | None:
 
 
 def write_io_limits(cgroup: Cgroup, maj_min: str, limits: Mapping[str, str]) -> None:
-    """Write I/O limits on a disk by the keys of io.max, "max" for none.
-
-    Raises OSError if the kernel refuses one.
-    """
+    """Write I/O limits by the keys of io.max, "max" for none. Raises OSError if one is refused."""
     if cgroup.blkio is None:
         if cgroup.unified is None:
             raise FileNotFoundError(2, "no hierarchy has this file", "io.max")

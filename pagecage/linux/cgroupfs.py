@@ -49,10 +49,7 @@ _ENTER = (
 
 @dataclass(frozen=True)
 class Obstacle:
-    """One reason why this machine cannot hold a limit by cgroup files, with a command that helps.
-
-    `controller` is memory, io or cpu.
-    """
+    """Why this machine cannot hold a limit on memory, io or cpu by files; a command that helps."""
 
     controller: str
     reason: str
@@ -98,11 +95,7 @@ class Cgroupfs:
     def make(
         self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
     ) -> Cgroup:
-        """Make the unit's group with the cage's limits; return it.
-
-        `disk` is the data directory's, `disks` the cage's others by name. Raises HostError with the
-        file that the kernel refused.
-        """
+        """Make the unit's group with the cage's limits. Raises HostError with a refused file."""
         for obstacle in self.place.obstacles:
             if obstacle.controller != "cpu" or "CPUQuota" in cage.properties:
                 raise HostError(obstacle.reason, obstacle.hint)
@@ -161,10 +154,7 @@ class Cgroupfs:
         _signal(self.cgroup(unit), name)
 
     def remove(self, unit: str) -> None:
-        """End everything in the unit's group and remove it. Does nothing if it does not exist.
-
-        Raises HostError if a process or a directory stays.
-        """
+        """End everything in the unit's group and remove it. Raises HostError if something stays."""
         self._remove(self.cgroup(unit))
 
     def _remove(self, cgroup: Cgroup) -> None:

@@ -22,10 +22,7 @@ class Interrupted(BaseException):
 
 
 class Interruption:
-    """Raises Interrupted on the first signal, after the block that holds it.
-
-    Later signals have no effect.
-    """
+    """Raises Interrupted on the first signal, after the block that holds it."""
 
     def __init__(self) -> None:
         self._held = False
@@ -94,10 +91,7 @@ class ToolProcesses:
         return process
 
     def interrupt(self, process: Process[bytes]) -> int | None:
-        """End a tool by SIGINT, with all that it started.
-
-        Return its exit status, or None if it had died before.
-        """
+        """End a tool by SIGINT; return its exit status, or None if it had died before."""
         dead_before = process.poll() is not None
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGINT)
@@ -107,10 +101,7 @@ class ToolProcesses:
     def end_session(
         self, process: Process[bytes], signal_number: int, seconds: float = 5.0
     ) -> int | None:
-        """End a tool by a signal to all processes of its group, and kill what remains.
-
-        Return the exit status with which it had ended before, or None if it still ran.
-        """
+        """End its process group, kill what remains; return the status that it had before."""
         status_before = process.poll()
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal_number)
@@ -129,10 +120,7 @@ class ToolProcesses:
         self._started.discard(process.pid)
 
     def sweep(self) -> list[int]:
-        """End the tools that a killed agent left running, and none of this object's.
-
-        Return the sessions ended.
-        """
+        """End the tools that a killed agent left, none of this object's; return the sessions."""
         ended = []
         for note in self._notes.iterdir():
             if note.name.isdigit() and int(note.name) in self._started:

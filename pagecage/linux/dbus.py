@@ -168,10 +168,7 @@ Property = tuple[str, tuple[str, Any]]
 
 @contextmanager
 def connected(path: Path) -> Iterator[UnitMethods]:
-    """Yield a connection to the service manager that listens on this socket.
-
-    Raises HostError if it cannot be reached, or if it breaks off.
-    """
+    """Yield a connection to the manager on this socket. Raises HostError if it breaks off."""
     try:
         with socket.socket(socket.AF_UNIX) as peer, peer.makefile("rb") as stream:
             peer.settimeout(_MOST_SECONDS)
@@ -257,10 +254,7 @@ class UnitMethods:
 
 
 def to_properties(arguments: Sequence[str]) -> list[Property]:
-    """Return the arguments of `systemctl set-property` as properties.
-
-    Raises ValueError for a property whose type is not known here.
-    """
+    """Return arguments of `systemctl set-property`. Raises ValueError for an unknown property."""
     return [_property(*argument.partition("=")[::2]) for argument in arguments]
 
 
@@ -280,10 +274,7 @@ def _property(name: str, value: str) -> Property:
 def scope_properties(
     slice_unit: str, pid: int, more: Mapping[str, str], description: str = "workload of a trial"
 ) -> list[Property]:
-    """Return the properties of a scope in a slice that takes in one process.
-
-    systemd forgets the scope once it is empty, even if it failed.
-    """
+    """Return the properties of a scope around a process; systemd forgets an empty one."""
     return [
         ("Description", ("s", description)),
         ("CollectMode", ("s", "inactive-or-failed")),

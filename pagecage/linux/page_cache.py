@@ -290,7 +290,9 @@ def _regular_files(path: Path) -> Iterator[tuple[Identity, Path]]:
             _refuse(path, error)
 
     walked = (
-        os.walk(path, onerror=refuse) if path.is_dir() else iter([(path.parent, [], [path.name])])
+        os.walk(path, onerror=refuse)
+        if path.is_dir()
+        else iter([(str(path.parent), list[str](), [path.name])])
     )
     for folder, folders, names in walked:
         folders.sort()

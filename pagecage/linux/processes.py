@@ -149,11 +149,7 @@ def read_report(path: Path) -> TreeCounters | None:
 
 
 def read_waits(pids: Iterable[int], proc: Path = PROC) -> dict[str, Any]:
-    """Return the waits: the machine's pressure (psi.rst), else the processes' run delay.
-
-    The run delay is the second field of /proc/PID/task/TID/schedstat (sched-stats.rst), and covers
-    living threads only.
-    """
+    """Return the machine's pressure (psi.rst), else the living threads' delay (sched-stats.rst)."""
     texts = {kind: read_text(proc / "pressure" / kind) for kind in _KINDS}
     if all(text is not None for text in texts.values()):
         return {"pressure": {kind: parse_pressure(text or "") for kind, text in texts.items()}}

@@ -61,10 +61,7 @@ def _nested(text: str) -> dict[str, dict[str, str]]:
 
 
 def parse_nested_keyed(text: str) -> dict[str, dict[str, int]]:
-    """Parse `KEY SUB=VALUE ...` lines (io.stat).
-
-    A device that was never busy is a bare key, and empty here.
-    """
+    """Parse `KEY SUB=VALUE ...` lines (io.stat); a device that was never busy is a bare key."""
     return {
         key: {name: int(value) for name, value in row.items() if value.isdigit()}
         for key, row in _nested(text).items()
@@ -77,10 +74,7 @@ def parse_limits(text: str) -> dict[str, dict[str, str]]:
 
 
 def parse_pressure(text: str) -> Pressure:
-    """Parse PSI (Documentation/accounting/psi.rst).
-
-    The result is {"some": {"avg10": .., "total": microseconds}, "full": {...}}.
-    """
+    """Parse PSI (accounting/psi.rst): {"some": {"avg10": .., "total": microseconds}, ..}."""
     return {k: {name: float(n) for name, n in row.items()} for k, row in _nested(text).items()}
 
 
@@ -105,10 +99,7 @@ _CPU_FIELDS = (
 
 
 def parse_diskstats(text: str, maj_min: str) -> dict[str, int] | None:
-    """Return the line of one disk, or None.
-
-    Never add disks: a dm device counts the same I/O as its parent.
-    """
+    """Return the line of one disk. Never add disks: a dm device counts the I/O of its parent."""
     major, _, minor = maj_min.partition(":")
     for line in text.splitlines():
         words = line.split()
@@ -177,10 +168,7 @@ def parse_listening(text: str) -> set[int]:
 
 
 def listens(port: int, pids: Iterable[int | str], proc: Path = PROC) -> bool:
-    """Return whether a socket listens on the port in a network namespace of the processes.
-
-    "self" is this process.
-    """
+    """Return whether a socket listens in a network namespace of the processes, such as "self"."""
     files = (proc / str(pid) / "net" / name for pid in pids for name in ("tcp", "tcp6"))
     return any(port in parse_listening(read_text(file) or "") for file in files)
 
@@ -218,10 +206,7 @@ def cpu_model(cpuinfo: str) -> str | None:
 
 
 def listener(port: int, proc: Path = PROC) -> str:
-    """Return the process that listens on a port, as "postgres (process 123)".
-
-    It is "another process" if its files cannot be read, which only its owner and root may do.
-    """
+    """Return "postgres (process 123)", or "another process" if its files cannot be read."""
     sockets = set()
     for name in ("tcp", "tcp6"):
         header, *lines = (read_text(proc / "self/net" / name) or "").splitlines() or [""]
@@ -260,10 +245,7 @@ _CLASSES = ("none", "realtime", "best-effort", "idle")
 
 
 def machine_settings(sys: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
-    """Return the CPUs' governors and frequencies in kHz, and the pool of huge pages.
-
-    Keys are absent where the machine has no such setting, as most virtual machines.
-    """
+    """Return the CPUs' governors and frequencies in kHz, and huge pages, if there are any."""
     cpu = sys / "devices/system/cpu"
     policies = sorted(cpu.glob("cpu[0-9]*/cpufreq"))[:_MOST_CPUS]
     memory = parse_meminfo(read_text(proc / "meminfo") or "")
@@ -310,10 +292,7 @@ def process_settings(pid: int, proc: Path = PROC) -> dict[str, Any]:
 
 
 def cgroup_settings(directories: Sequence[Path]) -> dict[str, str]:
-    """Return a cgroup's CPUs and weights, without those whose controller it does not have.
-
-    `directories` are those of the cgroup in each hierarchy.
-    """
+    """Return a cgroup's CPUs and weights, from its directories in each hierarchy."""
     found = {}
     for key, names in _OF_CGROUP.items():
         texts = (_text(one / name) for one in directories for name in names)

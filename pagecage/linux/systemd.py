@@ -29,10 +29,7 @@ _OOM_POLICY_SINCE = 253  # systemd NEWS: OOMPolicy= is honoured on scopes since 
 
 @dataclass(frozen=True)
 class Systemd:
-    """A service manager: the system's, or a user's own with the `io` controller delegated.
-
-    It makes the cgroups of trials (`CgroupMaker`).
-    """
+    """A maker of cgroups: the system's manager, or a user's own with `io` delegated."""
 
     user: bool
     version: int

@@ -12,6 +12,16 @@ from typing import Any
 
 from pagecage.model.json_codec import COLLECTOR
 
+TRACES: Mapping[str, tuple[str, ...]] = {
+    "iostat": ("iostat.json",),
+    "sar": ("sar.bin", "sar.json"),
+    "vmtouch": ("vmtouch.jsonl",),
+    "bpftrace": ("bpftrace.jsonl",),
+    "blocklat": ("blocklat.jsonl",),
+    "perf-mem": ("perf-mem.txt",),
+    "damon": ("damon.jsonl",),
+}
+"""The collectors of pagecage (pagecage/agent/collectors/), and the files that each may leave."""
 RESERVED = ("sampler", "credits", "load", "fio")
 """Names of entries and files that pagecage writes itself."""
 

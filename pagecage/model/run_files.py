@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
+from pagecage.model.collectors import TRACES
 from pagecage.model.json_codec import (
     COLLECTOR,
     DISK,
@@ -32,12 +33,6 @@ MOST_TRACE_BYTES = 1 << 30
 """The longest file of a collector."""
 _BUNDLE = "bundle.json"
 """The manifest of an unpacked bundle, whose files were compared with it (pagecage/bundle/)."""
-_FILES: Mapping[str, tuple[str, ...]] = {
-    "iostat": ("iostat.json",),
-    "sar": ("sar.bin", "sar.json"),
-    "perf-mem": ("perf-mem.txt",),
-    **{name: (f"{name}.jsonl",) for name in ("vmtouch", "bpftrace", "blocklat", "damon")},
-}
 _FIO_LOGS = ("bw", "iops", "lat", "clat", "slat")
 _FIO = ("fio.json", "fio-job.fio", *(f"fio_{kind}.log" for kind in _FIO_LOGS))
 
@@ -46,7 +41,7 @@ def trace_names(trial: Trial) -> frozenset[str]:
     """Return the names of all files that the collectors of a trial may leave."""
     names = {"sampler.jsonl", "credits.jsonl"}
     names |= {f"credits-{disk}.jsonl" for disk in trial.cage.disks}
-    names |= {file for name in trial.collectors for file in _FILES.get(name, ())}
+    names |= {file for name in trial.collectors for file in TRACES.get(name, ())}
     names |= {f"{one.name}.jsonl" for one in trial.own_collectors}
     names |= {"load.txt"} if trial.workload.kind == "service" else set()
     return frozenset(names | set(_FIO if trial.workload.kind == "fio" else ()))

@@ -7,7 +7,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from pagecage.model.cage import Cage, cage_from_json, cage_to_json
-from pagecage.model.collectors import OwnCollector, own_collectors_from_json, own_collectors_to_json
+from pagecage.model.collectors import (
+    TRACES,
+    OwnCollector,
+    own_collectors_from_json,
+    own_collectors_to_json,
+)
 from pagecage.model.services import ServiceSpec, service_from_json, service_to_json
 
 _INSTALLERS = {"debian": "apt-get", "redhat": "dnf"}
@@ -185,7 +190,7 @@ CACHE_STATES = ("cold", "resident", "any")
 Condition = Literal["cold-metadata", "fresh-home", "same-output"]
 """Conditions that a trial may be given besides its cache state (docs/METHODOLOGY.md)."""
 COLD_METADATA, FRESH_HOME, SAME_OUTPUT = CONDITIONS = get_args(Condition)
-COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat", "perf-mem", "damon")
+COLLECTORS = tuple(TRACES)
 TRACERS = ("bpftrace", "blocklat")
 """Collectors that are attached once per machine state, not once per trial."""
 STORAGES = ("data", "null_blk", "dm_delay", "container_layer")

@@ -15,7 +15,7 @@ from pagecage.importers.docker import cpu_limits, memory_limits
 from pagecage.importers.result import BlockLimit, ImportedLimit
 from pagecage.importers.systemd import UnitProperties, single_limits
 from pagecage.importers.systemd import block_limits as systemd_blocks
-from pagecage.linux.cgroup import Cgroup
+from pagecage.linux.cgroup import Cgroup, ancestors
 from pagecage.linux.cgroup_files import LimitFiles, limit_file, limited_disks
 from pagecage.model.cage import IO_MAX_KEY, MEMORY_FILE
 from pagecage.units import KIB, exact_size, format_bytes, parse_size_bytes
@@ -26,7 +26,6 @@ from pagecage.verify.kernel import (
     directories_around,
     disk_name,
     group_at,
-    lineage,
     used_disks,
     written_device,
 )
@@ -39,7 +38,6 @@ from pagecage.verify.target import (
     manager_uid,
     requested_properties,
     typed_limits,
-    unit_of,
 )
 
 NAMES = (*IO_MAX_KEY, *MEMORY_FILE, "CPUQuota")
@@ -70,39 +68,28 @@ def shown_value(name: str, value: float) -> str:
 
 
 def limits_of(cgroup: Cgroup) -> Iterator[LimitInForce]:
-    """Yield the limits that are set on one cgroup itself, by the names of version 2.
-
-    `max` is no limit.
-    """
+    """Yield the limits that are set on one cgroup itself. `max` is no limit."""
     files = LimitFiles(cgroup)
     try:
         held = files.read("")
         on_disks = {disk: files.read(disk) for disk in limited_disks(cgroup)}
     finally:
         files.close()
-    for name, file_name in MEMORY_FILE.items():
-        value = _number(held.get(file_name, ""))
-        if value is not None:
-            yield from _limit(name, value, cgroup, file_name)
+    found: list[tuple[str, float | None, str, str | None]] = [
+        (name, _number(held.get(key, "")), key, None) for name, key in MEMORY_FILE.items()
+    ]
     quota, _, period = held.get("cpu.max", "").partition(" ")
-    numbers = _number(quota), _number(period)
-    if numbers[0] is not None and numbers[1]:
-        yield from _limit("CPUQuota", 100 * numbers[0] / numbers[1], cgroup, "cpu.max")
+    if (share := _number(quota)) is not None and _number(period):
+        found.append(("CPUQuota", 100 * share / int(period), "cpu.max", None))
     for maj_min, limits in on_disks.items():
-        for name, key in IO_MAX_KEY.items():
-            value = _number(limits.get(f"io.max.{key}", ""))
-            if value is not None:
-                yield from _limit(name, value, cgroup, f"io.max.{key}", maj_min)
+        keys = [(name, f"io.max.{key}") for name, key in IO_MAX_KEY.items()]
+        found += [(name, _number(limits.get(key, "")), key, maj_min) for name, key in keys]
+    for name, value, key, disk in found:
+        if value is not None and (file := limit_file(cgroup, key)) is not None:
+            yield LimitInForce(name, value, cgroup, file, disk)
 
 
-def _limit(
-    name: str, value: float, cgroup: Cgroup, key: str, maj_min: str | None = None
-) -> Iterator[LimitInForce]:
-    if (file := limit_file(cgroup, key)) is not None:
-        yield LimitInForce(name, value, cgroup, file, maj_min)
-
-
-def _number(text: str) -> int | None:
+def _number(text: str) -> float | None:
     """Return a number of the kernel's; None for `max` and anything else."""
     return int(text) if text.isascii() and text.isdigit() else None
 
@@ -122,15 +109,12 @@ def all_limits(cgroups: Sequence[Cgroup]) -> list[LimitInForce]:
 
 
 def tightest(limits: Iterable[LimitInForce]) -> list[LimitInForce]:
-    """Return the effective limit of each name and disk, in the order of NAMES.
-
-    Of equal limits the first is returned, which is the nearest.
-    """
+    """Return the effective limit of each name and disk; of equal limits the nearest."""
     found: dict[tuple[str, str | None], LimitInForce] = {}
     for limit in limits:
-        key = limit.name, limit.maj_min
-        if key not in found or limit.value < found[key].value:
-            found[key] = limit
+        best = found.setdefault((limit.name, limit.maj_min), limit)
+        if limit.value < best.value:
+            found[limit.name, limit.maj_min] = limit
     return sorted(found.values(), key=lambda limit: (NAMES.index(limit.name), limit.maj_min or ""))
 
 
@@ -159,53 +143,32 @@ class RequestedLimit:
 def requested_of_container(
     container: InspectedContainer, cgroup: Cgroup, typed: Sequence[BlockLimit] = ()
 ) -> tuple[RequestedLimit, ...]:
-    """Return the limits of a container; `typed` are those on a client's command line.
-
-    Raises PagecageError if the engine's answer has values of another kind.
-    """
+    """Return its limits and those of a client's command line, or raise PagecageError."""
     by, config = ENGINES[container.engine], container.host_config
     try:
-        singles = [*memory_limits(config), *cpu_limits(config), *_no_swap(config)]
-        blocks = _io_limits([*docker_blocks(config), *typed])
-        return tuple(_requested(by, cgroup, singles, blocks))
+        singles = [*memory_limits(config), *cpu_limits(config)]
+        memory, total = int(config.get("Memory") or 0), int(config.get("MemorySwap") or 0)
+        if 0 < memory == total:  # memory and swap together are its memory
+            basis = f"HostConfig.MemorySwap = {total}"
+            singles.append(ImportedLimit("MemorySwapMax", "0B", basis))
+        return tuple(_requested(by, cgroup, singles, [*docker_blocks(config), *typed]))
     except (PagecageError, *UNREADABLE):
         message = f"the limits of {container.name} in `{container.engine} inspect` cannot be read"
         raise PagecageError(message, f"{container.engine} inspect {container.name}") from None
 
 
-def _io_limits(limits: Iterable[BlockLimit]) -> list[BlockLimit]:
-    first: dict[tuple[str, str], BlockLimit] = {}
-    for limit in limits:
-        first.setdefault((limit.key, limit.device), limit)
-    return [limit for limit in first.values() if limit.rate > 0]
-
-
-def _no_swap(config: dict[str, Any]) -> Iterator[ImportedLimit]:
-    """Yield the limit of a container whose memory and swap together are its memory."""
-    memory, total = int(config.get("Memory") or 0), int(config.get("MemorySwap") or 0)
-    if 0 < memory == total:
-        yield ImportedLimit("MemorySwapMax", "0B", f"HostConfig.MemorySwap = {total}")
-
-
 def requested_of_unit(
     properties: UnitProperties, cgroup: Cgroup, by: str
 ) -> tuple[RequestedLimit, ...]:
-    """Return the limits of a unit; `by` is its name.
-
-    Raises PagecageError if a value cannot be read.
-    """
+    """Return the limits of a unit by its name. Raises PagecageError for an unreadable value."""
     singles, _ = single_limits(properties.single)
     if properties.single.get("MemorySwapMax") == "0":
         singles.append(ImportedLimit("MemorySwapMax", "0B", "MemorySwapMax=0"))
-    blocks = _io_limits(systemd_blocks(properties))
-    return tuple(_requested(by, cgroup, singles, blocks))
+    return tuple(_requested(by, cgroup, singles, systemd_blocks(properties)))
 
 
 def expected_limits(texts: Iterable[str], cgroup: Cgroup) -> tuple[RequestedLimit, ...]:
-    """Return the limits that the user expects, written as in a unit file.
-
-    Raises PagecageError for a text that is not a limit.
-    """
+    """Return the user's, as in a unit file. Raises PagecageError for what is no limit."""
     found: list[RequestedLimit] = []
     for text in texts:
         name, _, value = (part.strip() for part in text.partition("="))
@@ -225,16 +188,15 @@ def _requested(
     by: str, cgroup: Cgroup, singles: Iterable[ImportedLimit], blocks: Iterable[BlockLimit]
 ) -> Iterator[RequestedLimit]:
     for single in singles:
-        if single.value != _NO_LIMIT:
-            yield RequestedLimit(
-                by, single.key, _requested_number(single.value), cgroup, single.basis
-            )
+        if (value := single.value) != _NO_LIMIT:
+            number = parse_size_bytes(value) if isinstance(value, str) else float(value)
+            yield RequestedLimit(by, single.key, number, cgroup, single.basis)
+    first: dict[tuple[str, str], BlockLimit] = {}
     for block in blocks:
-        yield RequestedLimit(by, block.key, block.rate, cgroup, block.basis, block.device)
-
-
-def _requested_number(value: Any) -> float:
-    return parse_size_bytes(value) if isinstance(value, str) else float(value)
+        first.setdefault((block.key, block.device), block)
+    for block in first.values():
+        if block.rate > 0:
+            yield RequestedLimit(by, block.key, block.rate, cgroup, block.basis, block.device)
 
 
 Found = tuple[list[RequestedLimit], list[str]]
@@ -250,8 +212,19 @@ def requested_limits(
     if target.container and not places:
         places = {target.directory: target.container.name}
     found, told = _of_containers(target, places, kernel, expected)
-    more, unknown = _of_units(target, [one for one in around if one not in places], kernel)
-    return [*found, *more, *expected], [*told, *unknown]
+    directories = [one for one in around if one not in places]
+    managers = {uid for uid in map(manager_uid, directories) if uid is not None}
+    told += [
+        f"The units of user {uid}'s own systemd were not asked; that user may ask."
+        for uid in sorted(managers - {os.getuid()})
+    ]
+    try:
+        for directory, properties in requested_properties(directories).items():
+            group = group_at(directory, target.cgroup, kernel)
+            found += requested_of_unit(properties, group, directory.name)
+    except PagecageError as error:
+        told.append(f"What systemd was asked for is unknown: {error.message}.")
+    return [*found, *expected], told
 
 
 def _of_containers(
@@ -272,39 +245,18 @@ def _of_containers(
             name = target.container.name if target.container else identity[:12]
             told.append(f"What the container {name} was given is unknown: {error.message}.")
         else:
-            if not any(limit.device for limit in (*found, *expected)):
-                told += _dropped(container.engine, container.name)
+            is_docker = container.engine == "docker"  # docs/CONTAINERS.md
+            if is_docker and not any(limit.device for limit in (*found, *expected)):
+                told.append(
+                    f"{ENGINES[container.engine]} knows of no I/O limit of {container.name}. Its"
+                    " command line (26.1.5) was seen to drop them without a message: compare with"
+                    f" what was typed, {EXPECT_EXAMPLE}."
+                )
     return found, told
 
 
-def _dropped(engine: str, name: str) -> Iterator[str]:
-    """Yield the reason why an engine may not know of a limit (docs/CONTAINERS.md)."""
-    if engine == "docker":
-        yield (
-            f"{ENGINES[engine]} knows of no I/O limit of {name}. Its command line (26.1.5) was seen"
-            f" to drop them without a message: compare with what was typed, {EXPECT_EXAMPLE}."
-        )
-
-
-def _of_units(target: Target, directories: Sequence[Path], kernel: KernelTrees) -> Found:
-    managers = {uid for uid in map(manager_uid, directories) if uid is not None}
-    told = [
-        f"The units of user {uid}'s own systemd were not asked; that user may ask."
-        for uid in sorted(managers - {os.getuid()})
-    ]
-    found: list[RequestedLimit] = []
-    try:
-        units = [one for one in directories if unit_of(one)]
-        for directory, properties in requested_properties(units).items():
-            group = group_at(directory, target.cgroup, kernel)
-            found += requested_of_unit(properties, group, directory.name)
-    except PagecageError as error:
-        told.append(f"What systemd was asked for is unknown: {error.message}.")
-    return found, told
-
-
-STATES = ("in_force", "tighter", "weaker", "elsewhere", "lost")
 FAILURES = ("weaker", "elsewhere", "lost")
+STATES = ("in_force", "tighter", *FAILURES)
 MUCH_MORE = 10
 """Least ratio of the I/O on two disks that makes the busier one the disk with the data."""
 _FLAT = "cgroup v1 does not hold limits on I/O below the group that has them"
@@ -314,10 +266,7 @@ _ROUNDED_PERCENT = 1.0  # a quota is compared in whole percent of one CPU
 
 @dataclass(frozen=True)
 class LimitComparison:
-    """A requested limit, the tightest one in force at its place, and a word of STATES.
-
-    `reason` is a clause for a failure.
-    """
+    """A requested limit, the tightest in force at its place, and why it is a failure if it is."""
 
     requested: RequestedLimit
     found: LimitInForce | None
@@ -366,19 +315,14 @@ def compare(
     `cgroup` is that of the program, whose I/O shows on which disks its data are. `on_disks` are
     the disks of its open files; None if they are not known.
     """
-    used = used_disks(cgroup)
-    return [
-        LimitComparison(one, None, "lost", _FLAT)
-        if _is_of_a_parent(one, cgroup)
-        else _compare_one(one, used, kernel, on_disks)
-        for one in requested
-    ]
-
-
-def _is_of_a_parent(asked: RequestedLimit, cgroup: Cgroup) -> bool:
-    """Return whether a limit on I/O was asked for a parent in version 1, where it does not hold."""
-    place = asked.cgroup.blkio if asked.name in IO_MAX_KEY else None
-    return place is not None and place != cgroup.blkio and place.is_dir()
+    used, found = used_disks(cgroup), []
+    for one in requested:
+        place = one.cgroup.blkio if one.name in IO_MAX_KEY else None
+        # In version 1 a limit on I/O that was asked for a parent does not hold.
+        is_flat = place is not None and place != cgroup.blkio and place.is_dir()
+        lost = LimitComparison(one, None, "lost", _FLAT)
+        found.append(lost if is_flat else _compare_one(one, used, kernel, on_disks))
+    return found
 
 
 def _compare_one(
@@ -388,35 +332,24 @@ def _compare_one(
     on_disks: AbstractSet[str] | None,
 ) -> LimitComparison:
     device = WrittenDevice() if asked.device is None else written_device(asked.device, kernel)
-    limits = all_limits(lineage(asked.cgroup, kernel))
-    found = [one for one in tightest(limits) if _is_meant(one, asked, device)]
+    limits = all_limits((asked.cgroup, *ancestors(asked.cgroup, kernel.proc)))
+    found = [
+        one
+        for one in tightest(limits)
+        if one.name == asked.name and (asked.device is None or one.maj_min in device.disks)
+    ]
     best = min(found, key=lambda limit: limit.value, default=None)
     if best is None:
         return LimitComparison(asked, None, "lost", device.problem or _loss_reason(asked))
-    if not _is_equal(asked, best):
+    margin = _ROUNDED_PERCENT if asked.name == "CPUQuota" else 0.0
+    margin = _ROUNDED_BYTES - 1 if asked.name in MEMORY_FILE else margin
+    if abs(asked.value - best.value) > margin:
         if best.value < asked.value:
             return LimitComparison(asked, best, "tighter")
-        return LimitComparison(
-            asked,
-            best,
-            "weaker",
-            f"{_shown_file(best.file)} was changed, or set by another",
-        )
+        reason = f"{_shown_file(best.file)} was changed, or set by another"
+        return LimitComparison(asked, best, "weaker", reason)
     elsewhere = _data_elsewhere(asked, device, used, kernel, limits, on_disks)
     return LimitComparison(asked, best, "elsewhere" if elsewhere else "in_force", elsewhere)
-
-
-def _is_meant(limit: LimitInForce, asked: RequestedLimit, device: WrittenDevice) -> bool:
-    return limit.name == asked.name and (asked.device is None or limit.maj_min in device.disks)
-
-
-def _is_equal(asked: RequestedLimit, found: LimitInForce) -> bool:
-    margin = 0.0
-    if asked.name in MEMORY_FILE:
-        margin = _ROUNDED_BYTES - 1
-    elif asked.name == "CPUQuota":
-        margin = _ROUNDED_PERCENT
-    return abs(asked.value - found.value) <= margin
 
 
 def _loss_reason(asked: RequestedLimit) -> str:
@@ -454,20 +387,11 @@ def _data_elsewhere(
     if asked.device is None or on_disks is None or not on_disks.isdisjoint(device.disks):
         return ""
     there = max((used.get(maj_min, 0) for maj_min in device.disks), default=0)
-    others = _without_limit(asked.name, used, limits, max(IDLE_BYTES, MUCH_MORE * there))
+    limited = {limit.maj_min for limit in limits if limit.name == asked.name}
+    least = max(IDLE_BYTES, MUCH_MORE * there)
+    others = [disk for disk, count in used.items() if count >= least and disk not in limited]
     if not others:
         return ""
     names = ", ".join(disk_name(maj_min, kernel) for maj_min in others)
     moved = format_bytes(max(used[maj_min] for maj_min in others))
     return f"its I/O, {moved} so far, is on {names}, which has no such limit"
-
-
-def _without_limit(
-    name: str, used: Mapping[str, int], limits: Sequence[LimitInForce], least_bytes: int
-) -> list[str]:
-    limited = {limit.maj_min for limit in limits if limit.name == name}
-    return [disk for disk, count in used.items() if count >= least_bytes and disk not in limited]
-
-
-def failures(comparisons: Sequence[LimitComparison]) -> Iterator[LimitComparison]:
-    return (one for one in comparisons if one.is_failure)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from pagecage.errors import HostError
 from pagecage.linux.block_device import SYS, descend, resolve_disk
-from pagecage.linux.cgroup import V1_CONTROLLERS, Cgroup, ancestors, is_real_root, mount_points
+from pagecage.linux.cgroup import V1_CONTROLLERS, Cgroup, is_real_root, mount_points
 from pagecage.linux.cgroup_files import read_counters
 from pagecage.linux.procfs import PROC, read_text
 from pagecage.units import MIB
@@ -68,10 +69,6 @@ def require_cgroups(kernel: KernelTrees) -> None:
         )
 
 
-def lineage(cgroup: Cgroup, kernel: KernelTrees) -> tuple[Cgroup, ...]:
-    return (cgroup, *ancestors(cgroup, kernel.proc))
-
-
 def directories_around(directory: Path, kernel: KernelTrees) -> list[Path]:
     """Return a cgroup's directory and those above it, nearest first, below the mount point."""
     mount = kernel.mount_of(directory)
@@ -95,14 +92,6 @@ def group_at(directory: Path, cgroup: Cgroup, kernel: KernelTrees) -> Cgroup:
     return Cgroup(**found)
 
 
-def pids_of(directory: Path) -> list[int]:
-    folders = (Path(folder) for folder, _, _ in os.walk(directory))
-    words = (
-        word for folder in folders for word in (read_text(folder / "cgroup.procs") or "").split()
-    )
-    return sorted({int(word) for word in words if word.isdigit()})
-
-
 IDLE_BYTES = MIB
 """A disk with less I/O than this holds no data that a limit is meant for."""
 _MOST_PROCESSES = 200
@@ -110,10 +99,7 @@ _MOST_PROCESSES = 200
 
 @dataclass(frozen=True)
 class WrittenDevice:
-    """A device that a limit was asked for, and the disks on which the limit may be in force.
-
-    `problem` is a clause that says why the kernel takes no limit for it; empty if it does.
-    """
+    """The disks on which a limit may be in force; `problem` says why the kernel takes none."""
 
     disks: tuple[str, ...] = ()
     problem: str = ""
@@ -128,10 +114,12 @@ def disk_name(maj_min: str, kernel: KernelTrees) -> str:
 def written_device(path: str, kernel: KernelTrees) -> WrittenDevice:
     """Return the disks for a device node, or for a path whose disk systemd is to limit."""
     try:
-        if (number := _number(path, kernel)) is None:
-            return WrittenDevice(
-                (resolve_disk(Path(path), kernel.sys, _mountinfo(kernel)).maj_min,)
-            )
+        real = os.path.realpath(path)
+        name = real[5:].replace("/", "!") if real.startswith("/dev/") else ""
+        number = (_sysfs_number(name, kernel) if name else None) or _device_number(real)
+        if number is None:
+            mountinfo = os.fsdecode((kernel.proc / "self/mountinfo").read_bytes())
+            return WrittenDevice((resolve_disk(Path(path), kernel.sys, mountinfo).maj_min,))
         whole, stack = descend(number, kernel.sys)
     except (HostError, OSError, ValueError):
         return WrittenDevice(problem=f"there is no disk {path} on this machine")
@@ -141,15 +129,14 @@ def written_device(path: str, kernel: KernelTrees) -> WrittenDevice:
     return WrittenDevice(tuple(dict.fromkeys((*filter(None, numbers), whole))), problem)
 
 
-def _number(path: str, kernel: KernelTrees) -> str | None:
-    """Return the number of a device node; None if the path is something else."""
-    real = os.path.realpath(path)
-    if real.startswith("/dev/") and (known := _sysfs_number(real[5:].replace("/", "!"), kernel)):
-        return known
-    found = Path(real).stat()
-    if not stat.S_ISBLK(found.st_mode):
-        return None
-    return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+def _device_number(path: str, *, is_file: bool = False) -> str | None:
+    """Return the number of a device node, or with `is_file` of a file's file system."""
+    found = Path(path).stat()
+    if stat.S_ISBLK(found.st_mode):
+        return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+    if is_file and stat.S_ISREG(found.st_mode):
+        return f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
+    return None
 
 
 def _sysfs_number(name: str, kernel: KernelTrees) -> str | None:
@@ -157,31 +144,18 @@ def _sysfs_number(name: str, kernel: KernelTrees) -> str | None:
     return None if text is None else text.strip()
 
 
-def _mountinfo(kernel: KernelTrees) -> str:
-    return os.fsdecode((kernel.proc / "self/mountinfo").read_bytes())
-
-
 def used_disks(cgroup: Cgroup) -> Mapping[str, int]:
-    """Return the bytes that a cgroup has read and written so far, by disk (io.stat).
-
-    Nothing is known of a real root, whose counters include those of every group.
-    """
+    """Return a cgroup's I/O so far, by disk (io.stat). A real root counts for every group."""
     if is_real_root(cgroup.blkio, "blkio"):
         return {}
     stats = read_counters(cgroup, "io.stat")["io.stat"] or {}
-    moved = {
-        maj_min: counts.get("rbytes", 0) + counts.get("wbytes", 0)
-        for maj_min, counts in stats.items()
-    }
-    return {maj_min: count for maj_min, count in moved.items() if count}
+    moved = {disk: n.get("rbytes", 0) + n.get("wbytes", 0) for disk, n in stats.items()}
+    return {disk: count for disk, count in moved.items() if count}
 
 
 def open_disks(pids: Iterable[int], kernel: KernelTrees) -> tuple[set[str], bool]:
-    """Return the disks of all files that these processes have open, and whether all were readable.
-
-    Another user's open files are readable to root alone (proc_pid_fd(5)).
-    """
-    numbers, complete = set(), True
+    """Return the disks of all open files, and whether all were readable (proc_pid_fd(5))."""
+    numbers, complete = set[str](), True
     for pid in list(pids)[:_MOST_PROCESSES]:
         try:
             entries = list((kernel.proc / str(pid) / "fd").iterdir())
@@ -190,25 +164,13 @@ def open_disks(pids: Iterable[int], kernel: KernelTrees) -> tuple[set[str], bool
         except OSError:
             complete = False
             continue
-        numbers |= {number for entry in entries if (number := _of_open_file(entry))}
-    return {disk for number in numbers for disk in _stack(number, kernel)}, complete
-
-
-def _of_open_file(entry: Path) -> str | None:
-    try:
-        found = entry.stat()
-    except OSError:
-        return None
-    if stat.S_ISBLK(found.st_mode):
-        return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
-    if not stat.S_ISREG(found.st_mode):
-        return None
-    return f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
-
-
-def _stack(number: str, kernel: KernelTrees) -> set[str]:
-    try:
-        whole, names = descend(number, kernel.sys)
-    except (HostError, OSError):  # a file system without a disk
-        return set()
-    return {whole, number, *filter(None, (_sysfs_number(name, kernel) for name in names))}
+        for entry in entries:
+            with suppress(OSError):
+                numbers |= {_device_number(str(entry), is_file=True) or ""}
+    disks = set[str]()
+    for number in numbers - {""}:
+        with suppress(HostError, OSError):  # a file system without a disk
+            whole, names = descend(number, kernel.sys)
+            layers = filter(None, (_sysfs_number(name, kernel) for name in names))
+            disks |= {whole, number, *layers}
+    return disks, complete

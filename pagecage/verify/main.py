@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pagecage.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.model.cage import IO_MAX_KEY, MEMORY_FILE
 from pagecage.units import format_bytes, format_rate
-from pagecage.verify.comparison import NAMES, LimitInForce, failures, shown_value
+from pagecage.verify.comparison import NAMES, LimitInForce, shown_value
 from pagecage.verify.kernel import disk_name
 from pagecage.verify.target import Subject
 from pagecage.verify.verification import Verification, verify
@@ -34,7 +34,7 @@ def lines(found: Verification) -> Iterator[str]:
 
 
 def conclusion(found: Verification) -> str:
-    lost = [one.requested.name for one in failures(found.comparisons)]
+    lost = [one.requested.name for one in found.comparisons if one.is_failure]
     if lost:
         verb = "is" if len(lost) == 1 else "are"
         return f"{', '.join(dict.fromkeys(lost))} {verb} not in force as asked for."
@@ -55,20 +55,13 @@ def _table(found: Verification) -> Iterator[str]:
     rows = [("limit", "disk", "in force", "from")]
     for limit in found.effective:
         disk = disk_name(limit.maj_min, found.kernel) if limit.maj_min else "-"
-        rows.append((limit.name, disk, shown_value(limit.name, limit.value), _place(limit, found)))
+        is_here = limit.file.parent == found.target.directory
+        file = limit.file.name if is_here else str(limit.file)
+        rows.append((limit.name, disk, shown_value(limit.name, limit.value), file))
     widths = [max(len(row[n]) for row in rows) for n in range(3)]
     if found.effective:
         for name, disk, value, file in rows:
             yield f"{name:<{widths[0]}}  {disk:<{widths[1]}}  {value:>{widths[2]}}  {file}"
-    yield from _without_limit(found)
-
-
-def _place(limit: LimitInForce, found: Verification) -> str:
-    """Return the limit's file: by its name in the target's own directory, by its path elsewhere."""
-    return limit.file.name if limit.file.parent == found.target.directory else str(limit.file)
-
-
-def _without_limit(found: Verification) -> Iterator[str]:
     limited = {limit.name for limit in found.effective}
     missing = [name for name in NAMES if name not in limited]
     if missing:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ def control_group(unit: str, user: bool) -> str:
 
 
 def unit_of(cgroup: Path) -> str | None:
+    """Return the unit to which a cgroup belongs by its name, or None."""
     return cgroup.name if _UNIT.match(cgroup.name) else None
 
 
@@ -67,26 +69,15 @@ def manager_uid(cgroup: Path) -> int | None:
 
 
 def requested_properties(cgroups: Sequence[Path]) -> dict[Path, UnitProperties]:
-    """Return the properties that are set on the units of these cgroups.
-
-    Units of another user's systemd, and units that systemd does not know, are left out.
-    """
+    """Return the properties set on the cgroups' units, without those of another user's systemd."""
     found: dict[Path, UnitProperties] = {}
-    for user in (False, True):
-        own = [cgroup for cgroup in cgroups if unit_of(cgroup) and _manager(cgroup) is user]
+    for uid, user in ((None, False), (os.getuid(), True)):
+        own = [one for one in cgroups if unit_of(one) and manager_uid(one) == uid]
         done = _show([cgroup.name for cgroup in own], user) if own else None
         blocks = _blocks(done.stdout) if done else []
         by_id = {dict(lines).get("Id"): shown_properties(lines) for lines in blocks}
         found |= {cgroup: by_id[cgroup.name] for cgroup in own if cgroup.name in by_id}
     return found
-
-
-def _manager(cgroup: Path) -> bool | None:
-    """Return whether this user's own systemd made the cgroup; None if another user's did."""
-    uid = manager_uid(cgroup)
-    if uid is None:
-        return False
-    return True if uid == os.getuid() else None
 
 
 def _show(units: Sequence[str], user: bool) -> Completed:
@@ -178,27 +169,18 @@ _FLAGS = {
 def typed_limits(name: str, kernel: KernelTrees) -> list[BlockLimit]:
     """Return the I/O limits that a running client was given for the container of this name."""
     found: list[BlockLimit] = []
-    for argv in _command_lines(kernel):
-        options = list(run_options(argv))
-        if ("--name", name) in options:
-            found += [limit for option in options if (limit := _limit(*option))]
+    for entry in kernel.proc.iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):  # the process has ended
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                options = list(run_options([os.fsdecode(word) for word in words]))
+                if ("--name", name) in options:
+                    found += [limit for option in options if (limit := _limit(*option))]
     return found
 
 
-def _command_lines(kernel: KernelTrees) -> Iterator[list[str]]:
-    for entry in kernel.proc.iterdir():
-        if entry.name.isdigit():
-            try:
-                yield [os.fsdecode(word) for word in (entry / "cmdline").read_bytes().split(b"\0")]
-            except OSError:  # the process has ended
-                continue
-
-
 def run_options(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the options of `docker run` with their values, up to the name of the image.
-
-    What follows the image belongs to the program in the container.
-    """
+    """Yield the options of `docker run` with their values, up to the name of the image."""
     if not argv or Path(argv[0]).name not in ENGINES or "run" not in argv[1:]:
         return
     words = iter(argv[argv.index("run", 1) + 1 :])
@@ -210,13 +192,8 @@ def run_options(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield option, value
         elif option.startswith("--") and option not in _FLAGS:
             yield option, next(words, "")
-        elif not option.startswith("--") and _takes_value(option):
-            next(words, "")
-
-
-def _takes_value(letters: str) -> bool:
-    """Return whether the next word is the value of the last of some short options, as in `-it`."""
-    return len(letters.strip("-ditPq")) == 1
+        elif not option.startswith("--") and len(option.strip("-ditPq")) == 1:
+            next(words, "")  # the value of the last of some short options, as in `-itv`
 
 
 def _limit(option: str, value: str) -> BlockLimit | None:
@@ -233,10 +210,7 @@ def _limit(option: str, value: str) -> BlockLimit | None:
 
 @dataclass(frozen=True)
 class Subject:
-    """The words that select what is verified: exactly one of unit, container and pid.
-
-    `user` selects a unit of the user's own systemd.
-    """
+    """Exactly one of unit, container and pid; `user` selects a unit of the user's own systemd."""
 
     unit: str | None = None
     container: str | None = None
@@ -253,13 +227,11 @@ class Subject:
             raise PagecageError(message, example)
         if self.user and self.unit is None:
             raise PagecageError("--user applies only to --unit", "remove --user")
-        if self.pid is None and not _is_name(str(given[0])):
+        name = str(given[0])
+        is_name = name.isprintable() and 0 < len(name) < 256 and not set(name) & set("/ *?[")
+        if self.pid is None and not is_name:
             option = "--unit" if self.unit is not None else "--container"
             raise PagecageError(f"{option}: {given[0]!r} is not a valid name", example)
-
-
-def _is_name(text: str) -> bool:
-    return text.isprintable() and bool(text) and len(text) < 256 and not set(text) & set("/ *?[")
 
 
 @dataclass(frozen=True)
@@ -278,11 +250,7 @@ class Target:
 
 
 def find_target(subject: Subject, kernel: KernelTrees) -> Target:
-    """Return the target of a checked subject, with its cgroup.
-
-    Raises PagecageError if it does not exist or is not running, HostError if it cannot be asked
-    for.
-    """
+    """Return a checked subject's target. Raises PagecageError for none, HostError if hidden."""
     if subject.unit is not None:
         path = control_group(subject.unit, subject.user)
         cgroup, directory = _of_unit(path, subject.unit, kernel)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from pagecage.linux.cgroup import Cgroup, is_real_root
+from pagecage.linux.cgroup import Cgroup, ancestors, is_real_root, pids_in
 from pagecage.linux.cgroup_files import read_counters
 from pagecage.model.cage import MEMORY_EVENT
 from pagecage.process import is_alive
@@ -27,42 +27,31 @@ from pagecage.verify.kernel import (
     KernelTrees,
     disk_name,
     group_at,
-    lineage,
     open_disks,
-    pids_of,
     require_cgroups,
     used_disks,
 )
 from pagecage.verify.target import Subject, Target, find_target
-from pagecage.verify.watch import LimitUse, Watched, watch
+from pagecage.verify.watch import Watched, watch
 
 _FIRST_NAMESPACE = "cgroup:[4026531835]"  # PROC_CGROUP_INIT_INO (include/linux/proc_ns.h)
 _WRITES = ("IOWriteBandwidthMax", "IOWriteIOPSMax")
 
 
 def notes(target: Target, effective: Sequence[LimitInForce], kernel: KernelTrees) -> Iterator[str]:
-    yield from _hidden_groups(kernel, kernel.mount_of(target.directory))
+    mount, namespace = kernel.mount_of(target.directory), None
+    with suppress(OSError):
+        namespace = str((kernel.proc / "self/ns/cgroup").readlink())
+    if namespace not in (None, _FIRST_NAMESPACE):
+        place = "a cgroup namespace"
+    else:
+        place = "a container" if any(one != "/" for _, one in kernel.mounts.values()) else ""
+    if place:
+        yield f"This process is in {place}: limits of the cgroups above {mount} are hidden."
     for name in kernel.missing_controllers():
         yield f"No hierarchy that is mounted here has the controller {name}."
     yield from _version_1(target.cgroup, effective, kernel)
     yield from _uncounted(target.cgroup, effective)
-
-
-def _hidden_groups(kernel: KernelTrees, mount: Path | None) -> Iterator[str]:
-    if _namespace(kernel) not in (None, _FIRST_NAMESPACE):
-        yield (
-            "This process is in a cgroup namespace: limits of the cgroups above"
-            f" {mount} are hidden."
-        )
-    elif any(mounted != "/" for _, mounted in kernel.mounts.values()):
-        yield f"This process is in a container: limits of the cgroups above {mount} are hidden."
-
-
-def _namespace(kernel: KernelTrees) -> str | None:
-    try:
-        return str((kernel.proc / "self/ns/cgroup").readlink())
-    except OSError:
-        return None
 
 
 def _version_1(
@@ -142,37 +131,24 @@ class Verification:
             "target": self.target.description,
             "cgroup": str(self.target.directory),
             "processes": self.processes,
-            "limits": [self._limit_to_json(limit) for limit in self.limits],
+            "limits": [
+                {
+                    "name": limit.name,
+                    "disk": limit.maj_min and disk_name(limit.maj_min, self.kernel),
+                    "maj_min": limit.maj_min,
+                    "value": limit.value,
+                    "file": str(limit.file),
+                    "effective": limit in self.effective,
+                }
+                for limit in self.limits
+            ],
             "requested": [one.to_json(self.kernel) for one in self.comparisons],
             "io_bytes": self.used_bytes,
             "seconds": round(self.watched.seconds, 3),
-            "bound": [self._use_to_json(use) for use in self.watched.uses],
+            "bound": [use.to_json() for use in self.watched.uses],
             "waited": self.watched.waited,
             "oom_kills": self.watched.oom_kills,
             "notes": list(self.notes),
-        }
-
-    def _limit_to_json(self, limit: LimitInForce) -> dict[str, Any]:
-        disk = limit.maj_min and disk_name(limit.maj_min, self.kernel)
-        return {
-            "name": limit.name,
-            "disk": disk,
-            "maj_min": limit.maj_min,
-            "value": limit.value,
-            "file": str(limit.file),
-            "effective": limit in self.effective,
-        }
-
-    def _use_to_json(self, use: LimitUse) -> dict[str, Any]:
-        return {
-            "name": use.limit.name,
-            "maj_min": use.limit.maj_min,
-            "file": str(use.limit.file),
-            "bound_seconds": round(use.bound_seconds, 3),
-            "used_share": use.used_share,
-            "per_second": use.per_second,
-            "hits": use.hits,
-            "periods": use.periods,
         }
 
 
@@ -196,11 +172,14 @@ def verify(
     target = find_target(subject, kernel)
     asked_here = expected_limits(expected, group_at(target.directory, target.cgroup, kernel))
     unix_seconds = time.time()
-    limits = all_limits(lineage(target.cgroup, kernel))
-    effective, pids = tightest(limits), pids_of(target.directory)
+    limits = all_limits((target.cgroup, *ancestors(target.cgroup, kernel.proc)))
+    effective, pids = tightest(limits), pids_in(target.directory)
     compared, told = _compared(target, asked_here, pids, kernel)
     used = dict(used_disks(target.cgroup))
     watched = watch(target.cgroup, effective, seconds, lambda: _is_there(target, kernel))
+    if watched.ended:
+        end = f"ended while it was watched, after {watched.seconds:.1f} s."
+        told.append(f"The {target.description} {end}")
     return Verification(
         target,
         kernel,
@@ -210,7 +189,7 @@ def verify(
         used,
         len(pids),
         watched,
-        (*notes(target, effective, kernel), *told, *_ended(target, watched)),
+        (*notes(target, effective, kernel), *told),
         unix_seconds,
     )
 
@@ -230,8 +209,3 @@ def _is_there(target: Target, kernel: KernelTrees) -> bool:
     if target.process is not None:
         return is_alive(target.process, kernel.proc)
     return target.directory.is_dir()
-
-
-def _ended(target: Target, watched: Watched) -> Iterator[str]:
-    if watched.ended:
-        yield f"The {target.description} ended while it was watched, after {watched.seconds:.1f} s."

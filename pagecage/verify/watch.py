@@ -50,13 +50,22 @@ class LimitUse:
     hits: int | None = None
     periods: int | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.limit.name,
+            "maj_min": self.limit.maj_min,
+            "file": str(self.limit.file),
+            "bound_seconds": round(self.bound_seconds, 3),
+            "used_share": self.used_share,
+            "per_second": self.per_second,
+            "hits": self.hits,
+            "periods": self.periods,
+        }
+
 
 @dataclass(frozen=True)
 class Watched:
-    """The watched time: its length, each limit's use, and the shares spent waiting.
-
-    A share is None if the kernel has no pressure figures.
-    """
+    """The watched time, each limit's use, and the shares spent waiting, None without pressure."""
 
     seconds: float
     uses: tuple[LimitUse, ...] = ()
@@ -101,17 +110,18 @@ def summary(
     if seconds <= 0:
         return Watched(0.0, ended=ended)
     kills = _growth(first, last, cgroup, "memory.events", "oom_kill")
+    waited = {kind: _waited(cgroup, kind, first, last) for kind in _KINDS}
     return Watched(
         seconds,
         tuple(_use(cgroup, limit, taken) for limit in limits),
-        {kind: _waited_share(cgroup, kind, first, last) for kind in _KINDS},
+        {kind: None if one is None else one / seconds for kind, one in waited.items()},
         int(kills or 0),
         ended,
     )
 
 
 def _use(cgroup: Cgroup, limit: LimitInForce, taken: Sequence[Snapshot]) -> LimitUse:
-    windows = [_window(cgroup, limit, one, other) for one, other in _pairs(taken)]
+    windows = [_window(cgroup, limit, one, other) for one, other in zip(taken, taken[1:])]  # noqa: B905, RUF007 - Python 3.9
     bound = sum(window.seconds for window in windows if _binds(limit, window))
     first, last = taken[0], taken[-1]
     if key := IO_STAT_KEY.get(limit.name):
@@ -125,10 +135,6 @@ def _use(cgroup: Cgroup, limit: LimitInForce, taken: Sequence[Snapshot]) -> Limi
         return LimitUse(limit, bound, hits=throttled, periods=periods)
     hits = _hits(limit, first, last)
     return LimitUse(limit, bound, hits=None if hits is None else int(hits))
-
-
-def _pairs(taken: Sequence[Snapshot]) -> Iterable[tuple[Snapshot, Snapshot]]:
-    return ((taken[n], taken[n + 1]) for n in range(len(taken) - 1))
 
 
 def _binds(limit: LimitInForce, window: Window) -> bool:
@@ -147,10 +153,15 @@ def _window(cgroup: Cgroup, limit: LimitInForce, first: Snapshot, last: Snapshot
     seconds = last.at_seconds - first.at_seconds
     throttled = _growth(first, last, limit.cgroup, "cpu.stat", "throttled_usec")
     place = limit.cgroup if is_io else cgroup
+    disks = [limit.maj_min] if limit.maj_min else list(last.counters[place]["io.stat"] or {})
+    moved = {}  # on the limited disk; for a limit on memory or CPU, on the busiest
+    for key in IO_STAT_KEY.values():
+        grown = (_growth(first, last, place, "io.stat", one, key) for one in disks)
+        moved[key] = max((count for count in grown if count), default=0.0)
     return Window(
         start_seconds=0.0,
         seconds=seconds,
-        moved={key: _moved(first, last, place, key, limit.maj_min) for key in IO_STAT_KEY.values()},
+        moved=moved,
         caps={limit.name: max(1.0, enforced_limit(limit.name, limit.value))} if is_io else {},
         waited_io=_waited(cgroup, "io", first, last) if is_io else None,
         waited_memory=_waited(cgroup, "memory", first, last),
@@ -162,13 +173,6 @@ def _window(cgroup: Cgroup, limit: LimitInForce, first: Snapshot, last: Snapshot
         cpu=None,
         throttled=1e-6 * throttled if is_cpu and throttled is not None else None,
     )
-
-
-def _moved(first: Snapshot, last: Snapshot, cgroup: Cgroup, key: str, disk: str | None) -> float:
-    """Return the growth of a counter of io.stat on one disk; for None, on the busiest disk."""
-    disks = [disk] if disk else list(last.counters[cgroup]["io.stat"] or {})
-    grown = (_growth(first, last, cgroup, "io.stat", one, key) for one in disks)
-    return max((count for count in grown if count), default=0.0)
 
 
 def _hits(limit: LimitInForce, first: Snapshot, last: Snapshot) -> float | None:
@@ -183,11 +187,6 @@ def _hits(limit: LimitInForce, first: Snapshot, last: Snapshot) -> float | None:
     return _growth(first, last, limit.cgroup, file, key) if own is None else own
 
 
-def _waited_share(cgroup: Cgroup, kind: str, first: Snapshot, last: Snapshot) -> float | None:
-    waited = _waited(cgroup, kind, first, last)
-    return None if waited is None else waited / (last.at_seconds - first.at_seconds)
-
-
 def _waited(cgroup: Cgroup, kind: str, first: Snapshot, last: Snapshot) -> float | None:
     """Return the seconds in which some task waited (Documentation/accounting/psi.rst)."""
     grown = _growth(first, last, cgroup, f"{kind}.pressure", "some", "total")
@@ -195,10 +194,7 @@ def _waited(cgroup: Cgroup, kind: str, first: Snapshot, last: Snapshot) -> float
 
 
 def _growth(first: Snapshot, last: Snapshot, cgroup: Cgroup, file: str, *path: str) -> float | None:
-    """Return the growth of a counter; None if the kernel lacks it.
-
-    A disk appears in io.stat with its first I/O, so it has counted nothing before.
-    """
+    """Return the growth of a counter, 0 at first where it was missing; None if it still is."""
     values = []
     for snapshot in (first, last):
         value: Any = snapshot.counters.get(cgroup, {}).get(file)

@@ -260,7 +260,7 @@ def test_a_collector_that_cannot_be_stopped_does_not_keep_the_others(
     def refuse(_: object) -> None:
         raise HostError("sar would not stop")
 
-    monkeypatch.setattr("pagecage.agent.collectors.sysstat.Sar._read_back", refuse)
+    monkeypatch.setattr("pagecage.agent.collectors.sar.Sar._completed", refuse)
     trial = make_trial()
     run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     collectors = only_record(machine).collectors

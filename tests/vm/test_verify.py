@@ -190,7 +190,7 @@ def test_a_detached_container_is_compared_with_what_was_typed(
 
 
 CREATE = """
-from pagecage.agent.drivers.engine import call
+from pagecage.agent.drivers.docker import call
 body = {"Image": "pagecage-verified", "Cmd": ["sh", "-c", "LOAD"], "HostConfig": {
     "AutoRemove": True, "Binds": ["/usr:/usr:ro", "/data:/data"],
     "BlkioDeviceReadIOps": [{"Path": "DISK", "Rate": RATE}]}}

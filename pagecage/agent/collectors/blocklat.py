@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.collectors.collector import CollectorResult
+from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, Figures
 from pagecage.agent.collectors.tracer import BpftraceProcess, Part, TracerProgram, Variant, programs
 from pagecage.agent.facts import Kernel
 from pagecage.linux.child_processes import ToolProcesses
@@ -97,23 +97,16 @@ def row_of(
 
     `us` is the upper end of a bucket. Only what the program fills is present.
     """
-    row: dict[str, Any] = {
-        name: _buckets(maps.get(map_name, {}), maj_min)
-        for name, map_name in _HISTOGRAMS.items()
-        if map_name in program.maps
-    }
+    row: dict[str, Any] = {}
+    for name in (name for name, map_name in _HISTOGRAMS.items() if map_name in program.maps):
+        buckets = []
+        for key, count in maps.get(_HISTOGRAMS[name], {}).items():
+            major, minor, shifts, us = map(int, key.split(","))
+            if f"{major}:{minor}" == maj_min:
+                buckets.append({"us": (us + 1 << shifts) - 1, "count": count})
+        row[name] = sorted(buckets, key=lambda bucket: bucket["us"])
     totals = (name for name in _TOTALS if f"@{name}" in program.maps)
     return row | {name: maps.get(f"@{name}", {}).get(maj_min, 0) for name in totals}
-
-
-def _buckets(counts: Mapping[str, int], maj_min: str) -> list[dict[str, int]]:
-    """Return the buckets of one disk, the lowest first."""
-    found = []
-    for key, count in counts.items():
-        major, minor, shifts, us = map(int, key.split(","))
-        if f"{major}:{minor}" == maj_min:
-            found.append({"us": (us + 1 << shifts) - 1, "count": count})
-    return sorted(found, key=lambda bucket: bucket["us"])
 
 
 def responses_of(rows: Sequence[Row], start: float, end: float) -> dict[str, float | None]:
@@ -121,31 +114,22 @@ def responses_of(rows: Sequence[Row], start: float, end: float) -> dict[str, flo
 
     A latency is None without writes, and absent if the kernel could not be asked.
     """
-    first, last = _enclosing(rows, start, end)
-    if first is None or last is None:
+    before = [row for row in rows if row["t"] <= start]
+    after = [row for row in rows if row["t"] >= end]
+    if not before or not after:
         return {}
+    first, last = before[-1], after[0]
     responses: dict[str, float | None] = {}
     if "paused_ms" in last:
         responses["throttled_seconds"] = (last["paused_ms"] - first["paused_ms"]) / 1000
     for name in (name for name in _HISTOGRAMS if name in last):
-        counts = _difference(first[name], last[name])
+        was = {bucket["us"]: bucket["count"] for bucket in first[name]}
+        counts = {one["us"]: one["count"] - was.get(one["us"], 0) for one in last[name]}
         prefix = name.removesuffix("_us")
         responses |= {
             f"{prefix}_{digits}_us": quantile(counts, share) for digits, share in _QUANTILES.items()
         }
     return responses
-
-
-def _enclosing(rows: Sequence[Row], start: float, end: float) -> tuple[Row | None, Row | None]:
-    """Return the last row at or before `start`, and the first at or after `end`."""
-    before = [row for row in rows if row["t"] <= start]
-    after = [row for row in rows if row["t"] >= end]
-    return (before[-1] if before else None), (after[0] if after else None)
-
-
-def _difference(first: Sequence[Row], last: Sequence[Row]) -> dict[float, int]:
-    before = {bucket["us"]: bucket["count"] for bucket in first}
-    return {bucket["us"]: bucket["count"] - before.get(bucket["us"], 0) for bucket in last}
 
 
 def quantile(counts: Mapping[float, int], share: float) -> float | None:
@@ -167,7 +151,6 @@ class BlockLatencyTracer(BpftraceProcess):
         super().__init__(directory / "blocklat.bt", children)
 
     def programs(self) -> Iterator[TracerProgram]:
-        """Yield the programs to try, the most telling first."""
         return programs(PARTS, Kernel())
 
     def excerpt(
@@ -181,3 +164,11 @@ class BlockLatencyTracer(BpftraceProcess):
         rows = [row_of(tick.maps, maj_min, self.program) for tick in ticks]
         timed = [{"t": tick.t, **row} for tick, row in zip(ticks, rows, strict=True)]
         return self.keep(ticks, rows, path), timed
+
+    def take(
+        self, context: CollectorContext, launched: float, measured: tuple[float, float] | None
+    ) -> tuple[CollectorResult, Figures]:
+        self.wait_for_tick()
+        path = context.directory / "blocklat.jsonl"
+        result, rows = self.excerpt(context.disk.maj_min, launched, path)
+        return result, responses_of(rows, *measured) if measured else {}

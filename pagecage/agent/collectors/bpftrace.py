@@ -13,11 +13,11 @@ from __future__ import annotations
 import platform
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.collectors.collector import CollectorResult
+from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, Figures
 from pagecage.agent.collectors.tracer import BpftraceProcess, Part, TracerProgram, Variant, programs
 from pagecage.agent.facts import Kernel
 from pagecage.linux.child_processes import ToolProcesses
@@ -147,55 +147,24 @@ def tables_of(
     """
     tables = {}
     for name in program.maps:
-        table, row = _TABLES[name]
-        counts = _of_inodes(maps.get(name, {}), inodes)
-        tables[table] = [row(words, count) for words, count in counts.items()]
+        counted: Counter[tuple[int, ...]] = Counter()
+        for key, count in maps.get(name, {}).items():
+            inode, *words = map(int, key.split(","))
+            if inode in inodes:
+                counted[tuple(words)] += count
+        table, columns = _TABLES[name]
+        tables[table] = [{**_row(columns, words), "count": n} for words, n in counted.items()]
     return tables
 
 
-def _of_inodes(rows: dict[str, int], inodes: Set[int]) -> Counter[tuple[int, ...]]:
-    """Sum the counts of these inodes by the rest of the key."""
-    counted: Counter[tuple[int, ...]] = Counter()
-    for key, count in rows.items():
-        inode, *words = map(int, key.split(","))
-        if inode in inodes:
-            counted[tuple(words)] += count
-    return counted
-
-
-def _fault(words: tuple[int, ...], count: int) -> dict[str, Any]:
-    if not words:
-        return {"count": count}
-    vm_flags, fault_flags, ra_pages = words
-    return {
-        "vm_flags": vm_flags,
-        "vm_flag_names": decode(vm_flags, VM_FLAGS),
-        "fault_flags": fault_flags,
-        "fault_flag_names": decode(fault_flags, FAULT_FLAGS),
-        "ra_pages": ra_pages,
-        "count": count,
-    }
-
-
-def _returned(words: tuple[int, ...], count: int) -> dict[str, Any]:
-    return {"returned": words[0], "returned_names": decode(words[0], VM_FAULTS), "count": count}
-
-
-def _window(words: tuple[int, ...], count: int) -> dict[str, Any]:
-    return {**dict(zip(("pages", "order", "ra_pages"), words, strict=True)), "count": count}
-
-
-def _added(words: tuple[int, ...], count: int) -> dict[str, Any]:
-    return {"order": words[0], "count": count}
-
-
-_TABLES: Mapping[str, tuple[str, Callable[[tuple[int, ...], int], dict[str, Any]]]] = {
-    "@fault": ("filemap_fault", _fault),
-    "@fault_return": ("filemap_fault_return", _returned),
-    "@major": ("filemap_fault_major", _fault),
-    "@added": ("page_cache_additions", _added),
-    "@ra": ("page_cache_ra_order", _window),
-}
+def _row(columns: Sequence[str], words: Sequence[int]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for column, word in zip(columns, words):  # noqa: B905 - tracepoints have no flags
+        row[column] = word
+        if column in _FLAGS:
+            names, key = _FLAGS[column]
+            row[key] = decode(word, names)
+    return row
 
 
 class FaultTracer(BpftraceProcess):
@@ -207,7 +176,6 @@ class FaultTracer(BpftraceProcess):
         super().__init__(directory / "faults.bt", children)
 
     def programs(self) -> Iterator[TracerProgram]:
-        """Yield the programs to try, the most telling first."""
         return programs(parts(), Kernel())
 
     def excerpt(self, inodes: Set[int], start: float, path: Path) -> CollectorResult:
@@ -216,73 +184,58 @@ class FaultTracer(BpftraceProcess):
         rows = (tables_of(tick.maps, inodes, self.program) for tick in ticks)
         return self.keep(ticks, rows, path)
 
+    def take(
+        self, context: CollectorContext, launched: float, _measured: object
+    ) -> tuple[CollectorResult, Figures]:
+        if not context.files:
+            return CollectorResult("missing", "the trial has no dataset"), {}
+        self.wait_for_tick()
+        inodes = {file.stat().st_ino for file in context.files}
+        return self.excerpt(inodes, launched, context.directory / "bpftrace.jsonl"), {}
 
-VM_FLAGS = {
-    0x1: "VM_READ",
-    0x2: "VM_WRITE",
-    0x4: "VM_EXEC",
-    0x8: "VM_SHARED",
-    0x10: "VM_MAYREAD",
-    0x20: "VM_MAYWRITE",
-    0x40: "VM_MAYEXEC",
-    0x80: "VM_MAYSHARE",
-    0x100: "VM_GROWSDOWN",
-    0x200: "VM_UFFD_MISSING",
-    0x400: "VM_PFNMAP",
-    0x2000: "VM_LOCKED",
-    0x4000: "VM_IO",
-    0x8000: "VM_SEQ_READ",
-    0x10000: "VM_RAND_READ",
-    0x20000: "VM_DONTCOPY",
-    0x40000: "VM_DONTEXPAND",
-    0x80000: "VM_LOCKONFAULT",
-    0x100000: "VM_ACCOUNT",
-    0x200000: "VM_NORESERVE",
-    0x400000: "VM_HUGETLB",
-    0x800000: "VM_SYNC",
-    0x1000000: "VM_ARCH_1",
-    0x2000000: "VM_WIPEONFORK",
-    0x4000000: "VM_DONTDUMP",
-    0x8000000: "VM_SOFTDIRTY",
-    0x10000000: "VM_MIXEDMAP",
-    0x20000000: "VM_HUGEPAGE",
-    0x40000000: "VM_NOHUGEPAGE",
-    0x80000000: "VM_MERGEABLE",
-}
-FAULT_FLAGS = {
-    0x1: "FAULT_FLAG_WRITE",
-    0x2: "FAULT_FLAG_MKWRITE",
-    0x4: "FAULT_FLAG_ALLOW_RETRY",
-    0x8: "FAULT_FLAG_RETRY_NOWAIT",
-    0x10: "FAULT_FLAG_KILLABLE",
-    0x20: "FAULT_FLAG_TRIED",
-    0x40: "FAULT_FLAG_USER",
-    0x80: "FAULT_FLAG_REMOTE",
-    0x100: "FAULT_FLAG_INSTRUCTION",
-    0x200: "FAULT_FLAG_INTERRUPTIBLE",
-    0x400: "FAULT_FLAG_UNSHARE",
-    0x800: "FAULT_FLAG_ORIG_PTE_VALID",
-    0x1000: "FAULT_FLAG_VMA_LOCK",
-}
+
+def _bits(prefix: str, names: str) -> dict[int, str]:
+    """Return the names by bit, the lowest first; `-` is a bit without one."""
+    return {1 << n: prefix + name for n, name in enumerate(names.split()) if name != "-"}
+
+
+VM_FLAGS = _bits(
+    "VM_",
+    "READ WRITE EXEC SHARED MAYREAD MAYWRITE MAYEXEC MAYSHARE GROWSDOWN UFFD_MISSING PFNMAP - "
+    "- LOCKED IO SEQ_READ RAND_READ DONTCOPY DONTEXPAND LOCKONFAULT ACCOUNT NORESERVE HUGETLB "
+    "SYNC ARCH_1 WIPEONFORK DONTDUMP SOFTDIRTY MIXEDMAP HUGEPAGE NOHUGEPAGE MERGEABLE",
+)
+FAULT_FLAGS = _bits(
+    "FAULT_FLAG_",
+    "WRITE MKWRITE ALLOW_RETRY RETRY_NOWAIT KILLABLE TRIED USER REMOTE INSTRUCTION "
+    "INTERRUPTIBLE UNSHARE ORIG_PTE_VALID VMA_LOCK",
+)
 # enum vm_fault_reason (include/linux/mm_types.h). 0 is a fault without a remark.
-VM_FAULTS = {
-    0x1: "VM_FAULT_OOM",
-    0x2: "VM_FAULT_SIGBUS",
-    0x4: "VM_FAULT_MAJOR",
-    0x10: "VM_FAULT_HWPOISON",
-    0x20: "VM_FAULT_HWPOISON_LARGE",
-    0x40: "VM_FAULT_SIGSEGV",
-    0x100: "VM_FAULT_NOPAGE",
-    0x200: "VM_FAULT_LOCKED",
-    0x400: "VM_FAULT_RETRY",
-    0x800: "VM_FAULT_FALLBACK",
-    0x1000: "VM_FAULT_DONE_COW",
-    0x2000: "VM_FAULT_NEEDDSYNC",
-    0x4000: "VM_FAULT_COMPLETED",
-}
+VM_FAULTS = _bits(
+    "VM_FAULT_",
+    "OOM SIGBUS MAJOR - HWPOISON HWPOISON_LARGE SIGSEGV - NOPAGE LOCKED RETRY FALLBACK "
+    "DONE_COW NEEDDSYNC COMPLETED",
+)
 
 
 def decode(word: int, names: dict[int, str]) -> list[str]:
     """Return the names of the set bits, lowest first. A bit without a name is in hexadecimal."""
     bits = (1 << position for position in range(word.bit_length()))
     return [names.get(bit, hex(bit)) for bit in bits if word & bit]
+
+
+_FLAGS = {
+    "vm_flags": (VM_FLAGS, "vm_flag_names"),
+    "fault_flags": (FAULT_FLAGS, "fault_flag_names"),
+    "returned": (VM_FAULTS, "returned_names"),
+}
+"""The names of the bits in a column, and the column of these names."""
+_FAULT_COLUMNS = ("vm_flags", "fault_flags", "ra_pages")
+_TABLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "@fault": ("filemap_fault", _FAULT_COLUMNS),
+    "@fault_return": ("filemap_fault_return", ("returned",)),
+    "@major": ("filemap_fault_major", _FAULT_COLUMNS),
+    "@added": ("page_cache_additions", ("order",)),
+    "@ra": ("page_cache_ra_order", ("pages", "order", "ra_pages")),
+}
+"""The table of each map, and the columns of its key after the inode."""

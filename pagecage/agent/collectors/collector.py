@@ -1,22 +1,36 @@
-"""The interface of collectors, which record data while a trial runs."""
+"""The interface of collectors, which record data while a trial runs.
+
+A collector is one module of this package, named after it, with `-` as `_`; `registry` finds it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pagecage.linux.block_device import Disk
 from pagecage.linux.child_processes import ToolProcesses
+from pagecage.linux.procfs import read_text
 from pagecage.linux.trial_processes import TrialProcesses
+from pagecage.process import Process
+
+Figures = Mapping[str, "float | None"]
+"""Responses of the measured part by name."""
+_START_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class CollectorContext:
     """Inputs of a collector: the measured disk, the trial's processes, files, folder and tools.
 
-    `disks` are the cage's other disks by name.
+    `datasets` are the files whose residency is sampled, `files` all of the trial's, and `disks` the
+    cage's other disks by name.
     """
 
     directory: Path
@@ -25,6 +39,7 @@ class CollectorContext:
     datasets: tuple[Path, ...]
     children: ToolProcesses
     disks: Mapping[str, Disk] = field(default_factory=dict)
+    files: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,19 +63,104 @@ class CollectorResult:
         return {**common, **self.own}
 
 
-class Collector(Protocol):
-    """A tool that records from before `go` until after `end`.
-
-    Only stop() reports failures of the tool.
-    """
+class Collector(ABC):
+    """A tool that records from before `go` until after `end`. Only stop() reports its failures."""
 
     name: str
 
+    @abstractmethod
     def start(self) -> None:
         """Start without waiting for the first data."""
 
-    def wait_until_recording(self) -> None:
+    def wait_until_recording(self) -> None:  # noqa: B027 - some have nothing to wait for
         """Return when data arrives, or when the tool has failed."""
 
+    @abstractmethod
     def stop(self) -> CollectorResult:
         """Stop, and return the result."""
+
+    def report(self, _begin: float, _end: float, /) -> tuple[CollectorResult, Figures] | None:
+        """Return the result and the figures of the measured part (CLOCK_MONOTONIC).
+
+        It is called after stop(), whose result stands if this is None.
+        """
+        return None
+
+    def end(
+        self, launched: float | None, measured: tuple[float, float] | None
+    ) -> tuple[CollectorResult | None, Figures]:
+        """Stop; return the result, None for no entry in the record, and the figures.
+
+        `launched` is the time of the program's launch, None if it never was; `measured` are begin
+        and end of the measured part, all by CLOCK_MONOTONIC.
+        """
+        result = self.stop()
+        is_measured = launched is not None and measured is not None
+        return (self.report(*measured) if is_measured and measured else None) or (result, {})
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], *, is_compact: bool = False) -> None:
+    """Write a trace: a JSON object per line."""
+    separators = (",", ":") if is_compact else None
+    path.write_text("".join(json.dumps(row, separators=separators) + "\n" for row in rows))
+
+
+class ThreadCollector(Collector):
+    """A thread that adds rows, which are written to NAME.jsonl at the end."""
+
+    def __init__(self, context: CollectorContext) -> None:
+        self._path = context.directory / f"{self.name}.jsonl"
+        self._rows: list[dict[str, Any]] = []
+        self._error: str | None = None
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._loop, daemon=True)
+
+    @abstractmethod
+    def _loop(self) -> None: ...
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _write(self, join_seconds: float, *, is_compact: bool = False) -> None:
+        self._ending.set()
+        if self._thread.ident:
+            self._thread.join(join_seconds)
+        write_rows(self._path, self._rows, is_compact=is_compact)
+
+
+class ToolCollector(Collector):
+    """A process that is ended by SIGINT and records once `_file` has its first bytes."""
+
+    tool: str
+
+    def __init__(self, context: CollectorContext, file: str) -> None:
+        self._children, self._file = context.children, context.directory / file
+        self._process: Process[bytes] | None = None
+        self._obstacle: str | None = None
+
+    def wait_until_recording(self) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while self._process and self._process.poll() is None and time.monotonic() < deadline:
+            if self._file.exists() and self._file.stat().st_size:
+                return
+            time.sleep(0.01)
+
+    def stop(self) -> CollectorResult:
+        """Interrupt the tool, which then completes its file."""
+        if self._process is None:
+            return CollectorResult("missing", self._obstacle or f"{self.tool} is not installed")
+        if self._children.interrupt(self._process) is None:
+            return self._dead(f"{self.tool} died while the trial ran")
+        return self._completed()
+
+    def _dead(self, reason: str) -> CollectorResult:
+        return CollectorResult("failed", reason)
+
+    @abstractmethod
+    def _completed(self) -> CollectorResult: ...
+
+
+def last_line(log: Path) -> str:
+    """Return the last line that a tool printed."""
+    lines = (read_text(log) or "").strip().splitlines()
+    return lines[-1] if lines else "it printed nothing"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from pagecage.model.collectors import (
     MOST_FIELDS,
@@ -19,6 +17,7 @@ from pagecage.model.collectors import (
     gaps,
     parse_line,
 )
+from pagecage.process import Process
 from pagecage.units import MIB, format_bytes, format_seconds
 
 MOST_BYTES = 16 * MIB
@@ -43,30 +42,14 @@ class ArrivedLine:
         return {"arrived": self.arrived, **kept}
 
 
-def arrived_line(raw: bytes, arrived: float) -> ArrivedLine | None:
-    text = raw.decode(errors="replace").strip()
-    if not text:
-        return None
-    try:
-        return ArrivedLine(arrived, text, parse_line(text))
-    except LineError as error:
-        return ArrivedLine(arrived, text, None, str(error))
-
-
-def write_trace(lines: Iterable[ArrivedLine], path: Path) -> None:
-    path.write_text(
-        "".join(json.dumps(line.to_json(), separators=(",", ":")) + "\n" for line in lines)
-    )
-
-
-class OwnOutput:
-    """A thread that reads the output to its end or to the bound.
+class CustomOutput:
+    """A thread that reads a process's output to its end or to the bound.
 
     `on_flood` is called once, by the thread, when the bound is exceeded. What follows is dropped.
     """
 
-    def __init__(self, stream: IO[bytes], on_flood: Callable[[], None]) -> None:
-        self._stream, self._on_flood = stream, on_flood
+    def __init__(self, process: Process[bytes], on_flood: Callable[[], None]) -> None:
+        self._process, self._on_flood = process, on_flood
         self._lines: list[tuple[float, bytes]] = []
         self._changed = threading.Condition()
         self.is_flood = False
@@ -74,11 +57,16 @@ class OwnOutput:
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
-    def lines(self) -> tuple[ArrivedLine, ...]:
+    def lines(self) -> Iterator[ArrivedLine]:
+        """Yield the lines so far, without blank ones."""
         with self._changed:
             raw = list(self._lines)
-        found = (arrived_line(line, arrived) for arrived, line in raw)
-        return tuple(line for line in found if line is not None)
+        for arrived, line in raw:
+            if text := line.decode(errors="replace").strip():
+                try:
+                    yield ArrivedLine(arrived, text, parse_line(text))
+                except LineError as error:
+                    yield ArrivedLine(arrived, text, None, str(error))
 
     def wait_for(self, mark: bytes, seconds: float) -> None:
         """Wait for a line that contains `mark`, or for the end of the output or of the time."""
@@ -97,11 +85,13 @@ class OwnOutput:
 
     def _read(self) -> None:
         left, number = MOST_BYTES, 0
-        with open(self._stream.fileno(), "rb", closefd=False) as buffered:
+        assert self._process.stdout is not None
+        with open(self._process.stdout.fileno(), "rb", closefd=False) as buffered:
             while raw := buffered.readline(MOST_LINE_BYTES):
                 left, number = left - len(raw), number + 1
                 if left < 0 or number > MOST_LINES:
-                    self._flooded()
+                    self.is_flood = True
+                    self._on_flood()
                     break
                 with self._changed:
                     self._lines.append((time.monotonic(), raw))
@@ -110,10 +100,6 @@ class OwnOutput:
             self.ended_at = time.monotonic()
             self._changed.notify_all()
 
-    def _flooded(self) -> None:
-        self.is_flood = True
-        self._on_flood()
-
 
 _WORST_FIRST = ("missing", "failed", "partial", "ok")
 Finding = tuple[str, str]
@@ -121,7 +107,7 @@ Finding = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class OwnEvidence:
+class CustomEvidence:
     """Everything that is known about the data of one collector in one trial.
 
     `lines` are as they arrived, `values` those that have numbers. `begin` and `end` are those of
@@ -153,10 +139,9 @@ class OwnEvidence:
         return gaps(times, first, max(first, last), self.spec.period_seconds)
 
 
-def findings(evidence: OwnEvidence) -> list[Finding]:
+def findings(evidence: CustomEvidence) -> list[Finding]:
     found = [*_end(evidence)]
-    found += _no_lines(evidence) or [*_lines(evidence), *_times(evidence)]
-    return found
+    return found + (_no_lines(evidence) or [*_lines(evidence), *_times(evidence)])
 
 
 def status_and_reason(found: Sequence[Finding]) -> tuple[str, str | None]:
@@ -167,7 +152,7 @@ def status_and_reason(found: Sequence[Finding]) -> tuple[str, str | None]:
     return status, "; ".join(clause for _, clause in found)
 
 
-def _end(evidence: OwnEvidence) -> Iterator[Finding]:
+def _end(evidence: CustomEvidence) -> Iterator[Finding]:
     if evidence.is_flood:
         most = f"{format_bytes(MOST_BYTES)} or {MOST_LINES} lines of output"
         yield "partial", f"it was ended after {most}"
@@ -176,21 +161,20 @@ def _end(evidence: OwnEvidence) -> Iterator[Finding]:
     elif evidence.status is not None and _is_early(evidence):
         told = f": {evidence.last_error_line}" if evidence.last_error_line else ""
         before = f"{format_seconds(evidence.end - (evidence.ended_at or evidence.end))} before"
-        if evidence.status == 0:
+        status = evidence.status
+        if status == 0:
             yield "partial", f"it ended {before} the measured part did{told}"
         else:
-            yield "failed", f"it {_death(evidence.status)}, {before} the measured part ended{told}"
+            by_signal, by_itself = f"was killed by signal {-status}", f"failed with status {status}"
+            death = by_signal if status < 0 else by_itself
+            yield "failed", f"it {death}, {before} the measured part ended{told}"
 
 
-def _is_early(evidence: OwnEvidence) -> bool:
+def _is_early(evidence: CustomEvidence) -> bool:
     return evidence.ended_at is not None and evidence.ended_at < evidence.end
 
 
-def _death(status: int) -> str:
-    return f"was killed by signal {-status}" if status < 0 else f"failed with status {status}"
-
-
-def _no_lines(evidence: OwnEvidence) -> list[Finding]:
+def _no_lines(evidence: CustomEvidence) -> list[Finding]:
     if evidence.values:
         return []
     if not evidence.lines:
@@ -198,41 +182,28 @@ def _no_lines(evidence: OwnEvidence) -> list[Finding]:
         return [("failed", f"it printed no line{f': {told}' if told else ''}")]
     if evidence.spec.is_script:
         return [("failed", "it printed neither a map nor an object with numbers")]
-    first = evidence.lines[0]
-    return [
-        (
-            "failed",
-            f"none of its {len(evidence.lines)} lines is a JSON object with a number, the first is"
-            f" {first.reason or first.text[:60]!r}",
-        )
-    ]
+    first, count = evidence.lines[0], len(evidence.lines)
+    none = f"none of its {count} lines is a JSON object with a number"
+    return [("failed", f"{none}, the first is {first.reason or first.text[:60]!r}")]
 
 
-def _lines(evidence: OwnEvidence) -> Iterator[Finding]:
+def _lines(evidence: CustomEvidence) -> Iterator[Finding]:
     bad = [line for line in evidence.lines if line.data is None]
     if bad and not evidence.spec.is_script:
-        yield (
-            "partial",
-            f"{len(bad)} of its {len(evidence.lines)} lines are not JSON objects, the first is"
-            f" {bad[0].reason}",
-        )
+        which = f"{len(bad)} of its {len(evidence.lines)} lines"
+        yield "partial", f"{which} are not JSON objects, the first is {bad[0].reason}"
     if evidence.lost_events:
         yield "partial", f"bpftrace lost {evidence.lost_events} events"
     if (count := len(fields_of(evidence.values))) > MOST_FIELDS:
-        yield (
-            "partial",
-            f"it has {count} fields, of which only the first {MOST_FIELDS} become responses",
-        )
+        fields = f"{count} fields, of which only the first {MOST_FIELDS} become responses"
+        yield "partial", f"it has {fields}"
 
 
-def _times(evidence: OwnEvidence) -> Iterator[Finding]:
+def _times(evidence: CustomEvidence) -> Iterator[Finding]:
     wrong = sum(one.has_wrong_time for one in evidence.values)
     if wrong:
-        yield (
-            "partial",
-            f"`t` of {wrong} lines is not a time of CLOCK_MONOTONIC, so that the time of arrival"
-            " counts",
-        )
+        why = "is not a time of CLOCK_MONOTONIC, so that the time of arrival counts"
+        yield "partial", f"`t` of {wrong} lines {why}"
     first = min(one.t for one in evidence.values)
     within = [one for one in evidence.values if evidence.begin <= one.t <= evidence.end]
     if not within:
@@ -243,8 +214,5 @@ def _times(evidence: OwnEvidence) -> Iterator[Finding]:
         yield "partial", f"its first line came {late} after the measured part had begun"
     if silences := evidence.gaps():
         count = "a silence" if len(silences) == 1 else f"{len(silences)} silences"
-        yield (
-            "partial",
-            f"it has {count} of over {evidence.spec.period_seconds + 1:g} s, up to"
-            f" {max(silences):.1f} s",
-        )
+        least = f"{evidence.spec.period_seconds + 1:g} s"
+        yield "partial", f"it has {count} of over {least}, up to {max(silences):.1f} s"

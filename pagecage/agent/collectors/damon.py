@@ -6,13 +6,10 @@ sees mapped files and anonymous memory, but not what read(2) copies out of the p
 
 from __future__ import annotations
 
-import json
-import threading
 import time
 from pathlib import Path
-from typing import Any
 
-from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
+from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, ThreadCollector
 
 ADMIN = Path("/sys/kernel/mm/damon/admin/kdamonds")
 INTERVAL_SECONDS = 0.5
@@ -29,34 +26,27 @@ def refusal(admin: Path = ADMIN) -> str | None:
     """Return the reason why DAMON cannot be used here; None if it can."""
     if not admin.is_dir():
         return "the kernel has no DAMON with a sysfs interface (CONFIG_DAMON_SYSFS)"
+    number = admin / "nr_kdamonds"
     try:
         states = [path.read_text().strip() for path in admin.glob("*/state")]
-        with (admin / "nr_kdamonds").open("r+"):
+        with number.open("r+"):
             pass
-        kinds = _address_spaces(admin)
+        # Only a context tells what it can monitor, so one is made if there is none.
+        is_free = number.read_text().strip() == "0"
+        if is_free:
+            _write(number, 1)
+        try:
+            if is_free and (admin / "0").is_dir():
+                _write(admin / "0/contexts/nr_contexts", 1)
+            kinds = [path.read_text() for path in admin.glob("*/contexts/*/avail_operations")]
+        finally:
+            if is_free:
+                _write(number, 0)
     except OSError as error:
         return f"DAMON cannot be used: {error.strerror}"
-    if kinds is not None and "vaddr" not in kinds:
+    if kinds and "vaddr" not in kinds[0].split():
         return "the kernel's DAMON cannot watch single processes (CONFIG_DAMON_VADDR)"
     return "another process uses DAMON" if "on" in states else None
-
-
-def _address_spaces(admin: Path) -> list[str] | None:
-    """Return what DAMON can monitor, such as paddr and vaddr; None if the kernel does not say.
-
-    Only a context says it, so one is made if there is none.
-    """
-    is_free = (admin / "nr_kdamonds").read_text().strip() == "0"
-    if is_free:
-        _write(admin / "nr_kdamonds", 1)
-    try:
-        if is_free and (admin / "0").is_dir():
-            _write(admin / "0/contexts/nr_contexts", 1)
-        texts = [path.read_text() for path in admin.glob("*/contexts/*/avail_operations")]
-    finally:
-        if is_free:
-            _write(admin / "nr_kdamonds", 0)
-    return texts[0].split() if texts else None
 
 
 def _write(path: Path, value: object) -> None:
@@ -84,24 +74,15 @@ class Monitor:
         _write(context / "targets/nr_targets", len(self.pids))
         for number, pid in enumerate(self.pids):
             _write(context / f"targets/{number}/pid_target", pid)
-        self._set_scheme(context)
-        _write(self._kdamond / "state", "on")
-
-    def _set_scheme(self, context: Path) -> None:
-        """Count the regions with at least one access in an interval, whatever their size and age.
-
-        The scheme's action `stat` does nothing else.
-        """
+        # The scheme counts the regions with at least one access in an interval, whatever their size
+        # and age; its action `stat` does nothing else.
         _write(context / "schemes/nr_schemes", 1)
         _write(self._scheme / "action", "stat")
-        pattern = self._scheme / "access_pattern"
-        for name, least, most in (
-            ("sz", 0, _MOST_BYTES),
-            ("nr_accesses", 1, _MOST_COUNT),
-            ("age", 0, _MOST_COUNT),
-        ):
-            _write(pattern / name / "max", most)
-            _write(pattern / name / "min", least)
+        ranges = {"sz": (0, _MOST_BYTES), "nr_accesses": (1, _MOST_COUNT), "age": (0, _MOST_COUNT)}
+        for name, (least, most) in ranges.items():
+            _write(self._scheme / "access_pattern" / name / "max", most)
+            _write(self._scheme / "access_pattern" / name / "min", least)
+        _write(self._kdamond / "state", "on")
 
     def touched_bytes(self) -> int:
         """Wait for the end of the present interval, and return the bytes touched in it."""
@@ -114,45 +95,38 @@ class Monitor:
         _write(self._admin / "nr_kdamonds", 0)
 
 
-class Damon:
+class Damon(ThreadCollector):
     """A thread that reads DAMON's count of the trial's processes, once per interval."""
 
     name = "damon"
 
     def __init__(self, context: CollectorContext, admin: Path = ADMIN) -> None:
-        self._path = context.directory / "damon.jsonl"
+        super().__init__(context)
         self._processes, self._admin = context.processes, admin
-        self._rows: list[dict[str, Any]] = []
         self._reason = refusal(admin)
-        self._error: str | None = None
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def start(self) -> None:
         if self._reason is None:
             self._thread.start()
 
-    def wait_until_recording(self) -> None:
-        """Return at once: there is nothing to record before the program starts."""
-
     def stop(self) -> CollectorResult:
-        self._ending.set()
         if self._reason is not None:
             return CollectorResult("missing", self._reason)
-        self._thread.join(_JOIN_SECONDS)
-        self._path.write_text("".join(json.dumps(row) + "\n" for row in self._rows))
+        self._write(_JOIN_SECONDS)
         if self._rows:
             return CollectorResult("ok", files=(self._path,))
         seconds = f"{INTERVAL_SECONDS:g} s"
         reason = self._error or f"the program ended within DAMON's interval of {seconds}"
         return CollectorResult("partial", reason, files=(self._path,))
 
-    def _watch(self) -> None:
+    def _loop(self) -> None:
         while not self._ending.is_set():
-            pids = tuple(sorted(process.pid for process in self._processes.members()))
-            if pids:
+            if pids := self._pids():
                 self._monitor(pids)
             self._ending.wait(_POLL_SECONDS)
+
+    def _pids(self) -> tuple[int, ...]:
+        return tuple(sorted(process.pid for process in self._processes.members()))
 
     def _monitor(self, pids: tuple[int, ...]) -> None:
         """Record until the trial has other processes. An error ends it: a process may be gone."""
@@ -160,7 +134,7 @@ class Damon:
         try:
             try:
                 monitor.start()
-                while not self._ending.is_set() and self._has(pids):
+                while not self._ending.is_set() and self._pids() == pids:
                     touched = monitor.touched_bytes()
                     row = {"t": time.monotonic(), "wall": time.time()}
                     self._rows.append({**row, "bytes": touched, "processes": len(pids)})
@@ -168,6 +142,3 @@ class Damon:
                 monitor.stop()
         except (OSError, ValueError) as error:
             self._error = f"DAMON: {error}"
-
-    def _has(self, pids: tuple[int, ...]) -> bool:
-        return {process.pid for process in self._processes.members()} == set(pids)

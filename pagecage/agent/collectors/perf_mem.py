@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
+from pagecage.agent.collectors.collector import (
+    CollectorContext,
+    CollectorResult,
+    Figures,
+    ToolCollector,
+    last_line,
+)
 from pagecage.linux.procfs import read_text
-from pagecage.process import STDOUT, Process, find_tool, run
+from pagecage.process import STDOUT, find_tool, run
 
 _SYS, _PROC = Path("/sys"), Path("/proc")
 # The load events of an Intel CPU, of the fast cores of a hybrid one, and of an AMD CPU.
 _EVENTS = ("cpu/events/mem-loads", "cpu_core/events/mem-loads", "ibs_op")
 _CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38  # capabilities(7)
-_START_SECONDS = 5.0
 
 LEVELS: Mapping[str, re.Pattern[str]] = {
     "ram": re.compile(r"(Local )?RAM hit"),
@@ -66,11 +70,7 @@ def parse_lost_samples(text: str) -> int | None:
 
 
 def responses_of(rows: list[LoadRow]) -> dict[str, float | None]:
-    """Return share and samples of each level.
-
-    A level without a row had no sample, because perf prints every level that it saw. Without any
-    row all figures are None.
-    """
+    """Return share and samples of each level, 0 for one without a row; None without any row."""
     if not rows:
         return dict.fromkeys(sorted(LOAD_RESPONSES))
     figures: dict[str, float | None] = {}
@@ -89,7 +89,11 @@ def find_obstacle(sys: Path = _SYS, proc: Path = _PROC) -> str | None:
     if not any((devices / event).exists() for event in _EVENTS):
         return "the CPU has no event that samples loads (PEBS or IBS), as most virtual CPUs"
     paranoid = int(read_text(proc / "sys/kernel/perf_event_paranoid") or 2)
-    if paranoid > 0 and not _may_profile(read_text(proc / "self/status") or ""):
+    status = read_text(proc / "self/status") or ""
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    capabilities = int(effective[1], 16) if effective else 0
+    may_profile = capabilities & (1 << _CAP_SYS_ADMIN | 1 << _CAP_PERFMON)
+    if paranoid > 0 and not may_profile:
         return f"kernel.perf_event_paranoid is {paranoid} and the agent lacks CAP_PERFMON"
     return None
 
@@ -106,72 +110,48 @@ def record_command(data: Path, cgroup: Path) -> list[str]:
     return [*record, "--clockid", "mono", "-G", name]
 
 
-def _may_profile(status: str) -> bool:
-    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    capabilities = int(effective[1], 16) if effective else 0
-    return bool(capabilities & (1 << _CAP_SYS_ADMIN | 1 << _CAP_PERFMON))
-
-
-class PerfMem:
+class PerfMem(ToolCollector):
     """`perf mem record` of the loads in the trial's cgroup, on all CPUs."""
 
-    name = "perf-mem"
+    name, tool = "perf-mem", "perf"
 
     def __init__(self, context: CollectorContext) -> None:
-        self._children = context.children
-        self._data = context.directory / "perf-mem.data"
-        self._log = context.directory / "perf-mem.log"
-        self._report = context.directory / "perf-mem.txt"
+        super().__init__(context, "perf-mem.data")
         cgroup = context.processes.cgroup
         self._cgroup = cgroup.unified if cgroup else None
-        self._process: Process[bytes] | None = None
-        self._obstacle: str | None = None
+        self._is_complete = False
 
     def start(self) -> None:
         self._obstacle = find_obstacle()
         if self._obstacle is None and self._cgroup is None:
             self._obstacle = "the trial has no cgroup to which the recording could be limited"
         if self._obstacle is None and self._cgroup is not None:
-            with self._log.open("wb") as log:
-                argv = record_command(self._data, self._cgroup)
+            with self._file.with_suffix(".log").open("wb") as log:
+                argv = record_command(self._file, self._cgroup)
                 self._process = self._children.start(argv, stdout=log, stderr=STDOUT)
 
-    def wait_until_recording(self) -> None:
-        """Wait for the first bytes of the file, which perf writes when its events are open."""
-        deadline = time.monotonic() + _START_SECONDS
-        while self._process and self._process.poll() is None and time.monotonic() < deadline:
-            if self._data.exists() and self._data.stat().st_size:
-                return
-            time.sleep(0.01)
+    def _dead(self, reason: str) -> CollectorResult:
+        return CollectorResult("failed", f"{reason}: {last_line(self._file.with_suffix('.log'))}")
 
-    def stop(self) -> CollectorResult:
-        """Interrupt perf, which then completes its file."""
-        if self._process is None:
-            return CollectorResult("missing", self._obstacle or "perf was not started")
-        if self._children.interrupt(self._process) is None:
-            return CollectorResult("failed", f"perf died while the trial ran: {self._last_line()}")
+    def _completed(self) -> CollectorResult:
+        self._is_complete = True
         return CollectorResult("ok")
 
-    def report(self, begin: float, end: float) -> tuple[CollectorResult, dict[str, float | None]]:
-        """Return the result and the figures between two moments of CLOCK_MONOTONIC.
-
-        The report is kept as the trace. The samples are removed, because they have addresses.
-        """
-        argv = ["perf", "report", "-i", str(self._data), "--mem-mode", "-n", "--sort=mem"]
+    def report(self, begin: float, end: float, /) -> tuple[CollectorResult, Figures] | None:
+        """The report is kept as the trace. The samples are removed, because they have addresses."""
+        if not self._is_complete:
+            return None
+        argv = ["perf", "report", "-i", str(self._file), "--mem-mode", "-n", "--sort=mem"]
         argv += ["--stdio", "--time", f"{begin:.9f},{end:.9f}"]
         done = run(argv, check=False, timeout_seconds=120, env={"LC_ALL": "C"})
-        self._data.unlink(missing_ok=True)
+        self._file.unlink(missing_ok=True)
         rows = parse_report(done.stdout)
         if not done.ok or not rows:
             reason = (done.stderr.strip().splitlines() or ["no load was sampled"])[-1]
             return CollectorResult("failed", f"perf has no report: {reason}"), responses_of([])
-        self._report.write_text(done.stdout)
+        report = self._file.with_suffix(".txt")
+        report.write_text(done.stdout)
         lost = parse_lost_samples(done.stdout)
-        if lost:
-            reason = f"perf lost {lost} samples"
-            return CollectorResult("partial", reason, lost, (self._report,)), responses_of(rows)
-        return CollectorResult("ok", None, lost, (self._report,)), responses_of(rows)
-
-    def _last_line(self) -> str:
-        lines = (read_text(self._log) or "").strip().splitlines()
-        return lines[-1] if lines else "it printed nothing"
+        status = "partial" if lost else "ok"
+        loss = f"perf lost {lost} samples" if lost else None
+        return CollectorResult(status, loss, lost, (report,)), responses_of(rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -10,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
+from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, ThreadCollector
 from pagecage.linux.cgroup import Cgroup, ancestors
 from pagecage.linux.cgroup_files import CounterFiles, LimitFiles
 from pagecage.linux.page_cache import cachestat_pages
@@ -60,9 +59,14 @@ class CgroupSource:
         found = {name: self._counters.read(name) for name in _FILES}
         io = found["io.stat"] or {}
         disks = {name: {"io": pick(io.get(one, {}), _IO_KEYS)} for name, one in others.items()}
+        limits = {
+            f"{prefix}{name}": value
+            for prefix, files in self._limits.items()
+            for name, value in files.read(maj_min, only_changed=True).items()
+        }
         return {
             **({"disks": disks} if disks else {}),
-            **self._changed_limits(maj_min),
+            **({"limits": limits} if limits else {}),
             "io": pick(io.get(maj_min, {}), _IO_KEYS),
             "memory_current": found["memory.current"],
             "memory_stat": pick(found["memory.stat"] or {}, _MEMORY_KEYS),
@@ -70,14 +74,6 @@ class CgroupSource:
             "cpu": pick(found["cpu.stat"] or {}, _CPU_KEYS),
             "pressure": {kind: _totals(found[f"{kind}.pressure"] or {}) for kind in _PRESSURES},
         }
-
-    def _changed_limits(self, maj_min: str) -> dict[str, dict[str, str]]:
-        changed = {
-            f"{prefix}{name}": value
-            for prefix, files in self._limits.items()
-            for name, value in files.changed(maj_min).items()
-        }
-        return {"limits": changed} if changed else {}
 
     def close(self) -> None:
         self._counters.close()
@@ -120,31 +116,22 @@ _RESIDENCY_SHARE = 0.01
 _DISK_KEYS = ("reads", "sectors_read", "writes", "sectors_written", "io_ticks", "weighted_io_ticks")
 
 
-class Sampler:
-    """A thread that samples the counters of a trial's processes and of its disk.
-
-    Unreadable values are omitted.
-    """
+class Sampler(ThreadCollector):
+    """A thread that samples the counters of a trial's processes and of its disk."""
 
     name = "sampler"
 
     def __init__(self, context: CollectorContext) -> None:
-        self._path = context.directory / "sampler.jsonl"
+        super().__init__(context)
         self._maj_min = context.disk.maj_min
         self._others = {name: disk.maj_min for name, disk in context.disks.items()}
-        self._rows: list[dict[str, Any]] = []
         self._late = 0
-        self._error: str | None = None
-        self._begun, self._ending = threading.Event(), threading.Event()
+        self._begun = threading.Event()
         cgroup = context.processes.cgroup
         self._source = TreeSource(context.processes) if cgroup is None else CgroupSource(cgroup)
         self._disk = open_text(Path("/proc/diskstats"))
         self._datasets = [open_text(path) for path in context.datasets]
         self._residency_due_at = 0.0
-        self._thread = threading.Thread(target=self._loop, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def wait_until_recording(self) -> None:
         """Wait up to 2 s for the first sample."""
@@ -154,46 +141,32 @@ class Sampler:
         return tuple(self._rows)
 
     def stop(self) -> CollectorResult:
-        """Take a last sample and write the series.
-
-        The result is partial after a gap of over a second.
-        """
-        self._ending.set()
-        if self._thread.ident:
-            self._thread.join(5.0)
+        """Take a last sample. The result is partial after a gap of over a second."""
+        self._write(5.0, is_compact=True)
         self._source.close()
         for descriptor in (self._disk, *self._datasets):
             if descriptor is not None:
                 os.close(descriptor)
-        self._path.write_text(
-            "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in self._rows)
-        )
         if self._error:
             return CollectorResult("failed", self._error, files=(self._path,))
-        if self._late:
-            return CollectorResult(
-                "partial", f"{self._late} gaps of over a second", files=(self._path,)
-            )
-        return CollectorResult("ok", files=(self._path,))
+        reason = f"{self._late} gaps of over a second" if self._late else None
+        return CollectorResult("partial" if reason else "ok", reason, files=(self._path,))
 
     def _loop(self) -> None:
+        next_at = time.monotonic()
         try:
-            self._sample_until_end()
+            while not self._ending.is_set():
+                self._rows.append(self._sample())
+                self._begun.set()
+                next_at += _PERIOD_SECONDS
+                now = time.monotonic()
+                if now > next_at + 1.0:
+                    self._late, next_at = self._late + 1, now
+                self._ending.wait(max(0.0, next_at - now))
+            self._residency_due_at = 0.0
+            self._rows.append(self._sample())
         except (OSError, ValueError) as error:
             self._error = f"sampling ended early: {error}"
-
-    def _sample_until_end(self) -> None:
-        next_at = time.monotonic()
-        while not self._ending.is_set():
-            self._rows.append(self._sample())
-            self._begun.set()
-            next_at += _PERIOD_SECONDS
-            now = time.monotonic()
-            if now > next_at + 1.0:
-                self._late, next_at = self._late + 1, now
-            self._ending.wait(max(0.0, next_at - now))
-        self._residency_due_at = 0.0
-        self._rows.append(self._sample())
 
     def _sample(self) -> dict[str, Any]:
         row: dict[str, Any] = {"t": time.monotonic(), "wall": time.time()}
@@ -208,10 +181,7 @@ class Sampler:
         return row
 
     def _resident_pages(self) -> int | None:
-        """Return the sum over all files.
-
-        None if one of them cannot be queried, or if it is too early for the next query.
-        """
+        """Return None if a file cannot be queried, or before the next query is due."""
         begin = time.monotonic()
         if begin < self._residency_due_at:
             return None

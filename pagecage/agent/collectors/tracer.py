@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.collectors.collector import CollectorResult
+from pagecage.agent.collectors.collector import (
+    Collector,
+    CollectorContext,
+    CollectorResult,
+    Figures,
+    write_rows,
+)
 from pagecage.agent.facts import Kernel, tool_version, tracing_obstacle
 from pagecage.linux.child_processes import ToolProcesses
 from pagecage.linux.procfs import read_text
@@ -63,8 +69,8 @@ class TracerProgram:
     def to_json(self) -> dict[str, list[str]]:
         return {"probes": self.probes, "unavailable": list(self.unavailable)}
 
-    def in_syntax_of(self, version: str) -> str:
-        """Return the text for a version of bpftrace, by default for a recent one."""
+    def script(self, version: str) -> str:
+        """Return the program with its tick, by default in the syntax of a recent bpftrace."""
         numbers = re.search(r"(\d+)\.(\d+)", version)
         number = tuple(map(int, numbers.groups())) if numbers else _NAMED_FENTRY
         text = self.text
@@ -72,7 +78,11 @@ class TracerProgram:
             text = re.sub(r"\bargs\.", "args->", text)
         if number < _NAMED_FENTRY:
             text = text.replace("fentry:", "kfunc:").replace("fexit:", "kretfunc:")
-        return text
+        prints = " ".join(f"print({name});" for name in self.maps)
+        own = sorted(set(_MAP.findall(text)) - set(self.maps))
+        clears = " ".join(f"clear({name});" for name in own)
+        tick = f'interval:ms:250 {{ {prints} printf("TICK %llu\\n", nsecs); }}\n'
+        return text + tick + (f"END {{ {clears} }}\n" if clears else "")
 
 
 def programs(parts: Sequence[Part], kernel: Kernel) -> Iterator[TracerProgram]:
@@ -98,8 +108,8 @@ def _compose(
     text, maps, unavailable = "", list[str](), list[str]()
     for part in parts:
         kinds = [one for one in KINDS[KINDS.index(kind) :] if one in part.variants]
-        found = (part.variants[one] for one in kinds if _exists(part, one, kernel, functions))
-        variant = next(found, None)
+        found = ((one, part.variants[one]) for one in kinds)
+        variant = next((v for one, v in found if _exists(one, v, kernel, functions)), None)
         if variant is None:
             unavailable.append(part.table)
             continue
@@ -109,8 +119,7 @@ def _compose(
     return TracerProgram(text, tuple(maps), tuple(unavailable))
 
 
-def _exists(part: Part, kind: str, kernel: Kernel, functions: frozenset[str]) -> bool:
-    variant = part.variants[kind]
+def _exists(kind: str, variant: Variant, kernel: Kernel, functions: frozenset[str]) -> bool:
     if kind == "tracepoint":
         return all(fields <= kernel.fields(name) for name, fields in variant.tracepoints.items())
     is_offered = kernel.has_btf and (kind != "kprobe" or kernel.has_kprobes)
@@ -166,16 +175,6 @@ def first_error(text: str) -> str:
     return lines[-1] if lines else "bpftrace printed no reason"
 
 
-def script_of(program: TracerProgram, version: str) -> str:
-    """Return the text of a program with its tick, in the syntax of a version of bpftrace."""
-    text = program.in_syntax_of(version)
-    prints = " ".join(f"print({name});" for name in program.maps)
-    own = sorted(set(_MAP.findall(text)) - set(program.maps))
-    clears = " ".join(f"clear({name});" for name in own)
-    tick = f'interval:ms:250 {{ {prints} printf("TICK %llu\\n", nsecs); }}\n'
-    return text + tick + (f"END {{ {clears} }}\n" if clears else "")
-
-
 class BpftraceProcess(ABC):
     """A bpftrace program that runs for the whole machine state.
 
@@ -204,6 +203,15 @@ class BpftraceProcess(ABC):
     def programs(self) -> Iterator[TracerProgram]:
         """Yield the programs to try, the most telling first."""
 
+    @abstractmethod
+    def take(
+        self, context: CollectorContext, launched: float, measured: tuple[float, float] | None
+    ) -> tuple[CollectorResult, Figures]:
+        """Write the trial's ticks since the launch; return the result and the figures.
+
+        `measured` are begin and end of the measured part; all by CLOCK_MONOTONIC.
+        """
+
     @property
     def has_begun(self) -> bool:
         """True if begin() was called, successfully or not."""
@@ -228,7 +236,7 @@ class BpftraceProcess(ABC):
         if program is None:
             return False
         self.program, self._output_ended, self._text = program, False, []
-        self._script.write_text(script_of(program, tool_version("bpftrace", "--version") or ""))
+        self._script.write_text(program.script(tool_version("bpftrace", "--version") or ""))
         argv = ["bpftrace", "-f", "json", str(self._script)]
         process = self._children.start(argv, stdout=PIPE, stderr=STDOUT, env=_ENVIRONMENT)
         self._process = process
@@ -239,7 +247,13 @@ class BpftraceProcess(ABC):
         """Return after the first tick. Nothing may be measured before that."""
         if self._process is None or self.reason or self._stopped:
             return
-        while not self._has_ticked():
+        while True:
+            with self._ticked:
+                # Not `_dead`: the reason may be in output that was not read from the pipe yet.
+                self._ticked.wait_for(lambda: self._ticks or self._output_ended, _ATTACH_SECONDS)
+                has_ticked = bool(self._ticks)
+            if has_ticked:
+                break
             has_ended = self._output_ended
             self._children.interrupt(self._process)
             error = first_error("\n".join(self._text)) if self._text else "it printed nothing"
@@ -249,22 +263,13 @@ class BpftraceProcess(ABC):
                 return
         self._missed_events = self._read_missed()
 
-    def _has_ticked(self) -> bool:
-        with self._ticked:
-            # Not `_dead`: the reason may be in output that has not been read from the pipe yet.
-            self._ticked.wait_for(lambda: bool(self._ticks) or self._output_ended, _ATTACH_SECONDS)
-            return bool(self._ticks)
-
     def stop(self) -> None:
         if self._process and not self._stopped:
             self._stopped = True
             self._children.interrupt(self._process)
 
     def wait_for_tick(self, since_ns: int | None = None) -> None:
-        """Return after a tick later than `since_ns` (CLOCK_BOOTTIME; None means now).
-
-        Every event before that moment is then counted.
-        """
+        """Return after a tick later than a time of CLOCK_BOOTTIME, by default than now."""
         if self._process is None or self.reason:
             return
         since = time.clock_gettime_ns(time.CLOCK_BOOTTIME) if since_ns is None else since_ns
@@ -274,10 +279,7 @@ class BpftraceProcess(ABC):
             )
 
     def ticks_since(self, start: float) -> list[Tick]:
-        """Return the ticks from the last one before `start` (CLOCK_MONOTONIC).
-
-        Forget older ones.
-        """
+        """Return the ticks from the last before `start` (CLOCK_MONOTONIC); forget older ones."""
         with self._ticked:
             before = [tick for tick in self._ticks if tick.t <= start][-1:]
             self._ticks = before + [tick for tick in self._ticks if tick.t > start]
@@ -286,10 +288,7 @@ class BpftraceProcess(ABC):
     def keep(
         self, ticks: list[Tick], rows: Iterable[Mapping[str, Any]], path: Path
     ) -> CollectorResult:
-        """Write one row per tick as a trial's trace.
-
-        Return the result, with the number of lost events and the attached probes.
-        """
+        """Write one row per tick as a trial's trace; return the result with the attached probes."""
         if self._process is None or self.reason:
             return CollectorResult("missing", self.reason or "bpftrace was not started")
         missed, before = self._read_missed(), self._missed_events
@@ -301,12 +300,11 @@ class BpftraceProcess(ABC):
             {"t": tick.t, "wall": tick.wall, "lost_events": tick.lost_events, **row}
             for tick, row in zip(ticks, rows, strict=True)
         )
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_rows(path, lines)
+        status, reason = ("partial", f"bpftrace lost {lost} events") if lost else ("ok", None)
         if self._dead():
-            return CollectorResult("failed", "bpftrace died while trials ran", lost, (path,), own)
-        if lost:
-            return CollectorResult("partial", f"bpftrace lost {lost} events", lost, (path,), own)
-        return CollectorResult("ok", None, 0, (path,), own)
+            status, reason = "failed", "bpftrace died while trials ran"
+        return CollectorResult(status, reason, lost, (path,), own)
 
     def _read_missed(self) -> int | None:
         """Return how often the kernel left a probe out because another BPF program was running.
@@ -343,17 +341,14 @@ class BpftraceProcess(ABC):
             self._lost_events += int(lost.group(1)) if lost else 0
             self._text += [line] if line else []
         elif data.get("type") in ("map", "hist"):
-            self._maps |= {name: _flatten(rows) for name, rows in data["data"].items()}
+            for name, rows in data["data"].items():  # an empty map is printed as {}
+                self._maps[name] = dict(rows) if isinstance(rows, dict) else {}
         elif data.get("type") == "lost_events":
             self._lost_events += int(data["data"]["events"])
         elif data.get("type") == "printf" and str(data["data"]).startswith("TICK "):
             with self._ticked:
-                boot_ns = int(data["data"].split()[1])
-                self._ticks.append(
-                    Tick(
-                        boot_ns, time.monotonic(), time.time(), self._lost_events, dict(self._maps)
-                    )
-                )
+                boot_ns, now = int(data["data"].split()[1]), (time.monotonic(), time.time())
+                self._ticks.append(Tick(boot_ns, *now, self._lost_events, dict(self._maps)))
                 self._ticked.notify_all()
 
 
@@ -362,6 +357,23 @@ def _with_obstacle(reason: str) -> str:
     return f"{reason} ({obstacle[0]})" if obstacle else reason
 
 
-def _flatten(rows: Any) -> dict[str, Any]:
-    """Return a map as counts, or as rows of a histogram, by key. An empty map is printed as {}."""
-    return {str(key): value for key, value in rows.items()} if isinstance(rows, dict) else {}
+class TracedTrial(Collector):
+    """A session's tracer as the collector of one trial."""
+
+    def __init__(self, tracer: BpftraceProcess, context: CollectorContext) -> None:
+        self.name, self._tracer, self._context = tracer.name, tracer, context
+
+    def start(self) -> None:
+        """Do nothing: the tracer was attached before."""
+
+    def stop(self) -> CollectorResult:
+        """Do nothing: the tracer stays attached."""
+        return CollectorResult("missing", "the program was not started")
+
+    def end(
+        self, launched: float | None, measured: tuple[float, float] | None
+    ) -> tuple[CollectorResult | None, Figures]:
+        """Take the trial's ticks; a trial whose program was never launched has no entry."""
+        if launched is None:
+            return None, {}
+        return self._tracer.take(self._context, launched, measured)

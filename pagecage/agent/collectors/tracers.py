@@ -14,10 +14,7 @@ from pagecage.linux.child_processes import ToolProcesses
 
 @dataclass(frozen=True)
 class Tracers:
-    """Both tracers.
-
-    A machine state can be saved with attached tracers, since attaching takes seconds.
-    """
+    """Both tracers. A machine state can be saved with them attached, which takes seconds."""
 
     children: ToolProcesses
     faults: FaultTracer

@@ -5,13 +5,11 @@ Its bar has 60 buckets: O is fully resident, o partly resident, a blank not resi
 
 from __future__ import annotations
 
-import json
 import re
-import threading
 import time
 from typing import Any
 
-from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
+from pagecage.agent.collectors.collector import CollectorContext, CollectorResult, ThreadCollector
 from pagecage.errors import PagecageError
 from pagecage.process import find_tool, run
 
@@ -33,36 +31,23 @@ def parse_vmtouch(text: str) -> dict[str, Any] | None:
             last[file] = bar
         elif line.strip():
             file += 1
-    bars = list(last.values())
-    if not bars:
+    if not last:
         return None
-    resident, total = (sum(int(bar[part]) for bar in bars) for part in ("resident", "total"))
-    return {
-        "resident_pages": resident,
-        "total_pages": total,
-        "bar": _merge_bars("".join(bar["bar"] for bar in bars)),
-    }
+    resident, total = (sum(int(bar[key]) for bar in last.values()) for key in ("resident", "total"))
+    drawn, step = "".join(bar["bar"] for bar in last.values()), len(last)
+    pieces = (set(drawn[n * step : (n + 1) * step]) for n in range(60))
+    merged = "".join(next((sign for sign in "O " if piece == {sign}), "o") for piece in pieces)
+    return {"resident_pages": resident, "total_pages": total, "bar": merged}
 
 
-def _merge_bars(bars: str) -> str:
-    """Shorten the concatenated bars of several files to sixty characters."""
-    step = len(bars) // 60
-    pieces = (bars[n * step : (n + 1) * step] for n in range(60))
-    return "".join(next((sign for sign in "O " if set(piece) == {sign}), "o") for piece in pieces)
-
-
-class Vmtouch:
+class Vmtouch(ThreadCollector):
     """A thread that runs `vmtouch -v FILES` repeatedly, and once more at the end."""
 
     name = "vmtouch"
 
     def __init__(self, context: CollectorContext) -> None:
-        self._path = context.directory / "vmtouch.jsonl"
+        super().__init__(context)
         self._datasets = context.datasets
-        self._rows: list[dict[str, Any]] = []
-        self._error: str | None = None
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._loop, daemon=True)
 
     def start(self) -> None:
         if self._datasets and find_tool("vmtouch"):
@@ -71,25 +56,17 @@ class Vmtouch:
     def wait_until_recording(self) -> None:
         """Wait up to 5 s for the first bar, which shows the cache before the workload uses it."""
         deadline = time.monotonic() + 5.0
-        while (
-            self._thread.is_alive()
-            and not (self._rows or self._error)
-            and time.monotonic() < deadline
-        ):
+        while self._thread.is_alive() and not self._rows and time.monotonic() < deadline:
+            if self._error:
+                return
             time.sleep(0.01)
 
     def stop(self) -> CollectorResult:
-        self._ending.set()
         if not self._thread.ident:
-            return CollectorResult(
-                "missing",
-                "vmtouch is not installed" if self._datasets else "the trial has no dataset",
-            )
-        self._thread.join(10.0)
-        self._path.write_text("".join(json.dumps(row) + "\n" for row in self._rows))
-        if self._error:
-            return CollectorResult("partial", self._error, files=(self._path,))
-        return CollectorResult("ok", files=(self._path,))
+            why = "vmtouch is not installed" if self._datasets else "the trial has no dataset"
+            return CollectorResult("missing", why)
+        self._write(10.0)
+        return CollectorResult("partial" if self._error else "ok", self._error, files=(self._path,))
 
     def _loop(self) -> None:
         next_at = time.monotonic()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pagecage.agent.drivers.driver import SliceDriver
+from pagecage.agent.drivers.driver import Driver
 
 
-class CgroupfsDriver(SliceDriver):
+class CgroupfsDriver(Driver):
     """A shell that moves itself into the trial's cgroup and execs the workload."""
 
     name = "cgroupfs"

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import json
 import os
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from pagecage.agent.drivers.driver import ClientDriver, LaunchContext
+from pagecage.agent.drivers.driver import ClientDriver, DriverServices, LaunchContext
 from pagecage.agent.drivers.engine import IMAGE, LABEL, ContainerEngine, keep_on_data_disk
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage
@@ -25,7 +26,6 @@ from pagecage.process import PIPE, TimeoutExpired, spawn
 # mounted as a whole.
 _ETC = ("alternatives", "group", "ld.so.cache", "nsswitch.conf", "passwd", "ssl", "java-*")
 _PERIOD_US = 100_000
-_READABLE = ("/usr",)
 
 
 @dataclass(frozen=True)
@@ -44,36 +44,23 @@ class Container:
 def container_of(
     context: LaunchContext, argv: Sequence[str], etc: Path = Path("/etc")
 ) -> Container:
-    known = [Path(path) for path in _READABLE]
-    found = [path for pattern in _ETC for path in sorted(etc.glob(pattern))]
-    wanted = [
-        context.spool,
-        context.data_dir,
-        context.directory,
-        *context.folders.values(),
-        *(path.parent for path in context.paths),
-    ]
-    below = [
-        *known,
-        *found,
-        *((context.files[0].parent,) if context.data_dir is None and context.files else ()),
-    ]
-    writable = _outermost((path for path in wanted if path is not None), below)
-    programs = _outermost([context.programs_dir, *_program(argv)], [*below, *writable])
+    known = [Path("/usr"), *(path for pattern in _ETC for path in sorted(etc.glob(pattern)))]
+    wanted = [context.spool, context.data_dir, context.directory, *context.folders.values()]
+    wanted += [path.parent for path in context.paths]
+    layer = [context.files[0].parent] if context.data_dir is None and context.files else []
+    below = [*known, *layer]
+    writable = _outermost(filter(None, wanted), below)
+    program = [Path(argv[0]).resolve().parent] if argv and argv[0].startswith("/") else []
+    programs = _outermost([context.programs_dir, *program], [*below, *writable])
     return Container(
         context.name,
         context.maker.container_parent(context.unit),
         tuple(argv),
-        (*known, *found, *programs),
+        (*known, *programs),
         tuple(writable),
         context.directory,
         context.environment,
     )
-
-
-def _program(argv: Sequence[str]) -> Iterator[Path]:
-    if argv and argv[0].startswith("/"):
-        yield Path(argv[0]).resolve().parent
 
 
 def _outermost(paths: Iterable[Path], mounted: Sequence[Path]) -> list[Path]:
@@ -94,18 +81,10 @@ def options(container: Container) -> list[str]:
     mounts = [f"type=bind,source={path},target={path},readonly" for path in container.read_only]
     mounts += [f"type=bind,source={path},target={path}" for path in container.writable]
     return [
-        "--interactive",
-        "--rm",
-        "--pull=never",
-        f"--name={container.name}",
-        f"--label={LABEL}",
-        f"--cgroup-parent={container.slice}",
-        "--network=host",
-        "--pid=host",
-        "--log-driver=none",
-        "--cap-add=ALL",
-        "--security-opt=seccomp=unconfined",
-        "--security-opt=apparmor=unconfined",
+        *("--interactive", "--rm", "--pull=never"),
+        *(f"--name={container.name}", f"--label={LABEL}", f"--cgroup-parent={container.slice}"),
+        *("--network=host", "--pid=host", "--log-driver=none", "--cap-add=ALL"),
+        *("--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"),
         "--ulimit=memlock=-1",
         *(f"--mount={mount}" for mount in mounts),
         *([f"--workdir={container.directory}"] if container.directory else []),
@@ -114,87 +93,67 @@ def options(container: Container) -> list[str]:
 
 
 def run_command(program: str, container: Container, limits: Sequence[str] = ()) -> list[str]:
+    """Return the command that runs the container with its standard streams passed through."""
     log = () if program == "docker" else ("--cgroups=no-conmon",)
     return [program, "run", *log, *options(container), *limits, IMAGE, *container.argv]
 
 
+_ENGINE_LIMITS = {
+    "IOReadBandwidthMax": ("read-bps", "ReadBps"),
+    "IOWriteBandwidthMax": ("write-bps", "WriteBps"),
+    "IOReadIOPSMax": ("read-iops", "ReadIOps"),
+    "IOWriteIOPSMax": ("write-iops", "WriteIOps"),
+}
+"""An engine's limits on I/O: the ends of their options and of their fields of HostConfig."""
+
+
 def limit_options(cage: Cage, node: str) -> list[str]:
     """Return the cage as options of docker-run(1), without suffixes: Docker's are of base 1024."""
-    options_of = {
-        "IOReadBandwidthMax": "read-bps",
-        "IOWriteBandwidthMax": "write-bps",
-        "IOReadIOPSMax": "read-iops",
-        "IOWriteIOPSMax": "write-iops",
-    }
-    asked = {
-        "memory": "memory",
-        "swap": "memory-swap",
-        "period": "cpu-period",
-        "quota": "cpu-quota",
-    }
-    flags = [f"--{asked[what]}={value}" for what, value in _memory_and_cpu(cage).items()]
     io = [
-        f"--device-{options_of[name]}={node}:{value}"
+        f"--device-{_ENGINE_LIMITS[name][0]}={node}:{value}"
         for name, value in cage.properties.items()
-        if name in options_of
+        if name in _ENGINE_LIMITS
     ]
-    return flags + io
+    names = {"Memory": "memory", "MemorySwap": "memory-swap"}
+    names |= {"CpuPeriod": "cpu-period", "CpuQuota": "cpu-quota"}
+    return [*(f"--{names[name]}={value}" for name, value in _memory_and_cpu(cage).items()), *io]
 
 
 def limit_body(cage: Cage, node: str) -> dict[str, Any]:
     """Return the cage as fields of HostConfig (POST /containers/create)."""
-    fields_of = {
-        "IOReadBandwidthMax": "ReadBps",
-        "IOWriteBandwidthMax": "WriteBps",
-        "IOReadIOPSMax": "ReadIOps",
-        "IOWriteIOPSMax": "WriteIOps",
-    }
-    asked = {"memory": "Memory", "swap": "MemorySwap", "period": "CpuPeriod", "quota": "CpuQuota"}
-    body = {asked[what]: value for what, value in _memory_and_cpu(cage).items()}
     io = {
-        f"BlkioDevice{fields_of[name]}": [{"Path": node, "Rate": value}]
+        f"BlkioDevice{_ENGINE_LIMITS[name][1]}": [{"Path": node, "Rate": value}]
         for name, value in cage.properties.items()
-        if name in fields_of
+        if name in _ENGINE_LIMITS
     }
-    return {**body, **io}
+    return {**_memory_and_cpu(cage), **io}
 
 
 def _memory_and_cpu(cage: Cage) -> dict[str, int]:
-    """Return an engine's limits on memory and CPU.
-
-    Its swap limit includes memory; -1 means unlimited.
-    """
+    """Return an engine's limits; that on swap includes memory, and -1 means unlimited."""
     properties = cage.properties
     limits: dict[str, int] = {}
     if (memory := properties.get("MemoryMax")) is not None:
         swap = properties.get("MemorySwapMax")
-        limits |= {"memory": memory, "swap": -1 if swap is None else memory + swap}
+        limits |= {"Memory": memory, "MemorySwap": -1 if swap is None else memory + swap}
     if (quota := properties.get("CPUQuota")) is not None:
-        limits |= {"period": _PERIOD_US, "quota": quota * _PERIOD_US // 100}
+        limits |= {"CpuPeriod": _PERIOD_US, "CpuQuota": quota * _PERIOD_US // 100}
     return limits
 
 
 def create_body(container: Container, environment: Mapping[str, str]) -> dict[str, Any]:
     """Return `options` as the body of POST /containers/create, with the values of variables."""
-    binds = [(path, True) for path in container.read_only] + [
-        (path, False) for path in container.writable
-    ]
+    binds = [(str(path), True) for path in container.read_only]
+    binds += [(str(path), False) for path in container.writable]
     key, _, value = LABEL.partition("=")
     return {
         "Image": IMAGE,
         "Cmd": list(container.argv),
         "Labels": {key: value},
-        "OpenStdin": True,
-        "StdinOnce": True,
-        "AttachStdin": True,
-        "AttachStdout": True,
-        "AttachStderr": True,
+        **dict.fromkeys(("OpenStdin", "StdinOnce"), True),
+        **dict.fromkeys(("AttachStdin", "AttachStdout", "AttachStderr"), True),
         "WorkingDir": str(container.directory or ""),
-        "Env": [
-            f"{name}={value}"
-            for name, value in environment.items()
-            if name in container.environment
-        ],
+        "Env": [f"{k}={value}" for k, value in environment.items() if k in container.environment],
         "HostConfig": {
             "AutoRemove": True,
             "CgroupParent": container.slice,
@@ -205,7 +164,7 @@ def create_body(container: Container, environment: Mapping[str, str]) -> dict[st
             "SecurityOpt": ["seccomp=unconfined", "apparmor=unconfined"],
             "Ulimits": [{"Name": "memlock", "Soft": -1, "Hard": -1}],
             "Mounts": [
-                {"Type": "bind", "Source": str(path), "Target": str(path), "ReadOnly": read_only}
+                {"Type": "bind", "Source": path, "Target": path, "ReadOnly": read_only}
                 for path, read_only in binds
             ],
         },
@@ -225,19 +184,15 @@ def provide_image(engine: ContainerEngine, image: ImageSpec) -> dict[str, Any]:
     Raises HostError if the engine cannot load it, or does not tell where its layers are.
     """
     found = engine.inspect_image(image.image_id) or _load(engine, image)
+    user = str((found.get("Config") or {}).get("User") or "")  # empty for root
     return {
         "reference": image.reference,
         "id": image.image_id,
         "architecture": image.architecture,
         "layer_bytes": image.layer_bytes,
-        "user": image.user if image.user is not None else _user(found),
+        "user": user if image.user is None else image.user,
         "layers": [str(path) for path in layer_directories(engine.program, found)],
     }
-
-
-def _user(found: Mapping[str, Any]) -> str:
-    """Return the user in the image's configuration; empty for root."""
-    return str((found.get("Config") or {}).get("User") or "")
 
 
 def _load(engine: ContainerEngine, image: ImageSpec) -> dict[str, Any]:
@@ -301,27 +256,22 @@ def write_renamed(archive: Path, image_id: str, out: IO[bytes]) -> None:
     what tarfile and json raise for a file that is not such an archive.
     """
     with tarfile.open(archive, "r:*") as source, tarfile.open(fileobj=out, mode="w|") as target:
-        entry, config = _entry(source, image_id)
+        for entry in json.loads(_small(source, _CONTENTS)):
+            config = _small(source, entry["Config"])
+            if DIGEST + hashlib.sha256(config).hexdigest() == image_id:
+                break
+        else:
+            short = image_id.removeprefix(DIGEST)[:12]
+            raise ValueError(f"its archive does not hold the image {short}")
         name = f"{image_id.removeprefix(DIGEST)}.json"
         contents = [{"Config": name, "RepoTags": [own_name(image_id)], "Layers": entry["Layers"]}]
         for path, data in ((_CONTENTS, json.dumps(contents).encode()), (name, config)):
-            _add(target, path, io.BytesIO(data), len(data))
+            _add(target, path, io.BytesIO(data))
         for layer in sorted(set(entry["Layers"]), key=lambda path: source.getmember(path).offset):
             file = source.extractfile(layer)  # also the target of a link within the archive
             if file is None:
                 raise ValueError(f"{layer} is not a file")
-            size = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            _add(target, layer, file, size)
-
-
-def _entry(source: tarfile.TarFile, image_id: str) -> tuple[Mapping[str, Any], bytes]:
-    """Return the image's entry in the list of contents, and its configuration."""
-    for entry in json.loads(_small(source, _CONTENTS)):
-        config = _small(source, entry["Config"])
-        if DIGEST + hashlib.sha256(config).hexdigest() == image_id:
-            return entry, config
-    raise ValueError(f"its archive does not hold the image {image_id.removeprefix(DIGEST)[:12]}")
+            _add(target, layer, file)
 
 
 def _small(source: tarfile.TarFile, name: str) -> bytes:
@@ -332,9 +282,10 @@ def _small(source: tarfile.TarFile, name: str) -> bytes:
     return data
 
 
-def _add(target: tarfile.TarFile, name: str, file: IO[bytes], size: int) -> None:
+def _add(target: tarfile.TarFile, name: str, file: IO[bytes]) -> None:
     entry = tarfile.TarInfo(name)
-    entry.size = size
+    entry.size = file.seek(0, os.SEEK_END)
+    file.seek(0)
     target.addfile(entry, file)
 
 
@@ -367,9 +318,11 @@ _GATE_TARGET = "/.pagecage-gate"
 class ImageDriver(ClientDriver):
     """Docker or podman with the trial's slice as the parent of the image's container."""
 
-    def __init__(self, engine: ContainerEngine, image: ImageSpec) -> None:
-        self._engine, self._image = engine, image
-        self.name = engine.program
+    def __init__(self, services: DriverServices, program: str) -> None:
+        super().__init__(services)
+        assert services.image is not None
+        self._engine, self._image = services.engines.get(program), services.image
+        self.name = program
         self._is_made = False
 
     def prepare(self) -> dict[str, Any]:
@@ -382,16 +335,12 @@ class ImageDriver(ClientDriver):
         """Return `docker run` with the gate as the entry point, which becomes `argv`."""
         self._is_made = True
         write_variables(self._image, variables_file(context))
-        return run_image_command(self._engine.program, self._image, context, argv)
+        return run_image_command(self.name, self._image, context, argv)
 
     def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
-        """Return `docker load` if the image is in an archive, and `docker run`.
-
-        The archive is piped to `docker load` under another name.
-        """
-        program = self._engine.program
-        load = [[program, "load"]] if self._image.archive else []
-        return [*load, run_image_command(program, self._image, context, argv)]
+        """Return `docker load`, to which an archive is piped, if any, and `docker run`."""
+        load = [[self.name, "load"]] if self._image.archive else []
+        return [*load, run_image_command(self.name, self._image, context, argv)]
 
     def clear(self, context: LaunchContext, /) -> None:
         """Remove the container if it still exists, and the values of its variables."""
@@ -407,18 +356,10 @@ def run_image_command(
     monitor = [] if program == "docker" else ["--cgroups=no-conmon"]
     gate = BindMount(str(context.programs_dir / GATE), _GATE_TARGET, is_read_only=True)
     return [
-        program,
-        "run",
-        *monitor,
-        "--interactive",
-        "--rm",
-        "--pull=never",
-        f"--name={context.name}",
-        f"--label={LABEL}",
+        *(program, "run", *monitor, "--interactive", "--rm", "--pull=never"),
+        *(f"--name={context.name}", f"--label={LABEL}"),
         f"--cgroup-parent={context.maker.container_parent(context.unit)}",
-        "--network=host",
-        "--log-driver=none",
-        f"--entrypoint={_GATE_TARGET}",
+        *("--network=host", "--log-driver=none", f"--entrypoint={_GATE_TARGET}"),
         *(f"--mount={mount_option(mount)}" for mount in (gate, *image.mounts)),
         *(f"--env-file={path}" for path in image.env_files),
         *([f"--env-file={variables_file(context)}"] if image.environment else []),
@@ -430,18 +371,12 @@ def run_image_command(
 
 
 def variables_file(context: LaunchContext) -> Path:
-    """Return the path of the file with the values of the container's variables.
-
-    It is in memory, and a sweep removes it after a killed agent.
-    """
+    """Return the file with the values of variables, in memory; a sweep removes it."""
     return context.spool / "trials" / f"{context.name}.env"
 
 
 def write_variables(image: ImageSpec, path: Path) -> None:
-    """Write the variables for --env-file, readable by this user alone.
-
-    An argument would be visible to every user of the host.
-    """
+    """Write them for --env-file; an argument would be visible to every user of the host."""
     if not image.environment:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -454,13 +389,9 @@ def write_variables(image: ImageSpec, path: Path) -> None:
 def mount_option(mount: BindMount) -> str:
     """Return a mount as the value of --mount, which is a line of CSV."""
     fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
-    fields += ["readonly"] if mount.is_read_only else []
-    return ",".join(map(_csv_field, fields))
-
-
-def _csv_field(text: str) -> str:
-    escaped = text.replace('"', '""')
-    return f'"{escaped}"' if any(sign in text for sign in ',"\n') else text
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(fields + ["readonly"] * mount.is_read_only)
+    return line.getvalue()[:-1]
 
 
 def mounted_paths(image: ImageSpec) -> tuple[Path, ...]:

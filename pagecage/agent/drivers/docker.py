@@ -5,10 +5,12 @@ The limits are set on the trial's slice or on the container itself.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
-from collections.abc import Sequence
+import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +23,78 @@ from pagecage.agent.drivers.container import (
     run_command,
 )
 from pagecage.agent.drivers.driver import ClientDriver, LaunchContext
-from pagecage.agent.drivers.engine import IMAGE, ContainerEngine, call
+from pagecage.agent.drivers.engine import IMAGE, ContainerEngine
 from pagecage.errors import HostError
 from pagecage.linux.cgroup import Cgroup
 from pagecage.model.cage import Cage
 from pagecage.process import run
 
+_ANSWER_SECONDS = 60.0
 _CREATE_SECONDS = 120.0
 _CONTAINER = re.compile(r"docker-[0-9a-f]+\.scope|[0-9a-f]{64}")
 
 
-class DockerDriver(ClientDriver):
-    """Docker or podman, with the trial's slice as the container's parent.
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
 
-    The engine sets no limits.
+    def __init__(self, path: Path) -> None:
+        super().__init__("docker", timeout=_ANSWER_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(_ANSWER_SECONDS)
+        self.sock.connect(str(self._path))
+
+
+def socket_of(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the engine's socket: DOCKER_HOST, else the user's if it exists, else the system's."""
+    named = environment.get("DOCKER_HOST", "")
+    if named.startswith("unix://"):
+        return Path(named.removeprefix("unix://"))
+    own = Path(environment.get("XDG_RUNTIME_DIR", "/nonexistent"), "docker.sock")
+    return own if os.getuid() and own.exists() else Path("/var/run/docker.sock")
+
+
+def call(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    """Send one request and return the decoded answer.
+
+    Raises HostError with the engine's message.
     """
+    connection = _UnixConnection(socket_of())
+    try:
+        text = None if body is None else json.dumps(body)
+        connection.request(method, path, text, {"Content-Type": "application/json"} if text else {})
+        answer = connection.getresponse()
+        content, status = answer.read(), answer.status
+    except (OSError, http.client.HTTPException) as error:
+        raise HostError(
+            f"Docker's API does not answer: {error}", "systemctl status docker"
+        ) from None
+    finally:
+        connection.close()
+    try:
+        decoded = json.loads(content) if content else {}
+    except ValueError:
+        decoded = {}
+    if status >= http.client.BAD_REQUEST:
+        reason = decoded.get("message") if isinstance(decoded, dict) else None
+        raise HostError(
+            f"Docker's API refused {method} {path} ({status}): {reason or 'no reason given'}",
+            "docker info",
+        )
+    return decoded
 
-    def __init__(self, engine: ContainerEngine) -> None:
-        self._engine = engine
-        self.name = engine.program
-        self._is_made = False
+
+class DockerDriver(ClientDriver):
+    """Docker, with the trial's slice as the container's parent. The engine sets no limits."""
+
+    name = program = "docker"
+    _is_made = False
+
+    @property
+    def _engine(self) -> ContainerEngine:
+        return self._services.engines.get(self.program)
 
     def prepare(self) -> dict[str, Any]:
         """Start the engine if it is not running, and load the containers' root."""
@@ -54,21 +108,19 @@ class DockerDriver(ClientDriver):
         If the data belong in the container's layer, create it and return `docker start`.
         """
         self._is_made = True
-        if context.data_dir is not None:
-            return run_command(
-                self._engine.program, container_of(context, argv), self._limits(context)
-            )
-        run(self._create(context, argv), timeout_seconds=_CREATE_SECONDS)
-        self._put_into_layer(context)
-        return self._start(context)
+        *create, start = self.preview_commands(context, argv)
+        for command in create:
+            run(command, timeout_seconds=_CREATE_SECONDS)
+            self._put_into_layer(context)
+        return start
 
     def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
         """Return `docker run`; for data in the layer, `docker create` and `docker start`."""
-        if context.data_dir is None:
-            return [self._create(context, argv), self._start(context)]
-        return [
-            run_command(self._engine.program, container_of(context, argv), self._limits(context))
-        ]
+        container, limits = container_of(context, argv), self._limits(context)
+        if context.data_dir is not None:
+            return [run_command(self.program, container, limits)]
+        create = [self.program, "create", *options(container), *limits, IMAGE, *container.argv]
+        return [create, self._start(context)]
 
     def clear(self, context: LaunchContext, /) -> None:
         """Remove the container if it still exists."""
@@ -78,39 +130,19 @@ class DockerDriver(ClientDriver):
     def _limits(self, _: LaunchContext) -> list[str]:
         return []
 
-    def _create(self, context: LaunchContext, argv: Sequence[str]) -> list[str]:
-        container = container_of(context, argv)
-        return [
-            self._engine.program,
-            "create",
-            *options(container),
-            *self._limits(context),
-            IMAGE,
-            *container.argv,
-        ]
-
     def _start(self, context: LaunchContext) -> list[str]:
-        return [self._engine.program, "start", "--attach", "--interactive", context.name]
+        return [self.program, "start", "--attach", "--interactive", context.name]
 
     def _put_into_layer(self, context: LaunchContext) -> None:
         """Link the files into the container's writable layer, which is mounted at its start.
 
         A link keeps the cache state of the file; `docker cp` would read and write every page.
         """
-        done = run(
-            [
-                self._engine.program,
-                "inspect",
-                "--format",
-                "{{.GraphDriver.Data.UpperDir}}",
-                context.name,
-            ]
-        )
+        template = "{{.GraphDriver.Data.UpperDir}}"
+        done = run([self.program, "inspect", "--format", template, context.name])
         upper = Path(done.stdout.strip())
         if not upper.is_dir():
-            raise HostError(
-                f"{self._engine.program} has no writable layer for a container", "docker info"
-            )
+            raise HostError(f"{self.program} has no writable layer for a container", "docker info")
         for file in context.files:
             target = upper / str(file).lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -118,20 +150,11 @@ class DockerDriver(ClientDriver):
 
 
 class DockerFlagsDriver(DockerDriver):
-    """Docker with its own limits, set by options of `docker run`.
+    """Docker with its own limits, set by options of `docker run`; the slice has the others."""
 
-    The trial's slice has no limits.
-    """
-
-    def __init__(self, engine: ContainerEngine) -> None:
-        super().__init__(engine)
-        self.name = "docker-flags"
+    name = "docker-flags"
 
     def slice_cage(self, cage: Cage, /) -> Cage:
-        """Return the limits that Docker lacks: MemoryHigh, and swap without a memory limit.
-
-        Docker's --memory-reservation sets memory.low, which protects and does not limit.
-        """
         return cage_for_slice(cage)
 
     def own_cgroup(self, context: LaunchContext, /) -> Cgroup | None:
@@ -140,12 +163,8 @@ class DockerFlagsDriver(DockerDriver):
         Returns None before it exists.
         """
         unified = context.cgroup.unified
-        found = (
-            (path for path in unified.iterdir() if _CONTAINER.fullmatch(path.name))
-            if unified
-            else ()
-        )
-        return next((context.cgroup.child(path.name) for path in found), None)
+        names = [path.name for path in unified.iterdir()] if unified else []
+        return next((context.cgroup.child(one) for one in names if _CONTAINER.fullmatch(one)), None)
 
     def _limits(self, context: LaunchContext) -> list[str]:
         return limit_options(context.cage, context.disk.node)
@@ -154,9 +173,7 @@ class DockerFlagsDriver(DockerDriver):
 class DockerApiDriver(DockerFlagsDriver):
     """Docker with its own limits, set by its HTTP API instead of its command line."""
 
-    def __init__(self, engine: ContainerEngine) -> None:
-        super().__init__(engine)
-        self.name = "docker-api"
+    name = "docker-api"
 
     def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
         """Create the container by the API; return `docker start`, which attaches to it."""
@@ -168,15 +185,10 @@ class DockerApiDriver(DockerFlagsDriver):
 
     def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
         """Return the request as a curl command, and `docker start`."""
-        url, body = (
-            f"http://docker/containers/create?name={context.name}",
-            json.dumps(self._body(context, argv)),
-        )
-        kind = "Content-Type: application/json"
-        return [
-            ["curl", "--unix-socket", "/var/run/docker.sock", "-H", kind, "-d", body, url],
-            self._start(context),
-        ]
+        url = f"http://docker/containers/create?name={context.name}"
+        curl = ["curl", "--unix-socket", "/var/run/docker.sock"]
+        body = ["-H", "Content-Type: application/json", "-d", json.dumps(self._body(context, argv))]
+        return [[*curl, *body, url], self._start(context)]
 
     def _body(self, context: LaunchContext, argv: Sequence[str]) -> dict[str, Any]:
         body = create_body(container_of(context, argv), os.environ)
@@ -185,7 +197,9 @@ class DockerApiDriver(DockerFlagsDriver):
 
 
 def cage_for_slice(cage: Cage) -> Cage:
-    """Return the limits that stay on the slice when the engine sets its own."""
+    """Return the limits that Docker lacks: MemoryHigh, and swap without a memory limit.
+
+    Docker's --memory-reservation sets memory.low, which protects and does not limit.
+    """
     lacking = {"MemoryHigh"} | (set() if "MemoryMax" in cage.properties else {"MemorySwapMax"})
-    kept = {key: value for key, value in cage.properties.items() if key in lacking}
-    return Cage(cage.name, kept)
+    return Cage(cage.name, {k: v for k, v in cage.properties.items() if k in lacking})

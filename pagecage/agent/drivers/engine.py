@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import io
 import json
 import os
 import re
 import shutil
-import socket
 import tarfile
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -20,67 +18,7 @@ from pagecage.agent.settings import OF_OURS
 from pagecage.errors import HostError, PagecageError
 from pagecage.linux.systemd import Systemd
 from pagecage.model.requirements import delegation_command
-from pagecage.process import find_tool, run
-
-_ANSWER_SECONDS = 60.0
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__("docker", timeout=_ANSWER_SECONDS)
-        self._path = path
-
-    def connect(self) -> None:
-        """Connect to the engine's socket (unix(7))."""
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(_ANSWER_SECONDS)
-        self.sock.connect(str(self._path))
-
-
-def socket_of(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the engine's socket: DOCKER_HOST, else the user's if it exists, else the system's."""
-    named = environment.get("DOCKER_HOST", "")
-    if named.startswith("unix://"):
-        return Path(named.removeprefix("unix://"))
-    own = Path(environment.get("XDG_RUNTIME_DIR", "/nonexistent"), "docker.sock")
-    return own if os.getuid() and own.exists() else Path("/var/run/docker.sock")
-
-
-def call(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-    """Send one request and return the decoded answer.
-
-    Raises HostError with the engine's message.
-    """
-    connection = _UnixConnection(socket_of())
-    try:
-        text = None if body is None else json.dumps(body)
-        connection.request(method, path, text, {"Content-Type": "application/json"} if text else {})
-        answer = connection.getresponse()
-        content, status = answer.read(), answer.status
-    except (OSError, http.client.HTTPException) as error:
-        raise HostError(
-            f"Docker's API does not answer: {error}", "systemctl status docker"
-        ) from None
-    finally:
-        connection.close()
-    decoded = _decode(content)
-    if status >= http.client.BAD_REQUEST:
-        reason = decoded.get("message") if isinstance(decoded, dict) else None
-        raise HostError(
-            f"Docker's API refused {method} {path} ({status}): {reason or 'no reason given'}",
-            "docker info",
-        )
-    return decoded
-
-
-def _decode(content: bytes) -> Any:
-    try:
-        return json.loads(content) if content else {}
-    except ValueError:
-        return {}
-
+from pagecage.process import Completed, find_tool, run
 
 IMAGE = "localhost/pagecage-root:1"
 LABEL = "pagecage=trial"
@@ -107,6 +45,10 @@ class ContainerEngine:
         self._systemd, self._spool = systemd, spool
         self._facts: EngineFacts | None = None
 
+    def run(self, *words: str, seconds: float | None = _ENGINE_SECONDS) -> Completed:
+        """Run the engine's command line; its failure is the caller's to judge."""
+        return run([self.program, *words], check=False, timeout_seconds=seconds)
+
     def ready(self) -> EngineFacts:
         """Start the engine and check its facts. Raises HostError if it is unusable."""
         if self._facts is None:
@@ -119,17 +61,15 @@ class ContainerEngine:
             facts = self._read_facts()
             if unfit := unfit_reason(facts, self._systemd.user, self._cgroup_driver):
                 raise HostError(*unfit)
-            self._sweep()
+            left = self.run("ps", "--all", "--quiet", "--filter", f"label={LABEL}", seconds=None)
+            for name in left.stdout.split():  # by a killed agent
+                self.remove(name)
             self._facts = facts
         return self._facts
 
     def remove(self, name: str) -> None:
         """Remove a container with its volumes, if it exists."""
-        run(
-            [self.program, "rm", "--force", "--volumes", name],
-            check=False,
-            timeout_seconds=_ENGINE_SECONDS,
-        )
+        self.run("rm", "--force", "--volumes", name)
 
     def stop(self) -> None:
         """Remove what this object has loaded; stop the engine if this object started it."""
@@ -142,9 +82,7 @@ class ContainerEngine:
 
     def inspect_image(self, name: str) -> dict[str, Any] | None:
         """Return what the engine tells about an image; None if it has no such image."""
-        done = run(
-            [self.program, "image", "inspect", name], check=False, timeout_seconds=_ENGINE_SECONDS
-        )
+        done = self.run("image", "inspect", name)
         try:
             found = json.loads(done.stdout) if done.ok else []
         except ValueError:
@@ -153,11 +91,7 @@ class ContainerEngine:
 
     def remove_image(self, name: str) -> None:
         """Remove an image, if it exists."""
-        run(
-            [self.program, "image", "rm", "--force", name],
-            check=False,
-            timeout_seconds=_ENGINE_SECONDS,
-        )
+        self.run("image", "rm", "--force", name)
 
     def _idle_units(self) -> tuple[str, ...]:
         """Return Docker's units that are inactive; none of them if the engine is running.
@@ -176,11 +110,8 @@ class ContainerEngine:
             return
         stop = self._systemd.systemctl("stop", *self._idle_units())
         self.undo.callback(run, stop, check=False, timeout_seconds=_START_SECONDS)
-        done = run(
-            self._systemd.systemctl("start", "docker.service"),
-            check=False,
-            timeout_seconds=_START_SECONDS,
-        )
+        start = self._systemd.systemctl("start", "docker.service")
+        done = run(start, check=False, timeout_seconds=_START_SECONDS)
         if not done.ok:
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[0]
             raise HostError(
@@ -188,28 +119,16 @@ class ContainerEngine:
             )
 
     def _read_facts(self) -> EngineFacts:
-        template = "{{json .}}" if self.program == "docker" else "json"
-        done = run(
-            [self.program, "info", "--format", template],
-            check=False,
-            timeout_seconds=_ENGINE_SECONDS,
-        )
+        is_docker = self.program == "docker"
+        done = self.run("info", "--format", "{{json .}}" if is_docker else "json")
         try:
             info = json.loads(done.stdout) if done.ok else {}
-            return docker_facts(info) if self.program == "docker" else podman_facts(info)
+            return (docker_facts if is_docker else podman_facts)(info)
         except (ValueError, LookupError, TypeError):
             reason = (done.stderr.strip().splitlines() or ["it printed no JSON"])[-1]
             raise HostError(
                 f"{self.program} does not answer: {reason}", f"{self.program} info"
             ) from None
-
-    def _sweep(self) -> None:
-        """Remove containers left behind by a killed agent."""
-        listed = run(
-            [self.program, "ps", "--all", "--quiet", "--filter", f"label={LABEL}"], check=False
-        )
-        for name in listed.stdout.split():
-            self.remove(name)
 
     def load_root(self) -> None:
         """Load the image with an empty root, in which the host's programs run, if it is missing."""
@@ -258,7 +177,6 @@ class ContainerEngines:
         self._known: dict[str, ContainerEngine] = {}
 
     def get(self, program: str) -> ContainerEngine:
-        """Return the engine of this program, docker or podman."""
         engine = ContainerEngine(
             program, self._systemd, self._spool, self._data_dir, self._cgroup_driver
         )
@@ -277,10 +195,7 @@ _NO_IO = re.compile(r"io controller|io\.max|blkio", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """Facts of an engine, for the record.
-
-    `data_root` is the folder of images and of container layers.
-    """
+    """Facts of an engine, for the record; `data_root` has the images and container layers."""
 
     engine: str
     version: str
@@ -292,7 +207,6 @@ class EngineFacts:
     lacks_io: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `engine` of a record."""
         return asdict(self)
 
 

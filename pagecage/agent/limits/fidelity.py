@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
+from pagecage.agent.collectors.collector import Collector, CollectorContext, CollectorResult
 from pagecage.agent.limits.calibration import meters, shares_all
 from pagecage.agent.settings import QueueSettingsJournal
 from pagecage.errors import HostError
@@ -229,11 +229,8 @@ def rewrites_io_max(cage: Cage, facts: Mapping[str, Any]) -> bool:
     return any(meters(cage)) and may_rewrite_io_max(facts)
 
 
-class IoMaxController:
-    """Enforces every meter of a cage from `start` to `stop`.
-
-    It has the interface of a collector.
-    """
+class IoMaxController(Collector):
+    """Enforces every meter of a cage from `start` to `stop`."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from pagecage.agent.collectors.blocklat import (
     responses_of,
     row_of,
 )
-from pagecage.agent.collectors.tracer import TracerProgram, programs, script_of
+from pagecage.agent.collectors.tracer import TracerProgram, programs
 from pagecage.linux.child_processes import ToolProcesses
 from tests.fake_host import trees
 
@@ -150,10 +150,10 @@ def test_the_trace_is_written_and_its_rows_are_handed_over(
     assert written[0]["bio_write_us"] == rows[0]["bio_write_us"]
     assert written[0]["bio_write_us"][1] == {"us": 103, "count": 4}
     program = next(programs(PARTS, kernel))
-    assert (tmp_path / "blocklat.bt").read_text() == script_of(program, "v0.23.2")
+    assert (tmp_path / "blocklat.bt").read_text() == program.script("v0.23.2")
 
 
 def test_the_program_counts_in_the_kernel(tmp_path: Path) -> None:
-    script = script_of(next(programs(PARTS, trees.kernel(tmp_path))), "v0.23.2")
+    script = next(programs(PARTS, trees.kernel(tmp_path))).script("v0.23.2")
     assert script.count("printf") == 1
     assert "interval:ms:250" in script

@@ -20,7 +20,6 @@ from pagecage.agent.collectors.tracer import (
     TracerProgram,
     parse_line,
     programs,
-    script_of,
 )
 from pagecage.linux.child_processes import ToolProcesses
 from tests.fake_host import trees
@@ -286,13 +285,13 @@ def test_the_order_of_folios_is_read_where_the_kernel_has_it(
 
 def test_the_program_counts_in_the_kernel(tmp_path: Path) -> None:
     """A printf per fault costs 40 %, so only the tick prints."""
-    script = script_of(best(tmp_path), "bpftrace v0.23.2")
+    script = best(tmp_path).script("bpftrace v0.23.2")
     assert script.count("printf") == 1
     assert "interval:ms:250 { print(@fault); print(@fault_return); print(@ra); printf" in script
 
 
 def test_maps_of_the_program_itself_are_not_printed(tmp_path: Path) -> None:
     kernel = trees.kernel(tmp_path, btf=False, tracepoints=TRACEPOINTS)
-    script = script_of(next(programs(parts(), kernel)), "bpftrace v0.23.2")
+    script = next(programs(parts(), kernel)).script("bpftrace v0.23.2")
     assert "END { clear(@fault_end); clear(@fault_inode); }" in script
     assert "print(@fault_end)" not in script

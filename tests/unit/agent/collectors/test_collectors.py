@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from pagecage.agent.collectors import sampler
 from pagecage.agent.collectors.bpftrace import FAULT_FLAGS, VM_FLAGS, decode
 from pagecage.agent.collectors.collector import Collector, CollectorContext
+from pagecage.agent.collectors.iostat import Iostat
 from pagecage.agent.collectors.sampler import Sampler
-from pagecage.agent.collectors.sysstat import Iostat, Sar
+from pagecage.agent.collectors.sar import Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch, parse_vmtouch
 from pagecage.agent.session import run_trial
 from pagecage.linux.child_processes import ToolProcesses
@@ -67,7 +68,7 @@ def test_iostat_is_given_every_device_of_the_stack(
     around: CollectorContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack = ("dm-0", "vdb1", "vdb")
-    monkeypatch.setattr("pagecage.agent.collectors.sysstat.stack_names", lambda disk: stack)
+    monkeypatch.setattr("pagecage.agent.collectors.iostat.stack_names", lambda disk: stack)
     started: list[list[str]] = []
     monkeypatch.setattr(ToolProcesses, "start", lambda self, argv, **options: started.append(argv))
     Iostat(around).start()

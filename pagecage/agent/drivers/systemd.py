@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from pagecage.agent.drivers.driver import ClientDriver, LaunchContext, SliceDriver
+from pagecage.agent.drivers.driver import ClientDriver, Driver, LaunchContext
 from pagecage.errors import PagecageError
 from pagecage.linux.systemd import Systemd
 from pagecage.process import Process
@@ -14,7 +14,7 @@ _HELD = 'read -r held && exec "$@"'
 """A shell that waits for a line of standard input, and consumes no byte after it (POSIX)."""
 
 
-class SystemdScopeDriver(SliceDriver):
+class SystemdScopeDriver(Driver):
     """`systemd-run --scope`: a child of the agent that enters the slice and execs the workload.
 
     Where systemd can be reached without systemd-run, a shell waits until the agent has had a scope
@@ -55,25 +55,14 @@ class SystemdServiceDriver(ClientDriver):
         A service inherits no environment, so variables are passed on. LimitMEMLOCK is lifted, since
         a service's default would be a limit that the cage does not have.
         """
-        manager = ["--user"] if systemd_of(context).user else []
         directory = (
-            [f"--working-directory={context.directory}"] if context.directory else ["--same-dir"]
+            f"--working-directory={context.directory}" if context.directory else "--same-dir"
         )
         return [
-            "systemd-run",
-            *manager,
-            "--quiet",
-            "--pipe",
-            "--wait",
-            "--collect",
-            "--service-type=exec",
-            f"--unit={context.name}",
-            f"--slice={context.unit}",
-            "-p",
-            "OOMPolicy=kill",
-            "-p",
-            "LimitMEMLOCK=infinity",
-            *directory,
+            *("systemd-run", *(["--user"] if systemd_of(context).user else [])),
+            *("--quiet", "--pipe", "--wait", "--collect", "--service-type=exec"),
+            *(f"--unit={context.name}", f"--slice={context.unit}"),
+            *("-p", "OOMPolicy=kill", "-p", "LimitMEMLOCK=infinity", directory),
             *(f"--setenv={name}" for name in context.environment),
             "--",
             *argv,
@@ -81,6 +70,5 @@ class SystemdServiceDriver(ClientDriver):
 
 
 def systemd_of(context: LaunchContext) -> Systemd:
-    """Return the service manager of a trial whose driver is systemd's."""
     assert isinstance(context.maker, Systemd)
     return context.maker
