@@ -80,7 +80,6 @@ class Playbook:
 
     @property
     def log(self) -> Path:
-        """The log: every event as a line of JSON, and Ansible's other output."""
         return self.scratch / f"{Path(self.name).stem}.log"
 
     def argv(self) -> list[str]:
@@ -99,7 +98,6 @@ def ansible_program(project_dir: Path, name: str) -> str:
 
 
 def _inventories(inventory: Path) -> list[str]:
-    """Return the options for an inventory; a user's project may add its own to pagecage's."""
     custom, found = OWN / "ansible/inventory", [inventory]
     if inventory == TOP / "ansible/inventory" and custom != inventory and custom.is_dir():
         found.append(custom)

@@ -199,7 +199,6 @@ def resident_pages(paths: Iterable[str | os.PathLike[str]]) -> int:
 
 
 def _page_out(one: _Eviction, holders: tuple[PageHolder, ...]) -> None:
-    """Make the processes that map a file give up its pages, and evict it again."""
     reasons = [page_out(holder) for holder in holders]
     one.refused = next(filter(None, reasons), "")
     with suppress(FileNotFoundError):
@@ -222,7 +221,6 @@ def _certified(one: _Eviction, holders: Holders) -> CertifiedFile:
 
 
 def _reasons(one: _Eviction, holders: Holders) -> Iterator[str]:
-    """Yield why the pages of a file stay, as clauses."""
     if one.left.dirty:
         yield f"{one.left.dirty:,} are dirty again, because a process writes the file"
     if one.left.writeback:

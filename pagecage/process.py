@@ -68,7 +68,6 @@ def _executable(argv: Sequence[str | Path], env: Mapping[str, str]) -> str | Non
 
 
 def replay(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> str:
-    """Return the command as one line for a shell."""
     variables = (f"{name}={shlex.quote(value)}" for name, value in (env or {}).items())
     return " ".join([*variables, shlex.join(map(str, argv))])
 
@@ -198,7 +197,6 @@ def identify(pid: int, proc: Path = PROC) -> ProcessId | None:
 
 
 def is_alive(process: ProcessId, proc: Path = PROC) -> bool:
-    """Return whether this process is running; another one with the same pid does not count."""
     return identify(process.pid, proc) == process
 
 

@@ -83,7 +83,6 @@ class TrialCollectors:
 
     @property
     def controllers(self) -> tuple[IoMaxController, ...]:
-        """The threads that rewrite io.max, one per disk whose limits need it."""
         return tuple(self._controllers.values())
 
     def start(self) -> None:
@@ -153,7 +152,6 @@ def _custom(run: TrialRun, context: CollectorContext) -> Iterator[CustomCollecto
 
 
 def _controllers(run: TrialRun, context: CollectorContext) -> Iterator[tuple[str, IoMaxController]]:
-    """Yield the controller of each disk that needs one, with the disk's name."""
     cage, facts = run.trial.cage.cgroup_part, run.session.facts
     if rewrites_io_max(cage, facts):
         yield DATA_DISK, IoMaxController(context, cage)

@@ -178,7 +178,6 @@ def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None)
 
 
 def read_queue_settings(disk: Disk, sys: Path = SYS) -> dict[str, str]:
-    """Return the disk's queue settings by sysfs name, without those that the kernel lacks."""
     queue = sys / "block" / disk.name / "queue"
     texts = {setting: read_text(queue / setting) for setting in QUEUE_SETTINGS}
     return {setting: text.strip() for setting, text in texts.items() if text is not None}
@@ -262,7 +261,6 @@ def on_disk_bytes(path: Path) -> int:
 
 
 def _extents(descriptor: int, start: int) -> list[tuple[int, ...]]:
-    """Return the extents from `start` that fit into one call."""
     header = _HEADER.pack(start, _WHOLE - start, 0, 0, _EXTENTS_A_CALL, 0)
     asked = bytearray(header.ljust(_HEADER.size + _EXTENTS_A_CALL * _EXTENT.size, b"\0"))
     try:
@@ -343,7 +341,6 @@ def _source(mount_point: Path) -> str:
 
 
 def detach_loop_disk(spool: Path) -> list[str]:
-    """Unmount and detach the disk; return the names of what was there."""
     mount_point = _mount_point(spool)
     if not mount_point.is_mount():
         return []

@@ -181,7 +181,6 @@ def own_cgroup(proc: Path | None = None) -> Cgroup:
 
 
 def cgroup_of(pid: int | str, proc: Path | None = None) -> Cgroup | None:
-    """Return the cgroup of a process in every hierarchy (cgroups(7)); None if it is gone."""
     paths, mounts, found = cgroup_paths(pid, proc), mount_points(proc), {}
     if not mounts.keys() & {"unified", *V1_CONTROLLERS}:
         mounts["unified"] = (CGROUP_ROOT, "/")

@@ -107,7 +107,6 @@ def _memory_events(texts: _Texts) -> dict[str, int] | None:
 
 
 def _v1_io_stat(texts: _Texts) -> dict[str, dict[str, int]] | None:
-    """Return io.stat from `MAJ:MIN Read N` lines of bytes and of I/Os."""
     if None in texts:
         return None
     table: dict[str, dict[str, int]] = {}
@@ -165,8 +164,6 @@ def counter_files(cgroup: Cgroup) -> dict[str, list[str]]:
 
 
 class _OpenFiles:
-    """Files of a cgroup, opened once for repeated reads; None for one that is missing."""
-
     def __init__(self, paths: Mapping[str, Sequence[Path]]) -> None:
         self._open = {name: [open_text(path) for path in files] for name, files in paths.items()}
 
@@ -296,7 +293,6 @@ def _limit_files(cgroup: Cgroup, name: str) -> list[Path]:
 
 
 def read_limits(cgroup: Cgroup, maj_min: str) -> dict[str, str]:
-    """Return limits in force, {"memory.max": text, "io.max.rbps": text}, without missing files."""
     files = LimitFiles(cgroup)
     try:
         return files.read(maj_min)

@@ -124,7 +124,6 @@ class Cgroupfs:
         return made + [["sh", "-c", f"echo {text} >{file}"] for file, text in writes]
 
     def _enable_controllers(self, cgroup: Cgroup) -> None:
-        """Enable those of the unified hierarchy that are not enabled below the parent."""
         parent = self.place.parent.unified
         if parent is None:
             return
@@ -239,7 +238,6 @@ def _disable(enabled: Mapping[str, Sequence[str]]) -> None:
 def _writes(
     cgroup: Cgroup, cage: Cage, disk: str, disks: Mapping[str, str]
 ) -> Iterator[tuple[Path, str]]:
-    """Yield each file to be written, with its text, in order."""
     wanted = expected_read_back(cage, kernel_page_bytes())
     io = {key.removeprefix("io.max."): n for key, n in wanted.items() if "io.max" in key}
     yield from _io_writes(cgroup, disk, io)
@@ -321,7 +319,6 @@ def _end(cgroup: Cgroup) -> None:
 
 
 def _remove_directories(cgroup: Cgroup) -> None:
-    """Remove the directories with what the workload made below; the kernel may need a moment."""
     deadline = time.monotonic() + _END_SECONDS
     for directory in cgroup.directories:
         while directory.is_dir():
@@ -367,7 +364,6 @@ def find_place(own: Cgroup | None = None) -> Place:
 
 
 def _inner_node(own: Path, root: Path) -> tuple[Path, Obstacle | None]:
-    """Return the nearest group at or above `own` that can have controllers below it."""
     reason = f"{root} is a cgroup namespace's root with processes"
     for group in (own, *own.parents):
         is_top = (group / "cgroup.controllers").exists() and is_real_root(group, "unified")
@@ -391,7 +387,6 @@ def _controllers(group: Path | None) -> set[str]:
 
 
 def _obstacles(parent: Cgroup) -> Iterator[Obstacle]:
-    """Yield the controllers that this process lacks, then the places where it may make no group."""
     unified = parent.unified
     above = [one.unified for one in ancestors(Cgroup(unified=unified))] if unified else []
     for v1, name in _UNIFIED_CONTROLLERS.items():

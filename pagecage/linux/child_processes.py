@@ -138,7 +138,6 @@ def _start_ticks(pid: int) -> int | None:
 
 
 def _processes(session: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the processes of a session, with the fields of proc_pid_stat(5)."""
     for pid in (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()):
         fields = stat_fields(pid)
         if fields and int(fields[_SESSION]) == session:

@@ -63,7 +63,6 @@ def types_of(signature: str) -> Iterator[str]:
 def encode(
     kind: int, serial: int, fields: Mapping[int, Any], arguments: Sequence[Any] = ()
 ) -> bytes:
-    """Return a message in little-endian byte order. `fields` has the signature, too."""
     body, header = bytearray(), bytearray()
     for one, value in zip(types_of(fields.get(SIGNATURE, "")), arguments, strict=True):
         _put(body, one, value)
@@ -76,14 +75,12 @@ def encode(
 
 
 def length_of(start: bytes) -> int:
-    """Return the length in bytes of the message that begins with these 16 bytes."""
     order = "<" if start[:1] == b"l" else ">"
     body, _, fields = struct.unpack_from(f"{order}III", start, 4)
     return int(FIXED_BYTES + fields + -fields % 8 + body)
 
 
 def decode(data: bytes) -> Received:
-    """Return the message of these bytes. Its arguments are not looked at yet."""
     order = "<" if data[:1] == b"l" else ">"
     reader = _Reader(data, order)
     values = [reader.take(one) for one in types_of(_HEADER)]
@@ -206,7 +203,6 @@ class UnitMethods:
         self._finish("StartTransientUnit", name, *job)
 
     def _finish(self, member: str, unit: str, job: str) -> None:
-        """Wait until the job is over. Raises HostError unless it is done."""
         while job not in self._results:
             self._take()
         if (result := self._results[job]) not in _DONE:

@@ -150,7 +150,6 @@ def uptodate_bytes(path: Path) -> int:
 
 
 def evict(path: Path) -> Residency:
-    """Write back and drop the file's pages; measure what is left."""
     with path.open("rb") as file:
         return _drop(file.fileno(), partial(measure_residency, path))
 
@@ -283,8 +282,6 @@ def find_files(paths: Iterable[str]) -> list[EvictedFile]:
 
 
 def _regular_files(path: Path) -> Iterator[tuple[Identity, Path]]:
-    """Yield the file itself, or all below a directory, without those that are gone by now."""
-
     def refuse(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):  # a directory that is gone by now
             _refuse(path, error)

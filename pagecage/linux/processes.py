@@ -56,7 +56,6 @@ class TreeCounters:
         return TreeCounters(*map(operator.add, vars(self).values(), vars(other).values()))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry of a record, in the units of io.stat and cpu.stat."""
         usage_seconds = self.user_seconds + self.system_seconds
         return {
             "io": {"rbytes": self.read_bytes, "wbytes": self.write_bytes},
@@ -70,7 +69,6 @@ def name_of(pid: int) -> str:
 
 
 def is_running(pid: int, proc: Path = PROC) -> bool:
-    """Return True if the process exists and is not a zombie (proc_pid_stat(5))."""
     fields = stat_fields(pid, proc)
     return fields is not None and fields[0] not in "ZX"
 
@@ -175,7 +173,6 @@ def kill_marked(mark: str, proc: Path = PROC, but_not: str | None = None) -> int
 
 
 def leaves_marked(mark: str, patience_seconds: float, proc: Path = PROC) -> bool:
-    """Return whether a process whose environment has this mark outlives the given time."""
     deadline = time.monotonic() + patience_seconds
     while any(is_running(pid, proc) for pid in _marked(mark, proc)):
         if time.monotonic() >= deadline:

@@ -115,7 +115,6 @@ def _numbered(fields: Sequence[str], words: Sequence[str]) -> dict[str, int]:
 
 
 def parse_cpu(text: str) -> dict[str, int] | None:
-    """Return the `cpu` line of /proc/stat, in ticks, with `ticks_per_second`."""
     for line in text.splitlines():
         if line.startswith("cpu "):
             ticks = _numbered(_CPU_FIELDS, line.split()[1:])
@@ -132,7 +131,6 @@ def read_vmstat(proc: Path = PROC) -> dict[str, int] | None:
 
 
 def read_host(proc: Path = PROC) -> dict[str, Any]:
-    """Return the host's vmstat, meminfo (kB), stat (ticks) and pressure on its CPUs (psi.rst)."""
     return {
         "vmstat": read_vmstat(proc),
         "meminfo": parse_meminfo(read_text(proc / "meminfo") or "") or None,
@@ -142,13 +140,11 @@ def read_host(proc: Path = PROC) -> dict[str, Any]:
 
 
 def available_memory_bytes(proc: Path = PROC) -> int | None:
-    """Return the memory that programs can have without swapping (proc_meminfo(5))."""
     kib = parse_meminfo(read_text(proc / "meminfo") or "").get("MemAvailable")
     return None if kib is None else kib * 1024
 
 
 def boot_id(proc: Path = PROC) -> str | None:
-    """Return the kernel's random id of this boot, which a restored guest keeps."""
     text = read_text(proc / "sys/kernel/random/boot_id")
     return text.strip() if text else None
 
@@ -158,7 +154,6 @@ _LISTEN = "0A"
 
 
 def parse_listening(text: str) -> set[int]:
-    """Return the ports in state LISTEN in the text of /proc/PID/net/tcp or tcp6."""
     ports = set()
     for words in map(str.split, text.splitlines()[1:]):
         if len(words) > 3 and words[3] == _LISTEN:
@@ -270,14 +265,12 @@ def _known(**values: Any) -> dict[str, Any]:
 
 
 def _ends(policies: Sequence[Path], name: str) -> list[int]:
-    """Return the least and the largest number in the files of this name."""
     texts = [text for policy in policies if (text := _text(policy / name)) and text.isdigit()]
     numbers = [int(text) for text in texts]
     return [min(numbers), max(numbers)] if numbers else []
 
 
 def process_settings(pid: int, proc: Path = PROC) -> dict[str, Any]:
-    """Return affinity, nice and I/O priority of a process; empty if it has gone."""
     status = read_text(proc / str(pid) / "status") or ""
     fields = stat_fields(pid, proc)
     lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)

@@ -54,11 +54,9 @@ class Systemd:
         return user_socket().exists() if self.user else None
 
     def socket(self) -> Path:
-        """Return the socket on which this manager answers, as systemctl(1) asks it."""
         return user_socket() if self.user else SYSTEM_SOCKET
 
     def is_reached(self) -> bool:
-        """Return whether methods can be called over that socket; else systemctl is started."""
         return os.access(self.socket(), os.W_OK)
 
     def cgroup(self, unit: str) -> Cgroup:
@@ -67,7 +65,6 @@ class Systemd:
     def make(
         self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
     ) -> Cgroup:
-        """Make the slice, limits first, by `make_commands` or by their method calls."""
         nodes = {name: other.node for name, other in (disks or {}).items()}
         if self.is_reached():
             properties = to_properties(property_arguments(cage, disk.node, nodes))
@@ -107,7 +104,6 @@ class Systemd:
         ]
 
     def start_scope(self, unit: str, pid: int) -> None:
-        """Move a process into a scope of the slice, by the method call of `enter_command`."""
         policy = {"OOMPolicy": "kill"} if self.version >= _OOM_POLICY_SINCE else {}
         with connected(self.socket()) as manager:
             manager.start_scope(f"{scope_name(unit)}.scope", scope_properties(unit, pid, policy))
@@ -140,7 +136,6 @@ class Systemd:
         return [self.systemctl("stop", unit), ["rm", "-r", str(drop_ins)]]
 
     def _stop(self, unit: str) -> str | None:
-        """Stop a unit; return why it could not be stopped, or None."""
         if not self.is_reached():
             done = run(self.systemctl("stop", unit), timeout_seconds=60, check=False)
             return None if done.ok else done.stderr.strip() or f"status {done.status}"
@@ -181,7 +176,6 @@ def unit_name(trial_id: str, attempt: int = 1) -> str:
 
 
 def scope_name(unit: str) -> str:
-    """Return the name of the scope, service or container in a slice."""
     return unit.removesuffix(".slice").replace("pagecage-", "pagecage-run-")
 
 

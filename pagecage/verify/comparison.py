@@ -90,7 +90,6 @@ def limits_of(cgroup: Cgroup) -> Iterator[LimitInForce]:
 
 
 def _number(text: str) -> float | None:
-    """Return a number of the kernel's; None for `max` and anything else."""
     return int(text) if text.isascii() and text.isdigit() else None
 
 
@@ -206,7 +205,6 @@ Found = tuple[list[RequestedLimit], list[str]]
 def requested_limits(
     target: Target, kernel: KernelTrees, expected: Sequence[RequestedLimit]
 ) -> Found:
-    """Return the limits of the target's containers and units, and those that the user expects."""
     around = directories_around(target.directory, kernel)
     places = {directory: identity for directory in around if (identity := container_id(directory))}
     if target.container and not places:
@@ -366,7 +364,6 @@ def _loss_reason(asked: RequestedLimit) -> str:
 
 
 def _shown_file(file: Path) -> str:
-    """Return a cgroup's file in words; the name of a container's cgroup is long."""
     place = file.parent
     return f"the container's {file.name}" if container_id(place) else f"{file.name} of {place.name}"
 

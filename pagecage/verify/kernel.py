@@ -31,7 +31,6 @@ class KernelTrees:
 
     @cached_property
     def mounts(self) -> Mapping[str, tuple[Path, str]]:
-        """Mount point and mounted path of the hierarchies that systemd or a limit may use."""
         wanted = {"unified", SYSTEMD, *V1_CONTROLLERS}
         return {name: place for name, place in mount_points(self.proc).items() if name in wanted}
 
@@ -106,7 +105,6 @@ class WrittenDevice:
 
 
 def disk_name(maj_min: str, kernel: KernelTrees) -> str:
-    """Return a disk's name in sysfs (`vdb`), or its number if sysfs does not have it."""
     place = kernel.sys / "dev/block" / maj_min
     return place.resolve().name if place.exists() else maj_min
 

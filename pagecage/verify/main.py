@@ -51,7 +51,6 @@ def _section(title: str, rows: Sequence[str]) -> Iterator[str]:
 
 
 def _table(found: Verification) -> Iterator[str]:
-    """Yield the effective limits with their files, then the kinds without a limit."""
     rows = [("limit", "disk", "in force", "from")]
     for limit in found.effective:
         disk = disk_name(limit.maj_min, found.kernel) if limit.maj_min else "-"
@@ -110,7 +109,6 @@ def _figures(use: LimitUse, limit: LimitInForce) -> str:
 
 
 def _shared(limit: LimitInForce, found: Verification) -> str:
-    """Return a remark for a limit of an ancestor, which other programs may use up."""
     directory = limit.file.parent
     if directory.name == found.target.directory.name or directory in (
         found.kernel.mount_of(directory),

@@ -63,7 +63,6 @@ def unit_of(cgroup: Path) -> str | None:
 
 
 def manager_uid(cgroup: Path) -> int | None:
-    """Return the user whose own systemd made a cgroup; None for the system's."""
     above = (match for parent in cgroup.parents if (match := _USER_MANAGER.match(parent.name)))
     return next((int(match[1]) for match in above), None)
 

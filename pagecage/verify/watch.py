@@ -75,7 +75,6 @@ class Watched:
 
 
 def take(cgroups: Iterable[Cgroup]) -> Snapshot:
-    """Read the counters of cgroups; a cgroup that is gone is left out."""
     at_seconds = time.monotonic()
     there = (cgroup for cgroup in cgroups if cgroup.exists() or not cgroup.directories)
     return Snapshot(at_seconds, {one: read_counters(one, *COUNTERS_AND_EVENTS) for one in there})
@@ -88,7 +87,6 @@ def watch(
     is_alive: Callable[[], bool],
     sleep: Callable[[float], None] = time.sleep,
 ) -> Watched:
-    """Watch a cgroup and the cgroups that limit it for some seconds, or until it ends."""
     cgroups = dict.fromkeys((cgroup, *(limit.cgroup for limit in limits)))
     taken = [take(cgroups)]
     end_seconds = taken[0].at_seconds + seconds
@@ -188,7 +186,6 @@ def _hits(limit: LimitInForce, first: Snapshot, last: Snapshot) -> float | None:
 
 
 def _waited(cgroup: Cgroup, kind: str, first: Snapshot, last: Snapshot) -> float | None:
-    """Return the seconds in which some task waited (Documentation/accounting/psi.rst)."""
     grown = _growth(first, last, cgroup, f"{kind}.pressure", "some", "total")
     return None if grown is None else 1e-6 * grown
 

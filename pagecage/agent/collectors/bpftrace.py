@@ -195,7 +195,6 @@ class FaultTracer(BpftraceProcess):
 
 
 def _bits(prefix: str, names: str) -> dict[int, str]:
-    """Return the names by bit, the lowest first; `-` is a bit without one."""
     return {1 << n: prefix + name for n, name in enumerate(names.split()) if name != "-"}
 
 

@@ -58,7 +58,6 @@ class CollectorResult:
     own: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the collector's entry in the record."""
         common = {"status": self.status, "reason": self.reason, "lost_events": self.lost_events}
         return {**common, **self.own}
 
@@ -100,7 +99,6 @@ class Collector(ABC):
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], *, is_compact: bool = False) -> None:
-    """Write a trace: a JSON object per line."""
     separators = (",", ":") if is_compact else None
     path.write_text("".join(json.dumps(row, separators=separators) + "\n" for row in rows))
 
@@ -161,6 +159,5 @@ class ToolCollector(Collector):
 
 
 def last_line(log: Path) -> str:
-    """Return the last line that a tool printed."""
     lines = (read_text(log) or "").strip().splitlines()
     return lines[-1] if lines else "it printed nothing"

@@ -110,7 +110,6 @@ class CustomFigures:
     fields: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the keys as JSON data."""
         return {**vars(self), "cpus": list(self.cpus), "fields": list(self.fields)}
 
 
@@ -143,7 +142,6 @@ class CustomCollector(Collector):
         self._cpu_seconds: float | None = None
 
     def start(self) -> None:
-        """Start the program, or bpftrace with the script, in a session of its own."""
         if self._spec.is_script and not find_tool("bpftrace"):
             self._obstacle = "bpftrace is not installed"
             return
@@ -238,7 +236,6 @@ class CustomCollector(Collector):
         return None
 
     def _end_flood(self) -> None:
-        """Kill it from the thread that reads its output."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

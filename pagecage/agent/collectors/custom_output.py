@@ -145,7 +145,6 @@ def findings(evidence: CustomEvidence) -> list[Finding]:
 
 
 def status_and_reason(found: Sequence[Finding]) -> tuple[str, str | None]:
-    """Return the worst status, and the findings as one sentence; None without any."""
     if not found:
         return "ok", None
     status = min((status for status, _ in found), key=_WORST_FIRST.index)

@@ -23,7 +23,6 @@ _JOIN_SECONDS = 10.0
 
 
 def refusal(admin: Path = ADMIN) -> str | None:
-    """Return the reason why DAMON cannot be used here; None if it can."""
     if not admin.is_dir():
         return "the kernel has no DAMON with a sysfs interface (CONFIG_DAMON_SYSFS)"
     number = admin / "nr_kdamonds"

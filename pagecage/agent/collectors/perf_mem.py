@@ -64,7 +64,6 @@ def parse_report(text: str) -> list[LoadRow]:
 
 
 def parse_lost_samples(text: str) -> int | None:
-    """Return the number of samples that perf reports as lost; None if the report has no header."""
     lost = _LOST.search(text)
     return int(lost["lost"]) if lost else None
 
@@ -82,7 +81,6 @@ def responses_of(rows: list[LoadRow]) -> dict[str, float | None]:
 
 
 def find_obstacle(sys: Path = _SYS, proc: Path = _PROC) -> str | None:
-    """Return the reason why this host cannot sample loads, or None."""
     if not find_tool("perf"):
         return "perf is not installed"
     devices = sys / "bus/event_source/devices"

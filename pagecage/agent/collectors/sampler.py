@@ -94,7 +94,6 @@ class TreeSource:
     def row(
         self, _maj_min: str, disk: Mapping[str, int], _others: Mapping[str, str]
     ) -> dict[str, Any]:
-        """Return one sample; without memory figures, which only a cgroup has."""
         own = self._processes.counters()["processes"] or {"io": {}, "cpu": {}}
         ios = {"rios": disk.get("reads"), "wios": disk.get("writes")}
         return {
@@ -134,7 +133,6 @@ class Sampler(ThreadCollector):
         self._residency_due_at = 0.0
 
     def wait_until_recording(self) -> None:
-        """Wait up to 2 s for the first sample."""
         self._begun.wait(2.0)
 
     def rows(self) -> tuple[dict[str, Any], ...]:
@@ -181,7 +179,6 @@ class Sampler(ThreadCollector):
         return row
 
     def _resident_pages(self) -> int | None:
-        """Return None if a file cannot be queried, or before the next query is due."""
         begin = time.monotonic()
         if begin < self._residency_due_at:
             return None

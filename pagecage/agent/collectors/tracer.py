@@ -157,7 +157,6 @@ class Tick:
 
 
 def parse_line(line: str) -> dict[str, Any] | None:
-    """Parse one line of `bpftrace -f json`; return None for blank lines and plain text."""
     try:
         data = json.loads(line)
     except ValueError:
@@ -166,7 +165,6 @@ def parse_line(line: str) -> dict[str, Any] | None:
 
 
 def first_error(text: str) -> str:
-    """Return the first error in bpftrace's messages, in one line."""
     if found := _MESSAGE.search(text):
         return f"{Path(found['place']).name}: {found['text'].strip()}"
     if found := _ERROR.search(text):
@@ -214,11 +212,9 @@ class BpftraceProcess(ABC):
 
     @property
     def has_begun(self) -> bool:
-        """True if begin() was called, successfully or not."""
         return self._process is not None or self.reason is not None
 
     def start(self) -> None:
-        """Attach, and return at the first tick. After a failure, `reason` is set."""
         self.begin()
         self.wait_until_attached()
 
@@ -367,7 +363,6 @@ class TracedTrial(Collector):
         """Do nothing: the tracer was attached before."""
 
     def stop(self) -> CollectorResult:
-        """Do nothing: the tracer stays attached."""
         return CollectorResult("missing", "the program was not started")
 
     def end(

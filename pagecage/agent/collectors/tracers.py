@@ -22,7 +22,6 @@ class Tracers:
 
     @classmethod
     def of(cls, spool: Path) -> Tracers:
-        """Return tracers with their scripts in `spool`. None is attached."""
         children = ToolProcesses(spool)
         return cls(children, FaultTracer(spool, children), BlockLatencyTracer(spool, children))
 
@@ -31,7 +30,6 @@ class Tracers:
         return self.faults, self.blocks
 
     def missing(self, wanted: Collection[str]) -> list[BpftraceProcess]:
-        """Return the wanted tracers that have not begun to attach."""
         return [tracer for tracer in self.all if tracer.name in wanted and not tracer.has_begun]
 
     def keep_only(self, wanted: Collection[str]) -> None:

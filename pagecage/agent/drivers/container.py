@@ -64,7 +64,6 @@ def container_of(
 
 
 def _outermost(paths: Iterable[Path], mounted: Sequence[Path]) -> list[Path]:
-    """Return the paths that are not below another path or below a mounted one, shortest first."""
     kept: list[Path] = []
     for path in sorted(set(paths), key=lambda path: len(path.parts)):
         if not any(path == one or one in path.parents for one in (*kept, *mounted)):
@@ -120,7 +119,6 @@ def limit_options(cage: Cage, node: str) -> list[str]:
 
 
 def limit_body(cage: Cage, node: str) -> dict[str, Any]:
-    """Return the cage as fields of HostConfig (POST /containers/create)."""
     io = {
         f"BlkioDevice{_ENGINE_LIMITS[name][1]}": [{"Path": node, "Rate": value}]
         for name, value in cage.properties.items()
@@ -142,7 +140,6 @@ def _memory_and_cpu(cage: Cage) -> dict[str, int]:
 
 
 def create_body(container: Container, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return `options` as the body of POST /containers/create, with the values of variables."""
     binds = [(str(path), True) for path in container.read_only]
     binds += [(str(path), False) for path in container.writable]
     key, _, value = LABEL.partition("=")
@@ -326,7 +323,6 @@ class ImageDriver(ClientDriver):
         self._is_made = False
 
     def prepare(self) -> dict[str, Any]:
-        """Start the engine if it is not running, and load the image if the engine lacks it."""
         keep_on_data_disk(self._engine)
         facts = self._engine.ready().to_json()
         return {"engine": facts, "image": provide_image(self._engine, self._image)}
@@ -338,12 +334,10 @@ class ImageDriver(ClientDriver):
         return run_image_command(self.name, self._image, context, argv)
 
     def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
-        """Return `docker load`, to which an archive is piped, if any, and `docker run`."""
         load = [[self.name, "load"]] if self._image.archive else []
         return [*load, run_image_command(self.name, self._image, context, argv)]
 
     def clear(self, context: LaunchContext, /) -> None:
-        """Remove the container if it still exists, and the values of its variables."""
         variables_file(context).unlink(missing_ok=True)
         if self._is_made:
             self._engine.remove(context.name)
@@ -387,7 +381,6 @@ def write_variables(image: ImageSpec, path: Path) -> None:
 
 
 def mount_option(mount: BindMount) -> str:
-    """Return a mount as the value of --mount, which is a line of CSV."""
     fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(fields + ["readonly"] * mount.is_read_only)
@@ -395,5 +388,4 @@ def mount_option(mount: BindMount) -> str:
 
 
 def mounted_paths(image: ImageSpec) -> tuple[Path, ...]:
-    """Return the paths on the host that the container has mounted."""
     return tuple(Path(mount.source) for mount in image.mounts)

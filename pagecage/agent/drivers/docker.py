@@ -35,8 +35,6 @@ _CONTAINER = re.compile(r"docker-[0-9a-f]+\.scope|[0-9a-f]{64}")
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
-
     def __init__(self, path: Path) -> None:
         super().__init__("docker", timeout=_ANSWER_SECONDS)
         self._path = path
@@ -97,16 +95,11 @@ class DockerDriver(ClientDriver):
         return self._services.engines.get(self.program)
 
     def prepare(self) -> dict[str, Any]:
-        """Start the engine if it is not running, and load the containers' root."""
         facts = self._engine.ready()
         self._engine.load_root()
         return {"engine": facts.to_json()}
 
     def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
-        """Return `docker run`.
-
-        If the data belong in the container's layer, create it and return `docker start`.
-        """
         self._is_made = True
         *create, start = self.preview_commands(context, argv)
         for command in create:
@@ -123,7 +116,6 @@ class DockerDriver(ClientDriver):
         return [create, self._start(context)]
 
     def clear(self, context: LaunchContext, /) -> None:
-        """Remove the container if it still exists."""
         if self._is_made:
             self._engine.remove(context.name)
 
@@ -176,7 +168,6 @@ class DockerApiDriver(DockerFlagsDriver):
     name = "docker-api"
 
     def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
-        """Create the container by the API; return `docker start`, which attaches to it."""
         self._is_made = True
         call("POST", f"/containers/create?name={context.name}", self._body(context, argv))
         if context.data_dir is None:
@@ -184,7 +175,6 @@ class DockerApiDriver(DockerFlagsDriver):
         return self._start(context)
 
     def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
-        """Return the request as a curl command, and `docker start`."""
         url = f"http://docker/containers/create?name={context.name}"
         curl = ["curl", "--unix-socket", "/var/run/docker.sock"]
         body = ["-H", "Content-Type: application/json", "-d", json.dumps(self._body(context, argv))]

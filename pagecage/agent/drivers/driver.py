@@ -53,14 +53,12 @@ class LaunchContext:
 
     @property
     def cgroup(self) -> Cgroup:
-        """The trial's cgroup. Raises HostError if the trial has none."""
         if self.processes.cgroup is None:
             raise HostError("the trial has no cgroup, because its driver uses none")
         return self.processes.cgroup
 
     @property
     def name(self) -> str:
-        """The name of the scope, service or container in the slice."""
         return scope_name(self.unit)
 
 
@@ -112,7 +110,6 @@ class Driver:
         return {}
 
     def slice_cage(self, cage: Cage, /) -> Cage:
-        """Return the part of the cage that is set on the trial's slice."""
         return cage
 
     def apply_external(self, _context: LaunchContext, /) -> ExternalLimits | None:
@@ -135,7 +132,6 @@ class Driver:
         return [self.command(context, argv)]
 
     def own_cgroup(self, _context: LaunchContext, /) -> Cgroup | None:
-        """Return the cgroup with the driver's own limits; None if it does not exist (yet)."""
         return None
 
     def main_pid(self, _context: LaunchContext, client: int, /) -> int | None:

@@ -68,7 +68,6 @@ class ContainerEngine:
         return self._facts
 
     def remove(self, name: str) -> None:
-        """Remove a container with its volumes, if it exists."""
         self.run("rm", "--force", "--volumes", name)
 
     def stop(self) -> None:
@@ -77,11 +76,9 @@ class ContainerEngine:
         self._facts = None
 
     def has_running_daemon(self) -> bool:
-        """Return whether the engine's daemon is running. Podman has none."""
         return self.program == "docker" and not self._idle_units()
 
     def inspect_image(self, name: str) -> dict[str, Any] | None:
-        """Return what the engine tells about an image; None if it has no such image."""
         done = self.run("image", "inspect", name)
         try:
             found = json.loads(done.stdout) if done.ok else []
@@ -90,7 +87,6 @@ class ContainerEngine:
         return dict(found[0]) if found else None
 
     def remove_image(self, name: str) -> None:
-        """Remove an image, if it exists."""
         self.run("image", "rm", "--force", name)
 
     def _idle_units(self) -> tuple[str, ...]:
@@ -105,7 +101,6 @@ class ContainerEngine:
         return idle if "docker.service" in idle else ()
 
     def _start(self) -> None:
-        """Start Docker if it is not running, and stop at the end the units that were inactive."""
         if self.program != "docker" or self.has_running_daemon():
             return
         stop = self._systemd.systemctl("stop", *self._idle_units())
@@ -183,7 +178,6 @@ class ContainerEngines:
         return self._known.setdefault(program, engine)
 
     def stop(self) -> None:
-        """Return each engine to its previous state."""
         for engine in self._known.values():
             engine.stop()
 
@@ -211,7 +205,6 @@ class EngineFacts:
 
 
 def docker_facts(info: Mapping[str, Any]) -> EngineFacts:
-    """Return the facts in `docker info`, the answer of GET /info (Engine API)."""
     return EngineFacts(
         engine="docker",
         version=str(info.get("ServerVersion")),
@@ -225,7 +218,6 @@ def docker_facts(info: Mapping[str, Any]) -> EngineFacts:
 
 
 def podman_facts(info: Mapping[str, Any]) -> EngineFacts:
-    """Return the facts in `podman info --format json` (podman-info(1))."""
     host, store = info["host"], info["store"]
     return EngineFacts(
         engine="podman",

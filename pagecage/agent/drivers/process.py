@@ -51,7 +51,6 @@ class ProcessDriver(Driver):
         return ["env", f"{MARKER}={processes.mark}", *supervisor, *argv]
 
     def main_pid(self, _context: LaunchContext, client: int, /) -> int | None:
-        """Return the supervisor's first child, which is the workload."""
         return next(iter(children(client)), None)
 
     def clear(self, context: LaunchContext, /) -> None:

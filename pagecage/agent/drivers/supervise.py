@@ -29,7 +29,6 @@ _BLOCKED = (signal.SIGTERM, signal.SIGCHLD)
 
 
 def parents() -> dict[int, int]:
-    """Return the parent of every process (proc_pid_stat(5), field 4)."""
     found = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -41,7 +40,6 @@ def parents() -> dict[int, int]:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Yield the descendants of a process."""
     known = parents()
     generation = {pid}
     while generation:
@@ -77,7 +75,6 @@ def reap(main: int, status: int | None) -> int | None:
 
 
 def has_children() -> bool:
-    """Return whether any child remains, ended or not."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -111,13 +108,11 @@ def follow(main: int, waits_for_all: bool) -> int:
 
 
 def killed(main: int) -> int:
-    """Kill the program and return its wait status."""
     os.kill(main, signal.SIGKILL)
     return os.waitpid(main, 0)[1]
 
 
 def write_report(path: str) -> None:
-    """Write the counters of this process and of all that it has reaped."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     with open("/proc/self/io") as file:
         io = dict(line.split(": ") for line in file.read().splitlines())
@@ -146,7 +141,6 @@ def end_like(status: int) -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Supervise one program."""
     waits_for_all = argv[0] == "--wait-for-all"
     report, agent, *program = argv[1:] if waits_for_all else argv
     libc = ctypes.CDLL(None)

@@ -30,7 +30,6 @@ class SystemdScopeDriver(Driver):
         return list(argv) if context.is_gated else ["sh", "-c", _HELD, "sh", *argv]
 
     def admit(self, context: LaunchContext, process: Process[bytes], /) -> None:
-        """Make the scope around the process, and let it become the workload."""
         if not systemd_of(context).is_reached():
             return
         try:
