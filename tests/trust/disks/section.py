@@ -62,7 +62,7 @@ def disks_section(results: Path) -> Iterator[str]:
         yield from _of_guest(found)
     yield _missing(cells)
     yield "ZFS cannot be installed in the guest. A unit test shows the refusal:"
-    yield "`tests/unit/agent/system/test_block_device.py`.\n"
+    yield "`tests/unit/linux/test_block_device.py`.\n"
 
 
 def _refused_everywhere(cells: list[Cell]) -> str | None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pagecage.agent.host_session import sweep
+from pagecage.agent.settings import QueueSettingsJournal
 from pagecage.errors import HostError
 from pagecage.linux.block_device import (
     Disk,
+    LoopDisk,
     Mount,
+    detach_loop_disk,
     has_cgroup_writeback,
+    on_disk_bytes,
     parse_mountinfo,
     read_lower_device,
     read_queue_settings,
@@ -20,6 +27,9 @@ from pagecage.linux.block_device import (
     stack_names,
     write_queue_setting,
 )
+from pagecage.linux.systemd import Systemd
+from pagecage.process import run
+from pagecage.units import BLOCK_BYTES, MIB
 from tests.fake_host.trees import btrfs, disk, mountinfo, partition
 
 
@@ -336,3 +346,132 @@ def test_in_a_chroot_the_device_number_tells_the_disk(tmp_path: Path) -> None:
 def test_a_missing_directory_in_a_chroot_is_on_no_known_mount(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="is on no known mount"):
         resolve_disk(tmp_path / "none", mountinfo="")
+
+
+PIECES = 300  # more extents than one call takes
+
+
+@pytest.fixture
+def file(on_disk: Path) -> Path:
+    return on_disk / "file"
+
+
+def write(path: Path, *places: int, size: int | None = None) -> None:
+    with path.open("wb") as file:
+        for place in places:
+            os.pwrite(file.fileno(), os.urandom(BLOCK_BYTES), place * BLOCK_BYTES)
+        if size is not None:
+            file.truncate(size)
+        os.fsync(file.fileno())
+
+
+def test_a_written_file_is_all_on_the_disk(file: Path) -> None:
+    write(file, 0, 1, 2, size=2 * BLOCK_BYTES + 1)
+    assert on_disk_bytes(file) == 3 * BLOCK_BYTES
+
+
+def test_a_hole_is_nowhere_and_extents_of_several_calls_are_added(file: Path) -> None:
+    write(file, *range(0, 2 * PIECES, 2), size=4 * PIECES * BLOCK_BYTES)
+    assert on_disk_bytes(file) == PIECES * BLOCK_BYTES
+
+
+def test_preallocated_extents_need_no_request(file: Path) -> None:
+    """This holds even after a read through the page cache, when SEEK_DATA would report data."""
+    write(file, 0, size=BLOCK_BYTES)
+    with file.open("r+b") as opened:
+        os.posix_fallocate(opened.fileno(), 0, 16 * BLOCK_BYTES)
+        os.fsync(opened.fileno())
+    assert len(file.read_bytes()) == 16 * BLOCK_BYTES
+    assert on_disk_bytes(file) == BLOCK_BYTES
+
+
+def test_an_empty_file_and_one_in_memory_have_nothing_there(file: Path) -> None:
+    file.touch()
+    assert on_disk_bytes(file) == 0
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as other:
+        other.write(b"x" * BLOCK_BYTES)
+        other.flush()
+        assert on_disk_bytes(Path(other.name)) == 0
+
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not Path("/dev/loop-control").exists(),
+    reason="only root attaches loop devices, and the kernel needs their driver",
+)
+
+
+@pytest.fixture
+def spool(tmp_path: Path):
+    folder = tmp_path / "spool"
+    yield folder
+    detach_loop_disk(folder)
+
+
+def disk_in(folder: Path, size_bytes: int = 32 * MIB) -> LoopDisk:
+    return LoopDisk(folder / "data/disk.img", size_bytes)
+
+
+def attached(file: Path) -> str:
+    return run(["losetup", "--associated", file], check=False).stdout
+
+
+def queue(name: str, setting: str) -> str:
+    return Path("/sys/block", name, "queue", setting).read_text().strip()
+
+
+def test_it_has_settings_of_its_own(tmp_path: Path, spool: Path) -> None:
+    below = resolve_disk(tmp_path)
+    before = queue(below.name, "read_ahead_kb")
+    mine = resolve_disk(disk_in(tmp_path).attach(spool))
+    assert mine.maj_min != below.maj_min
+    assert mine.filesystem == "ext4"
+    assert Path("/sys/block", mine.name, "loop/dio").read_text().strip() == "1"
+    journal = QueueSettingsJournal(spool)
+    journal.set(mine, "read_ahead_kb", "64")
+    assert (queue(mine.name, "read_ahead_kb"), queue(below.name, "read_ahead_kb")) == (
+        "64",
+        before,
+    )
+    journal.restore()
+
+
+def test_its_file_is_kept_while_it_is_large_enough(tmp_path: Path, spool: Path) -> None:
+    disk = disk_in(tmp_path)
+    (disk.attach(spool) / "1.bin").write_bytes(b"kept")
+    detach_loop_disk(spool)
+    assert attached(disk.file) == ""
+    assert (disk.attach(spool) / "1.bin").read_bytes() == b"kept"
+    detach_loop_disk(spool)
+    larger = disk_in(tmp_path, 48 * MIB).attach(spool)
+    assert [path.name for path in larger.iterdir()] == ["lost+found"]
+    assert disk.file.stat().st_blocks * 512 >= 48 * MIB, "no holes, which would be read from memory"
+
+
+def test_a_file_that_is_no_file_system_is_made_again(tmp_path: Path, spool: Path) -> None:
+    disk = disk_in(tmp_path)
+    disk.file.parent.mkdir()
+    disk.file.write_bytes(b"\0" * 32 * MIB)
+    assert disk.attach(spool).is_mount()
+
+
+def test_the_next_start_detaches_what_a_killed_agent_left(tmp_path: Path, spool: Path) -> None:
+    disk = disk_in(tmp_path)
+    mount_point = disk.attach(spool)
+    node = resolve_disk(mount_point).node
+    assert sweep(Systemd(False, 0), spool) == [node]
+    assert not mount_point.is_mount()
+    assert attached(disk.file) == ""
+    assert sweep(Systemd(False, 0), spool) == []
+
+
+def test_without_room_nothing_is_left(tmp_path: Path, spool: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", small])
+    try:
+        with pytest.raises(HostError, match="cannot become a disk"):
+            LoopDisk(small / "disk.img", 32 * MIB).attach(spool)
+        assert list(small.iterdir()) == []
+        assert not (spool / "disk").is_mount()
+    finally:
+        run(["umount", small])

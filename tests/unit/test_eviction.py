@@ -16,8 +16,11 @@ from pagecage.eviction import ColdCertificate, NotCold, cold, resident_pages
 from pagecage.linux.page_cache import find_files, load, measure_residency
 from pagecage.units import kernel_page_bytes
 from tests.builders.mapped import mapped
+from tests.order.conftest import on_disk
 
 PAGE_BYTES = kernel_page_bytes()
+
+__all__ = ["on_disk"]
 
 PAGES = 64
 IS_ROOT = os.geteuid() == 0
