@@ -29,15 +29,8 @@ CGROUP_WRITEBACK = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")
 Those of ext4's driver lose it with data=journal, where the journal's thread writes the data.
 """
 QUEUE_SETTINGS = (
-    "read_ahead_kb",
-    "scheduler",
-    "max_sectors_kb",
-    "max_hw_sectors_kb",
-    "nr_requests",
-    "rotational",
-    "optimal_io_size",
-    "logical_block_size",
-    "write_cache",
+    *("read_ahead_kb", "scheduler", "max_sectors_kb", "max_hw_sectors_kb", "nr_requests"),
+    *("rotational", "optimal_io_size", "logical_block_size", "write_cache"),
 )
 
 

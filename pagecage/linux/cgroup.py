@@ -78,10 +78,7 @@ class Cgroup:
 
 
 class CgroupMaker(Protocol):
-    """A program that makes the cgroups of trials: systemd, or the agent by the cgroups' files.
-
-    A unit is the name of a trial's slice (`unit_name`), whatever the maker calls its group.
-    """
+    """A maker of the cgroups of trials; a unit is the name of a trial's slice (`unit_name`)."""
 
     def cgroup(self, unit: str) -> Cgroup:
         """Return the group of a unit, which may not exist (yet)."""
@@ -89,10 +86,9 @@ class CgroupMaker(Protocol):
     def make(
         self, unit: str, cage: Cage, disk: Disk, disks: Mapping[str, Disk] | None = None
     ) -> Cgroup:
-        """Make the group with the cage's limits in force, before anything runs in it.
+        """Make the group with the cage's limits in force, or raise PagecageError.
 
-        `disk` is the data directory's, `disks` the cage's others by name. Raises HostError or
-        another PagecageError if the group cannot be made.
+        `disk` is the data directory's, `disks` the cage's others by name.
         """
 
     def make_commands(
@@ -103,10 +99,7 @@ class CgroupMaker(Protocol):
     def enter_command(
         self, unit: str, argv: Sequence[str], name: str | None = None, oom_policy: str = "kill"
     ) -> list[str]:
-        """Return the command that enters the group and execs the workload, with its exit status.
-
-        `name` and `oom_policy` are those of a systemd scope (systemd.scope(5)).
-        """
+        """Return the command that enters the group, as a systemd scope, and execs the workload."""
 
     def container_parent(self, unit: str) -> str:
         """Return the group as --cgroup-parent of a container engine (docker-run(1))."""
@@ -115,10 +108,7 @@ class CgroupMaker(Protocol):
         """Send a signal, such as KILL, to every process in the group."""
 
     def remove(self, unit: str) -> None:
-        """End everything in the group and remove it. Does nothing if it does not exist.
-
-        Raises HostError if it stays.
-        """
+        """End everything in the group and remove it, if it exists. Raises HostError if it stays."""
 
     def remove_commands(self, unit: str) -> list[list[str]]:
         """Return the commands of `remove`, for display in a plan."""

@@ -210,21 +210,15 @@ class UnitMethods:
 
     def _call(self, member: str, signature: str, *arguments: Any) -> tuple[Any, ...]:
         self._serial += 1
-        fields = {
-            PATH: _OBJECT,
-            MEMBER: member,
-            INTERFACE: f"{_NAME}.Manager",
-            DESTINATION: _NAME,
-            SIGNATURE: signature,
-        }
+        fields = {PATH: _OBJECT, MEMBER: member, INTERFACE: f"{_NAME}.Manager"}
+        fields |= {DESTINATION: _NAME, SIGNATURE: signature}
         self._peer.sendall(encode(METHOD_CALL, self._serial, fields, arguments))
         while (answer := self._take()) is None or answer.fields.get(REPLY_SERIAL) != self._serial:
             continue
         if answer.kind == ERROR:
-            reason = " ".join(map(str, answer.arguments()))
-            unit = arguments[0]
-            hint = f"systemctl status {unit}"
-            raise HostError(f"systemd refuses {member} of {unit}: {reason}", hint)
+            unit, reason = arguments[0], " ".join(map(str, answer.arguments()))
+            what = f"systemd refuses {member} of {unit}: {reason}"
+            raise HostError(what, f"systemctl status {unit}")
         return answer.arguments()
 
     def _take(self) -> Received | None:

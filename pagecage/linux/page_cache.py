@@ -25,30 +25,12 @@ from pagecage.units import MIB, kernel_page_bytes, page_ceil_bytes
 _SYS_CACHESTAT = 451  # the same number on every architecture (kernel 6.5, syscall table)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
-_LIBC.mmap.argtypes = [
-    ctypes.c_void_p,
-    ctypes.c_size_t,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_long,
-]
+_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 _LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _LIBC.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
 _PROT_NONE = 0
 _EVICT_TRIES = 6
 _PAUSE_SECONDS = 0.01
-
-
-class _CacheStatRange(ctypes.Structure):
-    _fields_ = (("off", ctypes.c_uint64), ("len", ctypes.c_uint64))
-
-
-class _CacheStat(ctypes.Structure):
-    _fields_ = tuple(
-        (name, ctypes.c_uint64)
-        for name in ("nr_cache", "nr_dirty", "nr_writeback", "nr_evicted", "nr_recently_evicted")
-    )
 
 
 @dataclass(frozen=True)
@@ -96,9 +78,11 @@ def cachestat_pages(descriptor: int, offset: int = 0, length: int = 0) -> int | 
 
 
 def _cachestat(descriptor: int, offset: int = 0, length: int = 0) -> PageCounts | None:
-    where, stat = _CacheStatRange(offset, length), _CacheStat()
-    if _LIBC.syscall(_SYS_CACHESTAT, descriptor, ctypes.byref(where), ctypes.byref(stat), 0) == 0:
-        return PageCounts(int(stat.nr_cache), "cachestat", stat.nr_dirty, stat.nr_writeback)
+    where = (ctypes.c_uint64 * 2)(offset, length)
+    # cache, dirty, writeback, evicted, recently evicted (include/uapi/linux/mman.h)
+    found = (ctypes.c_uint64 * 5)()
+    if _LIBC.syscall(_SYS_CACHESTAT, descriptor, where, found, 0) == 0:
+        return PageCounts(found[0], "cachestat", found[1], found[2])
     error = ctypes.get_errno()
     if error == 38:  # ENOSYS: before kernel 6.5
         return None
@@ -414,10 +398,6 @@ class Holders:
     complete: bool = True
 
 
-class _Range(ctypes.Structure):
-    _fields_ = (("start", ctypes.c_void_p), ("length", ctypes.c_size_t))
-
-
 def parse_maps(text: str) -> Iterator[FileMapping]:
     """Yield the mappings of files in the text of /proc/PID/maps or smaps."""
     for line in text.split("\n"):
@@ -482,8 +462,8 @@ def page_out(holder: PageHolder) -> str | None:
     reason = None
     try:
         for one in holder.mappings:
-            where = _Range(one.start, one.end - one.start)
-            arguments = ctypes.byref(where), ctypes.c_size_t(1), _MADV_PAGEOUT, 0
+            where = (ctypes.c_size_t * 2)(one.start, one.end - one.start)  # struct iovec
+            arguments = where, ctypes.c_size_t(1), _MADV_PAGEOUT, 0
             if _LIBC.syscall(_SYS_PROCESS_MADVISE, descriptor, *arguments) < 0:
                 reason = reason or os.strerror(ctypes.get_errno())
     finally:

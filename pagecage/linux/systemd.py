@@ -90,18 +90,9 @@ class Systemd:
     ) -> list[str]:
         """Return the command of a scope, which is named after the slice unless `name` is given."""
         policy = ["-p", f"OOMPolicy={oom_policy}"] if self.version >= _OOM_POLICY_SINCE else []
-        return [
-            "systemd-run",
-            *(["--user"] if self.user else []),
-            "--quiet",
-            "--scope",
-            "--collect",
-            f"--unit={name or scope_name(unit)}",
-            f"--slice={unit}",
-            *policy,
-            "--",
-            *argv,
-        ]
+        manager = ["--user"] if self.user else []
+        scope = [f"--unit={name or scope_name(unit)}", f"--slice={unit}", *policy]
+        return ["systemd-run", *manager, "--quiet", "--scope", "--collect", *scope, "--", *argv]
 
     def start_scope(self, unit: str, pid: int) -> None:
         policy = {"OOMPolicy": "kill"} if self.version >= _OOM_POLICY_SINCE else {}
@@ -148,11 +139,8 @@ class Systemd:
 
     def left_over(self) -> list[str]:
         cgroups = (path.name for path in self.parent_cgroup().glob("pagecage-*.slice"))
-        drop_ins = (
-            path.name.removesuffix(".d")
-            for path in self.control_directory().glob("pagecage-*.slice.d")
-        )
-        return sorted({*cgroups, *drop_ins})
+        found = self.control_directory().glob("pagecage-*.slice.d")
+        return sorted({*cgroups, *(path.name.removesuffix(".d") for path in found)})
 
     def sweep(self) -> list[str]:
         units = self.left_over()

@@ -51,16 +51,9 @@ class LimitUse:
     periods: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.limit.name,
-            "maj_min": self.limit.maj_min,
-            "file": str(self.limit.file),
-            "bound_seconds": round(self.bound_seconds, 3),
-            "used_share": self.used_share,
-            "per_second": self.per_second,
-            "hits": self.hits,
-            "periods": self.periods,
-        }
+        limit, figures = self.limit, {**vars(self), "bound_seconds": round(self.bound_seconds, 3)}
+        del figures["limit"]
+        return {"name": limit.name, "maj_min": limit.maj_min, "file": str(limit.file), **figures}
 
 
 @dataclass(frozen=True)
@@ -198,6 +191,4 @@ def _growth(first: Snapshot, last: Snapshot, cgroup: Cgroup, file: str, *path: s
         for name in path:
             value = None if value is None else value.get(name)
         values.append(value)
-    if values[1] is None:
-        return None
-    return float(values[1]) - float(values[0] or 0)
+    return None if values[1] is None else float(values[1]) - float(values[0] or 0)

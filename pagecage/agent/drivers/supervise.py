@@ -86,10 +86,8 @@ def kill_all() -> None:
     """Kill every descendant and reap it. New ones may be forked meanwhile, so repeat."""
     while has_children():
         for pid in descendants(os.getpid()):
-            try:
+            with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-            except OSError:
-                continue
         signal.sigtimedwait((signal.SIGCHLD,), 0.05)
         reap(0, None)
 
@@ -102,14 +100,10 @@ def follow(main: int, waits_for_all: bool) -> int:
             break
         status = reap(main, status)
     if status is None:
-        status = killed(main)
+        os.kill(main, signal.SIGKILL)
+        status = os.waitpid(main, 0)[1]
     kill_all()
     return status
-
-
-def killed(main: int) -> int:
-    os.kill(main, signal.SIGKILL)
-    return os.waitpid(main, 0)[1]
 
 
 def write_report(path: str) -> None:
