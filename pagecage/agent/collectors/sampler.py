@@ -22,8 +22,10 @@ _EVENT_KEYS = ("high", "max", "oom", "oom_kill")
 _CPU_KEYS = ("usage_usec", "throttled_usec")
 _IO_KEYS = tuple(IO_STAT_KEY.values())
 _PRESSURES = ("io", "memory", "cpu")
-_FILES = ("memory.current", "memory.stat", "memory.events", "io.stat", "cpu.stat")
-_FILES += tuple(f"{kind}.pressure" for kind in _PRESSURES)
+_FILES = (
+    *("memory.current", "memory.stat", "memory.events", "io.stat", "cpu.stat"),
+    *(f"{kind}.pressure" for kind in _PRESSURES),
+)
 
 
 def pick(counters: Mapping[str, int], keys: tuple[str, ...]) -> dict[str, int]:
