@@ -42,7 +42,6 @@ AGENT_ORDER = (
     "host_session",
     "trial_run shell",
     "responses storage",
-    "disks",
     "caging",
     "host_settings programs",
     "build_record cache_state prepared_data preview trial_collectors",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.facts import is_emulated
-from pagecage.agent.programs.registry import program_of
+from pagecage.agent.programs.registry import PROGRAMS
 from pagecage.agent.trial_run import TrialRun
 from pagecage.model.json_codec import to_json
 from pagecage.model.record import RECORD_VERSION, Record, record_from_json
@@ -72,17 +72,16 @@ def build_record(run: TrialRun) -> Record:
 
 
 def _workload(run: TrialRun) -> dict[str, Any]:
-    argv, end = (
-        list(run.sections["workload"].get("argv", ())),
-        dict(run.sections["workload"].get("end", {})),
-    )
+    kept = run.sections["workload"]
+    argv, end, home = list(kept.get("argv", ())), dict(kept.get("end", {})), kept.get("home")
     command = run.trial.workload.command
     image = command.image if command else None
     program = shutil.which(argv[0]) if argv and not image else None  # the image's id tells it
     # Names alone: the values of an environment may be secrets.
     names = environment_names(image) if image else sorted(os.environ)
-    inherited = {"environment": names} if program_of(run.trial).inherits_environment else {}
-    home = run.sections["workload"].get("home")
+    inherited = (
+        {"environment": names} if PROGRAMS[run.trial.workload.kind].inherits_environment else {}
+    )
     return {
         "program": run.trial.workload.program,
         "argv": argv,

@@ -165,8 +165,8 @@ def _clear(descriptor: int, start: int, end: int, *, is_reserved: bool) -> bool:
 
 
 def sync_file_system(path: Path) -> None:
-    """Write back everything that is dirty on the file system of a directory (syncfs(2))."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    """Write back everything that is dirty on the file system of a path (syncfs(2))."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         if _LIBC.syncfs(descriptor):
             error = ctypes.get_errno()

@@ -13,7 +13,7 @@ from pagecage.agent.drivers.process import ProcessDriver
 from pagecage.agent.drivers.registry import make_driver
 from pagecage.agent.programs.command import disk_places, fill_all
 from pagecage.agent.programs.gated_process import gated
-from pagecage.agent.programs.registry import program_of
+from pagecage.agent.programs.registry import PROGRAMS
 from pagecage.linux.block_device import Disk
 from pagecage.linux.cgroup import CgroupMaker
 from pagecage.linux.cgroupfs import Cgroupfs
@@ -95,13 +95,13 @@ def _preview_context(trial: Trial, maker: CgroupMaker, unit: str, driver: Driver
         Path("SPOOL"),
         None if in_layer else Path("DIR"),
         Path(command.directory) if command and command.directory else None,
-        is_gated=program_of(trial).is_gated,
+        is_gated=PROGRAMS[trial.workload.kind].is_gated,
     )
 
 
 def _preview_argv(trial: Trial) -> list[str]:
     argv = _preview_words(trial, (trial.workload.program, *trial.workload.arguments))
-    return gated(argv) if program_of(trial).is_gated and not _image(trial) else argv
+    return gated(argv) if PROGRAMS[trial.workload.kind].is_gated and not _image(trial) else argv
 
 
 def _preview_words(trial: Trial, words: Iterable[str], **more: object) -> list[str]:

@@ -18,35 +18,23 @@ from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch
 from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.limits.fidelity import IoMaxController, rewrites_io_max
-from pagecage.agent.programs.command import fill_all, own_places, places
+from pagecage.agent.programs.command import command_places, fill_all, places
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.cage import DATA_DISK
-from pagecage.model.collectors import OwnCollector
 from pagecage.model.requirements import MissedRequirement, Requirement
 from pagecage.process import find_tool
 
-
-def own_collectors(
-    run: TrialRun, context: CollectorContext, files: tuple[Path, ...]
-) -> Iterator[OwnCollectorProcess]:
-    """Yield the collectors of the definition, none of them started."""
-    data_dir = Path(run.session.request.data_dir)
-    values = {**places(files, data_dir, run.trial.max_seconds, {}), **own_places(run)}
-    for spec in run.trial.own_collectors:
-        argv = fill_all(spec.command, values, files)
-        yield OwnCollectorProcess(spec, argv, context, _environment(run, context))
-
-
-def _environment(run: TrialRun, context: CollectorContext) -> dict[str, str]:
-    """Return the variables by which a collector finds the trial."""
-    cgroup = context.processes.cgroup
-    return {
-        "PAGECAGE_TRIAL": run.trial.trial_id,
-        "PAGECAGE_CGROUP": str(cgroup) if cgroup else "",
-        "PAGECAGE_DISK": context.disk.node,
-        "PAGECAGE_DISK_NUMBER": context.disk.maj_min,
-    }
+_COLLECTORS: Mapping[str, Callable[[CollectorContext], Collector]] = {
+    "iostat": Iostat,
+    "sar": Sar,
+    "vmtouch": Vmtouch,
+    "perf-mem": PerfMem,
+    "damon": Damon,
+}
+_MOST_FILES = 64
+"""Number of files above which residency is not sampled, because sampling would be a load of its
+own."""
 
 
 def require_scripts(run: TrialRun) -> None:
@@ -62,73 +50,74 @@ def require_scripts(run: TrialRun) -> None:
                 Requirement.SCRIPT, "bpftrace is not installed", "pagecage host provision HOST"
             )
         return
-    missed = [one for spec in scripts if (one := _missed(run, spec))]
+    missed, checked = [], run.session.checked_scripts
+    for spec in scripts:
+        [path] = fill_all(spec.command, command_places(run.request, None), ())
+        name = Path(path).name
+        if path not in checked:
+            run.tell(f"checking {name} with bpftrace")
+            checked[path] = check_script(Path(path))
+        if (error := checked[path]) is not None:
+            reason, hint = f"bpftrace cannot run {name}: {error}", f"bpftrace --dry-run {name}"
+            missed.append(MissedRequirement(Requirement.SCRIPT, reason, hint))
     if missed:
         raise RequirementMissed(missed)
 
 
-def _missed(run: TrialRun, spec: OwnCollector) -> MissedRequirement | None:
-    checked = run.session.checked_scripts
-    [path] = fill_all(spec.command, own_places(run), ())
-    if path not in checked:
-        run.session.stream.event("step", text=f"checking {Path(path).name} with bpftrace")
-        checked[path] = check_script(Path(path))
-    error = checked[path]
-    if error is None:
-        return None
-    reason = f"bpftrace cannot run {Path(path).name}: {error}"
-    return MissedRequirement(Requirement.SCRIPT, reason, f"bpftrace --dry-run {Path(path).name}")
-
-
-def report_of(
-    run: TrialRun, collector: OwnCollectorProcess, result: CollectorResult
-) -> CollectorResult:
-    """Judge a collector that was stopped, and add its figures of the measured part."""
-    if run.interval is None:
-        return result
-    begin, end = run.interval.start_monotonic_seconds, run.interval.end_monotonic_seconds
-    result, figures = collector.report(begin, end)
-    if response := run.sections["response"]:
-        run.keep("response", **{n: v for n, v in figures.items() if n not in response})
-    return result
-
-
-_COLLECTORS: Mapping[str, Callable[[CollectorContext], Collector]] = {
-    "iostat": Iostat,
-    "sar": Sar,
-    "vmtouch": Vmtouch,
-    "perf-mem": PerfMem,
-    "damon": Damon,
-}
-_MOST_FILES = 64
-"""Number of files above which residency is not sampled, because sampling would be a load of its
-own."""
-
-
 class TrialCollectors:
-    """The collectors of a trial, with the sampler and, if needed, controllers of io.max."""
+    """The collectors of a trial, with the sampler and, if needed, controllers of io.max.
 
-    def __init__(self, run: TrialRun, context: LaunchContext, files: tuple[Path, ...]) -> None:
-        self._run, self._files, self._disk = run, files, context.disk
-        sampled = files if len(files) <= _MOST_FILES else ()
-        collector_context = CollectorContext(
-            run.directory,
-            context.disk,
-            context.processes,
-            sampled,
-            run.session.children,
-            context.disks,
+    `data_directory` has the prepared data, if any.
+    """
+
+    def __init__(
+        self,
+        run: TrialRun,
+        context: LaunchContext,
+        files: tuple[Path, ...],
+        data_directory: Path | None,
+    ) -> None:
+        self._run, self._files = run, files
+        sampled, processes = files if len(files) <= _MOST_FILES else (), context.processes
+        children = run.session.children
+        self._context = CollectorContext(
+            run.directory, context.disk, processes, sampled, children, context.disks
         )
-        self.sampler = Sampler(collector_context)
+        self.sampler = Sampler(self._context)
         names = [name for name in run.trial.collectors if name in _COLLECTORS]
+        self._custom = list(self._custom_collectors(data_directory))
+        self._controllers = dict(self._make_controllers())
         self._running: list[Collector] = [
             self.sampler,
-            *(_COLLECTORS[name](collector_context) for name in names),
+            *(_COLLECTORS[name](self._context) for name in names),
+            *self._custom,
+            *self._controllers.values(),  # last, to begin when the others record
         ]
-        self._own = list(own_collectors(run, collector_context, files))
-        self._running += self._own
-        self._controllers = dict(_controllers(run, collector_context))
-        self._running += self._controllers.values()  # last, to begin when the others record
+
+    def _custom_collectors(self, data_directory: Path | None) -> Iterator[OwnCollectorProcess]:
+        """Yield the collectors of the definition, none of them started."""
+        run, context = self._run, self._context
+        values = places(self._files, run.data_dir, run.trial.max_seconds, {})
+        values |= command_places(run.request, data_directory)
+        environment = {
+            "PAGECAGE_TRIAL": run.trial.trial_id,
+            "PAGECAGE_CGROUP": str(context.processes.cgroup or ""),
+            "PAGECAGE_DISK": context.disk.node,
+            "PAGECAGE_DISK_NUMBER": context.disk.maj_min,
+        }
+        for spec in run.trial.own_collectors:
+            argv = fill_all(spec.command, values, self._files)
+            yield OwnCollectorProcess(spec, argv, context, environment)
+
+    def _make_controllers(self) -> Iterator[tuple[str, IoMaxController]]:
+        """Yield the controller of each disk that needs one, with the disk's name."""
+        cage, facts = self._run.trial.cage.cgroup_part, self._run.session.facts
+        if rewrites_io_max(cage, facts):
+            yield DATA_DISK, IoMaxController(self._context, cage)
+        for name in cage.disks:
+            if rewrites_io_max(cage.on_disk(name), facts):
+                on_disk = replace(self._context, disk=self._context.disks[name])
+                yield name, IoMaxController(on_disk, cage.on_disk(name), name=f"credits-{name}")
 
     @property
     def controllers(self) -> tuple[IoMaxController, ...]:
@@ -148,35 +137,34 @@ class TrialCollectors:
         for collector in self._running:
             collector.wait_until_recording()
 
-    def stop(self, traced_since: float | None = None) -> None:
+    def stop(
+        self, traced_since: float | None = None, found: Mapping[str, float | None] | None = None
+    ) -> None:
         """End the collectors, all at the same time, and keep their results.
 
         Does nothing the second time. With `traced_since` (CLOCK_MONOTONIC) the tracers' events
-        since then are kept as well. Each collector waits for a tool to end or for a tracer's next
-        tick; one after the other they would take an emulated CPU a second.
+        since then are kept as well, and figures of the measured part are added to the responses
+        `found`, unless there are none. Each collector waits for a tool to end or for a tracer's
+        next tick; one after the other they would take an emulated CPU a second.
         """
-        ends = {collector.name: collector.stop for collector in self._running}
+        ends: dict[str, Callable[[], CollectorResult]] = {
+            collector.name: collector.stop for collector in self._running
+        }
         if traced_since is not None:
-            loads = (c for c in self._running if isinstance(c, PerfMem))
-            ends |= {collector.name: partial(self._take_loads, collector) for collector in loads}
-            ends |= {one.name: partial(self._take_own, one) for one in self._own}
-        self._running = []
-        if traced_since is not None:
+            for one in (c for c in self._running if isinstance(c, PerfMem | OwnCollectorProcess)):
+                ends[one.name] = partial(self._take_figures, one, found or {})
             traces = {"bpftrace": self._take_trace, "blocklat": self._take_block_trace}
-            wanted = (name for name in traces if name in self._run.trial.collectors)
-            ends |= {name: partial(traces[name], traced_since) for name in wanted}
+            for name in (name for name in traces if name in self._run.trial.collectors):
+                ends[name] = partial(traces[name], traced_since, found or {})
+        self._running = []
         if ends:
             with self._run.session.interruption.held(), ThreadPoolExecutor(len(ends)) as pool:
-                self._run.collected |= dict(
-                    zip(ends, pool.map(_result_of, ends.values()), strict=True)
-                )
+                results = pool.map(_result_of, ends.values())
+                self._run.collected |= dict(zip(ends, results, strict=True))
         for disk, controller in self._controllers.items():
-            if disk == DATA_DISK:
-                self._run.keep("cage", credits=controller.to_json())
-            else:
-                self._run.keep_of_disk(disk, "cage", credits=controller.to_json())
+            self._run.keep("cage", disk, credits=controller.to_json())
 
-    def _take_trace(self, since: float) -> CollectorResult:
+    def _take_trace(self, since: float, _found: Mapping[str, float | None]) -> CollectorResult:
         if not self._files:
             return CollectorResult("missing", "the trial has no dataset")
         tracer = self._run.session.tracer
@@ -184,44 +172,34 @@ class TrialCollectors:
         inodes = {file.stat().st_ino for file in self._files}
         return tracer.excerpt(inodes, since, self._run.directory / "bpftrace.jsonl")
 
-    def _take_block_trace(self, since: float) -> CollectorResult:
-        """Take the trace of the disk's writes.
-
-        Add its figures for the measured part to the responses.
-        """
+    def _take_block_trace(self, since: float, found: Mapping[str, float | None]) -> CollectorResult:
+        """Take the trace of the disk's writes, and its figures for the measured part."""
         run, tracer = self._run, self._run.session.block_tracer
         tracer.wait_for_tick()
-        result, rows = tracer.excerpt(self._disk.maj_min, since, run.directory / "blocklat.jsonl")
-        if run.interval and run.sections["response"]:
+        path = run.directory / "blocklat.jsonl"
+        result, rows = tracer.excerpt(self._context.disk.maj_min, since, path)
+        if run.interval and found:
             begin, end = run.interval.start_monotonic_seconds, run.interval.end_monotonic_seconds
             run.keep("response", **responses_of(rows, begin, end))
         return result
 
-    def _take_loads(self, collector: PerfMem) -> CollectorResult:
-        """Stop the sampling of loads, and add its figures for the measured part."""
+    def _take_figures(
+        self, collector: PerfMem | OwnCollectorProcess, found: Mapping[str, float | None]
+    ) -> CollectorResult:
+        """Stop a collector, and add its figures for the measured part.
+
+        A custom collector is judged even if it failed. It replaces no response.
+        """
         run, result = self._run, collector.stop()
-        if result.status != "ok" or run.interval is None:
+        is_custom = isinstance(collector, OwnCollectorProcess)
+        if run.interval is None or not (is_custom or result.status == "ok"):
             return result
         begin, end = run.interval.start_monotonic_seconds, run.interval.end_monotonic_seconds
         result, figures = collector.report(begin, end)
-        if run.sections["response"]:
-            run.keep("response", **figures)
+        if found:
+            new = {name: n for name, n in figures.items() if not (is_custom and name in found)}
+            run.keep("response", **new)
         return result
-
-    def _take_own(self, collector: OwnCollectorProcess) -> CollectorResult:
-        """Stop a collector of the definition, and add its figures for the measured part."""
-        return report_of(self._run, collector, collector.stop())
-
-
-def _controllers(run: TrialRun, context: CollectorContext) -> Iterator[tuple[str, IoMaxController]]:
-    """Yield the controller of each disk that needs one, with the disk's name."""
-    cage, facts = run.trial.cage.cgroup_part, run.session.facts
-    if rewrites_io_max(cage, facts):
-        yield DATA_DISK, IoMaxController(context, cage)
-    for name in cage.disks:
-        if rewrites_io_max(cage.on_disk(name), facts):
-            on_disk = replace(context, disk=context.disks[name])
-            yield name, IoMaxController(on_disk, cage.on_disk(name), name=f"credits-{name}")
 
 
 def _result_of(end: Callable[[], CollectorResult]) -> CollectorResult:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.disks import unlimited_writes
+from pagecage.agent.storage import unlimited_writes
 from pagecage.agent.facts import find_systemd, read_facts
 from pagecage.agent.limits.calibration import Calibrator
 from pagecage.errors import PagecageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pagecage.agent.disks import check_disks
+from pagecage.agent.storage import check_disks
 from pagecage.model.cage import Cage, DiskLimits
 from tests.builders.facts import facts
 

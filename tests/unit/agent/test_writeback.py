@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from pagecage.agent.disks import require_cgroup_writeback, unlimited_writes
-from pagecage.agent.storage import OtherDisk, Storage
+from pagecage.agent.storage import (
+    OtherDisk,
+    Storage,
+    require_cgroup_writeback,
+    unlimited_writes,
+)
 from pagecage.agent.trial_run import RequirementMissed
 from pagecage.linux import block_device
 from pagecage.linux.block_device import Disk
@@ -28,7 +30,7 @@ WRITES = {"IOWriteBandwidthMax": 1, "IOWriteIOPSMax": 1, "IOReadIOPSMax": 1, "Me
 
 
 def test_limits_on_writes_are_named_with_the_file_system() -> None:
-    [sentence] = unlimited_writes(iter([(STICK, WRITES), (LOG, WRITES)]), MOUNTS)
+    [sentence] = unlimited_writes([(STICK, WRITES), (LOG, WRITES)], MOUNTS)
     assert sentence == (
         "/mnt/stick is vfat with writeback outside of the trial's cgroup, where"
         " IOWriteBandwidthMax and IOWriteIOPSMax would not hold for buffered writes"
@@ -46,10 +48,6 @@ def test_a_journal_of_data_writes_for_everyone() -> None:
     assert sentence.startswith("/mnt/log is ext4 with writeback outside")
 
 
-def run_in(cage: Cage) -> Any:
-    return SimpleNamespace(trial=SimpleNamespace(cage=cage))
-
-
 @pytest.fixture
 def mounts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_device, "read_mountinfo", lambda: MOUNTS)
@@ -64,7 +62,7 @@ def test_a_trial_is_refused_for_its_disk_and_for_each_other() -> None:
     )
     for cage, storage, disk in ((Cage("c", WRITES), other, STICK), (apart, beside, LOG)):
         with pytest.raises(RequirementMissed) as caught:
-            require_cgroup_writeback(run_in(cage), storage, disk)
+            require_cgroup_writeback(cage, storage, disk)
         [missed] = caught.value.missed
         assert missed.requirement == Requirement.LIMITS
         assert "ext4" in missed.hint
@@ -73,5 +71,5 @@ def test_a_trial_is_refused_for_its_disk_and_for_each_other() -> None:
 @pytest.mark.usefixtures("mounts")
 def test_a_volume_and_a_disk_with_writeback_are_taken() -> None:
     storage = Storage("data", STICK, Path("/mnt/stick"))
-    require_cgroup_writeback(run_in(Cage("c", WRITES, enforced_by="volume")), storage, STICK)
-    require_cgroup_writeback(run_in(Cage("c", WRITES)), storage, LOG)
+    require_cgroup_writeback(Cage("c", WRITES, enforced_by="volume"), storage, STICK)
+    require_cgroup_writeback(Cage("c", WRITES), storage, LOG)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import data_files
+from pagecage.agent import data_files, trial_run
 from pagecage.agent.caging import ProgramFiles
 from pagecage.agent.programs import command
-from pagecage.agent.programs.command import calibration_file
+from pagecage.agent.programs.command import CommandProgram
 from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import TrialRun
 from pagecage.model.requirements import MissedRequirement
@@ -138,13 +138,15 @@ def test_what_calibration_reads(
     own = machine.data / "own.db"
     with own.open("wb") as file:
         file.truncate(size)
-    monkeypatch.setattr(command, "make_dataset", lambda *_: Path("ours"))
+    monkeypatch.setattr(trial_run, "make_dataset", lambda *_: Path("ours"))
     run = run_on(machine, cache)
     disk = run.session.disk
     files = ProgramFiles(
         (own,), replace(disk, maj_min="8:0", node="/dev/other") if elsewhere else disk
     )
-    found = calibration_file(run, Storage("data", disk, machine.data), files, run.trial.cage)
+    found = CommandProgram(run).calibration_file(
+        Storage("data", disk, machine.data), files, run.trial.cage
+    )
     assert found == {"its own": own, "ours": Path("ours"), None: None}[reads]
 
 

@@ -98,10 +98,8 @@ def test_server_and_load_have_cpus_of_their_own(machine: Machine, tmp_path: Path
 
 
 def test_one_cpu_is_shared() -> None:
-    assert not split_cpus({3}).is_apart
-    assert split_cpus({3}).load == split_cpus({3}).server == (3,)
-    two = split_cpus({5, 2, 9})
-    assert (two.server, two.load, two.is_apart) == ((2, 5), (9,), True)
+    assert split_cpus({3}) == ((3,), (3,))
+    assert split_cpus({5, 2, 9}) == ((2, 5), (9,))
 
 
 def test_one_cpu_is_said_in_the_record(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
