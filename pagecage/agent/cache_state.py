@@ -10,7 +10,6 @@ from typing import Any
 from pagecage.agent.caging import ProgramFiles
 from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.programs.command import CANNOT, fill_all, places, program_path
-from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
 from pagecage.linux.cgroup import Cgroup, own_cgroup
 from pagecage.linux.cgroup_files import read_counters
@@ -93,11 +92,7 @@ def all_resident_bytes(paths: tuple[Path, ...]) -> int:
 
 
 def run_setup_step(
-    run: TrialRun,
-    driver: Driver,
-    context: LaunchContext,
-    files: tuple[Path, ...],
-    storage: Storage,
+    run: TrialRun, driver: Driver, context: LaunchContext, files: tuple[Path, ...], data_dir: Path
 ) -> dict[str, Any]:
     """Run the setup step, if any, in its slice.
 
@@ -107,7 +102,7 @@ def run_setup_step(
     step, trial = run.trial.before, run.trial
     if step is None:
         return {}
-    values = places(files, storage.data_dir, trial.max_seconds, context.folders)
+    values = places(files, data_dir, trial.max_seconds, context.folders)
     argv = [program_path(run.request, step.program), *fill_all(step.arguments, values, files)]
     argv.append("--no-handshake")
     command, cgroup = _step_command(run, driver, context, argv)
@@ -140,7 +135,6 @@ def run_setup_step(
 def _step_command(
     run: TrialRun, driver: Driver, context: LaunchContext, argv: list[str]
 ) -> tuple[list[str], Cgroup | None]:
-    """Return the step's command and the cgroup that it runs in, if any."""
     if not driver.has_slice:
         return driver.command(context, argv), None
     stem, unit, cgroup = context.unit.removesuffix(".slice"), context.unit, context.cgroup

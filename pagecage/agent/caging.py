@@ -110,7 +110,6 @@ class CageLimits:
     def _prove(
         self, name: str, cgroup: Cgroup, disk: Disk, asked: Cage
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Keep the limits on a disk as the kernel has them; return those expected and found."""
         expected, cage = expected_read_back(asked, kernel_page_bytes()), self._cage_of(name)
         found = _read_back(cgroup, disk.maj_min, only_io=name != DATA_DISK)
         self._run.keep(

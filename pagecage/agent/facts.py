@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -12,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.settings import RestoreJournal
+from pagecage.agent.settings import RestoreJournal, chosen
 from pagecage.errors import HostError, PagecageError
 from pagecage.linux import cgroup, procfs
 from pagecage.linux.block_device import (
@@ -29,6 +30,7 @@ from pagecage.process import find_tool, run
 from pagecage.units import kernel_page_bytes
 
 _SYS, _PROC = Path("/sys"), Path("/proc")
+_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _CAP_SYS_ADMIN = 21  # capabilities(7)
 _FIELD = re.compile(r"^\tfield:.*?(\w+)(?:\[\w*\])?;", re.MULTILINE)
 _FUNCTION = re.compile(r" [tT] (\w+)$", re.MULTILINE)
@@ -101,15 +103,15 @@ class Tracefs:
 
     def restore(self) -> list[str]:
         """Unmount what was mounted; return one sentence per failure."""
-        return self._journal.put_back("tracefs", self._unmount)
-
-    def _unmount(self, _saved: Mapping[str, Any]) -> None:
         folder = self._kernel.tracefs
-        if not os.path.ismount(folder):
-            return
-        done = run(["umount", folder], check=False, timeout_seconds=30)
-        if not done.ok:
-            raise HostError(done.stderr.strip() or "umount failed", f"umount {folder}")
+
+        def unmount(_saved: Mapping[str, Any]) -> None:
+            if os.path.ismount(folder):
+                done = run(["umount", folder], check=False, timeout_seconds=30)
+                if not done.ok:
+                    raise HostError(done.stderr.strip() or "umount failed", f"umount {folder}")
+
+        return self._journal.put_back("tracefs", unmount)
 
 
 def tracing_obstacle(abilities: Mapping[str, Any], uid: int) -> tuple[str, str] | None:
@@ -142,7 +144,7 @@ def read_facts(
 
     `disks` has a directory on each disk beside the data directory's, by name. Never raises.
     """
-    systemd = find_systemd(user)
+    systemd, pages = find_systemd(user), read_text(_HUGE_PAGES) or ""
     return {
         "hostname": platform.node(),
         "uid": os.getuid(),
@@ -157,7 +159,7 @@ def read_facts(
         "page_bytes": kernel_page_bytes(),
         "memory_bytes": _meminfo("MemTotal"),
         "swap_bytes": _meminfo("SwapTotal"),
-        "transparent_hugepage": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "transparent_hugepage": chosen(pages) if "[" in pages else None,
         "systemd": {
             "pid1": is_pid1(),
             "version": systemd.version,
@@ -170,7 +172,7 @@ def read_facts(
         "cachestat": _has_cachestat(),
         "disk": _disk(data_dir),
         "disks": {name: _disk(Path(folder)) for name, folder in (disks or {}).items()},
-        "free_bytes": _free_bytes(data_dir),
+        "free_bytes": shutil.disk_usage(_existing(data_dir)).free,
         "data_dir": str(data_dir),
         "tracing": Kernel().abilities(),
         "tools": {name: tool_version(*argv) for name, argv in _TOOLS.items()},
@@ -236,11 +238,6 @@ def describe_disk(disk: Disk) -> dict[str, Any]:
     return {**asdict(disk), "stack": list(disk.stack), "queue_settings": read_queue_settings(disk)}
 
 
-def _free_bytes(data_dir: Path) -> int | None:
-    free = os.statvfs(_existing(data_dir))
-    return free.f_bavail * free.f_frsize
-
-
 def _has_cachestat() -> bool:
     try:
         with Path(sys.executable).open("rb") as file:
@@ -261,9 +258,3 @@ def _os_release() -> str | None:
         if line.startswith("PRETTY_NAME="):
             return line.partition("=")[2].strip('"')
     return None
-
-
-def _chosen(path: str) -> str | None:
-    """Return the bracketed word of a sysfs choice ("always [madvise] never")."""
-    text = read_text(Path(path)) or ""
-    return text[text.find("[") + 1 : text.find("]")] if "[" in text else None

@@ -24,6 +24,7 @@ _QUERIES = {
 }
 _RELATIVES = {"debian": "debian", "fedora": "redhat", "rhel": "redhat"}
 """Family of a distribution by a word of ID or ID_LIKE in os-release(5)."""
+_NAME = re.compile(r"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]*)")
 _OS_RELEASE = Path("/etc/os-release")
 
 
@@ -38,7 +39,9 @@ def read_packages(packages: Sequence[Package], os_release: Path = _OS_RELEASE) -
     if family is None or not names:
         return {"family": family, "versions": {}}
     rows = _query(family, names)
-    needed = {word for _, depends in rows.values() for word in _names_in(depends)} - set(names)
+    # A Depends field is "a (>= 1), b | c:any".
+    found = (word for _, depends in rows.values() for word in _NAME.findall(depends))
+    needed = set(found) - set(names)
     versions: dict[str, str | None] = dict.fromkeys(names)
     others = _query(family, sorted(needed)) if needed else {}
     return {
@@ -59,18 +62,12 @@ def distribution_family(os_release: str) -> str | None:
 
 
 def _query(family: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return version and dependencies of the installed ones among these packages."""
     try:
         done = run([*_QUERIES[family], *names], check=False, timeout_seconds=30)
     except PagecageError:  # without the package manager, none is known to be installed
         return {}
     rows = (line.split("\t") for line in done.stdout.splitlines())
     return {row[1]: (row[2], row[3]) for row in rows if len(row) == 4 and row[0] == "installed"}
-
-
-def _names_in(depends: str) -> list[str]:
-    """Return the names in a Depends field, `a (>= 1), b | c:any`."""
-    return re.findall(r"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]*)", depends)
 
 
 def programs_folder(request: RunRequest) -> Path:

@@ -114,7 +114,6 @@ def _work(
 
 
 def _shell(request: str) -> int:
-    """Run a shell at a terminal. Errors are printed as by the command line."""
     try:
         return run_shell(shell_request_from_json(json.loads(request)))
     except PagecageError as error:

@@ -144,7 +144,7 @@ def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors, dic
             is_gated=program.is_gated,
         )
     with run.announced("before"):
-        cache = {**prepared.cache, **run_setup_step(run, driver, context, files, storage)}
+        cache = {**prepared.cache, **run_setup_step(run, driver, context, files, storage.data_dir)}
     with run.announced("collectors"):
         around = _cpu_times(context)
         run.keep("counters", around={"before": around})

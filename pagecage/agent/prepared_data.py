@@ -51,7 +51,7 @@ _KEY_CHARACTERS = 16
 _TOLD_EVERY_SECONDS = 30.0
 _CHILDREN_SECONDS = 0.5  # for the children of a program that has ended to end as well
 _READ_BYTES = 65536
-_FOLDER = "prepared"
+FOLDER = "prepared"
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,6 @@ class Restoration:
 
 
 def _read_saved(base: Path, original: str) -> SavedTree | None:
-    """Return the saved tree of a directory; None if it is missing or was not finished."""
     try:
         text = (base / MANIFEST).read_bytes()
         manifest = json.loads(text)
@@ -142,7 +141,6 @@ def restore(saved: SavedTree, work: Path, machine: str) -> Restoration:
 
 
 def _read_state(work: Path, saved: SavedTree, machine: str) -> dict[str, Signature]:
-    """Return the signatures after the last restoration; none if they cannot be relied on."""
     try:
         state = json.loads((work / STATE).read_text())
         if (state["machine"], state["manifest"]) == (machine, saved.sha256):
@@ -233,7 +231,7 @@ class DataPreparation:
         if self._data.copied_to is not None:
             base = Path(self._data.copied_to)
             return base, base
-        name = Path(_FOLDER, self._key())
+        name = Path(FOLDER, self._key())
         return self._run.data_dir / name, self._storage.data_dir / name
 
     def _key(self) -> str:
@@ -383,7 +381,6 @@ class DataPreparation:
         return None
 
     def _restore(self, saved: SavedTree, work: Path) -> None:
-        """Restore the data. It is announced once in a session, with the time of the first."""
         restored, base, machine = (
             self._session.restored,
             saved.original.parent,
@@ -405,7 +402,6 @@ class DataPreparation:
 
 
 def _find_programs(word: str) -> list[Path]:
-    """Return the files of a program; a pattern of an absolute path may match several."""
     if word.startswith("/") and "*" in word:
         found = sorted(Path("/").glob(word[1:]))
     else:

@@ -18,6 +18,9 @@ from pagecage.model.cage import Cage, cage_from_json, cage_to_json
 from pagecage.model.record import Record, record_to_json
 from pagecage.model.trial import Trial, trial_from_json, trial_to_json
 
+_WITHIN_A_TRIAL = ("phase", "go", "end")
+_POLL_SECONDS, _ANSWER_SECONDS = 0.2, 30.0
+
 
 @dataclass(frozen=True)
 class RunRequest:
@@ -105,14 +108,8 @@ class FrameStream:
     def trace(self, trial_id: str, attempt: int, name: str, path: Path) -> None:
         """Send one file of a collector."""
         body = path.read_bytes()
-        header = {
-            "frame": "trace",
-            "trial_id": trial_id,
-            "attempt": attempt,
-            "name": name,
-            "length": len(body),
-        }
-        self._write(header, body)
+        header = {"frame": "trace", "trial_id": trial_id, "attempt": attempt, "name": name}
+        self._write({**header, "length": len(body)}, body)
 
     def output(self, stream: str, piece: bytes) -> None:
         """Send a piece of a program's output; `stream` is stdout or stderr."""
@@ -121,9 +118,6 @@ class FrameStream:
     def record(self, record: Record) -> None:
         """Send a trial's record. It always follows the trial's traces."""
         self._write({"frame": "record", "record": record_to_json(record)})
-
-
-_WITHIN_A_TRIAL = ("phase", "go", "end")
 
 
 class FileStream(FrameStream):
@@ -143,9 +137,6 @@ class FileStream(FrameStream):
 
 def _frame(header: dict[str, Any], body: bytes) -> bytes:
     return json.dumps(header, separators=(",", ":")).encode() + b"\n" + body
-
-
-_POLL_SECONDS = 0.2
 
 
 class AnswerQueue:
@@ -183,9 +174,6 @@ class AnswerQueue:
             if answers == question:
                 return piece
         return None
-
-
-_ANSWER_SECONDS = 30.0
 
 
 def ask(

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pagecage.agent.build_record import build_record
 from pagecage.agent.collectors.collector import CollectorResult
@@ -29,6 +28,10 @@ from pagecage.linux.child_processes import Interrupted, Interruption
 from pagecage.model.record import MOST_RECORD_BYTES, Record, append_record, record_to_json
 from pagecage.model.run_files import MOST_TRACE_BYTES
 from pagecage.model.trial import Trial
+
+SOCKET_NAME = "standby.sock"
+_STREAMS = (0, 1, 2)
+_HEADER_BYTES = 1000  # of a frame around a record
 
 
 def serve(
@@ -49,7 +52,10 @@ def serve(
             stream.event("swept", unit=unit)
         write_own_programs(request)
         with _on_own_disk(request, interruption) as placed:
-            facts = _facts(placed)
+            facts = read_facts(Path(placed.data_dir), placed.user, placed.disks)
+            # With the versions of the packages that the trials need.
+            wanted = dict.fromkeys(one for trial in placed.trials for one in trial.packages)
+            facts |= {"packages": read_packages(tuple(wanted))} if wanted else {}
             stream.facts(facts)
             with open_session(placed, facts, stream, interruption, inbox, tracers) as session:
                 for trial in placed.trials:
@@ -77,13 +83,6 @@ def _on_own_disk(request: RunRequest, interruption: Interruption) -> Iterator[Ru
     finally:
         with interruption.held():
             detach_loop_disk(request.spool)
-
-
-def _facts(request: RunRequest) -> dict[str, Any]:
-    """Return the facts of the host, with the versions of the packages that the trials need."""
-    facts = read_facts(Path(request.data_dir), request.user, request.disks)
-    packages = dict.fromkeys(package for trial in request.trials for package in trial.packages)
-    return {**facts, "packages": read_packages(tuple(packages))} if packages else facts
 
 
 def run_trial(session: HostSession, trial: Trial, attempt: int) -> None:
@@ -148,11 +147,7 @@ def _bounded(record: Record) -> Record:
     return replace(record, samples=(), outcome="failed", error=error)
 
 
-_HEADER_BYTES = 1000  # of a frame around a record
-
-
 def _hand_back(run: TrialRun) -> None:
-    """Append the record on this host, send the traces and the record, and delete the traces."""
     stream = run.session.stream
     run.collected |= {
         name: CollectorResult("failed", f"its file is longer than {MOST_TRACE_BYTES >> 30} GiB")
@@ -171,10 +166,6 @@ def _hand_back(run: TrialRun) -> None:
         stream.record(record)
     finally:
         shutil.rmtree(run.directory, ignore_errors=True)
-
-
-SOCKET_NAME = "standby.sock"
-_STREAMS = (0, 1, 2)
 
 
 class Standby:

@@ -178,7 +178,6 @@ class _Provider:
         return mounted
 
     def _outer_volume(self, disk: str = DATA_DISK) -> SimulatedVolume | None:
-        """Return the volume of a disk if the controller serves it, else None."""
         session = self._run.session
 
         def command(command: Mapping[str, Any]) -> dict[str, Any]:

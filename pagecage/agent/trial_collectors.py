@@ -95,7 +95,6 @@ class TrialCollectors:
         ]
 
     def _custom_collectors(self, data_directory: Path | None) -> Iterator[OwnCollectorProcess]:
-        """Yield the collectors of the definition, none of them started."""
         run, context = self._run, self._context
         values = places(self._files, run.data_dir, run.trial.max_seconds, {})
         values |= command_places(run.request, data_directory)
@@ -110,7 +109,6 @@ class TrialCollectors:
             yield OwnCollectorProcess(spec, argv, context, environment)
 
     def _make_controllers(self) -> Iterator[tuple[str, IoMaxController]]:
-        """Yield the controller of each disk that needs one, with the disk's name."""
         cage, facts = self._run.trial.cage.cgroup_part, self._run.session.facts
         if rewrites_io_max(cage, facts):
             yield DATA_DISK, IoMaxController(self._context, cage)
@@ -173,7 +171,6 @@ class TrialCollectors:
         return tracer.excerpt(inodes, since, self._run.directory / "bpftrace.jsonl")
 
     def _take_block_trace(self, since: float, found: Mapping[str, float | None]) -> CollectorResult:
-        """Take the trace of the disk's writes, and its figures for the measured part."""
         run, tracer = self._run, self._run.session.block_tracer
         tracer.wait_for_tick()
         path = run.directory / "blocklat.jsonl"

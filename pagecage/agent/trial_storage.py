@@ -17,6 +17,7 @@ from pagecage.agent.volume_server import (
     CONTROL_SOCKET,
     PATHS,
     VolumeServer,
+    await_device,
     choose_path,
     is_mounted,
     path_latency_us,
@@ -31,12 +32,10 @@ from pagecage.units import BLOCK_BYTES, GIB, MIB, format_bytes
 
 NULL_BLK = Path("/sys/kernel/config/nullb/pagecage")
 MAPPER = Path("/dev/mapper/pagecage-delay")
-_SPARE_BYTES = (
-    512 * MIB
-)  # more than a dataset must leave free; null_blk allocates memory only for written blocks
+_SPARE_BYTES = 512 * MIB
+"""More than a dataset must leave free; null_blk allocates memory only for written blocks."""
 _LOOKS = 16
 _MAX_SECTORS = 2560  # 1280 KiB, what the kernel gives other disks (BLK_DEF_MAX_SECTORS_CAP)
-_NODE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,9 @@ def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -
         configfs.mkdir()
         for name, value in settings.items():
             (configfs / name).write_text(str(value))
-        _take_large_requests(configfs)
+        # 255 sectors would split 128 KiB into two I/Os of io.max. Some kernels lack the setting.
+        with suppress(OSError):
+            (configfs / "max_sectors").write_text(str(_MAX_SECTORS))
         (configfs / "power").write_text("1")
         index = (configfs / "index").read_text().strip()
     except OSError as error:
@@ -94,24 +95,11 @@ def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -
     return _first_node(Path(f"/dev/nullb{index}"), Path("/dev") / configfs.name)
 
 
-def _take_large_requests(configfs: Path) -> None:
-    """Raise null_blk's limit of 255 sectors, which would split 128 KiB into two I/Os of io.max.
-
-    A kernel without the setting keeps its limit.
-    """
-    with suppress(OSError):
-        (configfs / "max_sectors").write_text(str(_MAX_SECTORS))
-
-
 def _first_node(*names: Path) -> Path:
     """Return the node that appears: numbered, since Linux 6.11 named after its configfs folder."""
-    deadline = time.monotonic() + _NODE_SECONDS
-    while time.monotonic() < deadline:
-        for name in names:
-            if name.is_block_device():
-                return name
-        time.sleep(0.02)
-    raise HostError(f"{names[0]} did not appear", "use HOST=vm")
+    missing = HostError(f"{names[0]} did not appear", "use HOST=vm")
+    await_device(lambda: any(name.is_block_device() for name in names), missing)
+    return next(name for name in names if name.is_block_device())
 
 
 def _delay(node: Path, milliseconds: int) -> Path:
@@ -165,10 +153,11 @@ def read_latency_us(path: Path) -> float | None:
     try:
         blocks = os.fstat(descriptor).st_size // BLOCK_BYTES
         with mmap.mmap(-1, BLOCK_BYTES) as buffer:
-            took = [
-                _read_seconds(descriptor, buffer, n * blocks // _LOOKS)
-                for n in range(min(_LOOKS, blocks))
-            ]
+            took = []
+            for n in range(min(_LOOKS, blocks)):
+                begin = time.perf_counter()
+                os.preadv(descriptor, [buffer], n * blocks // _LOOKS * BLOCK_BYTES)
+                took.append(time.perf_counter() - begin)
     except OSError:
         return None
     finally:
@@ -176,13 +165,6 @@ def read_latency_us(path: Path) -> float | None:
     return statistics.median(took) * 1e6 if took else None
 
 
-def _read_seconds(descriptor: int, buffer: mmap.mmap, number: int) -> float:
-    begin = time.perf_counter()
-    os.preadv(descriptor, [buffer], number * BLOCK_BYTES)
-    return time.perf_counter() - begin
-
-
-_VOLUME_SPARE_BYTES = 512 * MIB
 _UNMOUNT_SECONDS = 60.0
 _NOT_REPAIRED = 4  # e2fsck(8): errors are left, or there is no file system
 
@@ -206,7 +188,7 @@ def mount_volume(
     """
     path = choose_path()
     file = data_dir / f"{_named('pagecage-volume', name)}.raw"
-    is_new = _ensure_file(file, data_bytes * 6 // 5 + _VOLUME_SPARE_BYTES)
+    is_new = _ensure_file(file, data_bytes * 6 // 5 + _SPARE_BYTES)
     folder = (spool / _named("volume", name)).resolve()  # as the kernel names it
     folder.mkdir(parents=True, exist_ok=True)
     _unmount(folder)
@@ -276,7 +258,6 @@ def bind_copies(names: Iterable[str], data_dir: Path, mounted: MountedVolume) ->
 
 
 def _tree(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Return mode, size and time of change of each file below a folder."""
     found = {}
     for path in folder.rglob("*"):
         stat = path.lstat()
@@ -317,15 +298,9 @@ def _unmount(folder: Path) -> list[str]:
             removed.append(str(place))
     bound.unlink(missing_ok=True)
     if is_mounted(mount_point):
-        _free(folder / CONTROL_SOCKET)
+        # Without limits, what is unwritten is soon. A killed server takes no command.
+        with suppress(HostError):
+            send_command(folder / CONTROL_SOCKET, {"configure": {}})
         run(["umount", "--lazy", "--force", mount_point], timeout_seconds=_UNMOUNT_SECONDS)
         removed.append(str(mount_point))
     return [*removed, *(one for path in PATHS for one in path.detach(folder))]
-
-
-def _free(control: Path) -> None:
-    """Remove the limits of a volume that is served still, so that what is unwritten is soon."""
-    try:
-        send_command(control, {"configure": {}})
-    except HostError:  # a killed server
-        return

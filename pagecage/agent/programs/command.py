@@ -105,8 +105,6 @@ _EMPTY_SECONDS = 0.3
 
 @dataclass
 class _CommandObservation(ProgramObservation):
-    """Observation of a command, which is measured until it serves or exits."""
-
     def is_done(self, command: CommandSpec) -> bool:
         """True if there is nothing to wait for."""
         if self.escaped or self.ready_at is not None:
@@ -194,7 +192,6 @@ class CommandProgram:
                 )
 
     def _disk(self, storage: Storage, files: tuple[Path, ...]) -> Disk:
-        """Return the disk of the files, else of the command's directory, else of the storage."""
         directory = self.spec.directory
         paths = files or ((Path(directory),) if directory else ())
         if storage.kind == "volume" and storage.is_own:
@@ -329,7 +326,6 @@ class CommandProgram:
     def _watch(
         self, caged: Caged, program: GatedProcess, seen: _CommandObservation, deadline: float
     ) -> None:
-        """Poll until the program serves, exits or leaves the cage, or until `deadline`."""
         spec, processes = self.spec, caged.context.processes
         pause_seconds = _POLL_SECONDS if spec.serves else MEMBERS_SECONDS  # an exit wakes it
         while not seen.escaped and time.monotonic() < deadline:

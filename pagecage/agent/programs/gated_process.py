@@ -16,6 +16,7 @@ from typing import IO, Any
 from pagecage.process import PIPE, Process, TimeoutExpired, spawn
 
 _KEEP_BYTES = 2000
+_GRACE_SECONDS, _JOIN_SECONDS = 10.0, 1.0
 
 
 class StderrTail:
@@ -37,8 +38,45 @@ class StderrTail:
 
     def last_line(self) -> str | None:
         """Return the last line; None without one."""
-        lines = self.lines()
-        return lines[-1] if lines else None
+        return next(reversed(self.lines()), None)
+
+
+class TailedProcess:
+    """A process with pipes, the end of whose standard error is kept. Threads read its output."""
+
+    def __init__(self, argv: Sequence[str], directory: Path | None = None) -> None:
+        self.process: Process[bytes] = spawn(
+            argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=directory, new_session=True
+        )
+        self.tail = StderrTail()
+        self.threads: list[threading.Thread] = []
+
+    def start_thread(self, target: Callable[..., None], *arguments: object) -> None:
+        """Run a function in a thread that `end_process` joins."""
+        self.threads.append(threading.Thread(target=target, args=arguments, daemon=True))
+        self.threads[-1].start()
+
+    def end_process(self, complaint: bytes) -> int:
+        """Wait up to 10 s for the exit, then kill, also if the wait is interrupted.
+
+        Return the exit status (negative: ended by that signal). A process that had to be killed
+        gets the complaint as its last line.
+        """
+        try:
+            self.process.wait(_GRACE_SECONDS)
+        except TimeoutExpired:
+            self.tail.add(complaint)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+            status = self.process.wait()
+        for thread in self.threads:
+            thread.join(_JOIN_SECONDS)
+        return status
+
+    def last_line(self) -> str | None:
+        """Return the last line of standard error; None if it is empty."""
+        return self.tail.last_line()
 
 
 Sink = Callable[[str, bytes], None]
@@ -53,8 +91,6 @@ GATE = 'echo; read -r go && exec "$@"'
 _STREAMS = ("stdout", "stderr")
 _PIECE_BYTES = 1 << 16
 _LONGEST_LINE_BYTES = 1 << 16
-_GRACE_SECONDS = 10.0
-_JOIN_SECONDS = 1.0
 
 
 def gated(argv: Sequence[str]) -> list[str]:
@@ -62,7 +98,7 @@ def gated(argv: Sequence[str]) -> list[str]:
     return ["sh", "-c", GATE, "sh", *argv]
 
 
-class LineSplitter:
+class _LineSplitter:
     """Splits output into lines. Longer lines than 64 KiB are cut."""
 
     def __init__(self) -> None:
@@ -80,7 +116,7 @@ class LineSplitter:
         return [self._rest] if self._rest else []
 
 
-class OutputDigest:
+class _OutputDigest:
     """The size of an output, and the hash of its first 64 MiB. The output itself is not kept."""
 
     _MOST_BYTES = 64 << 20
@@ -101,7 +137,7 @@ class OutputDigest:
         return {"bytes": self._bytes, "hashed_bytes": self._hashed, "sha256": digest}
 
 
-class GatedProcess:
+class GatedProcess(TailedProcess):
     """One program in its scope, from the gate to its end.
 
     `ready_at` is the time (CLOCK_MONOTONIC) at which a line of output matched `ready_when`, else
@@ -111,24 +147,17 @@ class GatedProcess:
     def __init__(
         self, argv: Sequence[str], directory: Path | None, ready_when: str | None, sink: Sink | None
     ) -> None:
-        self.process: Process[bytes] = spawn(
-            argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=directory, new_session=True
-        )
+        super().__init__(argv, directory)
         self.ready_at: float | None = None
         self._pattern = re.compile(ready_when) if ready_when is not None else None
         self._sink = sink
-        self._tail = StderrTail()
-        self._stdout = OutputDigest()
+        self._stdout = _OutputDigest()
         self._gate = threading.Event()
         self._is_finishing = False
         self._pidfd = os.pidfd_open(self.process.pid)
         self.main_pid = self.process.pid
-        pipes = zip(_STREAMS, (self.process.stdout, self.process.stderr), strict=True)
-        self._threads = [
-            threading.Thread(target=self._read_output, args=pipe, daemon=True) for pipe in pipes
-        ]
-        for thread in self._threads:
-            thread.start()
+        for name, pipe in zip(_STREAMS, (self.process.stdout, self.process.stderr), strict=True):
+            self.start_thread(self._read_output, name, pipe)
 
     def wait_at_gate(self, deadline: float) -> bool:
         """Wait until the program is at the gate.
@@ -154,8 +183,7 @@ class GatedProcess:
         if source is None:
             self._close_input()
             return
-        self._threads.append(threading.Thread(target=self._feed, args=(source,), daemon=True))
-        self._threads[-1].start()
+        self.start_thread(self._feed, source)
 
     def exits_within(self, seconds: float) -> bool:
         """Wait up to `seconds` for the exit. The process is not reaped, so its id is not reused."""
@@ -173,25 +201,13 @@ class GatedProcess:
 
         A child process that still runs may keep the streams open.
         """
-        for thread in self._threads[: len(_STREAMS)]:
+        for thread in self.threads[: len(_STREAMS)]:
             thread.join(_JOIN_SECONDS)
 
     def finish(self) -> int:
-        """Wait up to 10 s for the exit, then kill.
-
-        Return the exit status (negative: ended by that signal).
-        """
+        """Wait up to 10 s for the exit, then kill; return the exit status."""
         self._is_finishing = True
-        try:
-            self.process.wait(_GRACE_SECONDS)
-        except TimeoutExpired:
-            self._tail.add(b"it did not end when it was asked to\n")
-        finally:
-            if self.process.poll() is None:
-                self.process.kill()
-            status = self.process.wait()
-        for thread in self._threads:
-            thread.join(_JOIN_SECONDS)
+        status = self.end_process(b"it did not end when it was asked to\n")
         self._close_input()
         if self._pidfd >= 0:
             os.close(self._pidfd)
@@ -200,18 +216,14 @@ class GatedProcess:
 
     def stdout(self) -> dict[str, Any] | None:
         """Return size and hash of standard output; None while another process holds it open."""
-        return None if self._threads[0].is_alive() else self._stdout.to_json()
-
-    def last_line(self) -> str | None:
-        """Return the last line of standard error; None if it is empty."""
-        return self._tail.last_line()
+        return None if self.threads[0].is_alive() else self._stdout.to_json()
 
     def stderr_lines(self) -> list[str]:
         """Return the last lines of standard error, up to 2000 bytes."""
-        return self._tail.lines()
+        return self.tail.lines()
 
     def _read_output(self, name: str, pipe: IO[bytes]) -> None:
-        lines = LineSplitter()
+        lines = _LineSplitter()
         while piece := os.read(pipe.fileno(), _PIECE_BYTES):
             now = time.monotonic()
             if name == "stdout" and not self._gate.is_set():
@@ -227,13 +239,12 @@ class GatedProcess:
             if any(self._pattern.search(text) for text in texts):
                 self.ready_at = now
         if name == "stderr":
-            self._tail.add(piece)
+            self.tail.add(piece)
         else:
             self._stdout.add(piece)
         if self._sink and piece:
-            with suppress(
-                OSError
-            ):  # the controller has gone; the program must not block on its output
+            # Without its controller, the program must not block on its output.
+            with suppress(OSError):
                 self._sink(name, piece)
 
     def _feed(self, source: Source) -> None:

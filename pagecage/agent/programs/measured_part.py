@@ -392,7 +392,6 @@ class MeasuredPart:
         self._run.keep("counters", **{moment: self.counters[moment]})
 
     def _keep_settings(self, moment: str) -> None:
-        """Keep what decides the speed of the machine, the cgroup and the first process in it."""
         found = machine_settings()
         if self._processes.cgroup is not None:
             found |= cgroup_settings(self._processes.cgroup.directories)
@@ -402,7 +401,6 @@ class MeasuredPart:
 
 
 def _all_counters(context: LaunchContext) -> dict[str, Any]:
-    """Return every counter that records keep, of the trial, the disks, the host and the agent."""
     disk, *others = (
         {
             "device": procfs.read_device(disk.maj_min),

@@ -52,7 +52,6 @@ OUTPUT_BYTES = 8 * MIB
 def _judge_service(
     measured: Measured, load: Mapping[str, Any], service: ServiceSpec, timeout_seconds: float
 ) -> Ending:
-    """Return the outcome from the evidence, strongest first. `load` is the record's section."""
     found, last_line, during = measured.exit, measured.last_line, load.get("during", "")
     if found["oom_kill"]:
         return Ending("oom_killed")
@@ -276,7 +275,6 @@ class _ServiceRun:
         return self._wait(serves_within, until)
 
     def _warm_up(self) -> bool:
-        """Run the load for the warm-up, again if it ends before; end it by SIGTERM."""
         seconds, runs = self._service.warm_up_seconds, 0
         if not seconds:
             return True
@@ -304,7 +302,6 @@ class _ServiceRun:
         return not self._is_over()
 
     def _measure(self) -> bool:
-        """Measure the load from its start to its exit."""
         self._enter("load", "measuring under load")
         load = self._start_load("load")
         self.seen.output = load.output
@@ -319,7 +316,6 @@ class _ServiceRun:
         return self.seen.is_load_done
 
     def _start_load(self, name: str) -> _LoadProcess:
-        """Start the load, which waits at its gate, on its CPU."""
         run, directory = self._program.run, self._program.spec.directory
         where = Path(directory) if directory else None
         self._load = load = _LoadProcess(run, self._caged, self._load_argv, where, name)
@@ -347,7 +343,6 @@ class _ServiceRun:
         return ends_within(0)
 
     def _is_over(self) -> bool:
-        """Return whether the server has ended, with all of its processes, or left its cage."""
         if self._server.exits_within(0):
             if self.seen.exited_at is None and not remaining_members(self._processes, 0):
                 self.seen.exited_at = time.monotonic()
@@ -433,7 +428,6 @@ class ServiceProgram(CommandProgram):
         return of_load if is_apart else ()
 
     def _responses(self, part: MeasuredPart, seen: _ServiceObservation) -> dict[str, float | None]:
-        """Return the figures of a service; those of a load that did not finish are None."""
         metrics: Mapping[str, float | None] = dict.fromkeys(self.service.metrics)
         output = "" if seen.output is None else self._keep_output(seen.output)
         if seen.is_load_done:
@@ -447,7 +441,6 @@ class ServiceProgram(CommandProgram):
         }
 
     def _keep_output(self, output: LoadOutput) -> str:
-        """Keep the load's output as a trace, so that its metrics can be read again; return it."""
         kept, path = output.read(), self.run.directory / _OUTPUT_FILE
         path.write_bytes(kept)
         dropped = output.total_bytes - len(kept)

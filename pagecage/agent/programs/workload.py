@@ -151,7 +151,6 @@ def judge_end(measured: Measured, timeout_seconds: float, *, has_handshake: bool
 
 
 def _describe_fault(end: Mapping[str, Any], last_line: str | None) -> str:
-    """Return the workload's sentence about its wrong answer, and the faults that it counted."""
     own = end.get("response", {})
     counted = [
         f"{value:,.0f} {name.replace('_', ' ')}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.programs import handshake_process
+from pagecage.agent.programs import gated_process
 from pagecage.agent.programs.handshake_process import HandshakeProcess
 from tests.fake_host.machine import WORKLOADS
 
@@ -110,7 +110,7 @@ def test_the_last_line_of_standard_error_is_kept() -> None:
     ) as workload:
         assert workload.finish() == 3
         assert workload.last_line() == "the reason"
-        assert len(workload._tail._bytes) <= 2000
+        assert len(workload.tail._bytes) <= 2000
 
 
 def test_without_output_there_is_no_last_line() -> None:
@@ -120,7 +120,7 @@ def test_without_output_there_is_no_last_line() -> None:
 
 
 def test_a_workload_that_does_not_exit_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake_process, "_GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(gated_process, "_GRACE_SECONDS", 0.3)
     with running("never_exits.py") as workload:
         workload.wait_for("ready", deadline=soon())
         workload.go()
