@@ -44,7 +44,7 @@ AGENT_ORDER = (
     "responses storage",
     "caging",
     "host_settings programs",
-    "build_record cache_state prepared_data preview trial_collectors",
+    "cache_state prepared_data preview trial_collectors",
     "phases",
     "session",
     "main",

@@ -20,8 +20,7 @@ from pagecage.agent.host_settings import (
     set_queue_settings,
 )
 from pagecage.agent.prepared_data import prepare_data
-from pagecage.agent.programs.program import Program
-from pagecage.agent.programs.registry import program_of
+from pagecage.agent.programs.registry import Program, program_of
 from pagecage.agent.responses import responses
 from pagecage.agent.storage import (
     Storage,

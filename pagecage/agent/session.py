@@ -2,36 +2,61 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import socket
+import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from pagecage.agent.build_record import build_record
 from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.data_files import make_room, sidecar_of
-from pagecage.agent.facts import find_systemd, read_facts
+from pagecage.agent.facts import find_systemd, is_emulated, read_facts
 from pagecage.agent.host_session import HostSession, alone, open_session, sweep
 from pagecage.agent.installed import read_packages, write_own_programs
 from pagecage.agent.phases import run_phases
 from pagecage.agent.prepared_data import FOLDER
+from pagecage.agent.programs.registry import PROGRAMS
 from pagecage.agent.protocol import AnswerQueue, FrameStream, RunRequest
 from pagecage.agent.trial_run import Ending, NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import NO_THREAD, PagecageError
 from pagecage.linux.block_device import LoopDisk, detach_loop_disk
 from pagecage.linux.child_processes import Interrupted, Interruption
-from pagecage.model.record import MOST_RECORD_BYTES, Record, append_record, record_to_json
+from pagecage.model.json_codec import to_json
+from pagecage.model.record import (
+    MOST_RECORD_BYTES,
+    RECORD_VERSION,
+    Record,
+    append_record,
+    record_from_json,
+    record_to_json,
+)
 from pagecage.model.run_files import MOST_TRACE_BYTES
-from pagecage.model.trial import Trial
+from pagecage.model.trial import Trial, environment_names
+from pagecage.units import kernel_page_bytes
 
 SOCKET_NAME = "standby.sock"
 _STREAMS = (0, 1, 2)
 _HEADER_BYTES = 1000  # of a frame around a record
+_SECTIONS = (
+    "response",
+    "counters",
+    "cage",
+    "cache",
+    "data",
+    "device",
+    "machine",
+    "machine_memory",
+    "dirty_limits",
+    "exit",
+    "load",
+)
 
 
 def serve(
@@ -133,6 +158,76 @@ def _clean_up(run: TrialRun) -> None:
     run.phase = "record" if run.ending.has_answer else failed_in
 
 
+def _build_record(run: TrialRun) -> Record:
+    """Return the record of an attempt; sections that no phase reached are empty."""
+    request, trial, machine = run.session.request, run.trial, run.session.request.machine
+    kept, ending = run.sections, run.ending
+    sections = {name: dict(kept[name]) for name in _SECTIONS}
+    plain = {
+        "record_version": RECORD_VERSION,
+        "run_id": request.run_id,
+        "plan_sha256": request.plan_sha256,
+        "host": request.host,
+        "experiment": trial.experiment,
+        "trial_id": trial.trial_id,
+        "treatment": trial.treatment,
+        "repeat": trial.repeat,
+        "block": trial.block,
+        "position": trial.position,
+        "attempt": run.attempt,
+        "outcome": ending.outcome,
+        "phase": run.phase,
+        "error": ending.error,
+        "phases": run.timings,
+        "boot_id": run.session.facts["boot_id"],
+        "state_id": machine["state_id"],
+        "restore_seq": machine["restore_seq"],
+        "emulated": machine["emulated"] or is_emulated(run.session.facts),
+        "page_bytes": kernel_page_bytes(),
+        "measured": to_json(run.interval),
+        "samples": run.samples,
+        **sections,
+        "disks": run.disks,
+        "conditions": list(trial.conditions),
+        "workload": _workload(run),
+        "missed_requirements": [missed.to_json() for missed in ending.missed],
+        "collectors": {name: result.to_json() for name, result in run.collected.items()},
+        "harness": {**request.harness, "python": sys.version.split()[0]},
+    }
+    return record_from_json(plain, "the record")
+
+
+def _workload(run: TrialRun) -> dict[str, Any]:
+    kept = run.sections["workload"]
+    argv, end, home = list(kept.get("argv", ())), dict(kept.get("end", {})), kept.get("home")
+    command = run.trial.workload.command
+    image = command.image if command else None
+    program = shutil.which(argv[0]) if argv and not image else None  # the image's id tells it
+    # Names alone: the values of an environment may be secrets.
+    names = environment_names(image) if image else sorted(os.environ)
+    inherited = (
+        {"environment": names} if PROGRAMS[run.trial.workload.kind].inherits_environment else {}
+    )
+    return {
+        "program": run.trial.workload.program,
+        "argv": argv,
+        "sha256": _sha256(Path(program)) if program else None,
+        "checksum": end.get("checksum"),
+        "checksum_ok": end.get("checksum_ok"),
+        "end": end,
+        **({"home": home} if home else {}),
+        **inherited,
+    }
+
+
+def _sha256(program: Path) -> str | None:
+    try:
+        with program.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
 def _bounded(record: Record) -> Record:
     """Return a record that the controller accepts: without samples if they are too many.
 
@@ -154,7 +249,7 @@ def _hand_back(run: TrialRun) -> None:
         for name, result in run.collected.items()
         if any(one.exists() and one.stat().st_size > MOST_TRACE_BYTES for one in result.files)
     }
-    record = _bounded(build_record(run))
+    record = _bounded(_build_record(run))
     path = Path(run.session.request.records_path)
     path.parent.mkdir(parents=True, exist_ok=True)
     append_record(path, record)

@@ -24,12 +24,7 @@ from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.linux.child_processes import Interrupted, Interruption, ToolProcesses
 from pagecage.linux.systemd import unit_name
 from pagecage.linux.trial_processes import CgroupProcesses
-from pagecage.model.cage import (
-    IO_MAX_KEY,
-    Cage,
-    expected_read_back,
-    limits_not_in_force,
-)
+from pagecage.model.cage import IO_MAX_KEY, Cage, expected_read_back, limits_not_in_force
 from pagecage.model.requirements import (
     MissedRequirement,
     check_hierarchy,
@@ -93,11 +88,7 @@ def _controlled(maker: CgroupMaker, cage: Cage, disk: Disk, cgroup: Cgroup) -> I
 
 
 def _show(
-    cage: Cage,
-    disk: Disk,
-    cgroup: Cgroup,
-    enforces: bool,
-    weak: Sequence[MissedRequirement],
+    cage: Cage, disk: Disk, cgroup: Cgroup, enforces: bool, weak: Sequence[MissedRequirement]
 ) -> None:
     """Print the limits that the kernel reports. Raises HostError if they differ from the cage."""
     read_back = read_limits(cgroup, disk.maj_min)

@@ -155,12 +155,12 @@ def test_tools_are_looked_for_in_one_place() -> None:
     """
     typed = {
         "process.py",
-        "cli/cold_command.py",
+        "cli/cold.py",
         "cli/replay_plan.py",
-        "runner/shared_libraries.py",
-        "agent/programs/command_files.py",
-        "agent/build_record.py",
-        "agent/prepared/preparation.py",
+        "runner/uploads.py",
+        "agent/programs/command.py",
+        "agent/session.py",
+        "agent/prepared_data.py",
     }
     package = ROOT / "pagecage"
     found = {

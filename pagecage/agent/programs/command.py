@@ -48,10 +48,7 @@ def program_path(request: RunRequest, program: str) -> str:
 
 
 def places(
-    files: Sequence[Path],
-    data_dir: Path,
-    max_seconds: float | None,
-    folders: Mapping[str, Path],
+    files: Sequence[Path], data_dir: Path, max_seconds: float | None, folders: Mapping[str, Path]
 ) -> dict[str, object]:
     """Return the value of each {place}; {file} is the first file.
 

@@ -10,13 +10,7 @@ from typing import Any
 
 from pagecage.agent.caging import Caged, ProgramFiles
 from pagecage.agent.data_files import find_files
-from pagecage.agent.programs.command import (
-    CANNOT,
-    command_places,
-    fill_all,
-    places,
-    program_path,
-)
+from pagecage.agent.programs.command import CANNOT, command_places, fill_all, places, program_path
 from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.measured_part import MeasuredPart, confirmed, describe_status
 from pagecage.agent.responses import wrong_response
