@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pagecage.linux.page_cache import (
     resident_bytes,
 )
 from pagecage.model.requirements import Requirement
+from pagecage.model.trial import SetupStep
 from pagecage.process import run as run_process
 
 _LOAD_PASSES = 5
@@ -105,7 +107,7 @@ def run_setup_step(
     values = places(files, data_dir, trial.max_seconds, context.folders)
     argv = [program_path(run.request, step.program), *fill_all(step.arguments, values, files)]
     argv.append("--no-handshake")
-    command, cgroup = _step_command(run, driver, context, argv)
+    command, cgroup = _step_command(step, run.cleanup, driver, context, argv)
     begin = time.monotonic()
     done = run_process(command, check=False, timeout_seconds=trial.timeout_seconds)
     seconds, charged_to = time.monotonic() - begin, None if cgroup is None else str(cgroup)
@@ -133,15 +135,15 @@ def run_setup_step(
 
 
 def _step_command(
-    run: TrialRun, driver: Driver, context: LaunchContext, argv: list[str]
+    step: SetupStep, cleanup: ExitStack, driver: Driver, context: LaunchContext, argv: list[str]
 ) -> tuple[list[str], Cgroup | None]:
     if not driver.has_slice:
         return driver.command(context, argv), None
     stem, unit, cgroup = context.unit.removesuffix(".slice"), context.unit, context.cgroup
-    if run.trial.before and run.trial.before.slice != "same":
+    if step.slice != "same":
         # A sibling with the same limits that lives as long.
         unit = f"{stem}.before.slice"
-        run.cleanup.callback(context.maker.remove, unit)
+        cleanup.callback(context.maker.remove, unit)
         cgroup = context.maker.make(unit, context.cage, context.disk, context.disks)
     name = stem.replace("pagecage-", "pagecage-step-")
     return context.maker.enter_command(unit, argv, name), cgroup

@@ -176,10 +176,7 @@ class CageLimits:
             _refuse([f"{external.by} holds {k} at {v}" for k, v in held if asked.get(k) != v])
 
     def renew_volumes(self) -> None:
-        """Enforce each volume's limits anew at the start of the measured part.
-
-        Raises HostError for the data's volume.
-        """
+        """Enforce each volume's limits anew. Raises HostError for the data's volume."""
         for name in self._volumes:
             if name == DATA_DISK:
                 self._enforce(name)

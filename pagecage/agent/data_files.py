@@ -19,10 +19,7 @@ from pagecage.units import LEAST_PAGE_BYTES, format_bytes
 
 
 def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...] | MissedRequirement:
-    """Return the regular files among and below the paths, each once, sorted.
-
-    Links below are skipped.
-    """
+    """Return the regular files among and below the paths, each once, sorted; links are skipped."""
     found: dict[tuple[int, int], Path] = {}
     for path in paths:
         if not path.exists():
@@ -152,10 +149,7 @@ def make_room(directory: Path, kept: Collection[str], need_bytes: int) -> None:
 
 
 def make_dataset(dataset: Dataset, directory: Path, pcgen: Path) -> Path:
-    """Return the dataset's path; make the file if it is missing or incomplete.
-
-    Raises HostError if the disk has too little space.
-    """
+    """Return the dataset's path; make the file if needed. Raises HostError if it does not fit."""
     path = directory / dataset.file_name
     if is_whole(path, dataset):
         _require_random(path, dataset)
@@ -163,7 +157,7 @@ def make_dataset(dataset: Dataset, directory: Path, pcgen: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     require_room(directory, dataset.size_bytes)
     content = ["--size-bytes", str(dataset.size_bytes), "--seed", str(dataset.seed)]
-    argv = [pcgen, "--out", path, *content, "--fill", dataset.fill, "--force"]
+    argv: list[str | Path] = [pcgen, "--out", path, *content, "--fill", dataset.fill, "--force"]
     run(argv, timeout_seconds=3600)
     if not is_whole(path, dataset):
         raise HostError(f"pcgen left {path} incomplete", f"remove {path} and try again")

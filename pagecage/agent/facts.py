@@ -193,10 +193,7 @@ def find_systemd(user: bool) -> Systemd:
 
 @cache
 def tool_version(*argv: str) -> str | None:
-    """Return the first line with a digit that a tool prints, or None if it is not installed.
-
-    Cached per process.
-    """
+    """Return the first line with a digit that a tool prints; None if it is not installed."""
     if not find_tool(argv[0]):
         return None
     try:

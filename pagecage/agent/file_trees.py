@@ -311,10 +311,7 @@ def total_bytes(entries: Mapping[str, TreeEntry]) -> int:
 
 
 def difference(wanted: Mapping[str, TreeEntry], found: Mapping[str, TreeEntry]) -> str | None:
-    """Return how the trees differ, by their first difference; None if they are equal.
-
-    Digests count only where both have one.
-    """
+    """Return the first difference of the trees, by digests where both have one; None if equal."""
     for path in sorted(wanted.keys() ^ found.keys()):
         return f"{path} {'is missing' if path in wanted else 'is there'}"
     for path, one in wanted.items():

@@ -18,7 +18,7 @@ from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.agent.trial_storage import read_latency_us
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk, layers_with_queue
-from pagecage.model.cage import DATA_DISK, Cage
+from pagecage.model.cage import Cage
 from pagecage.model.requirements import Requirement
 from pagecage.model.trial import Dataset
 from pagecage.units import MIB
@@ -51,7 +51,8 @@ def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> 
     if trial.cage.latency and not storage.volume:
         made_us, obstacle = storage.latency_us, storage.no_floor_reason
         fidelity.append(latency(trial.cage.latency, made_us, found_us, obstacle))
-    _keep_fidelity(run, DATA_DISK, fidelity)
+    if fidelity:
+        run.keep("cage", fidelity=[one.to_json() for one in fidelity])
     for name, other in storage.disks.items():
         cage = trial.cage.on_disk(name)
         fidelity = _count_as_provider(run, cage, other.disk, other.volume)
@@ -60,7 +61,8 @@ def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> 
             fidelity.append(latency(cage.latency, None, None, obstacle))
         kind = "volume" if other.volume else "data"
         run.keep("device", name, **describe_disk(other.disk), storage=kind)
-        _keep_fidelity(run, name, fidelity)
+        if fidelity:
+            run.keep("cage", name, fidelity=[one.to_json() for one in fidelity])
 
 
 def _count_as_provider(
@@ -73,11 +75,6 @@ def _count_as_provider(
     journal, reason = run.session.settings, not_shared_reason(cage, run.session.facts)
     run.restore_after(journal)
     return count_as_provider(cage.accounting, disk, journal, reason)
-
-
-def _keep_fidelity(run: TrialRun, disk: str, fidelity: list[Fidelity]) -> None:
-    if fidelity:
-        run.keep("cage", disk, fidelity=[one.to_json() for one in fidelity])
 
 
 def calibrate(
@@ -110,10 +107,7 @@ def calibrate(
 
 
 def limit_memory(run: TrialRun) -> None:
-    """Leave the guest only as much memory as the trial says.
-
-    Raises RequirementMissed outside of a guest.
-    """
+    """Leave the guest only the trial's memory. Raises RequirementMissed outside of a guest."""
     wanted, memory = run.trial.machine_memory_bytes, run.session.memory
     if wanted is not None:
         refusal = "memory is taken away only from"

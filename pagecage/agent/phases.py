@@ -20,7 +20,7 @@ from pagecage.agent.host_settings import (
     set_queue_settings,
 )
 from pagecage.agent.prepared_data import prepare_data
-from pagecage.agent.programs.registry import Program, program_of
+from pagecage.agent.programs.registry import PROGRAMS, Program
 from pagecage.agent.responses import responses
 from pagecage.agent.storage import (
     Storage,
@@ -89,10 +89,7 @@ def run_phases(run: TrialRun) -> None:
 
 
 def prepare(run: TrialRun) -> Prepared:
-    """Check the requirements.
-
-    Make ready the driver, the disk, the files, the host's settings and the page cache.
-    """
+    """Check the requirements, and make ready disk, files, settings and page cache."""
     trial, facts = run.trial, run.session.facts
     with run.announced("requirements"):
         if missed := check_trial(facts, trial) + check_disks(facts, trial.cage):
@@ -102,7 +99,7 @@ def prepare(run: TrialRun) -> Prepared:
         driver, provided = prepare_driver(run)
     with run.announced("storage"):
         storage = prepare_storage(run, provided)
-    program = program_of(run)
+    program = PROGRAMS[trial.workload.kind](run)
     with run.announced("data"):
         storage = prepare_data(run, storage)
     with run.announced("dataset"):

@@ -56,10 +56,7 @@ FOLDER = "prepared"
 
 @dataclass(frozen=True)
 class SavedTree:
-    """The entries of an original, and its signatures when its contents were hashed.
-
-    `sha256` is the hash of its manifest.
-    """
+    """The entries of an original, its signatures when it was hashed, and its manifest's hash."""
 
     original: Path
     entries: Mapping[str, TreeEntry]
@@ -294,10 +291,7 @@ class DataPreparation:
         return saved
 
     def _make_room(self, base: Path) -> None:
-        """Remove data of other keys, the least recently used first, until there is room.
-
-        Raises HostError if there is too little even then.
-        """
+        """Remove data of other keys, the least recently used first. Raises HostError."""
         need_bytes = self._data.disk_bytes
         others = [path for path in base.parent.iterdir() if path != base]
         for other in sorted(others, key=lambda path: path.stat().st_mtime):

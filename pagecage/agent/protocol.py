@@ -150,10 +150,7 @@ class AnswerQueue:
         self._pieces: queue.Queue[tuple[str, bytes]] = queue.Queue()
 
     def put_line(self, line: bytes) -> None:
-        """Add the answer in one line, `{"answers": question, "piece": base64}`.
-
-        Ignore other lines.
-        """
+        """Add an answer, `{"answers": question, "piece": base64}`; ignore other lines."""
         try:
             answer = json.loads(line)
             piece = str(answer["answers"]), base64.b64decode(answer["piece"], validate=True)
@@ -162,10 +159,7 @@ class AnswerQueue:
         self._pieces.put(piece)
 
     def take(self, question: str, is_over: Callable[[], bool]) -> bytes | None:
-        """Wait for the answer to a question.
-
-        Return None without a controller, or when `is_over` is true.
-        """
+        """Wait for the answer to a question; None without a controller or if `is_over`."""
         while self._has_controller and not is_over():
             try:
                 answers, piece = self._pieces.get(timeout=_POLL_SECONDS)
@@ -179,10 +173,7 @@ class AnswerQueue:
 def ask(
     stream: FrameStream, inbox: AnswerQueue, event: str, details: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Send a question as an event and return the answer.
-
-    Raises HostError if refused or not answered.
-    """
+    """Send a question as an event; return the answer. Raises HostError if refused or silent."""
     question = f"{event}@{time.monotonic_ns()}"
     deadline = time.monotonic() + _ANSWER_SECONDS
     stream.event(event, question=question, **details)

@@ -159,10 +159,7 @@ def _of_the_disk(
 
 
 def _of_the_host(measured: Measured, interval: MeasuredInterval) -> dict[str, float | None]:
-    """Return rates per second of the whole host's vmstat in the measured part.
-
-    Returns None if the kernel lacks a counter.
-    """
+    """Return rates of the whole host's vmstat; None for a counter that the kernel lacks."""
     before, after = (measured.counters[moment]["host"]["vmstat"] or {} for moment in _MOMENTS)
     known = before.keys() & after.keys()
     return {

@@ -8,7 +8,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -111,28 +111,16 @@ def _on_own_disk(request: RunRequest, interruption: Interruption) -> Iterator[Ru
 
 
 def run_trial(session: HostSession, trial: Trial, attempt: int) -> None:
-    """Run one trial.
-
-    However it ends, there is a record, its traces are handed over, and nothing is left behind.
-    """
+    """Run one trial. However it ends, it leaves a record and its traces, and nothing else."""
     session.stream.event("trial", trial_id=trial.trial_id, attempt=attempt)
     directory = session.request.spool / "trials" / f"{trial.trial_id}.{attempt}"
     directory.mkdir(parents=True, exist_ok=True)
     run = TrialRun(session, trial, attempt, directory)
     try:
-        _run_to_an_ending(run)
+        run_phases(run)
     except Interrupted:
         run.ending = Ending("interrupted", "ended from outside")
         raise
-    finally:
-        with session.interruption.held():
-            _clean_up(run)
-            _hand_back(run)
-
-
-def _run_to_an_ending(run: TrialRun) -> None:
-    try:
-        run_phases(run)
     except RequirementMissed as error:
         run.ending = Ending("requirement_missed", str(error), tuple(error.missed))
     except NotPrepared as error:
@@ -142,20 +130,10 @@ def _run_to_an_ending(run: TrialRun) -> None:
     except Exception as error:  # noqa: BLE001 - a defect must still leave a record, and the next trial its turn
         defect = f"defect of pagecage: {type(error).__name__}: "
         run.ending = Ending("failed", f"{'' if str(error) == NO_THREAD else defect}{error}")
-
-
-def _clean_up(run: TrialRun) -> None:
-    """Undo what the phases left to the stack, last first.
-
-    A failure goes into the record and the rest still runs.
-    """
-    failed_in = run.ending.phase or run.phase
-    with run.timed("cleanup"):
-        try:
-            run.cleanup.close()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the record comes first
-            run.add_error(f"cleanup: {error}")
-    run.phase = "record" if run.ending.has_answer else failed_in
+    finally:
+        with session.interruption.held():
+            run.clean_up()
+            _hand_back(run)
 
 
 def _build_record(run: TrialRun) -> Record:
@@ -189,7 +167,7 @@ def _build_record(run: TrialRun) -> Record:
         **sections,
         "disks": run.disks,
         "conditions": list(trial.conditions),
-        "workload": _workload(run),
+        "workload": _workload(trial, kept["workload"]),
         "missed_requirements": [missed.to_json() for missed in ending.missed],
         "collectors": {name: result.to_json() for name, result in run.collected.items()},
         "harness": {**request.harness, "python": sys.version.split()[0]},
@@ -197,26 +175,23 @@ def _build_record(run: TrialRun) -> Record:
     return record_from_json(plain, "the record")
 
 
-def _workload(run: TrialRun) -> dict[str, Any]:
-    kept = run.sections["workload"]
+def _workload(trial: Trial, kept: Mapping[str, Any]) -> dict[str, Any]:
     argv, end, home = list(kept.get("argv", ())), dict(kept.get("end", {})), kept.get("home")
-    command = run.trial.workload.command
+    command = trial.workload.command
     image = command.image if command else None
     program = shutil.which(argv[0]) if argv and not image else None  # the image's id tells it
     # Names alone: the values of an environment may be secrets.
     names = environment_names(image) if image else sorted(os.environ)
-    inherited = (
-        {"environment": names} if PROGRAMS[run.trial.workload.kind].inherits_environment else {}
-    )
+    inherits = PROGRAMS[trial.workload.kind].inherits_environment
     return {
-        "program": run.trial.workload.program,
+        "program": trial.workload.program,
         "argv": argv,
         "sha256": _sha256(Path(program)) if program else None,
         "checksum": end.get("checksum"),
         "checksum_ok": end.get("checksum_ok"),
         "end": end,
         **({"home": home} if home else {}),
-        **inherited,
+        **({"environment": names} if inherits else {}),
     }
 
 

@@ -166,6 +166,16 @@ class TrialRun:
             self.session.stream.event("phase", trial_id=self.trial.trial_id, phase=phase)
             yield
 
+    def clean_up(self) -> None:
+        """Undo what the phases left, last first. A failure goes into the record."""
+        failed_in = self.ending.phase or self.phase
+        with self.timed("cleanup"):
+            try:
+                self.cleanup.close()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the record comes first
+                self.add_error(f"cleanup: {error}")
+        self.phase = "record" if self.ending.has_answer else failed_in
+
     def await_tracers(self, launched_boot_ns: int) -> None:
         """Wait until every tracer of the trial has ticked since the launch, by CLOCK_BOOTTIME.
 

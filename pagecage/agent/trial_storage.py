@@ -47,10 +47,7 @@ class TrialStorage:
 
 
 def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> TrialStorage:
-    """Make a disk with room for the data and a file system, and mount it.
-
-    Raises PagecageError with the reason.
-    """
+    """Make a disk with room for the data, and mount it. Raises PagecageError."""
     size_bytes = data_bytes * 6 // 5 + _SPARE_BYTES
     node = make_null_blk(size_bytes, latency_us if kind == "null_blk" else 0)
     if kind == "dm_delay":
@@ -67,10 +64,7 @@ def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> Tr
 
 
 def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -> Path:
-    """Make a null_blk disk; return its node.
-
-    Raises HostError if the kernel lacks the module or refuses a setting.
-    """
+    """Make a null_blk disk; return its node. Raises HostError if the kernel refuses."""
     run(["modprobe", "null_blk", "nr_devices=0"], timeout_seconds=30)
     settings = {
         "size": -(-size_bytes // MIB),
@@ -142,10 +136,7 @@ def _remove_null_blk(configfs: Path) -> None:
 
 
 def read_latency_us(path: Path) -> float | None:
-    """Return the median time of a direct read of 4 KiB of a file.
-
-    Returns None without support for direct reads.
-    """
+    """Return the median time of a direct 4 KiB read; None if not supported."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
     except OSError:
@@ -267,10 +258,7 @@ def _tree(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def unmount_volume(spool: Path, name: str | None = None) -> list[str]:
-    """Undo whatever mount_volume did for a disk (None: for all disks), even in part.
-
-    Returns the names of what was there.
-    """
+    """Undo mount_volume for a disk (None: all), even in part; return what was there."""
     folders = sorted(spool.glob("volume*")) if name is None else [spool / _named("volume", name)]
     return [one for folder in folders for one in _unmount(folder)]
 

@@ -13,9 +13,10 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from statistics import quantiles
-from typing import Any, Protocol
+from typing import Any
 
 from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.linux.block_device import parse_mountinfo
@@ -100,10 +101,7 @@ class VolumeServer:
         return self._process.poll() is None
 
     def command(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a command.
-
-        Raises HostDied if the server has ended, and HostError if it refuses the command.
-        """
+        """Return the answer to a command. Raises HostDied if the server has ended, or HostError."""
         try:
             return send_command(self.control_socket, command)
         except HostError:
@@ -201,24 +199,6 @@ _LARGEST_KB = 1024
 """The longest request of FUSE. A longer one of the loop device would become two."""
 
 
-class VolumePath(Protocol):
-    """One path. Its methods raise PagecageError."""
-
-    name: str
-
-    def require(self) -> None:
-        """Raise HostError with what this machine lacks."""
-
-    def serve(self, programs: Path, file: Path, folder: Path) -> VolumeServer:
-        """Start the server of a file. `programs` holds pagecage's own."""
-
-    def attach(self, server: VolumeServer, folder: Path) -> Path:
-        """Return the block device of a server. Its name is noted before, for `detach`."""
-
-    def detach(self, folder: Path) -> list[str]:
-        """Undo `attach`, and what else is left of the path; return the names of what was there."""
-
-
 class FuseLoop:
     """FUSE and loop(4): needs no program but losetup(8)."""
 
@@ -263,7 +243,7 @@ class FuseLoop:
             node = Path("/dev") / name
             run(["losetup", "--detach", node], check=False, timeout_seconds=60)
             in_use = PagecageError(f"{node} is still in use", f"fuser -vm {node}")
-            await_device(lambda gone=name: gone not in _loops_of(served), in_use)
+            await_device(partial(_is_detached, served, name), in_use)
             removed.append(name)
         while is_mounted(served):
             run(["umount", "--lazy", served], timeout_seconds=60)
@@ -287,6 +267,10 @@ def _loops_of(served: Path) -> list[str]:
     return sorted(
         path.parts[-3] for path in files if (read_text(path) or "").strip() == str(served)
     )
+
+
+def _is_detached(served: Path, loop: str) -> bool:
+    return loop not in _loops_of(served)
 
 
 def await_device(is_so: Callable[[], bool], error: PagecageError) -> None:
@@ -358,6 +342,7 @@ def _require_root() -> None:
         raise HostError("only root may attach a simulated volume", "use HOST=vm")
 
 
+VolumePath = FuseLoop | NbdClient
 PATHS: tuple[VolumePath, ...] = (FuseLoop(), NbdClient())
 
 

@@ -196,10 +196,7 @@ class Calibrator:
         self._elsewhere: dict[str, Calibrator] = {}
 
     def on(self, disk: Disk, directory: Path | None = None) -> Calibrator:
-        """Return the calibrator of a disk.
-
-        On other disks than the data directory's, writes are calibrated only in a `directory`.
-        """
+        """Return the calibrator of a disk; on another, writes need a `directory`."""
         if disk.maj_min == self._disk.maj_min:
             return self
         other = Calibrator(self._maker, disk, directory, self._interruption)
@@ -231,10 +228,7 @@ class Calibrator:
     def _in_slice(
         self, name: str, cap: int, argv: list[str]
     ) -> tuple[Completed, dict[str, Any], float]:
-        """Run a command under one limit.
-
-        Return its result, the cgroup's counters, and the wall seconds.
-        """
+        """Run a command under one limit; return its result, the counters, and the seconds."""
         properties = {name: cap, **({"MemorySwapMax": 0} if name in MEMORY_EVENT else {})}
         unit = unit_name(f"calibrate_{name.lower()}")
         try:

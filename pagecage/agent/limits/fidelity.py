@@ -77,10 +77,7 @@ def _split_at(wanted_kb: int, disk: Disk, journal: QueueSettingsJournal) -> Fide
 
 
 def io_size(wanted_kb: int, now_kb: int | None, before_kb: str | None, obstacle: str) -> Fidelity:
-    """Return the fidelity of counting large I/Os.
-
-    The disk splits requests at `now_kb`, and the provider counts by `wanted_kb`.
-    """
+    """Return the fidelity where the disk splits at `now_kb` what counts by `wanted_kb`."""
     if now_kb is None:
         reason = f"the size at which this disk splits its requests is unknown ({obstacle})"
         return Fidelity("io_size", "absent", reason)
@@ -138,10 +135,7 @@ def not_shared_reason(cage: Cage, facts: Mapping[str, Any]) -> str:
 
 
 def latency_floor_us(cage: Cage) -> int | None:
-    """Return the latency of a disk made for a cage: that of reads, else of writes.
-
-    Returns None without either.
-    """
+    """Return the latency of a disk made for a cage: that of reads, else of writes, else None."""
     return (cage.latency.read_us or cage.latency.write_us) if cage.latency else None
 
 
@@ -173,10 +167,7 @@ def no_floor_reason(
 def latency(
     wanted: LatencyFloor, made_us: int | None, measured_us: float | None, obstacle: str
 ) -> Fidelity:
-    """Return the fidelity of the latency.
-
-    `made_us` is that of the disk made for the trial; None without one.
-    """
+    """Return the fidelity of the latency; `made_us` is that of a disk made for the trial."""
     asked = " and ".join(
         f"{us / 1000:g} ms a {direction}"
         for direction, us in (("read", wanted.read_us), ("write", wanted.write_us))
@@ -207,10 +198,7 @@ def rewrites_io_max(cage: Cage, facts: Mapping[str, Any]) -> bool:
 
 
 class IoMaxController:
-    """Enforces every meter of a cage from `start` to `stop`.
-
-    It has the interface of a collector.
-    """
+    """Enforces every meter of a cage from `start` to `stop`, with a collector's interface."""
 
     def __init__(
         self,
@@ -307,10 +295,7 @@ class IoMaxController:
         return io.get(self._maj_min, {})
 
     def _detect_foreign_writes(self) -> None:
-        """Note values that another process has written since the last tick.
-
-        They are overwritten.
-        """
+        """Note values that another process has written since the last tick."""
         held = read_limits(self._cgroup, self._maj_min)
         for meter in self._meters:
             found = {prop: held.get(f"io.max.{IO_MAX_KEY[prop]}", "max") for prop in meter.counters}
@@ -357,10 +342,7 @@ class IoMaxController:
 
 
 def write_io_max(cgroup: Cgroup, maj_min: str, caps: dict[str, int]) -> None:
-    """Write limits, named by systemd property, and read them back.
-
-    Raises HostError if they differ.
-    """
+    """Write limits, named by systemd property. Raises HostError if they read back different."""
     wanted = {IO_MAX_KEY[prop]: str(cap) for prop, cap in caps.items()}
     write_io_limits(cgroup, maj_min, wanted)
     held = read_limits(cgroup, maj_min)

@@ -50,10 +50,7 @@ def program_path(request: RunRequest, program: str) -> str:
 def places(
     files: Sequence[Path], data_dir: Path, max_seconds: float | None, folders: Mapping[str, Path]
 ) -> dict[str, object]:
-    """Return the value of each {place}; {file} is the first file.
-
-    `folders` has the folder of each {disk.NAME}.
-    """
+    """Return the value of each {place}; `folders` has those of each {disk.NAME}."""
     first = files[0] if files else None
     sidecar = sidecar_of(first) if first else None
     values = {"file": first, "sidecar": sidecar, "data_dir": data_dir, "max_seconds": max_seconds}
@@ -109,20 +106,14 @@ class _CommandObservation(ProgramObservation):
         return self.exited_at is not None and not (command.serves and self.left_behind)
 
     def times(self, command: CommandSpec) -> dict[str, float | None]:
-        """Return `ready_seconds` for a program that serves, else `wall_seconds`.
-
-        The value is None if it did not get there.
-        """
+        """Return `ready_seconds` or `wall_seconds`; None if it did not get there."""
         end = self.ready_at if command.serves else self.exited_at
         seconds = None if end is None else end - self.began_at
         return {"ready_seconds" if command.serves else "wall_seconds": seconds}
 
 
 class CommandProgram:
-    """A user's own program.
-
-    It waits at a gate in its cage, so that making the cage is not part of its time.
-    """
+    """A user's own program. It waits at a gate, so that making its cage takes none of its time."""
 
     inherits_environment = True
     is_gated = True
@@ -132,10 +123,7 @@ class CommandProgram:
         self.spec = run.trial.workload.command or CommandSpec()
 
     def find_files(self, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
-        """Check the program, its port and its files.
-
-        Raises RequirementMissed for what is missing, with its fix.
-        """
+        """Check the program, its port and its files. Raises RequirementMissed with a fix."""
         spec = self.spec
         if spec.image is not None:
             self._require_free_ports()
@@ -230,10 +218,7 @@ class CommandProgram:
         return largest if largest.stat().st_size >= _DRIVABLE_BYTES else None
 
     def filled(self, caged: Caged, words: Iterable[str]) -> list[str]:
-        """Return the words of a command with their places filled in.
-
-        In words that were given literally, only disks have places.
-        """
+        """Return a command with its places filled in; literal words have only disks' places."""
         storage = caged.storage
         if self.spec.is_literal:
             literal = disk_places(storage.folders)

@@ -32,10 +32,7 @@ class FioProgram(ReportingProgram):
     has_handshake = False
 
     def argv(self, caged: Caged) -> list[str]:
-        """Write the job file beside the traces and return the command.
-
-        Raises RequirementMissed without its engine.
-        """
+        """Write the job file; return the command. Raises RequirementMissed without its engine."""
         options = fill_all(self.trial.workload.arguments, self.places(caged), caged.files)
         if reason := missing_engine(options):
             raise RequirementMissed.of(
@@ -98,10 +95,7 @@ def job_text(
 
 
 def fio_command(job: str, directory: Path) -> list[str]:
-    """Write the job file; return the command that runs it.
-
-    With `--readonly` fio refuses to write (fio(1)).
-    """
+    """Write the job file; return the command, by which fio refuses to write (fio(1))."""
     (directory / JOB).write_text(job)
     fio = find_tool("fio") or "fio"
     return [
@@ -128,10 +122,7 @@ _PERCENTILES = {"fio_p50_us": 0.5, "fio_p99_us": 0.99, "fio_p999_us": 0.999}
 
 
 def read_report(directory: Path) -> dict[str, Any]:
-    """Return fio's JSON report, without the notes that fio may print before it.
-
-    Returns an empty mapping if the report is missing or incomplete.
-    """
+    """Return fio's JSON report without notes before it; empty if missing or incomplete."""
     try:
         text = (directory / REPORT).read_text()
         report = json.loads(text[text.index("{") :])
@@ -218,10 +209,7 @@ def _responses(
 
 
 def latency_bins_ns(reads: Iterable[Mapping[str, Any]]) -> Counter[int]:
-    """Completion latencies of all jobs together: nanoseconds -> how many.
-
-    Fio's bins are a percent wide or so.
-    """
+    """Completion latencies of all jobs: nanoseconds, about a percent wide -> how many."""
     bins: Counter[int] = Counter()
     for read in reads:
         bins.update({int(ns): int(n) for ns, n in read.get("clat_ns", {}).get("bins", {}).items()})

@@ -90,51 +90,13 @@ Source = Callable[[int], bytes | None]
 GATE = 'echo; read -r go && exec "$@"'
 _STREAMS = ("stdout", "stderr")
 _PIECE_BYTES = 1 << 16
+_MOST_HASHED_BYTES = 64 << 20
 _LONGEST_LINE_BYTES = 1 << 16
 
 
 def gated(argv: Sequence[str]) -> list[str]:
     """Return the command that waits at the gate and then execs `argv`."""
     return ["sh", "-c", GATE, "sh", *argv]
-
-
-class _LineSplitter:
-    """Splits output into lines. Longer lines than 64 KiB are cut."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def take(self, piece: bytes) -> list[bytes]:
-        """Return the lines that this piece completes, without newlines."""
-        *whole, self._rest = (self._rest + piece).split(b"\n")
-        if len(self._rest) > _LONGEST_LINE_BYTES:
-            whole, self._rest = [*whole, self._rest], b""
-        return whole
-
-    def end(self) -> list[bytes]:
-        """Return the last line if the output ended without a newline."""
-        return [self._rest] if self._rest else []
-
-
-class _OutputDigest:
-    """The size of an output, and the hash of its first 64 MiB. The output itself is not kept."""
-
-    _MOST_BYTES = 64 << 20
-
-    def __init__(self) -> None:
-        self._sum, self._hashed, self._bytes = hashlib.sha256(), 0, 0
-
-    def add(self, piece: bytes) -> None:
-        """Add the next piece."""
-        self._bytes += len(piece)
-        hashed = piece[: self._MOST_BYTES - self._hashed]
-        self._hashed += len(hashed)
-        self._sum.update(hashed)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry of a record."""
-        digest = self._sum.hexdigest()
-        return {"bytes": self._bytes, "hashed_bytes": self._hashed, "sha256": digest}
 
 
 class GatedProcess(TailedProcess):
@@ -151,7 +113,7 @@ class GatedProcess(TailedProcess):
         self.ready_at: float | None = None
         self._pattern = re.compile(ready_when) if ready_when is not None else None
         self._sink = sink
-        self._stdout = _OutputDigest()
+        self._digest, self._hashed_bytes, self._output_bytes = hashlib.sha256(), 0, 0
         self._gate = threading.Event()
         self._is_finishing = False
         self._pidfd = os.pidfd_open(self.process.pid)
@@ -160,10 +122,7 @@ class GatedProcess(TailedProcess):
             self.start_thread(self._read_output, name, pipe)
 
     def wait_at_gate(self, deadline: float) -> bool:
-        """Wait until the program is at the gate.
-
-        Returns False if it exits first, or at `deadline`.
-        """
+        """Wait for the gate. Returns False if the program exits first, or at `deadline`."""
         while time.monotonic() < deadline and not self._gate.is_set() and not self.exits_within(0):
             self._gate.wait(0.01)
         return self._gate.wait(0)
@@ -197,10 +156,7 @@ class GatedProcess(TailedProcess):
         return self._is_finishing or self.exits_within(0)
 
     def drain_output(self) -> None:
-        """Read the remaining output after the exit, for up to 1 s per stream.
-
-        A child process that still runs may keep the streams open.
-        """
+        """Read the rest of the output, up to 1 s per stream: a child may keep it open."""
         for thread in self.threads[: len(_STREAMS)]:
             thread.join(_JOIN_SECONDS)
 
@@ -215,23 +171,33 @@ class GatedProcess(TailedProcess):
         return status
 
     def stdout(self) -> dict[str, Any] | None:
-        """Return size and hash of standard output; None while another process holds it open."""
-        return None if self.threads[0].is_alive() else self._stdout.to_json()
+        """Return the size of standard output, and the hash of its first 64 MiB.
+
+        None while another process holds it open.
+        """
+        if self.threads[0].is_alive():
+            return None
+        hashed = {"hashed_bytes": self._hashed_bytes, "sha256": self._digest.hexdigest()}
+        return {"bytes": self._output_bytes, **hashed}
 
     def stderr_lines(self) -> list[str]:
         """Return the last lines of standard error, up to 2000 bytes."""
         return self.tail.lines()
 
     def _read_output(self, name: str, pipe: IO[bytes]) -> None:
-        lines = _LineSplitter()
+        rest, whole = b"", list[bytes]()
         while piece := os.read(pipe.fileno(), _PIECE_BYTES):
             now = time.monotonic()
             if name == "stdout" and not self._gate.is_set():
                 _, newline, piece = piece.partition(b"\n")
                 if newline:
                     self._gate.set()
-            self._take(name, piece, lines.take(piece) if self._pattern else [], now)
-        self._take(name, b"", lines.end(), time.monotonic())
+            if self._pattern:
+                *whole, rest = (rest + piece).split(b"\n")
+                if len(rest) > _LONGEST_LINE_BYTES:
+                    whole, rest = [*whole, rest], b""
+            self._take(name, piece, whole, now)
+        self._take(name, b"", [rest] if rest else [], time.monotonic())
 
     def _take(self, name: str, piece: bytes, lines: list[bytes], now: float) -> None:
         if self.ready_at is None and self._pattern:
@@ -241,7 +207,10 @@ class GatedProcess(TailedProcess):
         if name == "stderr":
             self.tail.add(piece)
         else:
-            self._stdout.add(piece)
+            self._output_bytes += len(piece)
+            hashed = piece[: _MOST_HASHED_BYTES - self._hashed_bytes]
+            self._hashed_bytes += len(hashed)
+            self._digest.update(hashed)
         if self._sink and piece:
             # Without its controller, the program must not block on its output.
             with suppress(OSError):

@@ -170,10 +170,7 @@ class HandshakeProcess(TailedProcess):
         return self._conversation.has(("end",))
 
     def wait_for(self, *kinds: str, deadline: float) -> bool:
-        """Read messages up to one of these types.
-
-        Returns False at the end of output, at a breach, or at `deadline` (CLOCK_MONOTONIC).
-        """
+        """Read messages up to one of these types; False at the end, a breach, or `deadline`."""
         while time.monotonic() < deadline:
             try:
                 line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -271,10 +268,7 @@ class HandshakeProcess(TailedProcess):
 
 
 def _lines_of(pipe: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a pipe.
-
-    Lines are cut at 1 MiB, as a program may write gigabytes without a newline.
-    """
+    """Yield lines, cut at 1 MiB, as a program may write gigabytes without a newline."""
     with open(pipe.fileno(), "rb", closefd=False) as buffered:
         while line := buffered.readline(LONGEST_LINE_BYTES):
             yield line

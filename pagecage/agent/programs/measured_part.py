@@ -42,10 +42,7 @@ shrink_inactive_list)."""
 
 
 class CacheChecks:
-    """The checks of one trial, kept in its record under `cache`.
-
-    None for state `any`, or without files.
-    """
+    """The checks of one trial's cache; none for state `any`, or without files."""
 
     def __init__(self, run: TrialRun, caged: Caged) -> None:
         self.found = dict(caged.cache)
@@ -227,10 +224,7 @@ class ProgramObservation:
 
 
 def remaining_members(processes: TrialProcesses, patience_seconds: float) -> list[ProcessInfo]:
-    """Return the processes still in the cage after the program's exit.
-
-    Its children may take a moment to go.
-    """
+    """Return the processes still in the cage; children may take a moment to go."""
     until = time.monotonic() + patience_seconds
     while (left := processes.members()) and time.monotonic() < until:
         time.sleep(0.01)
@@ -309,18 +303,12 @@ class MeasuredPart:
         self._launched = self.began_at = time.monotonic()
 
     def at_gate(self, is_over: Callable[[], bool], evicted_bytes: int = 0) -> None:
-        """Do what must be done while the workload waits for `go`.
-
-        Raises RequirementMissed or NotPrepared.
-        """
+        """Check and read before `go`. Raises RequirementMissed or NotPrepared."""
         self.confirm_at_gate(is_over, evicted_bytes)
         self.read_before()
 
     def confirm_at_gate(self, is_over: Callable[[], bool], evicted_bytes: int = 0) -> None:
-        """Read the driver's limits back and check the cache, for a measured part that begins later.
-
-        Raises RequirementMissed or NotPrepared.
-        """
+        """Read the driver's limits back and check the cache. Raises as `at_gate`."""
         self.start_seconds = time.monotonic() - self._launched
         self._limits.confirm(self._caged.context, is_over)
         self.require_member(is_over)
@@ -359,10 +347,7 @@ class MeasuredPart:
         self._read_counters("before")
 
     def begin(self) -> None:
-        """Note the start of the measured part, right before `go`.
-
-        Without a gate it was the launch.
-        """
+        """Note the start of the measured part, right before `go`; without a gate, the launch."""
         self._run.session.stream.event("go", trial_id=self._run.trial.trial_id)
         if not self._is_whole_life:
             self.began_at = time.monotonic()

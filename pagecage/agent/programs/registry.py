@@ -12,7 +12,7 @@ from pagecage.agent.programs.fio import FioProgram
 from pagecage.agent.programs.service import ServiceProgram
 from pagecage.agent.programs.workload import HandshakeProgram, ReportingProgram
 from pagecage.agent.storage import Storage
-from pagecage.agent.trial_run import Ending, Measured, TrialRun
+from pagecage.agent.trial_run import Ending, Measured
 from pagecage.model.cage import Cage
 
 
@@ -46,8 +46,3 @@ PROGRAMS: Mapping[str, type[CommandProgram | ReportingProgram]] = {
     "service": ServiceProgram,
 }
 """The class of each workload kind."""
-
-
-def program_of(run: TrialRun) -> Program:
-    """Return the program of a trial."""
-    return PROGRAMS[run.trial.workload.kind](run)

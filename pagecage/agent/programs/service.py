@@ -135,7 +135,7 @@ class LoadOutput:
             return b"".join(self._pieces)[-OUTPUT_BYTES:]
 
 
-class _LoadProcess:
+class _LoadProcess(GatedProcess):
     """One run of the load, supervised so that none of its processes survives it.
 
     The supervisor is outside the trial's slice, as a trial's without cgroups is, and it reports the
@@ -143,58 +143,35 @@ class _LoadProcess:
     """
 
     def __init__(
-        self, run: TrialRun, caged: Caged, argv: Iterable[str], directory: Path | None, name: str
+        self, program: ServiceProgram, caged: Caged, argv: Iterable[str], name: str
     ) -> None:
-        spool = run.request.spool
+        run, spool = program.run, program.run.request.spool
+        directory = Path(program.spec.directory) if program.spec.directory else None
         driver = ProcessDriver(spool)
         driver.prepare()
         report, mark = run.directory / f"{name}.json", f"{spool}:{name}-{caged.context.unit}"
+        self.output, self._end = LoadOutput(), dict[str, Any]()
         self._processes = SupervisedProcesses(report, mark)
         context = replace(caged.context, processes=self._processes, is_gated=False)
-        self.output = LoadOutput()
-        command = driver.command(context, gated([*argv]))
-        self._program = GatedProcess(command, directory, None, self.output.add)
-        self._processes.launched(self._program.process.pid)
-        self._end: dict[str, Any] | None = None
+        super().__init__(driver.command(context, gated([*argv])), directory, None, self.output.add)
+        self._processes.launched(self.process.pid)
         run.cleanup.callback(self.kill)
 
     def wait_at_gate(self, deadline: float) -> bool:
         """Wait until it can be let go. Returns False if it exits first, or at `deadline`."""
-        if not self._program.wait_at_gate(deadline):
+        if not super().wait_at_gate(deadline):
             return False
-        self._program.follow(next(iter(member.pid for member in self._processes.members()), None))
+        self.follow(next(iter(member.pid for member in self._processes.members()), None))
         return True
 
-    @property
-    def pid(self) -> int:
-        """The process that was started."""
-        return self._program.process.pid
-
-    @property
-    def main_pid(self) -> int:
-        """The process whose exit ends the load."""
-        return self._program.main_pid
-
-    def go(self) -> None:
-        """Let it run, without standard input."""
-        self._program.go(None)
-
-    def exits_within(self, seconds: float) -> bool:
-        """Wait up to `seconds` for its exit."""
-        return self._program.exits_within(seconds)
-
-    def signal(self, name: str) -> None:
-        """Send a signal, such as TERM, to every process of the load."""
-        self._processes.signal(name)
-
-    def finish(self) -> dict[str, Any]:
+    def await_end(self) -> dict[str, Any]:
         """Wait up to 10 s for its end, then kill; return the end, the same the second time.
 
         The end is a part of the record's `load`: exit status (negative: a signal), CPU time, last
         lines.
         """
-        if self._end is None:
-            status = self._program.finish()
+        if not self._end:
+            status = self.finish()
             kill_marked(self._processes.mark)
             used = read_report(self._processes.report)
             self._processes.report.unlink(missing_ok=True)
@@ -202,16 +179,16 @@ class _LoadProcess:
                 "status": status,
                 "user_seconds": used.user_seconds if used else None,
                 "system_seconds": used.system_seconds if used else None,
-                "stderr_tail": self._program.stderr_lines()[-STDERR_LINES:],
+                "stderr_tail": self.stderr_lines()[-STDERR_LINES:],
                 "output_bytes": self.output.total_bytes,
             }
         return self._end
 
-    def kill(self) -> dict[str, Any]:
-        """Kill every process of the load and return its end."""
-        if self._end is None:
-            self._processes.signal("KILL")
-        return self.finish()
+    def kill(self, signal_name: str = "KILL") -> dict[str, Any]:
+        """Send a signal to every process of the load that has not ended, and return its end."""
+        if not self._end:
+            self._processes.signal(signal_name)
+        return self.await_end()
 
 
 @dataclass
@@ -283,11 +260,9 @@ class _ServiceRun:
         while until is None or time.monotonic() < until:
             load, runs = self._start_load("warm-up"), runs + 1
             until = until or time.monotonic() + seconds
-            load.go()
+            load.go(None)
             has_exited = self._wait(load.exits_within, until)
-            if not has_exited:
-                load.signal("TERM")
-            end = load.finish()
+            end = load.await_end() if has_exited else load.kill("TERM")
             if self._is_over() or (has_exited and not self._is_successful(end)):
                 return False
             if not has_exited:
@@ -307,20 +282,18 @@ class _ServiceRun:
         self.seen.output = load.output
         self._part.read_before()
         self._part.begin()
-        load.go()
+        load.go(None)
         has_exited = self._wait(load.exits_within, self._part.deadline)
         self._part.end()
-        end = load.finish() if has_exited else load.kill()
+        end = load.await_end() if has_exited else load.kill()
         self._program.keep(**end, ended_by_itself=has_exited)
         self.seen.is_load_done = has_exited and self._is_successful(end)
         return self.seen.is_load_done
 
     def _start_load(self, name: str) -> _LoadProcess:
-        run, directory = self._program.run, self._program.spec.directory
-        where = Path(directory) if directory else None
-        self._load = load = _LoadProcess(run, self._caged, self._load_argv, where, name)
+        self._load = load = _LoadProcess(self._program, self._caged, self._load_argv, name)
         if load.wait_at_gate(self._part.deadline) and self._load_cpus:
-            _pin(tree(load.pid), self._load_cpus)
+            _pin(tree(load.process.pid), self._load_cpus)
         self._program.keep(cpus=_cpus_of(load.main_pid))
         return load
 
@@ -413,10 +386,7 @@ class ServiceProgram(CommandProgram):
     def _pin_server(
         self, caged: Caged, server: GatedProcess, cpus: Iterable[int]
     ) -> Collection[int]:
-        """Keep the server off the load's CPU; return that, none if there is only one.
-
-        The record has what is in force.
-        """
+        """Keep the server off the load's CPU; return that, none if there is only one."""
         of_server, of_load = split_cpus(cpus)
         is_apart, note = of_server != of_load, None
         if not is_apart:

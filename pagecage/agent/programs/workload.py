@@ -61,10 +61,7 @@ class ReportingProgram:
         raise NotImplementedError
 
     def follow(self, caged: Caged, part: MeasuredPart, process: HandshakeProcess) -> bool:
-        """Take the started workload through its measured part.
-
-        Returns False if the deadline passes before its end.
-        """
+        """Take the workload through its measured part; False if it does not get to its end."""
         raise NotImplementedError
 
     def take_report(self, process: HandshakeProcess) -> None:
@@ -177,10 +174,7 @@ class HandshakeProgram(ReportingProgram):
         part: MeasuredPart,
         process: HandshakeProcess,
     ) -> bool:
-        """Take the workload from `ready` to `end`.
-
-        Returns False if the deadline passes before, or if the workload breaks the protocol.
-        """
+        """Take the workload through its measured part; False if it does not get to its end."""
         if not process.wait_for("ready", deadline=part.deadline):
             return False
         part.at_gate(lambda: process.has_exited, process.evicted_bytes)

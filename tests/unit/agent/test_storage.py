@@ -1,7 +1,8 @@
-"""Limits on writes are refused where the kernel charges the flush of buffered writes to nobody."""
+"""The other disks of a cage: hosts that lack them, one disk of two names, and limits on writes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from pagecage.agent.storage import (
     OtherDisk,
     Storage,
+    check_disks,
     require_cgroup_writeback,
     unlimited_writes,
 )
@@ -17,7 +19,44 @@ from pagecage.linux import block_device
 from pagecage.linux.block_device import Disk
 from pagecage.model.cage import Cage, DiskLimits
 from pagecage.model.requirements import Requirement
+from tests.builders.facts import facts
 from tests.fake_host.trees import mountinfo
+
+APART = Cage("apart", {}, disks={"wal": DiskLimits({}), "index": DiskLimits({})})
+DATA = {"name": "vdb", "maj_min": "254:16", "node": "/dev/vdb"}
+WAL = {"name": "vdc", "maj_min": "254:32", "node": "/dev/vdc"}
+INDEX = {"name": "vdd", "maj_min": "254:48", "node": "/dev/vdd"}
+
+
+def reasons(cage: Cage = APART, **disks: object) -> list[str]:
+    return [missed.reason for missed in check_disks({**facts(disk=DATA), "disks": disks}, cage)]
+
+
+def test_a_host_with_every_disk() -> None:
+    assert reasons(wal=WAL, index=INDEX) == []
+
+
+def test_a_host_of_an_older_agent_has_none() -> None:
+    [wal, index] = check_disks(facts(disk=DATA), APART)
+    assert "no disk 'wal'" in wal.reason
+    assert "no disk 'index'" in index.reason
+
+
+def test_a_directory_that_is_on_no_disk() -> None:
+    [reason] = reasons(wal={"error": "/x is on tmpfs"}, index=INDEX)
+    assert reason == "apart limits a disk 'wal' of its own, but /x is on tmpfs"
+
+
+def test_two_names_of_one_disk() -> None:
+    [with_data] = reasons(wal=DATA, index=INDEX)
+    assert "wal and data are both /dev/vdb" in with_data
+    [together] = reasons(wal=WAL, index=WAL)
+    assert "index and wal are both /dev/vdc" in together
+
+
+def test_simulated_volumes_need_no_disk() -> None:
+    assert reasons(replace(APART, enforced_by="volume")) == []
+
 
 STICK = Disk("sdb", "8:16", "/dev/sdb", "vfat", "/mnt/stick")
 LOG = Disk("sdc", "8:32", "/dev/sdc", "ext4", "/mnt/log")
