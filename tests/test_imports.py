@@ -36,7 +36,7 @@ ORDER = (
 )
 AGENT_ORDER = (
     "data_files file_trees protocol settings volume_server",
-    "drivers facts installed trial_storage",
+    "drivers facts trial_storage",
     "collectors",
     "limits",
     "host_session",

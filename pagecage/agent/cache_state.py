@@ -96,11 +96,7 @@ def all_resident_bytes(paths: tuple[Path, ...]) -> int:
 def run_setup_step(
     run: TrialRun, driver: Driver, context: LaunchContext, files: tuple[Path, ...], data_dir: Path
 ) -> dict[str, Any]:
-    """Run the setup step, if any, in its slice.
-
-    Return its cache footprint and the cgroup charged for it. Raises RequirementMissed or
-    NotPrepared if the step fails.
-    """
+    """Run the setup step, if any; return its evidence. Raises RequirementMissed or NotPrepared."""
     step, trial = run.trial.before, run.trial
     if step is None:
         return {}

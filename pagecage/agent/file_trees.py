@@ -11,10 +11,9 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
 _NO_REFLINK = {
@@ -114,10 +113,7 @@ def _seek(descriptor: int, offset: int, whence: int, size: int) -> int:
 
 
 def is_on_disk(source: Path, target: Path, pieces: Pieces) -> bool:
-    """Return whether these pieces of the target, read from the disk, equal the source's.
-
-    The target must have been written back: its pages are dropped first.
-    """
+    """Return whether these pieces, written back before, equal the source's on the disk."""
     with source.open("rb") as one, target.open("rb") as other:
         descriptors = (one.fileno(), other.fileno())
         os.posix_fadvise(descriptors[1], 0, 0, os.POSIX_FADV_DONTNEED)
@@ -281,10 +277,7 @@ def signature(status: os.stat_result) -> Signature:
 
 
 def signatures(root: Path) -> dict[str, Signature]:
-    """Return the signature of every path below the root but that of the root itself.
-
-    The root's is left out because its place, not its content, may be made anew.
-    """
+    """Return the signature of every path below the root; the root itself may be made anew."""
     return {path: signature(status) for path, status in _walk(root, ROOT) if path != ROOT}
 
 
@@ -324,16 +317,6 @@ def difference(wanted: Mapping[str, TreeEntry], found: Mapping[str, TreeEntry]) 
     return None
 
 
-def entries_to_json(entries: Mapping[str, TreeEntry]) -> list[dict[str, Any]]:
-    """Return the entries as JSON data."""
-    return [asdict(entry) for entry in entries.values()]
-
-
-def entries_from_json(data: list[dict[str, Any]]) -> dict[str, TreeEntry]:
-    """Return the entries of JSON data."""
-    return {one["path"]: TreeEntry(**one) for one in data}
-
-
 class TreeRestore:
     """One restoration of the tree `data` from `original`, whose entries are `wanted`.
 
@@ -369,10 +352,7 @@ class TreeRestore:
                 _set_metadata(self._data / entry.path, entry)
 
     def _remove_strangers(self, folder: str) -> None:
-        """Remove the paths below a directory that the original has not, or not of this kind.
-
-        A file with more or fewer links than it should have is made anew.
-        """
+        """Remove what the original has not, or of another kind or with other links."""
         _make_writable(self._data / folder, stat.S_IRWXU)
         for name in [one.name for one in (self._data / folder).iterdir()]:
             path = name if folder == ROOT else f"{folder}/{name}"

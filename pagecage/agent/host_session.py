@@ -75,10 +75,7 @@ MACHINE = Path("/dev/shm")
 
 @contextmanager
 def alone(spool: Path) -> Iterator[None]:
-    """Lock this host for one agent, of any user; the kernel releases the locks if it dies.
-
-    Raises HostError if it is locked.
-    """
+    """Lock this host for one agent, of any user, until it dies. Raises HostError if locked."""
     spool.mkdir(parents=True, exist_ok=True)
     with (spool / "lock").open("a+") as file:
         try:

@@ -68,11 +68,7 @@ class Prepared:
 
 
 def run_phases(run: TrialRun) -> None:
-    """Run a trial from its requirements to its totals.
-
-    Raises RequirementMissed or NotPrepared if there is nothing to measure; any other exception is a
-    failure.
-    """
+    """Run all phases. Raises RequirementMissed or NotPrepared if there is nothing to measure."""
     prepared = prepare(run)
     caged, collectors, around = cage(run, prepared)
     launched = time.monotonic()

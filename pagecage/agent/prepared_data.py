@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -21,8 +21,6 @@ from pagecage.agent.file_trees import (
     TreeEntry,
     TreeRestore,
     difference,
-    entries_from_json,
-    entries_to_json,
     is_on_disk,
     reflinks,
     scan,
@@ -31,7 +29,6 @@ from pagecage.agent.file_trees import (
     total_bytes,
     with_digests,
 )
-from pagecage.agent.installed import programs_folder
 from pagecage.agent.programs.command import fill, fill_all, program_path
 from pagecage.agent.programs.gated_process import StderrTail
 from pagecage.agent.programs.measured_part import describe_status
@@ -83,7 +80,7 @@ def _read_saved(base: Path, original: str) -> SavedTree | None:
     try:
         text = (base / MANIFEST).read_bytes()
         manifest = json.loads(text)
-        entries = entries_from_json(manifest["entries"])
+        entries = {one["path"]: TreeEntry(**one) for one in manifest["entries"]}
         found = {path: tuple(one) for path, one in manifest["signatures"].items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
@@ -96,7 +93,7 @@ def save(base: Path, original: str) -> SavedTree:
     sync_file_system(root)
     time.sleep(_TICK_SECONDS)  # a later write then has another ctime
     found = signatures(root)
-    entries = entries_to_json(with_digests(root, scan(root)))
+    entries = [asdict(entry) for entry in with_digests(root, scan(root)).values()]
     manifest = {"version": 1, "entries": entries, "signatures": found}
     write_whole(base / MANIFEST, json.dumps(manifest))
     saved = _read_saved(base, original)
@@ -169,11 +166,7 @@ def _changed_path(saved: SavedTree) -> str | None:
 
 
 def prepare_data(run: TrialRun, storage: Storage) -> Storage:
-    """Make or restore the trial's data, if any; return the storage with their directory.
-
-    Raises RequirementMissed if the host lacks a program, and NotPrepared if the data are not as
-    they should be.
-    """
+    """Make or restore the data, if any. Raises RequirementMissed or NotPrepared."""
     if run.trial.data is None:
         return storage
     if storage.kind == "container_layer":
@@ -221,10 +214,7 @@ class DataPreparation:
         return work / DATA
 
     def folders(self) -> tuple[Path, Path]:
-        """Return the directory of the saved tree, and that of the tree that the trial uses.
-
-        They differ on a disk made for the trial, which begins empty.
-        """
+        """Return the saved tree's directory, and the trial's, which is apart on a made disk."""
         if self._data.copied_to is not None:
             base = Path(self._data.copied_to)
             return base, base
@@ -232,10 +222,7 @@ class DataPreparation:
         return self._run.data_dir / name, self._storage.data_dir / name
 
     def _key(self) -> str:
-        """Return the key of the data: over the command, its programs, its datasets and the seed.
-
-        Raises RequirementMissed for a program that this host lacks.
-        """
+        """Return the key: over the command, its programs, its datasets and the seed."""
         data, datasets = self._data, self._run.trial.datasets
         parts = {
             "prepare": data.prepare,
@@ -248,12 +235,8 @@ class DataPreparation:
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_CHARACTERS]
 
     def _identities(self) -> Iterator[tuple[str, str]]:
-        """Yield the programs that make the data with the hashes of their files.
-
-        They are the command, the definition's custom programs among its words, and those of
-        `made_by`, which the command is known to call.
-        """
-        data, folder = self._data, programs_folder(self._request)
+        """Yield the programs that make the data, and their files' hashes."""
+        data, folder = self._data, self._request.programs_folder
         for name, text in sorted(self._request.own_programs.items()):
             if any(f"{{programs}}/{name}" in word for word in (*data.prepare, *data.made_by)):
                 yield name, hashlib.sha256(text.encode()).hexdigest()
@@ -313,7 +296,7 @@ class DataPreparation:
             self._data,
             {
                 "data": target,
-                "programs": programs_folder(self._request),
+                "programs": self._request.programs_folder,
                 "seed": self._data.seed,
                 "file": datasets[0] if datasets else None,
                 "data_dir": target.parent,

@@ -54,6 +54,11 @@ class RunRequest:
         """The memory-backed directory for traces."""
         return Path(self.spool_dir)
 
+    @property
+    def programs_folder(self) -> Path:
+        """The folder that {programs} stands for."""
+        return self.spool / "programs"
+
 
 def request_to_json(request: RunRequest) -> dict[str, Any]:
     """Return the request as JSON data."""

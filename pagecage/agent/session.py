@@ -17,9 +17,8 @@ from typing import Any
 from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.data_files import make_room, sidecar_of
-from pagecage.agent.facts import find_systemd, is_emulated, read_facts
+from pagecage.agent.facts import find_systemd, is_emulated, read_facts, read_packages
 from pagecage.agent.host_session import HostSession, alone, open_session, sweep
-from pagecage.agent.installed import read_packages, write_own_programs
 from pagecage.agent.phases import run_phases
 from pagecage.agent.prepared_data import FOLDER
 from pagecage.agent.programs.registry import PROGRAMS
@@ -75,7 +74,7 @@ def serve(
         tracers = tracers or Tracers.of(request.spool)
         for unit in sweep(find_systemd(request.user), request.spool, tracers.children):
             stream.event("swept", unit=unit)
-        write_own_programs(request)
+        write_custom_programs(request)
         with _on_own_disk(request, interruption) as placed:
             facts = read_facts(Path(placed.data_dir), placed.user, placed.disks)
             # With the versions of the packages that the trials need.
@@ -108,6 +107,22 @@ def _on_own_disk(request: RunRequest, interruption: Interruption) -> Iterator[Ru
     finally:
         with interruption.held():
             detach_loop_disk(request.spool)
+
+
+def write_custom_programs(request: RunRequest) -> None:
+    """Write the request's programs to their folder; those of an earlier request are removed.
+
+    Every user may run them: a program that root starts may go on as another user.
+    """
+    folder = request.programs_folder
+    shutil.rmtree(folder, ignore_errors=True)
+    if request.own_programs:
+        folder.mkdir(parents=True)
+        folder.chmod(0o755)
+    for name, text in request.own_programs.items():
+        path = folder / Path(name).name
+        path.write_text(text)
+        path.chmod(0o755)
 
 
 def run_trial(session: HostSession, trial: Trial, attempt: int) -> None:
@@ -204,10 +219,7 @@ def _sha256(program: Path) -> str | None:
 
 
 def _bounded(record: Record) -> Record:
-    """Return a record that the controller accepts: without samples if they are too many.
-
-    A trial that had an answer fails by this; any other keeps its outcome.
-    """
+    """Return a record that the controller accepts; too many samples fail an answer."""
     length = len(json.dumps(record_to_json(record)))
     if length <= MOST_RECORD_BYTES - _HEADER_BYTES:
         return record

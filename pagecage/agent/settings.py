@@ -178,11 +178,7 @@ class MemoryReservation:
         self._pool = proc / "sys/vm/nr_hugepages"
 
     def leave(self, wanted_bytes: int) -> dict[str, Any]:
-        """Reserve memory until `wanted_bytes` are available (MemAvailable).
-
-        Return the values read back. Raises HostError if the machine has less to begin with, or
-        gives up too little.
-        """
+        """Reserve memory until `wanted_bytes` are MemAvailable. Raises HostError if it cannot."""
         drop_caches, huge_bytes = self._proc / "sys/vm/drop_caches", self._meminfo("Hugepagesize")
         self._journal.remember(lambda: {"nr_hugepages": self._pool_pages()})
         for _ in range(_RESERVATION_TRIES):

@@ -74,11 +74,7 @@ class Storage:
 
 
 def prepare_storage(run: TrialRun, provided: Mapping[str, Any]) -> Storage:
-    """Find or make the disks of a trial, and an empty folder on each disk that it names.
-
-    `provided` is what the driver has prepared. Raises RequirementMissed if this host cannot provide
-    a disk.
-    """
+    """Find or make the trial's disks and folders. `provided` is what the driver prepared."""
     provider = _Provider(run)
     storage = provider.storage(provided)
     disks = {name: provider.disk(name) for name in run.trial.cage.disks}
@@ -153,10 +149,7 @@ class _Provider:
         return Storage(kind, made.disk, made.mount_point, latency_us, is_own=True)
 
     def _on_volume(self) -> Storage:
-        """Return the data disk of our guest, which its controller serves, or a volume served here.
-
-        A guest in a fleet has no such controller, and serves the volume itself.
-        """
+        """Return our guest's data disk, which its controller serves, or a volume served here."""
         trial, data_dir = self._trial, self._data_dir
         try:
             if volume := self._outer_volume():

@@ -38,11 +38,7 @@ own."""
 
 
 def require_scripts(run: TrialRun) -> None:
-    """Check the definition's scripts, once per session.
-
-    Raises RequirementMissed for a script that bpftrace cannot attach, and without bpftrace if a
-    script is required.
-    """
+    """Check the definition's scripts, once per session. Raises RequirementMissed."""
     scripts = [spec for spec in run.trial.own_collectors if spec.is_script]
     if scripts and not find_tool("bpftrace"):
         if any(spec.required for spec in scripts):
@@ -65,10 +61,7 @@ def require_scripts(run: TrialRun) -> None:
 
 
 class TrialCollectors:
-    """The collectors of a trial, with the sampler and, if needed, controllers of io.max.
-
-    `data_directory` has the prepared data, if any.
-    """
+    """The collectors of a trial, with the sampler and controllers of io.max."""
 
     def __init__(
         self,
@@ -183,10 +176,7 @@ class TrialCollectors:
     def _take_figures(
         self, collector: PerfMem | OwnCollectorProcess, found: Mapping[str, float | None]
     ) -> CollectorResult:
-        """Stop a collector, and add its figures for the measured part.
-
-        A custom collector is judged even if it failed. It replaces no response.
-        """
+        """Stop a collector and add its figures; a custom one is judged even if it failed."""
         run, result = self._run, collector.stop()
         is_custom = isinstance(collector, OwnCollectorProcess)
         if run.interval is None or not (is_custom or result.status == "ok"):

@@ -177,10 +177,7 @@ class TrialRun:
         self.phase = "record" if self.ending.has_answer else failed_in
 
     def await_tracers(self, launched_boot_ns: int) -> None:
-        """Wait until every tracer of the trial has ticked since the launch, by CLOCK_BOOTTIME.
-
-        About one tick. Events from before the launch are then in a tick of their own.
-        """
+        """Wait for a tick of each tracer, so that earlier events are in a tick of their own."""
         for tracer in (self.session.tracer, self.session.block_tracer):
             if tracer.name in self.trial.collectors:
                 tracer.wait_for_tick(launched_boot_ns)

@@ -172,11 +172,7 @@ class MountedVolume:
 def mount_volume(
     data_bytes: int, data_dir: Path, spool: Path, name: str = DATA_DISK
 ) -> MountedVolume:
-    """Serve the volume of a disk, with room for the data, and mount it.
-
-    Its file system and files are kept from trial to trial while they are large enough. Raises
-    PagecageError with the reason.
-    """
+    """Serve and mount a disk's volume; its files are kept. Raises PagecageError."""
     path = choose_path()
     file = data_dir / f"{_named('pagecage-volume', name)}.raw"
     is_new = _ensure_file(file, data_bytes * 6 // 5 + _SPARE_BYTES)

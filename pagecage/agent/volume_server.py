@@ -170,10 +170,7 @@ def glibc_version() -> tuple[int, int] | None:
 
 
 def send_command(control: Path, command: Mapping[str, Any]) -> dict[str, Any]:
-    """Send one command to a control socket and return the answer.
-
-    Raises HostError if nobody answers within the time limit, or if the command is refused.
-    """
+    """Send one command; return the answer. Raises HostError if refused or not answered."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(_ANSWER_SECONDS)

@@ -13,9 +13,8 @@ import pytest
 
 from pagecage.agent import prepared_data
 from pagecage.agent.host_session import HostSession
-from pagecage.agent.installed import write_own_programs
 from pagecage.agent.protocol import request_to_json
-from pagecage.agent.session import run_trial
+from pagecage.agent.session import run_trial, write_custom_programs
 from pagecage.agent.storage import Storage
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage
@@ -102,7 +101,7 @@ def test_another_seed_or_program_makes_other_data(machine: Machine) -> None:
             data = replace(trial.data or TrialData(), seed=seed)
             session = make_session(machine, io.BytesIO(), trial)
             request = replace(session.request, own_programs={"make": text, "unused": text})
-            write_own_programs(request)
+            write_custom_programs(request)
             record = carry_out(
                 machine, replace(trial, data=data), replace(session, request=request)
             )

@@ -308,20 +308,10 @@ def fio_method(name: str) -> str:
 def fio_argv(name: str, target: Path) -> list[str]:
     """Return the command of that load, on a file that exists (reads) or is made (writes)."""
     pattern, block, depth = _LOADS[name]
-    return [
-        "fio",
-        "--name=calibrate",
-        f"--filename={target}",
-        f"--rw={pattern}",
-        f"--bs={block}",
-        f"--iodepth={depth}",
-        "--ioengine=libaio",
-        "--direct=1",
-        "--time_based",
-        f"--runtime={_SECONDS:g}",
-        "--output-format=json",
-        *(["--readonly"] if "read" in pattern else ["--size=64M"]),
-    ]
+    load = [f"--filename={target}", f"--rw={pattern}", f"--bs={block}", f"--iodepth={depth}"]
+    how = ["--ioengine=libaio", "--direct=1", "--time_based", f"--runtime={_SECONDS:g}"]
+    guard = "--readonly" if "read" in pattern else "--size=64M"
+    return ["fio", "--name=calibrate", *load, *how, "--output-format=json", guard]
 
 
 def driven_seconds(done: Completed) -> float:

@@ -54,10 +54,7 @@ class SimulatedVolume:
         return self._command({"account": True})
 
     def enforce(self, cage: Cage, seed: int) -> ExternalLimits:
-        """Put a cage in force. The read-back has the cage's values only if the models agree.
-
-        Otherwise it names each limit that differs with the value in force.
-        """
+        """Put a cage in force. Raises HostError if the volume then has another model."""
         model = volume_model(cage, seed)
         if path_us := self.path.get("latency_us"):
             model["path_us"] = path_us
@@ -135,11 +132,7 @@ class VolumeCalibrator:
     def calibrate(
         self, volume: SimulatedVolume, cage: Cage, read_from: Path | None, scratch: Path
     ) -> Mapping[str, Mapping[str, Any]]:
-        """Return a Calibration as JSON by property.
-
-        `read_from` is larger than a few seconds of the limit, and `scratch` a file that may be
-        written.
-        """
+        """Return a Calibration as JSON by property; `scratch` is a file that may be written."""
         model: dict[str, Any] = volume_model(cage, 0)  # the limits alone, with empty buckets
         model |= {"read_latency": [], "write_latency": [], "restore": None, "events": []}
         model["limits"] = [

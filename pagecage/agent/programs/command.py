@@ -13,7 +13,6 @@ from pagecage.agent.caging import Caged, ProgramFiles
 from pagecage.agent.data_files import common_disk, sidecar_of
 from pagecage.agent.data_files import find_files as find_data_files
 from pagecage.agent.drivers.container import mounted_paths
-from pagecage.agent.installed import programs_folder
 from pagecage.agent.programs.gated_process import GatedProcess, gated
 from pagecage.agent.programs.measured_part import (
     MEMBERS_SECONDS,
@@ -63,11 +62,8 @@ def disk_places(folders: Mapping[str, Path]) -> dict[str, object]:
 
 
 def command_places(request: RunRequest, data_directory: Path | None) -> dict[str, object]:
-    """Return the values of the places that only commands have.
-
-    {programs} is the folder of the definition's custom programs, {data} the prepared data.
-    """
-    return {"programs": programs_folder(request), "data": data_directory}
+    """Return the values of the places of commands: {programs}, and {data} if prepared."""
+    return {"programs": request.programs_folder, "data": data_directory}
 
 
 def fill_all(
@@ -159,11 +155,7 @@ class CommandProgram:
         )
 
     def _require_free_ports(self) -> None:
-        """Refuse ports that other processes listen on.
-
-        Such a process would seem to serve before the program does, or the container could not
-        listen.
-        """
+        """Refuse taken ports: another process would seem to serve, or the container not listen."""
         ready, image = self.spec.ready_port, self.spec.image
         for port in (*(() if ready is None else (ready,)), *(image.ports if image else ())):
             if listens(port, ("self",)):
@@ -276,10 +268,7 @@ class CommandProgram:
         return program
 
     def _fresh_home(self) -> list[str]:
-        """Make an empty home if the trial wants one; return the words that start a program with it.
-
-        A container has the home of its image, which is fresh in each. The record says which it was.
-        """
+        """Make an empty home if wanted; return the words that start a program with it."""
         is_fresh = not self.spec.image and FRESH_HOME in self.trial.conditions
         kind = "image" if self.spec.image else "fresh" if is_fresh else "inherited"
         if not is_fresh:
@@ -339,10 +328,7 @@ class CommandProgram:
     def _end(
         self, caged: Caged, program: GatedProcess, seen: _CommandObservation | None
     ) -> dict[str, Any]:
-        """End remaining processes, by SIGTERM if it served, else by SIGKILL.
-
-        Return the record's `exit`.
-        """
+        """End it, by SIGTERM if it served, else by SIGKILL; return the record's `exit`."""
         is_serving = seen is not None and seen.ready_at is not None
         processes = caged.context.processes
         if seen:
@@ -371,11 +357,7 @@ def _found(paths: tuple[Path, ...]) -> tuple[Path, ...]:
 
 
 def _image_paths(image: ImageSpec, storage: Storage) -> tuple[Path, ...]:
-    """Return the directories of the layers, and the paths that are mounted into the container.
-
-    Raises RequirementMissed for a disk that was made for the trial, which cannot hold layers, and
-    for a mount whose path does not exist.
-    """
+    """Return the directories of the layers, and the paths that are mounted."""
     if storage.is_own:
         raise RequirementMissed.of(
             Requirement.STORAGE,

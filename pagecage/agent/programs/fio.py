@@ -97,14 +97,8 @@ def job_text(
 def fio_command(job: str, directory: Path) -> list[str]:
     """Write the job file; return the command, by which fio refuses to write (fio(1))."""
     (directory / JOB).write_text(job)
-    fio = find_tool("fio") or "fio"
-    return [
-        fio,
-        "--readonly",
-        "--output-format=json+",
-        f"--output={directory / REPORT}",
-        str(directory / JOB),
-    ]
+    options = ["--readonly", "--output-format=json+", f"--output={directory / REPORT}"]
+    return [find_tool("fio") or "fio", *options, str(directory / JOB)]
 
 
 def missing_engine(options: Iterable[str]) -> str | None:

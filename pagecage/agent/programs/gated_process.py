@@ -171,10 +171,7 @@ class GatedProcess(TailedProcess):
         return status
 
     def stdout(self) -> dict[str, Any] | None:
-        """Return the size of standard output, and the hash of its first 64 MiB.
-
-        None while another process holds it open.
-        """
+        """Return size and hash of standard output; None while another process holds it open."""
         if self.threads[0].is_alive():
             return None
         hashed = {"hashed_bytes": self._hashed_bytes, "sha256": self._digest.hexdigest()}

@@ -55,10 +55,7 @@ class CacheChecks:
         self._run.keep("cache", **found)
 
     def at_start(self, *, is_go: bool) -> None:
-        """Check before the workload runs. With `is_go` the measured part begins with its launch.
-
-        Raises NotPrepared if the proven state is gone.
-        """
+        """Check before the launch, which `is_go` makes the start. Raises NotPrepared."""
         if not self._is_wanted:
             return
         self._keep(charge_lag_bytes=charge_lag_bytes(os.cpu_count() or 1, kernel_page_bytes()))
@@ -291,10 +288,7 @@ class MeasuredPart:
         self.cache = self._checks.found
 
     def before_launch(self) -> None:
-        """Check the cache before the workload starts. Raises NotPrepared.
-
-        For a workload without a gate, wait for the tracers and read the counters here.
-        """
+        """Check the cache before the launch; without a gate also all that `go` needs."""
         if self._is_whole_life:
             self._run.await_tracers(self._launched_boot_ns)
         self._checks.at_start(is_go=self._is_whole_life)
@@ -316,10 +310,7 @@ class MeasuredPart:
         self._checks.at_go(evicted_bytes)
 
     def require_member(self, is_over: Callable[[], bool]) -> None:
-        """Raise NotPrepared if a workload that is alive is not in its cage.
-
-        With several hierarchies it may have left one of them, and is still found by the others.
-        """
+        """Raise NotPrepared if a living workload is outside, also if in one hierarchy alone."""
         if is_over():
             return
         found = self._processes.members()

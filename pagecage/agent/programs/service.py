@@ -165,11 +165,7 @@ class _LoadProcess(GatedProcess):
         return True
 
     def await_end(self) -> dict[str, Any]:
-        """Wait up to 10 s for its end, then kill; return the end, the same the second time.
-
-        The end is a part of the record's `load`: exit status (negative: a signal), CPU time, last
-        lines.
-        """
+        """Wait up to 10 s for its end, then kill; return its part of the record's `load`."""
         if not self._end:
             status = self.finish()
             kill_marked(self._processes.mark)
