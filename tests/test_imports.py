@@ -36,16 +36,15 @@ ORDER = (
 )
 AGENT_ORDER = (
     "data_files file_trees protocol settings volume_server",
-    "drivers facts installed trial_storage",
+    "drivers facts trial_storage",
     "collectors",
     "limits",
     "host_session",
     "trial_run shell",
     "responses storage",
-    "disks",
     "caging",
     "host_settings programs",
-    "build_record cache_state prepared_data preview trial_collectors",
+    "cache_state prepared_data preview trial_collectors",
     "phases",
     "session",
     "main",

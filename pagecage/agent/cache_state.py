@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,35 +24,37 @@ from pagecage.linux.page_cache import (
 )
 from pagecage.model.requirements import Requirement
 from pagecage.model.trial import SetupStep
-from pagecage.process import Completed
 from pagecage.process import run as run_process
 
 _LOAD_PASSES = 5
 
 
-def reach_cache_state(run: TrialRun, program_files: ProgramFiles) -> None:
+def reach_cache_state(run: TrialRun, program_files: ProgramFiles) -> dict[str, Any]:
     """Evict or load the files and measure the result, and that of caches below the file system.
 
-    Raises NotPrepared if the state was not reached. Before a setup step the files are only evicted;
-    the step loads them, and `resident` is proven after it.
+    Returns the evidence of the record's `cache`. Raises NotPrepared if the state was not reached.
+    Before a setup step the files are only evicted; the step loads them, and `resident` is proven
+    after it.
     """
     state, fills_itself = run.trial.cache, run.trial.before is None
-    files = program_files.paths
-    run.keep("cache", requested=state, charged_to=None)
+    files, evidence = program_files.paths, {"requested": run.trial.cache, "charged_to": None}
+    run.keep("cache", **evidence)
     below = caches_below(program_files.disk, is_evicted=state == "cold")
     run.keep("device", caches_below=below)
     if not files:
-        return
+        return evidence
     found = [measure_residency(path) if state == "any" else evict(path) for path in files]
     if state == "resident" and fills_itself:
         found = _load_all(files)
-        run.keep("cache", charged_to=str(own_cgroup()))
-    _keep_residency(run, found)
+        evidence["charged_to"] = str(own_cgroup())
+    evidence |= _residency(found)
+    run.keep("cache", **evidence)
     if state != "resident" or fills_itself:
-        _require(run, found)
+        _require(state, found)
+    return evidence
 
 
-def _load_all(files: tuple[Path, ...]) -> list[Residency]:
+def _load_all(files: Sequence[Path]) -> list[Residency]:
     """Load the files until all are resident, in a few passes at most.
 
     Proactive reclaim may take pages of a large file before its end is read
@@ -65,22 +69,21 @@ def _load_all(files: tuple[Path, ...]) -> list[Residency]:
     return found
 
 
-def _keep_residency(run: TrialRun, found: list[Residency]) -> None:
-    run.keep(
-        "cache",
-        method=found[0].method,
-        file_bytes=sum(r.file_bytes for r in found),
-        resident_bytes_before=sum(r.resident_bytes for r in found),
-        resident_bytes_after=None,
-    )
+def _residency(found: Sequence[Residency]) -> dict[str, Any]:
+    return {
+        "method": found[0].method,
+        "file_bytes": sum(r.file_bytes for r in found),
+        "resident_bytes_before": sum(r.resident_bytes for r in found),
+        "resident_bytes_after": None,
+    }
 
 
-def _require(run: TrialRun, found: list[Residency]) -> None:
-    state, cache = run.trial.cache, run.sections["cache"]
+def _require(state: str, found: Sequence[Residency]) -> None:
     reached = {"cold": all(r.is_empty for r in found), "resident": all(r.is_full for r in found)}
     if not reached.get(state, True):
+        sums = _residency(found)
         raise NotPrepared(
-            f"{cache['resident_bytes_before']} of {cache['file_bytes']} bytes are resident, not"
+            f"{sums['resident_bytes_before']} of {sums['file_bytes']} bytes are resident, not"
             f" {state}"
         )
 
@@ -91,78 +94,61 @@ def all_resident_bytes(paths: tuple[Path, ...]) -> int:
 
 
 def run_setup_step(
-    run: TrialRun,
-    driver: Driver,
-    context: LaunchContext,
-    files: tuple[Path, ...],
-    data_dir: Path,
-) -> None:
-    """Run the setup step, if any, in its slice.
-
-    Keep its cache footprint and the cgroup charged for it. Raises RequirementMissed or NotPrepared
-    if the step fails.
-    """
-    step = run.trial.before
+    run: TrialRun, driver: Driver, context: LaunchContext, files: tuple[Path, ...], data_dir: Path
+) -> dict[str, Any]:
+    """Run the setup step, if any; return its evidence. Raises RequirementMissed or NotPrepared."""
+    step, trial = run.trial.before, run.trial
     if step is None:
-        return
-    values = places(files, data_dir, run.trial.max_seconds, context.folders)
-    path = program_path(run.session.request, step.program)
-    argv = [path, *fill_all(step.arguments, values, files), "--no-handshake"]
-    command, cgroup = _step_command(run, step, driver, context, argv)
+        return {}
+    values = places(files, data_dir, trial.max_seconds, context.folders)
+    argv = [program_path(run.request, step.program), *fill_all(step.arguments, values, files)]
+    argv.append("--no-handshake")
+    command, cgroup = _step_command(step, run.cleanup, driver, context, argv)
     begin = time.monotonic()
-    done = run_process(command, check=False, timeout_seconds=run.trial.timeout_seconds)
-    charged_to = None if cgroup is None else str(cgroup)
-    evidence = {
+    done = run_process(command, check=False, timeout_seconds=trial.timeout_seconds)
+    seconds, charged_to = time.monotonic() - begin, None if cgroup is None else str(cgroup)
+    charged = {
+        str(one): (read_counters(one, "memory.stat")["memory.stat"] or {}).get("file")
+        for one in dict.fromkeys(filter(None, (context.processes.cgroup, cgroup)))
+    }
+    kept = {
         "argv": argv,
         "slice": charged_to,
         "exit_status": done.status,
-        "seconds": time.monotonic() - begin,
+        "seconds": seconds,
+        "resident_bytes_after": all_resident_bytes(files),
+        "charged_bytes": charged,
     }
-    footprint = _footprint(files, [context.processes.cgroup, cgroup])
-    run.keep("cache", charged_to=charged_to, step=evidence | footprint)
-    _require_success(step, done)
-    if run.trial.cache == "resident":
+    evidence: dict[str, Any] = {"charged_to": charged_to, "step": kept}
+    run.keep("cache", **evidence)
+    _require_success(step.program, done.status, done.stderr)
+    if trial.cache == "resident":
         found = [measure_residency(path) for path in files]
-        _keep_residency(run, found)
-        _require(run, found)
+        evidence |= _residency(found)
+        run.keep("cache", **evidence)
+        _require(trial.cache, found)
+    return evidence
 
 
 def _step_command(
-    run: TrialRun, step: SetupStep, driver: Driver, context: LaunchContext, argv: list[str]
+    step: SetupStep, cleanup: ExitStack, driver: Driver, context: LaunchContext, argv: list[str]
 ) -> tuple[list[str], Cgroup | None]:
-    """Return the step's command and the cgroup that it runs in, if any."""
     if not driver.has_slice:
         return driver.command(context, argv), None
-    unit, cgroup = _slice_of_step(run, step, context)
-    name = context.unit.removesuffix(".slice").replace("pagecage-", "pagecage-step-")
+    stem, unit, cgroup = context.unit.removesuffix(".slice"), context.unit, context.cgroup
+    if step.slice != "same":
+        # A sibling with the same limits that lives as long.
+        unit = f"{stem}.before.slice"
+        cleanup.callback(context.maker.remove, unit)
+        cgroup = context.maker.make(unit, context.cage, context.disk, context.disks)
+    name = stem.replace("pagecage-", "pagecage-step-")
     return context.maker.enter_command(unit, argv, name), cgroup
 
 
-def _slice_of_step(run: TrialRun, step: SetupStep, context: LaunchContext) -> tuple[str, Cgroup]:
-    """Return the trial's own cgroup, or a sibling with the same limits that lives as long."""
-    if step.slice == "same":
-        return context.unit, context.cgroup
-    unit = context.unit.removesuffix(".slice") + ".before.slice"
-    run.cleanup.callback(context.maker.remove, unit)
-    return unit, context.maker.make(unit, context.cage, context.disk, context.disks)
-
-
-def _footprint(files: tuple[Path, ...], cgroups: list[Cgroup | None]) -> dict[str, Any]:
-    """Return the resident bytes after the step, and `file` of each cgroup's memory.stat."""
-    charged = {
-        str(cgroup): (read_counters(cgroup, "memory.stat")["memory.stat"] or {}).get("file")
-        for cgroup in dict.fromkeys(filter(None, cgroups))
-    }
-    return {"resident_bytes_after": all_resident_bytes(files), "charged_bytes": charged}
-
-
-def _require_success(step: SetupStep, done: Completed) -> None:
-    last_line = (done.stderr.strip().splitlines() or ["it printed no reason"])[-1]
-    if done.status == CANNOT:
-        raise RequirementMissed.of(
-            Requirement.WORKLOAD, f"{step.program} (step before): {last_line}"
-        )
-    if done.status != 0:
-        raise NotPrepared(
-            f"the step before ({step.program}) ended with status {done.status}: {last_line}"
-        )
+def _require_success(program: str, status: int, stderr: str) -> None:
+    last_line = (stderr.strip().splitlines() or ["it printed no reason"])[-1]
+    if status == CANNOT:
+        reason = f"{program} (step before): {last_line}"
+        raise RequirementMissed.of(Requirement.WORKLOAD, reason)
+    if status != 0:
+        raise NotPrepared(f"the step before ({program}) ended with status {status}: {last_line}")

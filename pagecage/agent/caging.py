@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.data_files import sidecar_of
-from pagecage.agent.disks import enforce_by_volumes, keep_disk_limits
 from pagecage.agent.drivers.driver import Driver, ExternalLimits, LaunchContext
 from pagecage.agent.drivers.registry import make_driver
 from pagecage.agent.limits.fidelity import IoMaxController
-from pagecage.agent.limits.simulated_volume import SimulatedVolume
+from pagecage.agent.limits.simulated_volume import SimulatedVolume, sound_account
 from pagecage.agent.protocol import ask
-from pagecage.agent.storage import OtherDisk, Storage
+from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
 from pagecage.linux.block_device import Disk
@@ -27,9 +26,20 @@ from pagecage.linux.cgroup_files import counter_files, read_imposed_limits, read
 from pagecage.linux.processes import SupervisedProcesses
 from pagecage.linux.systemd import unit_name
 from pagecage.linux.trial_processes import CgroupProcesses, TrialProcesses
-from pagecage.model.cage import Cage, cloud_to_json, expected_read_back, limits_not_in_force
+from pagecage.model.cage import (
+    DATA_DISK,
+    Cage,
+    cloud_to_json,
+    expected_read_back,
+    limits_not_in_force,
+)
 from pagecage.model.requirements import Requirement
 from pagecage.units import kernel_page_bytes
+
+_START_SECONDS, _POLL_SECONDS = 60.0, 0.01
+_INHERITED = ("HOME", "LANG", "PATH")
+_SEED_STEP = 1000
+"""Difference between the seeds of two volumes of a trial; repeats are far fewer."""
 
 
 @dataclass(frozen=True)
@@ -40,55 +50,270 @@ class ProgramFiles:
     disk: Disk
 
 
+def prepare_driver(run: TrialRun) -> tuple[Driver, dict[str, Any]]:
+    """Return the driver, ready to run the workload, and what it has prepared.
+
+    Raises RequirementMissed if this host lacks what it needs. A container engine is started here,
+    since its start would disturb the measurement.
+    """
+    session, name, command = run.session, run.trial.driver, run.trial.workload.command
+    asks = partial(ask, session.stream, session.inbox)
+    image = command.image if command else None
+    driver = make_driver(name, session.engines, asks, run.request.spool, image)
+    run.keep("cage", driver={"name": name})
+    try:
+        provided = driver.prepare()
+    except PagecageError as error:
+        raise RequirementMissed.of(Requirement.DRIVER, error.message, error.hint) from None
+    run.keep("cage", driver={"name": name, **provided})
+    return driver, provided
+
+
+class CageLimits:
+    """The limits of a trial: set, read back, and proven again at each moment that counts.
+
+    Every method raises RequirementMissed if a limit is not in force. The record keeps what was
+    found before that.
+    """
+
+    def __init__(self, run: TrialRun, driver: Driver, storage: Storage, disk: Disk) -> None:
+        self._run, self._driver, self._disk = run, driver, disk
+        self._cage, self._others = run.trial.cage, storage.disks
+        self._volumes: dict[str, tuple[SimulatedVolume, int]] = {}
+        if storage.volume:
+            # Equal trials of a run have different latencies, and a repeated run has the same.
+            self._volumes[DATA_DISK] = storage.volume, run.trial.repeat
+        for number, (name, other) in enumerate(storage.disks.items(), start=1):
+            if other.volume:
+                self._volumes[name] = other.volume, run.trial.repeat + _SEED_STEP * number
+        self._external: dict[str, ExternalLimits] = {}
+        self._expected: dict[str, str] = {}
+        self._read_back: dict[str, str] = {}
+        self._has_driver_cgroup = False
+
+    def make_slice(self, unit: str) -> TrialProcesses:
+        """Make the trial's slice with its limits."""
+        run, maker = self._run, self._run.session.maker(self._run.trial.driver)
+        slice_cage = self._driver.slice_cage(self._cage.cgroup_part)
+        run.cleanup.callback(maker.remove, unit)
+        disks = {name: self._others[name].disk for name in slice_cage.disks}
+        cgroup = maker.make(unit, slice_cage, self._disk, disks)
+        files = {} if cgroup.hierarchy == "v2" else counter_files(cgroup)
+        run.keep("cage", hierarchy=cgroup.hierarchy, counter_files=files)
+        # systemd starts a unit even when it could not apply a limit, and logs one line at most: ask
+        # the kernel.
+        self._expected, self._read_back = self._prove(DATA_DISK, cgroup, self._disk, slice_cage)
+        for name, other in self._others.items():
+            self._prove(name, cgroup, other.disk, self._cage.on_disk(name).cgroup_part)
+        return CgroupProcesses(maker, unit, cgroup)
+
+    def _prove(
+        self, name: str, cgroup: Cgroup, disk: Disk, asked: Cage
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        expected, cage = expected_read_back(asked, kernel_page_bytes()), self._cage_of(name)
+        found = _read_back(cgroup, disk.maj_min, only_io=name != DATA_DISK)
+        self._run.keep(
+            "cage",
+            name,
+            name=cage.name,
+            requested=dict(cage.properties),
+            slice=str(cgroup),
+            expected=expected,
+            **found,
+            **cloud_to_json(cage),
+            enforced_by=cage.enforced_by,
+            dilation=cage.dilation,
+        )
+        wrong = limits_not_in_force(expected, found["read_back"], found["ancestors"])
+        _refuse(wrong if name == DATA_DISK else [f"{name}: {sentence}" for sentence in wrong])
+        return expected, found["read_back"]
+
+    def _cage_of(self, disk: str) -> Cage:
+        return self._cage if disk == DATA_DISK else self._cage.on_disk(disk)
+
+    def keep_imposed(self, unit: str) -> TrialProcesses:
+        """Keep the limits that the machine imposes on a trial without a cgroup of its own."""
+        run, cage = self._run, self._cage
+        by_volume = {"enforced_by": cage.enforced_by, "dilation": cage.dilation}
+        run.keep(
+            "cage",
+            name=cage.name,
+            slice=None,
+            ancestors=read_imposed_limits(self._disk.maj_min),
+            requested=dict(cage.properties),
+            expected={},
+            read_back={},
+            **({**by_volume, **cloud_to_json(cage)} if cage.is_volume else {}),
+        )
+        return SupervisedProcesses(run.directory / "supervisor.json", f"{run.request.spool}:{unit}")
+
+    def keep_imposed_again(self, context: LaunchContext) -> None:
+        """Keep the imposed limits again, which now count how often each was met."""
+        if context.processes.cgroup is None:
+            found = read_imposed_limits(self._disk.maj_min)
+            self._run.keep("cage", ancestors_after=found)
+
+    def apply_external(self, context: LaunchContext) -> None:
+        """Put in force the limits outside of the slice: the driver's, and those of volumes."""
+        self._apply(DATA_DISK, partial(self._driver.apply_external, context))
+        for name in self._volumes:
+            self._apply(name, partial(self._enforce, name))
+
+    def _enforce(self, disk: str) -> ExternalLimits:
+        """Start clock, credits, events and account of a simulated volume anew."""
+        volume, seed = self._volumes[disk]
+        return volume.enforce(self._cage_of(disk), seed)
+
+    def _apply(self, disk: str, apply: Callable[[], ExternalLimits | None]) -> None:
+        try:
+            external = apply()
+        except PagecageError as error:
+            raise RequirementMissed.of(Requirement.LIMITS, error.message, error.hint) from None
+        if external is not None:
+            self._external[disk] = external
+            self._run.keep("cage", disk, external=external.to_json())
+            asked, held = self._cage_of(disk).properties, external.read_back.items()
+            _refuse([f"{external.by} holds {k} at {v}" for k, v in held if asked.get(k) != v])
+
+    def renew_volumes(self) -> None:
+        """Enforce each volume's limits anew. Raises HostError for the data's volume."""
+        for name in self._volumes:
+            if name == DATA_DISK:
+                self._enforce(name)
+            else:
+                self._apply(name, partial(self._enforce, name))
+
+    def keep_accounts(self) -> None:
+        """Keep each volume's own account of the measured part."""
+        for name, (volume, _) in self._volumes.items():
+            account = sound_account(volume)
+            external = {**self._external[name].to_json(), "account": account}
+            self._run.keep("cage", name, external=external)
+
+    def confirm(
+        self, context: LaunchContext, is_over: Callable[[], bool], patience_seconds: float = 0.0
+    ) -> None:
+        """Read back the limits that the driver itself has set, before the workload is let go.
+
+        A container engine that loses a limit reports nothing. Its runtime sets one limit after the
+        other, so wait up to `patience_seconds` for a workload that does not wait for `go`.
+        """
+        page_bytes, external = kernel_page_bytes(), self._external.get(DATA_DISK)
+        elsewhere = Cage("", external.read_back if external else {})
+        known = self._expected.keys() | expected_read_back(elsewhere, page_bytes).keys()
+        asked = expected_read_back(self._cage.cgroup_part, page_bytes)
+        own = {key: value for key, value in asked.items() if key not in known}
+        if not own:
+            return
+        name, until = self._run.trial.driver, time.monotonic() + patience_seconds
+        cgroup = self._await_driver_cgroup(context, is_over)
+        if cgroup is None:
+            _refuse([f"{name} has made no cgroup of its own in the slice"])
+            return
+        found = _read_back(cgroup, self._disk.maj_min)
+        while not own.items() <= found["read_back"].items():
+            if is_over() or time.monotonic() >= until:
+                break
+            time.sleep(_POLL_SECONDS)
+            later = _read_back(cgroup, self._disk.maj_min)
+            found = later if later["read_back"] else found
+        of_slice = {key: self._read_back[key] for key in self._expected}
+        self._read_back, self._has_driver_cgroup = found["read_back"] | of_slice, True
+        self._expected = self._expected | own
+        kept = {"read_back": self._read_back, "ancestors": found["ancestors"]}
+        self._run.keep("cage", **kept, expected=self._expected, driver_cgroup=str(cgroup))
+        wrong = limits_not_in_force(self._expected, *kept.values())
+        _refuse(
+            [f"{name} lost them: {'; '.join(wrong)}"] if wrong else [],
+            "use --driver docker: limits on our own slice",
+        )
+
+    def _await_driver_cgroup(
+        self, context: LaunchContext, is_over: Callable[[], bool]
+    ) -> Cgroup | None:
+        """Return the driver's own cgroup; a workload without a gate may enter it a moment later."""
+        deadline = time.monotonic() + _START_SECONDS
+        while (cgroup := self._driver.own_cgroup(context)) is None:
+            if time.monotonic() >= deadline or is_over():
+                return None
+            time.sleep(_POLL_SECONDS)
+        return cgroup
+
+    def require_unchanged(self, context: LaunchContext, *, rewrites_io_max: bool) -> None:
+        """Read the limits back again, without io.max if it is rewritten."""
+        for held, above in self._read_again(context, rewrites_io_max=rewrites_io_max):
+            expected = {key: self._expected.get(key, "max") for key in held}
+            wrong = limits_not_in_force(expected, held, above)
+            _refuse([f"after their proof, {sentence}" for sentence in wrong])
+
+    def keep_after(self, context: LaunchContext, *, rewrites_io_max: bool) -> None:
+        """Keep the limits as they are at the end of the measured part."""
+        for held, above in self._read_again(context, rewrites_io_max=rewrites_io_max):
+            self._run.keep("cage", read_back_after=held, ancestors_after=above)
+
+    def _read_again(
+        self, context: LaunchContext, *, rewrites_io_max: bool
+    ) -> Iterator[tuple[dict[str, str], dict[str, dict[str, str]]]]:
+        """Yield the requested limits of the cgroup that holds them, and those of its ancestors.
+
+        Yields nothing without a cgroup, or if a container's is gone.
+        """
+        cgroup = context.processes.cgroup
+        if cgroup is None:
+            return
+        own_cgroup = self._driver.own_cgroup(context) if self._has_driver_cgroup else None
+        found = _read_back(own_cgroup or cgroup, self._disk.maj_min)
+        of_slice = _read_back(cgroup, self._disk.maj_min) if own_cgroup else found
+        slice_cage = self._driver.slice_cage(self._cage.cgroup_part)
+        on_slice = expected_read_back(slice_cage, kernel_page_bytes())
+        held = found["read_back"] | {
+            key: of_slice["read_back"].get(key, "missing") for key in on_slice
+        }
+        kept = [key for key in self._expected if not (rewrites_io_max and "io.max" in key)]
+        if found["read_back"] and all(key in held for key in kept):
+            yield {key: held[key] for key in kept}, found["ancestors"]
+
+
+def _read_back(cgroup: Cgroup, maj_min: str, *, only_io: bool = False) -> dict[str, Any]:
+    """Return the limits of a cgroup and of its ancestors; those on memory and CPU have no disk."""
+    found = {
+        one: {k: v for k, v in read_limits(one, maj_min).items() if not only_io or "io.max" in k}
+        for one in (cgroup, *ancestors(cgroup))
+    }
+    return {
+        "read_back": found.pop(cgroup),
+        "ancestors": {str(above): limits for above, limits in found.items()},
+    }
+
+
+def _refuse(wrong: list[str], hint: str = "pagecage doctor") -> None:
+    if wrong:
+        raise RequirementMissed.of(
+            Requirement.LIMITS, f"limits are not as asked: {'; '.join(wrong)}", hint
+        )
+
+
 @dataclass(frozen=True)
 class Caged:
     """A trial's cage with everything in place but the workload.
 
-    `controllers` rewrite io.max, one per disk whose limits need it. `disks` are the cage's other
-    disks by name.
+    `limits` were proven. `cache` is the evidence of the state of the page cache. `controllers`
+    rewrite io.max, one per disk whose limits need it.
     """
 
     driver: Driver
     context: LaunchContext
+    storage: Storage
     files: tuple[Path, ...]
-    data_dir: Path
+    limits: CageLimits
+    cache: Mapping[str, Any]
     sampler: Sampler
     controllers: tuple[IoMaxController, ...] = ()
-    volume: SimulatedVolume | None = None
-    disks: Mapping[str, OtherDisk] = field(default_factory=dict)
 
     @property
     def disk(self) -> Disk:
         """The disk that is measured and limited."""
         return self.context.disk
-
-    @property
-    def folders(self) -> Mapping[str, Path]:
-        """The folder of each {disk.NAME}."""
-        return self.context.folders
-
-
-_START_SECONDS, _POLL_SECONDS = 60.0, 0.01
-_INHERITED = ("HOME", "LANG", "PATH")
-
-
-def prepare_driver(run: TrialRun) -> Driver:
-    """Return the driver, ready to run the workload.
-
-    Raises RequirementMissed if this host lacks what it needs. A container engine is started here,
-    since its start would disturb the measurement.
-    """
-    session, name = run.session, run.trial.driver
-    asks = partial(ask, session.stream, session.inbox)
-    command = run.trial.workload.command
-    image = command.image if command else None
-    driver = make_driver(name, session.engines, asks, session.request.spool, image)
-    run.keep("cage", driver={"name": name})
-    try:
-        run.sections["cage"]["driver"] |= driver.prepare()
-    except PagecageError as error:
-        raise RequirementMissed.of(Requirement.DRIVER, error.message, error.hint) from None
-    return driver
 
 
 def make_cage(
@@ -99,249 +324,35 @@ def make_cage(
     *,
     inherits_environment: bool,
     is_gated: bool,
-) -> LaunchContext:
+) -> tuple[LaunchContext, CageLimits]:
     """Make the trial's slice with its limits, or prepare the supervisor of a trial without one.
 
     External limits are applied, and every limit is read back. Raises RequirementMissed. With
     `inherits_environment` the workload gets every variable of the agent's environment.
     """
-    unit = unit_name(run.trial.trial_id, run.attempt)
-    if driver.has_slice:
-        processes = _make_slice(run, driver, storage, files, unit)
-    else:
-        processes = _make_supervised(run, files, unit)
-    context = _context(run, unit, processes, storage, files)
-    context = replace(
-        context, environment=_variables(inherits_all=inherits_environment), is_gated=is_gated
-    )
-    run.cleanup.callback(driver.clear, context)
-    _apply_external_limits(run, partial(driver.apply_external, context))
-    if storage.volume:
-        _apply_external_limits(run, partial(enforce_by_volume, run, storage.volume))
-    enforce_by_volumes(run, storage.disks)
-    return context
-
-
-def _make_slice(
-    run: TrialRun, driver: Driver, storage: Storage, files: ProgramFiles, unit: str
-) -> TrialProcesses:
-    trial, maker = run.trial, run.session.maker(run.trial.driver)
-    slice_cage = driver.slice_cage(trial.cage.cgroup_part)
-    run.cleanup.callback(maker.remove, unit)
-    disks = {name: storage.disks[name].disk for name in slice_cage.disks}
-    cgroup = maker.make(unit, slice_cage, files.disk, disks)
-    run.keep(
-        "cage",
-        name=trial.cage.name,
-        requested=dict(trial.cage.properties),
-        slice=str(cgroup),
-        hierarchy=cgroup.hierarchy,
-        counter_files={} if cgroup.hierarchy == "v2" else counter_files(cgroup),
-        expected=expected_read_back(slice_cage, kernel_page_bytes()),
-        **_read_back(cgroup, files.disk.maj_min),
-        **cloud_to_json(trial.cage),
-        enforced_by=trial.cage.enforced_by,
-        dilation=trial.cage.dilation,
-    )
-    cage = run.sections["cage"]
-    # systemd starts a unit even when it could not apply a limit, and logs one line at most: ask the
-    # kernel.
-    _refuse(limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"]))
-    keep_disk_limits(run, storage.disks, cgroup)
-    return CgroupProcesses(maker, unit, cgroup)
-
-
-def _make_supervised(run: TrialRun, files: ProgramFiles, unit: str) -> TrialProcesses:
-    """Keep the limits that the machine imposes, since the trial has no cgroup of its own."""
-    cage, imposed = run.trial.cage, read_imposed_limits(files.disk.maj_min)
-    none: dict[str, Any] = {"expected": {}, "read_back": {}}
-    by_volume = {"enforced_by": cage.enforced_by, "dilation": cage.dilation, **cloud_to_json(cage)}
-    run.keep(
-        "cage",
-        name=cage.name,
-        slice=None,
-        ancestors=imposed,
-        requested=dict(cage.properties),
-        **none,
-        **(by_volume if cage.is_volume else {}),
-    )
-    return SupervisedProcesses(
-        run.directory / "supervisor.json", f"{run.session.request.spool}:{unit}"
-    )
-
-
-def keep_imposed_limits(run: TrialRun, context: LaunchContext) -> None:
-    """Keep the imposed limits again, which now count how often each was met."""
-    if context.processes.cgroup is None:
-        run.keep("cage", ancestors_after=read_imposed_limits(context.disk.maj_min))
-
-
-def _context(
-    run: TrialRun,
-    unit: str,
-    processes: TrialProcesses,
-    storage: Storage,
-    files: ProgramFiles,
-) -> LaunchContext:
-    trial, request = run.trial, run.session.request
-    command, in_layer = trial.workload.command, trial.storage == "container_layer"
+    trial, command = run.trial, run.trial.workload.command
+    unit, in_layer = unit_name(trial.trial_id, run.attempt), trial.storage == "container_layer"
+    limits = CageLimits(run, driver, storage, files.disk)
+    processes = limits.make_slice(unit) if driver.has_slice else limits.keep_imposed(unit)
     sidecars = tuple(filter(Path.exists, map(sidecar_of, files.paths)))
-    return LaunchContext(
+    names = (name for name in sorted(os.environ) if inherits_environment or name in _INHERITED)
+    context = LaunchContext(
         maker=run.session.maker(trial.driver),
         unit=unit,
         processes=processes,
         cage=trial.cage.cgroup_part,
         disk=files.disk,
-        programs_dir=Path(request.programs_dir),
-        spool=request.spool,
+        programs_dir=Path(run.request.programs_dir),
+        spool=run.request.spool,
         data_dir=None if in_layer else storage.data_dir,
         directory=Path(command.directory) if command and command.directory else None,
         paths=() if in_layer else files.paths,
         files=(*files.paths, *sidecars) if in_layer else (),
+        environment=tuple(names),
+        is_gated=is_gated,
         disks={name: other.disk for name, other in storage.disks.items()},
         folders=storage.folders,
     )
-
-
-def _variables(*, inherits_all: bool) -> tuple[str, ...]:
-    return tuple(name for name in sorted(os.environ) if inherits_all or name in _INHERITED)
-
-
-def enforce_by_volume(run: TrialRun, volume: SimulatedVolume) -> ExternalLimits:
-    """Put the I/O limits in force by the volume, with fresh credits and an empty account.
-
-    Latencies are seeded by the repeat, so that equal trials of a run have different ones and a
-    repeated run has the same.
-    """
-    return volume.enforce(run.trial.cage, run.trial.repeat)
-
-
-def _apply_external_limits(run: TrialRun, apply: Callable[[], ExternalLimits | None]) -> None:
-    try:
-        external = apply()
-    except PagecageError as error:
-        raise RequirementMissed.of(Requirement.LIMITS, error.message, error.hint) from None
-    if external is not None:
-        run.keep("cage", external=external.to_json())
-        wrong = {
-            k: v for k, v in external.read_back.items() if run.trial.cage.properties.get(k) != v
-        }
-        _refuse([f"{external.by} holds {name} at {value}" for name, value in wrong.items()])
-
-
-def _read_back(cgroup: Cgroup, maj_min: str) -> dict[str, Any]:
-    return {
-        "read_back": read_limits(cgroup, maj_min),
-        "ancestors": {str(above): read_limits(above, maj_min) for above in ancestors(cgroup)},
-    }
-
-
-def require_unchanged_limits(run: TrialRun, caged: Caged) -> None:
-    """Read the limits back again. Raises RequirementMissed if one changed since its proof."""
-    if now := _read_back_again(run, caged):
-        expected = {key: run.sections["cage"]["expected"].get(key, "max") for key in now[0]}
-        wrong = limits_not_in_force(expected, *now)
-        _refuse([f"after their proof, {sentence}" for sentence in wrong])
-
-
-def keep_limits_after(run: TrialRun, caged: Caged) -> None:
-    """Keep the limits as they are at the end of the measured part."""
-    if now := _read_back_again(run, caged):
-        run.keep("cage", read_back_after=now[0], ancestors_after=now[1])
-
-
-def _read_back_again(
-    run: TrialRun, caged: Caged
-) -> tuple[dict[str, str], dict[str, dict[str, str]]] | None:
-    """Return the requested limits of the cgroup that holds them, and those of its ancestors.
-
-    Without io.max if burst credits rewrite it. None without a cgroup, or if a container's is gone.
-    """
-    cage, cgroup = run.sections["cage"], caged.context.processes.cgroup
-    if cgroup is None:
-        return None
-    holder = (caged.driver.own_cgroup(caged.context) if "driver_cgroup" in cage else None) or cgroup
-    found = _read_back(holder, caged.disk.maj_min)
-    own = found if holder == cgroup else _read_back(cgroup, caged.disk.maj_min)
-    slice_cage = caged.driver.slice_cage(run.trial.cage.cgroup_part)
-    on_slice = expected_read_back(slice_cage, kernel_page_bytes())
-    held = found["read_back"] | {key: own["read_back"].get(key, "missing") for key in on_slice}
-    kept = [key for key in cage["expected"] if not (caged.controllers and "io.max" in key)]
-    if not found["read_back"] or not all(key in held for key in kept):
-        return None
-    return {key: held[key] for key in kept}, found["ancestors"]
-
-
-def _refuse(wrong: list[str], hint: str = "pagecage doctor") -> None:
-    if wrong:
-        raise RequirementMissed.of(
-            Requirement.LIMITS, f"limits are not as asked: {'; '.join(wrong)}", hint
-        )
-
-
-def confirm_limits(
-    run: TrialRun, caged: Caged, is_over: Callable[[], bool], patience_seconds: float = 0.0
-) -> None:
-    """Read back the limits that the driver itself has set, before the workload is let go.
-
-    Raises RequirementMissed. A container engine that loses a limit reports nothing. Its runtime
-    sets one limit after the other, so wait up to `patience_seconds` for a workload that does not
-    wait for `go`.
-    """
-    cage, page_bytes = run.sections["cage"], kernel_page_bytes()
-    asked = expected_read_back(run.trial.cage.cgroup_part, page_bytes)
-    elsewhere = Cage("", cage.get("external", {}).get("read_back", {}))
-    external = expected_read_back(elsewhere, page_bytes)
-    own = {
-        key: value
-        for key, value in asked.items()
-        if key not in cage["expected"] and key not in external
-    }
-    if not own:
-        return
-    name, until = run.trial.driver, time.monotonic() + patience_seconds
-    cgroup = _driver_cgroup(caged, is_over)
-    if cgroup is None:
-        _refuse([f"{name} has made no cgroup of its own in the slice"])
-        return
-    of_slice = {key: cage["read_back"][key] for key in cage["expected"]}
-    found = _read_when_set(
-        cgroup, caged.disk.maj_min, own, lambda: is_over() or time.monotonic() >= until
-    )
-    cage |= {**found, "expected": cage["expected"] | own, "driver_cgroup": str(cgroup)}
-    cage["read_back"] |= of_slice
-    wrong = limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"])
-    _refuse(
-        [f"{name} lost them: {'; '.join(wrong)}"] if wrong else [],
-        "use --driver docker: limits on our own slice",
-    )
-
-
-def _read_when_set(
-    cgroup: Cgroup, maj_min: str, own: Mapping[str, str], give_up: Callable[[], bool]
-) -> dict[str, Any]:
-    """Read the limits of the driver's cgroup until all are set.
-
-    The last that were read before giving up.
-    """
-    found = _read_back(cgroup, maj_min)
-    while not own.items() <= found["read_back"].items() and not give_up():
-        time.sleep(_POLL_SECONDS)
-        later = _read_back(cgroup, maj_min)
-        found = later if later["read_back"] else found
-    return found
-
-
-def _driver_cgroup(caged: Caged, is_over: Callable[[], bool]) -> Cgroup | None:
-    """Return the driver's own cgroup.
-
-    A workload without a gate may enter it a moment after its start.
-    """
-    deadline = time.monotonic() + _START_SECONDS
-    while (
-        cgroup := caged.driver.own_cgroup(caged.context)
-    ) is None and time.monotonic() < deadline:
-        if is_over():
-            return None
-        time.sleep(_POLL_SECONDS)
-    return cgroup
+    run.cleanup.callback(driver.clear, context)
+    limits.apply_external(context)
+    return context, limits

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from pagecage.errors import HostError
@@ -19,60 +19,33 @@ from pagecage.units import LEAST_PAGE_BYTES, format_bytes
 
 
 def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...] | MissedRequirement:
-    """Return the regular files among and below the paths, each once, sorted.
-
-    Links below are skipped.
-    """
+    """Return the regular files among and below the paths, each once, sorted; links are skipped."""
     found: dict[tuple[int, int], Path] = {}
     for path in paths:
         if not path.exists():
-            return MissedRequirement(
-                Requirement.DATA,
-                f"{path} does not exist",
-                "name an existing path, or copy it with --copy",
-            )
-        found |= {_identity(file): file for file in _files_of(path)}
+            fix = "name an existing path, or copy it with --copy"
+            return MissedRequirement(Requirement.DATA, f"{path} does not exist", fix)
+        below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+        regular = (file for file in below if file.is_file() and not file.is_symlink())
+        for file in (*((path,) if path.is_file() else ()), *regular):
+            status = file.stat()  # two names of one file have the same pages
+            found[status.st_dev, status.st_ino] = file
     files = tuple(sorted(found.values()))
     if not files:
-        return MissedRequirement(
-            Requirement.DATA,
-            f"no file in {', '.join(map(str, paths))}",
-            "name files, or omit --cold",
-        )
-    hidden = next((file for file in files if not _is_residency_visible(file)), None)
-    if hidden:
-        reason = (
-            f"{hidden} belongs to another user and is read-only, so the kernel hides whether it is"
-            " cached"
-        )
-        return MissedRequirement(
-            Requirement.DATA, reason, "run as its owner or as root, or omit --cold"
-        )
+        reason = f"no file in {', '.join(map(str, paths))}"
+        return MissedRequirement(Requirement.DATA, reason, "name files, or omit --cold")
+    for file in files:
+        # The kernel shows residency to the owner and to users with write access
+        # (mm/mincore.c, can_do_mincore). The file must also be readable, for mincore to be called.
+        owned = os.getuid() in (0, file.stat().st_uid)
+        if not (os.access(file, os.R_OK) and (owned or os.access(file, os.W_OK))):
+            reason = (
+                f"{file} belongs to another user and is read-only, so the kernel hides whether it"
+                " is cached"
+            )
+            fix = "run as its owner or as root, or omit --cold"
+            return MissedRequirement(Requirement.DATA, reason, fix)
     return files
-
-
-def _identity(file: Path) -> tuple[int, int]:
-    """Return device and inode: two names of one file have the same pages."""
-    status = file.stat()
-    return status.st_dev, status.st_ino
-
-
-def _files_of(path: Path) -> Iterator[Path]:
-    if path.is_file():
-        yield path
-    for folder, _, names in os.walk(path):
-        candidates = (Path(folder, name) for name in names)
-        yield from (file for file in candidates if file.is_file() and not file.is_symlink())
-
-
-def _is_residency_visible(file: Path) -> bool:
-    """Return whether this user may query the file's residency (mm/mincore.c, can_do_mincore).
-
-    The kernel allows it to the owner and to users with write access. The file must also be
-    readable.
-    """
-    owned = os.getuid() in (0, file.stat().st_uid)
-    return os.access(file, os.R_OK) and (owned or os.access(file, os.W_OK))
 
 
 def common_disk(
@@ -105,22 +78,16 @@ def _require_random(path: Path, dataset: Dataset) -> None:
         return
     step = dataset.size_bytes // _SAMPLED_PAGES // LEAST_PAGE_BYTES * LEAST_PAGE_BYTES
     with path.open("rb", buffering=0) as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
-        content = b"".join(_page(file.fileno(), n * step) for n in range(_SAMPLED_PAGES))
+        descriptor, content = file.fileno(), b""
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        for offset in range(0, _SAMPLED_PAGES * step, step):
+            # Before Linux 6.5, which has no cachestat(2), the page is dropped even if it was there.
+            was_cached = cachestat_pages(descriptor, offset, LEAST_PAGE_BYTES)
+            content += os.pread(descriptor, LEAST_PAGE_BYTES, offset)
+            if not was_cached:
+                os.posix_fadvise(descriptor, offset, LEAST_PAGE_BYTES, os.POSIX_FADV_DONTNEED)
     if len(zlib.compress(content, 1)) < _COMPRESSED_SHARE * len(content):
         raise HostError(f"{path} is not random, although its sidecar says so", f"rm {path}")
-
-
-def _page(descriptor: int, offset: int) -> bytes:
-    """Return a page of a file, and leave the page cache as it was.
-
-    Before Linux 6.5, which has no cachestat(2), the page is dropped even if it was there.
-    """
-    was_cached = cachestat_pages(descriptor, offset, LEAST_PAGE_BYTES)
-    content = os.pread(descriptor, LEAST_PAGE_BYTES, offset)
-    if not was_cached:
-        os.posix_fadvise(descriptor, offset, LEAST_PAGE_BYTES, os.POSIX_FADV_DONTNEED)
-    return content
 
 
 _SPARE_BYTES = 256 * 1024**2
@@ -182,31 +149,16 @@ def make_room(directory: Path, kept: Collection[str], need_bytes: int) -> None:
 
 
 def make_dataset(dataset: Dataset, directory: Path, pcgen: Path) -> Path:
-    """Return the dataset's path; make the file if it is missing or incomplete.
-
-    Raises HostError if the disk has too little space.
-    """
+    """Return the dataset's path; make the file if needed. Raises HostError if it does not fit."""
     path = directory / dataset.file_name
     if is_whole(path, dataset):
         _require_random(path, dataset)
         return path
     directory.mkdir(parents=True, exist_ok=True)
     require_room(directory, dataset.size_bytes)
-    run(
-        [
-            pcgen,
-            "--out",
-            path,
-            "--size-bytes",
-            str(dataset.size_bytes),
-            "--seed",
-            str(dataset.seed),
-            "--fill",
-            dataset.fill,
-            "--force",
-        ],
-        timeout_seconds=3600,
-    )
+    content = ["--size-bytes", str(dataset.size_bytes), "--seed", str(dataset.seed)]
+    argv: list[str | Path] = [pcgen, "--out", path, *content, "--fill", dataset.fill, "--force"]
+    run(argv, timeout_seconds=3600)
     if not is_whole(path, dataset):
         raise HostError(f"pcgen left {path} incomplete", f"remove {path} and try again")
     return path

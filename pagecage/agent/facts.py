@@ -1,18 +1,19 @@
-"""Facts about a machine: its kernel, CPU, memory, disk and tools, and its tracing."""
+"""Facts about a machine: its kernel, CPU, memory, disk, tools and packages, and its tracing."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
+import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.settings import RestoreJournal
+from pagecage.agent.settings import RestoreJournal, chosen
 from pagecage.errors import HostError, PagecageError
 from pagecage.linux import cgroup, procfs
 from pagecage.linux.block_device import (
@@ -25,10 +26,12 @@ from pagecage.linux.cgroupfs import find_place
 from pagecage.linux.page_cache import cachestat_pages
 from pagecage.linux.procfs import read_text
 from pagecage.linux.systemd import Systemd, is_pid1, systemd_version
+from pagecage.model.trial import Package
 from pagecage.process import find_tool, run
 from pagecage.units import kernel_page_bytes
 
 _SYS, _PROC = Path("/sys"), Path("/proc")
+_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _CAP_SYS_ADMIN = 21  # capabilities(7)
 _FIELD = re.compile(r"^\tfield:.*?(\w+)(?:\[\w*\])?;", re.MULTILINE)
 _FUNCTION = re.compile(r" [tT] (\w+)$", re.MULTILINE)
@@ -101,15 +104,15 @@ class Tracefs:
 
     def restore(self) -> list[str]:
         """Unmount what was mounted; return one sentence per failure."""
-        return self._journal.put_back("tracefs", self._unmount)
-
-    def _unmount(self, _saved: Mapping[str, Any]) -> None:
         folder = self._kernel.tracefs
-        if not os.path.ismount(folder):
-            return
-        done = run(["umount", folder], check=False, timeout_seconds=30)
-        if not done.ok:
-            raise HostError(done.stderr.strip() or "umount failed", f"umount {folder}")
+
+        def unmount(_saved: Mapping[str, Any]) -> None:
+            if os.path.ismount(folder):
+                done = run(["umount", folder], check=False, timeout_seconds=30)
+                if not done.ok:
+                    raise HostError(done.stderr.strip() or "umount failed", f"umount {folder}")
+
+        return self._journal.put_back("tracefs", unmount)
 
 
 def tracing_obstacle(abilities: Mapping[str, Any], uid: int) -> tuple[str, str] | None:
@@ -142,7 +145,7 @@ def read_facts(
 
     `disks` has a directory on each disk beside the data directory's, by name. Never raises.
     """
-    systemd = find_systemd(user)
+    systemd, pages = find_systemd(user), read_text(_HUGE_PAGES) or ""
     return {
         "hostname": platform.node(),
         "uid": os.getuid(),
@@ -157,7 +160,7 @@ def read_facts(
         "page_bytes": kernel_page_bytes(),
         "memory_bytes": _meminfo("MemTotal"),
         "swap_bytes": _meminfo("SwapTotal"),
-        "transparent_hugepage": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "transparent_hugepage": chosen(pages) if "[" in pages else None,
         "systemd": {
             "pid1": is_pid1(),
             "version": systemd.version,
@@ -170,7 +173,7 @@ def read_facts(
         "cachestat": _has_cachestat(),
         "disk": _disk(data_dir),
         "disks": {name: _disk(Path(folder)) for name, folder in (disks or {}).items()},
-        "free_bytes": _free_bytes(data_dir),
+        "free_bytes": shutil.disk_usage(_existing(data_dir)).free,
         "data_dir": str(data_dir),
         "tracing": Kernel().abilities(),
         "tools": {name: tool_version(*argv) for name, argv in _TOOLS.items()},
@@ -191,10 +194,7 @@ def find_systemd(user: bool) -> Systemd:
 
 @cache
 def tool_version(*argv: str) -> str | None:
-    """Return the first line with a digit that a tool prints, or None if it is not installed.
-
-    Cached per process.
-    """
+    """Return the first line with a digit that a tool prints; None if it is not installed."""
     if not find_tool(argv[0]):
         return None
     try:
@@ -236,11 +236,6 @@ def describe_disk(disk: Disk) -> dict[str, Any]:
     return {**asdict(disk), "stack": list(disk.stack), "queue_settings": read_queue_settings(disk)}
 
 
-def _free_bytes(data_dir: Path) -> int | None:
-    free = os.statvfs(_existing(data_dir))
-    return free.f_bavail * free.f_frsize
-
-
 def _has_cachestat() -> bool:
     try:
         with Path(sys.executable).open("rb") as file:
@@ -263,7 +258,57 @@ def _os_release() -> str | None:
     return None
 
 
-def _chosen(path: str) -> str | None:
-    """Return the bracketed word of a sysfs choice ("always [madvise] never")."""
-    text = read_text(Path(path)) or ""
-    return text[text.find("[") + 1 : text.find("]")] if "[" in text else None
+_QUERIES = {
+    "debian": [
+        "dpkg-query",
+        "--show",
+        "--showformat=${db:Status-Status}\t${Package}\t${Version}\t${Depends}\n",
+    ],
+    "redhat": ["rpm", "--query", "--queryformat=installed\t%{NAME}\t%{VERSION}-%{RELEASE}\t\n"],
+}
+_RELATIVES = {"debian": "debian", "fedora": "redhat", "rhel": "redhat"}
+"""Family of a distribution by a word of ID or ID_LIKE in os-release(5)."""
+_NAME = re.compile(r"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]*)")
+_OS_RELEASE = Path("/etc/os-release")
+
+
+def read_packages(packages: Sequence[Package], os_release: Path = _OS_RELEASE) -> dict[str, Any]:
+    """Return the family of the distribution, and the version of each package by name.
+
+    A package that is not installed has the version None. The versions of the packages on which
+    these depend directly are included, because the name may be that of a metapackage.
+    """
+    family = distribution_family(read_text(os_release) or "")
+    names = [name for package in packages if (name := package.name_on(family))]
+    if family is None or not names:
+        return {"family": family, "versions": {}}
+    rows = _query(family, names)
+    # A Depends field is "a (>= 1), b | c:any".
+    found = (word for _, depends in rows.values() for word in _NAME.findall(depends))
+    needed = set(found) - set(names)
+    versions: dict[str, str | None] = dict.fromkeys(names)
+    others = _query(family, sorted(needed)) if needed else {}
+    return {
+        "family": family,
+        "versions": versions | {name: row[0] for name, row in {**others, **rows}.items()},
+    }
+
+
+def distribution_family(os_release: str) -> str | None:
+    """Return the family of a distribution from the text of os-release(5); None if unknown."""
+    for line in os_release.splitlines():
+        key, _, value = line.partition("=")
+        if key in ("ID", "ID_LIKE"):
+            for word in value.strip("\"'").split():
+                if word in _RELATIVES:
+                    return _RELATIVES[word]
+    return None
+
+
+def _query(family: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    try:
+        done = run([*_QUERIES[family], *names], check=False, timeout_seconds=30)
+    except PagecageError:  # without the package manager, none is known to be installed
+        return {}
+    rows = (line.split("\t") for line in done.stdout.splitlines())
+    return {row[1]: (row[2], row[3]) for row in rows if len(row) == 4 and row[0] == "installed"}

@@ -11,22 +11,20 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
-_NO_REFLINK = (
-    errno.EOPNOTSUPP,
-    errno.ENOTTY,
-    errno.EXDEV,
-    errno.EINVAL,
-    errno.ENOSYS,
-    errno.EPERM,
-)
+_NO_REFLINK = {
+    *(errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV),
+    *(errno.EINVAL, errno.ENOSYS, errno.EPERM),
+}
 _PUNCH_HOLE, _ZERO_RANGE = 0x02 | 0x01, 0x10 | 0x01  # both with FALLOC_FL_KEEP_SIZE, fallocate(2)
 _PIECE_BYTES = 256 * 1024
 _SECTOR_BYTES = 512  # the unit of st_blocks, stat(2)
+_DIGEST_BYTES = 16
+_HASH = partial(hashlib.blake2b, digest_size=_DIGEST_BYTES)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 
@@ -37,7 +35,7 @@ def reflinks(source: Path, target: Path) -> bool:
     try:
         probes[0].write_bytes(b"x" * 4096)
         with probes[0].open("rb") as one, probes[1].open("wb") as other:
-            return clone(one.fileno(), other.fileno())
+            return _clone(one.fileno(), other.fileno())
     except OSError:  # read-only, or full: a copy reports what is wrong
         return False
     finally:
@@ -46,7 +44,7 @@ def reflinks(source: Path, target: Path) -> bool:
                 probe.unlink()
 
 
-def clone(source: int, target: int) -> bool:
+def _clone(source: int, target: int) -> bool:
     """Make the target share all extents of the source; return False where that is not possible.
 
     It is emptied first, because btrfs would allocate a last block that is cut.
@@ -65,7 +63,7 @@ Pieces = list[tuple[int, int]]
 """Offset and length of each part of a file, in order."""
 
 
-def copy_differing(source: int, target: int) -> Pieces:
+def _copy_differing(source: int, target: int) -> Pieces:
     """Write the pieces of the source that differ in the target; return them.
 
     Equal pieces keep their blocks on disk. Holes of the source become holes, and blocks that it has
@@ -77,8 +75,13 @@ def copy_differing(source: int, target: int) -> Pieces:
     written: Pieces = []
     for start, end, is_data in _ranges(source, status.st_size):
         if is_data:
-            pieces = ((at, min(_PIECE_BYTES, end - at)) for at in range(start, end, _PIECE_BYTES))
-            written += [piece for piece in pieces if _copy_piece(source, target, *piece)]
+            for at in range(start, end, _PIECE_BYTES):
+                wanted = os.pread(source, min(_PIECE_BYTES, end - at), at)
+                until = at + len(wanted)
+                is_equal = os.pread(target, len(wanted), at) == wanted
+                if not is_equal or _seek(target, at, os.SEEK_HOLE, until) < until:
+                    _write(target, wanted, at)
+                    written.append((at, min(_PIECE_BYTES, end - at)))
         elif _clear(target, start, end, is_reserved=is_reserved):
             written.append((start, end - start))
     for descriptor in (source, target):
@@ -87,7 +90,6 @@ def copy_differing(source: int, target: int) -> Pieces:
 
 
 def _ranges(descriptor: int, size: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield start, end and whether they are data of the parts of a file, in order."""
     at = 0
     while at < size:
         data = _seek(descriptor, at, os.SEEK_DATA, size)
@@ -110,22 +112,8 @@ def _seek(descriptor: int, offset: int, whence: int, size: int) -> int:
         return size
 
 
-def _copy_piece(source: int, target: int, start: int, length: int) -> bool:
-    """Return whether the piece had to be written."""
-    wanted = os.pread(source, length, start)
-    end = start + len(wanted)
-    is_equal = os.pread(target, length, start) == wanted
-    if is_equal and _seek(target, start, os.SEEK_HOLE, end) >= end:
-        return False
-    _write(target, wanted, start)
-    return True
-
-
 def is_on_disk(source: Path, target: Path, pieces: Pieces) -> bool:
-    """Return whether these pieces of the target, read from the disk, equal the source's.
-
-    The target must have been written back: its pages are dropped first.
-    """
+    """Return whether these pieces, written back before, equal the source's on the disk."""
     with source.open("rb") as one, target.open("rb") as other:
         descriptors = (one.fileno(), other.fileno())
         os.posix_fadvise(descriptors[1], 0, 0, os.POSIX_FADV_DONTNEED)
@@ -165,8 +153,8 @@ def _clear(descriptor: int, start: int, end: int, *, is_reserved: bool) -> bool:
 
 
 def sync_file_system(path: Path) -> None:
-    """Write back everything that is dirty on the file system of a directory (syncfs(2))."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    """Write back everything that is dirty on the file system of a path (syncfs(2))."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         if _LIBC.syncfs(descriptor):
             error = ctypes.get_errno()
@@ -176,7 +164,6 @@ def sync_file_system(path: Path) -> None:
 
 
 ROOT = "."
-_DIGEST_BYTES = 16
 _KINDS = {
     stat.S_IFREG: "file",
     stat.S_IFDIR: "directory",
@@ -217,12 +204,24 @@ def scan(root: Path) -> dict[str, TreeEntry]:
     first: dict[int, str] = {}
     entries: dict[str, TreeEntry] = {}
     for path, status in _walk(root, ROOT):
-        kind = kind_of(status)
+        kind = _kind_of(status)
         if kind is None:
             continue
         is_group = kind == "file" and status.st_nlink > 1
         leader = first.setdefault(status.st_ino, path) if is_group else path
-        entries[path] = _entry(root, path, kind, status, None if leader == path else leader)
+        whole, is_link = root / path, kind == "symlink"
+        entries[path] = TreeEntry(
+            path=path,
+            kind=kind,
+            mode=stat.S_IMODE(status.st_mode),
+            uid=status.st_uid,
+            gid=status.st_gid,
+            mtime_ns=status.st_mtime_ns,
+            size_bytes=status.st_size if kind == "file" else 0,
+            link_to=None if leader == path else leader,
+            target=_read_target(whole) if is_link else None,
+            xattrs={} if is_link else _read_xattrs(whole),
+        )
     groups: dict[str, int] = {}
     for entry in entries.values():
         leader = entry.link_to or entry.path
@@ -232,8 +231,7 @@ def scan(root: Path) -> dict[str, TreeEntry]:
     }
 
 
-def kind_of(status: os.stat_result) -> str | None:
-    """Return the kind of a file; None for a socket or a device."""
+def _kind_of(status: os.stat_result) -> str | None:
     return _KINDS.get(stat.S_IFMT(status.st_mode))
 
 
@@ -246,30 +244,12 @@ def _walk(root: Path, path: str) -> Iterator[tuple[str, os.stat_result]]:
             yield from _walk(root, name if path == ROOT else f"{path}/{name}")
 
 
-def _entry(
-    root: Path, path: str, kind: str, status: os.stat_result, link_to: str | None
-) -> TreeEntry:
-    whole = root / path
-    return TreeEntry(
-        path=path,
-        kind=kind,
-        mode=stat.S_IMODE(status.st_mode),
-        uid=status.st_uid,
-        gid=status.st_gid,
-        mtime_ns=status.st_mtime_ns,
-        size_bytes=status.st_size if kind == "file" else 0,
-        link_to=link_to,
-        target=read_target(whole) if kind == "symlink" else None,
-        xattrs={} if kind == "symlink" else read_xattrs(whole),
-    )
-
-
-def read_target(link: Path) -> str:
+def _read_target(link: Path) -> str:
     """Return the target of a symbolic link as it is; Path.readlink() would drop "./" and "//"."""
     return os.readlink(link)  # noqa: PTH115
 
 
-def read_xattrs(path: Path) -> dict[str, str]:
+def _read_xattrs(path: Path) -> dict[str, str]:
     """Return the extended attributes of a file in hexadecimal; none where there is no support."""
     try:
         names = os.listxattr(path, follow_symlinks=False)
@@ -297,29 +277,21 @@ def signature(status: os.stat_result) -> Signature:
 
 
 def signatures(root: Path) -> dict[str, Signature]:
-    """Return the signature of every path below the root but that of the root itself.
-
-    The root's is left out because its place, not its content, may be made anew.
-    """
+    """Return the signature of every path below the root; the root itself may be made anew."""
     return {path: signature(status) for path, status in _walk(root, ROOT) if path != ROOT}
 
 
-def digest_of(path: Path) -> str:
-    """Return the hash of a file's content; its pages do not stay in the page cache."""
+def _digest_of(path: Path) -> str:
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, _new_digest).hexdigest()
+        found = hashlib.file_digest(file, _HASH).hexdigest()
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return found
-
-
-def _new_digest() -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=_DIGEST_BYTES)
 
 
 def with_digests(root: Path, entries: Mapping[str, TreeEntry]) -> dict[str, TreeEntry]:
     """Return the entries with the hash of every file's content."""
     return {
-        path: replace(entry, digest=digest_of(root / path))
+        path: replace(entry, digest=_digest_of(root / path))
         if entry.kind == "file" and entry.link_to is None
         else entry
         for path, entry in entries.items()
@@ -332,10 +304,7 @@ def total_bytes(entries: Mapping[str, TreeEntry]) -> int:
 
 
 def difference(wanted: Mapping[str, TreeEntry], found: Mapping[str, TreeEntry]) -> str | None:
-    """Return how the trees differ, by their first difference; None if they are equal.
-
-    Digests count only where both have one.
-    """
+    """Return the first difference of the trees, by digests where both have one; None if equal."""
     for path in sorted(wanted.keys() ^ found.keys()):
         return f"{path} {'is missing' if path in wanted else 'is there'}"
     for path, one in wanted.items():
@@ -346,16 +315,6 @@ def difference(wanted: Mapping[str, TreeEntry], found: Mapping[str, TreeEntry]) 
             names = [key for key, value in vars(one).items() if vars(other)[key] != value]
             return f"{path} has another {' and '.join(names)}"
     return None
-
-
-def entries_to_json(entries: Mapping[str, TreeEntry]) -> list[dict[str, Any]]:
-    """Return the entries as JSON data."""
-    return [asdict(entry) for entry in entries.values()]
-
-
-def entries_from_json(data: list[dict[str, Any]]) -> dict[str, TreeEntry]:
-    """Return the entries of JSON data."""
-    return {one["path"]: TreeEntry(**one) for one in data}
 
 
 class TreeRestore:
@@ -380,11 +339,6 @@ class TreeRestore:
         self._taken: set[int] = set()
         self.changed: dict[str, Pieces] = {}
 
-    @property
-    def copied_bytes(self) -> int:
-        """The bytes of all pieces that were written."""
-        return sum(length for pieces in self.changed.values() for _, length in pieces)
-
     def run(self) -> None:
         """Remove what is too much, make what is missing, and write what differs."""
         if self._data.is_symlink() or not self._data.is_dir():
@@ -398,15 +352,12 @@ class TreeRestore:
                 _set_metadata(self._data / entry.path, entry)
 
     def _remove_strangers(self, folder: str) -> None:
-        """Remove the paths below a directory that the original has not, or not of this kind.
-
-        A file with more or fewer links than it should have is made anew.
-        """
+        """Remove what the original has not, or of another kind or with other links."""
         _make_writable(self._data / folder, stat.S_IRWXU)
         for name in [one.name for one in (self._data / folder).iterdir()]:
             path = name if folder == ROOT else f"{folder}/{name}"
             status, wanted = (self._data / path).lstat(), self._wanted.get(path)
-            is_known = wanted is not None and kind_of(status) == wanted.kind
+            is_known = wanted is not None and _kind_of(status) == wanted.kind
             if wanted is not None and wanted.kind == "file":
                 is_known = is_known and status.st_nlink == wanted.links
             if not is_known:
@@ -415,29 +366,27 @@ class TreeRestore:
                 self._remove_strangers(path)
 
     def _make(self, entry: TreeEntry) -> None:
-        path = self._data / entry.path
-        if entry.kind == "file":
+        path, is_there = self._data / entry.path, os.path.lexists(self._data / entry.path)
+        if entry.kind == "file" and entry.link_to is None:
             self._make_file(entry, path)
-            return
-        if entry.kind == "directory":
-            with suppress(FileExistsError):
-                path.mkdir(0o700)
-            return
-        if entry.kind == "symlink" and entry.target is not None:
-            if not os.path.lexists(path) or read_target(path) != entry.target:
-                _remove(path)
-                path.symlink_to(entry.target)
-        elif not os.path.lexists(path):
-            os.mkfifo(path)
-        _set_metadata(path, entry)
-
-    def _make_file(self, entry: TreeEntry, path: Path) -> None:
-        if entry.link_to is not None:
-            leader = self._data / entry.link_to
-            if not os.path.lexists(path) or not leader.samefile(path):
+        elif entry.kind == "file":
+            leader = self._data / (entry.link_to or "")
+            if not is_there or not leader.samefile(path):
                 _remove(path)
                 path.hardlink_to(leader)
-            return
+        elif entry.kind == "directory":
+            if not is_there:
+                path.mkdir(0o700)
+        else:
+            if entry.kind == "symlink" and entry.target is not None:
+                if not is_there or _read_target(path) != entry.target:
+                    _remove(path)
+                    path.symlink_to(entry.target)
+            elif not is_there:
+                os.mkfifo(path)
+            _set_metadata(path, entry)
+
+    def _make_file(self, entry: TreeEntry, path: Path) -> None:
         status = path.lstat() if os.path.lexists(path) else None
         if status and status.st_ino in self._taken:  # linked to a file that has its place already
             path.unlink()
@@ -453,8 +402,8 @@ class TreeRestore:
         try:
             target = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             try:
-                is_shared = self._has_reflink and clone(source, target)
-                self.changed[entry.path] = [] if is_shared else copy_differing(source, target)
+                is_shared = self._has_reflink and _clone(source, target)
+                self.changed[entry.path] = [] if is_shared else _copy_differing(source, target)
             finally:
                 os.close(target)
         finally:
@@ -470,7 +419,6 @@ def _make_writable(path: Path, bits: int) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, a link or a tree, whatever is there."""
     if not os.path.lexists(path):
         return
     if path.is_symlink() or not path.is_dir():
@@ -494,18 +442,14 @@ def _set_metadata(path: Path, entry: TreeEntry) -> None:
         os.chown(path, entry.uid, entry.gid, follow_symlinks=False)
         status = path.lstat()
     if entry.kind != "symlink":
-        if (found := read_xattrs(path)) != entry.xattrs:
-            _set_xattrs(path, found, entry.xattrs)
+        if (found := _read_xattrs(path)) != entry.xattrs:
+            for name in found.keys() - entry.xattrs.keys():
+                os.removexattr(path, name)
+            for name, value in entry.xattrs.items():
+                if found.get(name) != value:
+                    os.setxattr(path, name, bytes.fromhex(value))
             status = path.lstat()  # an ACL changes the mode
         if stat.S_IMODE(status.st_mode) != entry.mode:
             path.chmod(entry.mode)
     if status.st_mtime_ns != entry.mtime_ns:
         os.utime(path, ns=(status.st_atime_ns, entry.mtime_ns), follow_symlinks=False)
-
-
-def _set_xattrs(path: Path, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    for name in found.keys() - wanted.keys():
-        os.removexattr(path, name)
-    for name, value in wanted.items():
-        if found.get(name) != value:
-            os.setxattr(path, name, bytes.fromhex(value))

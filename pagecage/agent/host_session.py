@@ -75,10 +75,7 @@ MACHINE = Path("/dev/shm")
 
 @contextmanager
 def alone(spool: Path) -> Iterator[None]:
-    """Lock this host for one agent, of any user; the kernel releases the locks if it dies.
-
-    Raises HostError if it is locked.
-    """
+    """Lock this host for one agent, of any user, until it dies. Raises HostError if locked."""
     spool.mkdir(parents=True, exist_ok=True)
     with (spool / "lock").open("a+") as file:
         try:
@@ -91,8 +88,22 @@ def alone(spool: Path) -> Iterator[None]:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
-        with _machine_lock():
+        # Of all users. Any process may hold this lock. It then delays runs, and gets nothing by it.
+        place = MACHINE if MACHINE.is_dir() else Path("/")
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _lock_machine(descriptor)
             yield
+        finally:
+            os.close(descriptor)
+
+
+def _lock_machine(descriptor: int) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        user = user_of_machine() or "a process of a container"
+        raise HostError(f"another run is using this machine ({user})", "wait for it") from None
 
 
 def user_of_machine() -> str | None:
@@ -105,25 +116,6 @@ def user_of_machine() -> str | None:
     place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     pids = [words[4] for words in map(str.split, lines) if "FLOCK" in words and place in words]
     return f"process {pids[0]}" if pids else None
-
-
-@contextmanager
-def _machine_lock() -> Iterator[None]:
-    """Lock the machine for one agent among those of all users.
-
-    Any process may hold this lock. It then delays runs, and gets nothing by it.
-    """
-    place = MACHINE if MACHINE.is_dir() else Path("/")
-    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            user = user_of_machine() or "a process of a container"
-            raise HostError(f"another run is using this machine ({user})", "wait for it") from None
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) -> list[str]:
@@ -189,19 +181,11 @@ def open_session(
             remove_scratch(data_dir)
 
 
-def _traces(request: RunRequest) -> bool:
-    """Return whether a trial of the request uses bpftrace."""
-    return any(
-        set(trial.collectors) & set(TRACERS) or any(own.is_script for own in trial.own_collectors)
-        for trial in request.trials
-    )
-
-
 def _attach(tracers: Tracers, request: RunRequest, stream: FrameStream) -> None:
-    """Start the tracers that the request's trials need, and stop the others."""
-    if _traces(request):
-        Tracefs(request.spool).mount()
     wanted = {name for trial in request.trials for name in trial.collectors}
+    custom = (collector for trial in request.trials for collector in trial.own_collectors)
+    if not wanted.isdisjoint(TRACERS) or any(collector.is_script for collector in custom):
+        Tracefs(request.spool).mount()
     tracers.keep_only(wanted)
     for tracer in tracers.missing(wanted):
         stream.event("step", text="attaching bpftrace")

@@ -67,10 +67,7 @@ def _run(tracers: Tracers | None = None) -> int:
 
 
 def _serve(request_file: Path, stream_file: Path) -> int:
-    """Run a request without a controller.
-
-    Frames go to a file; only a signal ends the agent early.
-    """
+    """Run a request without a controller; frames go to a file, and only a signal ends it early."""
     request = request_from_json(json.loads(request_file.read_bytes()))
     interruption = Interruption()
     interruption.listen()
@@ -114,7 +111,6 @@ def _work(
 
 
 def _shell(request: str) -> int:
-    """Run a shell at a terminal. Errors are printed as by the command line."""
     try:
         return run_shell(shell_request_from_json(json.loads(request)))
     except PagecageError as error:

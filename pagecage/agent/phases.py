@@ -6,38 +6,33 @@ Each phase leaves to the cleanup stack whatever it starts, and keeps its part of
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
+from typing import Any
 
 from pagecage.agent.cache_state import all_resident_bytes, reach_cache_state, run_setup_step
-from pagecage.agent.caging import (
-    Caged,
-    ProgramFiles,
-    keep_imposed_limits,
-    make_cage,
-    prepare_driver,
-)
-from pagecage.agent.data_files import make_dataset
-from pagecage.agent.disks import check_disks, prepare_disks, require_cgroup_writeback
-from pagecage.agent.drivers.driver import Driver
+from pagecage.agent.caging import Caged, ProgramFiles, make_cage, prepare_driver
+from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.host_settings import (
     calibrate,
-    calibrate_disks,
     limit_dirty_pages,
-    prepare_settings,
-    require_distinct,
-    reserve_memory,
+    limit_memory,
     set_queue_settings,
 )
 from pagecage.agent.prepared_data import prepare_data
-from pagecage.agent.programs.program import Program, keep_around
-from pagecage.agent.programs.registry import program_of
+from pagecage.agent.programs.registry import PROGRAMS, Program
 from pagecage.agent.responses import responses
-from pagecage.agent.storage import Storage, prepare_storage
+from pagecage.agent.storage import (
+    Storage,
+    check_disks,
+    prepare_storage,
+    require_cgroup_writeback,
+    require_distinct,
+)
 from pagecage.agent.trial_collectors import TrialCollectors, require_scripts
-from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
-from pagecage.errors import HostError
+from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.linux import procfs
+from pagecage.model.record_sections import cpu_usec
 from pagecage.model.requirements import check_trial
 
 PHASES = (
@@ -63,128 +58,113 @@ PHASES = (
 
 @dataclass(frozen=True)
 class Prepared:
-    """The host made ready for a trial."""
+    """The host made ready for a trial. `cache` is the evidence of the page cache's state."""
 
     program: Program
     driver: Driver
     storage: Storage
     files: ProgramFiles
+    cache: Mapping[str, Any]
 
 
 def run_phases(run: TrialRun) -> None:
-    """Run a trial from its requirements to its totals.
-
-    Raises RequirementMissed or NotPrepared if there is nothing to measure; any other exception is a
-    failure.
-    """
+    """Run all phases. Raises RequirementMissed or NotPrepared if there is nothing to measure."""
     prepared = prepare(run)
-    caged, collectors = cage(run, prepared)
+    caged, collectors, around = cage(run, prepared)
     launched = time.monotonic()
     with run.announced("run"):
-        measure(run, prepared.program, caged)
+        found = measure(run, prepared.program, caged)
     with run.announced("stop"):
-        collectors.stop(traced_since=launched)
+        collectors.stop(traced_since=launched, found=found)
     with run.announced("totals"):
-        keep_totals(run, caged)
+        run.keep("counters", totals=caged.context.processes.counters())
+        run.keep("counters", around={"before": around, "after": _cpu_times(caged.context)})
+        caged.limits.keep_imposed_again(caged.context)
+        if caged.files:
+            run.keep("cache", resident_bytes_after=all_resident_bytes(caged.files))
 
 
 def prepare(run: TrialRun) -> Prepared:
-    """Check the requirements.
-
-    Make ready the driver, the disk, the files, the host's settings and the page cache.
-    """
+    """Check the requirements, and make ready disk, files, settings and page cache."""
+    trial, facts = run.trial, run.session.facts
     with run.announced("requirements"):
-        facts, trial = run.session.facts, run.trial
         if missed := check_trial(facts, trial) + check_disks(facts, trial.cage):
             raise RequirementMissed(missed)
         require_scripts(run)
     with run.announced("driver"):
-        driver = prepare_driver(run)
+        driver, provided = prepare_driver(run)
     with run.announced("storage"):
-        storage = prepare_disks(run, prepare_storage(run))
-    program = program_of(run.trial)
+        storage = prepare_storage(run, provided)
+    program = PROGRAMS[trial.workload.kind](run)
     with run.announced("data"):
-        prepare_data(run, storage, partial(_make_datasets, run, storage))
+        storage = prepare_data(run, storage)
     with run.announced("dataset"):
-        files = program.find_files(run, storage, _make_datasets(run, storage))
+        datasets = tuple(run.make_dataset(one, storage.data_dir) for one in trial.datasets)
+        files = program.find_files(storage, datasets)
         require_distinct(storage, files.disk.maj_min)
-        require_cgroup_writeback(run, storage, files.disk)
+        require_cgroup_writeback(trial.cage, storage, files.disk)
     with run.announced("queue_settings"):
         set_queue_settings(run, storage, files)
-        prepare_settings(run, storage)
     with run.announced("calibrate"):
-        slice_cage = driver.slice_cage(run.trial.cage.cgroup_part)
-        driven = run.trial.cage if storage.volume else slice_cage
-        read_from = program.calibration_file(run, storage, files, driven)
+        slice_cage = driver.slice_cage(trial.cage.cgroup_part)
+        driven = trial.cage if storage.volume else slice_cage
+        read_from = program.calibration_file(storage, files, driven)
         calibrate(run, storage, files.disk, slice_cage, read_from)
-        calibrate_disks(run, storage)
     with run.announced("memory"):
-        reserve_memory(run)
+        limit_memory(run)
     with run.announced("dirty"):
         limit_dirty_pages(run)
     with run.announced("cache"):
-        reach_cache_state(run, files)
-    return Prepared(program, driver, storage, files)
+        cache = reach_cache_state(run, files)
+    return Prepared(program, driver, storage, files, cache)
 
 
-def _make_datasets(run: TrialRun, storage: Storage) -> tuple[Path, ...]:
-    """Make the datasets as the user who will read them.
+def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors, dict[str, Any]]:
+    """Make the slice with its limits, run the setup step in it, and start the collectors.
 
-    Raises NotPrepared if they cannot be made.
+    The last value is the CPU time of all before the collectors start.
     """
-    pcgen = Path(run.session.request.programs_dir) / "pcgen"
-    try:
-        return tuple(
-            make_dataset(dataset, storage.data_dir, pcgen) for dataset in run.trial.datasets
-        )
-    except HostError as error:
-        raise NotPrepared(error.message) from None
-
-
-def cage(run: TrialRun, prepared: Prepared) -> tuple[Caged, TrialCollectors]:
-    """Make the slice with its limits, run the setup step in it, and start the collectors."""
-    driver, storage, files = prepared.driver, prepared.storage, prepared.files
+    program, driver, storage = prepared.program, prepared.driver, prepared.storage
+    files = prepared.files.paths
     with run.announced("slice"):
-        context = make_cage(
+        context, limits = make_cage(
             run,
             driver,
             storage,
-            files,
-            inherits_environment=prepared.program.inherits_environment,
-            is_gated=prepared.program.is_gated,
+            prepared.files,
+            inherits_environment=program.inherits_environment,
+            is_gated=program.is_gated,
         )
     with run.announced("before"):
-        run_setup_step(run, driver, context, files.paths, storage.data_dir)
+        cache = {**prepared.cache, **run_setup_step(run, driver, context, files, storage.data_dir)}
     with run.announced("collectors"):
-        keep_around(run, context, "before")
-        collectors = TrialCollectors(run, context, files.paths)
+        around = _cpu_times(context)
+        run.keep("counters", around={"before": around})
+        collectors = TrialCollectors(run, context, files, storage.data_directory)
         collectors.start()
-    caged = Caged(
-        driver,
-        context,
-        files.paths,
-        storage.data_dir,
-        collectors.sampler,
-        collectors.controllers,
-        storage.volume,
-        storage.disks,
-    )
-    return caged, collectors
+    running = collectors.sampler, collectors.controllers
+    return Caged(driver, context, storage, files, limits, cache, *running), collectors, around
 
 
-def measure(run: TrialRun, program: Program, caged: Caged) -> None:
+def _cpu_times(context: LaunchContext) -> dict[str, Any]:
+    """Return the CPU time of all before the collectors start, or after they have stopped.
+
+    Ticks of 10 ms do not show who was busy in a short measured part, but in the time around it.
+    """
+    return {
+        "monotonic_seconds": time.monotonic(),
+        "trial_cpu_usec": cpu_usec(context.processes.counters()),
+        "agent_cpu_usec": round(1e6 * time.process_time()),
+        "stat": procfs.read_host()["stat"],
+    }
+
+
+def measure(run: TrialRun, program: Program, caged: Caged) -> dict[str, float | None]:
     """Run the workload, judge its end, and keep the responses."""
-    measured = program.measure(run, caged)
-    ending = program.judge(run, measured)
+    measured = program.measure(caged)
+    ending = program.judge(measured)
     run.ending = replace(ending, phase=None if ending.has_answer else "run")
-    found = responses(run.trial, ending.outcome, measured, caged.disk.maj_min, caged.sampler.rows())
+    rows = caged.sampler.rows()
+    found = responses(run.trial, ending.outcome, measured, caged.disk.maj_min, rows)
     run.keep("response", **found)
-
-
-def keep_totals(run: TrialRun, caged: Caged) -> None:
-    """Keep the counters over the whole life, and the bytes that are resident now."""
-    run.keep("counters", totals=caged.context.processes.counters())
-    keep_around(run, caged.context, "after")
-    keep_imposed_limits(run, caged.context)
-    if caged.files:
-        run.keep("cache", resident_bytes_after=all_resident_bytes(caged.files))
+    return found

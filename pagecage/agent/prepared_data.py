@@ -8,9 +8,9 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -21,8 +21,6 @@ from pagecage.agent.file_trees import (
     TreeEntry,
     TreeRestore,
     difference,
-    entries_from_json,
-    entries_to_json,
     is_on_disk,
     reflinks,
     scan,
@@ -31,7 +29,6 @@ from pagecage.agent.file_trees import (
     total_bytes,
     with_digests,
 )
-from pagecage.agent.installed import programs_folder
 from pagecage.agent.programs.command import fill, fill_all, program_path
 from pagecage.agent.programs.gated_process import StderrTail
 from pagecage.agent.programs.measured_part import describe_status
@@ -47,14 +44,16 @@ from pagecage.whole_files import sync_folder, write_whole
 
 MANIFEST, STATE = "manifest.json", "state.json"
 _TICK_SECONDS = 0.02  # longer than the grain of ctime, CONFIG_HZ=100
+_KEY_CHARACTERS = 16
+_TOLD_EVERY_SECONDS = 30.0
+_CHILDREN_SECONDS = 0.5  # for the children of a program that has ended to end as well
+_READ_BYTES = 65536
+FOLDER = "prepared"
 
 
 @dataclass(frozen=True)
 class SavedTree:
-    """The entries of an original, and its signatures when its contents were hashed.
-
-    `sha256` is the hash of its manifest.
-    """
+    """The entries of an original, its signatures when it was hashed, and its manifest's hash."""
 
     original: Path
     entries: Mapping[str, TreeEntry]
@@ -77,12 +76,11 @@ class Restoration:
     seconds: float
 
 
-def read_saved(base: Path, original: str) -> SavedTree | None:
-    """Return the saved tree of a directory; None if it is missing or was not finished."""
+def _read_saved(base: Path, original: str) -> SavedTree | None:
     try:
         text = (base / MANIFEST).read_bytes()
         manifest = json.loads(text)
-        entries = entries_from_json(manifest["entries"])
+        entries = {one["path"]: TreeEntry(**one) for one in manifest["entries"]}
         found = {path: tuple(one) for path, one in manifest["signatures"].items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
@@ -95,10 +93,10 @@ def save(base: Path, original: str) -> SavedTree:
     sync_file_system(root)
     time.sleep(_TICK_SECONDS)  # a later write then has another ctime
     found = signatures(root)
-    entries = entries_to_json(with_digests(root, scan(root)))
+    entries = [asdict(entry) for entry in with_digests(root, scan(root)).values()]
     manifest = {"version": 1, "entries": entries, "signatures": found}
     write_whole(base / MANIFEST, json.dumps(manifest))
-    saved = read_saved(base, original)
+    saved = _read_saved(base, original)
     if saved is None:
         raise HostError(f"{base / MANIFEST} cannot be read again", f"rm -r {base}")
     return saved
@@ -113,7 +111,7 @@ def restore(saved: SavedTree, work: Path, machine: str) -> Restoration:
     was cut short is repeated in full. Raises HostError if the trees differ.
     """
     began, data = time.monotonic(), work / DATA
-    if changed := changed_path(saved):
+    if changed := _changed_path(saved):
         raise HostError(
             f"{saved.original} was changed: {changed}", f"rm -r {saved.original.parent}"
         )
@@ -121,7 +119,8 @@ def restore(saved: SavedTree, work: Path, machine: str) -> Restoration:
     (work / STATE).unlink(missing_ok=True)
     sync_folder(work)
     if not unchanged:
-        require_room(work, max(0, saved.size_bytes - _held_bytes(data)), "a copy")
+        held_bytes = total_bytes(scan(data)) if data.is_dir() else 0
+        require_room(work, max(0, saved.size_bytes - held_bytes), "a copy")
     has_reflink = reflinks(saved.original.parent, work)
     run = TreeRestore(saved.original, data, saved.entries, unchanged, has_reflink=has_reflink)
     run.run()
@@ -130,12 +129,12 @@ def restore(saved: SavedTree, work: Path, machine: str) -> Restoration:
     time.sleep(_TICK_SECONDS)  # a later write then has another ctime
     found = {"machine": machine, "manifest": saved.sha256, "signatures": signatures(data)}
     write_whole(work / STATE, json.dumps(found))
-    method = "reflink" if has_reflink else "copy"
-    return Restoration(method, len(run.changed), run.copied_bytes, time.monotonic() - began)
+    copied_bytes = sum(size for pieces in run.changed.values() for _, size in pieces)
+    method, seconds = "reflink" if has_reflink else "copy", time.monotonic() - began
+    return Restoration(method, len(run.changed), copied_bytes, seconds)
 
 
 def _read_state(work: Path, saved: SavedTree, machine: str) -> dict[str, Signature]:
-    """Return the signatures after the last restoration; none if they cannot be relied on."""
     try:
         state = json.loads((work / STATE).read_text())
         if (state["machine"], state["manifest"]) == (machine, saved.sha256):
@@ -143,10 +142,6 @@ def _read_state(work: Path, saved: SavedTree, machine: str) -> dict[str, Signatu
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         pass
     return {}
-
-
-def _held_bytes(data: Path) -> int:
-    return total_bytes(scan(data)) if data.is_dir() else 0
 
 
 def _prove(saved: SavedTree, data: Path, changed: Mapping[str, Pieces]) -> None:
@@ -163,59 +158,227 @@ def _prove(saved: SavedTree, data: Path, changed: Mapping[str, Pieces]) -> None:
         raise HostError(f"{data} is not as it was: {different}", f"rm -r {data.parent}")
 
 
-def changed_path(saved: SavedTree) -> str | None:
+def _changed_path(saved: SavedTree) -> str | None:
     """Return the first path of the original that was written to, made or removed; None if none."""
     found = signatures(saved.original)
     paths = sorted(saved.signatures.keys() | found.keys())
     return next((one for one in paths if saved.signatures.get(one) != found.get(one)), None)
 
 
-_KEY_CHARACTERS = 16
-_TOLD_EVERY_SECONDS = 30.0
-_CHILDREN_SECONDS = 0.5  # for the children of a program that has ended to end as well
-_READ_BYTES = 65536
+def prepare_data(run: TrialRun, storage: Storage) -> Storage:
+    """Make or restore the data, if any. Raises RequirementMissed or NotPrepared."""
+    if run.trial.data is None:
+        return storage
+    if storage.kind == "container_layer":
+        reason = "prepared data are on a disk, and this trial's files are in a container's layer"
+        raise RequirementMissed.of(Requirement.STORAGE, reason, "use storage data")
+    try:
+        return replace(storage, data_directory=DataPreparation(run, run.trial.data, storage).run())
+    except HostError as error:
+        raise NotPrepared(error.message) from None
+    except OSError as error:
+        raise NotPrepared(f"{error.filename or storage.data_dir}: {error.strerror}") from None
 
 
-def key_of(run: TrialRun, data: TrialData) -> str:
-    """Return the key of the data: over the command, its programs, its datasets and the seed.
+class DataPreparation:
+    """The preparation of one trial's data: they are made once, and restored before each trial."""
 
-    Raises RequirementMissed for a program that this host lacks.
-    """
-    parts = {
-        "prepare": data.prepare,
-        "programs": list(_identities(run, data)),
-        "datasets": [one.file_name for one in run.trial.datasets] if data.reads_datasets else [],
-        "seed": data.seed,
-        "writes": data.writes,
-    }
-    text = json.dumps(parts, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:_KEY_CHARACTERS]
+    def __init__(self, run: TrialRun, data: TrialData, storage: Storage) -> None:
+        self._run, self._data, self._storage = run, data, storage
+        self._session, self._request = run.session, run.request
+        workload = program_path(run.request, data.prepare[0]) if data.prepare else ""
+        # A workload of pagecage's own, or any other program.
+        self._program = workload if Path(workload).is_file() else next(iter(data.prepare), "")
 
+    def run(self) -> Path:
+        """Make the data if they are missing, restore them, and return their directory."""
+        data, (base, work) = self._data, self.folders()
+        original = ORIGINAL if data.writes else DATA
+        saved = _read_saved(base, original) or self._make_saved(base, original)
+        os.utime(base)
+        self._run.keep(
+            "data",
+            directory=str(work / DATA),
+            **({"key": base.name} if data.prepare else {}),
+            entries=len(saved.entries),
+            size_bytes=saved.size_bytes,
+            manifest_sha256=saved.sha256,
+        )
+        if data.writes or work != base:
+            self._restore(saved, work)
+        elif changed := _changed_path(saved):
+            raise NotPrepared(
+                f"{base / DATA} was written to: {changed}; set writes = true under [data], or"
+                f" remove {base} to have it made again"
+            )
+        return work / DATA
 
-def _identities(run: TrialRun, data: TrialData) -> Iterator[tuple[str, str]]:
-    """Yield the programs that make the data with the hashes of their files.
+    def folders(self) -> tuple[Path, Path]:
+        """Return the saved tree's directory, and the trial's, which is apart on a made disk."""
+        if self._data.copied_to is not None:
+            base = Path(self._data.copied_to)
+            return base, base
+        name = Path(FOLDER, self._key())
+        return self._run.data_dir / name, self._storage.data_dir / name
 
-    They are the command, the definition's own programs among its words, and those of `made_by`,
-    which the command is known to call.
-    """
-    folder, words = programs_folder(run.session.request), (*data.prepare, *data.made_by)
-    for name, text in sorted(run.session.request.own_programs.items()):
-        if any(f"{{programs}}/{name}" in word for word in words):
-            yield name, hashlib.sha256(text.encode()).hexdigest()
-    for word in (_program(run, data), *data.made_by):
-        for path in _find_programs(fill(word, {"programs": folder})):
-            with path.open("rb") as file:
-                yield Path(word).name, hashlib.file_digest(file, "sha256").hexdigest()
+    def _key(self) -> str:
+        """Return the key: over the command, its programs, its datasets and the seed."""
+        data, datasets = self._data, self._run.trial.datasets
+        parts = {
+            "prepare": data.prepare,
+            "programs": list(self._identities()),
+            "datasets": [one.file_name for one in datasets] if data.reads_datasets else [],
+            "seed": data.seed,
+            "writes": data.writes,
+        }
+        text = json.dumps(parts, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:_KEY_CHARACTERS]
 
+    def _identities(self) -> Iterator[tuple[str, str]]:
+        """Yield the programs that make the data, and their files' hashes."""
+        data, folder = self._data, self._request.programs_folder
+        for name, text in sorted(self._request.own_programs.items()):
+            if any(f"{{programs}}/{name}" in word for word in (*data.prepare, *data.made_by)):
+                yield name, hashlib.sha256(text.encode()).hexdigest()
+        for word in (self._program, *data.made_by):
+            for path in _find_programs(fill(word, {"programs": folder})):
+                with path.open("rb") as file:
+                    yield Path(word).name, hashlib.file_digest(file, "sha256").hexdigest()
 
-def _program(run: TrialRun, data: TrialData) -> str:
-    """Return the program that makes the data: a workload of pagecage's own, or any other."""
-    workload = program_path(run.session.request, data.prepare[0])
-    return workload if Path(workload).is_file() else data.prepare[0]
+    def _make_saved(self, base: Path, original: str) -> SavedTree:
+        """Run the program in the place where the data will be, and save the result.
+
+        Its manifest is written last, so that a directory that was left half made is made again.
+        """
+        run, data = self._run, self._data
+        if data.copied_to is not None:
+            return save(base, original)
+        wanted = run.trial.datasets if data.reads_datasets else ()
+        datasets = [run.make_dataset(one, self._storage.data_dir) for one in wanted]
+        shutil.rmtree(base, ignore_errors=True)
+        (base / DATA).mkdir(parents=True)
+        for path in (base.parent, base, base / DATA):
+            path.chmod(0o755)  # the program may go on as another user
+        try:
+            self._make_room(base)
+            argv = self.make(base / DATA, datasets)
+            if original != DATA:
+                (base / DATA).rename(base / original)
+            sync_folder(base)
+            saved = save(base, original)
+        except BaseException:
+            if not (base / MANIFEST).exists():
+                shutil.rmtree(base, ignore_errors=True)
+            raise
+        run.keep("data", made_by=argv)
+        return saved
+
+    def _make_room(self, base: Path) -> None:
+        """Remove data of other keys, the least recently used first. Raises HostError."""
+        need_bytes = self._data.disk_bytes
+        others = [path for path in base.parent.iterdir() if path != base]
+        for other in sorted(others, key=lambda path: path.stat().st_mtime):
+            with suppress(HostError):
+                require_room(base, need_bytes)
+                return
+            text = f"removing prepared data that take space: {other}"
+            self._session.stream.event("notice", text=text)
+            shutil.rmtree(other)
+        require_room(base, need_bytes, "a directory")
+
+    def make(self, target: Path, datasets: Sequence[Path]) -> list[str]:
+        """Run the program that fills the empty directory `target`; return its command.
+
+        Raises NotPrepared with the last line of its output if it fails, takes too long, or leaves
+        processes behind, which could go on writing.
+        """
+        data, values = (
+            self._data,
+            {
+                "data": target,
+                "programs": self._request.programs_folder,
+                "seed": self._data.seed,
+                "file": datasets[0] if datasets else None,
+                "data_dir": target.parent,
+            },
+        )
+        argv = fill_all([self._program, *data.prepare[1:]], values, datasets)
+        status, has_left, last_line = self._run_program(argv, target)
+        name, ending = Path(argv[0]).name, f": {last_line}" if last_line else ""
+        if status is None:
+            limit = format_seconds(data.timeout_seconds)
+            raise NotPrepared(f"{name} had not made the data after {limit}{ending}")
+        if status != 0:
+            how = describe_status(status)
+            raise NotPrepared(f"{name}, which makes the data, ended {how}{ending}")
+        if has_left:
+            raise NotPrepared(
+                f"{name}, which makes the data, ended while processes that it started lived"
+                f" on{ending}"
+            )
+        return argv
+
+    def _run_program(
+        self, argv: Sequence[str], target: Path
+    ) -> tuple[int | None, bool, str | None]:
+        """Run the program in `target`, and end all that it started.
+
+        Return its exit status, or None if the time was over; whether processes outlived it; and the
+        last line of its output. An interruption waits for the start, which would otherwise be left
+        behind if it came between fork(2) and the note of its process.
+        """
+        mark, tail = f"{self._request.spool}:prepare", StderrTail()
+        children, interruption = self._session.children, self._session.interruption
+        process: Process[bytes] | None = None
+        try:
+            with interruption.held():
+                process = children.start(
+                    argv, stdout=PIPE, stderr=STDOUT, env={MARKER: mark}, cwd=target
+                )
+            reader = threading.Thread(target=_read, args=(process.stdout, tail), daemon=True)
+            reader.start()
+            status = self.wait(process, Path(argv[0]).name)
+            has_left = leaves_marked(mark, _CHILDREN_SECONDS)
+        finally:
+            with interruption.held():
+                if process is not None:
+                    children.interrupt(process)
+                kill_marked(mark)
+        reader.join(timeout=_CHILDREN_SECONDS)
+        return status, has_left, tail.last_line()
+
+    def wait(self, process: Process[bytes], name: str) -> int | None:
+        """Return the exit status, and tell the time at intervals; None if the time is over."""
+        began, timeout_seconds = time.monotonic(), self._data.timeout_seconds
+        while (spent := time.monotonic() - began) < timeout_seconds:
+            since = f", since {format_seconds(spent)}" if spent >= 1 else ""
+            self._run.tell(f"{name} makes data{since}")
+            with suppress(TimeoutExpired):
+                return process.wait(min(_TOLD_EVERY_SECONDS, timeout_seconds - spent))
+        return None
+
+    def _restore(self, saved: SavedTree, work: Path) -> None:
+        restored, base, machine = (
+            self._session.restored,
+            saved.original.parent,
+            self._request.machine,
+        )
+        work.mkdir(mode=0o755, parents=True, exist_ok=True)
+        size = format_bytes(saved.size_bytes)
+        if work not in restored:
+            self._run.tell(f"restoring {size} of data in {work / DATA}")
+        # The machine state: the boot, and the restore of a guest's saved state.
+        boot_id = self._session.facts["boot_id"]
+        done = restore(saved, work, f"{boot_id} {machine['state_id']} {machine['restore_seq']}")
+        self._run.keep("data", restored=vars(done))
+        if base not in restored:
+            restored.add(base)
+            text = f"{size} of data are restored before each trial, by {done.method}; the first"
+            text += f" time took {format_seconds(done.seconds)}"
+            self._session.stream.event("notice", text=text)
 
 
 def _find_programs(word: str) -> list[Path]:
-    """Return the files of a program; a pattern of an absolute path may match several."""
     if word.startswith("/") and "*" in word:
         found = sorted(Path("/").glob(word[1:]))
     else:
@@ -229,218 +392,7 @@ def _find_programs(word: str) -> list[Path]:
     return found
 
 
-def make_data(run: TrialRun, data: TrialData, target: Path, datasets: Sequence[Path]) -> list[str]:
-    """Run the program that fills the empty directory `target`; return its command.
-
-    Raises NotPrepared with the last line of its output if it fails, takes too long, or leaves
-    processes behind, which could go on writing.
-    """
-    values = {
-        "data": target,
-        "programs": programs_folder(run.session.request),
-        "seed": data.seed,
-        "file": datasets[0] if datasets else None,
-        "data_dir": target.parent,
-    }
-    argv = fill_all([_program(run, data), *data.prepare[1:]], values, datasets)
-    status, has_left, last_line = _make(run, argv, target, data.timeout_seconds)
-    _require_success(Path(argv[0]).name, status, has_left, last_line, data)
-    return argv
-
-
-def _make(
-    run: TrialRun, argv: Sequence[str], target: Path, timeout_seconds: float
-) -> tuple[int | None, bool, str | None]:
-    """Run the program in `target`, and end all that it started.
-
-    Return its exit status, or None if the time was over; whether processes outlived it; and the
-    last line of its output. An interruption waits for the start, which would otherwise be left
-    behind if it came between fork(2) and the note of its process.
-    """
-    mark = f"{run.session.request.spool}:prepare"
-    children, interruption, tail = run.session.children, run.session.interruption, StderrTail()
-    process: Process[bytes] | None = None
-    try:
-        with interruption.held():
-            process = children.start(
-                argv, stdout=PIPE, stderr=STDOUT, env={MARKER: mark}, cwd=target
-            )
-        reader = threading.Thread(target=_read, args=(process.stdout, tail), daemon=True)
-        reader.start()
-        status = _wait(run, process, Path(argv[0]).name, timeout_seconds)
-        has_left = leaves_marked(mark, _CHILDREN_SECONDS)
-    finally:
-        with interruption.held():
-            if process is not None:
-                children.interrupt(process)
-            kill_marked(mark)
-    reader.join(timeout=_CHILDREN_SECONDS)
-    return status, has_left, tail.last_line()
-
-
 def _read(output: IO[bytes] | None, tail: StderrTail) -> None:
     with suppress(OSError, ValueError):
         while output and (piece := os.read(output.fileno(), _READ_BYTES)):
             tail.add(piece)
-
-
-def _wait(run: TrialRun, process: Process[bytes], name: str, timeout_seconds: float) -> int | None:
-    """Return the exit status, and tell the time at intervals; None if the time is over."""
-    began = time.monotonic()
-    while (spent := time.monotonic() - began) < timeout_seconds:
-        since = f", since {format_seconds(spent)}" if spent >= 1 else ""
-        run.session.stream.event("step", text=f"{name} makes data{since}")
-        with suppress(TimeoutExpired):
-            return process.wait(min(_TOLD_EVERY_SECONDS, timeout_seconds - spent))
-    return None
-
-
-def _require_success(
-    name: str, status: int | None, has_left: bool, last_line: str | None, data: TrialData
-) -> None:
-    ending = f": {last_line}" if last_line else ""
-    if status is None:
-        limit = format_seconds(data.timeout_seconds)
-        raise NotPrepared(f"{name} had not made the data after {limit}{ending}")
-    if status != 0:
-        raise NotPrepared(f"{name}, which makes the data, ended {describe_status(status)}{ending}")
-    if has_left:
-        raise NotPrepared(
-            f"{name}, which makes the data, ended while processes that it started lived on{ending}"
-        )
-
-
-FOLDER = "prepared"
-MakeDatasets = Callable[[], tuple[Path, ...]]
-
-
-def prepare_data(run: TrialRun, storage: Storage, make_datasets: MakeDatasets) -> None:
-    """Make or restore the trial's data, and keep what it took; nothing for a trial without any.
-
-    Raises RequirementMissed if the host lacks a program, and NotPrepared if the data are not as
-    they should be.
-    """
-    data = run.trial.data
-    if data is None:
-        return
-    if storage.kind == "container_layer":
-        reason = "prepared data are on a disk, and this trial's files are in a container's layer"
-        raise RequirementMissed.of(Requirement.STORAGE, reason, "use storage data")
-    try:
-        _prepare(run, data, storage, make_datasets)
-    except HostError as error:
-        raise NotPrepared(error.message) from None
-    except OSError as error:
-        raise NotPrepared(f"{error.filename or storage.data_dir}: {error.strerror}") from None
-
-
-def _prepare(run: TrialRun, data: TrialData, storage: Storage, make_datasets: MakeDatasets) -> None:
-    base, work = _folders(run, data, storage)
-    original = ORIGINAL if data.writes else DATA
-    saved = read_saved(base, original)
-    if saved is None:
-        saved = _make_trial_data(run, data, base, original, make_datasets)
-    os.utime(base)
-    run.data_directory = work / DATA
-    run.keep(
-        "data",
-        directory=str(work / DATA),
-        **({"key": base.name} if data.prepare else {}),
-        entries=len(saved.entries),
-        size_bytes=saved.size_bytes,
-        manifest_sha256=saved.sha256,
-    )
-    if not data.writes and work == base:
-        if changed := changed_path(saved):
-            raise NotPrepared(
-                f"{base / DATA} was written to: {changed}; set writes = true under [data], or"
-                f" remove {base} to have it made again"
-            )
-        return
-    work.mkdir(mode=0o755, parents=True, exist_ok=True)
-    _tell_before(run, saved, work)
-    done = restore(saved, work, _machine(run))
-    run.keep("data", restored=vars(done))
-    _tell_after(run, saved, done)
-
-
-def _folders(run: TrialRun, data: TrialData, storage: Storage) -> tuple[Path, Path]:
-    """Return the directory of the saved tree, and that of the tree that the trial uses.
-
-    They differ on a disk made for the trial, which begins empty.
-    """
-    if data.copied_to is not None:
-        base = Path(data.copied_to)
-        return base, base
-    name = Path(FOLDER, key_of(run, data))
-    return Path(run.session.request.data_dir) / name, storage.data_dir / name
-
-
-def _make_trial_data(
-    run: TrialRun, data: TrialData, base: Path, original: str, make_datasets: MakeDatasets
-) -> SavedTree:
-    """Run the program in the place where the data will be, and save the result.
-
-    Its manifest is written last, so that a directory that was left half made is made again.
-    """
-    if data.copied_to is not None:
-        return save(base, original)
-    datasets = make_datasets() if data.reads_datasets else ()
-    shutil.rmtree(base, ignore_errors=True)
-    (base / DATA).mkdir(parents=True)
-    for path in (base.parent, base, base / DATA):
-        path.chmod(0o755)  # the program may go on as another user
-    try:
-        _make_room(run, base, data.disk_bytes)
-        argv = make_data(run, data, base / DATA, datasets)
-        if original != DATA:
-            (base / DATA).rename(base / original)
-        sync_folder(base)
-        saved = save(base, original)
-    except BaseException:
-        if not (base / MANIFEST).exists():
-            shutil.rmtree(base, ignore_errors=True)
-        raise
-    run.keep("data", made_by=argv)
-    return saved
-
-
-def _make_room(run: TrialRun, base: Path, need_bytes: int) -> None:
-    """Remove data of other keys, the least recently used first, until there is room.
-
-    Raises HostError if there is too little even then.
-    """
-    others = [path for path in base.parent.iterdir() if path != base]
-    for other in sorted(others, key=lambda path: path.stat().st_mtime):
-        with suppress(HostError):
-            require_room(base, need_bytes)
-            return
-        run.session.stream.event("notice", text=f"removing prepared data that take space: {other}")
-        shutil.rmtree(other)
-    require_room(base, need_bytes, "a directory")
-
-
-def _machine(run: TrialRun) -> str:
-    """Return the name of this machine state: the boot, and the restore of a guest's saved state."""
-    machine = run.session.request.machine
-    return f"{run.session.facts['boot_id']} {machine['state_id']} {machine['restore_seq']}"
-
-
-def _tell_before(run: TrialRun, saved: SavedTree, work: Path) -> None:
-    if work not in run.session.restored:
-        size = format_bytes(saved.size_bytes)
-        run.session.stream.event("step", text=f"restoring {size} of data in {work / DATA}")
-
-
-def _tell_after(run: TrialRun, saved: SavedTree, done: Restoration) -> None:
-    """Announce the restorations once in a session, with the time that the first one took."""
-    base = saved.original.parent
-    if base in run.session.restored:
-        return
-    run.session.restored.add(base)
-    size, first = format_bytes(saved.size_bytes), format_seconds(done.seconds)
-    run.session.stream.event(
-        "notice",
-        text=f"{size} of data are restored before each trial, by {done.method}; the first time"
-        f" took {first}",
-    )

@@ -18,6 +18,9 @@ from pagecage.model.cage import Cage, cage_from_json, cage_to_json
 from pagecage.model.record import Record, record_to_json
 from pagecage.model.trial import Trial, trial_from_json, trial_to_json
 
+_WITHIN_A_TRIAL = ("phase", "go", "end")
+_POLL_SECONDS, _ANSWER_SECONDS = 0.2, 30.0
+
 
 @dataclass(frozen=True)
 class RunRequest:
@@ -50,6 +53,11 @@ class RunRequest:
     def spool(self) -> Path:
         """The memory-backed directory for traces."""
         return Path(self.spool_dir)
+
+    @property
+    def programs_folder(self) -> Path:
+        """The folder that {programs} stands for."""
+        return self.spool / "programs"
 
 
 def request_to_json(request: RunRequest) -> dict[str, Any]:
@@ -105,14 +113,8 @@ class FrameStream:
     def trace(self, trial_id: str, attempt: int, name: str, path: Path) -> None:
         """Send one file of a collector."""
         body = path.read_bytes()
-        header = {
-            "frame": "trace",
-            "trial_id": trial_id,
-            "attempt": attempt,
-            "name": name,
-            "length": len(body),
-        }
-        self._write(header, body)
+        header = {"frame": "trace", "trial_id": trial_id, "attempt": attempt, "name": name}
+        self._write({**header, "length": len(body)}, body)
 
     def output(self, stream: str, piece: bytes) -> None:
         """Send a piece of a program's output; `stream` is stdout or stderr."""
@@ -121,9 +123,6 @@ class FrameStream:
     def record(self, record: Record) -> None:
         """Send a trial's record. It always follows the trial's traces."""
         self._write({"frame": "record", "record": record_to_json(record)})
-
-
-_WITHIN_A_TRIAL = ("phase", "go", "end")
 
 
 class FileStream(FrameStream):
@@ -145,9 +144,6 @@ def _frame(header: dict[str, Any], body: bytes) -> bytes:
     return json.dumps(header, separators=(",", ":")).encode() + b"\n" + body
 
 
-_POLL_SECONDS = 0.2
-
-
 class AnswerQueue:
     """Answers of the controller, each with its question, so that late answers are recognised.
 
@@ -159,10 +155,7 @@ class AnswerQueue:
         self._pieces: queue.Queue[tuple[str, bytes]] = queue.Queue()
 
     def put_line(self, line: bytes) -> None:
-        """Add the answer in one line, `{"answers": question, "piece": base64}`.
-
-        Ignore other lines.
-        """
+        """Add an answer, `{"answers": question, "piece": base64}`; ignore other lines."""
         try:
             answer = json.loads(line)
             piece = str(answer["answers"]), base64.b64decode(answer["piece"], validate=True)
@@ -171,10 +164,7 @@ class AnswerQueue:
         self._pieces.put(piece)
 
     def take(self, question: str, is_over: Callable[[], bool]) -> bytes | None:
-        """Wait for the answer to a question.
-
-        Return None without a controller, or when `is_over` is true.
-        """
+        """Wait for the answer to a question; None without a controller or if `is_over`."""
         while self._has_controller and not is_over():
             try:
                 answers, piece = self._pieces.get(timeout=_POLL_SECONDS)
@@ -185,16 +175,10 @@ class AnswerQueue:
         return None
 
 
-_ANSWER_SECONDS = 30.0
-
-
 def ask(
     stream: FrameStream, inbox: AnswerQueue, event: str, details: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Send a question as an event and return the answer.
-
-    Raises HostError if refused or not answered.
-    """
+    """Send a question as an event; return the answer. Raises HostError if refused or silent."""
     question = f"{event}@{time.monotonic_ns()}"
     deadline = time.monotonic() + _ANSWER_SECONDS
     stream.event(event, question=question, **details)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pagecage.agent.collectors.perf_mem import LOAD_RESPONSES
@@ -14,6 +14,7 @@ from pagecage.model.record_sections import SECTOR_BYTES, MeasuredInterval, io_co
 from pagecage.model.trial import Trial
 
 Row = Mapping[str, Any]
+_MOMENTS = ("before", "after")
 # sar -B's columns as /proc/vmstat counts them (sar(1)); several keys are added. pgpgin and pgpgout
 # count KiB.
 _VMSTAT_RATES = {
@@ -120,12 +121,13 @@ def responses(
 def _of_the_pass(measured: Measured, interval: MeasuredInterval) -> dict[str, float | None]:
     end, cgroup = measured.end, measured.counters["after"]["cgroup"] or {}
     seconds, covered = end.get("seconds", interval.seconds), end.get("covered_fraction")
+    faults = [thread.get("major_faults") for thread in end.get("threads") or []]
     return {
         "read_seconds": seconds,
         "covered_fraction": covered,
         "full_pass_seconds": _ratio(seconds, covered),
         "bytes_per_second": _ratio(end.get("bytes"), seconds),
-        "major_faults": _major_faults(end),
+        "major_faults": sum(faults) if faults and None not in faults else None,
         "memory_peak_bytes": cgroup.get("memory.peak"),
         "start_seconds": measured.start_seconds,
         "charged_cache_bytes": (cgroup.get("memory.stat") or {}).get("file"),
@@ -139,6 +141,7 @@ def _of_the_disk(
     seconds = end.get("seconds", interval.seconds)
     bytes_read, reads = (_device_delta(measured, maj_min, key) for key in ("rbytes", "rios"))
     written = _written_bytes(measured, maj_min)
+    stalled_usec = _growth(stall_usec(measured.counters[m], "io", "some") for m in _MOMENTS)
     return {
         "device_read_bytes": bytes_read,
         "device_reads": reads,
@@ -150,75 +153,50 @@ def _of_the_disk(
         "lower_device_read_bytes": _lower_device_delta(measured, "sectors_read", SECTOR_BYTES),
         "lower_device_reads": _lower_device_delta(measured, "reads"),
         "amplification": _ratio(bytes_read, end.get("distinct_bytes")),
-        "io_stalled_seconds": _stalled_seconds(measured),
+        # A task of the trial waited for I/O (io.pressure, some); this includes dirty throttling.
+        "io_stalled_seconds": None if stalled_usec is None else stalled_usec / 1e6,
     }
 
 
 def _of_the_host(measured: Measured, interval: MeasuredInterval) -> dict[str, float | None]:
-    """Return rates per second of the whole host's vmstat in the measured part.
-
-    Returns None if the kernel lacks a counter.
-    """
-    before, after = (
-        measured.counters[when]["host"]["vmstat"] or {} for when in ("before", "after")
-    )
+    """Return rates of the whole host's vmstat; None for a counter that the kernel lacks."""
+    before, after = (measured.counters[moment]["host"]["vmstat"] or {} for moment in _MOMENTS)
+    known = before.keys() & after.keys()
     return {
-        name: _rate(before, after, keys, interval.seconds) for name, keys in _VMSTAT_RATES.items()
+        name: _ratio(float(sum(after[key] - before[key] for key in keys)), interval.seconds)
+        if known.issuperset(keys)
+        else None
+        for name, keys in _VMSTAT_RATES.items()
     }
-
-
-def _rate(
-    before: dict[str, int], after: dict[str, int], keys: tuple[str, ...], seconds: float
-) -> float | None:
-    if not all(key in before and key in after for key in keys):
-        return None
-    return _ratio(float(sum(after[key] - before[key] for key in keys)), seconds)
-
-
-def _major_faults(end: Mapping[str, Any]) -> float | None:
-    threads = end.get("threads") or []
-    faults = [thread.get("major_faults") for thread in threads]
-    return sum(faults) if faults and None not in faults else None
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:
     return None if above is None or not below else above / below
 
 
-def _stalled_seconds(measured: Measured) -> float | None:
-    """Return the time in which a task of the trial waited for I/O (io.pressure, some).
-
-    This includes dirty throttling.
-    """
-    before, after = (
-        stall_usec(measured.counters[when], "io", "some") for when in ("before", "after")
-    )
-    return None if before is None or after is None else (after - before) / 1e6
+def _growth(counts: Iterable[float | None]) -> float | None:
+    before, after = counts
+    return None if before is None or after is None else after - before
 
 
 def _written_bytes(measured: Measured, maj_min: str) -> float | None:
     """Return the bytes written to the disk; without a cgroup, those of all processes."""
     if measured.counters["after"]["cgroup"] is not None:
         return _device_delta(measured, maj_min, "wbytes")
-    before, after = (measured.counters[when]["device"] for when in ("before", "after"))
-    if before is None or after is None:
-        return None
-    return float(after["sectors_written"] - before["sectors_written"]) * SECTOR_BYTES
+    devices = [measured.counters[moment]["device"] or {} for moment in _MOMENTS]
+    sectors = _growth(device.get("sectors_written") for device in devices)
+    return None if sectors is None else float(sectors) * SECTOR_BYTES
 
 
 def _device_delta(measured: Measured, maj_min: str, key: str) -> float | None:
-    before, after = (
-        io_count(measured.counters[when], maj_min, key) for when in ("before", "after")
-    )
-    return None if before is None or after is None else after - before
+    return _growth(io_count(measured.counters[moment], maj_min, key) for moment in _MOMENTS)
 
 
 def _lower_device_delta(measured: Measured, key: str, factor: int = 1) -> float | None:
     """Return the growth of a counter of the lowest disk; None if the stack has one layer."""
-    before, after = (measured.counters[when].get("lower_device") for when in ("before", "after"))
-    if not before or not after:
-        return None
-    return float(factor * (after[key] - before[key]))
+    devices = [measured.counters[moment].get("lower_device") or {} for moment in _MOMENTS]
+    grown = _growth(device.get(key) for device in devices)
+    return None if grown is None else float(factor * grown)
 
 
 _CAPS = {"read_bytes_ahead": "IOReadBandwidthMax", "reads_ahead": "IOReadIOPSMax"}
@@ -241,14 +219,10 @@ def ahead(rows: Sequence[Row], cage: Cage, begin: float, end: float) -> dict[str
 
 def _most_ahead(rows: Sequence[Row], cap: int | None, key: str) -> float | None:
     """Start the clock at the last sample before the first read, up to a tenth of a second early."""
-    first = next((n for n in range(1, len(rows)) if _moved(rows, n, key) > 0), None)
+    counts = [int(row["io"].get(key, 0)) for row in rows]
+    first = next((n for n in range(1, len(rows)) if counts[n] > counts[n - 1]), None)
     if cap is None or first is None:
         return None
-    start, t = rows[first - 1]["io"].get(key, 0), rows[first - 1]["t"]
-    return float(
-        max(0.0, *(row["io"].get(key, 0) - start - cap * (row["t"] - t) for row in rows[first:]))
-    )
-
-
-def _moved(rows: Sequence[Row], n: int, key: str) -> int:
-    return int(rows[n]["io"].get(key, 0)) - int(rows[n - 1]["io"].get(key, 0))
+    start, t = counts[first - 1], rows[first - 1]["t"]
+    later = zip(counts[first:], rows[first:], strict=True)
+    return float(max(0.0, *(count - start - cap * (row["t"] - t) for count, row in later)))

@@ -2,33 +2,60 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import socket
-from collections.abc import Collection, Iterator
+import sys
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.build_record import build_record
 from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.data_files import make_room, sidecar_of
-from pagecage.agent.facts import find_systemd, read_facts
+from pagecage.agent.facts import find_systemd, is_emulated, read_facts, read_packages
 from pagecage.agent.host_session import HostSession, alone, open_session, sweep
-from pagecage.agent.installed import read_packages, write_own_programs
 from pagecage.agent.phases import run_phases
 from pagecage.agent.prepared_data import FOLDER
+from pagecage.agent.programs.registry import PROGRAMS
 from pagecage.agent.protocol import AnswerQueue, FrameStream, RunRequest
 from pagecage.agent.trial_run import Ending, NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import NO_THREAD, PagecageError
 from pagecage.linux.block_device import LoopDisk, detach_loop_disk
 from pagecage.linux.child_processes import Interrupted, Interruption
-from pagecage.model.record import MOST_RECORD_BYTES, Record, append_record, record_to_json
+from pagecage.model.json_codec import to_json
+from pagecage.model.record import (
+    MOST_RECORD_BYTES,
+    RECORD_VERSION,
+    Record,
+    append_record,
+    record_from_json,
+    record_to_json,
+)
 from pagecage.model.run_files import MOST_TRACE_BYTES
-from pagecage.model.trial import Trial
+from pagecage.model.trial import Trial, environment_names
+from pagecage.units import kernel_page_bytes
+
+SOCKET_NAME = "standby.sock"
+_STREAMS = (0, 1, 2)
+_HEADER_BYTES = 1000  # of a frame around a record
+_SECTIONS = (
+    "response",
+    "counters",
+    "cage",
+    "cache",
+    "data",
+    "device",
+    "machine",
+    "machine_memory",
+    "dirty_limits",
+    "exit",
+    "load",
+)
 
 
 def serve(
@@ -47,9 +74,12 @@ def serve(
         tracers = tracers or Tracers.of(request.spool)
         for unit in sweep(find_systemd(request.user), request.spool, tracers.children):
             stream.event("swept", unit=unit)
-        write_own_programs(request)
+        write_custom_programs(request)
         with _on_own_disk(request, interruption) as placed:
-            facts = _facts(placed)
+            facts = read_facts(Path(placed.data_dir), placed.user, placed.disks)
+            # With the versions of the packages that the trials need.
+            wanted = dict.fromkeys(one for trial in placed.trials for one in trial.packages)
+            facts |= {"packages": read_packages(tuple(wanted))} if wanted else {}
             stream.facts(facts)
             with open_session(placed, facts, stream, interruption, inbox, tracers) as session:
                 for trial in placed.trials:
@@ -79,36 +109,33 @@ def _on_own_disk(request: RunRequest, interruption: Interruption) -> Iterator[Ru
             detach_loop_disk(request.spool)
 
 
-def _facts(request: RunRequest) -> dict[str, Any]:
-    """Return the facts of the host, with the versions of the packages that the trials need."""
-    facts = read_facts(Path(request.data_dir), request.user, request.disks)
-    packages = dict.fromkeys(package for trial in request.trials for package in trial.packages)
-    return {**facts, "packages": read_packages(tuple(packages))} if packages else facts
+def write_custom_programs(request: RunRequest) -> None:
+    """Write the request's programs to their folder; those of an earlier request are removed.
+
+    Every user may run them: a program that root starts may go on as another user.
+    """
+    folder = request.programs_folder
+    shutil.rmtree(folder, ignore_errors=True)
+    if request.own_programs:
+        folder.mkdir(parents=True)
+        folder.chmod(0o755)
+    for name, text in request.own_programs.items():
+        path = folder / Path(name).name
+        path.write_text(text)
+        path.chmod(0o755)
 
 
 def run_trial(session: HostSession, trial: Trial, attempt: int) -> None:
-    """Run one trial.
-
-    However it ends, there is a record, its traces are handed over, and nothing is left behind.
-    """
+    """Run one trial. However it ends, it leaves a record and its traces, and nothing else."""
     session.stream.event("trial", trial_id=trial.trial_id, attempt=attempt)
     directory = session.request.spool / "trials" / f"{trial.trial_id}.{attempt}"
     directory.mkdir(parents=True, exist_ok=True)
     run = TrialRun(session, trial, attempt, directory)
     try:
-        _run_to_an_ending(run)
+        run_phases(run)
     except Interrupted:
         run.ending = Ending("interrupted", "ended from outside")
         raise
-    finally:
-        with session.interruption.held():
-            _clean_up(run)
-            _hand_back(run)
-
-
-def _run_to_an_ending(run: TrialRun) -> None:
-    try:
-        run_phases(run)
     except RequirementMissed as error:
         run.ending = Ending("requirement_missed", str(error), tuple(error.missed))
     except NotPrepared as error:
@@ -118,27 +145,81 @@ def _run_to_an_ending(run: TrialRun) -> None:
     except Exception as error:  # noqa: BLE001 - a defect must still leave a record, and the next trial its turn
         defect = f"defect of pagecage: {type(error).__name__}: "
         run.ending = Ending("failed", f"{'' if str(error) == NO_THREAD else defect}{error}")
+    finally:
+        with session.interruption.held():
+            run.clean_up()
+            _hand_back(run)
 
 
-def _clean_up(run: TrialRun) -> None:
-    """Undo what the phases left to the stack, last first.
+def _build_record(run: TrialRun) -> Record:
+    """Return the record of an attempt; sections that no phase reached are empty."""
+    request, trial, machine = run.session.request, run.trial, run.session.request.machine
+    kept, ending = run.sections, run.ending
+    sections = {name: dict(kept[name]) for name in _SECTIONS}
+    plain = {
+        "record_version": RECORD_VERSION,
+        "run_id": request.run_id,
+        "plan_sha256": request.plan_sha256,
+        "host": request.host,
+        "experiment": trial.experiment,
+        "trial_id": trial.trial_id,
+        "treatment": trial.treatment,
+        "repeat": trial.repeat,
+        "block": trial.block,
+        "position": trial.position,
+        "attempt": run.attempt,
+        "outcome": ending.outcome,
+        "phase": run.phase,
+        "error": ending.error,
+        "phases": run.timings,
+        "boot_id": run.session.facts["boot_id"],
+        "state_id": machine["state_id"],
+        "restore_seq": machine["restore_seq"],
+        "emulated": machine["emulated"] or is_emulated(run.session.facts),
+        "page_bytes": kernel_page_bytes(),
+        "measured": to_json(run.interval),
+        "samples": run.samples,
+        **sections,
+        "disks": run.disks,
+        "conditions": list(trial.conditions),
+        "workload": _workload(trial, kept["workload"]),
+        "missed_requirements": [missed.to_json() for missed in ending.missed],
+        "collectors": {name: result.to_json() for name, result in run.collected.items()},
+        "harness": {**request.harness, "python": sys.version.split()[0]},
+    }
+    return record_from_json(plain, "the record")
 
-    A failure goes into the record and the rest still runs.
-    """
-    failed_in = run.ending.phase or run.phase
-    with run.timed("cleanup"):
-        try:
-            run.cleanup.close()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the record comes first
-            run.add_error(f"cleanup: {error}")
-    run.phase = "record" if run.ending.has_answer else failed_in
+
+def _workload(trial: Trial, kept: Mapping[str, Any]) -> dict[str, Any]:
+    argv, end, home = list(kept.get("argv", ())), dict(kept.get("end", {})), kept.get("home")
+    command = trial.workload.command
+    image = command.image if command else None
+    program = shutil.which(argv[0]) if argv and not image else None  # the image's id tells it
+    # Names alone: the values of an environment may be secrets.
+    names = environment_names(image) if image else sorted(os.environ)
+    inherits = PROGRAMS[trial.workload.kind].inherits_environment
+    return {
+        "program": trial.workload.program,
+        "argv": argv,
+        "sha256": _sha256(Path(program)) if program else None,
+        "checksum": end.get("checksum"),
+        "checksum_ok": end.get("checksum_ok"),
+        "end": end,
+        **({"home": home} if home else {}),
+        **({"environment": names} if inherits else {}),
+    }
+
+
+def _sha256(program: Path) -> str | None:
+    try:
+        with program.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
 
 
 def _bounded(record: Record) -> Record:
-    """Return a record that the controller accepts: without samples if they are too many.
-
-    A trial that had an answer fails by this; any other keeps its outcome.
-    """
+    """Return a record that the controller accepts; too many samples fail an answer."""
     length = len(json.dumps(record_to_json(record)))
     if length <= MOST_RECORD_BYTES - _HEADER_BYTES:
         return record
@@ -148,18 +229,14 @@ def _bounded(record: Record) -> Record:
     return replace(record, samples=(), outcome="failed", error=error)
 
 
-_HEADER_BYTES = 1000  # of a frame around a record
-
-
 def _hand_back(run: TrialRun) -> None:
-    """Append the record on this host, send the traces and the record, and delete the traces."""
     stream = run.session.stream
     run.collected |= {
         name: CollectorResult("failed", f"its file is longer than {MOST_TRACE_BYTES >> 30} GiB")
         for name, result in run.collected.items()
         if any(one.exists() and one.stat().st_size > MOST_TRACE_BYTES for one in result.files)
     }
-    record = _bounded(build_record(run))
+    record = _bounded(_build_record(run))
     path = Path(run.session.request.records_path)
     path.parent.mkdir(parents=True, exist_ok=True)
     append_record(path, record)
@@ -171,10 +248,6 @@ def _hand_back(run: TrialRun) -> None:
         stream.record(record)
     finally:
         shutil.rmtree(run.directory, ignore_errors=True)
-
-
-SOCKET_NAME = "standby.sock"
-_STREAMS = (0, 1, 2)
 
 
 class Standby:

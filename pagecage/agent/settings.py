@@ -38,11 +38,7 @@ class RestoreJournal:
         return []
 
 
-def write_number(path: Path, value: int, name: str) -> None:
-    """Write a kernel setting.
-
-    Raises HostError, which calls it `name`, if the kernel refuses the value.
-    """
+def _write_number(path: Path, value: int, name: str) -> None:
     try:
         path.write_text(str(value))
     except OSError as error:
@@ -91,25 +87,21 @@ class DirtyLimits:
 
     def restore(self) -> list[str]:
         """Restore the limits; return one sentence per failure."""
-        return self._journal.put_back("vm.dirty_bytes and its like", self._write_saved)
 
-    def _write_saved(self, saved: Mapping[str, int]) -> None:
-        for in_bytes, in_percent in _PAIRS:
-            name = in_bytes if saved[in_bytes] else in_percent
-            self._write(name, saved[name])
+        def write(saved: Mapping[str, int]) -> None:
+            for in_bytes, in_percent in _PAIRS:
+                name = in_bytes if saved[in_bytes] else in_percent
+                self._write(name, saved[name])
+
+        return self._journal.put_back("vm.dirty_bytes and its like", write)
 
     def _write(self, name: str, value: int) -> None:
-        write_number(self._vm / name, value, f"vm.{name}")
+        _write_number(self._vm / name, value, f"vm.{name}")
 
 
 def chosen(text: str | None) -> str | None:
     """Return the chosen value of a list ("none" of "[none] mq-deadline"), else the text."""
     return text[text.index("[") + 1 : text.index("]")] if text and "[" in text else text
-
-
-def _is_there(disk: str, setting: str) -> bool:
-    """Return whether the kernel still has this setting of a disk."""
-    return setting in read_queue_settings(Disk(disk, "", f"/dev/{disk}", "", ""))
 
 
 class QueueSettingsJournal:
@@ -134,9 +126,8 @@ class QueueSettingsJournal:
         try:
             write_queue_setting(disk, setting, value)
         except HostError:
-            if (
-                chosen(read_queue_settings(disk).get(setting)) == present
-            ):  # refused: there is nothing to restore
+            # Refused: there is nothing to restore.
+            if chosen(read_queue_settings(disk).get(setting)) == present:
                 write_whole(self._path, json.dumps(before))
             raise
 
@@ -147,14 +138,15 @@ class QueueSettingsJournal:
         """
         failures, kept = [], dict[str, dict[str, str]]()
         for name, settings in self._saved().items():
+            disk = Disk(name, "", f"/dev/{name}", "", "")
             for setting, value in settings.items():
                 try:
-                    write_queue_setting(Disk(name, "", f"/dev/{name}", "", ""), setting, value)
+                    write_queue_setting(disk, setting, value)
                 except HostError as error:
                     failures.append(
                         f"{name}'s {setting} could not be put back to {value}: {error.message}"
                     )
-                    if _is_there(name, setting):
+                    if setting in read_queue_settings(disk):
                         kept.setdefault(name, {})[setting] = value
         if not kept:
             self._path.unlink(missing_ok=True)
@@ -186,20 +178,16 @@ class MemoryReservation:
         self._pool = proc / "sys/vm/nr_hugepages"
 
     def leave(self, wanted_bytes: int) -> dict[str, Any]:
-        """Reserve memory until `wanted_bytes` are available (MemAvailable).
-
-        Return the values read back. Raises HostError if the machine has less to begin with, or
-        gives up too little.
-        """
-        huge_bytes = self._meminfo_bytes("Hugepagesize")
+        """Reserve memory until `wanted_bytes` are MemAvailable. Raises HostError if it cannot."""
+        drop_caches, huge_bytes = self._proc / "sys/vm/drop_caches", self._meminfo("Hugepagesize")
         self._journal.remember(lambda: {"nr_hugepages": self._pool_pages()})
         for _ in range(_RESERVATION_TRIES):
-            self._write(self._proc / "sys/vm/drop_caches", 3)
-            surplus = (self._meminfo_bytes("MemAvailable") - wanted_bytes) // huge_bytes
+            self._write(drop_caches, 3)
+            surplus = (self._meminfo("MemAvailable") - wanted_bytes) // huge_bytes
             if surplus == 0:
                 break
             self._write(self._pool, max(0, self._pool_pages() + surplus))
-        available = self._meminfo_bytes("MemAvailable")
+        available = self._meminfo("MemAvailable")
         if abs(available - wanted_bytes) > _TOLERANCE_BYTES + huge_bytes:
             left, wanted = format_bytes(available), format_bytes(wanted_bytes)
             raise HostError(f"{left} of memory are available, not {wanted}", "choose a larger SIZE")
@@ -219,13 +207,13 @@ class MemoryReservation:
     def _pool_pages(self) -> int:
         return int(read_text(self._pool) or 0)
 
-    def _meminfo_bytes(self, key: str) -> int:
+    def _write(self, path: Path, value: int) -> None:
+        _write_number(path, value, str(path))
+
+    def _meminfo(self, key: str) -> int:
         kib = parse_meminfo(read_text(self._proc / "meminfo") or "").get(key)
         if kib is None:
             raise HostError(
                 f"/proc/meminfo has no {key}, so that no memory can be taken away", "use HOST=vm"
             )
         return kib * 1024
-
-    def _write(self, path: Path, value: int) -> None:
-        write_number(path, value, str(path))

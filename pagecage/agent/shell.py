@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,12 +24,7 @@ from pagecage.linux.cgroupfs import Cgroupfs
 from pagecage.linux.child_processes import Interrupted, Interruption, ToolProcesses
 from pagecage.linux.systemd import unit_name
 from pagecage.linux.trial_processes import CgroupProcesses
-from pagecage.model.cage import (
-    IO_MAX_KEY,
-    Cage,
-    expected_read_back,
-    limits_not_in_force,
-)
+from pagecage.model.cage import IO_MAX_KEY, Cage, expected_read_back, limits_not_in_force
 from pagecage.model.requirements import (
     MissedRequirement,
     check_hierarchy,
@@ -80,7 +75,6 @@ def run_shell(request: ShellRequest) -> int:
 
 @contextmanager
 def _controlled(maker: CgroupMaker, cage: Cage, disk: Disk, cgroup: Cgroup) -> Iterator[None]:
-    """Rewrite io.max during the block, to enforce burst credits and shared limits."""
     with TemporaryDirectory() as folder:
         processes = CgroupProcesses(maker, _UNIT, cgroup)
         context = CollectorContext(Path(folder), disk, processes, (), ToolProcesses(Path(folder)))
@@ -94,11 +88,7 @@ def _controlled(maker: CgroupMaker, cage: Cage, disk: Disk, cgroup: Cgroup) -> I
 
 
 def _show(
-    cage: Cage,
-    disk: Disk,
-    cgroup: Cgroup,
-    enforces: bool,
-    weak: Sequence[MissedRequirement],
+    cage: Cage, disk: Disk, cgroup: Cgroup, enforces: bool, weak: Sequence[MissedRequirement]
 ) -> None:
     """Print the limits that the kernel reports. Raises HostError if they differ from the cage."""
     read_back = read_limits(cgroup, disk.maj_min)
@@ -106,49 +96,31 @@ def _show(
     expected = expected_read_back(cage, kernel_page_bytes())
     if wrong := limits_not_in_force(expected, read_back, above):
         raise HostError(f"the limits are not in force: {'; '.join(wrong)}", "pagecage doctor")
-    notes = [f"  {one.reason}" for one in weak]
-    text = "\n".join([*lines(cage, disk, cgroup, read_back, enforces), *notes])
-    sys.stdout.write(f"{text}\n")
+    limits = [(name, value) for name, value in read_back.items() if not value.startswith("max")]
+    lines = [
+        f"cage {cage.name} on {disk.node} ({disk.filesystem} at {disk.mount_point})",
+        *(f"  {name:<16} {value}" for name, value in limits or [("no limits", "")]),
+        *(f"  {_describe(meter, enforces)}" for meter in meters(cage)),
+        f"read back from {cgroup}; it is removed when you leave (exit)",
+        *(f"  {one.reason}" for one in weak),
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
 
 
-def lines(
-    cage: Cage, disk: Disk, cgroup: Cgroup, read_back: Mapping[str, str], enforces: bool = True
-) -> Sequence[str]:
-    """Return the lines above the first prompt.
-
-    `enforces`: io.max is rewritten while the shell is open.
-    """
-    return [
-        f"cage {cage.name} on {disk.node} ({disk.filesystem} at {disk.mount_point})",
-        *(f"  {name:<16} {value}" for name, value in _in_force(read_back)),
-        *(f"  {_describe(meter, enforces)}" for meter in meters(cage)),
-        f"read back from {cgroup}; it is removed when you leave (exit)",
-    ]
-
-
 def _describe(meter: LimitMeter, enforces: bool) -> str:
-    """Describe burst credits or a shared limit, which are enforced by rewriting io.max."""
-    bucket, names = (
-        meter.bucket,
-        " and ".join(f"io.max.{IO_MAX_KEY[prop]}" for prop in meter.counters),
-    )
-    shared = " together" if len(meter.counters) > 1 else ""
+    bucket = meter.bucket
+    names = " and ".join(f"io.max.{IO_MAX_KEY[prop]}" for prop in meter.counters)
     if not enforces:
         missing = "no credits" if meter.bursts else "no shared limit"
         return f"{names}: {missing}, since rewriting io.max may hang this kernel (before 6.1)"
     if not meter.bursts:
         return f"{names} share {bucket.base:.0f}: either may use what the other leaves"
-    filled = f"{bucket.credits:.0f} of {bucket.capacity:.0f} credits"
+    shared = " together" if len(meter.counters) > 1 else ""
     return (
-        f"{names}{shared} {bucket.rate:.0f} while credits last ({filled}), then the base of"
-        f" {bucket.base:.0f}"
+        f"{names}{shared} {bucket.rate:.0f} while credits last ({bucket.credits:.0f} of"
+        f" {bucket.capacity:.0f} credits), then the base of {bucket.base:.0f}"
     )
-
-
-def _in_force(read_back: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    limits = [(name, value) for name, value in read_back.items() if not value.startswith("max")]
-    yield from limits or [("no limits", "")]
 
 
 def _wait(shell: Process[bytes], interruption: Interruption) -> int:
@@ -166,11 +138,7 @@ def _wait(shell: Process[bytes], interruption: Interruption) -> int:
         return EXIT_INTERRUPTED
     finally:
         with interruption.held():
-            _take_terminal()
+            if os.isatty(0):
+                signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+                os.tcsetpgrp(0, os.getpgrp())
     return status if status >= 0 else 128 - status
-
-
-def _take_terminal() -> None:
-    if os.isatty(0):
-        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-        os.tcsetpgrp(0, os.getpgrp())

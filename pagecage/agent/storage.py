@@ -1,8 +1,10 @@
-"""The disk and folder of a trial's files: the data directory's, or a disk made for the trial."""
+"""The disks and folders of a trial's files: those of the host, or made for the trial."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from pagecage.agent.protocol import ask
 from pagecage.agent.settings import OF_OURS
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.agent.trial_storage import (
+    MountedVolume,
     bind_copies,
     make_storage,
     mount_volume,
@@ -20,10 +23,15 @@ from pagecage.agent.trial_storage import (
     remove_storage,
 )
 from pagecage.errors import HostError, PagecageError
-from pagecage.linux.block_device import Disk, resolve_disk
-from pagecage.model.cage import DATA_DISK
-from pagecage.model.requirements import Requirement
+from pagecage.linux.block_device import Disk, has_cgroup_writeback, resolve_disk
+from pagecage.model.cage import DATA_DISK, Cage
+from pagecage.model.requirements import MissedRequirement, Requirement
 from pagecage.model.trial import Trial
+from pagecage.units import MIB
+
+_PLACE = re.compile(r"\{disk\.([a-z][a-z0-9]*)\}")
+_SPARE_BYTES = 256 * MIB
+"""Room on a simulated volume for the files that calibration makes."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +50,14 @@ class OtherDisk:
 
 @dataclass(frozen=True)
 class Storage:
-    """The disk and data directory of a trial.
+    """The disks and folders of a trial.
 
     `is_own` is False for the data directory's disk, which all trials of the session share.
     `no_floor_reason` is why the cage's latency floor is not provided; empty if it is, or if the
     cage has none. `volume` enforces the cage's I/O limits; None if the cgroup does. `disks` are the
     cage's other disks by name. `folders` has a folder for each of them, and for each that the
-    workload names although the cage does not: that one is on the data directory's disk.
+    workload names although the cage does not: that one is on the data directory's disk. `layers`
+    are the directories of the image's layers. `data_directory` has the prepared data, if any.
     """
 
     kind: str
@@ -60,119 +69,220 @@ class Storage:
     volume: SimulatedVolume | None = None
     disks: Mapping[str, OtherDisk] = field(default_factory=dict)
     folders: Mapping[str, Path] = field(default_factory=dict)
+    layers: tuple[Path, ...] = ()
+    data_directory: Path | None = None
 
 
-def prepare_storage(run: TrialRun) -> Storage:
-    """Make the disk that the trial needs, or one with its cage's latency floor if possible.
-
-    Raises RequirementMissed if this host cannot make the disk that the trial names.
-    """
-    kind = run.trial.storage
-    if run.trial.cage.is_volume:
-        return _on_volume(run)
-    if kind == "container_layer":
-        return _beside_layers(run)
-    if kind == "data":
-        return _with_latency_floor(run)
-    try:
-        return _made(run, kind, run.trial.storage_latency_us or 0)
-    except (PagecageError, OSError) as error:
-        reason = f"no {kind} here: {getattr(error, 'message', None) or error}"
-        raise RequirementMissed.of(Requirement.STORAGE, reason) from None
-
-
-def _shared(run: TrialRun, reason: str = "") -> Storage:
-    return Storage(
-        "data", run.session.disk, Path(run.session.request.data_dir), no_floor_reason=reason
+def prepare_storage(run: TrialRun, provided: Mapping[str, Any]) -> Storage:
+    """Find or make the trial's disks and folders. `provided` is what the driver prepared."""
+    provider = _Provider(run)
+    storage = provider.storage(provided)
+    disks = {name: provider.disk(name) for name in run.trial.cage.disks}
+    words = (
+        *run.trial.workload.arguments,
+        *(run.trial.before.arguments if run.trial.before else ()),
     )
+    named = dict.fromkeys(name for word in words for name in _PLACE.findall(word))
+    folders = {name: storage.data_dir / _folder(name) for name in named if name not in disks}
+    folders |= {name: disk.folder for name, disk in disks.items()}
+    for folder in folders.values():
+        run.cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    layers = tuple(map(Path, provided.get("image", {}).get("layers", ())))
+    return replace(storage, disks=disks, folders=folders, layers=layers)
 
 
-def _with_latency_floor(run: TrialRun) -> Storage:
-    latency_us = latency_floor_us(run.trial.cage)
-    if not latency_us:
-        return _shared(run)
-    if reason := no_floor_reason(run.trial, OF_OURS.exists()):
-        return _shared(run, reason)
-    try:
-        return _made(run, "null_blk", latency_us)
-    except (
-        PagecageError,
-        OSError,
-    ) as error:  # the record says so, and the trial runs without the floor
-        return _shared(run, getattr(error, "message", None) or str(error))
+def _folder(name: str) -> str:
+    return f"pagecage-{name}"
 
 
-def _on_volume(run: TrialRun) -> Storage:
-    """Return the data disk of our guest, which its controller serves, or a volume served here.
-
-    A guest in a fleet has no such controller, and serves the volume itself.
-    """
-    try:
-        volume = outer_volume(run)
-        return replace(_shared(run), kind="volume", volume=volume) if volume else _own_volume(run)
-    except (PagecageError, OSError) as error:
-        reason = f"no simulated volume here: {getattr(error, 'message', None) or error}"
-        hint = getattr(error, "hint", "")
-        raise RequirementMissed.of(Requirement.VOLUME, reason, hint) from None
+def _reason(error: Exception) -> str:
+    return getattr(error, "message", None) or str(error)
 
 
-def outer_volume(run: TrialRun, disk: str = DATA_DISK) -> SimulatedVolume | None:
-    """Return the volume of a disk if the controller serves it, else None."""
-    session = run.session
+class _Provider:
+    """Provides the disks of one trial. Every method raises RequirementMissed."""
 
-    def command(command: Mapping[str, Any]) -> dict[str, Any]:
-        details = {"command": dict(command), "disk": disk}
-        return dict(ask(session.stream, session.inbox, "volume_wanted", details)["answer"])
+    def __init__(self, run: TrialRun) -> None:
+        self._run, self._trial, self._data_dir = run, run.trial, run.data_dir
+        self._spool = run.request.spool
+        self._shared = Storage("data", run.session.disk, self._data_dir)
 
-    volume = SimulatedVolume(command)
-    if not OF_OURS.exists():
-        return None
-    try:
-        volume.free()
-    except HostError:
-        return None
-    run.cleanup.callback(volume.free)
-    return volume
+    def storage(self, provided: Mapping[str, Any]) -> Storage:
+        """Make the disk that the trial needs, or one with its latency floor if possible."""
+        kind = self._trial.storage
+        if self._trial.cage.is_volume:
+            return self._on_volume()
+        if kind == "container_layer":
+            # On the engine's disk, from which files can be linked into a container.
+            folder = Path(provided["engine"]["data_root"]) / "pagecage-data"
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                return Storage(kind, resolve_disk(folder), folder, is_own=True)
+            except PagecageError as error:
+                raise RequirementMissed.of(Requirement.STORAGE, error.message, error.hint) from None
+        if kind == "data":
+            return self._with_latency_floor()
+        try:
+            return self._made(kind, self._trial.storage_latency_us or 0)
+        except (PagecageError, OSError) as error:
+            reason = f"no {kind} here: {_reason(error)}"
+            raise RequirementMissed.of(Requirement.STORAGE, reason) from None
+
+    def _with_latency_floor(self) -> Storage:
+        latency_us = latency_floor_us(self._trial.cage)
+        if not latency_us:
+            return self._shared
+        if reason := no_floor_reason(self._trial, OF_OURS.exists()):
+            return replace(self._shared, no_floor_reason=reason)
+        try:
+            return self._made("null_blk", latency_us)
+        except (PagecageError, OSError) as error:
+            # The record says so, and the trial runs without the floor.
+            return replace(self._shared, no_floor_reason=_reason(error))
+
+    def _made(self, kind: str, latency_us: int) -> Storage:
+        self._run.cleanup.callback(remove_storage, self._spool)
+        size_bytes = self._trial.dataset_bytes + self._trial.writes_bytes
+        made = make_storage(kind, latency_us, size_bytes, self._spool)
+        return Storage(kind, made.disk, made.mount_point, latency_us, is_own=True)
+
+    def _on_volume(self) -> Storage:
+        """Return our guest's data disk, which its controller serves, or a volume served here."""
+        trial, data_dir = self._trial, self._data_dir
+        try:
+            if volume := self._outer_volume():
+                return replace(self._shared, kind="volume", volume=volume)
+            copies = list(dict.fromkeys(_copied_folders(trial, data_dir)))
+            paths = (path for name in copies for path in (data_dir / name).rglob("*"))
+            copied_bytes = sum(path.lstat().st_size for path in paths if not path.is_dir())
+            mounted = self._mounted(trial.dataset_bytes + trial.writes_bytes + copied_bytes)
+            bind_copies(copies, data_dir, mounted)
+        except (PagecageError, OSError) as error:
+            raise _no_volume("simulated volume", error) from None
+        disk, mount_point = mounted.storage.disk, mounted.storage.mount_point
+        volume = SimulatedVolume(mounted.server.command, mounted.path)
+        return Storage("volume", disk, mount_point, is_own=True, volume=volume)
+
+    def _mounted(self, size_bytes: int, name: str = DATA_DISK) -> MountedVolume:
+        mounted = mount_volume(size_bytes, self._data_dir, self._spool, name)
+        self._run.cleanup.callback(release_volume, mounted, self._spool, name)
+        return mounted
+
+    def _outer_volume(self, disk: str = DATA_DISK) -> SimulatedVolume | None:
+        session = self._run.session
+
+        def command(command: Mapping[str, Any]) -> dict[str, Any]:
+            details = {"command": dict(command), "disk": disk}
+            return dict(ask(session.stream, session.inbox, "volume_wanted", details)["answer"])
+
+        volume = SimulatedVolume(command)
+        if not OF_OURS.exists():
+            return None
+        try:
+            volume.free()
+        except HostError:
+            return None
+        self._run.cleanup.callback(volume.free)
+        return volume
+
+    def disk(self, name: str) -> OtherDisk:
+        """Return another disk of the cage: a volume, or the disk of the directory given for it."""
+        given = self._run.request.disks
+        if not self._trial.cage.is_volume:
+            root = Path(given[name])
+            try:
+                root.mkdir(parents=True, exist_ok=True)
+                return OtherDisk(resolve_disk(root), root, root / _folder(name))
+            except (PagecageError, OSError) as error:
+                raise RequirementMissed.of(
+                    Requirement.OTHER_DISK, f"{name}: {_reason(error)}"
+                ) from None
+        try:
+            if volume := self._outer_volume(name):
+                root = Path(given[name])
+                return OtherDisk(resolve_disk(root), root, root / _folder(name), volume)
+            mounted = self._mounted(self._trial.writes_bytes + _SPARE_BYTES, name)
+        except (PagecageError, OSError, KeyError) as error:
+            raise _no_volume(f"simulated volume {name}", error) from None
+        root = mounted.storage.mount_point
+        volume = SimulatedVolume(mounted.server.command, mounted.path)
+        return OtherDisk(mounted.storage.disk, root, root / _folder(name), volume)
 
 
-def _own_volume(run: TrialRun) -> Storage:
-    trial, spool = run.trial, run.session.request.spool
-    data_dir = Path(run.session.request.data_dir)
-    copies = list(dict.fromkeys(_copied_folders(trial, data_dir)))
-    copied_bytes = sum(map(_tree_bytes, (data_dir / name for name in copies)))
-    mounted = mount_volume(trial.dataset_bytes + trial.writes_bytes + copied_bytes, data_dir, spool)
-    run.cleanup.callback(release_volume, mounted, spool)
-    bind_copies(copies, data_dir, mounted)
-    storage = mounted.storage
-    volume = SimulatedVolume(mounted.server.command, mounted.path)
-    return Storage("volume", storage.disk, storage.mount_point, is_own=True, volume=volume)
+def _no_volume(what: str, error: Exception) -> RequirementMissed:
+    hint = getattr(error, "hint", "")
+    return RequirementMissed.of(Requirement.VOLUME, f"no {what} here: {_reason(error)}", hint)
 
 
 def _copied_folders(trial: Trial, data_dir: Path) -> Iterator[str]:
     """Yield the folders of the data directory that hold what a replay copied to this host."""
     command, data = trial.workload.command, trial.data
-    paths = (command.directory if command else None, data.copied_to if data else None)
-    for path in paths:
+    for path in (command.directory if command else None, data.copied_to if data else None):
         if path is not None and Path(path).is_relative_to(data_dir) and Path(path) != data_dir:
             yield Path(path).relative_to(data_dir).parts[0]
 
 
-def _tree_bytes(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+def check_disks(facts: Mapping[str, Any], cage: Cage) -> list[MissedRequirement]:
+    """Return why the cage's other disks cannot be those of a host.
+
+    The kernel keeps one limit per disk, so that two names of one disk would share it. Volumes that
+    are simulated need no disk.
+    """
+    if cage.is_volume:
+        return []
+    found, taken = facts.get("disks") or {}, {facts["disk"].get("maj_min"): DATA_DISK}
+    missed = []
+    for name in cage.disks:
+        disk = found.get(name) or {"error": f"this host has no disk {name!r}"}
+        reason = disk.get("error")
+        if reason is None and (other := taken.get(disk["maj_min"])):
+            reason = f"{name} and {other} are both {disk['node']}, for which there is one limit"
+        taken[disk.get("maj_min")] = name
+        if reason:
+            reason = f"{cage.name} limits a disk {name!r} of its own, but {reason}"
+            hint = f"use --host vm, or name a directory on another disk: --disk {name}=DIR"
+            missed.append(MissedRequirement(Requirement.OTHER_DISK, reason, hint))
+    return missed
 
 
-def _made(run: TrialRun, kind: str, latency_us: int) -> Storage:
-    spool = run.session.request.spool
-    run.cleanup.callback(remove_storage, spool)
-    made = make_storage(kind, latency_us, run.trial.dataset_bytes + run.trial.writes_bytes, spool)
-    return Storage(kind, made.disk, made.mount_point, latency_us, is_own=True)
+def require_distinct(storage: Storage, maj_min: str) -> None:
+    """Raise RequirementMissed if two names are one disk, for which the kernel has one limit."""
+    taken = {maj_min: DATA_DISK}
+    for name, other in storage.disks.items():
+        if taken.setdefault(other.disk.maj_min, name) != name:
+            both = f"{name} and {taken[other.disk.maj_min]} are both {other.disk.node}"
+            raise RequirementMissed.of(
+                Requirement.OTHER_DISK,
+                f"{both}, for which there is one limit",
+                "put the files on different disks",
+            )
 
 
-def _beside_layers(run: TrialRun) -> Storage:
-    """Return a folder on the engine's disk, from which files can be linked into a container."""
-    folder = Path(run.sections["cage"]["driver"]["engine"]["data_root"]) / "pagecage-data"
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        return Storage("container_layer", resolve_disk(folder), folder, is_own=True)
-    except PagecageError as error:
-        raise RequirementMissed.of(Requirement.STORAGE, error.message, error.hint) from None
+def require_cgroup_writeback(cage: Cage, storage: Storage, disk: Disk) -> None:
+    """Raise RequirementMissed if a limit on writes would not hold for buffered writes to a disk.
+
+    Its limit reads back well, and direct writes and the program's own fsync keep it. The kernel's
+    flusher does not: its writes are charged to the root cgroup
+    (Documentation/admin-guide/cgroup-v2.rst, "Writeback").
+    """
+    part = cage.cgroup_part
+    limited = [(disk, part.properties)]
+    limited += [(storage.disks[name].disk, one.properties) for name, one in part.disks.items()]
+    for reason in unlimited_writes(limited):
+        hint = "put the data on ext4 (without data=journal), XFS or btrfs, or remove these limits"
+        raise RequirementMissed.of(Requirement.LIMITS, reason, hint)
+
+
+def unlimited_writes(
+    limited: Iterable[tuple[Disk, Mapping[str, int]]], mountinfo: str | None = None
+) -> Iterator[str]:
+    """Yield a sentence per disk with a limit on writes and without writeback by cgroup."""
+    for disk, properties in limited:
+        names = [name for name in properties if name.startswith("IOWrite")]
+        if names and not has_cgroup_writeback(Path(disk.mount_point), mountinfo):
+            yield (
+                f"{disk.mount_point} is {disk.filesystem} with writeback outside of the trial's"
+                f" cgroup, where {' and '.join(names)} would not hold for buffered writes"
+            )

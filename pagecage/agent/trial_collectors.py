@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.tracer import TracedTrial
 from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.limits.fidelity import IoMaxController, rewrites_io_max
-from pagecage.agent.programs.command import fill_all, own_places, places
+from pagecage.agent.programs.command import command_places, fill_all, places
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.cage import DATA_DISK
@@ -43,10 +43,10 @@ def require_scripts(run: TrialRun) -> None:
         return
     checked, missed = run.session.checked_scripts, []
     for spec in scripts:
-        [path] = fill_all(spec.command, own_places(run), ())
+        [path] = fill_all(spec.command, command_places(run.request, None), ())
         name = Path(path).name
         if path not in checked:
-            run.session.stream.event("step", text=f"checking {name} with bpftrace")
+            run.tell(f"checking {name} with bpftrace")
             checked[path] = check_script(Path(path))
         if (error := checked[path]) is not None:
             reason, hint = f"bpftrace cannot run {name}: {error}", f"bpftrace --dry-run {name}"
@@ -58,7 +58,13 @@ def require_scripts(run: TrialRun) -> None:
 class TrialCollectors:
     """The collectors of a trial, with the sampler and, if needed, controllers of io.max."""
 
-    def __init__(self, run: TrialRun, context: LaunchContext, files: tuple[Path, ...]) -> None:
+    def __init__(
+        self,
+        run: TrialRun,
+        context: LaunchContext,
+        files: tuple[Path, ...],
+        data_directory: Path | None,
+    ) -> None:
         self._run = run
         around = CollectorContext(
             run.directory,
@@ -76,7 +82,7 @@ class TrialCollectors:
         self._running: list[Collector] = [
             self.sampler,
             *(make_collector(name, around) for name in names if name not in TRACERS),
-            *_custom(run, around),
+            *_custom(run, around, data_directory),
             *self._controllers.values(),  # last, to begin when the others record
             *(TracedTrial(tracer, around) for tracer in tracers if tracer.name in names),
         ]
@@ -98,11 +104,14 @@ class TrialCollectors:
         for collector in self._running:
             collector.wait_until_recording()
 
-    def stop(self, traced_since: float | None = None) -> None:
+    def stop(
+        self, traced_since: float | None = None, found: Mapping[str, float | None] | None = None
+    ) -> None:
         """End the collectors, all at the same time, and keep their results.
 
         Does nothing the second time. `traced_since` (CLOCK_MONOTONIC) is the launch of the program,
-        None if it never was. Each collector waits for a tool to end or for a tracer's next tick;
+        None if it never was. Figures of the measured part are added to the responses `found`,
+        unless there are none. Each collector waits for a tool to end or for a tracer's next tick;
         one after the other they would take an emulated CPU a second.
         """
         ended, self._running = self._running, []
@@ -113,18 +122,15 @@ class TrialCollectors:
         if ended:
             end = partial(_end, launched=traced_since, measured=measured)
             with run.session.interruption.held(), ThreadPoolExecutor(len(ended)) as pool:
-                found = list(pool.map(end, ended))
-            for collector, (result, figures) in zip(ended, found, strict=True):
+                results = list(pool.map(end, ended))
+            for collector, (result, figures) in zip(ended, results, strict=True):
                 if result is not None:
                     run.collected[collector.name] = result
-                if response := run.sections["response"]:
-                    new = {k: n for k, n in figures.items() if response.get(k) is None}
+                if found:
+                    new = {k: n for k, n in figures.items() if found.get(k) is None}
                     run.keep("response", **new)
         for disk, controller in self._controllers.items():
-            if disk == DATA_DISK:
-                run.keep("cage", credits=controller.to_json())
-            else:
-                run.keep_of_disk(disk, "cage", credits=controller.to_json())
+            run.keep("cage", disk, credits=controller.to_json())
 
 
 def _end(
@@ -136,18 +142,21 @@ def _end(
         return CollectorResult("failed", f"it could not be stopped properly: {error}"), {}
 
 
-def _custom(run: TrialRun, context: CollectorContext) -> Iterator[CustomCollector]:
+def _custom(
+    run: TrialRun, context: CollectorContext, data_directory: Path | None
+) -> Iterator[CustomCollector]:
     """Yield the collectors of the definition, with the variables by which they find the trial."""
-    cgroup, data_dir = context.processes.cgroup, Path(run.session.request.data_dir)
+    cgroup = context.processes.cgroup
     environment = {
         "PAGECAGE_TRIAL": run.trial.trial_id,
         "PAGECAGE_CGROUP": str(cgroup) if cgroup else "",
         "PAGECAGE_DISK": context.disk.node,
         "PAGECAGE_DISK_NUMBER": context.disk.maj_min,
     }
-    found = places(context.files, data_dir, run.trial.max_seconds, {})
+    values = places(context.files, run.data_dir, run.trial.max_seconds, {})
+    values |= command_places(run.request, data_directory)
     for spec in run.trial.own_collectors:
-        argv = fill_all(spec.command, {**found, **own_places(run)}, context.files)
+        argv = fill_all(spec.command, values, context.files)
         yield CustomCollector(spec, argv, context, environment)
 
 

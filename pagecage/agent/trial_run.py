@@ -8,13 +8,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pagecage.agent.collectors.collector import CollectorResult
+from pagecage.agent.data_files import make_dataset
 from pagecage.agent.host_session import HostSession
+from pagecage.agent.protocol import RunRequest
+from pagecage.errors import HostError
+from pagecage.model.cage import DATA_DISK
 from pagecage.model.record_sections import MeasuredInterval
 from pagecage.model.requirements import MissedRequirement, Requirement
-from pagecage.model.trial import Trial
+from pagecage.model.trial import Dataset, Trial
 
 
 class RequirementMissed(Exception):
@@ -57,8 +61,8 @@ class Ending:
 class Measured:
     """Results of the run phase, before they are judged.
 
-    `interval` is None if the measured part never ended. `breach` is the outcome of a workload that
-    broke the handshake.
+    `interval` is None if the measured part never ended. `cache` has the checks of the page cache.
+    `breach` is the outcome of a workload that broke the handshake.
     """
 
     interval: MeasuredInterval | None
@@ -70,15 +74,22 @@ class Measured:
     is_timed_out: bool = False
     response: Mapping[str, float | None] = field(default_factory=dict)
     breach: Ending | None = None
+    cache: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Journal(Protocol):
+    """Saved settings of the machine; `restore` returns one sentence per failure."""
+
+    def restore(self) -> list[str]:
+        """Restore the settings."""
 
 
 @dataclass
 class TrialRun:
-    """One attempt at a trial.
+    """One attempt at a trial: its input, its cleanup, and what the record needs.
 
     Each phase adds to `sections`, and to `disks` for the cage's other disks, at once, so that a
-    later failure keeps what was found. `data_directory` is what {data} stands for; None for a
-    trial without prepared data.
+    later failure keeps what was found. Only the record reads them.
     """
 
     session: HostSession
@@ -94,19 +105,47 @@ class TrialRun:
     samples: list[dict[str, Any]] = field(default_factory=list)
     collected: dict[str, CollectorResult] = field(default_factory=dict)
     ending: Ending = Ending("failed")
-    data_directory: Path | None = None
 
-    def keep(self, section: str, **values: Any) -> None:
-        """Add values to a section of the record."""
-        self.sections[section] |= values
+    @property
+    def request(self) -> RunRequest:
+        """The request of the session."""
+        return self.session.request
 
-    def keep_of_disk(self, disk: str, section: str, **values: Any) -> None:
-        """Add values to a section (`device` or `cage`) of another disk of the cage."""
-        self.disks.setdefault(disk, {}).setdefault(section, {}).update(values)
+    @property
+    def data_dir(self) -> Path:
+        """The data directory of the session, which all its trials share."""
+        return Path(self.session.request.data_dir)
+
+    def keep(self, section: str, disk: str = DATA_DISK, /, **values: Any) -> None:
+        """Add values to a section of the record, or of another disk (`device` or `cage`)."""
+        sections: dict[str, dict[str, Any]] = self.sections
+        if disk != DATA_DISK:
+            sections = self.disks.setdefault(disk, {})
+        sections.setdefault(section, {}).update(values)
 
     def add_error(self, sentence: str) -> None:
         """Append a sentence to the record's error; the outcome stays."""
         self.ending = replace(self.ending, error=f"{self.ending.error or ''} {sentence}".strip())
+
+    def restore_after(self, journal: Journal) -> None:
+        """Restore settings in the cleanup. A failure goes into the record: the change stays."""
+
+        def restore() -> None:
+            for failure in journal.restore():
+                self.add_error(failure)
+
+        self.cleanup.callback(restore)
+
+    def make_dataset(self, dataset: Dataset, directory: Path) -> Path:
+        """Make a dataset as the user who will read it. Raises NotPrepared if that fails."""
+        try:
+            return make_dataset(dataset, directory, Path(self.request.programs_dir) / "pcgen")
+        except HostError as error:
+            raise NotPrepared(error.message) from None
+
+    def tell(self, text: str) -> None:
+        """Show the controller a step."""
+        self.session.stream.event("step", text=text)
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -117,14 +156,8 @@ class TrialRun:
             yield
         finally:
             seconds = time.monotonic() - begin
-            self.timings.append(
-                {
-                    "name": phase,
-                    "start_wall_seconds": wall,
-                    "start_monotonic_seconds": begin,
-                    "seconds": seconds,
-                }
-            )
+            moments = {"start_wall_seconds": wall, "start_monotonic_seconds": begin}
+            self.timings.append({"name": phase, **moments, "seconds": seconds})
 
     @contextmanager
     def announced(self, phase: str) -> Iterator[None]:
@@ -133,11 +166,18 @@ class TrialRun:
             self.session.stream.event("phase", trial_id=self.trial.trial_id, phase=phase)
             yield
 
-    def await_tracers(self, launched_boot_ns: int) -> None:
-        """Wait until every tracer of the trial has ticked since the launch, by CLOCK_BOOTTIME.
+    def clean_up(self) -> None:
+        """Undo what the phases left, last first. A failure goes into the record."""
+        failed_in = self.ending.phase or self.phase
+        with self.timed("cleanup"):
+            try:
+                self.cleanup.close()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the record comes first
+                self.add_error(f"cleanup: {error}")
+        self.phase = "record" if self.ending.has_answer else failed_in
 
-        About one tick. Events from before the launch are then in a tick of their own.
-        """
+    def await_tracers(self, launched_boot_ns: int) -> None:
+        """Wait for a tick of each tracer, so that earlier events are in a tick of their own."""
         for tracer in (self.session.tracer, self.session.block_tracer):
             if tracer.name in self.trial.collectors:
                 tracer.wait_for_tick(launched_boot_ns)

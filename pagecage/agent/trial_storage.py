@@ -17,6 +17,7 @@ from pagecage.agent.volume_server import (
     CONTROL_SOCKET,
     PATHS,
     VolumeServer,
+    await_device,
     choose_path,
     is_mounted,
     path_latency_us,
@@ -31,12 +32,10 @@ from pagecage.units import BLOCK_BYTES, GIB, MIB, format_bytes
 
 NULL_BLK = Path("/sys/kernel/config/nullb/pagecage")
 MAPPER = Path("/dev/mapper/pagecage-delay")
-_SPARE_BYTES = (
-    512 * MIB
-)  # more than a dataset must leave free; null_blk allocates memory only for written blocks
+_SPARE_BYTES = 512 * MIB
+"""More than a dataset must leave free; null_blk allocates memory only for written blocks."""
 _LOOKS = 16
 _MAX_SECTORS = 2560  # 1280 KiB, what the kernel gives other disks (BLK_DEF_MAX_SECTORS_CAP)
-_NODE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -48,10 +47,7 @@ class TrialStorage:
 
 
 def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> TrialStorage:
-    """Make a disk with room for the data and a file system, and mount it.
-
-    Raises PagecageError with the reason.
-    """
+    """Make a disk with room for the data, and mount it. Raises PagecageError."""
     size_bytes = data_bytes * 6 // 5 + _SPARE_BYTES
     node = make_null_blk(size_bytes, latency_us if kind == "null_blk" else 0)
     if kind == "dm_delay":
@@ -68,10 +64,7 @@ def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> Tr
 
 
 def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -> Path:
-    """Make a null_blk disk; return its node.
-
-    Raises HostError if the kernel lacks the module or refuses a setting.
-    """
+    """Make a null_blk disk; return its node. Raises HostError if the kernel refuses."""
     run(["modprobe", "null_blk", "nr_devices=0"], timeout_seconds=30)
     settings = {
         "size": -(-size_bytes // MIB),
@@ -84,7 +77,9 @@ def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -
         configfs.mkdir()
         for name, value in settings.items():
             (configfs / name).write_text(str(value))
-        _take_large_requests(configfs)
+        # 255 sectors would split 128 KiB into two I/Os of io.max. Some kernels lack the setting.
+        with suppress(OSError):
+            (configfs / "max_sectors").write_text(str(_MAX_SECTORS))
         (configfs / "power").write_text("1")
         index = (configfs / "index").read_text().strip()
     except OSError as error:
@@ -94,24 +89,11 @@ def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -
     return _first_node(Path(f"/dev/nullb{index}"), Path("/dev") / configfs.name)
 
 
-def _take_large_requests(configfs: Path) -> None:
-    """Raise null_blk's limit of 255 sectors, which would split 128 KiB into two I/Os of io.max.
-
-    A kernel without the setting keeps its limit.
-    """
-    with suppress(OSError):
-        (configfs / "max_sectors").write_text(str(_MAX_SECTORS))
-
-
 def _first_node(*names: Path) -> Path:
     """Return the node that appears: numbered, since Linux 6.11 named after its configfs folder."""
-    deadline = time.monotonic() + _NODE_SECONDS
-    while time.monotonic() < deadline:
-        for name in names:
-            if name.is_block_device():
-                return name
-        time.sleep(0.02)
-    raise HostError(f"{names[0]} did not appear", "use HOST=vm")
+    missing = HostError(f"{names[0]} did not appear", "use HOST=vm")
+    await_device(lambda: any(name.is_block_device() for name in names), missing)
+    return next(name for name in names if name.is_block_device())
 
 
 def _delay(node: Path, milliseconds: int) -> Path:
@@ -154,10 +136,7 @@ def _remove_null_blk(configfs: Path) -> None:
 
 
 def read_latency_us(path: Path) -> float | None:
-    """Return the median time of a direct read of 4 KiB of a file.
-
-    Returns None without support for direct reads.
-    """
+    """Return the median time of a direct 4 KiB read; None if not supported."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
     except OSError:
@@ -165,10 +144,11 @@ def read_latency_us(path: Path) -> float | None:
     try:
         blocks = os.fstat(descriptor).st_size // BLOCK_BYTES
         with mmap.mmap(-1, BLOCK_BYTES) as buffer:
-            took = [
-                _read_seconds(descriptor, buffer, n * blocks // _LOOKS)
-                for n in range(min(_LOOKS, blocks))
-            ]
+            took = []
+            for n in range(min(_LOOKS, blocks)):
+                begin = time.perf_counter()
+                os.preadv(descriptor, [buffer], n * blocks // _LOOKS * BLOCK_BYTES)
+                took.append(time.perf_counter() - begin)
     except OSError:
         return None
     finally:
@@ -176,13 +156,6 @@ def read_latency_us(path: Path) -> float | None:
     return statistics.median(took) * 1e6 if took else None
 
 
-def _read_seconds(descriptor: int, buffer: mmap.mmap, number: int) -> float:
-    begin = time.perf_counter()
-    os.preadv(descriptor, [buffer], number * BLOCK_BYTES)
-    return time.perf_counter() - begin
-
-
-_VOLUME_SPARE_BYTES = 512 * MIB
 _UNMOUNT_SECONDS = 60.0
 _NOT_REPAIRED = 4  # e2fsck(8): errors are left, or there is no file system
 
@@ -199,14 +172,10 @@ class MountedVolume:
 def mount_volume(
     data_bytes: int, data_dir: Path, spool: Path, name: str = DATA_DISK
 ) -> MountedVolume:
-    """Serve the volume of a disk, with room for the data, and mount it.
-
-    Its file system and files are kept from trial to trial while they are large enough. Raises
-    PagecageError with the reason.
-    """
+    """Serve and mount a disk's volume; its files are kept. Raises PagecageError."""
     path = choose_path()
     file = data_dir / f"{_named('pagecage-volume', name)}.raw"
-    is_new = _ensure_file(file, data_bytes * 6 // 5 + _VOLUME_SPARE_BYTES)
+    is_new = _ensure_file(file, data_bytes * 6 // 5 + _SPARE_BYTES)
     folder = (spool / _named("volume", name)).resolve()  # as the kernel names it
     folder.mkdir(parents=True, exist_ok=True)
     _unmount(folder)
@@ -276,7 +245,6 @@ def bind_copies(names: Iterable[str], data_dir: Path, mounted: MountedVolume) ->
 
 
 def _tree(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Return mode, size and time of change of each file below a folder."""
     found = {}
     for path in folder.rglob("*"):
         stat = path.lstat()
@@ -286,10 +254,7 @@ def _tree(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def unmount_volume(spool: Path, name: str | None = None) -> list[str]:
-    """Undo whatever mount_volume did for a disk (None: for all disks), even in part.
-
-    Returns the names of what was there.
-    """
+    """Undo mount_volume for a disk (None: all), even in part; return what was there."""
     folders = sorted(spool.glob("volume*")) if name is None else [spool / _named("volume", name)]
     return [one for folder in folders for one in _unmount(folder)]
 
@@ -317,15 +282,9 @@ def _unmount(folder: Path) -> list[str]:
             removed.append(str(place))
     bound.unlink(missing_ok=True)
     if is_mounted(mount_point):
-        _free(folder / CONTROL_SOCKET)
+        # Without limits, what is unwritten is soon. A killed server takes no command.
+        with suppress(HostError):
+            send_command(folder / CONTROL_SOCKET, {"configure": {}})
         run(["umount", "--lazy", "--force", mount_point], timeout_seconds=_UNMOUNT_SECONDS)
         removed.append(str(mount_point))
     return [*removed, *(one for path in PATHS for one in path.detach(folder))]
-
-
-def _free(control: Path) -> None:
-    """Remove the limits of a volume that is served still, so that what is unwritten is soon."""
-    try:
-        send_command(control, {"configure": {}})
-    except HostError:  # a killed server
-        return

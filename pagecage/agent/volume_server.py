@@ -13,9 +13,10 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from statistics import quantiles
-from typing import Any, Protocol
+from typing import Any
 
 from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.linux.block_device import parse_mountinfo
@@ -100,10 +101,7 @@ class VolumeServer:
         return self._process.poll() is None
 
     def command(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a command.
-
-        Raises HostDied if the server has ended, and HostError if it refuses the command.
-        """
+        """Return the answer to a command. Raises HostDied if the server has ended, or HostError."""
         try:
             return send_command(self.control_socket, command)
         except HostError:
@@ -133,17 +131,9 @@ def _remove_sockets(directory: Path) -> None:
 
 def server_argv(plugin: Path, file: Path, sockets: Path) -> list[str]:
     """Return the command that serves a file (nbdkit(1))."""
-    return [
-        "nbdkit",
-        "--foreground",
-        "--unix",
-        str(sockets / DATA_SOCKET),
-        "--threads",
-        str(THREADS),
-        str(plugin),
-        f"file={file}",
-        f"control={sockets / CONTROL_SOCKET}",
-    ]
+    options = ["--foreground", "--unix", str(sockets / DATA_SOCKET), "--threads", str(THREADS)]
+    control = f"control={sockets / CONTROL_SOCKET}"
+    return ["nbdkit", *options, str(plugin), f"file={file}", control]
 
 
 def require_nbdkit() -> None:
@@ -180,10 +170,7 @@ def glibc_version() -> tuple[int, int] | None:
 
 
 def send_command(control: Path, command: Mapping[str, Any]) -> dict[str, Any]:
-    """Send one command to a control socket and return the answer.
-
-    Raises HostError if nobody answers within the time limit, or if the command is refused.
-    """
+    """Send one command; return the answer. Raises HostError if refused or not answered."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(_ANSWER_SECONDS)
@@ -207,24 +194,6 @@ _NODE_SECONDS = 5.0
 _BLOCK_BYTES = 4096
 _LARGEST_KB = 1024
 """The longest request of FUSE. A longer one of the loop device would become two."""
-
-
-class VolumePath(Protocol):
-    """One path. Its methods raise PagecageError."""
-
-    name: str
-
-    def require(self) -> None:
-        """Raise HostError with what this machine lacks."""
-
-    def serve(self, programs: Path, file: Path, folder: Path) -> VolumeServer:
-        """Start the server of a file. `programs` holds pagecage's own."""
-
-    def attach(self, server: VolumeServer, folder: Path) -> Path:
-        """Return the block device of a server. Its name is noted before, for `detach`."""
-
-    def detach(self, folder: Path) -> list[str]:
-        """Undo `attach`, and what else is left of the path; return the names of what was there."""
 
 
 class FuseLoop:
@@ -261,16 +230,17 @@ class FuseLoop:
             )
             if done.ok:
                 break
-        queue = SYS_BLOCK / node.name / "queue/max_sectors_kb"
-        queue.write_text(str(_LARGEST_KB))
+        (SYS_BLOCK / node.name / "queue/max_sectors_kb").write_text(str(_LARGEST_KB))
         return node
 
     def detach(self, folder: Path) -> list[str]:
         """Detach the loop devices of the served file, and unmount it, even if its server died."""
         served, removed = folder / SERVED_FILE, []
         for name in _loops_of(served):
-            run(["losetup", "--detach", Path("/dev") / name], check=False, timeout_seconds=60)
-            _await_gone(served, name)
+            node = Path("/dev") / name
+            run(["losetup", "--detach", node], check=False, timeout_seconds=60)
+            in_use = PagecageError(f"{node} is still in use", f"fuser -vm {node}")
+            await_device(partial(_is_detached, served, name), in_use)
             removed.append(name)
         while is_mounted(served):
             run(["umount", "--lazy", served], timeout_seconds=60)
@@ -290,19 +260,22 @@ def _free_loop() -> Path:
 
 
 def _loops_of(served: Path) -> list[str]:
-    """Return the names of the loop devices of a file."""
     files = SYS_BLOCK.glob("loop*/loop/backing_file")
     return sorted(
         path.parts[-3] for path in files if (read_text(path) or "").strip() == str(served)
     )
 
 
-def _await_gone(served: Path, name: str) -> None:
-    """Wait until a loop device is free. Raises PagecageError if a program holds it open."""
+def _is_detached(served: Path, loop: str) -> bool:
+    return loop not in _loops_of(served)
+
+
+def await_device(is_so: Callable[[], bool], error: PagecageError) -> None:
+    """Wait up to 5 s for a state of a block device; raise the error if it does not come."""
     deadline = time.monotonic() + _NODE_SECONDS
-    while name in _loops_of(served):
+    while not is_so():
         if time.monotonic() > deadline:
-            raise PagecageError(f"/dev/{name} is still in use", f"fuser -vm /dev/{name}")
+            raise error
         time.sleep(0.02)
 
 
@@ -331,15 +304,19 @@ class NbdClient:
     def attach(self, server: VolumeServer, folder: Path) -> Path:
         """Attach the kernel's client to the volume's socket."""
         run(["modprobe", "nbd"], timeout_seconds=30)
-        node = _free_nbd()
+        # A client in use has the file `pid`.
+        free = sorted(path.name for path in SYS_BLOCK.glob("nbd*") if not (path / "pid").exists())
+        if not free:
+            raise HostError("no free /dev/nbd: the kernel's module nbd is missing", "use HOST=vm")
+        node = Path("/dev") / free[0]
         (folder / "node").write_text(node.name)
         size = ["-timeout", "30", "-block-size", str(_BLOCK_BYTES)]
         run(["nbd-client", "-unix", server.data_socket, node, *size], timeout_seconds=30)
-        deadline = time.monotonic() + _NODE_SECONDS
-        while (read_text(SYS_BLOCK / node.name / "size") or "0").strip() == "0":
-            if time.monotonic() > deadline:
-                raise HostError(f"{node} has no size", "use HOST=vm")
-            time.sleep(0.02)
+        size_file = SYS_BLOCK / node.name / "size"
+        await_device(
+            lambda: (read_text(size_file) or "0").strip() != "0",
+            HostError(f"{node} has no size", "use HOST=vm"),
+        )
         return node
 
     def detach(self, folder: Path) -> list[str]:
@@ -357,19 +334,12 @@ class NbdClient:
         return removed
 
 
-def _free_nbd(sys_block: Path = SYS_BLOCK) -> Path:
-    """Return a node of the kernel's client that nobody uses: it has a `pid` while in use."""
-    names = sorted(path.name for path in sys_block.glob("nbd*") if not (path / "pid").exists())
-    if not names:
-        raise HostError("no free /dev/nbd: the kernel's module nbd is missing", "use HOST=vm")
-    return Path("/dev") / names[0]
-
-
 def _require_root() -> None:
     if os.getuid() != 0:
         raise HostError("only root may attach a simulated volume", "use HOST=vm")
 
 
+VolumePath = FuseLoop | NbdClient
 PATHS: tuple[VolumePath, ...] = (FuseLoop(), NbdClient())
 
 

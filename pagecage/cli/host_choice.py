@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.disks import check_disks
+from pagecage.agent.storage import check_disks
 from pagecage.agent.volume_server import choose_path
 from pagecage.cli.options import HOSTS, is_group, parse_disks
 from pagecage.cli.output import Notify

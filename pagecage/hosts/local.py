@@ -11,9 +11,8 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
-from pagecage.agent.facts import is_emulated, read_facts
+from pagecage.agent.facts import is_emulated, read_facts, read_packages
 from pagecage.agent.host_session import user_of_machine
-from pagecage.agent.installed import read_packages
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_agent_package
 from pagecage.hosts.disk_speed import ASSUMED, disk_speed

@@ -54,7 +54,7 @@ _WITH_CONTROLLERS = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from pagecage.agent.main import main
-from pagecage.agent.system import facts
+from pagecage.agent import facts
 found = facts._cgroup
 facts._cgroup = lambda systemd: found(systemd) | {"controllers": ["cpu", "io", "memory"]}
 sys.exit(main(sys.argv[2:]))

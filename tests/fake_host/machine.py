@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent import disks, facts, host_session, settings, shell
+from pagecage.agent import facts, host_session, settings, shell, storage
 from pagecage.agent.collectors import blocklat, bpftrace
 from pagecage.agent.collectors.blocklat import BlockLatencyTracer
 from pagecage.agent.collectors.bpftrace import FaultTracer
@@ -161,7 +161,7 @@ class Machine:
             set_(module, "CGROUP_ROOT", self.cgroups)
         for module in (facts, settings, fidelity):
             set_(module, "read_queue_settings", read_queue_settings)
-        for module in (command, facts, disks, host_session, shell):
+        for module in (command, facts, storage, host_session, shell):
             set_(module, "resolve_disk", find_disk)
         set_(host_session, "Tracefs", partial(Tracefs, sys=self.sys))
         kernel = trees.kernel(self.root / "kernel")

@@ -174,7 +174,7 @@ def test_without_the_read_back_the_loss_goes_unnoticed(
 ) -> None:
     """Without the read-back, lost limits would go unnoticed."""
     monkeypatch.setenv("FAKE_LOSES", "device")
-    monkeypatch.setattr("pagecage.agent.programs.measured_part.confirm_limits", lambda *_: None)
+    monkeypatch.setattr("pagecage.agent.caging.CageLimits.confirm", lambda *_: None)
     assert carry_out(machine, by("docker-flags")).outcome == "ok"
 
 

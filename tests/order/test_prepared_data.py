@@ -13,9 +13,8 @@ import pytest
 
 from pagecage.agent import prepared_data
 from pagecage.agent.host_session import HostSession
-from pagecage.agent.installed import write_own_programs
 from pagecage.agent.protocol import request_to_json
-from pagecage.agent.session import run_trial
+from pagecage.agent.session import run_trial, write_custom_programs
 from pagecage.agent.storage import Storage
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage
@@ -102,7 +101,7 @@ def test_another_seed_or_program_makes_other_data(machine: Machine) -> None:
             data = replace(trial.data or TrialData(), seed=seed)
             session = make_session(machine, io.BytesIO(), trial)
             request = replace(session.request, own_programs={"make": text, "unused": text})
-            write_own_programs(request)
+            write_custom_programs(request)
             record = carry_out(
                 machine, replace(trial, data=data), replace(session, request=request)
             )
@@ -169,7 +168,7 @@ def short(*_: object) -> None:
 @pytest.mark.parametrize(
     ("where", "failure", "says"),
     [
-        ("make_data", full, "/data/x: No space left on device"),
+        ("DataPreparation.make", full, "/data/x: No space left on device"),
         ("save", full, "/data/x: No space left on device"),
         ("require_room", short, "does not fit"),
         ("restore", full, "/data/x: No space left on device"),
@@ -184,7 +183,7 @@ def test_a_full_disk_is_told_and_repaired_by_room(
     says: str,
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(prepared_data, where, failure)
+        patch.setattr(f"pagecage.agent.prepared_data.{where}", failure)
         record = carry_out(machine, WRITTEN)
     assert (record.outcome, record.phase) == ("not_prepared", "data")
     assert says in (record.error or "")
@@ -219,7 +218,7 @@ def test_a_signal_ends_the_program_that_makes_data(
     def interrupted(*_: object) -> int:
         raise Interrupted
 
-    monkeypatch.setattr("pagecage.agent.prepared_data._wait", interrupted)
+    monkeypatch.setattr("pagecage.agent.prepared_data.DataPreparation.wait", interrupted)
     session = make_session(machine, io.BytesIO(), trial, interruption=Interruption())
     with pytest.raises(Interrupted):
         run_trial(session, trial, 1)
@@ -279,13 +278,13 @@ def test_a_disk_made_for_the_trial_gets_a_copy(
 ) -> None:
     own = machine.root / "own"
     own.mkdir()
-    real = prepared_data._folders
+    real = prepared_data.DataPreparation.folders
 
-    def elsewhere(run: object, data: TrialData, storage: object) -> tuple[Path, Path]:
-        base, _ = real(run, data, storage)  # type: ignore[arg-type]
+    def elsewhere(preparation: prepared_data.DataPreparation) -> tuple[Path, Path]:
+        base, _ = real(preparation)
         return base, own / "prepared" / base.name
 
-    monkeypatch.setattr(prepared_data, "_folders", elsewhere)
+    monkeypatch.setattr(prepared_data.DataPreparation, "folders", elsewhere)
     records = [carry_out(machine, trial_of(TrialData(PREPARE))) for _ in range(2)]
     assert [record.outcome for record in records] == ["ok", "ok"], [r.error for r in records]
     assert (records[0].data.directory or "").startswith(f"{own}/prepared/")
@@ -296,7 +295,7 @@ def test_a_container_layer_has_no_prepared_data(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beside = replace(make_storage(machine), kind="container_layer")
-    monkeypatch.setattr("pagecage.agent.phases.prepare_storage", lambda _: beside)
+    monkeypatch.setattr("pagecage.agent.phases.prepare_storage", lambda *_: beside)
     record = carry_out(machine, WRITTEN)
     assert (record.outcome, record.phase) == ("requirement_missed", "data")
 

@@ -159,7 +159,7 @@ def test_tools_are_looked_for_in_one_place() -> None:
         "cli/replay_plan.py",
         "runner/uploads.py",
         "agent/programs/command.py",
-        "agent/build_record.py",
+        "agent/session.py",
         "agent/prepared_data.py",
     }
     package = ROOT / "pagecage"

@@ -61,13 +61,13 @@ LOCAL = """
 import json, os, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from pagecage.agent.system import volume_paths
+from pagecage.agent import volume_server
 from pagecage.agent.trial_storage import mount_volume, unmount_volume
 from pagecage.agent.limits.simulated_volume import SimulatedVolume
 from pagecage.model.cage import Cage
 
 spool, data = Path(sys.argv[2]), Path(sys.argv[3])
-volume_paths.PATHS = tuple(path for path in volume_paths.PATHS if path.name == sys.argv[4])
+volume_server.PATHS = tuple(path for path in volume_server.PATHS if path.name == sys.argv[4])
 mounted = mount_volume(64 << 20, data, spool)
 volume = SimulatedVolume(mounted.server.command, mounted.path)
 file = mounted.storage.mount_point / "file"

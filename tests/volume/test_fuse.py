@@ -242,7 +242,7 @@ def test_a_long_pause_does_not_hold_the_end_up(
 AGENT = """
 import sys, time
 from pathlib import Path
-from pagecage.agent.system import volume_storage
+from pagecage.agent import trial_storage
 spool, data, stop = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 
 def held(*_, **__):
@@ -250,8 +250,8 @@ def held(*_, **__):
     time.sleep(600)
 
 if stop != "mounted":
-    setattr(volume_storage, stop, held)
-volume_storage.mount_volume(1 << 20, data, spool)
+    setattr(trial_storage, stop, held)
+trial_storage.mount_volume(1 << 20, data, spool)
 held()
 """
 

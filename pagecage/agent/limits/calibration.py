@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,9 +64,8 @@ class LimitMeter:
         self._recent.append((seconds, used))
         while sum(length for length, _ in self._recent) - self._recent[0][0] >= HORIZON_SECONDS:
             self._recent.popleft()
-        if (
-            not self.bursts and not self._is_mixed
-        ):  # io.max alone limits one direction; its initial grace is not a debt
+        if not self.bursts and not self._is_mixed:
+            # io.max alone limits one direction; its initial grace is not a debt.
             self.bucket = filled(self.bucket.base, self.bucket.rate, 0.0, "drained")
 
     @property
@@ -83,23 +82,13 @@ class LimitMeter:
             caps = dict.fromkeys(self.counters, cap)
         else:
             limit = less_debt(cap, max(0.0, -self.bucket.credits), HORIZON_SECONDS)
-            caps = split(limit, {prop: self._rate(prop) for prop in self.counters})
-        return {prop: self._rounded(prop, one) for prop, one in caps.items()}
-
-    def _rounded(self, prop: str, cap: int) -> int:
-        """Return the limit as the kernel enforces it, so that the record is exact.
-
-        The base as requested.
-        """
-        return max(int(enforced_limit(prop, cap)), min(cap, int(self.bucket.base)))
-
-    def _rate(self, prop: str) -> float:
-        """Return the recent use per second.
-
-        A shorter period would show only blk-throttle's slices.
-        """
-        seconds = sum(length for length, _ in self._recent)
-        return sum(used[prop] for _, used in self._recent) / seconds if seconds else 0.0
+            # The recent use per second: a shorter period would show only blk-throttle's slices.
+            seconds = sum(length for length, _ in self._recent)
+            moved = {prop: sum(used[prop] for _, used in self._recent) for prop in self.counters}
+            caps = split(limit, {p: n / seconds if seconds else 0.0 for p, n in moved.items()})
+        # As the kernel enforces it, so that the record is exact; the base as requested.
+        base = int(self.bucket.base)
+        return {p: max(int(enforced_limit(p, one)), min(one, base)) for p, one in caps.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return the bucket for the record."""
@@ -207,10 +196,7 @@ class Calibrator:
         self._elsewhere: dict[str, Calibrator] = {}
 
     def on(self, disk: Disk, directory: Path | None = None) -> Calibrator:
-        """Return the calibrator of a disk.
-
-        On other disks than the data directory's, writes are calibrated only in a `directory`.
-        """
+        """Return the calibrator of a disk; on another, writes need a `directory`."""
         if disk.maj_min == self._disk.maj_min:
             return self
         other = Calibrator(self._maker, disk, directory, self._interruption)
@@ -223,34 +209,26 @@ class Calibrator:
         """
         key = json.dumps([cage.name, dict(cage.properties)], sort_keys=True)
         if key not in self._known:
-            drivers = {name: self._driver(name, read_from) for name in cage.properties}
-            self._known[key] = {
-                name: vars(driver(name, cage.properties[name]))
-                for name, driver in drivers.items()
-                if driver
-            }
+            found = {n: self._drive(n, cap, read_from) for n, cap in cage.properties.items()}
+            self._known[key] = {name: vars(one) for name, one in found.items() if one}
         return self._known[key]
 
-    def _driver(
-        self, name: str, read_from: Path | None
-    ) -> Callable[[str, int], Calibration] | None:
+    def _drive(self, name: str, cap: int, read_from: Path | None) -> Calibration | None:
         if name in IO_MAX_KEY:
             scratch = self._data_dir / SCRATCH if self._data_dir else None
             target = read_from if "Read" in name else scratch
-            return (lambda prop, cap: self._drive_disk(prop, cap, target)) if target else None
-        return {
+            return self._drive_disk(name, cap, target) if target else None
+        drive = {
             "MemoryMax": self._drive_memory,
             "MemoryHigh": self._drive_memory_high,
             "CPUQuota": self._drive_cpu,
         }.get(name)
+        return drive(name, cap) if drive else None
 
     def _in_slice(
         self, name: str, cap: int, argv: list[str]
     ) -> tuple[Completed, dict[str, Any], float]:
-        """Run a command under one limit.
-
-        Return its result, the cgroup's counters, and the wall seconds.
-        """
+        """Run a command under one limit; return its result, the counters, and the seconds."""
         properties = {name: cap, **({"MemorySwapMax": 0} if name in MEMORY_EVENT else {})}
         unit = unit_name(f"calibrate_{name.lower()}")
         try:
@@ -272,12 +250,17 @@ class Calibrator:
         if "Write" in name:
             run([*argv, "--create_only=1"], timeout_seconds=120)
         done, counters, _ = self._in_slice(name, cap, argv)
-        return _disk_result(
-            method,
-            cap,
-            done,
-            (counters["io.stat"] or {}).get(self._disk.maj_min, {}).get(IO_STAT_KEY[name]),
-        )
+        on_disk = (counters["io.stat"] or {}).get(self._disk.maj_min, {})
+        counted = on_disk.get(IO_STAT_KEY[name])
+        try:
+            seconds = driven_seconds(done)
+        except HostError as error:
+            return Calibration(method, None, cap, None, None, error.message)
+        if counted is None or seconds <= 0:
+            reason = "the cgroup counted no I/O on the measured disk"
+            return Calibration(method, seconds, cap, None, None, reason)
+        allowed = cap * (1 + _FIRST_SLICE_SECONDS / seconds) * _GRACE
+        return judge_driven(method, seconds, cap, allowed, counted / seconds, ("disk", "cap"))
 
     def _drive_memory(self, name: str, cap: int) -> Calibration:
         method = "fill anonymous memory past the limit"
@@ -286,12 +269,8 @@ class Calibrator:
         killed = (counters["memory.events"] or {}).get("oom_kill", 0)
         peak, limit = counters["memory.peak"], page_floor_bytes(cap, kernel_page_bytes())
         held = killed > 0 and (peak is None or peak <= limit)
-        error = (
-            None
-            if held
-            else f"exit status {done.status}, oom_kill {killed}, peak {peak} of {limit}"
-        )
-        return Calibration(method, seconds, limit, peak, held, error)
+        error = f"exit status {done.status}, oom_kill {killed}, peak {peak} of {limit}"
+        return Calibration(method, seconds, limit, peak, held, None if held else error)
 
     def _drive_memory_high(self, name: str, cap: int) -> Calibration:
         """Fill memory a little past the limit, together with Python itself.
@@ -329,20 +308,10 @@ def fio_method(name: str) -> str:
 def fio_argv(name: str, target: Path) -> list[str]:
     """Return the command of that load, on a file that exists (reads) or is made (writes)."""
     pattern, block, depth = _LOADS[name]
-    return [
-        "fio",
-        "--name=calibrate",
-        f"--filename={target}",
-        f"--rw={pattern}",
-        f"--bs={block}",
-        f"--iodepth={depth}",
-        "--ioengine=libaio",
-        "--direct=1",
-        "--time_based",
-        f"--runtime={_SECONDS:g}",
-        "--output-format=json",
-        *(["--readonly"] if "read" in pattern else ["--size=64M"]),
-    ]
+    load = [f"--filename={target}", f"--rw={pattern}", f"--bs={block}", f"--iodepth={depth}"]
+    how = ["--ioengine=libaio", "--direct=1", "--time_based", f"--runtime={_SECONDS:g}"]
+    guard = "--readonly" if "read" in pattern else "--size=64M"
+    return ["fio", "--name=calibrate", *load, *how, "--output-format=json", guard]
 
 
 def driven_seconds(done: Completed) -> float:
@@ -355,25 +324,13 @@ def driven_seconds(done: Completed) -> float:
         raise HostError(f"fio failed: {reason}") from None
 
 
-def _disk_result(method: str, cap: int, done: Completed, counted: int | None) -> Calibration:
-    try:
-        seconds = driven_seconds(done)
-    except HostError as error:
-        return Calibration(method, None, cap, None, None, error.message)
-    if counted is None or seconds <= 0:
-        return Calibration(
-            method, seconds, cap, None, None, "the cgroup counted no I/O on the measured disk"
-        )
-    observed, allowed = counted / seconds, cap * (1 + _FIRST_SLICE_SECONDS / seconds) * _GRACE
+def judge_driven(
+    method: str, seconds: float, cap: int, allowed: float, observed: float, of: tuple[str, str]
+) -> Calibration:
+    """Return the result of a driven limit; `of` names what was driven, and the limit."""
     if observed < DRIVEN_SHARE * cap:
-        return Calibration(
-            method,
-            seconds,
-            allowed,
-            observed,
-            None,
-            f"the disk reached only {observed / cap:.0%} of the cap",
-        )
+        reason = f"the {of[0]} reached only {observed / cap:.0%} of the {of[1]}"
+        return Calibration(method, seconds, allowed, observed, None, reason)
     return Calibration(method, seconds, allowed, observed, observed <= allowed)
 
 

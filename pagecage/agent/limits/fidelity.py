@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -50,15 +51,14 @@ def count_as_provider(
     """Make the disk split requests at the provider's I/O size; return the fidelity of each aspect.
 
     The caller restores the setting from the journal. `not_shared_reason` is empty if the trial's
-    io.max is divided between reads and writes (agent/limits/limit_meters.py).
+    io.max is divided between reads and writes.
     """
     found = []
     if accounting.io_size_bytes:
         found.append(_split_at(accounting.io_size_bytes // KIB, disk, journal))
     if accounting.merged:
-        found.append(
-            merged(accounting.io_size_bytes, read_queue_settings(disk).get("read_ahead_kb"))
-        )
+        read_ahead_kb = read_queue_settings(disk).get("read_ahead_kb")
+        found.append(merged(accounting.io_size_bytes, read_ahead_kb))
     if accounting.combined:
         found.append(combined(not_shared_reason))
     return found
@@ -77,16 +77,10 @@ def _split_at(wanted_kb: int, disk: Disk, journal: QueueSettingsJournal) -> Fide
 
 
 def io_size(wanted_kb: int, now_kb: int | None, before_kb: str | None, obstacle: str) -> Fidelity:
-    """Return the fidelity of counting large I/Os.
-
-    The disk splits requests at `now_kb`, and the provider counts by `wanted_kb`.
-    """
+    """Return the fidelity where the disk splits at `now_kb` what counts by `wanted_kb`."""
     if now_kb is None:
-        return Fidelity(
-            "io_size",
-            "absent",
-            f"the size at which this disk splits its requests is unknown ({obstacle})",
-        )
+        reason = f"the size at which this disk splits its requests is unknown ({obstacle})"
+        return Fidelity("io_size", "absent", reason)
     if now_kb == wanted_kb:
         was = "" if str(now_kb) == before_kb else f", which was {before_kb}"
         reason = (
@@ -95,13 +89,10 @@ def io_size(wanted_kb: int, now_kb: int | None, before_kb: str | None, obstacle:
         )
         return Fidelity("io_size", "exact", reason)
     here, there = -(-wanted_kb // now_kb), -(-now_kb // wanted_kb)
+    state, effect = "looser", f"{now_kb} KiB count once here and {there} times at the provider"
     if now_kb < wanted_kb:
-        state, effect = (
-            "stricter",
-            f"{wanted_kb} KiB count {here} times here and once at the provider",
-        )
-    else:
-        state, effect = "looser", f"{now_kb} KiB count once here and {there} times at the provider"
+        state = "stricter"
+        effect = f"{wanted_kb} KiB count {here} times here and once at the provider"
     return Fidelity("io_size", state, f"requests are split at {now_kb} KiB: {effect} ({obstacle})")
 
 
@@ -117,26 +108,17 @@ def merged(io_size_bytes: int | None, read_ahead_kb: str | None) -> Fidelity:
             f" {read_ahead_kb} KiB at once"
         )
         return Fidelity("merged", "exact", reason)
-    window = (
-        f", so sequential reads with a window of {read_ahead_kb} KiB cost more I/Os here"
-        if read_ahead_kb
-        else ""
-    )
-    return Fidelity(
-        "merged",
-        "stricter",
-        f"the provider merges adjacent I/Os before it counts, io.max does not{window}",
-    )
+    reason = "the provider merges adjacent I/Os before it counts, io.max does not"
+    if read_ahead_kb:
+        reason += f", so sequential reads with a window of {read_ahead_kb} KiB cost more I/Os here"
+    return Fidelity("merged", "stricter", reason)
 
 
 def combined(not_shared_reason: str) -> Fidelity:
     """Return the fidelity to a limit that reads and writes share."""
     if not_shared_reason:
-        reason = (
-            "reads and writes share one limit at the provider; io.max allows each of them the full"
-            " limit"
-        )
-        return Fidelity("combined", "looser", f"{reason} ({not_shared_reason})")
+        reason = "reads and writes share one limit at the provider; io.max allows each of them the"
+        return Fidelity("combined", "looser", f"{reason} full limit ({not_shared_reason})")
     reason = (
         "reads and writes share one limit: io.max is divided between them by use, ten times a"
         " second"
@@ -148,18 +130,12 @@ def not_shared_reason(cage: Cage, facts: Mapping[str, Any]) -> str:
     """Return why io.max is not divided between reads and writes; empty if it is."""
     if not shares_all(cage):
         return "the cage does not have the same limit for both"
-    return (
-        ""
-        if may_rewrite_io_max(facts)
-        else f"kernel {facts['kernel']} may hang when io.max is rewritten"
-    )
+    may_rewrite = may_rewrite_io_max(facts)
+    return "" if may_rewrite else f"kernel {facts['kernel']} may hang when io.max is rewritten"
 
 
 def latency_floor_us(cage: Cage) -> int | None:
-    """Return the latency of a disk made for a cage: that of reads, else of writes.
-
-    Returns None without either.
-    """
+    """Return the latency of a disk made for a cage: that of reads, else of writes, else None."""
     return (cage.latency.read_us or cage.latency.write_us) if cage.latency else None
 
 
@@ -191,29 +167,21 @@ def no_floor_reason(
 def latency(
     wanted: LatencyFloor, made_us: int | None, measured_us: float | None, obstacle: str
 ) -> Fidelity:
-    """Return the fidelity of the latency.
-
-    `made_us` is that of the disk made for the trial; None without one.
-    """
+    """Return the fidelity of the latency; `made_us` is that of a disk made for the trial."""
     asked = " and ".join(
         f"{us / 1000:g} ms a {direction}"
         for direction, us in (("read", wanted.read_us), ("write", wanted.write_us))
         if us
     )
     if made_us is None:
-        return Fidelity(
-            "latency", "absent", f"io.max adds no latency; {asked} are missing here: {obstacle}"
-        )
+        reason = f"io.max adds no latency; {asked} are missing here: {obstacle}"
+        return Fidelity("latency", "absent", reason)
     seen = f"; a direct read of one page takes {measured_us / 1000:.3g} ms" if measured_us else ""
     is_slow = measured_us is not None and measured_us > SLOW * made_us
     different = [us for us in (wanted.read_us, wanted.write_us) if us is not None and us != made_us]
-    state = (
-        "stricter"
-        if is_slow or (different and max(different) < made_us)
-        else "looser"
-        if different
-        else "exact"
-    )
+    state = "looser" if different else "exact"
+    if is_slow or (different and max(different) < made_us):
+        state = "stricter"
     reason = (
         f"the disk made for the trial takes {made_us / 1000:g} ms for every I/O, of {asked}{seen}"
     )
@@ -242,16 +210,15 @@ class IoMaxController(Collector):
     ) -> None:
         self.name, self._keeps_series = name, keeps_series
         self._path = context.directory / f"{name}.jsonl"
-        self._cgroup, self._maj_min = _cgroup_of(context), context.disk.maj_min
+        if context.processes.cgroup is None:
+            raise HostError("io.max belongs to a cgroup, and this trial has none", "use HOST=vm")
+        self._cgroup, self._maj_min = context.processes.cgroup, context.disk.maj_min
         self._meters = list(meters(cage))
         self._buckets_at_start = [meter.bucket for meter in self._meters]
         self._lock = threading.Lock()
         self._buckets_json = [meter.to_json() for meter in self._meters]
-        self._subject = (
-            "burst credits"
-            if any(meter.bursts for meter in self._meters)
-            else "the split of a shared limit"
-        )
+        bursts = any(meter.bursts for meter in self._meters)
+        self._subject = "burst credits" if bursts else "the split of a shared limit"
         self._rows: list[dict[str, Any]] = []
         self._changes: list[dict[str, float]] = []
         self._overwritten = self._refused = 0
@@ -267,14 +234,18 @@ class IoMaxController(Collector):
 
     def begin(self) -> None:
         """Reset the buckets to the cage's levels: they refill while the scope starts."""
-        with self._lock:
+        with self._lock, self._ending_early():
             for meter, bucket in zip(self._meters, self._buckets_at_start, strict=True):
                 meter.bucket = bucket
-            try:
-                self._read, self._since = self._counters(), time.monotonic()
-                self._apply_limits()
-            except (OSError, ValueError, HostError) as error:
-                self._error = f"{self._subject} ended early: {error}"
+            self._read, self._since = self._counters(), time.monotonic()
+            self._apply_limits()
+
+    @contextmanager
+    def _ending_early(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError, HostError) as error:
+            self._error = f"{self._subject} ended early: {error}"
 
     def wait_until_recording(self) -> None:
         """Return at once: `start` has written the first limits."""
@@ -303,24 +274,18 @@ class IoMaxController(Collector):
         while not self._error and not self._ending.is_set():
             next_at = max(next_at + _PERIOD_SECONDS, time.monotonic())
             self._ending.wait(max(0.0, next_at - time.monotonic()))
-            with self._lock:
+            with self._lock, self._ending_early():
                 self._tick()
 
     def _tick(self) -> None:
-        """Charge the I/O since the last tick; rewrite io.max if a limit changes."""
-        try:
-            read, now = self._counters(), time.monotonic()
-            for meter in self._meters:
-                moved = {
-                    key: float(read.get(key, 0) - self._read.get(key, 0))
-                    for key in meter.counters.values()
-                }
-                meter.charge(moved, now - self._since)
-            self._detect_foreign_writes()
-            self._read, self._since = read, now
-            self._apply_limits()
-        except (OSError, ValueError, HostError) as error:
-            self._error = f"{self._subject} ended early: {error}"
+        read, now = self._counters(), time.monotonic()
+        for meter in self._meters:
+            keys = meter.counters.values()
+            moved = {key: float(read.get(key, 0) - self._read.get(key, 0)) for key in keys}
+            meter.charge(moved, now - self._since)
+        self._detect_foreign_writes()
+        self._read, self._since = read, now
+        self._apply_limits()
 
     def _counters(self) -> dict[str, int]:
         """io.stat of the cgroup for the disk; a disk that it has not touched has no line."""
@@ -330,10 +295,7 @@ class IoMaxController(Collector):
         return io.get(self._maj_min, {})
 
     def _detect_foreign_writes(self) -> None:
-        """Note values that another process has written since the last tick.
-
-        They are overwritten.
-        """
+        """Note values that another process has written since the last tick."""
         held = read_limits(self._cgroup, self._maj_min)
         for meter in self._meters:
             found = {prop: held.get(f"io.max.{IO_MAX_KEY[prop]}", "max") for prop in meter.counters}
@@ -379,17 +341,8 @@ class IoMaxController(Collector):
                 meter.caps = {} if meter.counters.keys() & changed.keys() else meter.caps
 
 
-def _cgroup_of(context: CollectorContext) -> Cgroup:
-    if context.processes.cgroup is None:
-        raise HostError("io.max belongs to a cgroup, and this trial has none", "use HOST=vm")
-    return context.processes.cgroup
-
-
 def write_io_max(cgroup: Cgroup, maj_min: str, caps: dict[str, int]) -> None:
-    """Write limits, named by systemd property, and read them back.
-
-    Raises HostError if they differ.
-    """
+    """Write limits, named by systemd property. Raises HostError if they read back different."""
     wanted = {IO_MAX_KEY[prop]: str(cap) for prop, cap in caps.items()}
     write_io_limits(cgroup, maj_min, wanted)
     held = read_limits(cgroup, maj_min)

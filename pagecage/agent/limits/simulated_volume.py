@@ -10,11 +10,11 @@ from typing import Any
 
 from pagecage.agent.drivers.driver import ExternalLimits, io_properties
 from pagecage.agent.limits.calibration import (
-    DRIVEN_SHARE,
     Calibration,
     driven_seconds,
     fio_argv,
     fio_method,
+    judge_driven,
 )
 from pagecage.agent.limits.fidelity import Fidelity
 from pagecage.errors import HostError
@@ -54,10 +54,7 @@ class SimulatedVolume:
         return self._command({"account": True})
 
     def enforce(self, cage: Cage, seed: int) -> ExternalLimits:
-        """Put a cage in force. The read-back has the cage's values only if the models agree.
-
-        Otherwise it names each limit that differs with the value in force.
-        """
+        """Put a cage in force. Raises HostError if the volume then has another model."""
         model = volume_model(cage, seed)
         if path_us := self.path.get("latency_us"):
             model["path_us"] = path_us
@@ -73,14 +70,11 @@ def fidelity(cage: Cage, path: Mapping[str, Any]) -> list[Fidelity]:
     """Return the fidelity of a simulated volume to the provider."""
     accounting, found = cage.accounting, []
     if accounting and accounting.io_size_bytes:
-        size_kib = accounting.io_size_bytes // 1024
-        found.append(
-            _exact(
-                "io_size",
-                f"the volume counts an I/O of more than {size_kib} KiB as"
-                " several, as the provider does",
-            )
+        reason = (
+            f"the volume counts an I/O of more than {accounting.io_size_bytes // 1024} KiB as"
+            " several, as the provider does"
         )
+        found.append(_exact("io_size", reason))
     if accounting and accounting.merged:
         found.append(_exact("merged", "the volume merges adjacent I/Os before it counts them"))
     if accounting and accounting.combined:
@@ -138,33 +132,22 @@ class VolumeCalibrator:
     def calibrate(
         self, volume: SimulatedVolume, cage: Cage, read_from: Path | None, scratch: Path
     ) -> Mapping[str, Mapping[str, Any]]:
-        """Return a Calibration as JSON by property.
-
-        `read_from` is larger than a few seconds of the limit, and `scratch` a file that may be
-        written.
-        """
-        model = driven_model(cage)
+        """Return a Calibration as JSON by property; `scratch` is a file that may be written."""
+        model: dict[str, Any] = volume_model(cage, 0)  # the limits alone, with empty buckets
+        model |= {"read_latency": [], "write_latency": [], "restore": None, "events": []}
+        model["limits"] = [
+            {**limit, "credits": limit["credits"] and {**limit["credits"], "start": 0.0}}
+            for limit in model["limits"]
+        ]
         key = json.dumps([model, sorted(cage.properties)], sort_keys=True)
         if key not in self._known:
-            properties = [name for name in cage.properties if name in IO_MAX_KEY]
-            targets = {name: read_from if "Read" in name else scratch for name in properties}
+            targets = {n: read_from if "Read" in n else scratch for n in cage.properties}
             self._known[key] = {
                 name: vars(_drive(volume, model, name, cage.properties[name], target))
                 for name, target in targets.items()
-                if target
+                if target and name in IO_MAX_KEY
             }
         return self._known[key]
-
-
-def driven_model(cage: Cage) -> dict[str, Any]:
-    """Return the model with its limits alone, and with empty buckets."""
-    model = volume_model(cage, 0)
-    limits = [
-        {**limit, "credits": limit["credits"] and {**limit["credits"], "start": 0.0}}
-        for limit in model["limits"]
-    ]
-    nothing: dict[str, Any] = {"read_latency": [], "write_latency": [], "restore": None}
-    return {**model, **nothing, "events": [], "limits": limits}
 
 
 def _drive(
@@ -186,26 +169,15 @@ def _drive(
         seconds = driven_seconds(done)
     except HostError as error:
         return Calibration(method, None, cap, None, None, error.message)
-    return judge_account(method, cap, account, name, seconds)
-
-
-def judge_account(
-    method: str, cap: int, account: Mapping[str, Any], name: str, seconds: float
-) -> Calibration:
-    """Return the result for one property, from the account of a driven volume."""
     used = [limit["used"] for limit in account["pcvolume"]["limits"] if _covers(limit, name)]
     if not used or seconds <= 0:
         return Calibration(method, seconds, cap, None, None, "the volume counted no I/O")
     around = _IOS_AROUND if "IOPS" in name else _BYTES_AROUND
-    observed, allowed = max(used) / seconds, cap * _GRACE + around / seconds
-    if observed < DRIVEN_SHARE * cap:
-        reason = f"the volume reached only {observed / cap:.0%} of the limit"
-        return Calibration(method, seconds, allowed, observed, None, reason)
-    return Calibration(method, seconds, allowed, observed, observed <= allowed)
+    allowed = cap * _GRACE + around / seconds
+    return judge_driven(method, seconds, cap, allowed, max(used) / seconds, ("volume", "limit"))
 
 
 def _covers(limit: Mapping[str, Any], name: str) -> bool:
-    """Return whether a limit of the account counts the I/O that a property limits."""
     unit = "operations" if "IOPS" in name else "bytes"
     return limit["unit"] == unit and limit["scope"] in (
         "both",

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.caging import Caged, confirm_limits
+from pagecage.agent.caging import Caged
 from pagecage.agent.collectors.collector import CollectorResult
-from pagecage.agent.programs.command import fill_all, places
+from pagecage.agent.programs.command import fill_all
 from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.programs.workload import ReportingProgram
-from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.agent.trial_run import RequirementMissed
 from pagecage.model.requirements import Requirement
 from pagecage.process import find_tool
 from pagecage.process import run as run_process
@@ -31,40 +31,36 @@ class FioProgram(ReportingProgram):
 
     has_handshake = False
 
-    def argv(self, run: TrialRun, caged: Caged) -> list[str]:
-        """Write the job file beside the traces and return the command.
-
-        Raises RequirementMissed without its engine.
-        """
-        values = places(caged.files, caged.data_dir, run.trial.max_seconds, caged.folders)
-        options = fill_all(run.trial.workload.arguments, values, caged.files)
+    def argv(self, caged: Caged) -> list[str]:
+        """Write the job file; return the command. Raises RequirementMissed without its engine."""
+        options = fill_all(self.trial.workload.arguments, self.places(caged), caged.files)
         if reason := missing_engine(options):
             raise RequirementMissed.of(
                 Requirement.WORKLOAD, reason, "ansible/site.yml installs fio"
             )
+        directory = self.run.directory
         return fio_command(
-            job_text(caged.files, options, run.directory, run.trial.max_seconds), run.directory
+            job_text(caged.files, options, directory, self.trial.max_seconds), directory
         )
 
-    def follow(
-        self, run: TrialRun, caged: Caged, part: MeasuredPart, process: HandshakeProcess
-    ) -> bool:
+    def follow(self, caged: Caged, part: MeasuredPart, process: HandshakeProcess) -> bool:
         """Wait for fio's exit. Returns False if the deadline passes before."""
-        confirm_limits(run, caged, lambda: process.has_exited, _RUNTIME_SECONDS)
+        caged.limits.confirm(caged.context, lambda: process.has_exited, _RUNTIME_SECONDS)
         part.begin()
         process.go()
         is_done = process.wait_for_exit(part.deadline)
         part.end()
         return is_done
 
-    def take_report(self, run: TrialRun, process: HandshakeProcess) -> None:
+    def take_report(self, process: HandshakeProcess) -> None:
         """Use fio's JSON in place of an `end` line, and keep its files as traces."""
-        report = read_report(run.directory)
-        process.end = end_of(report, run.trial.workload.arguments, run.trial.dataset_bytes)
+        run, directory = self.run, self.run.directory
+        report = read_report(directory)
+        process.end = end_of(report, self.trial.workload.arguments, self.trial.dataset_bytes)
         run.keep("workload", end=process.end)
-        files = tuple(sorted(run.directory.glob("fio*")))
-        reason = None if report else "it left no JSON"
-        run.collected["fio"] = CollectorResult("ok" if report else "failed", reason, files=files)
+        status, reason = ("ok", None) if report else ("failed", "it left no JSON")
+        files = tuple(sorted(directory.glob("fio*")))
+        run.collected["fio"] = CollectorResult(status, reason, files=files)
 
 
 def options_of(arguments: Iterable[str]) -> dict[str, str]:
@@ -99,19 +95,10 @@ def job_text(
 
 
 def fio_command(job: str, directory: Path) -> list[str]:
-    """Write the job file; return the command that runs it.
-
-    With `--readonly` fio refuses to write (fio(1)).
-    """
+    """Write the job file; return the command, by which fio refuses to write (fio(1))."""
     (directory / JOB).write_text(job)
-    fio = find_tool("fio") or "fio"
-    return [
-        fio,
-        "--readonly",
-        "--output-format=json+",
-        f"--output={directory / REPORT}",
-        str(directory / JOB),
-    ]
+    options = ["--readonly", "--output-format=json+", f"--output={directory / REPORT}"]
+    return [find_tool("fio") or "fio", *options, str(directory / JOB)]
 
 
 def missing_engine(options: Iterable[str]) -> str | None:
@@ -129,10 +116,7 @@ _PERCENTILES = {"fio_p50_us": 0.5, "fio_p99_us": 0.99, "fio_p999_us": 0.999}
 
 
 def read_report(directory: Path) -> dict[str, Any]:
-    """Return fio's JSON report, without the notes that fio may print before it.
-
-    Returns an empty mapping if the report is missing or incomplete.
-    """
+    """Return fio's JSON report without notes before it; empty if missing or incomplete."""
     try:
         text = (directory / REPORT).read_text()
         report = json.loads(text[text.index("{") :])
@@ -152,11 +136,8 @@ def end_of(report: Mapping[str, Any], arguments: Iterable[str], size_bytes: int)
     if not jobs:
         return {}
     reads = [job["read"] for job in jobs]
-    seconds, count = (
-        max(read["runtime"] for read in reads) / 1000,
-        sum(read["total_ios"] for read in reads),
-    )
-    total = sum(read["io_bytes"] for read in reads)
+    seconds = max(read["runtime"] for read in reads) / 1000
+    count, total = (sum(read[key] for read in reads) for key in ("total_ios", "io_bytes"))
     times = total / size_bytes if size_bytes else None
     alone = times is not None and times <= 1 and not may_overlap(arguments)
     refusal = next((_REFUSALS[job["error"]] for job in jobs if job.get("error") in _REFUSALS), None)
@@ -222,10 +203,7 @@ def _responses(
 
 
 def latency_bins_ns(reads: Iterable[Mapping[str, Any]]) -> Counter[int]:
-    """Completion latencies of all jobs together: nanoseconds -> how many.
-
-    Fio's bins are a percent wide or so.
-    """
+    """Completion latencies of all jobs: nanoseconds, about a percent wide -> how many."""
     bins: Counter[int] = Counter()
     for read in reads:
         bins.update({int(ns): int(n) for ns, n in read.get("clat_ns", {}).get("bins", {}).items()})

@@ -16,6 +16,7 @@ from typing import IO, Any
 from pagecage.process import PIPE, Process, TimeoutExpired, spawn
 
 _KEEP_BYTES = 2000
+_GRACE_SECONDS, _JOIN_SECONDS = 10.0, 1.0
 
 
 class StderrTail:
@@ -37,8 +38,45 @@ class StderrTail:
 
     def last_line(self) -> str | None:
         """Return the last line; None without one."""
-        lines = self.lines()
-        return lines[-1] if lines else None
+        return next(reversed(self.lines()), None)
+
+
+class TailedProcess:
+    """A process with pipes, the end of whose standard error is kept. Threads read its output."""
+
+    def __init__(self, argv: Sequence[str], directory: Path | None = None) -> None:
+        self.process: Process[bytes] = spawn(
+            argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=directory, new_session=True
+        )
+        self.tail = StderrTail()
+        self.threads: list[threading.Thread] = []
+
+    def start_thread(self, target: Callable[..., None], *arguments: object) -> None:
+        """Run a function in a thread that `end_process` joins."""
+        self.threads.append(threading.Thread(target=target, args=arguments, daemon=True))
+        self.threads[-1].start()
+
+    def end_process(self, complaint: bytes) -> int:
+        """Wait up to 10 s for the exit, then kill, also if the wait is interrupted.
+
+        Return the exit status (negative: ended by that signal). A process that had to be killed
+        gets the complaint as its last line.
+        """
+        try:
+            self.process.wait(_GRACE_SECONDS)
+        except TimeoutExpired:
+            self.tail.add(complaint)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+            status = self.process.wait()
+        for thread in self.threads:
+            thread.join(_JOIN_SECONDS)
+        return status
+
+    def last_line(self) -> str | None:
+        """Return the last line of standard error; None if it is empty."""
+        return self.tail.last_line()
 
 
 Sink = Callable[[str, bytes], None]
@@ -52,9 +90,8 @@ Source = Callable[[int], bytes | None]
 GATE = 'echo; read -r go && exec "$@"'
 _STREAMS = ("stdout", "stderr")
 _PIECE_BYTES = 1 << 16
+_MOST_HASHED_BYTES = 64 << 20
 _LONGEST_LINE_BYTES = 1 << 16
-_GRACE_SECONDS = 10.0
-_JOIN_SECONDS = 1.0
 
 
 def gated(argv: Sequence[str]) -> list[str]:
@@ -62,46 +99,7 @@ def gated(argv: Sequence[str]) -> list[str]:
     return ["sh", "-c", GATE, "sh", *argv]
 
 
-class LineSplitter:
-    """Splits output into lines. Longer lines than 64 KiB are cut."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def take(self, piece: bytes) -> list[bytes]:
-        """Return the lines that this piece completes, without newlines."""
-        *whole, self._rest = (self._rest + piece).split(b"\n")
-        if len(self._rest) > _LONGEST_LINE_BYTES:
-            whole, self._rest = [*whole, self._rest], b""
-        return whole
-
-    def end(self) -> list[bytes]:
-        """Return the last line if the output ended without a newline."""
-        return [self._rest] if self._rest else []
-
-
-class OutputDigest:
-    """The size of an output, and the hash of its first 64 MiB. The output itself is not kept."""
-
-    _MOST_BYTES = 64 << 20
-
-    def __init__(self) -> None:
-        self._sum, self._hashed, self._bytes = hashlib.sha256(), 0, 0
-
-    def add(self, piece: bytes) -> None:
-        """Add the next piece."""
-        self._bytes += len(piece)
-        hashed = piece[: self._MOST_BYTES - self._hashed]
-        self._hashed += len(hashed)
-        self._sum.update(hashed)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry of a record."""
-        digest = self._sum.hexdigest()
-        return {"bytes": self._bytes, "hashed_bytes": self._hashed, "sha256": digest}
-
-
-class GatedProcess:
+class GatedProcess(TailedProcess):
     """One program in its scope, from the gate to its end.
 
     `ready_at` is the time (CLOCK_MONOTONIC) at which a line of output matched `ready_when`, else
@@ -111,30 +109,20 @@ class GatedProcess:
     def __init__(
         self, argv: Sequence[str], directory: Path | None, ready_when: str | None, sink: Sink | None
     ) -> None:
-        self.process: Process[bytes] = spawn(
-            argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=directory, new_session=True
-        )
+        super().__init__(argv, directory)
         self.ready_at: float | None = None
         self._pattern = re.compile(ready_when) if ready_when is not None else None
         self._sink = sink
-        self._tail = StderrTail()
-        self._stdout = OutputDigest()
+        self._digest, self._hashed_bytes, self._output_bytes = hashlib.sha256(), 0, 0
         self._gate = threading.Event()
         self._is_finishing = False
         self._pidfd = os.pidfd_open(self.process.pid)
         self.main_pid = self.process.pid
-        pipes = zip(_STREAMS, (self.process.stdout, self.process.stderr), strict=True)
-        self._threads = [
-            threading.Thread(target=self._read_output, args=pipe, daemon=True) for pipe in pipes
-        ]
-        for thread in self._threads:
-            thread.start()
+        for name, pipe in zip(_STREAMS, (self.process.stdout, self.process.stderr), strict=True):
+            self.start_thread(self._read_output, name, pipe)
 
     def wait_at_gate(self, deadline: float) -> bool:
-        """Wait until the program is at the gate.
-
-        Returns False if it exits first, or at `deadline`.
-        """
+        """Wait for the gate. Returns False if the program exits first, or at `deadline`."""
         while time.monotonic() < deadline and not self._gate.is_set() and not self.exits_within(0):
             self._gate.wait(0.01)
         return self._gate.wait(0)
@@ -154,8 +142,7 @@ class GatedProcess:
         if source is None:
             self._close_input()
             return
-        self._threads.append(threading.Thread(target=self._feed, args=(source,), daemon=True))
-        self._threads[-1].start()
+        self.start_thread(self._feed, source)
 
     def exits_within(self, seconds: float) -> bool:
         """Wait up to `seconds` for the exit. The process is not reaped, so its id is not reused."""
@@ -169,29 +156,14 @@ class GatedProcess:
         return self._is_finishing or self.exits_within(0)
 
     def drain_output(self) -> None:
-        """Read the remaining output after the exit, for up to 1 s per stream.
-
-        A child process that still runs may keep the streams open.
-        """
-        for thread in self._threads[: len(_STREAMS)]:
+        """Read the rest of the output, up to 1 s per stream: a child may keep it open."""
+        for thread in self.threads[: len(_STREAMS)]:
             thread.join(_JOIN_SECONDS)
 
     def finish(self) -> int:
-        """Wait up to 10 s for the exit, then kill.
-
-        Return the exit status (negative: ended by that signal).
-        """
+        """Wait up to 10 s for the exit, then kill; return the exit status."""
         self._is_finishing = True
-        try:
-            self.process.wait(_GRACE_SECONDS)
-        except TimeoutExpired:
-            self._tail.add(b"it did not end when it was asked to\n")
-        finally:
-            if self.process.poll() is None:
-                self.process.kill()
-            status = self.process.wait()
-        for thread in self._threads:
-            thread.join(_JOIN_SECONDS)
+        status = self.end_process(b"it did not end when it was asked to\n")
         self._close_input()
         if self._pidfd >= 0:
             os.close(self._pidfd)
@@ -200,26 +172,29 @@ class GatedProcess:
 
     def stdout(self) -> dict[str, Any] | None:
         """Return size and hash of standard output; None while another process holds it open."""
-        return None if self._threads[0].is_alive() else self._stdout.to_json()
-
-    def last_line(self) -> str | None:
-        """Return the last line of standard error; None if it is empty."""
-        return self._tail.last_line()
+        if self.threads[0].is_alive():
+            return None
+        hashed = {"hashed_bytes": self._hashed_bytes, "sha256": self._digest.hexdigest()}
+        return {"bytes": self._output_bytes, **hashed}
 
     def stderr_lines(self) -> list[str]:
         """Return the last lines of standard error, up to 2000 bytes."""
-        return self._tail.lines()
+        return self.tail.lines()
 
     def _read_output(self, name: str, pipe: IO[bytes]) -> None:
-        lines = LineSplitter()
+        rest, whole = b"", list[bytes]()
         while piece := os.read(pipe.fileno(), _PIECE_BYTES):
             now = time.monotonic()
             if name == "stdout" and not self._gate.is_set():
                 _, newline, piece = piece.partition(b"\n")
                 if newline:
                     self._gate.set()
-            self._take(name, piece, lines.take(piece) if self._pattern else [], now)
-        self._take(name, b"", lines.end(), time.monotonic())
+            if self._pattern:
+                *whole, rest = (rest + piece).split(b"\n")
+                if len(rest) > _LONGEST_LINE_BYTES:
+                    whole, rest = [*whole, rest], b""
+            self._take(name, piece, whole, now)
+        self._take(name, b"", [rest] if rest else [], time.monotonic())
 
     def _take(self, name: str, piece: bytes, lines: list[bytes], now: float) -> None:
         if self.ready_at is None and self._pattern:
@@ -227,13 +202,15 @@ class GatedProcess:
             if any(self._pattern.search(text) for text in texts):
                 self.ready_at = now
         if name == "stderr":
-            self._tail.add(piece)
+            self.tail.add(piece)
         else:
-            self._stdout.add(piece)
+            self._output_bytes += len(piece)
+            hashed = piece[: _MOST_HASHED_BYTES - self._hashed_bytes]
+            self._hashed_bytes += len(hashed)
+            self._digest.update(hashed)
         if self._sink and piece:
-            with suppress(
-                OSError
-            ):  # the controller has gone; the program must not block on its output
+            # Without its controller, the program must not block on its output.
+            with suppress(OSError):
                 self._sink(name, piece)
 
     def _feed(self, source: Source) -> None:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 import math
 import queue
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, NoReturn
 
-from pagecage.agent.programs.gated_process import StderrTail
+from pagecage.agent.programs.gated_process import TailedProcess
 from pagecage.agent.responses import is_finite
-from pagecage.process import PIPE, Process, TimeoutExpired, spawn
 
 PROTOCOL_VERSION = 1
 """The version that this agent speaks. The libraries in workloads/ state the same."""
 LONGEST_LINE_BYTES = 1 << 20
 _TYPES = ("ready", "sample", "stopped", "end")
 _SHOWN_CHARACTERS = 60
+_POLL_SECONDS = 0.005
 _AMOUNTS = ("seconds", "bytes", "blocks", "distinct_bytes", "covered_fraction")
 
 
@@ -36,7 +35,8 @@ def parse_message(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         message = None
     if not isinstance(message, dict):
-        raise HandshakeBreach(f"it printed a line that is not a JSON object: {_shown(line)}")
+        shown = _cut(repr(line.decode(errors="replace")))
+        raise HandshakeBreach(f"it printed a line that is not a JSON object: {shown}")
     kind = message.get("type")
     if kind not in _TYPES:
         raise HandshakeBreach(
@@ -107,13 +107,10 @@ def _check_end(content: Mapping[str, Any]) -> None:
     verdict, threads = content.get("checksum_ok"), content.get("threads") or []
     if verdict is not None and not isinstance(verdict, bool):
         raise HandshakeBreach(f"its `end` has checksum_ok {_cut(repr(verdict))}, not true or false")
-    if not isinstance(threads, list) or not all(map(_is_thread, threads)):
+    known = isinstance(threads, list) and all(isinstance(entry, dict) for entry in threads)
+    faults = [entry.get("major_faults") for entry in threads] if known else []
+    if not known or not all(count is None or _is_amount(count) for count in faults):
         raise HandshakeBreach("its `end` has threads that are not objects with counts")
-
-
-def _is_thread(entry: Any) -> bool:
-    faults = entry.get("major_faults") if isinstance(entry, dict) else ""
-    return faults is None or _is_amount(faults)
 
 
 def _is_amount(value: Any) -> bool:
@@ -131,19 +128,11 @@ def _finite(text: str) -> float:
     return value
 
 
-def _shown(line: bytes) -> str:
-    return _cut(repr(line.decode(errors="replace")))
-
-
 def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
-_GRACE_SECONDS = 10.0
-_POLL_SECONDS = 0.005
-
-
-class HandshakeProcess:
+class HandshakeProcess(TailedProcess):
     """One workload process. Threads read its output, so that every wait has a deadline.
 
     Without a handshake the input is closed at once, and only the end of the output is kept.
@@ -151,23 +140,13 @@ class HandshakeProcess:
     """
 
     def __init__(self, argv: Sequence[str], *, has_handshake: bool = True) -> None:
-        self.process: Process[bytes] = spawn(
-            argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True
-        )
+        super().__init__(argv)
         self.breach: HandshakeBreach | None = None
         self._conversation = Conversation()
         self._has_handshake = has_handshake
         self._lines: queue.Queue[dict[str, Any] | HandshakeBreach | None] = queue.Queue()
-        self._tail = StderrTail()
-        readers = (
-            (self._read_stdout, self.process.stdout),
-            (self._read_stderr, self.process.stderr),
-        )
-        self._threads = [
-            threading.Thread(target=read, args=(pipe,), daemon=True) for read, pipe in readers
-        ]
-        for thread in self._threads:
-            thread.start()
+        self.start_thread(self._read_stdout, self.process.stdout)
+        self.start_thread(self._read_stderr, self.process.stderr)
         if not has_handshake:
             self._send(b"", close=True)
 
@@ -191,10 +170,7 @@ class HandshakeProcess:
         return self._conversation.has(("end",))
 
     def wait_for(self, *kinds: str, deadline: float) -> bool:
-        """Read messages up to one of these types.
-
-        Returns False at the end of output, at a breach, or at `deadline` (CLOCK_MONOTONIC).
-        """
+        """Read messages up to one of these types; False at the end, a breach, or `deadline`."""
         while time.monotonic() < deadline:
             try:
                 line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -235,27 +211,11 @@ class HandshakeProcess:
         self._send(b"go\n")
 
     def finish(self) -> int:
-        """Close the input, wait for the exit, and return the status (negative: a signal).
-
-        The process is killed after 10 s, or if the wait is interrupted.
-        """
+        """Close the input, wait up to 10 s for the exit, then kill; return the status."""
         self._send(b"", close=True)
-        try:
-            self.process.wait(_GRACE_SECONDS)
-        except TimeoutExpired:
-            self._tail.add(b"it did not exit when its input was closed\n")
-        finally:
-            if self.process.poll() is None:
-                self.process.kill()
-            status = self.process.wait()
-        for thread in self._threads:
-            thread.join(1.0)
+        status = self.end_process(b"it did not exit when its input was closed\n")
         self._take_rest()
         return status
-
-    def last_line(self) -> str | None:
-        """Return the last line of standard error; None if it is empty."""
-        return self._tail.last_line()
 
     def _take(self, line: dict[str, Any] | HandshakeBreach) -> bool:
         """Keep a message; return False if it, or one before it, breaks the protocol."""
@@ -287,37 +247,28 @@ class HandshakeProcess:
         for line in _lines_of(pipe):
             is_whole = line.endswith(b"\n") or len(line) == LONGEST_LINE_BYTES
             if is_kept and is_whole:
-                message = _parse(line.removesuffix(b"\n"))
-                self._lines.put(message)
-                is_kept = not isinstance(message, HandshakeBreach)
+                try:
+                    self._lines.put(parse_message(line.removesuffix(b"\n")))
+                except HandshakeBreach as breach:
+                    self._lines.put(breach)
+                    is_kept = False
         self._lines.put(None)
 
     def _read_stderr(self, pipe: IO[bytes]) -> None:
         for line in _lines_of(pipe):
-            self._tail.add(line)
+            self.tail.add(line)
 
     def _send(self, data: bytes, close: bool = False) -> None:
         assert self.process.stdin is not None
-        with suppress(
-            BrokenPipeError, ValueError
-        ):  # the process has exited; its exit status has the reason
+        # Of a process that has exited, the exit status has the reason.
+        with suppress(BrokenPipeError, ValueError):
             self.process.stdin.write(data)
             if close:
                 self.process.stdin.close()
 
 
 def _lines_of(pipe: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a pipe.
-
-    Lines are cut at 1 MiB, as a program may write gigabytes without a newline.
-    """
+    """Yield lines, cut at 1 MiB, as a program may write gigabytes without a newline."""
     with open(pipe.fileno(), "rb", closefd=False) as buffered:
         while line := buffered.readline(LONGEST_LINE_BYTES):
             yield line
-
-
-def _parse(line: bytes) -> dict[str, Any] | HandshakeBreach:
-    try:
-        return parse_message(line)
-    except HandshakeBreach as breach:
-        return breach

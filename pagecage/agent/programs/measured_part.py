@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.caging import (
-    Caged,
-    confirm_limits,
-    enforce_by_volume,
-    keep_limits_after,
-    require_unchanged_limits,
-)
-from pagecage.agent.disks import enforce_by_volumes, keep_accounts
+from pagecage.agent.caging import Caged
+from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.facts import describe_disk
-from pagecage.agent.limits.simulated_volume import sound_account
+from pagecage.agent.file_trees import sync_file_system
 from pagecage.agent.programs.gated_process import GatedProcess
-from pagecage.agent.programs.program import read_all_counters
 from pagecage.agent.trial_run import Ending, Measured, NotPrepared, RequirementMissed, TrialRun
-from pagecage.linux import procfs
+from pagecage.linux import block_device, procfs
 from pagecage.linux.block_device import on_disk_bytes
 from pagecage.linux.cgroup_files import read_counters
 from pagecage.linux.page_cache import resident_bytes, uptodate_bytes
@@ -50,45 +42,37 @@ shrink_inactive_list)."""
 
 
 class CacheChecks:
-    """The checks of one trial, kept in its record under `cache`.
-
-    None for state `any`, or without files.
-    """
+    """The checks of one trial's cache; none for state `any`, or without files."""
 
     def __init__(self, run: TrialRun, caged: Caged) -> None:
-        self._cache, self._caged = run.sections["cache"], caged
+        self.found = dict(caged.cache)
+        self._run, self._caged = run, caged
         self._is_wanted = bool(caged.files) and run.trial.cache != "any"
         self._at_start: tuple[tuple[int, int], ...] = ()
 
-    def at_start(self) -> None:
-        """Check before the workload runs. Raises NotPrepared if the proven state is gone."""
+    def _keep(self, **found: Any) -> None:
+        self.found |= found
+        self._run.keep("cache", **found)
+
+    def at_start(self, *, is_go: bool) -> None:
+        """Check before the launch, which `is_go` makes the start. Raises NotPrepared."""
         if not self._is_wanted:
             return
-        self._cache["charge_lag_bytes"] = charge_lag_bytes(os.cpu_count() or 1, kernel_page_bytes())
-        self._at_start = tuple(
-            (resident_bytes(path), _modified_ns(path)) for path in self._caged.files
-        )
-        self._cache["start"] = self._check(
-            sum(resident for resident, _ in self._at_start)
-        ).to_json()
+        self._keep(charge_lag_bytes=charge_lag_bytes(os.cpu_count() or 1, kernel_page_bytes()))
+        files = self._caged.files
+        self._at_start = tuple((resident_bytes(path), _modified_ns(path)) for path in files)
+        start = self._check(sum(resident for resident, _ in self._at_start)).to_json()
+        self._keep(start=start)
         self._require()
+        if is_go:
+            self._keep(go=dict(start))
 
     def at_go(self, evicted_bytes: int = 0) -> None:
-        """Check while the workload waits for `go`, after it dropped `evicted_bytes` itself.
-
-        Raises NotPrepared.
-        """
-        if not self._is_wanted:
-            return
-        if evicted_bytes:
-            self._cache["evicted_bytes"] = evicted_bytes
-        self._cache["go"] = self._check(sum(map(resident_bytes, self._caged.files))).to_json()
-        self._require()
-
-    def go_is_start(self) -> None:
-        """Use the check at start for `go`, if the measured part begins with the launch."""
+        """Check while the workload waits for `go`. Raises NotPrepared."""
         if self._is_wanted:
-            self._cache["go"] = dict(self._cache["start"])
+            go = self._check(sum(map(resident_bytes, self._caged.files))).to_json()
+            self._keep(**({"evicted_bytes": evicted_bytes} if evicted_bytes else {}), go=go)
+            self._require()
 
     def at_end(self, interval: MeasuredInterval) -> None:
         """Check after the measured part; `confirmed` judges it."""
@@ -96,17 +80,19 @@ class CacheChecks:
             return
         resident = tuple(map(resident_bytes, self._caged.files))
         end = self._check(sum(resident))
-        came = sum(
-            max(0, now - then) for now, (then, _) in zip(resident, self._at_start, strict=True)
-        )
-        read = (end.read_bytes or 0) - (self._cache["start"]["read_bytes"] or 0)
-        if came - read > tolerance_bytes(self._cache["file_bytes"]):
+        pairs = zip(resident, self._at_start, strict=True)
+        came = sum(max(0, now - then) for now, (then, _) in pairs)
+        read = (end.read_bytes or 0) - (self.found["start"]["read_bytes"] or 0)
+        if came - read > tolerance_bytes(self.found["file_bytes"]):
             came = self._came_from_disk()
-        least = _least_resident_bytes(self._caged, interval)
-        self._cache |= {"end": end.to_json(), "came_bytes": came, "least_resident_bytes": least}
+        begin = interval.start_monotonic_seconds
+        rows = (row for row in self._caged.sampler.rows() if row["t"] >= begin)
+        pages = [row["resident_pages"] for row in rows if row["resident_pages"] is not None]
+        least = min(pages) * kernel_page_bytes() if pages else None
+        self._keep(end=end.to_json(), came_bytes=came, least_resident_bytes=least)
 
     def _require(self) -> None:
-        if reason := broken_reason(self._cache):
+        if reason := broken_reason(self.found):
             raise NotPrepared(reason)
 
     def _check(self, total_bytes: int) -> CacheCheck:
@@ -143,10 +129,10 @@ class CacheChecks:
         return came
 
 
-def confirmed(run: TrialRun, measured: Measured, ending: Ending) -> Ending:
+def confirmed(program: str, measured: Measured, ending: Ending) -> Ending:
     """Return `not_prepared` if another process filled or emptied the cache behind an answer."""
-    read = requested_bytes(run.trial.workload.program, measured.end)
-    if ending.has_answer and (reason := broken_reason(run.sections["cache"], read)):
+    read = requested_bytes(program, measured.end)
+    if ending.has_answer and (reason := broken_reason(measured.cache, read)):
         return Ending("not_prepared", reason)
     return ending
 
@@ -159,39 +145,30 @@ def _modified_ns(path: Path) -> int:
         return -1
 
 
-def _least_resident_bytes(caged: Caged, interval: MeasuredInterval) -> int | None:
-    """Return the fewest resident bytes that the sampler saw in the measured part.
-
-    Returns None if it saw nothing.
-    """
-    begin = interval.start_monotonic_seconds
-    rows = (row for row in caged.sampler.rows() if row["t"] >= begin)
-    resident = [row["resident_pages"] for row in rows if row["resident_pages"] is not None]
-    return min(resident) * kernel_page_bytes() if resident else None
-
-
 DROP, DEV = Path("/proc/sys/vm/drop_caches"), Path("/dev")
 _SLABS = "2"
 """Dentries and inodes (admin-guide/sysctl/vm.rst)."""
 _KNOWN = ("ext2", "ext3", "ext4")
 """File systems whose blocks of names and inodes were seen to be read again afterwards."""
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def drop_metadata(run: TrialRun, caged: Caged) -> None:
-    """Drop the metadata of the files' file system if the trial wants that; keep their state.
+def _drop_metadata(conditions: Collection[str], caged: Caged) -> str:
+    """Drop the metadata of the files' file system if the trial wants that; return their state.
 
     It must be the last step before `go`, since each check of the page cache opens every file. That
     is also why they are warm otherwise. Raises RequirementMissed if this user may not drop them.
     """
-    if COLD_METADATA not in run.trial.conditions:
-        run.keep("cache", metadata="warm" if caged.files else "unknown")
-        return
+    if COLD_METADATA not in conditions:
+        return "warm" if caged.files else "unknown"
     device = DEV / next(iter(caged.disk.stack), caged.disk.name)
     try:
-        _write_back(Path(caged.disk.mount_point))
+        sync_file_system(Path(caged.disk.mount_point))  # what is dirty stays in memory
         DROP.write_text(_SLABS)
-        _forget(device)
+        descriptor = os.open(device, os.O_RDONLY)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # the device's own pages
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise RequirementMissed.of(
             Requirement.METADATA,
@@ -199,27 +176,7 @@ def drop_metadata(run: TrialRun, caged: Caged) -> None:
             f" {error.strerror}",
             "run as root or in the guest (HOST=vm), or leave out cold-metadata",
         ) from None
-    is_known = caged.disk.filesystem in _KNOWN
-    run.keep("cache", metadata="cold" if is_known else "unknown")
-
-
-def _write_back(mount_point: Path) -> None:
-    """Write back the file system, because inodes and blocks that are dirty stay in memory."""
-    descriptor = os.open(mount_point, os.O_RDONLY)
-    try:
-        if _LIBC.syncfs(descriptor) != 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(mount_point))
-    finally:
-        os.close(descriptor)
-
-
-def _forget(device: Path) -> None:
-    """Drop the block device's own page cache."""
-    descriptor = os.open(device, os.O_RDONLY)
-    try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
+    return "cold" if caged.disk.filesystem in _KNOWN else "unknown"
 
 
 MEMBERS_SECONDS = 0.2
@@ -264,10 +221,7 @@ class ProgramObservation:
 
 
 def remaining_members(processes: TrialProcesses, patience_seconds: float) -> list[ProcessInfo]:
-    """Return the processes still in the cage after the program's exit.
-
-    Its children may take a moment to go.
-    """
+    """Return the processes still in the cage; children may take a moment to go."""
     until = time.monotonic() + patience_seconds
     while (left := processes.members()) and time.monotonic() < until:
         time.sleep(0.01)
@@ -299,15 +253,15 @@ def describe_status(status: int) -> str:
     return f"by signal {-status}" if status < 0 else f"with status {status}"
 
 
-def describe_escaped(process: dict[str, Any]) -> str:
-    """Return a sentence about a process that left the cage."""
+def describe_escaped(process: Mapping[str, Any]) -> str:
+    """Return a sentence about a process of a record that left the cage."""
     return (
         f"{name_process(process)} left the cage for {process['cgroup']}, where its limits do not"
         " hold"
     )
 
 
-def name_process(process: dict[str, Any]) -> str:
+def name_process(process: Mapping[str, Any]) -> str:
     """Return the name and the id of a process of a record."""
     return f"{process['name']} (process {process['pid']})"
 
@@ -316,60 +270,51 @@ class MeasuredPart:
     """The measured part of one trial. `deadline` is the trial's timeout in CLOCK_MONOTONIC.
 
     `is_whole_life` is true for a workload without a gate, whose measured part begins with its
-    launch.
+    launch. `interval` is None until the measured part has ended. `counters` are those read so far,
+    and `cache` the checks of the page cache.
     """
 
     def __init__(self, run: TrialRun, caged: Caged, *, is_whole_life: bool = False) -> None:
         self._run, self._caged, self._is_whole_life = run, caged, is_whole_life
+        self._processes, self._limits = caged.context.processes, caged.limits
         self._checks = CacheChecks(run, caged)
         self._launched_boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._launched = time.monotonic()
-        self._wall = self._begin = 0.0
+        self._wall = self.began_at = 0.0
         self.deadline = self._launched + run.trial.timeout_seconds
         self.start_seconds: float | None = None
+        self.interval: MeasuredInterval | None = None
+        self.counters: dict[str, Any] = {}
+        self.cache = self._checks.found
 
     def before_launch(self) -> None:
-        """Check the cache before the workload starts. Raises NotPrepared.
-
-        For a workload without a gate, wait for the tracers and read the counters here.
-        """
+        """Check the cache before the launch; without a gate also all that `go` needs."""
         if self._is_whole_life:
             self._run.await_tracers(self._launched_boot_ns)
-        self._checks.at_start()
+        self._checks.at_start(is_go=self._is_whole_life)
         if self._is_whole_life:
-            self._checks.go_is_start()
             self.read_before()
-        self._launched = self._begin = time.monotonic()
+        self._launched = self.began_at = time.monotonic()
 
     def at_gate(self, is_over: Callable[[], bool], evicted_bytes: int = 0) -> None:
-        """Do what must be done while the workload waits for `go`.
-
-        Raises RequirementMissed or NotPrepared.
-        """
+        """Check and read before `go`. Raises RequirementMissed or NotPrepared."""
         self.confirm_at_gate(is_over, evicted_bytes)
         self.read_before()
 
     def confirm_at_gate(self, is_over: Callable[[], bool], evicted_bytes: int = 0) -> None:
-        """Read the driver's limits back and check the cache, for a measured part that begins later.
-
-        Raises RequirementMissed or NotPrepared.
-        """
+        """Read the driver's limits back and check the cache. Raises as `at_gate`."""
         self.start_seconds = time.monotonic() - self._launched
-        confirm_limits(self._run, self._caged, is_over)
+        self._limits.confirm(self._caged.context, is_over)
         self.require_member(is_over)
         self._run.await_tracers(self._launched_boot_ns)
         self._checks.at_go(evicted_bytes)
 
     def require_member(self, is_over: Callable[[], bool]) -> None:
-        """Raise NotPrepared if a workload that is alive is not in its cage.
-
-        With several hierarchies it may have left one of them, and is still found by the others.
-        """
+        """Raise NotPrepared if a living workload is outside, also if in one hierarchy alone."""
         if is_over():
             return
-        processes = self._caged.context.processes
-        found = processes.members()
-        left = [stray for member in found for stray in processes.outside(member.pid)]
+        found = self._processes.members()
+        left = [stray for member in found for stray in self._processes.outside(member.pid)]
         if (left or not found) and not is_over():
             place = f", but in {left[0].cgroup}" if left else ""
             raise NotPrepared(
@@ -382,69 +327,67 @@ class MeasuredPart:
         This is the last step before the measured part. Raises RequirementMissed if a limit is not
         what it was, or if metadata cannot be dropped.
         """
-        drop_metadata(self._run, self._caged)
-        require_unchanged_limits(self._run, self._caged)
+        caged, conditions = self._caged, self._run.trial.conditions
+        self._run.keep("cache", metadata=_drop_metadata(conditions, caged))
+        self._limits.require_unchanged(caged.context, rewrites_io_max=bool(caged.controllers))
         self._keep_settings("before")
         if not self._is_whole_life:
-            for controller in self._caged.controllers:
+            for controller in caged.controllers:
                 controller.begin()  # burst credits begin with the measured part
-        self._renew_volume()
-        self._run.keep("counters", before=read_all_counters(self._caged.context))
-
-    def _renew_volume(self) -> None:
-        """Start clock, credits, events and account of each simulated volume anew."""
-        if self._caged.volume is not None:
-            enforce_by_volume(self._run, self._caged.volume)
-        enforce_by_volumes(self._run, self._caged.disks)
+        self._limits.renew_volumes()
+        self._read_counters("before")
 
     def begin(self) -> None:
-        """Note the start of the measured part, right before `go`.
-
-        Without a gate it was the launch.
-        """
+        """Note the start of the measured part, right before `go`; without a gate, the launch."""
         self._run.session.stream.event("go", trial_id=self._run.trial.trial_id)
         if not self._is_whole_life:
-            self._begin = time.monotonic()
-        self._wall = time.time() - (time.monotonic() - self._begin)
-
-    @property
-    def began_at(self) -> float:
-        """The start of the measured part in CLOCK_MONOTONIC."""
-        return self._begin
+            self.began_at = time.monotonic()
+        self._wall = time.time() - (time.monotonic() - self.began_at)
 
     def end(self, end_monotonic_seconds: float | None = None) -> None:
         """Read the counters and check the cache at the end of the measured part (None: now)."""
+        run, caged = self._run, self._caged
         end = end_monotonic_seconds or time.monotonic()
-        self._run.keep("counters", after=read_all_counters(self._caged.context))
-        self._keep_account()
-        self._run.session.stream.event("end", trial_id=self._run.trial.trial_id)
-        self._run.interval = MeasuredInterval(self._wall, self._begin, end - self._begin)
-        keep_limits_after(self._run, self._caged)
-        self._keep_queue_settings()
+        self._read_counters("after")
+        self._limits.keep_accounts()
+        run.session.stream.event("end", trial_id=run.trial.trial_id)
+        self.interval = MeasuredInterval(self._wall, self.began_at, end - self.began_at)
+        run.interval = self.interval
+        self._limits.keep_after(caged.context, rewrites_io_max=bool(caged.controllers))
+        # Another process may have changed the queue settings.
+        settings = describe_disk(caged.disk)["queue_settings"]
+        run.keep("device", queue_settings_after=settings)
+        for name, other in caged.storage.disks.items():
+            settings = describe_disk(other.disk)["queue_settings"]
+            run.keep("device", name, queue_settings_after=settings)
         self._keep_settings("after")
-        self._checks.at_end(self._run.interval)
+        self._checks.at_end(self.interval)
 
-    def _keep_queue_settings(self) -> None:
-        """Keep the queue settings of all disks again, which another process may have changed."""
-        found = describe_disk(self._caged.disk)["queue_settings"]
-        self._run.keep("device", queue_settings_after=found)
-        for name, other in self._caged.disks.items():
-            found = describe_disk(other.disk)["queue_settings"]
-            self._run.keep_of_disk(name, "device", queue_settings_after=found)
+    def _read_counters(self, moment: str) -> None:
+        self.counters[moment] = _all_counters(self._caged.context)
+        self._run.keep("counters", **{moment: self.counters[moment]})
 
     def _keep_settings(self, moment: str) -> None:
-        """Keep what decides the speed of the machine, the cgroup and the first process in it."""
-        processes = self._caged.context.processes
         found = machine_settings()
-        if processes.cgroup is not None:
-            found |= cgroup_settings(processes.cgroup.directories)
-        for member in processes.members()[:1]:
+        if self._processes.cgroup is not None:
+            found |= cgroup_settings(self._processes.cgroup.directories)
+        for member in self._processes.members()[:1]:
             found |= process_settings(member.pid)
         self._run.keep("machine", **{moment: found})
 
-    def _keep_account(self) -> None:
-        """Keep each volume's own account of the measured part."""
-        if self._caged.volume is not None:
-            external = self._run.sections["cage"]["external"]
-            external["account"] = sound_account(self._caged.volume)
-        keep_accounts(self._run, self._caged.disks)
+
+def _all_counters(context: LaunchContext) -> dict[str, Any]:
+    disk, *others = (
+        {
+            "device": procfs.read_device(disk.maj_min),
+            "lower_device": block_device.read_lower_device(disk),
+        }
+        for disk in (context.disk, *context.disks.values())
+    )
+    return {
+        **context.processes.counters(),
+        **disk,
+        "host": procfs.read_host(),
+        "agent": {"cpu_usec": round(1e6 * time.process_time())},
+        **({"disks": dict(zip(context.disks, others, strict=True))} if others else {}),
+    }

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 from pagecage.agent.caging import Caged, ProgramFiles
 from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.drivers.process import ProcessDriver
-from pagecage.agent.programs.command import CommandProgram, command_spec, launch, require_program
+from pagecage.agent.programs.command import CommandProgram
 from pagecage.agent.programs.gated_process import GatedProcess, gated
 from pagecage.agent.programs.measured_part import (
     STDERR_LINES,
@@ -31,7 +31,6 @@ from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import Ending, Measured, TrialRun
 from pagecage.linux.processes import SupervisedProcesses, kill_marked, read_report, tree
 from pagecage.model.services import ServiceSpec, read_metrics
-from pagecage.model.trial import CommandSpec
 from pagecage.units import MIB
 
 _WHILE = {
@@ -40,13 +39,20 @@ _WHILE = {
     "settle": "while it settled",
     "load": "while under load",
 }
+_POLL_SECONDS = 0.02
+_BLAME_SECONDS = 0.5
+"""Time after a load's failure in which the server's exit is its cause."""
+_LEAVE_SECONDS = 5.0
+"""Time that a server's other processes have to end after its first one."""
+_OUTPUT_FILE = "load.txt"
+OUTPUT_BYTES = 8 * MIB
+"""Bytes of a load's output that are kept; the first are dropped, since figures come last."""
 
 
-def judge_service(
+def _judge_service(
     measured: Measured, load: Mapping[str, Any], service: ServiceSpec, timeout_seconds: float
 ) -> Ending:
-    """Return the outcome from the evidence, strongest first. `load` is the record's section."""
-    found, last_line = measured.exit, measured.last_line
+    found, last_line, during = measured.exit, measured.last_line, load.get("during", "")
     if found["oom_kill"]:
         return Ending("oom_killed")
     if not measured.response:
@@ -56,20 +62,15 @@ def judge_service(
         return Ending("failed", describe_escaped(found["escaped"][0]))
     if found["ended_by_itself"]:
         how = describe_status(found["status"])
-        reason = f"the server ended {how} {_WHILE[load['during']]}"
-        return Ending("failed", f"{reason}{_colon(last_line)}")
-    if load["during"] == "start":
+        return Ending("failed", _with(last_line, f"the server ended {how} {_WHILE[during]}"))
+    if during == "start":
         patience = service.ready_timeout_seconds or timeout_seconds
         return Ending("timed_out", f"the server did not serve within {patience:g} s")
-    return _judge_load(measured, load, timeout_seconds)
-
-
-def _judge_load(measured: Measured, load: Mapping[str, Any], timeout_seconds: float) -> Ending:
     if load.get("ended_by_itself") and load["status"] != 0:
-        where = " in the warm-up" if load["during"] == "warm_up" else ""
-        lines = load["stderr_tail"]
+        where = " in the warm-up" if during == "warm_up" else ""
+        last_line = next(reversed(load["stderr_tail"]), None)
         how = f"the load ended {describe_status(load['status'])}{where}"
-        return Ending("failed", f"{how}{_colon(lines[-1] if lines else None)}")
+        return Ending("failed", _with(last_line, how))
     if measured.is_timed_out:
         return Ending("timed_out", f"the load did not finish within {timeout_seconds:g} s")
     if load.get("missing_metric"):
@@ -77,34 +78,17 @@ def _judge_load(measured: Measured, load: Mapping[str, Any], timeout_seconds: fl
     return Ending("ok")
 
 
-def _colon(last_line: str | None) -> str:
-    return f": {last_line}" if last_line else ""
+def _with(last_line: str | None, sentence: str) -> str:
+    return f"{sentence}: {last_line}" if last_line else sentence
 
 
-OUTPUT_BYTES = 8 * MIB
-"""Bytes of a load's output that are kept; the first are dropped, since figures come last."""
-
-
-@dataclass(frozen=True)
-class CpuSplit:
-    """The CPUs of the server and of the load; the same if there is only one."""
-
-    server: tuple[int, ...]
-    load: tuple[int, ...]
-
-    @property
-    def is_apart(self) -> bool:
-        """True if server and load have no CPU in common."""
-        return not set(self.server) & set(self.load)
-
-
-def split_cpus(cpus: Iterable[int]) -> CpuSplit:
-    """Return the last CPU for the load and the others for the server."""
+def split_cpus(cpus: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the CPUs of the server, and the last one for the load; a single one is shared."""
     ordered = tuple(sorted(cpus))
-    return CpuSplit(ordered[:-1] or ordered, ordered[-1:])
+    return ordered[:-1] or ordered, ordered[-1:]
 
 
-def pin(pids: Iterable[int], cpus: Iterable[int]) -> str | None:
+def _pin(pids: Iterable[int], cpus: Iterable[int]) -> str | None:
     """Set the CPUs of processes, which their children inherit; return why not, or None."""
     wanted, reason = set(cpus), None
     for pid in pids:
@@ -115,6 +99,14 @@ def pin(pids: Iterable[int], cpus: Iterable[int]) -> str | None:
         except OSError as error:
             reason = f"the CPUs of process {pid} could not be set: {error.strerror}"
     return reason
+
+
+def _cpus_of(pid: int) -> list[int]:
+    """Return the CPUs on which a process may run; empty if it has ended."""
+    try:
+        return sorted(os.sched_getaffinity(pid))
+    except OSError:
+        return []
 
 
 class LoadOutput:
@@ -143,22 +135,7 @@ class LoadOutput:
             return b"".join(self._pieces)[-OUTPUT_BYTES:]
 
 
-@dataclass(frozen=True)
-class LoadEnd:
-    """The end of one run of a load: exit status (negative: a signal), CPU time, last lines."""
-
-    status: int
-    user_seconds: float | None
-    system_seconds: float | None
-    stderr_tail: tuple[str, ...]
-    output_bytes: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the part of the record's `load` that these are."""
-        return {**vars(self), "stderr_tail": list(self.stderr_tail)}
-
-
-class LoadProcess:
+class _LoadProcess(GatedProcess):
     """One run of the load, supervised so that none of its processes survives it.
 
     The supervisor is outside the trial's slice, as a trial's without cgroups is, and it reports the
@@ -166,87 +143,52 @@ class LoadProcess:
     """
 
     def __init__(
-        self, run: TrialRun, caged: Caged, argv: Iterable[str], directory: Path | None, name: str
+        self, program: ServiceProgram, caged: Caged, argv: Iterable[str], name: str
     ) -> None:
-        driver, spool = ProcessDriver(run.session.request.spool), run.session.request.spool
+        run, spool = program.run, program.run.request.spool
+        directory = Path(program.spec.directory) if program.spec.directory else None
+        driver = ProcessDriver(spool)
         driver.prepare()
         report, mark = run.directory / f"{name}.json", f"{spool}:{name}-{caged.context.unit}"
+        self.output, self._end = LoadOutput(), dict[str, Any]()
         self._processes = SupervisedProcesses(report, mark)
         context = replace(caged.context, processes=self._processes, is_gated=False)
-        command = driver.command(context, gated([*argv]))
-        self.output = LoadOutput()
-        self._program = GatedProcess(command, directory, None, self.output.add)
-        self._processes.launched(self._program.process.pid)
-        self._end: LoadEnd | None = None
+        super().__init__(driver.command(context, gated([*argv])), directory, None, self.output.add)
+        self._processes.launched(self.process.pid)
         run.cleanup.callback(self.kill)
 
     def wait_at_gate(self, deadline: float) -> bool:
         """Wait until it can be let go. Returns False if it exits first, or at `deadline`."""
-        if not self._program.wait_at_gate(deadline):
+        if not super().wait_at_gate(deadline):
             return False
-        self._program.follow(next(iter(member.pid for member in self._processes.members()), None))
+        self.follow(next(iter(member.pid for member in self._processes.members()), None))
         return True
 
-    def pin(self, cpus: Iterable[int]) -> str | None:
-        """Set the CPUs of the load; return why they could not be set, or None."""
-        return pin(tree(self._program.process.pid), cpus)
-
-    def cpus(self) -> tuple[int, ...]:
-        """Return the CPUs on which the load may run; empty if it has ended."""
-        return cpus_of(self._program.main_pid)
-
-    def go(self) -> None:
-        """Let it run, without standard input."""
-        self._program.go(None)
-
-    def exits_within(self, seconds: float) -> bool:
-        """Wait up to `seconds` for its exit."""
-        return self._program.exits_within(seconds)
-
-    def signal(self, name: str) -> None:
-        """Send a signal, such as TERM, to every process of the load."""
-        self._processes.signal(name)
-
-    def finish(self) -> LoadEnd:
-        """Wait up to 10 s for its end, then kill; return the end, the same the second time."""
-        if self._end is None:
-            status = self._program.finish()
+    def await_end(self) -> dict[str, Any]:
+        """Wait up to 10 s for its end, then kill; return its part of the record's `load`."""
+        if not self._end:
+            status = self.finish()
             kill_marked(self._processes.mark)
             used = read_report(self._processes.report)
             self._processes.report.unlink(missing_ok=True)
-            self._end = LoadEnd(
-                status,
-                used.user_seconds if used else None,
-                used.system_seconds if used else None,
-                tuple(self._program.stderr_lines()[-STDERR_LINES:]),
-                self.output.total_bytes,
-            )
+            self._end = {
+                "status": status,
+                "user_seconds": used.user_seconds if used else None,
+                "system_seconds": used.system_seconds if used else None,
+                "stderr_tail": self.stderr_lines()[-STDERR_LINES:],
+                "output_bytes": self.output.total_bytes,
+            }
         return self._end
 
-    def kill(self) -> LoadEnd:
-        """Kill every process of the load and return its end."""
-        if self._end is None:
-            self._processes.signal("KILL")
-        return self.finish()
-
-
-def cpus_of(pid: int) -> tuple[int, ...]:
-    """Return the CPUs on which a process may run; empty if it has ended."""
-    try:
-        return tuple(sorted(os.sched_getaffinity(pid)))
-    except OSError:
-        return ()
-
-
-_POLL_SECONDS = 0.02
-_BLAME_SECONDS = 0.5
-"""Time after a load's failure in which the server's exit is its cause."""
-_LEAVE_SECONDS = 5.0
-"""Time that a server's other processes have to end after its first one."""
+    def kill(self, signal_name: str = "KILL") -> dict[str, Any]:
+        """Send a signal to every process of the load that has not ended, and return its end."""
+        if not self._end:
+            self._processes.signal(signal_name)
+        return self.await_end()
 
 
 @dataclass
-class ServiceObservation(ProgramObservation):
+class _ServiceObservation(ProgramObservation):
     """Observation of a server and of its load.
 
     `during` is the part that was reached: `start`, `warm_up`, `settle` or `load`. `output` is that
@@ -259,30 +201,29 @@ class ServiceObservation(ProgramObservation):
     output: LoadOutput | None = None
 
 
-@dataclass(frozen=True)
-class Service:
-    """A server at its gate, with the command of its load and their CPUs."""
-
-    server: GatedProcess
-    settings: CommandSpec
-    load_argv: Sequence[str]
-    spec: ServiceSpec
-    cpus: CpuSplit
-
-
-class ServiceRun:
+class _ServiceRun:
     """One trial of a service from the server's gate on. Each part ends if the server does."""
 
-    def __init__(self, run: TrialRun, caged: Caged, part: MeasuredPart, service: Service) -> None:
-        self._run, self._caged, self._part, self._service = run, caged, part, service
-        self._processes = caged.context.processes
-        self._load: LoadProcess | None = None
-        self.seen = ServiceObservation(time.monotonic())
+    def __init__(
+        self,
+        program: ServiceProgram,
+        caged: Caged,
+        part: MeasuredPart,
+        server: GatedProcess,
+        load_argv: list[str],
+        load_cpus: Collection[int],
+    ) -> None:
+        self._program, self._caged, self._part, self._server = program, caged, part, server
+        self._load_argv, self._load_cpus = load_argv, load_cpus
+        self._processes, self._service = caged.context.processes, program.service
+        self._load: _LoadProcess | None = None
+        self.seen = _ServiceObservation(time.monotonic())
 
     def drive(self) -> None:
         """Take the server through all parts, or up to the first that fails."""
-        self.seen.began_at = time.monotonic()
-        self._service.server.go(None)
+        seen = self.seen
+        seen.began_at = time.monotonic()
+        self._server.go(None)
         try:
             for part in (self._await_serving, self._warm_up, self._settle, self._measure):
                 if not part():
@@ -290,23 +231,24 @@ class ServiceRun:
         finally:
             if self._load is not None:  # interrupted: a server may wait for it before it ends
                 self._load.kill()
-        self.seen.is_timed_out = self._is_failed and time.monotonic() >= self._part.deadline
-        self._run.keep("load", during=self.seen.during)
+        is_failed = not (seen.is_load_done or seen.exited_at or seen.escaped)
+        seen.is_timed_out = is_failed and time.monotonic() >= self._part.deadline
+        self._program.keep(during=seen.during)
 
     def _await_serving(self) -> bool:
-        self._tell("waiting until the server serves")
-        patience = self._service.spec.ready_timeout_seconds
+        self._program.run.tell("waiting until the server serves")
+        patience = self._service.ready_timeout_seconds
         until = self._part.deadline if patience is None else self.seen.began_at + patience
-        return self._wait(self._serves_within, until)
+        port = self._program.spec.ready_port
 
-    def _serves_within(self, seconds: float) -> bool:
-        self._service.server.exits_within(min(seconds, _POLL_SECONDS))
-        port = self._service.settings.ready_port
-        return self.seen.note_serving(self._processes, self._service.server, port)
+        def serves_within(seconds: float) -> bool:
+            self._server.exits_within(min(seconds, _POLL_SECONDS))
+            return self.seen.note_serving(self._processes, self._server, port)
+
+        return self._wait(serves_within, until)
 
     def _warm_up(self) -> bool:
-        """Run the load for the warm-up, again if it ends before; end it by SIGTERM."""
-        seconds, runs = self._service.spec.warm_up_seconds, 0
+        seconds, runs = self._service.warm_up_seconds, 0
         if not seconds:
             return True
         self._enter("warm_up", f"warming up for {seconds:g} s")
@@ -314,60 +256,48 @@ class ServiceRun:
         while until is None or time.monotonic() < until:
             load, runs = self._start_load("warm-up"), runs + 1
             until = until or time.monotonic() + seconds
-            load.go()
+            load.go(None)
             has_exited = self._wait(load.exits_within, until)
-            if not has_exited:
-                load.signal("TERM")
-            end = load.finish()
+            end = load.await_end() if has_exited else load.kill("TERM")
             if self._is_over() or (has_exited and not self._is_successful(end)):
                 return False
             if not has_exited:
                 break
-        self._run.keep("load", warm_up={"seconds": seconds, "runs": runs})
+        self._program.keep(warm_up={"seconds": seconds, "runs": runs})
         return True
 
     def _settle(self) -> bool:
-        seconds = self._service.spec.settle_seconds
-        if seconds:
+        if seconds := self._service.settle_seconds:
             self._enter("settle", f"settling for {seconds:g} s")
             self._wait(_sleep, time.monotonic() + seconds)
         return not self._is_over()
 
     def _measure(self) -> bool:
-        """Measure the load from its start to its exit."""
         self._enter("load", "measuring under load")
         load = self._start_load("load")
         self.seen.output = load.output
         self._part.read_before()
         self._part.begin()
-        load.go()
+        load.go(None)
         has_exited = self._wait(load.exits_within, self._part.deadline)
         self._part.end()
-        end = load.finish() if has_exited else load.kill()
-        self._run.keep("load", **end.to_json(), ended_by_itself=has_exited)
+        end = load.await_end() if has_exited else load.kill()
+        self._program.keep(**end, ended_by_itself=has_exited)
         self.seen.is_load_done = has_exited and self._is_successful(end)
         return self.seen.is_load_done
 
-    def _start_load(self, name: str) -> LoadProcess:
-        """Start the load, which waits at its gate, on its CPU."""
-        directory = self._service.settings.directory
-        self._load = load = LoadProcess(
-            self._run,
-            self._caged,
-            self._service.load_argv,
-            Path(directory) if directory else None,
-            name,
-        )
-        if load.wait_at_gate(self._part.deadline) and self._service.cpus.is_apart:
-            load.pin(self._service.cpus.load)
-        self._run.keep("load", cpus=list(load.cpus()))
+    def _start_load(self, name: str) -> _LoadProcess:
+        self._load = load = _LoadProcess(self._program, self._caged, self._load_argv, name)
+        if load.wait_at_gate(self._part.deadline) and self._load_cpus:
+            _pin(tree(load.process.pid), self._load_cpus)
+        self._program.keep(cpus=_cpus_of(load.main_pid))
         return load
 
-    def _is_successful(self, end: LoadEnd) -> bool:
+    def _is_successful(self, end: Mapping[str, Any]) -> bool:
         """Return whether the load ended with status 0; keep its end if it did not."""
-        if end.status == 0:
+        if end["status"] == 0:
             return not self._is_over()
-        self._run.keep("load", **end.to_json(), ended_by_itself=True)
+        self._program.keep(**end, ended_by_itself=True)
         self._wait(_sleep, time.monotonic() + _BLAME_SECONDS)
         return False
 
@@ -382,24 +312,16 @@ class ServiceRun:
         return ends_within(0)
 
     def _is_over(self) -> bool:
-        """Return whether the server has ended, with all of its processes, or left its cage."""
-        if self._service.server.exits_within(0):
+        if self._server.exits_within(0):
             if self.seen.exited_at is None and not remaining_members(self._processes, 0):
                 self.seen.exited_at = time.monotonic()
             return self.seen.exited_at is not None
-        self.seen.note_escaped(self._processes, self._service.server)
+        self.seen.note_escaped(self._processes, self._server)
         return bool(self.seen.escaped)
-
-    @property
-    def _is_failed(self) -> bool:
-        return not (self.seen.is_load_done or self.seen.exited_at or self.seen.escaped)
 
     def _enter(self, part: str, text: str) -> None:
         self.seen.during = part
-        self._tell(text)
-
-    def _tell(self, text: str) -> None:
-        self._run.session.stream.event("step", text=text)
+        self._program.run.tell(text)
 
 
 def _sleep(seconds: float) -> bool:
@@ -407,127 +329,120 @@ def _sleep(seconds: float) -> bool:
     return False
 
 
-def stop_server(caged: Caged, server: GatedProcess, signal_name: str) -> int:
-    """End a server as systemd does with `KillMode=mixed`, and return its exit status.
-
-    Its first process gets the signal; the others are left to it, and get SIGTERM after its end, and
-    SIGKILL at last (systemd.kill(5)).
-    """
-    processes = caged.context.processes
-    if not server.exits_within(0):
-        with suppress(OSError):
-            os.kill(server.main_pid, signal.Signals[f"SIG{signal_name}"])
-    status = server.finish()
-    if remaining_members(processes, 0):
-        processes.signal("TERM")
-    if remaining_members(processes, _LEAVE_SECONDS):
-        processes.signal("KILL")
-    return status
-
-
-OUTPUT_FILE = "load.txt"
-
-
 class ServiceProgram(CommandProgram):
     """A user's own server, which waits at a gate in its cage as a command does, and its load."""
 
-    def find_files(
-        self, run: TrialRun, storage: Storage, datasets: tuple[Path, ...]
-    ) -> ProgramFiles:
+    def __init__(self, run: TrialRun) -> None:
+        super().__init__(run)
+        assert run.trial.workload.service is not None
+        self.service = run.trial.workload.service
+        self._kept: dict[str, Any] = {}
+
+    def find_files(self, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
         """Check server and load, the port and the files. Raises RequirementMissed."""
-        require_program(run, service_spec(run).load[0], command_spec(run))
-        return super().find_files(run, storage, datasets)
+        self.require_program(self.service.load[0], storage)
+        return super().find_files(storage, datasets)
 
-    def load_argv(self, run: TrialRun, caged: Caged) -> list[str]:
-        """Return the command of the load, as it was given or with its places filled in."""
-        return self.filled(run, caged, service_spec(run).load)
+    def keep(self, **values: Any) -> None:
+        """Keep a part of the record's `load`."""
+        self._kept |= values
+        self.run.keep("load", **values)
 
-    def measure(self, run: TrialRun, caged: Caged) -> Measured:
+    def measure(self, caged: Caged) -> Measured:
         """Start the server, let it serve, drive it by the load, and end both."""
-        part, argv, spec = MeasuredPart(run, caged), self.argv(run, caged), command_spec(run)
-        load_argv, cpus = self.load_argv(run, caged), split_cpus(os.sched_getaffinity(0))
-        run.keep("workload", argv=argv)
-        run.keep("load", argv=load_argv)
+        part, argv = MeasuredPart(self.run, caged), self.argv(caged)
+        load_argv, cpus = self.filled(caged, self.service.load), os.sched_getaffinity(0)
+        self.run.keep("workload", argv=argv)
+        self.keep(argv=load_argv)
         part.before_launch()
-        server = launch(run, caged, spec, argv)
-        seen: ServiceObservation | None = None
+        server = self.launch(caged, argv)
+        seen: _ServiceObservation | None = None
         try:
             if server.wait_at_gate(part.deadline):
                 server.follow(caged.driver.main_pid(caged.context, server.process.pid))
                 part.confirm_at_gate(lambda: server.process.poll() is not None)
-                _pin_server(run, caged, server, cpus)
-                service = Service(server, spec, load_argv, service_spec(run), cpus)
-                service_run = ServiceRun(run, caged, part, service)
-                seen = service_run.seen
-                service_run.drive()
+                load_cpus = self._pin_server(caged, server, cpus)
+                driven = _ServiceRun(self, caged, part, server, load_argv, load_cpus)
+                seen = driven.seen
+                driven.drive()
         finally:
-            _end(run, caged, server, seen)
+            found = self._end_server(caged, server, seen)
         return Measured(
-            interval=run.interval,
-            counters=run.sections["counters"],
+            interval=part.interval,
+            counters=part.counters,
             end={},
-            exit=run.sections["exit"],
+            exit=found,
+            cache=part.cache,
             last_line=server.last_line(),
             start_seconds=part.start_seconds,
             is_timed_out=seen is not None and seen.is_timed_out,
-            response=_responses(run, seen) if seen else {},
+            response=self._responses(part, seen) if seen else {},
         )
 
-    def judge(self, run: TrialRun, measured: Measured) -> Ending:
+    def _pin_server(
+        self, caged: Caged, server: GatedProcess, cpus: Iterable[int]
+    ) -> Collection[int]:
+        """Keep the server off the load's CPU; return that, none if there is only one."""
+        of_server, of_load = split_cpus(cpus)
+        is_apart, note = of_server != of_load, None
+        if not is_apart:
+            note = "the host has one CPU, which server and load share"
+        else:
+            pids = [member.pid for member in caged.context.processes.members()]
+            note = _pin(pids, of_server)
+        self.keep(server_cpus=_cpus_of(server.main_pid), cpu_note=note)
+        return of_load if is_apart else ()
+
+    def _responses(self, part: MeasuredPart, seen: _ServiceObservation) -> dict[str, float | None]:
+        metrics: Mapping[str, float | None] = dict.fromkeys(self.service.metrics)
+        output = "" if seen.output is None else self._keep_output(seen.output)
+        if seen.is_load_done:
+            metrics, missing = read_metrics(self.service.metrics, output)
+            self.keep(metrics=metrics, missing_metric=missing)
+        seconds = part.interval.seconds if part.interval and seen.is_load_done else None
+        return {
+            "ready_seconds": None if seen.ready_at is None else seen.ready_at - seen.began_at,
+            "wall_seconds": seconds,
+            **metrics,
+        }
+
+    def _keep_output(self, output: LoadOutput) -> str:
+        kept, path = output.read(), self.run.directory / _OUTPUT_FILE
+        path.write_bytes(kept)
+        dropped = output.total_bytes - len(kept)
+        status, reason = "ok", None
+        if dropped:
+            status, reason = "partial", f"its first {dropped} bytes were dropped"
+        self.run.collected["load"] = CollectorResult(status, reason, files=(path,))
+        return kept.decode(errors="replace")
+
+    def _end_server(
+        self, caged: Caged, server: GatedProcess, seen: _ServiceObservation | None
+    ) -> dict[str, Any]:
+        """End the server as systemd does with `KillMode=mixed`; return the record's `exit`.
+
+        Its first process gets the signal; the others are left to it, and get SIGTERM after its end,
+        and SIGKILL at last (systemd.kill(5)).
+        """
+        processes, stop_signal = caged.context.processes, "KILL"
+        if seen:
+            seen.kill_escaped()
+            stop_signal = self.service.stop_signal
+        if not server.exits_within(0):
+            with suppress(OSError):
+                os.kill(server.main_pid, signal.Signals[f"SIG{stop_signal}"])
+        by_itself = seen is not None and seen.exited_at is not None
+        status = server.finish()
+        if remaining_members(processes, 0):
+            processes.signal("TERM")
+        if remaining_members(processes, _LEAVE_SECONDS):
+            processes.signal("KILL")
+        found = exit_to_json(server, processes, seen, status, ended_by_itself=by_itself)
+        self.run.keep("exit", **found)
+        return found
+
+    def judge(self, measured: Measured) -> Ending:
         """Return the outcome from the evidence, strongest first."""
-        ending = judge_service(
-            measured, run.sections["load"], service_spec(run), run.trial.timeout_seconds
-        )
-        return confirmed(run, measured, ending)
-
-
-def service_spec(run: TrialRun) -> ServiceSpec:
-    """Return the settings of the trial's service."""
-    service = run.trial.workload.service
-    assert service is not None
-    return service
-
-
-def _pin_server(run: TrialRun, caged: Caged, server: GatedProcess, cpus: CpuSplit) -> None:
-    """Keep the server off the load's CPU, and keep in the record what is in force."""
-    note = None if cpus.is_apart else "the host has one CPU, which server and load share"
-    if cpus.is_apart:
-        note = pin([member.pid for member in caged.context.processes.members()], cpus.server)
-    run.keep("load", server_cpus=list(cpus_of(server.main_pid)), cpu_note=note)
-
-
-def _responses(run: TrialRun, seen: ServiceObservation) -> dict[str, float | None]:
-    """Return the figures of a service; those of a load that did not finish are None."""
-    metrics: Mapping[str, float | None] = dict.fromkeys(service_spec(run).metrics)
-    output = "" if seen.output is None else _keep_output(run, seen.output)
-    if seen.is_load_done:
-        found, missing = read_metrics(service_spec(run).metrics, output)
-        run.keep("load", metrics=found, missing_metric=missing)
-        metrics = found
-    return {
-        "ready_seconds": None if seen.ready_at is None else seen.ready_at - seen.began_at,
-        "wall_seconds": run.interval.seconds if run.interval and seen.is_load_done else None,
-        **metrics,
-    }
-
-
-def _keep_output(run: TrialRun, output: LoadOutput) -> str:
-    """Keep the load's output as a trace, so that its metrics can be read again; return it."""
-    kept, path = output.read(), run.directory / OUTPUT_FILE
-    path.write_bytes(kept)
-    dropped = output.total_bytes - len(kept)
-    reason = f"its first {dropped} bytes were dropped" if dropped else None
-    run.collected["load"] = CollectorResult("partial" if dropped else "ok", reason, files=(path,))
-    return kept.decode(errors="replace")
-
-
-def _end(
-    run: TrialRun, caged: Caged, server: GatedProcess, seen: ServiceObservation | None
-) -> None:
-    """End the server and keep the record's `exit`."""
-    if seen:
-        seen.kill_escaped()
-    by_itself = seen is not None and seen.exited_at is not None
-    status = stop_server(caged, server, service_spec(run).stop_signal if seen else "KILL")
-    processes = caged.context.processes
-    run.keep("exit", **exit_to_json(server, processes, seen, status, ended_by_itself=by_itself))
+        timeout_seconds = self.trial.timeout_seconds
+        ending = _judge_service(measured, self._kept, self.service, timeout_seconds)
+        return confirmed(self.trial.workload.program, measured, ending)

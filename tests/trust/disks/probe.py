@@ -18,9 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.disks import unlimited_writes
 from pagecage.agent.facts import find_systemd, read_facts
 from pagecage.agent.limits.calibration import Calibrator
+from pagecage.agent.storage import unlimited_writes
 from pagecage.errors import PagecageError
 from pagecage.linux.block_device import Disk, resolve_disk
 from pagecage.linux.cgroup import ancestors

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.installed import distribution_family, read_packages
+from pagecage.agent.facts import distribution_family, read_packages
 from pagecage.model.trial import Package
 from pagecage.process import run
 

@@ -1,28 +1,47 @@
-"""Fidelity to a provider's accounting and latency, and the request size that it sets."""
+"""Fidelity to a provider's accounting and latency, and io.max that follows burst credits."""
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pagecage.agent import settings
+from pagecage.agent.collectors.collector import CollectorContext
 from pagecage.agent.limits.fidelity import (
+    IoMaxController,
     combined,
     count_as_provider,
     io_size,
     latency,
     latency_floor_us,
     merged,
+    meters,
     no_floor_reason,
     not_shared_reason,
+    write_io_max,
 )
 from pagecage.agent.settings import QueueSettingsJournal
 from pagecage.errors import HostError
 from pagecage.linux.block_device import Disk
-from pagecage.model.cage import Cage, IoAccounting, LatencyFloor
+from pagecage.linux.cgroup import Cgroup
+from pagecage.linux.child_processes import ToolProcesses
+from pagecage.linux.systemd import Systemd
+from pagecage.linux.trial_processes import CgroupProcesses
+from pagecage.model.cage import (
+    IO_MAX_KEY,
+    BurstCredits,
+    Cage,
+    CreditBucket,
+    IoAccounting,
+    LatencyFloor,
+)
 from pagecage.model.trial import Dataset
+from tests.builders.waiting import wait_until
 from tests.fake_host.machine import MAJ_MIN, NODE, Machine, make_trial
 
 DISK = Disk("fakedisk", MAJ_MIN, NODE, "ext4", "/", ("fakedisk",))
@@ -158,3 +177,217 @@ def test_reasons_for_making_no_disk(tmp_path: Path) -> None:
         no_floor_reason(large, True, meminfo)
         == "a disk in memory would need 2.25 GiB of memory, and 2 GiB are available"
     )
+
+
+MAJ_MIN = "254:16"
+
+
+def cage(*, rate: int = 1000, held: int = 200, start: str = "full", **more: Any) -> Cage:
+    properties = {"IOReadIOPSMax": 100, "IOWriteIOPSMax": 100, "IOReadBandwidthMax": 20_000_000}
+    return Cage(
+        "small", properties, burst=BurstCredits(start, iops=CreditBucket(rate, held)), **more
+    )
+
+
+class Disklike:
+    """A cgroup of plain files whose reader always uses all that io.max allows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cgroup = folder / "slice"
+        self.cgroup.mkdir()
+        self.reads, self._since = 0.0, time.monotonic()
+        (self.cgroup / "io.max").write_text(
+            f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n"
+        )
+        self.count()
+        disk = Disk("vdb", MAJ_MIN, "/dev/vdb", "ext4", "/data")
+        processes = CgroupProcesses(Systemd(False, 257), "slice", Cgroup(unified=self.cgroup))
+        self.around = CollectorContext(folder, disk, processes, (), ToolProcesses(folder))
+
+    def count(self) -> None:
+        (self.cgroup / "io.stat.new").write_text(
+            f"{MAJ_MIN} rbytes=0 wbytes=0 rios={int(self.reads)} wios=0\n"
+        )
+        (self.cgroup / "io.stat.new").replace(self.cgroup / "io.stat")
+
+    def cap(self) -> int:
+        text = (self.cgroup / "io.max").read_text()
+        return int(text.split("riops=")[1].split()[0])
+
+    def read_until_drained(self) -> None:
+        end, self._since = time.monotonic() + 20, time.monotonic()
+        while self.cap() > 100 and (now := time.monotonic()) < end:
+            self.reads += self.cap() * (now - self._since)
+            self._since = now
+            self.count()
+            time.sleep(0.005)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_burst_is_in_force_before_anything_runs(tmp_path: Path) -> None:
+    disk = Disklike(tmp_path)
+    controller = IoMaxController(disk.around, cage(held=18_000))
+    controller.start()
+    try:
+        assert disk.cap() == 1000
+    finally:
+        assert controller.stop().status == "ok"
+
+
+def test_credits_drain_to_the_base_and_come_back(tmp_path: Path, whole_io_max: None) -> None:
+    disk = Disklike(tmp_path)
+    controller = IoMaxController(disk.around, cage(held=600))
+    controller.start()
+    disk.read_until_drained()
+    drained = disk.cap()
+    wait_until(lambda: disk.cap() > 100, 20)  # on a busy machine, a late tick leaves a debt
+    refilled = disk.cap()
+    outcome = controller.stop()
+    assert (drained, refilled > 100) == (100, True)
+    assert controller.to_json()["buckets"][0] == {
+        "kind": "iops",
+        "properties": ["IOReadIOPSMax"],
+        "base": 100,
+        "rate": 1000,
+        "capacity": 600,
+        "credits_at_start": 600,
+    }
+    caps = [
+        change["IOReadIOPSMax"]
+        for change in controller.to_json()["changes"]
+        if "IOReadIOPSMax" in change
+    ]
+    assert (caps[0], min(caps)) == (1000, 100)
+    series = rows(outcome.files[0])
+    seconds = series[-1]["t"] - series[0]["t"]
+    assert series[-1]["buckets"][0]["credits"] == pytest.approx(
+        600 + 100 * seconds - int(disk.reads), abs=1
+    )
+
+
+@pytest.fixture
+def whole_io_max(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Emulate io.max, where a write changes only the keys that it names."""
+
+    def write(group: Cgroup, maj_min: str, caps: dict[str, int]) -> None:
+        [cgroup] = group.directories
+        text = (cgroup / "io.max").read_text().split()[1:]
+        held = {key: value for key, _, value in (pair.partition("=") for pair in text)}
+        held |= {IO_MAX_KEY[prop]: str(cap) for prop, cap in caps.items()}
+        (cgroup / "io.max.new").write_text(
+            f"{maj_min} " + " ".join(f"{k}={v}" for k, v in held.items()) + "\n"
+        )
+        (cgroup / "io.max.new").replace(cgroup / "io.max")
+
+    monkeypatch.setattr("pagecage.agent.limits.fidelity.write_io_max", write)
+
+
+def test_one_bucket_per_direction_unless_combined() -> None:
+    apart = [meter.counters for meter in meters(cage())]
+    assert apart == [{"IOReadIOPSMax": "rios"}, {"IOWriteIOPSMax": "wios"}]
+    together = [meter.counters for meter in meters(cage(accounting=IoAccounting(combined=True)))]
+    assert together == [{"IOReadIOPSMax": "rios", "IOWriteIOPSMax": "wios"}]
+
+
+def test_a_limit_at_the_burst_rate_has_no_bucket() -> None:
+    assert list(meters(cage(rate=100))) == []
+    assert list(meters(Cage("plain", {"IOReadIOPSMax": 100}))) == []
+
+
+def test_reads_and_writes_drain_a_common_bucket(tmp_path: Path) -> None:
+    disk = Disklike(tmp_path)
+    (disk.cgroup / "io.stat").write_text(f"{MAJ_MIN} rios=0 wios=0\n")
+    controller = IoMaxController(disk.around, cage(accounting=IoAccounting(combined=True)))
+    controller.start()
+    (disk.cgroup / "io.stat").write_text(f"{MAJ_MIN} rios=150 wios=150\n")
+    halves = "riops=25 wiops=25"  # half of half the base: the excess is a debt
+    wait_until(lambda: halves in (disk.cgroup / "io.max").read_text(), 20)
+    controller.stop()
+    assert halves in (disk.cgroup / "io.max").read_text()
+
+
+def test_a_differing_read_back_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disklike(tmp_path)
+    monkeypatch.setattr(
+        "pagecage.agent.limits.fidelity.read_limits", lambda *_: {"io.max.riops": "100"}
+    )
+    with pytest.raises(HostError, match="riops is 100, not 1000"):
+        write_io_max(Cgroup(unified=disk.cgroup), MAJ_MIN, {"IOReadIOPSMax": 1000})
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, times: int) -> list[dict[str, int]]:
+    """Make the read-back differ `times` times, as if systemd wrote between write and read-back."""
+    asked: list[dict[str, int]] = []
+
+    def write(_: Path, __: str, caps: dict[str, int]) -> None:
+        asked.append(caps)
+        if len(asked) <= times:
+            raise HostError("io.max does not hold what was written: riops is 100, not 1000")
+
+    monkeypatch.setattr("pagecage.agent.limits.fidelity.write_io_max", write)
+    return asked
+
+
+def test_a_limit_overwritten_at_once_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = refuse(monkeypatch, 2)
+    controller = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
+    controller.start()
+    wait_until(lambda: len(asked) >= 3, 20)
+    assert controller.stop().status == "ok"
+    assert asked[:3] == [{"IOReadIOPSMax": 1000, "IOWriteIOPSMax": 1000}] * 3
+    assert controller.to_json()["error"] is None
+
+
+def test_a_limit_that_is_never_kept_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = refuse(monkeypatch, 1000)
+    controller = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
+    controller.start()
+    wait_until(lambda: len(asked) >= 5, 20)
+    time.sleep(0.3)  # for a sixth, which must not come
+    assert "riops is 100, not 1000" in (controller.stop().reason or "")
+    assert len(asked) == 5
+
+
+def test_credits_regained_before_the_start_do_not_count(tmp_path: Path, whole_io_max: None) -> None:
+    """A drained bucket refills while a scope is made, and is drained again at the start."""
+    disk = Disklike(tmp_path)
+    controller = IoMaxController(disk.around, cage(held=18_000, start="drained"))
+    controller.start()
+    wait_until(lambda: disk.cap() > 100, 20)
+    refilled = disk.cap()
+    controller.begin()
+    begun = disk.cap()
+    controller.stop()
+    assert (refilled > 100, begun) == (True, 100)
+
+
+def test_a_slice_that_vanishes_ends_the_controller(tmp_path: Path) -> None:
+    disk = Disklike(tmp_path)
+    controller = IoMaxController(disk.around, cage())
+    controller.start()
+    (disk.cgroup / "io.stat").unlink()
+    wait_until(lambda: controller.to_json()["error"] is not None, 20)
+    outcome = controller.stop()
+    assert outcome.status == "failed"
+    assert "burst credits ended early" in (outcome.reason or "")
+    assert controller.to_json()["error"] == outcome.reason
+
+
+def test_foreign_writes_are_noticed_and_overwritten(tmp_path: Path, whole_io_max: None) -> None:
+    disk = Disklike(tmp_path)
+    controller = IoMaxController(disk.around, cage(held=18_000))
+    controller.start()
+    (disk.cgroup / "io.max").write_text(f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n")
+    wait_until(lambda: len(controller.to_json()["changes"]) == 4, 20)
+    controller.stop()
+    found = controller.to_json()
+    assert (disk.cap(), found["error"]) == (1000, None)
+    assert found["overwritten"] == 2  # one bucket per direction
+    assert [change.get("IOReadIOPSMax") for change in found["changes"]] == [1000, 100, None, 1000]

@@ -1,7 +1,8 @@
-"""Requests and frames, written and read back."""
+"""Requests, frames and answers: written, read back, and each wait with an end."""
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import threading
@@ -12,7 +13,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.protocol import FrameStream, RunRequest, request_from_json, request_to_json
+from pagecage.agent.protocol import (
+    AnswerQueue,
+    FrameStream,
+    RunRequest,
+    request_from_json,
+    request_to_json,
+)
 from pagecage.model.record import record_from_json
 from tests.builders.strategies import trials
 from tests.fake_host.machine import frames_of
@@ -87,3 +94,39 @@ def test_frames_of_many_threads_do_not_mix(tmp_path: Path) -> None:
     frames = frames_of(out.getvalue())
     assert len(frames) == 4 * 50 * 2
     assert all(frame["body"] == b"\n{" * 500 for frame in frames if frame["frame"] == "trace")
+
+
+def line(question: str, piece: bytes) -> bytes:
+    return (
+        json.dumps({"answers": question, "piece": base64.b64encode(piece).decode()}).encode()
+        + b"\n"
+    )
+
+
+@given(st.text(), st.binary(max_size=100))
+def test_a_piece_arrives_unchanged(question: str, piece: bytes) -> None:
+    inbox = AnswerQueue()
+    inbox.put_line(line(question, piece))
+    assert inbox.take(question, lambda: False) == piece
+
+
+def test_a_late_answer_is_not_taken_for_another() -> None:
+    inbox = AnswerQueue()
+    inbox.put_line(line("r1.1@0", b"late"))
+    inbox.put_line(line("r2.1@0", b"ours"))
+    assert inbox.take("r2.1@0", lambda: False) == b"ours"
+
+
+def test_waiting_ends_when_it_is_over() -> None:
+    began = time.monotonic()
+    answers = iter((False, True))
+    assert AnswerQueue().take("r1.1@0", lambda: next(answers)) is None
+    assert time.monotonic() - began < 5
+
+
+@given(st.binary(max_size=60))
+def test_invalid_pieces_are_dropped(rubbish: bytes) -> None:
+    inbox = AnswerQueue()
+    inbox.put_line(rubbish)
+    inbox.put_line(line("q", b"x"))
+    assert inbox.take("q", lambda: False) == b"x"

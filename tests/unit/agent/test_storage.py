@@ -1,21 +1,62 @@
-"""Limits on writes are refused where the kernel charges the flush of buffered writes to nobody."""
+"""The other disks of a cage: hosts that lack them, one disk of two names, and limits on writes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from pagecage.agent.disks import require_cgroup_writeback, unlimited_writes
-from pagecage.agent.storage import OtherDisk, Storage
+from pagecage.agent.storage import (
+    OtherDisk,
+    Storage,
+    check_disks,
+    require_cgroup_writeback,
+    unlimited_writes,
+)
 from pagecage.agent.trial_run import RequirementMissed
 from pagecage.linux import block_device
 from pagecage.linux.block_device import Disk
 from pagecage.model.cage import Cage, DiskLimits
 from pagecage.model.requirements import Requirement
+from tests.builders.facts import facts
 from tests.fake_host.trees import mountinfo
+
+APART = Cage("apart", {}, disks={"wal": DiskLimits({}), "index": DiskLimits({})})
+DATA = {"name": "vdb", "maj_min": "254:16", "node": "/dev/vdb"}
+WAL = {"name": "vdc", "maj_min": "254:32", "node": "/dev/vdc"}
+INDEX = {"name": "vdd", "maj_min": "254:48", "node": "/dev/vdd"}
+
+
+def reasons(cage: Cage = APART, **disks: object) -> list[str]:
+    return [missed.reason for missed in check_disks({**facts(disk=DATA), "disks": disks}, cage)]
+
+
+def test_a_host_with_every_disk() -> None:
+    assert reasons(wal=WAL, index=INDEX) == []
+
+
+def test_a_host_of_an_older_agent_has_none() -> None:
+    [wal, index] = check_disks(facts(disk=DATA), APART)
+    assert "no disk 'wal'" in wal.reason
+    assert "no disk 'index'" in index.reason
+
+
+def test_a_directory_that_is_on_no_disk() -> None:
+    [reason] = reasons(wal={"error": "/x is on tmpfs"}, index=INDEX)
+    assert reason == "apart limits a disk 'wal' of its own, but /x is on tmpfs"
+
+
+def test_two_names_of_one_disk() -> None:
+    [with_data] = reasons(wal=DATA, index=INDEX)
+    assert "wal and data are both /dev/vdb" in with_data
+    [together] = reasons(wal=WAL, index=WAL)
+    assert "index and wal are both /dev/vdc" in together
+
+
+def test_simulated_volumes_need_no_disk() -> None:
+    assert reasons(replace(APART, enforced_by="volume")) == []
+
 
 STICK = Disk("sdb", "8:16", "/dev/sdb", "vfat", "/mnt/stick")
 LOG = Disk("sdc", "8:32", "/dev/sdc", "ext4", "/mnt/log")
@@ -28,7 +69,7 @@ WRITES = {"IOWriteBandwidthMax": 1, "IOWriteIOPSMax": 1, "IOReadIOPSMax": 1, "Me
 
 
 def test_limits_on_writes_are_named_with_the_file_system() -> None:
-    [sentence] = unlimited_writes(iter([(STICK, WRITES), (LOG, WRITES)]), MOUNTS)
+    [sentence] = unlimited_writes([(STICK, WRITES), (LOG, WRITES)], MOUNTS)
     assert sentence == (
         "/mnt/stick is vfat with writeback outside of the trial's cgroup, where"
         " IOWriteBandwidthMax and IOWriteIOPSMax would not hold for buffered writes"
@@ -46,10 +87,6 @@ def test_a_journal_of_data_writes_for_everyone() -> None:
     assert sentence.startswith("/mnt/log is ext4 with writeback outside")
 
 
-def run_in(cage: Cage) -> Any:
-    return SimpleNamespace(trial=SimpleNamespace(cage=cage))
-
-
 @pytest.fixture
 def mounts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_device, "read_mountinfo", lambda: MOUNTS)
@@ -64,7 +101,7 @@ def test_a_trial_is_refused_for_its_disk_and_for_each_other() -> None:
     )
     for cage, storage, disk in ((Cage("c", WRITES), other, STICK), (apart, beside, LOG)):
         with pytest.raises(RequirementMissed) as caught:
-            require_cgroup_writeback(run_in(cage), storage, disk)
+            require_cgroup_writeback(cage, storage, disk)
         [missed] = caught.value.missed
         assert missed.requirement == Requirement.LIMITS
         assert "ext4" in missed.hint
@@ -73,5 +110,5 @@ def test_a_trial_is_refused_for_its_disk_and_for_each_other() -> None:
 @pytest.mark.usefixtures("mounts")
 def test_a_volume_and_a_disk_with_writeback_are_taken() -> None:
     storage = Storage("data", STICK, Path("/mnt/stick"))
-    require_cgroup_writeback(run_in(Cage("c", WRITES, enforced_by="volume")), storage, STICK)
-    require_cgroup_writeback(run_in(Cage("c", WRITES)), storage, LOG)
+    require_cgroup_writeback(Cage("c", WRITES, enforced_by="volume"), storage, STICK)
+    require_cgroup_writeback(Cage("c", WRITES), storage, LOG)
