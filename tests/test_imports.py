@@ -299,7 +299,7 @@ def test_package_files_are_empty() -> None:
         ),
         ("analysis/data/load.py", "from analysis.views.html import page", "does not stand above"),
         (
-            "analysis/articles/rules.py",
+            "analysis/articles/sides.py",
             "from analysis.figures.style import Look",
             "does not stand above",
         ),
