@@ -13,7 +13,6 @@ from typing import Any
 from analysis.data.load import JudgedTrial, Run, Treatment
 from analysis.formatting import format_published, format_quantity, format_range, treatment_label
 from analysis.stats import FEWEST, RANGE, MedianSummary, blocked_ratio, summarise
-from pagecage.model.record_sections import CageEvidence
 from pagecage.verdicts.repeats import setting_differences
 
 MARK = "°"
@@ -37,15 +36,14 @@ def gap_sentence(run: Run) -> str:
 
 def repeat_differences(run: Run) -> Iterator[str]:
     """Yield a sentence for each way in which the repeats of a treatment differ."""
-    groups: dict[str, list[JudgedTrial]] = {}
+    groups: dict[str, list[JudgedTrial]] = defaultdict(list)
     for trial in run.trials:
         if trial.verdicts.is_data_point:
-            groups.setdefault(treatment_label(trial.record.treatment), []).append(trial)
+            groups[treatment_label(trial.record.treatment)].append(trial)
     for label, trials in groups.items():
-        differing = [t for t in trials if t.verdicts.output.verdict == "differs"]
-        if differing:
+        if differing := sum(t.verdicts.output.verdict == "differs" for t in trials):
             yield (
-                f"{label}: the standard output of {len(differing)} of {len(trials)} repeats"
+                f"{label}: the standard output of {differing} of {len(trials)} repeats"
                 " differs; --same-output excludes such trials"
             )
         for sentence in setting_differences([trial.record for trial in trials]):
@@ -54,22 +52,16 @@ def repeat_differences(run: Run) -> Iterator[str]:
 
 def cache_state_tally(trials: Iterable[JudgedTrial]) -> str:
     """Return the verdicts on the cache state, each with the caches that may still be warm."""
-    words = Counter(map(_cache_state, trials))
+    words = Counter[str]()
+    for trial in trials:
+        record, cache = trial.record, trial.record.cache
+        word, notes = trial.verdicts.cache_state_reached.verdict.replace("_", " "), []
+        if cache.requested == "cold":
+            notes = [f"metadata {cache.metadata}"] if cache.metadata else []
+            kinds = (str(layer["kind"]) for layer in record.device.caches_below or ())
+            notes += [f"above {kind}" for kind in dict.fromkeys(kinds)]
+        words[f"{word} ({', '.join(notes)})" if notes else word] += 1
     return ", ".join(f"{count} {word}" for word, count in words.most_common())
-
-
-def _cache_state(trial: JudgedTrial) -> str:
-    word, record = trial.verdicts.cache_state_reached.verdict.replace("_", " "), trial.record
-    if record.cache.requested != "cold":
-        return word
-    layers = [str(layer["kind"]) for layer in record.device.caches_below or ()]
-    notes = [f"metadata {record.cache.metadata}"] if record.cache.metadata else []
-    notes += [f"above {kind}" for kind in dict.fromkeys(layers)]
-    return f"{word} ({', '.join(notes)})" if notes else word
-
-
-_MAX_REASONS = 2
-"""Number of distinct wrong-answer messages that a cell reports."""
 
 
 @dataclass(frozen=True)
@@ -107,19 +99,19 @@ class TreatmentCell:
         `≈` marks an extrapolated figure, `( ) †` one that rests on excluded trials alone, `°` one
         that includes trials without proof, `–` no figure.
         """
+        if self.summary is None and not (self.killed or self.wrong):
+            return "–"
         if self.summary is None:
-            return (
-                self._wrapped("killed" if self.killed else "wrong answer")
-                if self.killed or self.wrong
-                else "–"
-            )
-        sign = "≈ " if self.is_extrapolated else ""
-        figure = f"{sign}{format_quantity(self.response, self.summary.middle)}"
-        if self.is_all_wrong:
-            return self._wrapped(f"wrong: {figure}")
-        mark = f" {MARK}" if self.unproven else ""
-        killed = f", {self.killed} killed" if self.killed else ""
-        return self._wrapped(f"{figure}{mark}{killed}")
+            text = "killed" if self.killed else "wrong answer"
+        else:
+            sign = "≈ " if self.is_extrapolated else ""
+            text = f"{sign}{format_quantity(self.response, self.summary.middle)}"
+            if self.is_all_wrong:
+                text = f"wrong: {text}"
+            else:
+                text += f" {MARK}" if self.unproven else ""
+                text += f", {self.killed} killed" if self.killed else ""
+        return f"({text}) †" if self.is_all_excluded else text
 
     @property
     def spread(self) -> str:
@@ -145,9 +137,6 @@ class TreatmentCell:
         """True if every figure comes from a wrong answer."""
         return bool(self.wrong) and not self.answered
 
-    def _wrapped(self, text: str) -> str:
-        return f"({text}) †" if self.is_all_excluded else text
-
 
 def treatments(run: Run) -> Iterator[Treatment]:
     """Yield the planned treatments in the order of the definition's levels."""
@@ -164,19 +153,16 @@ def trials_of(trials: Sequence[JudgedTrial], where: Treatment) -> list[JudgedTri
 
 
 def claim_trials(trials: Sequence[JudgedTrial], table: Mapping[str, Any]) -> list[JudgedTrial]:
-    """Return the trials on which a claim or a finding rests.
-
-    These are the included trials, and wrong answers if its table has `with_wrong_answers`.
-    """
+    """Return the trials on which a claim or a finding rests."""
     return [t for t in trials if t.is_included or (t.is_wrong and table.get("with_wrong_answers"))]
 
 
 def wrong_answer_reason(trials: Sequence[JudgedTrial]) -> str:
-    """Describe the wrong answers among the trials, each message once; empty if there are none."""
+    """Describe the wrong answers by their first two messages; empty if there are none."""
     messages = dict.fromkeys(
         str(t.record.error).rstrip(".") for t in trials if t.record.outcome == "wrong_answer"
     )
-    return f"a wrong answer: {'; '.join(list(messages)[:_MAX_REASONS])}" if messages else ""
+    return f"a wrong answer: {'; '.join(list(messages)[:2])}" if messages else ""
 
 
 def is_planned(planned: Sequence[Mapping[str, Any]], where: Treatment) -> bool:
@@ -232,13 +218,14 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> TreatmentCell:
     values = [
         v for t in shown if not t.is_killed and (v := response_value(t, response)) is not None
     ]
+    planned = sum(dict(trial["treatment"]) == dict(treatment) for trial in run.plan["trials"])
     return TreatmentCell(
         treatment=treatment,
         response=response,
         summary=summarise(values) if values else None,
         killed=sum(t.is_killed for t in shown),
         excluded=sum(t.is_excluded for t in [*points, *wrong]),
-        unanswered=_planned(run, treatment) - len(points) - len(wrong),
+        unanswered=planned - len(points) - len(wrong),
         unable=sum(t.record.outcome == "requirement_missed" for t in trials),
         is_extrapolated=any(is_extrapolated(t, response) for t in shown),
         is_all_excluded=bool(shown) and all(t.is_excluded for t in shown),
@@ -260,32 +247,23 @@ def published_by_treatment(run: Run, response: str) -> dict[str, str]:
 def published_claims(run: Run, response: str) -> dict[str, Mapping[str, Any]]:
     """Return the first claim with a published figure of each treatment, by its label.
 
-    Only claims about the response that select exactly one treatment are used.
+    Only claims about the response that select exactly one treatment are used, and no claim that is
+    neither a median nor in the response's unit.
     """
     planned = {treatment_label(treatment): treatment for treatment in map(dict, treatments(run))}
     found: dict[str, Mapping[str, Any]] = {}
     for claim in run.definition.get("claims", []):
-        if claim["rule"] not in ("absolute", "range", "outcome") or claim.get("response") not in (
-            response,
-            "outcome",
-        ):
-            continue
-        if claim.get("statistic", "median") != "median" or claim.get("per"):
-            continue  # neither a median nor in the response's unit
+        is_figure = claim["rule"] in ("absolute", "range", "outcome")
+        is_about = claim.get("response") in (response, "outcome")
+        is_median = claim.get("statistic", "median") == "median" and not claim.get("per")
         where = (claim.get("where") or {}).items()
-        means = [
-            name for name, treatment in planned.items() if where and where <= treatment.items()
-        ]
-        if len(means) == 1:
-            found.setdefault(means[0], claim)
+        if where and is_figure and is_about and is_median:
+            means = [name for name, treatment in planned.items() if where <= treatment.items()]
+            if len(means) == 1:
+                found.setdefault(means[0], claim)
     return found
 
 
-def _planned(run: Run, treatment: Treatment) -> int:
-    return sum(dict(trial["treatment"]) == dict(treatment) for trial in run.plan["trials"])
-
-
-MIN_TO_COMPARE = 2
 _IDENTITY = frozenset({"trial_id", "treatment", "repeat", "block", "position"})
 
 
@@ -306,13 +284,19 @@ def noise_floor(run: Run, treatment: Treatment, response: str) -> NoiseFloor | N
     """Return the noise floor of one treatment.
 
     It is the larger of what its A/A pairs show and of the range of its repeats, if there are fewer
-    than five. None if neither shows a difference that the repeats themselves do not explain.
+    than five. None if neither shows a difference that the repeats themselves do not explain: the
+    pair is compared as any two treatments of a run are, and the interval contains 1.
     """
     floors = [noise_of(included_values(run, treatment, response))]
-    floors += [
-        _a_a_floor(run, [treatment, identical], response)
-        for identical in identical_treatments(run, treatment)
-    ]
+    for identical in identical_treatments(run, treatment):
+        one, other = (included_by_block(run, t, response) for t in (treatment, identical))
+        sides = [list(itertools.chain.from_iterable(side.values())) for side in (one, other)]
+        if all(side and min(side) > 0 for side in sides):
+            rows = [[median(one[key]), median(other[key])] for key in one if key in other]
+            ratio = blocked_ratio(sides, rows)
+            if ratio.kind == RANGE or not ratio.low <= 1 <= ratio.high:
+                share = max(ratio.middle, 1 / ratio.middle) - 1
+                floors.append(NoiseFloor(share, "a_a_pair"))
     return largest_floor(floors)
 
 
@@ -321,28 +305,12 @@ def largest_floor(floors: Sequence[NoiseFloor | None]) -> NoiseFloor | None:
     return max((floor for floor in floors if floor), key=lambda one: one.share, default=None)
 
 
-def _a_a_floor(run: Run, pair: Sequence[Treatment], response: str) -> NoiseFloor | None:
-    """Return the difference of an A/A pair, compared as any two treatments of a run are.
-
-    None if the interval of the comparison contains 1: the difference is that of any two samples.
-    """
-    blocks = [included_by_block(run, treatment, response) for treatment in pair]
-    sides = [[value for values in one.values() for value in values] for one in blocks]
-    if not all(_are_positive(side) for side in sides):
-        return None
-    rows = [[median(one[number]) for one in blocks] for number in blocks[0] if number in blocks[1]]
-    ratio = blocked_ratio(sides, rows)
-    if ratio.kind != RANGE and ratio.low <= 1 <= ratio.high:
-        return None
-    return NoiseFloor(max(ratio.middle, 1 / ratio.middle) - 1, "a_a_pair")
-
-
 def noise_of(values: Sequence[float]) -> NoiseFloor | None:
     """Return the range of two to four repeats, of which no test makes an interval.
 
     None for another number of values, and for values that are not positive.
     """
-    if not MIN_TO_COMPARE <= len(values) < FEWEST or not _are_positive(values):
+    if not 2 <= len(values) < FEWEST or min(values) <= 0:
         return None
     return NoiseFloor(max(values) / min(values) - 1, RANGE)
 
@@ -350,110 +318,72 @@ def noise_of(values: Sequence[float]) -> NoiseFloor | None:
 def identical_treatments(run: Run, treatment: Treatment) -> list[Treatment]:
     """Return the treatments whose planned trials are equal apart from their names and order.
 
-    Treatments follow that the definition declares identical (`identical`).
+    Treatments follow that differ only in levels that the definition declares identical
+    (`identical`).
     """
-    treatments_by_content: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for trial in run.plan["trials"]:
-        content = {key: value for key, value in trial.items() if key not in _IDENTITY}
-        group = treatments_by_content[json.dumps(content, sort_keys=True)]
-        if trial["treatment"] not in group:
-            group.append(trial["treatment"])
-    own_group = next(
-        (group for group in treatments_by_content.values() if dict(treatment) in group), []
-    )
-    equal = [dict(other) for other in own_group if dict(other) != dict(treatment)]
-    return [*equal, *(other for other in _declared_identical(run, treatment) if other not in equal)]
-
-
-def _declared_identical(run: Run, treatment: Treatment) -> list[dict[str, str]]:
-    """Return the planned treatments that differ only in levels declared to do the same."""
-    planned = [dict(trial["treatment"]) for trial in run.plan["trials"]]
-    others = [
-        {**treatment, factor: level}
-        for table in run.definition.get("identical") or []
-        for factor, levels in table.items()
-        for level in levels
-        if treatment.get(factor) in levels and level != treatment[factor]
+    own, planned = dict(treatment), [dict(trial["treatment"]) for trial in run.plan["trials"]]
+    contents = [
+        json.dumps({k: v for k, v in trial.items() if k not in _IDENTITY}, sort_keys=True)
+        for trial in run.plan["trials"]
     ]
-    return [other for other in others if other in planned]
-
-
-def _are_positive(values: Sequence[float]) -> bool:
-    return bool(values) and min(values) > 0
+    found: list[Treatment] = []
+    first = next((one for one, of in zip(contents, planned, strict=True) if of == own), None)
+    for content, other in zip(contents, planned, strict=True):
+        if content == first and other != own and other not in found:
+            found.append(other)
+    for table in run.definition.get("identical") or []:
+        for factor, levels in table.items():
+            for level in levels if own.get(factor) in levels else ():
+                other = {**own, factor: level}
+                if level != own[factor] and other in planned and other not in found:
+                    found.append(other)
+    return found
 
 
 def diagnosis_by_treatment(run: Run) -> Iterator[tuple[Treatment, str]]:
     """Yield each treatment with the diagnosis of its representative trial.
 
-    Treatments without limits are left out.
+    Treatments without limits are left out; disabled swap alone is no limit.
     """
     for treatment in treatments(run):
-        trial = representative_trial(trials_of(run.trials, treatment))
-        if trial is not None:
+        caged = [
+            t
+            for t in trials_of(run.trials, treatment)
+            if t.verdicts.is_data_point
+            and (set(t.record.cage.requested or {}) - {"MemorySwapMax"} or t.record.disks)
+        ]
+        counted = [t for t in caged if t.is_included] or caged
+        measured = [(t.record.measured.seconds if t.record.measured else 0.0, t) for t in counted]
+        if measured:
+            in_order = sorted(measured, key=lambda pair: pair[0])
+            _, trial = in_order[(len(in_order) - 1) // 2]
             yield treatment, trial.verdicts.diagnosis.sentence
 
 
 def fidelity_lines(run: Run) -> list[str]:
-    """Return how closely the trials followed the provider's behaviour, one line per aspect.
-
-    An example is "io size exact: requests are split at 256 KiB".
-    """
-    entries = (
-        (where, one)
-        for trial in run.trials
-        for where, cage in _cages(trial)
-        for one in cage.fidelity or ()
-    )
-    return list(
-        dict.fromkeys(
-            f"{where}{one['aspect'].replace('_', ' ')} {one['state']}: {one['reason']}"
-            for where, one in entries
-        )
-    )
-
-
-def _cages(trial: JudgedTrial) -> Iterator[tuple[str, CageEvidence]]:
-    """Yield the limits of each disk, after a phrase that names a disk beside the data's."""
-    yield "", trial.record.cage
-    for name, disk in trial.record.disks.items():
-        yield f"disk {name}, ", disk.cage
-
-
-def representative_trial(trials: list[JudgedTrial]) -> JudgedTrial | None:
-    """Return the caged trial with an answer whose measured time is the median.
-
-    Included trials take precedence over excluded ones. None if there is no such trial.
-    """
-    caged = [t for t in trials if t.verdicts.is_data_point and _is_caged(t)]
-    counted = [t for t in caged if t.is_included] or caged
-    in_order = sorted(
-        counted, key=lambda t: t.record.measured.seconds if t.record.measured else 0.0
-    )
-    return in_order[(len(in_order) - 1) // 2] if in_order else None
-
-
-def _is_caged(trial: JudgedTrial) -> bool:
-    """Return whether a trial has a limit of its own; disabled swap alone does not count."""
-    own = set(trial.record.cage.requested or {}) - {"MemorySwapMax"}
-    return bool(own or trial.record.disks)
+    """Return how closely the trials followed the provider's behaviour, one line per aspect."""
+    found: dict[str, None] = {}
+    for trial in run.trials:
+        disks = trial.record.disks.items()
+        cages = [("", trial.record.cage), *((f"disk {name}, ", one.cage) for name, one in disks)]
+        for where, cage in cages:
+            for one in cage.fidelity or ():
+                aspect = one["aspect"].replace("_", " ")
+                found[f"{where}{aspect} {one['state']}: {one['reason']}"] = None
+    return list(found)
 
 
 def stopping_rule_status(run: Run) -> str:
     """Describe the stopping rule: reached, not reached at its bound, or not yet reached."""
-    plan, rule = (
-        run.plan,
-        f"repeat until every interval is within {100 * run.plan['until_ci']:.3g} % of its median",
-    )
+    plan, width = run.plan, f"{100 * run.plan['until_ci']:.3g} %"
+    rule = f"repeat until every interval is within {width} of its median"
     rule += f", {plan['repeats']} times at most"
     is_over = len(run.trials) == len(plan["trials"])
     if is_over and not run.too_wide:
         return f"{rule}: reached after {max(trial['block'] for trial in plan['trials'])}"
-    wide = (f"{' · '.join(name)} {_share(share)}" for name, share in run.too_wide.items())
-    return (
-        f"{rule}:"
-        f" {'not reached' if is_over else 'not yet'}{': ' if run.too_wide else ''}{', '.join(wide)}"
-    )
-
-
-def _share(share: float | None) -> str:
-    return "none" if share is None else f"{100 * share:.3g} %"
+    wide = [
+        f"{' · '.join(name)} {'none' if share is None else f'{100 * share:.3g} %'}"
+        for name, share in run.too_wide.items()
+    ]
+    status = "not reached" if is_over else "not yet"
+    return f"{rule}: {status}{': ' if wide else ''}{', '.join(wide)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import string
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ from analysis.data.load import (
 from analysis.formatting import depends_on_cpu_speed, treatment_label
 from analysis.stats import (
     MIN_TRIALS_PER_RUN,
-    Block,
     Gate,
     MedianSummary,
     evaluate_gate,
@@ -54,8 +53,9 @@ def run_letter(index: int) -> str:
 def load_runs(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
     """Load runs, or baselines, in the given order, with the excluded trials that `include` names.
 
-    A name is a trial or a verdict: `r1_x` or `host_quiet` in every run, `B:r1_x` in one. Raises
-    PagecageError if a run is given twice, or if the name of a trial selects none that is excluded.
+    A name is a trial or a verdict: `r1_x` or `host_quiet` in every run, `B:r1_x` in one. A verdict
+    may select none: a build names it whether the host was quiet or not. Raises PagecageError if a
+    run is given twice, or if the name of a trial selects none that is excluded.
     """
     if len(paths) > len(LETTERS):
         raise PagecageError(
@@ -64,41 +64,30 @@ def load_runs(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
     if len({path.resolve() for path in paths}) < len(paths):
         raise PagecageError("a run cannot be compared with itself", "name another run")
     runs = [run_or_baseline(path) for path in paths]
-    selections = [_selection(name, runs) for name in include]
-    names_by_run = [
-        [name for name, indices in selections if index in indices] for index in range(len(runs))
-    ]
-    return [
-        with_included(run, excluded_ids_named(run, names))
-        for run, names in zip(runs, names_by_run, strict=True)
-    ]
+    names_by_run: list[list[str]] = [[] for _ in runs]
+    for name in include:
+        letter, _, selector = name.rpartition(":")
+        candidates = [index for index in range(len(runs)) if letter in ("", run_letter(index))]
+        selected = candidates
+        if selector not in VERDICTS:
+            selected = [one for one in candidates if excluded_ids_named(runs[one], [selector])]
+        if not selected:
+            names = "; ".join(
+                f"{run_letter(index)}: {', '.join(t.record.trial_id for t in excluded)}"
+                for index in candidates
+                if (excluded := excluded_trials(runs[index]))
+            )
+            message = f"--include: {name} is not an excluded trial"
+            raise PagecageError(message, f"excluded are {names or 'none'}")
+        for index in selected:
+            names_by_run[index].append(selector)
+    pairs = zip(runs, names_by_run, strict=True)
+    return [with_included(run, excluded_ids_named(run, names)) for run, names in pairs]
 
 
 def run_or_baseline(path: Path) -> Run:
     """Load a run's folder, or a baseline file."""
     return load_baseline(path) if path.is_file() else load_run(path)
-
-
-def _selection(name: str, runs: Sequence[Run]) -> tuple[str, set[int]]:
-    """Return a trial or verdict, and the indices of the runs in which it selects trials.
-
-    A verdict may select none: a build names it whether the host was quiet or not.
-    """
-    letter, _, selector = name.rpartition(":")
-    candidates = [index for index in range(len(runs)) if letter in ("", run_letter(index))]
-    if selector in VERDICTS and candidates:
-        return selector, set(candidates)
-    indices = {index for index in candidates if excluded_ids_named(runs[index], [selector])}
-    if not indices:
-        excluded = {
-            run_letter(index): [t.record.trial_id for t in excluded_trials(runs[index])]
-            for index in candidates
-        }
-        names = "; ".join(f"{run}: {', '.join(ids)}" for run, ids in excluded.items() if ids)
-        raise PagecageError(
-            f"--include: {name} is not an excluded trial", f"excluded are {names or 'none'}"
-        )
-    return selector, indices
 
 
 _TRANSIENT = frozenset(
@@ -157,31 +146,40 @@ def find_differences(runs: Sequence[Run]) -> list[Difference]:
 def _properties(run: Run) -> Iterator[tuple[str, str]]:
     plan, records = run.plan, [trial.record for trial in run.trials]
     harness = plan.get("harness") or {}
-    yield from (
-        (name, str(plan.get(name)))
-        for name in ("experiment", "definition_sha256", "host", "size", "fresh")
-    )
-    yield from (
-        (f"pagecage {name}", str(harness.get(name))) for name in ("version", "git_revision")
-    )
+    for name in ("experiment", "definition_sha256", "host", "size", "fresh"):
+        yield name, str(plan.get(name))
+    for name in ("version", "git_revision"):
+        yield f"pagecage {name}", str(harness.get(name))
     yield "workload sha256", _all(record.workload.sha256 for record in records)
     yield "disk", _all(record.device.name for record in records)
     yield "emulated", _all(record.emulated for record in records)
     yield from sorted(facts_of(run).items())
     for treatment, trial in _trials(run).items():
-        cage = trial.get("cage") or {}
-        yield f"cage of {treatment}", _limits(cage)
-        yield f"program of {treatment}", _program(trial)
-        yield f"data of {treatment}", _data(trial)
+        properties = sorted((trial.get("cage") or {}).get("properties", {}).items())
+        limits = " ".join(f"{name}={value}" for name, value in properties)
+        yield f"cage of {treatment}", limits or "no limits"
+        yield f"program of {treatment}", _text(trial, _PROGRAM)
+        yield f"data of {treatment}", _text(trial, _DATA)
         for key in ("cache", "read_ahead_kb", "storage", "machine_memory_bytes", "dirty_limits"):
             yield f"{key} of {treatment}", str(trial.get(key))
 
 
-def facts_of(run: Run) -> dict[str, str]:
-    """Return the facts of a run's host, nested names joined by dots.
+def _all(values: Iterable[Any]) -> str:
+    texts = {"not known" if value is None else str(value) for value in values}
+    return ", ".join(sorted(texts)) or "–"
 
-    If there are several machine states, all their values are listed.
-    """
+
+def _trials(run: Run) -> dict[str, Mapping[str, Any]]:
+    """Return the first planned trial of each treatment."""
+    return {treatment_label(trial["treatment"]): trial for trial in reversed(run.plan["trials"])}
+
+
+def _text(trial: Mapping[str, Any], keys: Sequence[str]) -> str:
+    return json.dumps([trial.get(key) for key in keys], sort_keys=True)
+
+
+def facts_of(run: Run) -> dict[str, str]:
+    """Return the facts of a run's host, nested names joined by dots."""
     flat = [dict(flatten_facts(facts)) for facts in run.facts]
     names = dict.fromkeys(name for facts in flat for name in facts if name not in _TRANSIENT)
     return {name: _all(facts.get(name) for facts in flat) for name in names}
@@ -194,33 +192,6 @@ def flatten_facts(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str,
         name = f"{prefix}{key}"
         pairs += flatten_facts(value, f"{name}.") if isinstance(value, Mapping) else [(name, value)]
     return pairs
-
-
-def _all(values: Any) -> str:
-    """Return each distinct value once, as text."""
-    return (
-        ", ".join(sorted({"not known" if value is None else str(value) for value in values})) or "–"
-    )
-
-
-def _trials(run: Run) -> dict[str, Mapping[str, Any]]:
-    """Return the first planned trial of each treatment."""
-    return {treatment_label(trial["treatment"]): trial for trial in reversed(run.plan["trials"])}
-
-
-def _limits(cage: Mapping[str, Any]) -> str:
-    return (
-        " ".join(f"{name}={value}" for name, value in sorted(cage.get("properties", {}).items()))
-        or "no limits"
-    )
-
-
-def _data(trial: Mapping[str, Any]) -> str:
-    return json.dumps([trial.get(key) for key in _DATA], sort_keys=True)
-
-
-def _program(trial: Mapping[str, Any]) -> str:
-    return json.dumps([trial.get(key) for key in _PROGRAM], sort_keys=True)
 
 
 def find_incompatibilities(runs: Sequence[Run]) -> list[Incompatibility]:
@@ -239,59 +210,41 @@ def find_gate_obstacles(runs: Sequence[Run], responses: Sequence[str]) -> list[I
     metrics = {name for run in runs for name in run.metrics}
     timed = [name for name in responses if depends_on_cpu_speed(name) or name in metrics]
     for run in runs[1:]:
-        if run.plan["size"] != runs[0].plan["size"]:
-            sizes = f"{runs[0].plan['size']} against {run.plan['size']}"
-            found.append(Incompatibility("size", f"size {sizes}"))
-        if timed:
-            found += _other_machine(runs[0], run, timed[0])
+        sizes = [one.plan["size"] for one in (runs[0], run)]
+        if sizes[0] != sizes[1]:
+            found.append(Incompatibility("size", f"size {sizes[0]} against {sizes[1]}"))
+        facts = [facts_of(one) for one in (runs[0], run)]
+        for name in _MACHINE if timed else ():
+            values = [one.get(name, "not known") for one in facts]
+            if values[0] != values[1]:
+                reason = f"{name} {values[0]} against {values[1]}, on which {timed[0]} depends"
+                found.append(Incompatibility("machine", reason))
     return list(dict.fromkeys(found))
 
 
-def _other_machine(first: Run, other: Run, response: str) -> Iterator[Incompatibility]:
-    facts = [facts_of(run) for run in (first, other)]
-    for name in _MACHINE:
-        values = [one.get(name, "not known") for one in facts]
-        if values[0] != values[1]:
-            reason = f"{name} {values[0]} against {values[1]}, on which {response} depends"
-            yield Incompatibility("machine", reason)
-
-
 def _incompatibilities(first: Run, other: Run) -> Iterator[Incompatibility]:
-    if first.plan["experiment"] != other.plan["experiment"]:
-        yield Incompatibility(
-            "experiment",
-            f"one is of {first.plan['experiment']}, the other of {other.plan['experiment']}",
-        )
+    names = [run.plan["experiment"] for run in (first, other)]
+    if names[0] != names[1]:
+        yield Incompatibility("experiment", f"one is of {names[0]}, the other of {names[1]}")
     if first.response != other.response:
-        yield Incompatibility(
-            "experiment", f"one is about {first.response}, the other about {other.response}"
-        )
-    yield from _planned_difference(first, other, "dataset", _data, "read different data")
-    yield from _planned_difference(
-        first, other, "program", _program, "run a different program or different arguments"
-    )
+        reason = f"one is about {first.response}, the other about {other.response}"
+        yield Incompatibility("experiment", reason)
+    ones, others = _trials(first), _trials(other)
+    for what, keys, difference in (
+        ("dataset", _DATA, "read different data"),
+        ("program", _PROGRAM, "run a different program or different arguments"),
+    ):
+        both = (name for name in ones if name in others)
+        differing = [name for name in both if _text(ones[name], keys) != _text(others[name], keys)]
+        if differing:
+            count = f"{len(differing)} of {len(ones)} treatments"
+            yield Incompatibility(what, f"{count} {difference} ({differing[0]})")
     kernels = [facts_of(run).get("kernel", "not known") for run in (first, other)]
     if kernels[0] != kernels[1]:
         yield Incompatibility("kernel", f"kernel {kernels[0]} against {kernels[1]}")
     emulated = [_all(trial.record.emulated for trial in run.trials) for run in (first, other)]
     if emulated[0] != emulated[1]:
         yield Incompatibility("emulation", f"emulated: {emulated[0]} against {emulated[1]}")
-
-
-def _planned_difference(
-    first: Run, other: Run, what: str, describe: Callable[[Mapping[str, Any]], str], difference: str
-) -> Iterator[Incompatibility]:
-    first_trials, other_trials = _trials(first), _trials(other)
-    differing = [
-        name
-        for name in first_trials
-        if name in other_trials and describe(first_trials[name]) != describe(other_trials[name])
-    ]
-    if differing:
-        yield Incompatibility(
-            what,
-            f"{len(differing)} of {len(first_trials)} treatments {difference} ({differing[0]})",
-        )
 
 
 @dataclass(frozen=True)
@@ -364,8 +317,13 @@ def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = F
         reasons = "; ".join(f"{one.what}: {one.reason}" for one in found)
         message = f"these runs are not comparable: {reasons}"
         raise PagecageError(message, "--anyway compares them and reports this", refusal)
-    common = _common_treatments(runs, refusal)
-    responses = _responses(runs, gates)
+    planned = [[trial["treatment"] for trial in run.plan["trials"]] for run in runs[1:]]
+    common = [t for t in treatments(runs[0]) if all(dict(t) in one for one in planned)]
+    if not common:
+        hint = "compare runs of one experiment and size"
+        raise PagecageError("these runs have no treatment in common", hint, refusal)
+    check_responses(runs, gates)
+    responses = tuple(dict.fromkeys((runs[0].response, *(gate.response for gate in gates))))
     rows = tuple(
         comparison_row(runs, treatment, response) for response in responses for treatment in common
     )
@@ -377,42 +335,52 @@ def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = F
         {response: _overall(runs, common, response) for response in responses},
         tuple(find_differences(runs)),
         tuple(found),
-        lacking=tuple(
+        tuple(
             tuple(treatment_label(t) for t in treatments(run) if t not in common) for run in runs
         ),
-        gate_results=tuple(
-            result
-            for gate in gates
-            for row in rows
-            if row.response == gate.response
-            for result in _gate_results(gate, row)
-        ),
+        tuple(result for gate in gates for result in _gate_results(gate, rows)),
     )
 
 
-def _common_treatments(runs: Sequence[Run], refusal: int) -> list[Treatment]:
-    """Return the treatments of the first run that all runs have.
-
-    Raises PagecageError for none, with `refusal` as its exit code.
-    """
-    common = [t for t in treatments(runs[0]) if all(_is_in_plan(run, t) for run in runs[1:])]
-    if not common:
-        raise PagecageError(
-            "these runs have no treatment in common",
-            "compare runs of one experiment and size",
-            refusal,
-        )
-    return common
-
-
-def _is_in_plan(run: Run, treatment: Treatment) -> bool:
-    return any(trial["treatment"] == dict(treatment) for trial in run.plan["trials"])
+def _check_figures(runs: Sequence[Run], rows: Sequence[ComparisonRow], refusal: int) -> None:
+    for index in range(1, len(runs)):
+        changes = [row.changes[index - 1] for row in rows]
+        if not any(change.ratio for change in changes):
+            words = ", ".join(dict.fromkeys(change.word for change in changes))
+            raise PagecageError(
+                f"{run_letter(0)} and {run_letter(index)} have no treatment with figures on both"
+                f" sides: {words}",
+                "pagecage show RUN prints why trials are excluded; --include NAME includes a trial,"
+                " or those of a verdict such as host_quiet",
+                refusal,
+            )
 
 
-def _responses(runs: Sequence[Run], gates: Sequence[Gate]) -> tuple[str, ...]:
-    """Return the experiment's response and those that gates name."""
-    check_responses(runs, gates)
-    return tuple(dict.fromkeys((runs[0].response, *(gate.response for gate in gates))))
+def _overall(
+    runs: Sequence[Run], common: Sequence[Treatment], response: str
+) -> tuple[MedianSummary | None, ...]:
+    blocks = []
+    for run in runs:
+        found: dict[int, dict[str, list[float]]] = defaultdict(dict)
+        for treatment in common:
+            for number, values in included_by_block(run, treatment, response).items():
+                found[number][treatment_label(treatment)] = values
+        blocks.append([found[number] for number in sorted(found)])
+    return tuple(overall_ratio(other, blocks[0]) for other in blocks[1:])
+
+
+def _gate_results(gate: Gate, rows: Sequence[ComparisonRow]) -> Iterator[GateResult]:
+    """Yield the gate's result for each run."""
+    for row in rows:
+        first, *others = row.cells
+        for index, change in enumerate(row.changes, start=1):
+            if row.response == gate.response and (
+                change.ratio or first.summary or others[index - 1].summary
+            ):
+                share = change.floor.share if change.floor else 0
+                verdict, reason = evaluate_gate(gate, change.ratio, share)
+                reason = reason if change.ratio else change.word
+                yield GateResult(gate, index, row.treatment, verdict, reason)
 
 
 def check_responses(runs: Sequence[Run], gates: Sequence[Gate]) -> None:
@@ -430,21 +398,28 @@ def comparison_row(runs: Sequence[Run], treatment: Treatment, response: str) -> 
     values = [included_values(run, treatment, response) for run in runs]
     cells = tuple(make_cell(run, treatment, response) for run in runs)
     floors = [noise_floor(run, treatment, response) for run in runs]
-    changes = tuple(_change(values, cells, floors, index) for index in range(1, len(runs)))
-    return ComparisonRow(treatment, response, cells, changes)
+    changes = []
+    for index in range(1, len(runs)):
+        floor, ratio = largest_floor([floors[0], floors[index]]), None
+        if values[0] and values[index]:
+            ratio = median_ratio(values[index], values[0])
+            word = change_word(ratio, floor)
+        else:
+            letters: dict[str, list[str]] = {}
+            for run in (0, index):
+                if not values[run]:
+                    letters.setdefault(_state(cells[run]), []).append(run_letter(run))
+            word = ", ".join(f"{state} in {' and '.join(of)}" for state, of in letters.items())
+        changes.append(Change(ratio, floor, word))
+    return ComparisonRow(treatment, response, cells, tuple(changes))
 
 
-def _change(
-    values: Sequence[Sequence[float]],
-    cells: Sequence[TreatmentCell],
-    floors: Sequence[NoiseFloor | None],
-    index: int,
-) -> Change:
-    floor = largest_floor([floors[0], floors[index]])
-    if not values[0] or not values[index]:
-        return Change(None, floor, _reason_without_ratio(values, cells, index))
-    ratio = median_ratio(values[index], values[0])
-    return Change(ratio, floor, change_word(ratio, floor))
+def _state(cell: TreatmentCell) -> str:
+    if cell.is_all_excluded:
+        return "excluded"
+    if cell.killed:
+        return "killed"
+    return "wrong answer" if cell.wrong else "no figure"
 
 
 def change_word(ratio: MedianSummary, floor: NoiseFloor | None) -> str:
@@ -457,78 +432,7 @@ def change_word(ratio: MedianSummary, floor: NoiseFloor | None) -> str:
     return "lower" if ratio.high < 1 and ratio.middle < 1 / least else "inconclusive"
 
 
-def _reason_without_ratio(
-    values: Sequence[Sequence[float]], cells: Sequence[TreatmentCell], index: int
-) -> str:
-    """Return the reason why there is no ratio, by the letters of the runs."""
-    letters_by_state: dict[str, list[str]] = {}
-    for run in (0, index):
-        if not values[run]:
-            letters_by_state.setdefault(_state(cells[run]), []).append(run_letter(run))
-    return ", ".join(
-        f"{state} in {' and '.join(letters)}" for state, letters in letters_by_state.items()
-    )
-
-
-def _state(cell: TreatmentCell) -> str:
-    if cell.is_all_excluded:
-        return "excluded"
-    if cell.killed:
-        return "killed"
-    return "wrong answer" if cell.wrong else "no figure"
-
-
-def _check_figures(runs: Sequence[Run], rows: Sequence[ComparisonRow], refusal: int) -> None:
-    for index in range(1, len(runs)):
-        if any(row.changes[index - 1].ratio for row in rows):
-            continue
-        words = ", ".join(dict.fromkeys(row.changes[index - 1].word for row in rows))
-        raise PagecageError(
-            f"{run_letter(0)} and {run_letter(index)} have no treatment with figures on both sides:"
-            f" {words}",
-            "pagecage show RUN prints why trials are excluded; --include NAME includes a trial, or"
-            " those of a verdict such as host_quiet",
-            refusal,
-        )
-
-
-def _overall(
-    runs: Sequence[Run], common: Sequence[Treatment], response: str
-) -> tuple[MedianSummary | None, ...]:
-    blocks = [_blocks(run, common, response) for run in runs]
-    return tuple(overall_ratio(other, blocks[0]) for other in blocks[1:])
-
-
-def _blocks(run: Run, common: Sequence[Treatment], response: str) -> list[Block]:
-    """Return the figures of included trials by block and treatment."""
-    found: dict[int, dict[str, list[float]]] = defaultdict(dict)
-    for treatment in common:
-        for number, values in included_by_block(run, treatment, response).items():
-            found[number][treatment_label(treatment)] = values
-    return [found[number] for number in sorted(found)]
-
-
-def _gate_results(gate: Gate, row: ComparisonRow) -> list[GateResult]:
-    """Return the gate's result for each run.
-
-    A run is left out if neither it nor the first run has a figure.
-    """
-    results = []
-    for index, change in enumerate(row.changes, start=1):
-        if change.ratio is None and not (row.cells[0].summary or row.cells[index].summary):
-            continue
-        verdict, reason = evaluate_gate(
-            gate, change.ratio, change.floor.share if change.floor else 0
-        )
-        results.append(
-            GateResult(gate, index, row.treatment, verdict, reason if change.ratio else change.word)
-        )
-    return results
-
-
 def varying_label(comparison: Comparison, treatment: Treatment) -> str:
     """Return a treatment's label without the factors that have one level throughout."""
     constant = comparison.runs[0].layout.constant
-    return treatment_label(
-        {name: level for name, level in treatment.items() if name not in constant}
-    )
+    return treatment_label({name: one for name, one in treatment.items() if name not in constant})

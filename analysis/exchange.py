@@ -65,11 +65,6 @@ def is_time(response: str) -> bool:
     return depends_on_cpu_speed(response) and not response.endswith("_per_second")
 
 
-def seconds(response: str, value: float) -> float:
-    """Return a duration in seconds."""
-    return value * response_scale(response)
-
-
 def unit_of(response: str) -> str:
     """Return the unit that a response's name states: seconds, bytes, or none for a count."""
     endings = ("bytes_per_second", "per_second", "seconds", "bytes", "ms", "us", "ns", "percent")
@@ -94,19 +89,20 @@ def github_benchmark(run: Run) -> str:
 
     Its tool is `customSmallerIsBetter`, or `customBiggerIsBetter` for a rate.
     """
-    return _json([_benchmark(run, figure) for figure in figures_of(run, [run.response])])
-
-
-def _benchmark(run: Run, figure: TreatmentFigure) -> dict[str, Any]:
-    summary = figure.summary
-    better = "more" if is_rate(run, figure.response) else "less"
-    return {
-        "name": figure.name,
-        "unit": unit_of(figure.response) or "count",
-        "value": summary.middle,
-        "range": f"{summary.low:g} to {summary.high:g}",
-        "extra": f"{figure.response} ({better} is better)\nrun {run.plan['run_id']}\nn {summary.n}",
-    }
+    response, found = run.response, []
+    better = f"{response} ({'more' if is_rate(run, response) else 'less'} is better)"
+    for figure in figures_of(run, [response]):
+        summary = figure.summary
+        found.append(
+            {
+                "name": figure.name,
+                "unit": unit_of(response) or "count",
+                "value": summary.middle,
+                "range": f"{summary.low:g} to {summary.high:g}",
+                "extra": f"{better}\nrun {run.plan['run_id']}\nn {summary.n}",
+            }
+        )
+    return _json(found)
 
 
 def hyperfine(run: Run) -> str:
@@ -117,21 +113,22 @@ def hyperfine(run: Run) -> str:
     if not is_time(run.response):
         message = f"hyperfine's format holds durations, and {run.response} is none"
         raise PagecageError(message, "--format bencher")
-    return _json({"results": [_result(figure) for figure in figures_of(run, [run.response])]})
-
-
-def _result(figure: TreatmentFigure) -> dict[str, Any]:
-    times = [seconds(figure.response, value) for value in figure.values]
-    return {
-        "command": figure.name,
-        "mean": statistics.fmean(times),
-        "stddev": statistics.stdev(times) if len(times) > 1 else None,
-        "median": statistics.median(times),
-        "min": min(times),
-        "max": max(times),
-        "times": times,
-        "parameters": dict(figure.treatment),
-    }
+    results = []
+    for figure in figures_of(run, [run.response]):
+        times = [value * response_scale(figure.response) for value in figure.values]
+        results.append(
+            {
+                "command": figure.name,
+                "mean": statistics.fmean(times),
+                "stddev": statistics.stdev(times) if len(times) > 1 else None,
+                "median": statistics.median(times),
+                "min": min(times),
+                "max": max(times),
+                "times": times,
+                "parameters": dict(figure.treatment),
+            }
+        )
+    return _json({"results": results})
 
 
 def _json(data: Any) -> str:
@@ -168,7 +165,7 @@ def _case(run: Run, trial: JudgedTrial) -> ElementTree.Element:
         "testcase",
         classname=_text(f"{run.plan['experiment']}: {treatment_label(record.treatment)}"),
         name=record.trial_id,
-        time=f"{_seconds(trial):.6f}",
+        time=f"{sum(phase.seconds or 0.0 for phase in trial.record.phases):.6f}",
     )
     message = _text("; ".join(filter(None, (record.error, *trial.verdicts.reasons))))
     if record.outcome == "requirement_missed":
@@ -181,11 +178,6 @@ def _case(run: Run, trial: JudgedTrial) -> ElementTree.Element:
     return case
 
 
-def _seconds(trial: JudgedTrial) -> float:
-    """Return how long all phases of the trial took; 0 for a record without phases."""
-    return sum(phase.seconds or 0.0 for phase in trial.record.phases)
-
-
 def _text(text: str) -> str:
     return _NOT_IN_XML.sub("�", text)
 
@@ -195,51 +187,38 @@ def openmetrics(run: Run) -> str:
 
     Labels are the run and the levels of the treatment. `statistic` is `median`, `low` or `high`.
     """
-    found = sorted(figures_of(run, responses_of(run)), key=lambda figure: figure.response)
     lines: list[str] = []
+
+    def sample(name: str, treatment: Treatment, value: str, **more: str) -> None:
+        about = {"experiment": run.plan["experiment"], "run": run.plan["run_id"]}
+        escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+        labels = ",".join(
+            f'{_name(label)}="{str(text).translate(escapes)}"'
+            for label, text in {**about, **treatment, **more}.items()
+        )
+        lines.append(f"{name}{{{labels}}} {value}")
+
+    found = sorted(figures_of(run, responses_of(run)), key=lambda figure: figure.response)
     for response, figures in groupby(found, key=lambda figure: figure.response):
         name = f"pagecage_{_name(response)}"
         lines.append(f"# TYPE {name} gauge")
         if unit := unit_of(response):
             lines.append(f"# UNIT {name} {unit}")
         for figure in figures:
-            lines += _samples(run, name, figure)
-    lines += ["# TYPE pagecage_trials gauge", *_trial_counts(run), "# EOF"]
-    return "\n".join(lines) + "\n"
-
-
-def _samples(run: Run, name: str, figure: TreatmentFigure) -> Iterator[str]:
-    summary = figure.summary
-    for statistic, value in (
-        ("median", summary.middle),
-        ("low", summary.low),
-        ("high", summary.high),
-    ):
-        yield f"{name}{_labels(run, figure.treatment, statistic=statistic)} {value!r}"
-
-
-def _trial_counts(run: Run) -> Iterator[str]:
+            one = figure.summary
+            for statistic, end in (("median", one.middle), ("low", one.low), ("high", one.high)):
+                sample(name, figure.treatment, repr(end), statistic=statistic)
+    lines.append("# TYPE pagecage_trials gauge")
     for treatment in treatments(run):
         trials = trials_of(run.trials, treatment)
         included = sum(trial.is_included for trial in trials)
-        counts = (("included", included), ("not included", len(trials) - included))
-        for state, count in counts:
-            yield f"pagecage_trials{_labels(run, treatment, state=state)} {count}"
-
-
-def _labels(run: Run, treatment: Mapping[str, str], **more: str) -> str:
-    labels = {"experiment": run.plan["experiment"], "run": run.plan["run_id"], **treatment, **more}
-    pairs = (f'{_name(name)}="{_escaped(str(value))}"' for name, value in labels.items())
-    return f"{{{','.join(pairs)}}}"
+        for state, n in (("included", included), ("not included", len(trials) - included)):
+            sample("pagecage_trials", treatment, str(n), state=state)
+    return "\n".join([*lines, "# EOF"]) + "\n"
 
 
 def _name(text: str) -> str:
-    """Return a name of letters, digits and underscores."""
     return re.sub(r"[^A-Za-z0-9_]", "_", text)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 WRITERS: Mapping[str, Callable[[Run], str]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ from typing import Any
 from analysis.cells import included_values, treatments
 from analysis.comparison import (
     Comparison,
-    ComparisonRow,
     comparison_row,
     facts_of,
     find_differences,
@@ -22,7 +22,13 @@ from analysis.comparison import (
 from analysis.data.load import Run, Treatment, load_run
 from analysis.formatting import format_summary, response_title
 from analysis.stats import MedianSummary, median_of_hosts
-from analysis.views.comparison import change_cells, csv_summary, ratio_image
+from analysis.views.comparison import (
+    SUMMARY_COLUMNS,
+    cell_json,
+    change_cells,
+    csv_summary,
+    ratio_image,
+)
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.record import read_records
 from pagecage.model.run_files import read_plan
@@ -33,7 +39,7 @@ from pagecage.report.model import (
     Heading,
     Paragraph,
     Report,
-    Table,
+    Tone,
     csv_text,
     make_table,
 )
@@ -96,19 +102,6 @@ class Fleet:
         return median_of_hosts(values) if self.is_spread and values else None
 
 
-@dataclass(frozen=True)
-class HostFact:
-    """A fact, with its value on each host that has records."""
-
-    name: str
-    values: tuple[str, ...]
-
-    @property
-    def differs(self) -> bool:
-        """True if the hosts differ in it."""
-        return len(set(self.values)) > 1
-
-
 def is_fleet(path: Path) -> bool:
     """Return whether a folder holds a fleet run."""
     return (path / DOCUMENT).exists()
@@ -131,49 +124,26 @@ def load_fleet(path: Path) -> Fleet:
         raise PagecageError(
             f"{path}/{DOCUMENT} has format version {version}", "use a newer pagecage to read it"
         )
-    last_rounds = _last_rounds(path)
-    members = tuple(_member(path, host, last_rounds.get(host, {})) for host in hosts)
-    return Fleet(
-        path, document, members, _comparison([member.run for member in members if member.run])
-    )
-
-
-def _last_rounds(path: Path) -> dict[str, Mapping[str, Any]]:
-    """Return how the last round of each host ended.
-
-    An incomplete line, left by a killed process, is skipped.
-    """
-    file, found = path / "rounds.jsonl", {}
+    file, last_rounds = path / "rounds.jsonl", {}
     for line in file.read_text().splitlines() if file.exists() else []:
-        try:
+        with suppress(ValueError, KeyError, TypeError):
             last_round = json.loads(line)
-            found[last_round["host"]] = last_round
-        except (ValueError, KeyError, TypeError):
-            continue
-    return found
-
-
-def _member(path: Path, host: str, last_round: Mapping[str, Any]) -> FleetMember:
-    folder = path / "hosts" / host
-    has_records = any(True for _ in read_records(folder / "records.jsonl"))
-    run = load_run(folder) if has_records else None
-    planned = len(run.plan["trials"] if run else read_plan(folder)["trials"])
-    answered = sum(trial.record.is_final for trial in run.trials) if run else 0
-    return FleetMember(
-        host,
-        run,
-        planned,
-        answered,
-        last_round.get("outcome"),
-        str(last_round.get("because") or ""),
-    )
+            last_rounds[last_round["host"]] = last_round
+    members = []
+    for host in hosts:
+        folder, last_round = path / "hosts" / host, last_rounds.get(host, {})
+        has_records = any(True for _ in read_records(folder / "records.jsonl"))
+        run = load_run(folder) if has_records else None
+        planned = len(run.plan["trials"] if run else read_plan(folder)["trials"])
+        answered = sum(trial.record.is_final for trial in run.trials) if run else 0
+        reason = str(last_round.get("because") or "")
+        members.append(FleetMember(host, run, planned, answered, last_round.get("outcome"), reason))
+    compared = _comparison([member.run for member in members if member.run])
+    return Fleet(path, document, tuple(members), compared)
 
 
 def _comparison(runs: Sequence[Run]) -> Comparison | None:
-    """Return the hosts' runs side by side, even if they are not comparable.
-
-    A fleet run exists to compare different hosts.
-    """
+    """Return the hosts' runs side by side, even if they are not comparable."""
     if not runs:
         return None
     first = runs[0]
@@ -191,14 +161,17 @@ def _comparison(runs: Sequence[Run]) -> Comparison | None:
     )
 
 
-def facts(fleet: Fleet) -> list[HostFact]:
-    """Return the facts of all hosts, without those that differ between any two starts."""
-    facts_by_host = [facts_of(member.run) for _, member in fleet.members_with_records if member.run]
+def facts(fleet: Fleet) -> dict[str, tuple[str, ...]]:
+    """Return each fact with its value on each host that has records.
+
+    Facts that differ between any two starts of a machine are left out.
+    """
+    runs = fleet.comparison.runs if fleet.comparison else ()
+    facts_by_host = [facts_of(run) for run in runs]
     names = dict.fromkeys(name for one in facts_by_host for name in one)
-    return [HostFact(name, tuple(one.get(name, "–") for one in facts_by_host)) for name in names]
+    return {name: tuple(one.get(name, "–") for one in facts_by_host) for name in names}
 
 
-_NO_RECORDS = "No host has a record yet."
 _MODES = {
     "replicate": "the whole plan on every host",
     "spread": "its repeats distributed over the hosts",
@@ -208,22 +181,22 @@ _MODES = {
 def fleet_report(fleet: Fleet) -> Report:
     """Return the report: members, the table of figures, and the facts in which hosts differ."""
     blocks: list[Block] = [Paragraph(f"Mode: {_MODES[fleet.document['mode']]}.")]
-    blocks += [
-        Paragraph(
-            member_sentence(member), tone="plain" if member.is_complete else "warning", marker="•"
-        )
-        for member in fleet.members
-    ]
-    left_out = (fleet.document.get("left_out") or {}).items()
-    blocks += [
-        Paragraph(f"{host}: left out: {reason}", tone="warning", marker="•")
-        for host, reason in left_out
-    ]
+    for member in fleet.members:
+        tone: Tone = "plain" if member.is_complete else "warning"
+        blocks.append(Paragraph(member_sentence(member), tone=tone, marker="•"))
+    for host, reason in (fleet.document.get("left_out") or {}).items():
+        blocks.append(Paragraph(f"{host}: left out: {reason}", tone="warning", marker="•"))
     if fleet.comparison is None:
-        blocks.append(Paragraph(_NO_RECORDS))
+        blocks.append(Paragraph("No host has a record yet."))
     else:
         blocks[:0] = [Paragraph(fleet.comparison.runs[0].definition["question"], tone="strong")]
-        blocks += [*_figures(fleet, fleet.comparison), *_facts(fleet)]
+        hosts = [f"{letter} {member.host}" for letter, member in fleet.members_with_records]
+        blocks += _figures(fleet, fleet.comparison, hosts)
+        rows = [[name, *values] for name, values in facts(fleet).items()]
+        if differing := [[name, *values] for name, *values in rows if len(set(values)) > 1]:
+            blocks.append(Heading("Facts in which the hosts differ"))
+            blocks.append(make_table(["fact", *hosts], differing))
+        blocks.append(Folded("all facts of the hosts", (make_table(["fact", *hosts], rows),)))
     return Report(f"{fleet.document['experiment']} on {fleet.document['group']}", tuple(blocks))
 
 
@@ -236,65 +209,33 @@ def member_sentence(member: FleetMember) -> str:
     return f"{count}; {outcome}{f': {member.reason}' if member.reason else ''}"
 
 
-def _figures(fleet: Fleet, comparison: Comparison) -> Iterator[Block]:
+def _figures(fleet: Fleet, comparison: Comparison, hosts: Sequence[str]) -> Iterator[Block]:
     for one in comparison.obstacles:
         yield Paragraph(f"Hosts differ in {one.what}: {one.reason}", tone="warning")
-    yield Heading(response_title(comparison.responses[0]))
+    title = response_title(comparison.responses[0])
+    yield Heading(title)
     yield ratio_image(comparison, comparison.rows)
-    yield _response_table(fleet, comparison)
-    yield Paragraph(_note(fleet), tone="soft")
-
-
-def _hosts(fleet: Fleet) -> list[str]:
-    """Return the letter and name of each host with records."""
-    return [f"{letter} {member.host}" for letter, member in fleet.members_with_records]
-
-
-def _response_table(fleet: Fleet, comparison: Comparison) -> Table:
-    """Return a row per treatment: each host's median, and its ratio to the first host's."""
-    first, *others = _hosts(fleet)
-    ratio_columns = [column for host in others for column in (host, f"{host.split()[0]} / A")]
-    together = ["all hosts"] if fleet.is_spread else []
-    columns = [response_title(comparison.responses[0]), *together, first, *ratio_columns]
-    return make_table(columns, [_row(fleet, comparison, row) for row in comparison.rows])
-
-
-def _row(fleet: Fleet, comparison: Comparison, row: ComparisonRow) -> list[str | Cell]:
-    summary = fleet.all_hosts(row.treatment, row.response)
-    together = (
-        [format_summary(row.response, summary, is_ratio=False) if summary else "–"]
-        if fleet.is_spread
-        else []
-    )
-    first, *others = [Cell(cell.text, cell.spread) for cell in row.cells]
-    pairs = zip(others, map(change_cells, row.changes), strict=True)
-    compared = [
-        cell for other, (ratio, _, word) in pairs for cell in (other, _with_word(ratio, word))
-    ]
-    return [varying_label(comparison, row.treatment), *together, first, *compared]
-
-
-def _with_word(ratio: Cell, word: Cell) -> Cell:
-    return Cell(ratio.text, "\n".join(text for text in (ratio.detail, word.text) if text))
-
-
-def _note(fleet: Fleet) -> str:
+    columns = [title, *(["all hosts"] if fleet.is_spread else []), hosts[0]]
+    for host in hosts[1:]:
+        columns += [host, f"{host.split()[0]} / A"]
+    rows: list[list[str | Cell]] = []
+    for row in comparison.rows:
+        line: list[str | Cell] = [varying_label(comparison, row.treatment)]
+        if fleet.is_spread:
+            pooled = fleet.all_hosts(row.treatment, row.response)
+            line.append(format_summary(row.response, pooled, is_ratio=False) if pooled else "–")
+        first, *others = (Cell(cell.text, cell.spread) for cell in row.cells)
+        line.append(first)
+        for other, change in zip(others, row.changes, strict=True):
+            ratio, _, word = change_cells(change)
+            below = "\n".join(filter(None, (ratio.detail, word.text)))
+            line += [other, Cell(ratio.text, below)]
+        rows.append(line)
+    yield make_table(columns, rows)
     note = "medians over included trials, with their spread below; ratios are by the first host"
-    pooled = "all hosts: the median of their medians; below six hosts, with the range of these"
-    return f"{note}; {pooled}" if fleet.is_spread else note
-
-
-def _facts(fleet: Fleet) -> Iterator[Block]:
-    found = facts(fleet)
-    differing = [fact for fact in found if fact.differs]
-    if differing:
-        yield Heading("Facts in which the hosts differ")
-        yield _fact_table(fleet, differing)
-    yield Folded("all facts of the hosts", (_fact_table(fleet, found),))
-
-
-def _fact_table(fleet: Fleet, found: list[HostFact]) -> Table:
-    return make_table(["fact", *_hosts(fleet)], [[fact.name, *fact.values] for fact in found])
+    if fleet.is_spread:
+        note += "; all hosts: the median of their medians; below six hosts, with the range of these"
+    yield Paragraph(note, tone="soft")
 
 
 def write_report(fleet: Fleet) -> Path:
@@ -302,98 +243,60 @@ def write_report(fleet: Fleet) -> Path:
     from analysis.views.html import to_html, write_page
 
     target = fleet.path / "report.html"
-    write_page(
-        to_html(
-            fleet_report(fleet), f"{fleet.document['experiment']} · {fleet.document['run_id']}"
-        ),
-        target,
-    )
+    title = f"{fleet.document['experiment']} · {fleet.document['run_id']}"
+    write_page(to_html(fleet_report(fleet), title), target)
     return target
 
 
 def as_json(fleet: Fleet) -> dict[str, Any]:
     """Return the fleet run as JSON data; docs/FORMAT.md lists the keys."""
-    return {
-        "run_id": fleet.document["run_id"],
-        "experiment": fleet.document["experiment"],
-        "group": fleet.document["group"],
-        "mode": fleet.document["mode"],
-        "left_out": fleet.document.get("left_out") or {},
-        "hosts": [_member_json(member) for member in fleet.members],
-        "rows": [_row_json(fleet, row) for row in _rows(fleet)],
-        "facts": [
-            {"name": fact.name, "differs": fact.differs, "values": list(fact.values)}
-            for fact in facts(fleet)
-        ],
-    }
-
-
-def _member_json(member: FleetMember) -> dict[str, Any]:
-    run_id = member.run.plan["run_id"] if member.run else None
-    counts = {"planned": member.planned, "answered": member.answered}
-    return {
-        "host": member.host,
-        "run_id": run_id,
-        **counts,
-        "outcome": member.outcome,
-        "reason": member.reason,
-    }
-
-
-def _rows(fleet: Fleet) -> tuple[ComparisonRow, ...]:
-    return fleet.comparison.rows if fleet.comparison else ()
-
-
-def _row_json(fleet: Fleet, row: ComparisonRow) -> dict[str, Any]:
-    names = [member.host for _, member in fleet.members_with_records]
-    together = fleet.all_hosts(row.treatment, row.response)
-    return {
-        "treatment": dict(row.treatment),
-        "response": row.response,
-        "all_hosts": together and asdict(together),
-        "hosts": {
-            host: {
-                "summary": cell.summary and asdict(cell.summary),
-                "killed": cell.killed,
-                "excluded": cell.excluded,
-                "unanswered": cell.unanswered,
+    hosts, rows = [], []
+    for member in fleet.members:
+        run_id = member.run.plan["run_id"] if member.run else None
+        hosts.append(
+            {
+                "host": member.host,
+                "run_id": run_id,
+                "planned": member.planned,
+                "answered": member.answered,
+                "outcome": member.outcome,
+                "reason": member.reason,
             }
-            for host, cell in zip(names, row.cells, strict=True)
-        },
-        "ratios": {
-            host: asdict(change) for host, change in zip(names[1:], row.changes, strict=True)
-        },
+        )
+    names = [member.host for _, member in fleet.members_with_records]
+    for row in fleet.comparison.rows if fleet.comparison else ():
+        together = fleet.all_hosts(row.treatment, row.response)
+        changes = zip(names[1:], map(asdict, row.changes), strict=True)
+        rows.append(
+            {
+                "treatment": dict(row.treatment),
+                "response": row.response,
+                "all_hosts": together and asdict(together),
+                "hosts": dict(zip(names, map(cell_json, row.cells), strict=True)),
+                "ratios": dict(changes),
+            }
+        )
+    return {
+        **{key: fleet.document[key] for key in ("run_id", "experiment", "group", "mode")},
+        "left_out": fleet.document.get("left_out") or {},
+        "hosts": hosts,
+        "rows": rows,
+        "facts": [
+            {"name": name, "differs": len(set(values)) > 1, "values": list(values)}
+            for name, values in facts(fleet).items()
+        ],
     }
 
 
 def as_csv(fleet: Fleet) -> str:
     """Return a line for each treatment and host."""
-    rows = _rows(fleet)
+    rows = fleet.comparison.rows if fleet.comparison else ()
     factors = list(rows[0].treatment) if rows else []
-    names = [
-        *factors,
-        "response",
-        "host",
-        "median",
-        "low",
-        "high",
-        "kind",
-        "n",
-        "excluded",
-        "killed",
-        "unanswered",
-    ]
-    return csv_text(names, _csv_rows(fleet))
-
-
-def _csv_rows(fleet: Fleet) -> Iterator[list[Any]]:
-    for row in _rows(fleet):
+    counts = ("excluded", "killed", "unanswered")
+    lines = []
+    for row in rows:
+        about = [*row.treatment.values(), row.response]
         for (_, member), cell in zip(fleet.members_with_records, row.cells, strict=True):
-            counts = cell.excluded, cell.killed, cell.unanswered
-            yield [
-                *row.treatment.values(),
-                row.response,
-                member.host,
-                *csv_summary(cell.summary),
-                *counts,
-            ]
+            figures = [*csv_summary(cell.summary), *(getattr(cell, name) for name in counts)]
+            lines.append([*about, member.host, *figures])
+    return csv_text([*factors, "response", "host", *SUMMARY_COLUMNS, *counts], lines)

@@ -86,10 +86,7 @@ def unit_scale(unit: str) -> float:
 
 
 def depends_on_cpu_speed(response: str) -> bool:
-    """Return whether a response is a time or a rate, which a slower CPU changes.
-
-    Counts of bytes, faults and flags do not depend on the CPU's speed.
-    """
+    """Return whether a response is a time or a rate, which a slower CPU changes."""
     return response.endswith(_TIMELY)
 
 
@@ -134,14 +131,17 @@ _PLAIN = (("gibit_per_second", " Gibit/s"), ("_per_second", "/s"), ("_pages", " 
 def format_quantity(response: str, value: float) -> str:
     """Format a figure with the unit that its response's name implies.
 
-    Known suffixes include `_seconds`, `_bytes` and `_per_second`.
+    Known suffixes include `_seconds`, `_bytes` and `_per_second`. Times below 0.1 s are written in
+    microseconds or milliseconds.
     """
     if response.endswith("bytes_per_second"):
         return format_rate(value)
-    if response.endswith("_seconds"):
-        return _format_seconds(value)
-    if response.endswith(("_us", "_ms", "_ns")):
-        return _format_seconds(value * response_scale(response))
+    if response.endswith(("_seconds", "_us", "_ms", "_ns")):
+        seconds = value * response_scale(response)
+        for unit, scale in (("us", 1e-6), ("ms", 1e-3)):
+            if 0 < seconds < 999.5 * scale and seconds < 0.0995:
+                return f"{_three_digits(seconds / scale)} {unit}"
+        return format_seconds(seconds)
     if response.endswith("_bytes"):
         return format_bytes(value)
     if response.endswith("_percent"):
@@ -152,14 +152,6 @@ def format_quantity(response: str, value: float) -> str:
         return f"{100 * value:.3g} %"
     unit = next((unit for suffix, unit in _PLAIN if response.endswith(suffix)), "")
     return f"{_three_digits(value)}{unit}"
-
-
-def _format_seconds(value: float) -> str:
-    """Format a time, in microseconds or milliseconds below 0.1 s."""
-    for unit, scale in (("us", 1e-6), ("ms", 1e-3)):
-        if 0 < value < 999.5 * scale and value < 0.0995:
-            return f"{_three_digits(value / scale)} {unit}"
-    return format_seconds(value)
 
 
 def _three_digits(value: float) -> str:
@@ -201,14 +193,6 @@ def format_in_unit(value: float | str | None, unit: str) -> str:
 _ORDERINGS = {"about_equal": "about equal"}
 
 
-def _hexadecimal(published: float | str, unit: str) -> str:
-    """Format flag bits in hexadecimal, as in the kernel's headers."""
-    digits = f"{published:.0f}" if isinstance(published, int | float) else published
-    if unit == "dec":
-        return f"{int(digits):#x}" if digits.isdigit() else digits
-    return ", ".join(f"0x{part.strip().lower()}" for part in digits.split(","))
-
-
 def format_published(published: Any, unit: str) -> str:
     """Format a published figure, range, set of names or flag word, with its unit if it has one."""
     if isinstance(published, list):
@@ -218,7 +202,10 @@ def format_published(published: Any, unit: str) -> str:
         )
         return f"{joined} {unit}" if numbers and unit not in _UNITLESS else joined
     if unit in ("hex", "dec") and not isinstance(published, list):
-        return _hexadecimal(published, unit)
+        digits = f"{published:.0f}" if isinstance(published, int | float) else published
+        if unit == "dec":
+            return f"{int(digits):#x}" if digits.isdigit() else digits
+        return ", ".join(f"0x{part.strip().lower()}" for part in digits.split(","))
     if isinstance(published, str):
         has_unit = (
             published[:1].isdigit() and unit not in _UNITLESS and not unit.startswith("count")
@@ -240,17 +227,12 @@ def format_id_ranges(ids: Sequence[str]) -> str:
     """Join ids in their order; consecutive ids become a range such as `003-125 to 003-166`."""
     groups: list[list[str]] = []
     for id_ in ids:
-        if groups and _number(id_) == _number(groups[-1][-1]) + 1:
+        number = int(id_.rpartition("-")[2])
+        if groups and number == int(groups[-1][-1].rpartition("-")[2]) + 1:
             groups[-1].append(id_)
         else:
             groups.append([id_])
-    return ", ".join(
-        f"{group[0]} to {group[-1]}" if len(group) > 1 else group[0] for group in groups
-    )
-
-
-def _number(id_: str) -> int:
-    return int(id_.rpartition("-")[2])
+    return ", ".join(f"{one[0]} to {one[-1]}" if len(one) > 1 else one[0] for one in groups)
 
 
 def format_measured(value: float | str | None, unit: str, verdict: str) -> str:

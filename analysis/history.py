@@ -10,13 +10,13 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from analysis.cells import NoiseFloor, included_values, largest_floor, noise_of, treatments
 from analysis.comparison import change_word, find_gate_obstacles, find_incompatibilities
 from analysis.data.load import Run, Treatment
 from analysis.figures.charts import WIDTH
-from analysis.figures.style import COLOURS, GREY
+from analysis.figures.style import COLOURS, GREY, quantity_formatter
 from analysis.formatting import format_quantity, format_summary, response_title, treatment_label
 from analysis.stats import (
     Gate,
@@ -26,7 +26,7 @@ from analysis.stats import (
     median_ratio,
     summarise,
 )
-from analysis.views.comparison import GATE_TONES, csv_summary, marked
+from analysis.views.comparison import GATE_TONES, SUMMARY_COLUMNS, csv_summary, marked
 from pagecage.errors import PagecageError
 from pagecage.report.model import (
     Block,
@@ -35,12 +35,9 @@ from pagecage.report.model import (
     Image,
     Paragraph,
     Report,
-    Table,
     csv_text,
     make_table,
 )
-
-FEWEST_RUNS = 2
 
 
 @dataclass(frozen=True)
@@ -110,36 +107,32 @@ def history_of(runs: Sequence[Run], response: str | None = None) -> History:
     """
     ordered = sorted(runs, key=lambda run: str(run.plan["run_id"]))
     newest = ordered[-1]
-    chosen = response or newest.response
-    reasons = {id(run): _obstacle(newest, run, chosen) for run in ordered}
-    kept = tuple(run for run in ordered if not reasons[id(run)])
-    if len(kept) < FEWEST_RUNS:
+    chosen, kept, counts = response or newest.response, [], Counter[str]()
+    for run in ordered:
+        pair = [newest, run]
+        obstacles = [*find_incompatibilities(pair), *find_gate_obstacles(pair, [chosen])]
+        if obstacles:
+            counts[obstacles[0].what] += 1
+        else:
+            kept.append(run)
+    if len(kept) < 2:
         name = newest.plan["experiment"]
         raise PagecageError(
             f"{name} has {len(kept)} comparable run, and a history needs two",
             f"pagecage run {name}",
         )
-    histories = (_history(kept, treatment, chosen) for treatment in treatments(newest))
-    found = tuple(history for history in histories if history.points)
+    found = []
+    for treatment in treatments(newest):
+        points = tuple(
+            HistoryPoint(str(run.plan["run_id"]), summarise(values))
+            for run in kept
+            if (values := included_values(run, treatment, chosen))
+        )
+        if points:
+            found.append(TreatmentHistory(treatment, chosen, points, tuple(_changes(points))))
     if not found:
         raise PagecageError(f"no trial has {chosen!r}", "pagecage show RUN --json lists responses")
-    counts = Counter(reason for reason in reasons.values() if reason)
-    return History(kept, chosen, found, tuple(counts.most_common()))
-
-
-def _obstacle(newest: Run, run: Run, response: str) -> str:
-    pair = [newest, run]
-    found = [*find_incompatibilities(pair), *find_gate_obstacles(pair, [response])]
-    return found[0].what if found else ""
-
-
-def _history(runs: Sequence[Run], treatment: Treatment, response: str) -> TreatmentHistory:
-    points = tuple(
-        HistoryPoint(str(run.plan["run_id"]), summarise(values))
-        for run in runs
-        if (values := included_values(run, treatment, response))
-    )
-    return TreatmentHistory(treatment, response, points, tuple(_changes(points)))
+    return History(tuple(kept), chosen, tuple(found), tuple(counts.most_common()))
 
 
 def _changes(points: Sequence[HistoryPoint]) -> Iterator[LevelChange]:
@@ -151,24 +144,8 @@ def _changes(points: Sequence[HistoryPoint]) -> Iterator[LevelChange]:
         yield LevelChange(points[begin].run_id, ratio, floor, change_word(ratio, floor))
 
 
-HISTORY_ALT = "Medians with their intervals over the runs; a line marks each change of level"
 _ACROSS = 3
 _PANEL_HEIGHT = 1.9
-
-
-def history_figure(history: History) -> Figure:
-    """Draw a panel for each treatment: runs from left to right, each panel with its own scale."""
-    count = len(history.treatments)
-    rows = -(-count // _ACROSS)
-    figure = Figure(figsize=(WIDTH, 0.5 + _PANEL_HEIGHT * rows), layout="constrained")
-    positions = {str(run.plan["run_id"]): n for n, run in enumerate(history.runs)}
-    panels = figure.subplots(rows, min(count, _ACROSS), squeeze=False, sharex=True).flat
-    for number, axes in enumerate(panels):
-        if number < count:
-            _draw(axes, history.treatments[number], positions)
-        else:
-            axes.set_visible(False)
-    return figure
 
 
 def _draw(axes: Axes, history: TreatmentHistory, positions: dict[str, int]) -> None:
@@ -190,9 +167,7 @@ def _draw(axes: Axes, history: TreatmentHistory, positions: dict[str, int]) -> N
     if high <= low * 1.02:  # a steady level must not look like noise
         axes.set_ylim(0, high * 1.4 or 1)
     axes.set_title(treatment_label(history.treatment), fontsize=9)
-    axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: format_quantity(history.response, value))
-    )
+    axes.yaxis.set_major_formatter(quantity_formatter(history.response))
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_xlim(-0.7, len(positions) - 0.3)
@@ -207,58 +182,48 @@ def history_report(history: History, gates: Sequence[Gate] = ()) -> Report:
         Paragraph(f"{count} runs left out: another {reason}", tone="soft")
         for reason, count in history.left_out
     ]
-    blocks += [Heading("Changes of level"), *_change_rows(history)]
+    changes, levels = [], []
+    for one in history.treatments:
+        label = treatment_label(one.treatment)
+        for change in one.changes:
+            ratio = format_summary("", change.ratio, is_ratio=True)
+            word = marked(change.word).replace("trials", "runs")
+            changes.append([label, change.run_id, ratio, word])
+        ends = one.points[0].summary.middle, one.points[-1].summary.middle
+        figures = (format_quantity(one.response, end) for end in ends)
+        levels.append([label, *figures, str(len(one.points))])
+    unchanged = Paragraph("No treatment changed its level.", tone="good")
+    titles = ["treatment", "from run", "after / before", ""]
+    blocks += [Heading("Changes of level"), make_table(titles, changes) if changes else unchanged]
     blocks += [Heading(response_title(history.response)), Image(partial(_svg, history))]
-    blocks += [_levels(history), *_gates(history, gates)]
-    return Report(f"History of {runs[-1].plan['experiment']}", tuple(blocks))
-
-
-def _change_rows(history: History) -> Iterator[Block]:
-    rows = [
-        [treatment_label(one.treatment), change.run_id, *_change_cells(change)]
-        for one in history.treatments
-        for change in one.changes
-    ]
-    if rows:
-        yield make_table(["treatment", "from run", "after / before", ""], rows)
-    else:
-        yield Paragraph("No treatment changed its level.", tone="good")
-
-
-def _change_cells(change: LevelChange) -> tuple[str, str]:
-    ratio = format_summary("", change.ratio, is_ratio=True)
-    return ratio, marked(change.word).replace("trials", "runs")
-
-
-def _levels(history: History) -> Table:
-    rows = [
-        [
-            treatment_label(one.treatment),
-            format_quantity(one.response, one.points[0].summary.middle),
-            format_quantity(one.response, one.points[-1].summary.middle),
-            str(len(one.points)),
-        ]
-        for one in history.treatments
-    ]
-    return make_table(["treatment", "oldest", "newest", "runs"], rows)
-
-
-def _gates(history: History, gates: Sequence[Gate]) -> Iterator[Block]:
+    blocks += [make_table(["treatment", "oldest", "newest", "runs"], levels)]
     if gates:
-        yield Heading("Gates")
+        blocks.append(Heading("Gates"))
     for gate in gates:
         rows: list[list[str | Cell]] = [
             [gate.text, treatment_label(one.treatment), Cell(word, tone=GATE_TONES[word]), reason]
             for one, word, reason in history.gate_verdicts(gate)
         ]
-        yield make_table(["gate", "treatment", "verdict", "reason"], rows)
+        blocks.append(make_table(["gate", "treatment", "verdict", "reason"], rows))
+    return Report(f"History of {runs[-1].plan['experiment']}", tuple(blocks))
 
 
 def _svg(history: History) -> str | None:
     from analysis.figures.style import drawing_style, svg
 
     with drawing_style():
-        return svg(history_figure(history), HISTORY_ALT)
+        count = len(history.treatments)
+        rows = -(-count // _ACROSS)
+        figure = Figure(figsize=(WIDTH, 0.5 + _PANEL_HEIGHT * rows), layout="constrained")
+        positions = {str(run.plan["run_id"]): n for n, run in enumerate(history.runs)}
+        panels = figure.subplots(rows, min(count, _ACROSS), squeeze=False, sharex=True).flat
+        for number, axes in enumerate(panels):
+            if number < count:
+                _draw(axes, history.treatments[number], positions)
+            else:
+                axes.set_visible(False)
+        alt = "Medians with their intervals over the runs; a line marks each change of level"
+        return svg(figure, alt)
 
 
 def as_json(history: History, gates: Sequence[Gate] = ()) -> dict[str, Any]:
@@ -268,25 +233,19 @@ def as_json(history: History, gates: Sequence[Gate] = ()) -> dict[str, Any]:
         "response": history.response,
         "runs": [run.plan["run_id"] for run in history.runs],
         "left_out": dict(history.left_out),
-        "treatments": [_treatment_json(one) for one in history.treatments],
-        "gates": [
+        "treatments": [
             {
-                "gate": gate.text,
                 "treatment": dict(one.treatment),
-                "verdict": word,
-                "reason": reason,
+                "points": [asdict(point) for point in one.points],
+                "changes": [asdict(change) for change in one.changes],
             }
+            for one in history.treatments
+        ],
+        "gates": [
+            {"gate": gate.text, "treatment": dict(one.treatment), "verdict": word, "reason": reason}
             for gate in gates
             for one, word, reason in history.gate_verdicts(gate)
         ],
-    }
-
-
-def _treatment_json(history: TreatmentHistory) -> dict[str, Any]:
-    return {
-        "treatment": dict(history.treatment),
-        "points": [asdict(point) for point in history.points],
-        "changes": [asdict(change) for change in history.changes],
     }
 
 
@@ -298,4 +257,4 @@ def as_csv(history: History) -> str:
         for one in history.treatments
         for point in one.points
     )
-    return csv_text(["run", *factors, "response", "median", "low", "high", "kind", "n"], rows)
+    return csv_text(["run", *factors, "response", *SUMMARY_COLUMNS], rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -13,11 +13,10 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from analysis.data.load import JudgedTrial, Run
 from analysis.figures.charts import WIDTH, draw_legend
-from analysis.figures.style import COLOURS, GREY, INK
+from analysis.figures.style import COLOURS, INK, mark_value
 from pagecage.memory_search.need import (
     MeasuredLevels,
     MemoryAnswer,
-    MemoryLevel,
     SearchRule,
     no_answer,
     sentences,
@@ -95,19 +94,28 @@ def memory_run(run: Run) -> MemoryRun | None:
 
     answer = answer_of_run(run.plan, last, judge)
     measured = measured_levels(run.plan, last, judge)
-    steps = tuple(_steps(run, rule, measured))
-    limits = run.plan["trials"][0]["cage"]["properties"]
+    steps = []
+    for name in run.factors[FACTOR]:
+        planned = [t for t in run.plan["trials"] if t["treatment"][FACTOR] == name]
+        trials = [t for t in run.trials if t.record.treatment[FACTOR] == name]
+        if trials and planned[0]["trial_id"] != SECOND_OPINION:
+            limit = planned[0]["cage"]["properties"].get("MemoryMax")
+            steps.append(_step(name, limit, trials, run.response, rule, measured))
+    steps = sorted(steps, key=lambda step: (step is not steps[0], -(step.limit_bytes or 0)))
     if answer is None:
         killed = bool(measured and measured.reference.is_killed)
-        return MemoryRun(rule, None, steps, (no_answer(killed),))
-    has_swap = limits.get("MemorySwapMax") != 0
-    opinion = second_opinion(run)
-    found = [
-        *sentences(answer, rule, has_swap=has_swap),
-        *([opinion.sentence] if opinion else []),
-        *_uncharged(run),
-    ]
-    return MemoryRun(rule, answer, steps, tuple(found))
+        return MemoryRun(rule, None, tuple(steps), (no_answer(killed),))
+    first = run.plan["trials"][0]
+    has_swap = first["cage"]["properties"].get("MemorySwapMax") != 0
+    found = list(sentences(answer, rule, has_swap=has_swap))
+    if opinion := second_opinion(run):
+        found.append(opinion.sentence)
+    if not (first["workload"].get("command") or {}).get("data_paths"):
+        found.append(
+            "No files were made cold (--cold). Pages that were in the page cache before are charged"
+            " to no trial, and are not part of these figures."
+        )
+    return MemoryRun(rule, answer, tuple(steps), tuple(found))
 
 
 @dataclass(frozen=True)
@@ -148,34 +156,6 @@ def second_opinion(run: Run) -> SecondOpinion | None:
     return SecondOpinion(median(counts), max(counts), len(counts))
 
 
-def _uncharged(run: Run) -> Iterator[str]:
-    """Yield what the figures leave out if no files were made cold."""
-    command = run.plan["trials"][0]["workload"].get("command") or {}
-    if not command.get("data_paths"):
-        yield (
-            "No files were made cold (--cold). Pages that were in the page cache before are charged"
-            " to no trial, and are not part of these figures."
-        )
-
-
-def _steps(run: Run, rule: SearchRule, measured: MeasuredLevels | None) -> list[MemoryStep]:
-    levels: dict[int | None, MemoryLevel] = (
-        {level.limit_bytes: level for level in (*measured.levels, measured.reference)}
-        if measured
-        else {}
-    )
-    found = []
-    for name in run.factors[FACTOR]:
-        planned = [t for t in run.plan["trials"] if t["treatment"][FACTOR] == name]
-        if planned[0]["trial_id"] == SECOND_OPINION:
-            continue
-        trials = [t for t in run.trials if t.record.treatment[FACTOR] == name]
-        limit = planned[0]["cage"]["properties"].get("MemoryMax")
-        if trials:
-            found.append(_step(name, limit, trials, run.response, rule, measured, levels))
-    return sorted(found, key=lambda s: (s is not found[0], -(s.limit_bytes or 0)))
-
-
 def _step(
     name: str,
     limit: int | None,
@@ -183,11 +163,14 @@ def _step(
     response: str,
     rule: SearchRule,
     measured: MeasuredLevels | None,
-    levels: dict[int | None, MemoryLevel],
 ) -> MemoryStep:
     records = [trial.record for trial in trials]
-    level = levels.get(limit)
-    outcomes = dict.fromkeys(record.outcome for record in records)
+    levels = (*measured.levels, measured.reference) if measured else ()
+    level = {one.limit_bytes: one for one in levels}.get(limit)
+
+    def growth(key: str) -> float | None:
+        return _median(difference(record, "cgroup", "memory.stat", key) for record in records)
+
     return MemoryStep(
         name=name,
         limit_bytes=limit,
@@ -195,23 +178,19 @@ def _step(
         seconds=level.seconds if level else None,
         shown_seconds=_median(record.response.get(response) for record in records),
         slowdown=measured.slowdown(level) if measured and level else None,
-        refaults_file=_median(_growth(r, "workingset_refault_file") for r in records),
-        refaults_anon=_median(_growth(r, "workingset_refault_anon") for r in records),
-        major_faults=_median(_growth(r, "pgmajfault") for r in records),
+        refaults_file=growth("workingset_refault_file"),
+        refaults_anon=growth("workingset_refault_anon"),
+        major_faults=growth("pgmajfault"),
         read_bytes=_median(io_at(record, "totals", "rbytes") for record in records),
         peak_bytes=_median(final_counter(record, "memory.peak") for record in records),
         oom_kills=sum(final_counter(r, "memory.events", "oom_kill") or 0 for r in records),
-        outcome=", ".join(outcomes),
+        outcome=", ".join(dict.fromkeys(record.outcome for record in records)),
         states={
             criterion: measured.state(level, criterion, rule)
             for criterion in ("time", "refaults")
             if measured and level
         },
     )
-
-
-def _growth(record: Any, key: str) -> float | None:
-    return difference(record, "cgroup", "memory.stat", key)
 
 
 def _median(values: Any) -> float | None:
@@ -225,49 +204,54 @@ def step_rows(found: MemoryRun) -> list[dict[str, str]]:
         "anonymous": not any(step.refaults_anon for step in found.steps),
         "OOM kills": not any(step.oom_kills for step in found.steps),
     }
-    rows = [_row(step) for step in found.steps]
-    return [{k: text for k, text in row.items() if not hidden.get(k)} for row in rows]
+    rows = []
+    for step in found.steps:
+        refaults, anonymous, faults = (
+            "–" if value is None else f"{value:,.0f}"
+            for value in (step.refaults_file, step.refaults_anon, step.major_faults)
+        )
+        read, peak = (
+            "–" if value is None else format_bytes(value)
+            for value in (step.read_bytes, step.peak_bytes)
+        )
+        time = _described(step)
+        if step.seconds is not None:
+            time = format_seconds(step.seconds)
+        elif step.shown_seconds is not None:
+            time = f"({format_seconds(step.shown_seconds)}) †"
 
-
-def _row(step: MemoryStep) -> dict[str, str]:
-    return {
-        "MemoryMax": _size(step.limit_bytes) if step.limit_bytes else "none",
-        "time": _time(step),
-        "loss": "–" if step.slowdown is None else f"{100 * step.slowdown:+.1f} %",
-        "refaults": _count(step.refaults_file),
-        "anonymous": _count(step.refaults_anon),
-        "major faults": _count(step.major_faults),
-        "read": _size(step.read_bytes),
-        "peak": _size(step.peak_bytes),
-        "OOM kills": str(step.oom_kills or "–"),
-        "enough": _enough(step),
-    }
-
-
-def _time(step: MemoryStep) -> str:
-    if step.seconds is not None:
-        return format_seconds(step.seconds)
-    if step.shown_seconds is not None:
-        return f"({format_seconds(step.shown_seconds)}) †"
-    return step.outcome.replace("_", " ")
+        row = {
+            "MemoryMax": format_bytes(step.limit_bytes) if step.limit_bytes else "none",
+            "time": time,
+            "loss": "–" if step.slowdown is None else f"{100 * step.slowdown:+.1f} %",
+            "refaults": refaults,
+            "anonymous": anonymous,
+            "major faults": faults,
+            "read": read,
+            "peak": peak,
+            "OOM kills": str(step.oom_kills or "–"),
+            "enough": _enough(step),
+        }
+        rows.append({title: text for title, text in row.items() if not hidden.get(title)})
+    return rows
 
 
 def _enough(step: MemoryStep) -> str:
-    if step.states and all(state == "enough" for state in step.states.values()):
-        return "yes"
-    missing = [name for name, state in step.states.items() if state == "short"]
-    unknown = [name for name, state in step.states.items() if state == "unknown"]
-    parts = [f"not for {' and '.join(missing)}"] if missing else []
-    parts += [f"unknown for {' and '.join(unknown)}"] if unknown else []
-    return "; ".join(parts) or "–"
+    by_state: dict[str, list[str]] = {}
+    for criterion, state in step.states.items():
+        by_state.setdefault(state, []).append(criterion)
+    parts = [
+        f"{word} for {' and '.join(by_state[state])}"
+        for state, word in (("short", "not"), ("unknown", "unknown"))
+        if state in by_state
+    ]
+    return "; ".join(parts) or ("yes" if set(by_state) == {"enough"} else "–")
 
 
-def _count(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
-
-
-def _size(value: float | None) -> str:
-    return "–" if value is None else format_bytes(value)
+def _described(step: MemoryStep) -> str:
+    if step.outcome != "ok" or step.shown_seconds is None:
+        return step.outcome.replace("_", " ")
+    return format_seconds(step.shown_seconds)
 
 
 def memory_json(run: Run) -> dict[str, Any] | None:
@@ -285,8 +269,6 @@ def memory_json(run: Run) -> dict[str, Any] | None:
     }
 
 
-FEWEST_POINTS = 2
-_KILLED = "killed or given up"
 Point = tuple[float, MemoryStep]
 
 
@@ -296,17 +278,51 @@ def memory_figure(found: MemoryRun) -> Figure | None:
     The reference is drawn at the memory that it used. None below two levels.
     """
     points = memory_points(found)
-    if len(points) < FEWEST_POINTS:
+    if len(points) < 2:
         return None
     figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
     times, refaults = figure.subplots(1, 2)
-    _draw_times(times, points)
-    _draw_refaults(refaults, points)
+    line = {"marker": "o", "ms": 5, "lw": 1.6}
+    # The levels at which the OOM killer or the time limit ended a trial, at the top.
+    ended = [(size, 0.97) for size, step in points if step.outcome != "ok" or step.oom_kills]
+    timed = [(size, step.seconds) for size, step in points if step.seconds is not None]
+    _draw(times, timed, color=COLOURS[0], label="counts", **line)
+    excluded = [
+        (size, step.shown_seconds)
+        for size, step in points
+        if step.seconds is None and step.shown_seconds is not None and step.outcome == "ok"
+    ]
+    _draw(times, excluded, color=COLOURS[0], marker="o", mfc="none", ls="", label="excluded")
+    counted = [(x, s.refaults) for x, s in points if s.refaults is not None and not s.oom_kills]
+    _draw(refaults, counted, color=COLOURS[1], label="pages", **line)
     for axes, criterion in ((times, "time"), (refaults, "refaults")):
-        _mark_need(axes, found, criterion)
+        top = axes.get_xaxis_transform()
+        _draw(axes, ended, color=INK, marker="x", ls="", label="killed or given up", transform=top)
+        for need in found.answer.needs if found.answer else ():
+            if need.criterion == criterion:
+                text = f"needed: {format_bytes(need.needed_bytes)}"
+                mark_value(axes, need.needed_bytes, text, size=8.5)
+    times.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_seconds(value)))
+    times.set_ylim(0, 1.1 * times.get_ylim()[1])
+    times.set_ylabel("time")
+    refaults.set_yscale("symlog", linthresh=100)
+    refaults.set_ylim(bottom=0)
+    refaults.set_ylabel("pages read again")
+    for axes in (times, refaults):
         _format_axis(axes)
-        draw_legend(axes, inside=True)
     return figure
+
+
+def _draw(axes: Axes, pairs: Sequence[tuple[float, float]], **look: Any) -> None:
+    axes.plot([x for x, _ in pairs], [y for _, y in pairs], **look)
+
+
+def _format_axis(axes: Axes) -> None:
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("MemoryMax")
+    draw_legend(axes, inside=True)
 
 
 def memory_points(found: MemoryRun) -> list[Point]:
@@ -319,73 +335,6 @@ def memory_points(found: MemoryRun) -> list[Point]:
     return sorted(points, key=lambda point: point[0])
 
 
-def _draw_times(axes: Axes, points: Sequence[Point]) -> None:
-    counted = [(size, step.seconds) for size, step in points if step.seconds is not None]
-    axes.plot(*_columns(counted), color=COLOURS[0], marker="o", ms=5, lw=1.6, label="counts")
-    others = [
-        (size, step.shown_seconds)
-        for size, step in points
-        if step.seconds is None and step.shown_seconds is not None and step.outcome == "ok"
-    ]
-    axes.plot(*_columns(others), color=COLOURS[0], marker="o", mfc="none", ls="", label="excluded")
-    _draw_ended(axes, points)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_seconds(value)))
-    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
-    axes.set_ylabel("time")
-
-
-def _draw_refaults(axes: Axes, points: Sequence[Point]) -> None:
-    counted = [
-        (size, step.refaults)
-        for size, step in points
-        if step.refaults is not None and not step.oom_kills
-    ]
-    axes.plot(*_columns(counted), color=COLOURS[1], marker="o", ms=5, lw=1.6, label="pages")
-    _draw_ended(axes, points)
-    axes.set_yscale("symlog", linthresh=100)
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("pages read again")
-
-
-def _draw_ended(axes: Axes, points: Sequence[Point]) -> None:
-    """Mark the levels at which the OOM killer or the time limit ended a trial, at the top."""
-    ended = [(size, 0.97) for size, step in points if step.outcome != "ok" or step.oom_kills]
-    axes.plot(
-        *_columns(ended),
-        color=INK,
-        marker="x",
-        ls="",
-        label=_KILLED,
-        transform=axes.get_xaxis_transform(),
-    )
-
-
-def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in pairs], [y for _, y in pairs]
-
-
-def _mark_need(axes: Axes, found: MemoryRun, criterion: str) -> None:
-    needs = found.answer.needs if found.answer else ()
-    for need in needs:
-        if need.criterion == criterion:
-            axes.axvline(need.needed_bytes, color=GREY, lw=1.2, ls=(0, (6, 3)))
-            axes.annotate(
-                f"needed: {format_bytes(need.needed_bytes)}",
-                (need.needed_bytes, 1),
-                xycoords=("data", "axes fraction"),
-                va="bottom",
-                ha="center",
-                fontsize=8.5,
-            )
-
-
-def _format_axis(axes: Axes) -> None:
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("MemoryMax")
-
-
 def memory_alt_text(found: MemoryRun) -> str:
     """Describe the least and the most memory, and the answer."""
     parts = [
@@ -393,9 +342,3 @@ def memory_alt_text(found: MemoryRun) -> str:
         for size, step in (memory_points(found)[0], memory_points(found)[-1])
     ]
     return f"Time and refaults over MemoryMax: {', '.join(parts)}. {' '.join(found.sentences)}"
-
-
-def _described(step: MemoryStep) -> str:
-    if step.outcome != "ok" or step.shown_seconds is None:
-        return step.outcome.replace("_", " ")
-    return format_seconds(step.shown_seconds)

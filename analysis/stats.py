@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -24,36 +25,33 @@ _MOST_EXACT = 2_500
 _ROUNDING = 1e-12
 
 
-@dataclass(frozen=True)
-class RatioInterval:
-    """The median of ratios, and the interval that covers it with this confidence."""
-
-    middle: float
-    low: float
-    high: float
-    confidence: float
-
-
-def ratio_of_samples(over: Sequence[float], under: Sequence[float]) -> RatioInterval:
+def ratio_of_samples(over: Sequence[float], under: Sequence[float]) -> MedianSummary:
     """Return the ratio of two independent samples, by the test of Mann and Whitney.
 
     The middle is the median of the ratios of all pairs (Hodges and Lehmann).
     """
     ratios = sorted(quotient(x, y) for x in _thinned(over) for y in _thinned(under))
     left_out, confidence = rank_sum_limits(len(over), len(under))
-    return _interval(ratios, left_out / (len(over) * len(under)), confidence)
+    n, share = min(len(over), len(under)), left_out / (len(over) * len(under))
+    return _interval(n, ratios, share, confidence)
 
 
-def ratio_of_pairs(ratios: Sequence[float]) -> RatioInterval:
+def ratio_of_pairs(ratios: Sequence[float]) -> MedianSummary:
     """Return the ratio of which each block gives one, by the signed-rank test of Wilcoxon.
 
     The middle is the median of the geometric means of every two of them, each one's own included.
     """
-    means = sorted(
-        _between(*pair) for pair in itertools.combinations_with_replacement(_thinned(ratios), 2)
-    )
-    left_out, confidence = signed_rank_limits(len(ratios))
-    return _interval(means, left_out / (len(ratios) * (len(ratios) + 1) / 2), confidence)
+    pairs = itertools.combinations_with_replacement(_thinned(ratios), 2)
+    means, n = sorted(_between(*pair) for pair in pairs), len(ratios)
+    left_out, confidence = signed_rank_limits(n)
+    return _interval(n, means, left_out / (n * (n + 1) / 2), confidence)
+
+
+def _interval(n: int, ordered: Sequence[float], share: float, confidence: float) -> MedianSummary:
+    left_out, half = round(share * len(ordered)), (len(ordered) - 1) // 2
+    middle = _between(ordered[half], ordered[len(ordered) // 2])
+    kind = f"{100 * confidence:.0f} %"
+    return MedianSummary(n, middle, ordered[left_out], ordered[-1 - left_out], kind)
 
 
 def quotient(over: float, under: float) -> float:
@@ -61,12 +59,6 @@ def quotient(over: float, under: float) -> float:
     if over == under:
         return 1.0
     return over / under if under else math.inf
-
-
-def _interval(ordered: Sequence[float], share: float, confidence: float) -> RatioInterval:
-    left_out, half = round(share * len(ordered)), (len(ordered) - 1) // 2
-    middle = _between(ordered[half], ordered[len(ordered) // 2])
-    return RatioInterval(middle, ordered[left_out], ordered[-1 - left_out], confidence)
 
 
 def _between(one: float, other: float) -> float:
@@ -78,7 +70,6 @@ def _between(one: float, other: float) -> float:
 
 
 def _thinned(values: Sequence[float]) -> Sequence[float]:
-    """Return the values, or quantiles of them at equal distances if there are too many."""
     n = len(values)
     if n <= _MOST_VALUES:
         return values
@@ -122,7 +113,6 @@ def signed_rank_limits(n: int) -> tuple[int, float]:
 
 
 def _nearest(ways: Sequence[int], orders: int) -> tuple[int, float]:
-    """Return the number left out whose confidence is the nearest, and that confidence."""
     tails = [2 * below / orders for below in itertools.accumulate(ways)]
     left_out = min(range(len(tails)), key=lambda at: abs(tails[at] - (1 - CONFIDENCE)))
     return left_out, 1 - tails[left_out]
@@ -180,8 +170,7 @@ def median_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> Me
         raise ValueError("no values")
     if min(len(numerator), len(denominator)) < FEWEST:
         return _range_of_ratios(numerator, denominator)
-    found = ratio_of_samples(numerator, denominator)
-    return _summary(min(len(numerator), len(denominator)), found)
+    return ratio_of_samples(numerator, denominator)
 
 
 def blocked_ratio(
@@ -195,36 +184,23 @@ def blocked_ratio(
     ranges. Raises ValueError if a side has no values.
     """
     if len(rows) >= FEWEST:
-        ratios = [
-            quotient(quotient(*row[:2]), quotient(*row[2:]) if row[2:] else 1.0) for row in rows
-        ]
-        return _summary(len(rows), ratio_of_pairs(ratios))
+        two = [[quotient(*row[:2]), quotient(*row[2:]) if row[2:] else 1.0] for row in rows]
+        return ratio_of_pairs([quotient(*pair) for pair in two])
     if not all(sides):
         raise ValueError("no values")
     if len(sides) == 2:
         return median_ratio(*sides)
     one, other = _range_of_ratios(*sides[:2]), _range_of_ratios(*sides[2:])
-    return MedianSummary(
-        min(one.n, other.n),
-        quotient(one.middle, other.middle),
-        quotient(one.low, other.high),
-        quotient(one.high, other.low),
-        RANGE,
-    )
+    low, high = quotient(one.low, other.high), quotient(one.high, other.low)
+    middle = quotient(one.middle, other.middle)
+    return MedianSummary(min(one.n, other.n), middle, low, high, RANGE)
 
 
 def _range_of_ratios(numerator: Sequence[float], denominator: Sequence[float]) -> MedianSummary:
-    return MedianSummary(
-        min(len(numerator), len(denominator)),
-        quotient(statistics.median(numerator), statistics.median(denominator)),
-        quotient(min(numerator), max(denominator)),
-        quotient(max(numerator), min(denominator)),
-        RANGE,
-    )
-
-
-def _summary(n: int, found: RatioInterval) -> MedianSummary:
-    return MedianSummary(n, found.middle, found.low, found.high, f"{100 * found.confidence:.0f} %")
+    middle = quotient(statistics.median(numerator), statistics.median(denominator))
+    low = quotient(min(numerator), max(denominator))
+    high = quotient(max(numerator), min(denominator))
+    return MedianSummary(min(len(numerator), len(denominator)), middle, low, high, RANGE)
 
 
 def median_of_hosts(hosts: Sequence[Sequence[float]]) -> MedianSummary:
@@ -246,37 +222,33 @@ def overall_ratio(numerator: Sequence[Block], denominator: Sequence[Block]) -> M
     Blocks are compared as the values of independent samples. Below five blocks on a side it is the
     geometric mean of the treatments' ratios, with their range.
     """
-    names = [name for name in _names(numerator) if name in _names(denominator)]
-    middles = {name: _median(denominator, name) for name in names}
-    ratios = [quotient(_median(numerator, name), middle) for name, middle in middles.items()]
+
+    def medians(blocks: Sequence[Block]) -> dict[str, float]:
+        found: dict[str, list[float]] = {}
+        for name, values in itertools.chain.from_iterable(block.items() for block in blocks):
+            found.setdefault(name, []).extend(values)
+        return {name: statistics.median(values) for name, values in found.items() if values}
+
+    over, under = medians(numerator), medians(denominator)
+    ratios = [quotient(middle, under[name]) for name, middle in over.items() if name in under]
     if not ratios or not all(0 < ratio < math.inf for ratio in ratios):
         return None
-    sides = [_block_figures(side, middles) for side in (numerator, denominator)]
+    sides: list[list[float]] = []
+    for side in (numerator, denominator):
+        relative = (
+            [
+                value / under[name]
+                for name, values in block.items()
+                for value in values
+                if name in over and name in under and value > 0
+            ]
+            for block in side
+        )
+        sides.append([statistics.geometric_mean(values) for values in relative if values])
     n = min(map(len, sides))
     if n < FEWEST:
         return MedianSummary(n, statistics.geometric_mean(ratios), min(ratios), max(ratios), RANGE)
     return median_ratio(*sides)
-
-
-def _block_figures(blocks: Sequence[Block], middles: Mapping[str, float]) -> list[float]:
-    relative = (
-        [
-            value / middles[name]
-            for name, values in block.items()
-            for value in values
-            if name in middles and value > 0
-        ]
-        for block in blocks
-    )
-    return [statistics.geometric_mean(values) for values in relative if values]
-
-
-def _names(blocks: Sequence[Block]) -> list[str]:
-    return list(dict.fromkeys(name for block in blocks for name, values in block.items() if values))
-
-
-def _median(blocks: Sequence[Block], name: str) -> float:
-    return statistics.median(value for block in blocks for value in block.get(name, ()))
 
 
 FEWEST_POINTS = 4
@@ -302,9 +274,19 @@ def change_points(values: Sequence[float]) -> list[int]:
     """
     if len(values) < FEWEST_POINTS:
         return []
-    scaled = _comparable(values)
-    noise = max(_noise(scaled), LEAST_NOISE)
-    return _partition([value / noise for value in scaled], _PENALTY * math.log(len(values)))
+    return _partition(_by_noise(values), _PENALTY * math.log(len(values)))
+
+
+def _by_noise(values: Sequence[float]) -> list[float]:
+    """Return the values as multiples of their noise around a level that changes rarely."""
+    largest = max(map(abs, values)) or 1.0
+    is_positive = min(values) > 0
+    scaled = [math.log(value) if is_positive else value / largest for value in values]
+    steps = [after - before for before, after in itertools.pairwise(scaled)]
+    middle = statistics.median(steps)
+    deviation = statistics.median(abs(step - middle) for step in steps)
+    noise = max(_MAD_TO_SIGMA * deviation / math.sqrt(2), LEAST_NOISE)
+    return [value / noise for value in scaled]
 
 
 def _partition(signal: Sequence[float], penalty: float) -> list[int]:
@@ -330,21 +312,6 @@ def _partition(signal: Sequence[float], penalty: float) -> list[int]:
     while start[end]:
         found.append(end := start[end])
     return found[::-1]
-
-
-def _comparable(values: Sequence[float]) -> list[float]:
-    if min(values) > 0:
-        return [math.log(value) for value in values]
-    largest = max(abs(value) for value in values) or 1.0
-    return [value / largest for value in values]
-
-
-def _noise(values: Sequence[float]) -> float:
-    """Return the standard deviation of independent values around a level that changes rarely."""
-    steps = [after - before for before, after in itertools.pairwise(values)]
-    middle = statistics.median(steps)
-    deviation = statistics.median(abs(step - middle) for step in steps)
-    return _MAD_TO_SIGMA * deviation / math.sqrt(2)
 
 
 MIN_TRIALS_PER_RUN = 3
@@ -404,28 +371,17 @@ def evaluate_gate(
     if ratio is None:
         return "undecided", "there is no ratio"
     if ratio.n < MIN_TRIALS_PER_RUN:
-        return (
-            "undecided",
-            f"fewer than {MIN_TRIALS_PER_RUN} trials per run do not show their spread",
-        )
-    ends = [_is_met(gate, end) for end in (ratio.low, ratio.high)]
+        fewer = f"fewer than {MIN_TRIALS_PER_RUN} trials per run do not show their spread"
+        return "undecided", fewer
+    is_met = _SIGNS[gate.sign]
+    ends = [is_met(end, gate.threshold) for end in (ratio.low, ratio.high)]
     if all(ends) and max(ratio.middle, 1 / ratio.middle) <= 1 + noise_share:
         return "undecided", f"identical trials differ by up to {noise_share:.1%}"
     if all(ends):
         return "failed", "the whole interval is beyond the threshold"
-    return (
-        ("undecided", "the interval includes the threshold")
-        if any(ends)
-        else ("passed", "the whole interval is within the threshold")
-    )
+    if any(ends):
+        return "undecided", "the interval includes the threshold"
+    return "passed", "the whole interval is within the threshold"
 
 
-def _is_met(gate: Gate, value: float) -> bool:
-    match gate.sign:
-        case ">":
-            return value > gate.threshold
-        case ">=":
-            return value >= gate.threshold
-        case "<":
-            return value < gate.threshold
-    return value <= gate.threshold
+_SIGNS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}

@@ -15,8 +15,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 from analysis import cells
 from analysis.cells import response_value, trials_of
 from analysis.data.load import JudgedTrial, Run
-from analysis.figures.charts import WIDTH, draw_legend, format_value_axis
-from analysis.figures.style import GREY, INK, TreatmentStyle
+from analysis.figures.charts import WIDTH, format_value_axis
+from analysis.figures.style import GREY, INK, TreatmentStyle, mark_value
 from analysis.formatting import format_quantity, response_title
 from pagecage.model.run_files import read_lines
 from pagecage.model.services import MetricPattern, is_better_if_higher
@@ -79,16 +79,44 @@ def sweep_of(run: Run) -> Sweep | None:
         return None
     trials = {level: trials_of(run.trials, {varied["factor"]: level}) for level in varied["values"]}
     source = _source(run, varied, trials)
-    points = tuple(
-        _point(run, varied, level, level_trials, source) for level, level_trials in trials.items()
-    )
-    figures = [
-        (point.value, point.measured) for point in points if point.measured and point.is_counted
-    ]
-    response = _metric(run)
-    knee = _knee(run, figures, response)
-    name = _name(varied, source[0]) if source else None
-    return Sweep(varied["property"], name, points, knee, response)
+
+    points = []
+    for level, of_level in trials.items():
+        timed, is_counted = _timed(run, of_level)
+        measured = median(seconds for seconds, _ in timed) if timed else None
+        prediction = predicted = None
+        if source and is_io_cap(varied["property"]):
+            # One trial does not show what memory or CPU would cost under another limit.
+            record = source[1].record
+            caps = {**requested_caps(record), varied["property"]: varied["values"][level]}
+            prediction = predict(record, read_lines(run.path, record, "sampler"), caps)
+            predicted = _predicted_figure(run, prediction, source[1])
+        error = predicted / measured - 1 if predicted is not None and measured else None
+        share = prediction.held_share if prediction else None
+        points.append(
+            SweepPoint(
+                level=level,
+                name=_name(varied, level),
+                value=varied["values"][level],
+                measured=measured,
+                error=error,
+                predicted=predicted,
+                binds=None if share is None else share >= BINDS,
+                bound_by=of_level[0].verdicts.binding_limit.verdict if of_level else None,
+                is_source=bool(source and source[0] == level),
+                is_counted=is_counted,
+                has_gap=cells.has_gap(of_level),
+            )
+        )
+    figures = [(one.value, one.measured) for one in points if one.measured and one.is_counted]
+    knee = _knee(run, figures, response := _metric(run))
+    name_of_source = _name(varied, source[0]) if source else None
+    return Sweep(varied["property"], name_of_source, tuple(points), knee, response)
+
+
+def _name(varied: Mapping[str, Any], level: str) -> str:
+    """Return the value alone; a level of whole cages also names the cage and the property."""
+    return level.rpartition(f"{varied['property']} ")[2]
 
 
 def _knee(run: Run, figures: list[tuple[float, float]], response: str | None) -> Knee:
@@ -97,6 +125,20 @@ def _knee(run: Run, figures: list[tuple[float, float]], response: str | None) ->
         return find_knee(figures, response)
     knee = find_knee(figures)
     return replace(knee, reason=knee.reason.replace("the time", f"the metric {response}"))
+
+
+def _predicted_figure(run: Run, prediction: Prediction, source: JudgedTrial) -> float | None:
+    """Return the predicted time, or a service's rate if its load's I/O took that time.
+
+    A latency or another figure of which less is better is not predicted.
+    """
+    response, measured = _metric(run), source.record.measured
+    if prediction.seconds is None or response in (None, "wall_seconds"):
+        return prediction.seconds
+    figure = response_value(source, response)
+    if not is_metric_rate(run, response) or figure is None or measured is None:
+        return None
+    return figure * measured.seconds / prediction.seconds
 
 
 def _metric(run: Run) -> str | None:
@@ -112,17 +154,17 @@ def is_metric_rate(run: Run, response: str) -> bool:
     return is_better_if_higher(response)
 
 
-def _figure(run: Run, trial: JudgedTrial) -> float | None:
-    response = _metric(run)
-    return response_value(trial, response) if response else whole_seconds(trial.record)
-
-
 def _timed(run: Run, trials: list[JudgedTrial]) -> tuple[list[tuple[float, JudgedTrial]], bool]:
     """Return the trials with a figure, least first, and whether they are included ones.
 
     Excluded trials are returned only if no included trial has a figure.
     """
-    timed = [(figure, t) for t in trials if (figure := _figure(run, t)) is not None]
+    response = _metric(run)
+    timed = []
+    for trial in trials:
+        figure = response_value(trial, response) if response else whole_seconds(trial.record)
+        if figure is not None:
+            timed.append((figure, trial))
     counted = [pair for pair in timed if pair[1].is_included]
     return sorted(counted or timed, key=lambda pair: pair[0]), bool(counted)
 
@@ -135,81 +177,12 @@ def _source(
     The cage's own value comes first, then the lowest value; among several trials the median one is
     used. An excluded trial is used only if no other has a time.
     """
-    found = [
-        (level, *_timed(run, trials.get(level, []))) for level in [varied["own"], *varied["values"]]
-    ]
+    levels = [varied["own"], *varied["values"]]
+    found = [(level, *_timed(run, trials.get(level, []))) for level in levels]
     for level, timed, _ in sorted(found, key=lambda one: not one[2]):
         if timed:
             return level, timed[(len(timed) - 1) // 2][1]
     return None
-
-
-def _point(
-    run: Run,
-    varied: Mapping[str, Any],
-    level: str,
-    trials: list[JudgedTrial],
-    source: tuple[str, JudgedTrial] | None,
-) -> SweepPoint:
-    timed, is_counted = _timed(run, trials)
-    measured = median(seconds for seconds, _ in timed) if timed else None
-    prediction = _predicted(run, varied, level, source)
-    predicted = _predicted_figure(run, prediction, source)
-    error = predicted / measured - 1 if predicted is not None and measured else None
-    return SweepPoint(
-        level=level,
-        name=_name(varied, level),
-        value=varied["values"][level],
-        measured=measured,
-        error=error,
-        predicted=predicted,
-        binds=(
-            prediction.held_share >= BINDS
-            if prediction and prediction.held_share is not None
-            else None
-        ),
-        bound_by=trials[0].verdicts.binding_limit.verdict if trials else None,
-        is_source=bool(source and source[0] == level),
-        is_counted=is_counted,
-        has_gap=cells.has_gap(trials),
-    )
-
-
-def _name(varied: Mapping[str, Any], level: str) -> str:
-    """Return the value alone; a level of whole cages also names the cage and the property."""
-    return level.rpartition(f"{varied['property']} ")[2]
-
-
-def _predicted(
-    run: Run, varied: Mapping[str, Any], level: str, source: tuple[str, JudgedTrial] | None
-) -> Prediction | None:
-    """Return the predicted time at a level; None for a limit that is not an I/O cap.
-
-    One trial does not show what memory or CPU would cost under another limit.
-    """
-    if source is None or not is_io_cap(varied["property"]):
-        return None
-    record = source[1].record
-    caps = {**requested_caps(record), varied["property"]: varied["values"][level]}
-    return predict(record, read_lines(run.path, record, "sampler"), caps)
-
-
-def _predicted_figure(
-    run: Run, prediction: Prediction | None, source: tuple[str, JudgedTrial] | None
-) -> float | None:
-    """Return the predicted time, or a service's rate if its load's I/O took that time.
-
-    A latency or another figure of which less is better is not predicted.
-    """
-    if prediction is None or prediction.seconds is None or source is None:
-        return None
-    response = _metric(run)
-    if response is None or response == "wall_seconds":
-        return prediction.seconds
-    record, figure = source[1].record, _figure(run, source[1])
-    if not is_metric_rate(run, response) or figure is None or record.measured is None:
-        return None
-    return figure * record.measured.seconds / prediction.seconds
 
 
 def sweep_sentences(sweep: Sweep) -> list[str]:
@@ -250,28 +223,23 @@ def format_figure(
     return f"{text} {cells.MARK}" if has_gap else text
 
 
-def format_error(point: SweepPoint) -> str:
-    """Format the prediction's error for a table; the source of the prediction is marked as such."""
-    if point.is_source:
-        return "(source)"
-    return "–" if point.error is None else f"{100 * point.error:+.0f} %"
-
-
 def sweep_rows(sweep: Sweep) -> list[dict[str, str]]:
     """Return the points as rows of a table."""
-    return [
-        {
-            sweep.property: p.name,
-            "measured": format_figure(
-                sweep, p.measured, is_counted=p.is_counted, has_gap=p.has_gap
-            ),
-            "predicted": format_figure(sweep, p.predicted),
-            "error": format_error(p),
-            "binding limit": p.bound_by or "–",
-            "cap binds": "–" if p.binds is None else "yes" if p.binds else "no",
-        }
-        for p in sweep.points
-    ]
+    rows = []
+    for p in sweep.points:
+        measured = format_figure(sweep, p.measured, is_counted=p.is_counted, has_gap=p.has_gap)
+        error = "–" if p.error is None else f"{100 * p.error:+.0f} %"
+        rows.append(
+            {
+                sweep.property: p.name,
+                "measured": measured,
+                "predicted": format_figure(sweep, p.predicted),
+                "error": "(source)" if p.is_source else error,
+                "binding limit": p.bound_by or "–",
+                "cap binds": "–" if p.binds is None else "yes" if p.binds else "no",
+            }
+        )
+    return rows
 
 
 _THROUGH = {
@@ -281,7 +249,6 @@ _THROUGH = {
     "IOWriteIOPSMax": "device_writes_per_second",
 }
 """The response that each cap limits."""
-FEWEST_POINTS = 2
 
 
 def sweep_figure(
@@ -292,7 +259,7 @@ def sweep_figure(
     The figures are times, or those of a service's response. None below two measured values.
     """
     points = [point for point in sweep.points if point.measured is not None]
-    if len(points) < FEWEST_POINTS:
+    if len(points) < 2:
         return None
     through = _THROUGH.get(sweep.property, "")
     has_throughput = through in trial_df
@@ -304,43 +271,28 @@ def sweep_figure(
     panels[0].set_ylabel(response_title(sweep.response) if sweep.response else "time")
     if has_throughput:
         _draw_throughput(panels[1], points, trial_df, factor, through, colours)
+    names = {point.value: point.name for point in sweep.points}
     for axes in panels:
-        _format_axes(axes, sweep)
+        axes.xaxis.set_major_locator(FixedLocator(list(names)))
+        axes.xaxis.set_minor_locator(FixedLocator([]))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value, "")))
+        axes.set_xlabel(sweep.property)
+        if sweep.knee.value:
+            mark_value(axes, sweep.knee.value, "knee", size=8.5)
     return figure
 
 
 def _draw_figures(axes: Axes, points: Sequence[SweepPoint], colours: Mapping[str, str]) -> None:
-    measured = [(point, point.measured) for point in points if point.measured is not None]
-    axes.plot(
-        [point.value for point, _ in measured],
-        [y for _, y in measured],
-        color=GREY,
-        lw=1.6,
-        label="measured",
-    )
-    for point, seconds in measured:
+    values, figures = [one.value for one in points], [one.measured or 0.0 for one in points]
+    axes.plot(values, figures, color=GREY, lw=1.6, label="measured")
+    for point, figure in zip(points, figures, strict=True):
         colour = colours[point.level]
-        axes.plot(
-            point.value,
-            seconds,
-            marker="o",
-            ms=7,
-            mec=colour,
-            mfc=colour if point.is_counted else "none",
-        )
-    predictions = [
-        (point.value, point.predicted) for point in points if point.predicted is not None
-    ]
+        face = colour if point.is_counted else "none"
+        axes.plot(point.value, figure, marker="o", ms=7, mec=colour, mfc=face)
+    predictions = [(one.value, one.predicted) for one in points if one.predicted is not None]
     if predictions:
-        axes.plot(
-            *zip(*predictions, strict=True),
-            color=INK,
-            lw=1.2,
-            ls=(0, (4, 3)),
-            marker="x",
-            ms=6,
-            label="predicted",
-        )
+        look: dict[str, Any] = {"color": INK, "lw": 1.2, "ls": (0, (4, 3)), "marker": "x", "ms": 6}
+        axes.plot(*zip(*predictions, strict=True), label="predicted", **look)
     axes.set_xscale("log")
     axes.set_yscale("log")
 
@@ -353,50 +305,17 @@ def _draw_throughput(
     response: str,
     colours: Mapping[str, str],
 ) -> None:
-    """Draw one point per trial, a line through the medians, and the cap as an upper bound."""
+    values, middle = [point.value for point in points], []
     for point in points:
-        rows = trial_df[trial_df[factor] == point.level].dropna(subset=[response])
-        for is_included, chosen in rows.groupby("is_included"):
-            colour = colours[point.level]
-            face = colour if is_included else "none"
-            axes.scatter(
-                [point.value] * len(chosen),
-                chosen[response],
-                s=34,
-                c=face,
-                edgecolors=colour,
-                zorder=3,
-            )
-    values = [point.value for point in points]
-    middle = [_median(trial_df[trial_df[factor] == point.level], response) for point in points]
+        colour, of_level = colours[point.level], trial_df[trial_df[factor] == point.level]
+        for is_included, chosen in of_level.dropna(subset=[response]).groupby("is_included"):
+            face, x = colour if is_included else "none", [point.value] * len(chosen)
+            axes.scatter(x, chosen[response], s=34, c=face, edgecolors=colour, zorder=3)
+        counted = of_level[of_level["is_included"]][response].dropna()
+        middle.append((of_level[response] if counted.empty else counted).median())
     axes.plot(values, middle, color=GREY, lw=1.6, zorder=2, label="went through")
     axes.plot(values, values, color=INK, lw=1.0, ls=(0, (1, 2)), label="the cap")
     axes.set_xscale("log")
     axes.set_yscale("log")
     format_value_axis(axes, response)
     axes.set_ylabel(response_title(response))
-
-
-def _median(rows: pd.DataFrame, response: str) -> float:
-    """Return the median of the included trials, or of all if none is included."""
-    counted = rows[rows["is_included"]][response]
-    return float((rows[response] if counted.dropna().empty else counted).median())
-
-
-def _format_axes(axes: Axes, sweep: Sweep) -> None:
-    names = {point.value: point.name for point in sweep.points}
-    axes.xaxis.set_major_locator(FixedLocator(list(names)))
-    axes.xaxis.set_minor_locator(FixedLocator([]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value, "")))
-    axes.set_xlabel(sweep.property)
-    if sweep.knee.value:
-        axes.axvline(sweep.knee.value, color=GREY, lw=1.2, ls=(0, (6, 3)))
-        axes.annotate(
-            "knee",
-            (sweep.knee.value, 1),
-            xycoords=("data", "axes fraction"),
-            va="bottom",
-            ha="center",
-            fontsize=8.5,
-        )
-    draw_legend(axes, inside=True)

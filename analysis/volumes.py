@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from analysis.cells import included_values, treatments, trials_of
 from analysis.data.load import JudgedTrial, Run, Treatment
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage, cage_from_json
+from pagecage.model.record import Record
 from pagecage.verdicts.counters import on_disk
-from pagecage.verdicts.volume_account import VolumeAccount, mean_latency_us, volume_account
+from pagecage.verdicts.volume_account import mean_latency_us, volume_account
 
 SUFFIX = ".check.json"
 
@@ -31,19 +32,16 @@ class VolumeCheck:
 
 def read_checks(folder: Path) -> list[VolumeCheck]:
     """Read all checks of a folder, by name. Raises PagecageError for a file that is none."""
-    return [_read(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
-
-
-def _read(path: Path) -> VolumeCheck:
-    try:
-        data = json.loads(path.read_text())
-        loads, credits_ = tuple(data["loads"]), tuple(data["credits"])
-        return VolumeCheck(
-            path.name.removesuffix(SUFFIX), cage_from_json(data["cage"]), loads, credits_
-        )
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        hint = f"pagecage volume check NAME --json > {path}"
-        raise PagecageError(f"{path} is not a check of a volume: {error}", hint) from None
+    checks = []
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        try:
+            data = json.loads(path.read_text())
+            found = cage_from_json(data["cage"]), tuple(data["loads"]), tuple(data["credits"])
+            checks.append(VolumeCheck(path.name.removesuffix(SUFFIX), *found))
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            hint = f"pagecage volume check NAME --json > {path}"
+            raise PagecageError(f"{path} is not a check of a volume: {error}", hint) from None
+    return checks
 
 
 @dataclass(frozen=True)
@@ -74,73 +72,54 @@ class VolumeSummary:
 
 def volume_summaries(run: Run) -> list[VolumeSummary]:
     """Return the volumes of a run's treatments; empty if a cgroup enforces all limits."""
-    found = (
-        _summary(run, treatment, disk)
-        for treatment in treatments(run)
-        for disk in _disks(trials_of(run.trials, treatment))
-    )
-    return [one for one in found if one is not None]
+    found = []
+    for treatment in treatments(run):
+        trials = trials_of(run.trials, treatment)
+        disks = dict.fromkeys(name for trial in trials for name in trial.record.disks)
+        for disk in (None, *disks):
+            having = [trial for trial in trials if disk is None or disk in trial.record.disks]
+            records = [t.record if disk is None else on_disk(t.record, disk) for t in having]
+            pairs = list(zip(having, records, strict=True))
+            with_account = [(trial, record) for trial, record in pairs if volume_account(record)]
+            if with_account:
+                found.append(_summary(run, treatment, disk, with_account))
+    return found
 
 
-def _disks(trials: Sequence[JudgedTrial]) -> list[str | None]:
-    return [None, *dict.fromkeys(name for trial in trials for name in trial.record.disks)]
-
-
-def _seen_from(trial: JudgedTrial, disk: str | None) -> JudgedTrial | None:
-    """Return the trial with its record as seen from a disk; None if its cage lacks the disk."""
-    if disk is None:
-        return trial
-    if disk not in trial.record.disks:
-        return None
-    return replace(trial, record=on_disk(trial.record, disk))
-
-
-def _summary(run: Run, treatment: Treatment, disk: str | None) -> VolumeSummary | None:
-    of_disk = (_seen_from(trial, disk) for trial in trials_of(run.trials, treatment))
-    trials = [trial for trial in of_disk if trial and volume_account(trial.record)]
-    accounts = [account for t in trials if (account := volume_account(t.record))]
-    if not accounts:
-        return None
-    dilation = trials[0].record.cage.dilation or 1.0
+def _summary(
+    run: Run, treatment: Treatment, disk: str | None, pairs: Sequence[tuple[JudgedTrial, Record]]
+) -> VolumeSummary:
+    """Return the volume of a treatment; a pair is a trial and its record as seen from the disk."""
+    records = [record for _, record in pairs]
+    accounts = [account for record in records if (account := volume_account(record))]
+    dilation = records[0].cage.dilation or 1.0
     values = included_values(run, treatment, run.response)
     is_time = run.response.endswith("_seconds")
+    shares: dict[str, list[float]] = {}
+    for title in dict.fromkeys(limit.title for account in accounts for limit in account.limits):
+        for account in accounts:
+            waited = [one.exceeded_seconds for one in account.limits if one.title == title]
+            share = max(waited, default=0.0) / account.seconds if account.seconds else 0.0
+            shares.setdefault(title, []).append(share)
+    latencies = [
+        [mean for record in records if (mean := mean_latency_us(record, direction)) is not None]
+        for direction in ("read", "write")
+    ]
+    paths = [(record.cage.external or {}).get("path", {}) for record in records]
     return VolumeSummary(
         treatment,
         dilation,
         statistics.median(values) / dilation if values and is_time else None,
-        _met(accounts),
-        (_mean_us(trials, "read"), _mean_us(trials, "write")),
+        {title: middle for title, of in shares.items() if (middle := statistics.median(of))},
+        (_median(latencies[0]), _median(latencies[1])),
         statistics.median(a.late_operations / max(a.operations, 1) for a in accounts),
-        sum(trial.verdicts.witnesses.verdict == "disagree" for trial in trials),
-        len(trials),
-        *_paths(trials),
+        sum(trial.verdicts.witnesses.verdict == "disagree" for trial, _ in pairs),
+        len(records),
+        tuple(dict.fromkeys(path["kind"] for path in paths if path)),
+        _median([path["latency_us"] for path in paths if "latency_us" in path]),
         disk,
     )
 
 
-def _paths(trials: Sequence[JudgedTrial]) -> tuple[tuple[str, ...], float | None]:
-    """Return the kinds of path, none in older records, and the median of their latencies."""
-    found = [(trial.record.cage.external or {}).get("path", {}) for trial in trials]
-    kinds = tuple(dict.fromkeys(path["kind"] for path in found if path))
-    latencies = [path["latency_us"] for path in found if "latency_us" in path]
-    return kinds, statistics.median(latencies) if latencies else None
-
-
-def _met(accounts: Sequence[VolumeAccount]) -> dict[str, float]:
-    """Return the share of the time in which requests waited for each limit that was met."""
-    names = dict.fromkeys(limit.title for a in accounts for limit in a.limits)
-    shares = {
-        name: statistics.median(_share(account, name) for account in accounts) for name in names
-    }
-    return {name: share for name, share in shares.items() if share}
-
-
-def _share(account: VolumeAccount, name: str) -> float:
-    met = (one.exceeded_seconds for one in account.limits if one.title == name)
-    return max(met, default=0.0) / account.seconds if account.seconds else 0.0
-
-
-def _mean_us(trials: Sequence[JudgedTrial], direction: str) -> float | None:
-    """Return the median of the trials' mean latencies in microseconds."""
-    means = [mean for t in trials if (mean := mean_latency_us(t.record, direction)) is not None]
-    return statistics.median(means) if means else None
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None

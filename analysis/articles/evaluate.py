@@ -2,29 +2,251 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import isfinite, nan
 from typing import Any
 
-from analysis.articles.figures import MAXIMUM, MINIMUM
-from analysis.articles.rules import (
-    compare_traced,
-    evaluate_config,
-    evaluate_figure,
-    evaluate_source_lines,
-    missing_requirement,
-    traced_words,
+from analysis.articles.sides import (
+    MAXIMUM,
+    MINIMUM,
+    PUBLISHED_SIZE,
+    SIDES,
+    RuleResult,
+    evaluate_knee,
+    number_of_sides,
+    sides_of,
+    summarise_sides,
 )
-from analysis.articles.sides import SIDES, evaluate_knee, number_of_sides, sides_of, summarise_sides
 from analysis.cells import claim_trials, is_extrapolated, is_planned, wrong_answer_reason
+from analysis.data.events import UNTRACED, events_in_measured_part, traced_table
 from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import depends_on_cpu_speed, unit_scale
-from analysis.stats import MedianSummary
+from analysis.stats import MedianSummary, summarise
+from pagecage.checkout import TOP
+from pagecage.errors import PagecageError
+from pagecage.model.run_files import read_lines
+from pagecage.units import parse_size_bytes
 from pagecage.verdicts.counters import cpu_seconds, measured_seconds
 
-PUBLISHED_SIZE = "full"
-"""The size at which a definition's figures were published."""
+COLLECTOR_BY_PREFIX = {
+    "loads_": "perf-mem",
+    "bio_write_": "blocklat",
+    "block_write_": "blocklat",
+    "throttled_seconds": "blocklat",
+}
+"""Collectors that give responses, by the beginning of their names."""
+
+
+def missing_requirement(sides: Sequence[Sequence[JudgedTrial]], response: str | None) -> str | None:
+    """Return the requirement of the figure that the host lacks; None if it lacks none.
+
+    A response of a collector needs that collector; its record states why the host has none.
+    """
+    trials = [trial for side in sides for trial in side]
+    missed = [m.reason for trial in trials for m in trial.record.missed_requirements]
+    for trial in trials:
+        for prefix, name in COLLECTOR_BY_PREFIX.items():
+            entry = trial.record.collectors.get(name) or {}
+            if not (response or "").startswith(prefix):
+                continue
+            if entry.get("status") == "missing":
+                missed.append(str(entry.get("reason") or f"the collector {name} is missing"))
+            elif any(table.startswith(prefix) for table in entry.get("unavailable") or ()):
+                missed.append(f"{response} is {UNTRACED}")
+    return f"the host lacks a requirement: {missed[0]}" if missed else None
+
+
+DECODED = ("vm_flags", "fault_flags", "ra_pages", "page_cache_ra_order")
+_PREFIXES = ("VM_", "FAULT_FLAG_")
+_YES, _NO = ("yes", "true"), ("no", "none", "false")
+_WORD = re.compile(r"^(0x)?[0-9a-fA-F]*[0-9][0-9a-fA-F]*$")
+"""A number, hexadecimal by default; the names of flags contain no digits but other letters."""
+_RARE = 0.01
+"""Words in a smaller share of faults come from a thread's start or end, and are ignored."""
+
+
+def traced_words(
+    run: Run, trials: Sequence[JudgedTrial], response: str
+) -> tuple[Counter[int], dict[int, list[str]]] | str:
+    """Count the traced flag words (or pages), and name their flags; else return the reason."""
+    names: dict[int, list[str]] = {}
+    is_order = response == "page_cache_ra_order"
+
+    def word(entry: Mapping[str, Any]) -> int | None:
+        value = entry.get("pages" if is_order else response)
+        if value is not None and response.endswith("_flags"):
+            listed = entry.get(f"{response[:-1]}_names") or []
+            names[value] = [_strip_flag_prefix(name) for name in listed]
+        return value
+
+    probe = response if is_order else "filemap_fault"
+    traced = [trial for trial in trials if read_lines(run.path, trial.record, "bpftrace")]
+    if not traced:
+        return "no trial of it has a trace"
+    total, is_known = Counter[Any](), False
+    for trial in traced:
+        if table := traced_table(trial, probe, response):
+            counts = events_in_measured_part(run, trial, table, word)
+            # Without a read-ahead, another table's events do not tell the value.
+            is_known = is_known or table == probe or bool(counts)
+            total += counts
+    total.pop(None, None)
+    return (total, names) if is_known else UNTRACED
+
+
+def _strip_flag_prefix(name: str) -> str:
+    """Return the name of a flag without its prefix: `RAND_READ` for `VM_RAND_READ`."""
+    return next((name.removeprefix(p) for p in _PREFIXES if name.startswith(p)), name).upper()
+
+
+def compare_traced(
+    published: Any, unit: str, counts: Counter[int], names: Mapping[int, list[str]]
+) -> tuple[str | float | None, bool, str]:
+    """Return the traced value, whether it equals the published one, and how they differ."""
+    all_events = counts.total()
+    frequent = [word for word, count in counts.most_common() if count >= _RARE * all_events]
+    if isinstance(published, str) and published.lower() in (*_YES, *_NO):
+        held = (published.lower() in _YES) == bool(counts)
+        return "yes" if counts else "none", held, f"{all_events} events in the measured part"
+    if not frequent:
+        return None, False, "no such event in the measured part"
+    expected = _expected(published, unit)
+    if isinstance(expected, frozenset):
+        kinds = [frozenset(names.get(word, [])) for word in frequent]
+        traced = expected if expected in kinds else kinds[0]
+        parts = [("also", traced - expected), ("lacks", expected - traced)]
+        reason = ", ".join(f"{word} {' '.join(sorted(names))}" for word, names in parts if names)
+        return " ".join(sorted(traced)), traced == expected, reason or "the same flags"
+    if names:
+        found, wanted = (", ".join(f"{x:#x}" for x in sorted(one)) for one in (frequent, expected))
+        return found, set(frequent) == set(expected), f"published {wanted}"
+    share = f"{counts[frequent[0]] / all_events:.0%} of {all_events} events"
+    return float(frequent[0]), frequent[0] in expected, f"{share} have this value"
+
+
+def _expected(published: Any, unit: str) -> frozenset[str] | list[int]:
+    """Return the published value as flag names, or as numbers.
+
+    Text is hexadecimal unless the unit is `dec`; a number is so only if the unit is `hex`.
+    """
+    if isinstance(published, int | float):
+        return [int(f"{published:.0f}", 16 if unit == "hex" else 10)]
+    parts = published if isinstance(published, list) else re.split(r"[,+|]", published)
+    words = [str(part).strip() for part in parts]
+    if all(_WORD.match(word) for word in words):
+        return [int(word, 10 if unit == "dec" else 16) for word in words]
+    return frozenset(map(_strip_flag_prefix, words))
+
+
+RATIO_RULES = ("ratio", "ordering")
+"""Rules whose figure is always a ratio; bounds may be one as well."""
+
+
+def evaluate_figure(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
+    """Evaluate a measured figure, in the claim's unit, by the claim's rule."""
+    middle = measured.middle
+    match claim["rule"]:
+        case "absolute" | "ratio":
+            published, factor = float(claim["published"]), float(claim["tolerance_factor"])
+            if not published:
+                return middle == 0, "the published figure is zero, so that no factor applies"
+            off = middle / published
+            held = 1 / factor <= off <= factor
+            word = "within" if held else "outside"
+            return held, f"{off:.2f} times the published figure, {word} a factor of {factor:g}"
+        case "range" | "difference":
+            (low, high), factor = claim["published"], float(claim["tolerance_factor"])
+            held = low / factor <= middle <= high * factor
+            wider = f" widened by a factor of {factor:g}" if factor > 1 else ""
+            return held, f"{'within' if held else 'outside'} {low:g} to {high:g}{wider}"
+        case "at_most" | "at_least" as rule:
+            published = float(claim["published"])
+            bound = "upper" if rule == "at_most" else "lower"
+            held = middle <= published if rule == "at_most" else middle >= published
+            if not published:
+                return held, f"the {bound} bound is zero"
+            return held, f"{middle / published:.2f} times the {bound} bound"
+    return _ordering(claim, measured)
+
+
+def _ordering(claim: Mapping[str, Any], measured: MedianSummary) -> RuleResult:
+    """Compare two sides; undecided unless their ranges are apart, or are within the factor."""
+    what = "one ratio is" if claim["rule"] == "ordering_of_ratios" else "one is"
+    reason, low, high = f"{what} {measured.middle:.2f} times the other", measured.low, measured.high
+    if measured.n < 2:
+        return None, f"{reason}; a side has a single trial, so that its spread is unknown"
+    if claim["published"] == "about_equal":
+        factor = float(claim["tolerance_factor"])
+        if 1 / factor <= low and high <= factor:
+            return True, reason
+        if high < 1 / factor or low > factor:
+            return False, reason
+        return None, f"{reason}; the interval reaches beyond a factor of {factor:g}"
+    if low == high == 1:
+        return False, reason
+    if low <= 1 <= high:
+        return None, f"{reason}; their ranges overlap"
+    return (high < 1) == (claim["published"] == "less"), reason
+
+
+def evaluate_config(
+    claim: Mapping[str, Any], definition: Mapping[str, Any], scale: float
+) -> tuple[Any, bool, str]:
+    """Return the definition's own value, whether it equals the published one, and the reason.
+
+    `key` is dotted, such as `sizes.full.files`. `scale` is the number of bytes in the claim's unit.
+    Sizes are compared in bytes. A list is compared with a number by its length, and with a word by
+    its elements.
+    """
+    value: Any = definition
+    for part in claim["key"].split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    published, reason = claim["published"], f"{claim['key']} of the definition"
+    is_number = isinstance(published, int | float)
+    if isinstance(value, list) and is_number:
+        return float(len(value)), len(value) == published, f"the number of levels in {reason}"
+    if isinstance(value, str) and is_number:
+        try:
+            size = parse_size_bytes(value)
+        except PagecageError:
+            return value, False, reason
+        return size / scale, size == published * scale, reason
+    text = ", ".join(map(str, value)) if isinstance(value, list) else value
+    is_same = value == published or (isinstance(value, list) and published in (text, *value))
+    return text, value is not None and is_same, reason
+
+
+_COMMENTS = ("//", "/*", "*")
+
+
+def evaluate_source_lines(claim: Mapping[str, Any]) -> tuple[float | None, RuleResult]:
+    """Return the number of code lines of a function, and whether it is about as published.
+
+    `key` is the path of a file, a colon, and the beginning of the function's first line. The
+    number is None if the file or the function is missing.
+    """
+    path, _, beginning = claim["key"].partition(":")
+    file, beginning = TOP / path, beginning.strip()
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    count, depth, has_begun = 0, 0, False
+    for line in itertools.dropwhile(
+        lambda one: not one.startswith(beginning), map(str.strip, lines)
+    ):
+        count += bool(line) and not line.startswith(_COMMENTS)
+        depth += line.count("{") - line.count("}")
+        has_begun = has_begun or "{" in line
+        if has_begun and depth == 0:
+            break
+    if not count:
+        return None, (False, f"{path} has no function {beginning!r}")
+    held, reason = evaluate_figure({**claim, "rule": "absolute"}, summarise([float(count)]))
+    return float(count), (held, f"lines of {claim['key']} without comments; {reason}")
+
+
 MOSTLY = 0.5
 """CPUs in use above which an emulated time measures the emulator rather than the disk."""
 Sides = Sequence[Sequence[JudgedTrial]]
@@ -37,18 +259,19 @@ def incomparable_reason(run: Run, claim: Mapping[str, Any], sides: Sides) -> str
     is_full = run.plan["size"] == PUBLISHED_SIZE
     emulated = any(trial.record.emulated for side in sides for trial in side)
     if claim["needs"] == "published_size" and not (is_full and not emulated):
-        size = (
-            ""
-            if is_full
-            else (
-                f"published at {describe_dataset(run, PUBLISHED_SIZE)}, measured at"
-                f" {describe_dataset(run)}"
-            )
-        )
+        measured, published = _describe_dataset(run), _describe_dataset(run, PUBLISHED_SIZE)
+        size = "" if is_full else f"published at {published}, measured at {measured}"
         where = "measured on emulated hardware" if emulated else ""
-        return " and ".join(part for part in (size, where) if part)
+        return " and ".join(filter(None, (size, where)))
     if emulated and depends_on_cpu_speed(claim["response"]):
-        return _cpu_bound(sides)
+        names = ("numerator", "denominator", "other numerator", "other denominator")[: len(sides)]
+        slow = [
+            name
+            for name, side in zip(names, sides, strict=True)
+            if any(_waits_for_cpu(trial) for trial in side)
+        ]
+        whose = f"the time of its {' and '.join(slow)}" if len(sides) > 1 else "its time"
+        return f"under emulation {whose} is mostly that of the emulated CPU" if slow else None
     return None
 
 
@@ -58,7 +281,7 @@ def different_hosts(sides: Sides) -> str | None:
     return f"its trials ran on different hosts: {', '.join(hosts)}" if len(hosts) > 1 else None
 
 
-def describe_dataset(run: Run, size: str | None = None) -> str:
+def _describe_dataset(run: Run, size: str | None = None) -> str:
     """Return the data of a size as the definition gives it, for example `8 x 64MiB`."""
     table = (run.definition.get("sizes") or {}).get(size or run.plan["size"]) or {}
     if places := {} if table.get("dataset") else table.get("places"):
@@ -67,27 +290,10 @@ def describe_dataset(run: Run, size: str | None = None) -> str:
     return f"{files} x {each}" if files > 1 else str(each)
 
 
-def _cpu_bound(sides: Sides) -> str | None:
-    """Return the reason if a side's time depends on the emulated CPU; None otherwise."""
-    names = ("numerator", "denominator", "other numerator", "other denominator")[: len(sides)]
-    slow = [
-        name
-        for name, side in zip(names, sides, strict=True)
-        if any(_waits_for_cpu(trial) for trial in side)
-    ]
-    whose = f"the time of its {' and '.join(slow)}" if len(sides) > 1 else "its time"
-    return f"under emulation {whose} is mostly that of the emulated CPU" if slow else None
-
-
 def _waits_for_cpu(trial: JudgedTrial) -> bool:
     seconds, used = measured_seconds(trial.record), cpu_seconds(trial.record)
     busy = used / seconds if used is not None and seconds else 0.0
     return trial.verdicts.binding_limit.verdict == "cpu" or busy > MOSTLY
-
-
-def measurement_context(run: Run, sides: Sides) -> str:
-    """Describe kernel, disk, size and emulation, which may explain a difference."""
-    return ", ".join(_surroundings(run, sides))
 
 
 def _surroundings(run: Run, sides: Sides) -> Iterator[str]:
@@ -97,7 +303,7 @@ def _surroundings(run: Run, sides: Sides) -> Iterator[str]:
     trials = [trial for side in sides for trial in side]
     for name in dict.fromkeys(str(t.record.device.name) for t in trials if t.record.device.name):
         yield f"disk {name}"
-    own, published = describe_dataset(run), describe_dataset(run, PUBLISHED_SIZE)
+    own, published = _describe_dataset(run), _describe_dataset(run, PUBLISHED_SIZE)
     if own != published:
         yield f"{own} instead of {published}"
     if any(trial.record.emulated for trial in trials):
@@ -107,7 +313,7 @@ def _surroundings(run: Run, sides: Sides) -> Iterator[str]:
 DEFINITION_RULES = ("config", "source_lines")
 """Rules that need no run."""
 EXTRAPOLATED = "rests on a pass that was cut short and extrapolated"
-_WORD = {
+_OUTCOMES = {
     "oom_killed": "killed",
     "ok": "ran",
     "timed_out": "timed out",
@@ -159,75 +365,40 @@ def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
     elif claim["rule"] == "decoded":
         result = _decoded(run, claim, sides, eligible)
     else:
-        result = _figure(run, claim, sides, eligible)
+        result = _figure(
+            run, {"needs": "any_size", "tolerance_factor": 2.0, **claim}, sides, eligible
+        )
     used = sides if claim["rule"] == "decoded" else eligible
-    where = measurement_context(run, used) if result.verdict == "not_held" else ""
+    where = ", ".join(_surroundings(run, used)) if result.verdict == "not_held" else ""
     return replace(result, reason=f"{result.reason} ({where})") if where else result
 
 
-def _figure(
-    run: Run,
-    claim: Mapping[str, Any],
-    sides: list[list[JudgedTrial]],
-    eligible: list[list[JudgedTrial]],
-) -> ClaimResult:
-    claim = {"needs": "any_size", "tolerance_factor": 2.0, **claim}
+def _figure(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -> ClaimResult:
     summary = summarise_sides(run, claim, eligible, claim["unit"])
     if summary is None:
         measured = summarise_sides(run, claim, sides, claim["unit"])
-        return _result(claim, measured, *_without_figure(run, claim, sides, eligible))
+        if missing := missing_requirement(sides, claim["response"]):
+            return _result(claim, measured, "requirement_missed", missing)
+        reason = reason_without_figure(run, claim, sides, eligible)
+        return _result(claim, measured, "no_data", reason)
     incomparable = incomparable_reason(run, claim, eligible)
     if claim["rule"] == "knee":
         summary, (held, reason) = evaluate_knee(run, claim, eligible[0])
     else:
         held, reason = evaluate_figure(claim, summary)
     verdict = "undecided" if held is None else "held" if held else "not_held"
-    return _result(
-        claim,
-        summary,
-        "not_comparable" if incomparable else verdict,
-        _with_remarks(incomparable or reason, claim, eligible),
-    )
-
-
-def _without_figure(
-    run: Run,
-    claim: Mapping[str, Any],
-    sides: list[list[JudgedTrial]],
-    eligible: list[list[JudgedTrial]],
-) -> tuple[str, str]:
-    """Return the verdict and the reason of a claim for which the run has no figure."""
-    missing = missing_requirement(sides, claim["response"])
-    if missing:
-        return "requirement_missed", missing
-    return "no_data", reason_without_figure(run, claim, sides, eligible)
-
-
-def _with_remarks(
-    reason: str, claim: Mapping[str, Any], eligible: Sequence[Sequence[JudgedTrial]]
-) -> str:
-    """Return the reason, with a remark if the figure rests on a partial pass or a wrong answer."""
     trials = [trial for side in eligible for trial in side]
-    partial = any(is_extrapolated(trial, claim["response"]) for trial in trials)
-    wrong = wrong_answer_reason(trials)
-    return "; ".join(
-        part
-        for part in (reason, partial and EXTRAPOLATED, wrong and f"the figure of {wrong}")
-        if part
-    )
+    reasons = [incomparable or reason]
+    if any(is_extrapolated(trial, claim["response"]) for trial in trials):
+        reasons.append(EXTRAPOLATED)
+    if wrong := wrong_answer_reason(trials):
+        reasons.append(f"the figure of {wrong}")
+    verdict = "not_comparable" if incomparable else verdict
+    return _result(claim, summary, verdict, "; ".join(filter(None, reasons)))
 
 
-def reason_without_figure(
-    run: Run,
-    claim: Mapping[str, Any],
-    sides: Sequence[Sequence[JudgedTrial]],
-    eligible: Sequence[Sequence[JudgedTrial]],
-) -> str:
-    """Return why there is no figure.
-
-    Possible reasons are a missing requirement of the host, a treatment left out of the plan,
-    exclusion, and a response that no trial has. `claim` may also be a finding.
-    """
+def reason_without_figure(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -> str:
+    """Return why there is no figure; `claim` may also be a finding."""
     missing = missing_requirement(sides, claim["response"])
     if missing:
         return missing
@@ -240,54 +411,34 @@ def reason_without_figure(
             if has_trials
             else f"size {run.plan['size']} leaves its treatment out"
         )
-    if not claim.get("with_wrong_answers") and (
-        wrong := [wrong_answer_reason(side) for side in sides if _is_all_wrong(side)]
-    ):
-        return wrong[0]
-    points = [
-        [t for t in side if t.verdicts.is_data_point or t.record.outcome == "wrong_answer"]
-        for side in sides
-    ]
-    if any(side and not left for side, left in zip(points, eligible, strict=True)):
-        return "every trial of it is excluded or has no answer"
+    outcomes = [{trial.record.outcome for trial in side} for side in sides]
+    for side, of_side in zip(sides, outcomes, strict=True):
+        if of_side == {"wrong_answer"} and not claim.get("with_wrong_answers"):
+            return wrong_answer_reason(side)
+    for side, left in zip(sides, eligible, strict=True):
+        if not left and any(
+            t.verdicts.is_data_point or t.record.outcome == "wrong_answer" for t in side
+        ):
+            return "every trial of it is excluded or has no answer"
     return "no trial of it has a figure"
 
 
-def _is_all_wrong(side: Sequence[JudgedTrial]) -> bool:
-    return bool(side) and all(trial.record.outcome == "wrong_answer" for trial in side)
-
-
 def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[JudgedTrial]) -> ClaimResult:
-    """Evaluate whether every trial that is not excluded ended as published.
-
-    A wrong answer is an outcome like any other here.
-    """
+    """Evaluate whether every trial that is not excluded ended as published."""
     eligible = claim_trials(side, {"with_wrong_answers": True})
+    n = len(eligible)
     if not eligible:
-        return _result(
-            claim, None, "no_data", reason_without_figure(run, claim, [side], [eligible])
-        )
-    words = sorted({_WORD[trial.record.outcome] for trial in eligible})
-    wrong = sum(trial.is_wrong for trial in eligible)
-    wrong_answers = (
-        f"{wrong} of {len(eligible)} gave {wrong_answer_reason(eligible)}" if wrong else ""
-    )
-    reason = (
-        wrong_answers
-        or f"{sum(trial.is_killed for trial in eligible)} of {len(eligible)} were killed for memory"
-    )
+        reason = reason_without_figure(run, claim, [side], [eligible])
+        return _result(claim, None, "no_data", reason)
+    words = sorted({_OUTCOMES[trial.record.outcome] for trial in eligible})
+    reason = f"{sum(trial.is_killed for trial in eligible)} of {n} were killed for memory"
+    if wrong := sum(trial.is_wrong for trial in eligible):
+        reason = f"{wrong} of {n} gave {wrong_answer_reason(eligible)}"
     held = words == [str(claim["published"]).replace("_", " ")]
-    return _result(
-        claim, " or ".join(words), "held" if held else "not_held", reason, n=len(eligible)
-    )
+    return _result(claim, " or ".join(words), "held" if held else "not_held", reason, n=n)
 
 
-def _decoded(
-    run: Run,
-    claim: Mapping[str, Any],
-    sides: list[list[JudgedTrial]],
-    eligible: list[list[JudgedTrial]],
-) -> ClaimResult:
+def _decoded(run: Run, claim: Mapping[str, Any], sides: Sides, eligible: Sides) -> ClaimResult:
     """Evaluate flags and sizes of the kernel trace, which do not depend on CPU or noise."""
     whole = [trial for trial in sides[0] if trial.is_valid_apart_from_noise]
     result = traced_words(run, whole, claim["response"])
@@ -317,24 +468,24 @@ def _result(
     n: int = 0,
 ) -> ClaimResult:
     summary = measured if isinstance(measured, MedianSummary) else None
-    interval = summary if summary and summary.kind not in (MINIMUM, MAXIMUM, "knee") else None
+    has_interval = summary is not None and summary.kind not in (MINIMUM, MAXIMUM, "knee")
     is_ratio = number_of_sides(claim) > 1 and claim["rule"] != "difference"
+    # JSON cannot represent infinity, the ratio to zero.
+    middle, low, high = (
+        one if isfinite(one) else None
+        for one in ((summary.middle, summary.low, summary.high) if summary else (nan, nan, nan))
+    )
     return ClaimResult(
         id=claim["id"],
         says=claim["says"],
         published=claim["published"],
         unit="x" if is_ratio else claim["unit"],
-        measured=_finite(measured.middle) if isinstance(measured, MedianSummary) else measured,
-        low=_finite(interval.low) if interval else None,
-        high=_finite(interval.high) if interval else None,
+        measured=middle if isinstance(measured, MedianSummary) else measured,
+        low=low if has_interval else None,
+        high=high if has_interval else None,
         kind=summary.kind if summary else "",
         n=summary.n if summary else n,
         verdict=verdict,
         reason=reason,
         origin=claim.get("origin", ""),
     )
-
-
-def _finite(value: float) -> float | None:
-    """Return None for infinity (a ratio to zero), which JSON cannot represent."""
-    return value if isfinite(value) else None

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import csv
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from analysis.articles.evaluate import (
+    DECODED,
     EXTRAPOLATED,
-    ClaimResult,
     different_hosts,
     evaluate_claims,
     incomparable_reason,
     reason_without_figure,
+    traced_words,
 )
-from analysis.articles.rules import DECODED, traced_words
 from analysis.articles.sides import responses_of, sides_of, summarise_sides
 from analysis.cells import MARK, claim_trials, has_gap, is_extrapolated, wrong_answer_reason
 from analysis.data.load import JudgedTrial, Run
@@ -63,41 +63,42 @@ def evaluate_findings(run: Run) -> list[Finding]:
     tables = run.definition.get("findings", [])
     is_needed = any(table.get("claim") for table in tables)
     results = {result.id: result for result in evaluate_claims(run)} if is_needed else {}
-    return [_with_verdict(_find(run, table), results.get(table.get("claim"))) for table in tables]
-
-
-def _with_verdict(finding: Finding, claim: ClaimResult | None) -> Finding:
-    """Return the finding with a note that states whether its claim holds."""
-    if claim is None:
-        return finding
-    note = f"{claim.id} {_VERDICTS[claim.verdict]}"
-    return replace(finding, note="; ".join(part for part in (finding.note, note) if part))
+    found = []
+    for table in tables:
+        finding = _find(run, table)
+        if claim := results.get(table.get("claim")):
+            note = f"{claim.id} {_VERDICTS[claim.verdict]}"
+            finding = replace(finding, note="; ".join(filter(None, (finding.note, note))))
+        found.append(finding)
+    return found
 
 
 def _find(run: Run, table: Mapping[str, Any]) -> Finding:
-    if refused := _refused(run, table):
-        return _finding(table, None, None, refused)
+    response, responses = table["response"], responses_of(table)
     sides = sides_of(run, table)
+    is_same = table.get("over") == table.get("where") and responses[0] == responses[1]
+    if table.get("over") and is_same:  # possible in older definitions
+        return _finding(table, None, None, "it divides a figure by itself")
+    if several := different_hosts(sides):
+        return _finding(table, None, None, several)
     eligible = [claim_trials(side, table) for side in sides]
-    response = table["response"]
     if response == "outcome" or response in DECODED:
-        whole = [trial for trial in sides[0] if trial.is_valid_apart_from_noise]
-        ends = claim_trials(sides[0], {"with_wrong_answers": True})
-        if response in DECODED and whole:
-            value, note = _decoded(run, whole, response)
-            return _finding(table, value, None, note)
-        value = _outcomes(ends) if response == "outcome" else None
-        note = "" if value else reason_without_figure(run, table, sides[:1], eligible[:1])
+        value, note = _words(run, response, sides[0])
+        if not value and not note:
+            note = reason_without_figure(run, table, sides[:1], eligible[:1])
         return _finding(table, value, None, note)
-    summary = summarise_sides(run, table, eligible)
-    if summary:
-        return _finding(
-            table,
-            format_summary(response, summary, is_ratio=len(sides) > 1),
-            summary,
-            _note(run, response, eligible),
-        )
-    points = [[trial for trial in side if _is_point(trial, table)] for side in sides]
+    if summary := summarise_sides(run, table, eligible):
+        value = format_summary(response, summary, is_ratio=len(sides) > 1)
+        return _finding(table, value, summary, _note(run, response, eligible))
+    has_wrong = bool(table.get("with_wrong_answers"))
+    points = [
+        [
+            t
+            for t in s
+            if t.verdicts.is_data_point or (has_wrong and t.record.outcome == "wrong_answer")
+        ]
+        for s in sides
+    ]
     unproven = summarise_sides(run, table, points)
     if unproven is None:
         return _finding(table, None, None, reason_without_figure(run, table, sides, eligible))
@@ -105,47 +106,31 @@ def _find(run: Run, table: Mapping[str, Any]) -> Finding:
     return _finding(table, value, unproven, _UNPROVEN, is_proven=False)
 
 
-def _is_point(trial: JudgedTrial, table: Mapping[str, Any]) -> bool:
-    """Return whether the trial has a figure, whether or not it is excluded."""
-    is_taken = bool(table.get("with_wrong_answers")) and trial.record.outcome == "wrong_answer"
-    return trial.verdicts.is_data_point or is_taken
-
-
-def _refused(run: Run, table: Mapping[str, Any]) -> str | None:
-    """Return why a figure means nothing: equal sides (of older definitions), or several hosts."""
-    responses = responses_of(table)
-    if table.get("over") and table["over"] == table.get("where") and responses[0] == responses[1]:
-        return "it divides a figure by itself"
-    return different_hosts(sides_of(run, table))
+def _words(run: Run, response: str, side: Sequence[JudgedTrial]) -> tuple[str | None, str]:
+    """Return the outcomes or the most frequent traced words, or None and the reason if known."""
+    if response == "outcome":
+        ends = claim_trials(side, {"with_wrong_answers": True})
+        outcomes = ("killed" if t.is_killed else t.record.outcome.replace("_", " ") for t in ends)
+        counts = Counter(outcomes).most_common()
+        return ", ".join(f"{word} {n} of {len(ends)} times" for word, n in counts) or None, ""
+    whole = [trial for trial in side if trial.is_valid_apart_from_noise]
+    if not whole:
+        return None, ""
+    traced = traced_words(run, whole, response)
+    if isinstance(traced, str):
+        return None, traced
+    words, names = traced
+    most = [" ".join(names.get(w) or [f"{w:,}"]) for w, _ in words.most_common(3)]
+    return ", ".join(most) or "none", ""
 
 
 def _note(run: Run, response: str, eligible: Sequence[Sequence[JudgedTrial]]) -> str:
     incomparable = incomparable_reason(run, {"needs": "any_size", "response": response}, eligible)
-    partial = any(is_extrapolated(trial, response) for side in eligible for trial in side)
-    wrong = wrong_answer_reason([trial for side in eligible for trial in side])
-    gap = GAP if has_gap(trial for side in eligible for trial in side) else ""
-    parts = [_EMULATED if incomparable else "", EXTRAPOLATED if partial else "", wrong, gap]
-    return "; ".join(part for part in parts if part)
-
-
-def _outcomes(eligible: Sequence[JudgedTrial]) -> str | None:
-    if not eligible:
-        return None
-    words = Counter(
-        "killed" if trial.is_killed else trial.record.outcome.replace("_", " ")
-        for trial in eligible
-    )
-    return ", ".join(f"{word} {n} of {len(eligible)} times" for word, n in words.most_common())
-
-
-def _decoded(run: Run, eligible: Sequence[JudgedTrial], response: str) -> tuple[str | None, str]:
-    """Return the most frequent words, or None and the reason."""
-    traced = traced_words(run, eligible, response)
-    if isinstance(traced, str):
-        return None, traced
-    words, names = traced
-    names_by_word = [" ".join(names.get(word) or [f"{word:,}"]) for word, _ in words.most_common(3)]
-    return ", ".join(names_by_word) or "none", ""
+    trials = [trial for side in eligible for trial in side]
+    partial = any(is_extrapolated(trial, response) for trial in trials)
+    parts = [_EMULATED if incomparable else "", EXTRAPOLATED if partial else ""]
+    parts += [wrong_answer_reason(trials), GAP if has_gap(trials) else ""]
+    return "; ".join(filter(None, parts))
 
 
 def _finding(
@@ -207,34 +192,17 @@ class OpenQuestions:
 
 def open_questions(experiments: Path, newest: Mapping[str, Run]) -> OpenQuestions:
     """Return every question of experiments/questions.csv with the findings of the newest runs."""
-    findings = [pair for run in newest.values() for pair in _findings(run)]
+    findings: dict[str, list[QuestionFinding]] = defaultdict(list)
+    for run in newest.values():
+        experiment, run_id = str(run.plan["experiment"]), str(run.plan["run_id"])
+        for one in evaluate_findings(run):
+            if one.value is not None:
+                findings[one.question].append(
+                    QuestionFinding(experiment, run_id, one.sentence, one.note, one.is_proven)
+                )
     rows = csv.DictReader((experiments / "questions.csv").read_text(encoding="utf-8").splitlines())
-    questions = (
-        OpenQuestion(
-            **row,
-            findings=tuple(finding for question, finding in findings if question == row["id"]),
-        )
-        for row in rows
-    )
+    questions = (OpenQuestion(**row, findings=tuple(findings[row["id"]])) for row in rows)
     return OpenQuestions(tuple(questions), newest)
-
-
-def _findings(run: Run) -> Iterator[tuple[str, QuestionFinding]]:
-    """Yield the run's findings that have a figure, each with the id of its question."""
-    for finding in evaluate_findings(run):
-        if finding.value is not None:
-            yield finding.question, _question_finding(run, finding)
-
-
-def _question_finding(run: Run, finding: Finding) -> QuestionFinding:
-    plan = run.plan
-    return QuestionFinding(
-        str(plan["experiment"]),
-        str(plan["run_id"]),
-        finding.sentence,
-        finding.note,
-        finding.is_proven,
-    )
 
 
 def as_json(found: OpenQuestions) -> list[dict[str, Any]]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from analysis.articles.findings import OpenQuestion, OpenQuestions, QuestionFinding
+from analysis.articles.findings import OpenQuestions
 from analysis.articles.ratios import (
     HOST_CLASSES,
     WITHOUT_RUN,
@@ -25,7 +24,7 @@ from analysis.articles.tables import MEANINGS, columns, format_scored_measuremen
 from analysis.cells import make_cell, treatments
 from analysis.data.load import Run
 from analysis.formatting import treatment_label
-from analysis.volumes import VolumeCheck, VolumeSummary, volume_summaries
+from analysis.volumes import VolumeCheck, volume_summaries
 from pagecage.report.model import Block, Heading, Paragraph, Report, Table, make_table
 
 _INTRODUCTION = (
@@ -63,88 +62,68 @@ _TAILS = (
     " ten thousand were published: 1.2 times the median. A throttle that refills every 100 ms was"
     " published with two humps."
 )
-_TAIL_EXPERIMENT = "cap-latency"
 _CAPPED = {"volume IOPS", "volume bandwidth", "instance IOPS", "instance bandwidth"}
 
 
 def fidelity_page(checks: Sequence[VolumeCheck], runs: Sequence[Run]) -> Report:
     """Return the document, in five parts."""
+    hosts = [
+        [
+            one.experiment,
+            one.response.replace("_", " "),
+            f"{one.median:.3g}",
+            f"{min(one.ratios):.3g} to {max(one.ratios):.3g}",
+            str(len(one.ratios)),
+        ]
+        for one in guest_ratios(runs)
+    ]
+    titles = ["experiment", "response", "guest / native", "range", "treatments"]
     blocks: list[Block] = [Paragraph(_INTRODUCTION)]
-    blocks += [Heading("1. Rates"), Paragraph(_RATES), *_rates(checks)]
-    blocks += [Heading("2. Latency"), Paragraph(_LATENCY), *_latencies(checks)]
-    blocks += [Paragraph(_LITTLE), *_little(checks)]
-    blocks += [Heading("3. Credits"), Paragraph(_CREDITS), *_credits(checks)]
-    blocks += [Heading("4. The emulated guest beside a real CPU"), Paragraph(_HOSTS), *_hosts(runs)]
+    blocks += [*_loads(checks), Heading("3. Credits"), Paragraph(_CREDITS), _credits(checks)]
+    blocks += [Heading("4. The emulated guest beside a real CPU"), Paragraph(_HOSTS)]
+    blocks += [make_table(titles, hosts)]
     blocks += [Heading("5. Tails at the cap"), Paragraph(_TAILS), *_tails(runs)]
     return Report("Fidelity of simulated volumes", tuple(blocks))
 
 
-def _loads(checks: Sequence[VolumeCheck]) -> Iterator[tuple[VolumeCheck, Mapping[str, Any]]]:
-    return ((check, load) for check in checks for load in check.loads)
-
-
-def _describe(load: Mapping[str, Any]) -> list[str]:
-    what = load["load"]
-    return [what["pattern"], f"{what['block_bytes'] // 1024:,} KiB", str(what["depth"])]
-
-
-_LOAD_TITLES = ["volume", "pattern", "size", "in flight"]
-
-
-def _rates(checks: Sequence[VolumeCheck]) -> Iterator[Block]:
-    rows = [
-        [
-            check.name,
-            *_describe(load),
-            load["limit"] or "latency",
-            f"{load['expected_per_second']:,.1f}",
-            f"{load['per_second']:,.1f}",
-            f"{100 * load['rate_error']:+.2f} %",
-        ]
-        for check, load in _loads(checks)
-        if load["expected_per_second"] is not None
-    ]
-    yield make_table([*_LOAD_TITLES, "decided by", "model, 1/s", "measured, 1/s", "error"], rows)
-    errors = [
-        abs(load["rate_error"])
-        for _, load in _loads(checks)
-        if load["limit"] in _CAPPED and load["load"]["depth"] >= 16
-    ]
+def _loads(checks: Sequence[VolumeCheck]) -> Iterator[Block]:
+    rates, latencies, little, errors = [], [], [], []
+    for check in checks:
+        for load in check.loads:
+            what, rate = load["load"], load["per_second"]
+            size = f"{what['block_bytes'] // 1024:,} KiB"
+            about = [check.name, what["pattern"], size, str(what["depth"])]
+            if (model := load["expected_per_second"]) is not None:
+                error = f"{100 * load['rate_error']:+.2f} %"
+                limit = load["limit"] or "latency"
+                rates.append([*about, limit, f"{model:,.1f}", f"{rate:,.1f}", error])
+            expected, found = load["expected_percentiles_us"], load["percentiles_us"]
+            if expected:
+                cells = [f"{float(found[p]):,.0f} ({float(expected[p]):,.0f})" for p in expected]
+                latencies.append([*about, *cells])
+            if load["limit"] in _CAPPED and what["depth"] >= 16:
+                if model is not None:
+                    errors.append(abs(load["rate_error"]))
+                mean = load["mean_us"]
+                product, error = rate * mean / 1e6, f"{100 * load['littles_error']:+.2f} %"
+                little.append([*about, f"{mean / 1000:,.2f} ms", f"{product:,.2f}", error])
+    titles = ["volume", "pattern", "size", "in flight"]
+    yield from (Heading("1. Rates"), Paragraph(_RATES))
+    yield make_table([*titles, "decided by", "model, 1/s", "measured, 1/s", "error"], rates)
     if errors:
         within = sum(error <= 0.01 for error in errors)
         yield Paragraph(
             f"Of {len(errors)} loads with at least 16 requests in flight that a limit decides,"
             f" {within} are within 1 % of the model; the largest error is {max(errors):.2%}."
         )
+    yield from (Heading("2. Latency"), Paragraph(_LATENCY))
+    quantiles = [*titles, "p50", "p95", "p99", "p99.9"]
+    yield make_table(quantiles, latencies, "microseconds; in brackets: as set")
+    yield Paragraph(_LITTLE)
+    yield make_table([*titles, "mean latency", "rate x latency", "error"], little)
 
 
-def _latencies(checks: Sequence[VolumeCheck]) -> Iterator[Block]:
-    rows = []
-    for check, load in _loads(checks):
-        expected, found = load["expected_percentiles_us"], load["percentiles_us"]
-        if expected:
-            cells = [f"{float(found[p]):,.0f} ({float(expected[p]):,.0f})" for p in expected]
-            rows.append([check.name, *_describe(load), *cells])
-    titles = ["p50", "p95", "p99", "p99.9"]
-    yield make_table([*_LOAD_TITLES, *titles], rows, "microseconds; in brackets: as set")
-
-
-def _little(checks: Sequence[VolumeCheck]) -> Iterator[Block]:
-    rows = [
-        [
-            check.name,
-            *_describe(load),
-            f"{load['mean_us'] / 1000:,.2f} ms",
-            f"{load['per_second'] * load['mean_us'] / 1e6:,.2f}",
-            f"{100 * load['littles_error']:+.2f} %",
-        ]
-        for check, load in _loads(checks)
-        if load["limit"] in _CAPPED and load["load"]["depth"] >= 16
-    ]
-    yield make_table([*_LOAD_TITLES, "mean latency", "rate x latency", "error"], rows)
-
-
-def _credits(checks: Sequence[VolumeCheck]) -> Iterator[Block]:
+def _credits(checks: Sequence[VolumeCheck]) -> Table:
     rows = [
         [
             check.name,
@@ -157,53 +136,30 @@ def _credits(checks: Sequence[VolumeCheck]) -> Iterator[Block]:
         for check in checks
         for one in check.credits
     ]
-    yield make_table(
-        ["volume", "bucket", "drains in", "measured", "refills at, 1/s", "measured, 1/s"], rows
-    )
-
-
-def _hosts(runs: Sequence[Run]) -> Iterator[Block]:
-    rows = [
-        [
-            one.experiment,
-            one.response.replace("_", " "),
-            f"{one.median:.3g}",
-            f"{min(one.ratios):.3g} to {max(one.ratios):.3g}",
-            str(len(one.ratios)),
-        ]
-        for one in guest_ratios(runs)
-    ]
-    yield make_table(["experiment", "response", "guest / native", "range", "treatments"], rows)
+    titles = ["volume", "bucket", "drains in", "measured", "refills at, 1/s", "measured, 1/s"]
+    return make_table(titles, rows)
 
 
 def _tails(runs: Sequence[Run]) -> Iterator[Block]:
-    found = [run for run in runs if run.plan["experiment"] == _TAIL_EXPERIMENT]
-    for run in found[-1:]:
+    for run in [run for run in runs if run.plan["experiment"] == "cap-latency"][-1:]:
         rows = [
-            [*treatment.values(), *(_cell(run, treatment, name) for name in _TAIL_RESPONSES)]
-            for treatment in sorted(treatments(run), key=lambda one: tuple(one.values()))
+            [*one.values(), *(make_cell(run, one, name).text for name in _TAIL_RESPONSES)]
+            for one in sorted(treatments(run), key=lambda one: tuple(one.values()))
         ]
         yield make_table([*run.factors, "reads a second", "p50", "p99", "p99.9"], rows)
-        yield from map(_volume_line, volume_summaries(run))
+        for volume in volume_summaries(run):
+            waited = (f"{name} for {share:.0%} of the time" for name, share in volume.met.items())
+            disk = "" if volume.disk is None else f", disk {volume.disk}"
+            yield Paragraph(
+                f"{treatment_label(volume.treatment)}{disk}: by the volume's account requests"
+                f" waited for {', '.join(waited) or 'no limit'}; both witnesses"
+                f" {'disagree' if volume.disagreeing else 'agree'}.",
+                tone="soft",
+                marker="•",
+            )
 
 
 _TAIL_RESPONSES = ("fio_reads_per_second", "fio_p50_us", "fio_p99_us", "fio_p999_us")
-
-
-def _cell(run: Run, treatment: Mapping[str, str], response: str) -> str:
-    return make_cell(run, treatment, response).text
-
-
-def _volume_line(one: VolumeSummary) -> Paragraph:
-    met = ", ".join(f"{name} for {share:.0%} of the time" for name, share in one.met.items())
-    agree = "agree" if not one.disagreeing else "disagree"
-    disk = "" if one.disk is None else f", disk {one.disk}"
-    return Paragraph(
-        f"{treatment_label(one.treatment)}{disk}: by the volume's account requests waited for"
-        f" {met or 'no limit'}; both witnesses {agree}.",
-        tone="soft",
-        marker="•",
-    )
 
 
 _SCORECARD_INTRODUCTION = (
@@ -220,16 +176,54 @@ _ORIGIN = (
 
 def scorecard_page(scored: HostedScorecard, deviations: Sequence[Deviation] = ()) -> Report:
     """Return the document: totals, the runs, explanations of what does not hold, then all rows."""
-    rows = scored.card.rows
+    rows, counts = scored.card.rows, count_verdicts(scored.card.rows)
+    lines = [[verdict_words(one), str(counts[one]), MEANINGS.get(one, "")] for one in VERDICTS]
+    totals = make_table(["verdict", "rows", "meaning"], [*lines, ["all", str(counts["all"]), ""]])
     blocks: list[Block] = [Paragraph(_SCORECARD_INTRODUCTION), Paragraph(_ORIGIN), coverage(scored)]
-    blocks += [Heading("Totals"), verdict_table(rows)]
-    blocks += [Heading("By article"), article_table(scored)]
-    blocks += [Heading("By host"), host_table(scored)]
-    blocks += [Heading("Runs"), *_runs(scored)]
-    blocks += _deviations(rows, deviations)
-    for article in _articles(rows):
-        blocks += _article(scored, article)
+    blocks += [Heading("Totals"), totals, Heading("By article"), article_table(scored)]
+    blocks += [Heading("By host"), host_table(scored), Heading("Runs")]
+    measured = [row.run for row in scored.with_figure()]
+    if scored.runs:
+        table = _run_table([run for _, run in sorted(scored.runs.items())], measured)
+        blocks.append(table)
+    else:
+        blocks.append(Paragraph("There is no bundle of a run yet."))
+    if deviations:
+        blocks += _deviations(rows, deviations)
+    shown = columns(scored)
+    for article, of_article in _by_article(rows).items():
+        about = scored.card.articles[article]
+        blocks.append(Heading(f"{article}: {about['title']}"))
+        if remark := about.get("remark"):
+            blocks.append(Paragraph(remark))
+        texts = [[column.text(row) for column in shown] for row in of_article]
+        blocks.append(make_table([column.heading for column in shown], texts))
     return Report("Scorecard of the published figures", tuple(blocks))
+
+
+def _run_table(runs: Sequence[Run], measured: Sequence[str | None] | None = None) -> Table:
+    rows = []
+    for run in runs:
+        kernels = ", ".join(sorted({str(facts.get("kernel", "?")) for facts in run.facts}))
+        names = (run.plan["experiment"], run.plan["run_id"], run.plan["size"])
+        count = [] if measured is None else [str(measured.count(run.plan["run_id"]))]
+        rows.append([*names, host_class(run), kernels, *count])
+    more = [] if measured is None else ["rows with a figure"]
+    return make_table(["experiment", "run", "size", "host", "kernel", *more], rows)
+
+
+def _deviations(rows: Sequence[ScoredClaim], deviations: Sequence[Deviation]) -> Iterator[Block]:
+    figures = {row.id: format_scored_measurement(row) for row in rows if row.measured is not None}
+    yield Heading("Deviations")
+    yield Paragraph("Explanations of the rows that do not hold on these runs.")
+    lines = []
+    for one in deviations:
+        evidence = (source if "://" in source else f"`{source}`" for source in one.evidence)
+        cause = with_figures(one.cause, figures)
+        lines.append([", ".join(one.claims), cause, ", ".join(evidence)])
+    yield make_table(["figures", "cause", "evidence"], lines)
+    if left := unexplained(rows, deviations):
+        yield Paragraph(f"Without an explanation so far: {', '.join(left)}.")
 
 
 def coverage(scored: HostedScorecard) -> Paragraph:
@@ -245,37 +239,28 @@ def coverage(scored: HostedScorecard) -> Paragraph:
     )
 
 
-def verdict_table(rows: Sequence[ScoredClaim]) -> Table:
-    """Return the number of rows with each verdict, and the verdicts' meanings."""
-    counts = count_verdicts(rows)
-    lines = [
-        [verdict_words(verdict), str(counts[verdict]), MEANINGS.get(verdict, "")]
-        for verdict in VERDICTS
-    ]
-    return make_table(["verdict", "rows", "meaning"], [*lines, ["all", str(counts["all"]), ""]])
-
-
 def article_table(scored: HostedScorecard) -> Table:
     """Return the number of rows with each verdict, by article."""
-    rows = scored.card.rows
-    return _count_table(
-        ["article", "title"],
-        [
-            ([article, scored.card.articles[article]["title"]], _of(rows, article))
-            for article in _articles(rows)
-        ],
-    )
+    titles = scored.card.articles
+    found = _by_article(scored.card.rows)
+    groups = [([name, titles[name]["title"]], rows) for name, rows in found.items()]
+    return _count_table(["article", "title"], groups)
+
+
+def _by_article(rows: Sequence[ScoredClaim]) -> dict[str, list[ScoredClaim]]:
+    found: dict[str, list[ScoredClaim]] = {}
+    for row in rows:
+        found.setdefault(row.id.partition("-")[0], []).append(row)
+    return dict(sorted(found.items()))
 
 
 def host_table(scored: HostedScorecard) -> Table:
     """Return the number of rows with each verdict, by the class of the measuring host."""
-    return _count_table(
-        ["host"],
-        [
-            ([name], [row for row in scored.card.rows if scored.host_class(row) == name])
-            for name in (*HOST_CLASSES, WITHOUT_RUN)
-        ],
-    )
+    groups = [
+        ([name], [row for row in scored.card.rows if scored.host_class(row) == name])
+        for name in (*HOST_CLASSES, WITHOUT_RUN)
+    ]
+    return _count_table(["host"], groups)
 
 
 def _count_table(
@@ -286,68 +271,6 @@ def _count_table(
         counts = count_verdicts(rows)
         lines.append([*labels, *(str(counts[verdict]) for verdict in (*VERDICTS, "all"))])
     return make_table([*heads, *map(verdict_words, VERDICTS), "all"], lines)
-
-
-def _articles(rows: Sequence[ScoredClaim]) -> list[str]:
-    return sorted({_article_of(row) for row in rows})
-
-
-def _of(rows: Sequence[ScoredClaim], article: str) -> list[ScoredClaim]:
-    return [row for row in rows if _article_of(row) == article]
-
-
-def _article_of(row: ScoredClaim) -> str:
-    return row.id.partition("-")[0]
-
-
-def _runs(scored: HostedScorecard) -> Iterator[Block]:
-    measured = [row.run for row in scored.with_figure()]
-    rows = [[*run_row(run), str(measured.count(name))] for name, run in sorted(scored.runs.items())]
-    if rows:
-        yield make_table([*RUN_COLUMNS, "rows with a figure"], rows)
-    else:
-        yield Paragraph("There is no bundle of a run yet.")
-
-
-def _deviations(rows: Sequence[ScoredClaim], deviations: Sequence[Deviation]) -> Iterator[Block]:
-    if not deviations:
-        return
-    figures = {row.id: format_scored_measurement(row) for row in rows if row.measured is not None}
-    yield Heading("Deviations")
-    yield Paragraph("Explanations of the rows that do not hold on these runs.")
-    yield make_table(
-        ["figures", "cause", "evidence"],
-        [
-            [
-                ", ".join(one.claims),
-                with_figures(one.cause, figures),
-                ", ".join(source if "://" in source else f"`{source}`" for source in one.evidence),
-            ]
-            for one in deviations
-        ],
-    )
-    if left := unexplained(rows, deviations):
-        yield Paragraph(f"Without an explanation so far: {', '.join(left)}.")
-
-
-RUN_COLUMNS = ("experiment", "run", "size", "host", "kernel")
-
-
-def run_row(run: Run) -> list[str]:
-    """Return a run's row for RUN_COLUMNS."""
-    kernels = sorted({str(facts.get("kernel", "?")) for facts in run.facts})
-    plan = run.plan
-    return [plan["experiment"], plan["run_id"], plan["size"], host_class(run), ", ".join(kernels)]
-
-
-def _article(scored: HostedScorecard, article: str) -> Iterator[Block]:
-    about = scored.card.articles[article]
-    shown = columns(scored)
-    yield Heading(f"{article}: {about['title']}")
-    if remark := about.get("remark"):
-        yield Paragraph(remark)
-    lines = [[column.text(row) for column in shown] for row in _of(scored.card.rows, article)]
-    yield make_table([column.heading for column in shown], lines)
 
 
 _ANSWERS_INTRODUCTION = (
@@ -370,37 +293,23 @@ def answers_report(found: OpenQuestions, *, with_unproven: bool = False) -> Repo
     """Return the report; `with_unproven` adds findings that rest on excluded trials alone."""
     blocks: list[Block] = [Paragraph(text) for text in _ANSWERS_INTRODUCTION]
     hosts = {str(run.plan["run_id"]): host_class(run) for run in found.runs.values()}
+    proven = set()
     for question in found.questions:
-        blocks += _question(question, hosts, with_unproven=with_unproven)
+        blocks.append(Heading(f"{question.id}: {question.question}"))
+        if question.known:
+            blocks.append(Paragraph(question.known, tone="soft"))
+        for one in question.findings:
+            note = f" ({one.note})" if one.note else ""
+            text = f"{one.sentence.rstrip('.')}{note}. `{one.experiment}`, {hosts[one.run]}"
+            if one.is_proven:
+                proven.add(one.run)
+                blocks.append(Paragraph(text, marker="•"))
+            elif with_unproven:
+                blocks.append(Paragraph(text, tone="soft", marker="?"))
+        if question.is_open:
+            blocks.append(Paragraph("Open: no run here has answered it.", tone="warning"))
     answered = sum(not question.is_open for question in found.questions)
-    blocks.append(Heading("Runs"))
-    blocks.append(
-        Paragraph(f"{answered} of {len(found.questions)} questions are answered by these runs.")
-    )
-    proven = {one.run for question in found.questions for one in question.findings if one.is_proven}
+    text = f"{answered} of {len(found.questions)} questions are answered by these runs."
     runs = [run for run in found.runs.values() if run.plan["run_id"] in proven]
-    blocks.append(make_table(RUN_COLUMNS, map(run_row, runs)))
+    blocks += [Heading("Runs"), Paragraph(text), _run_table(runs)]
     return Report("Open questions of the articles, and answers", tuple(blocks))
-
-
-def _question(
-    question: OpenQuestion, hosts: Mapping[str, str], *, with_unproven: bool
-) -> Iterator[Block]:
-    yield Heading(f"{question.id}: {question.question}")
-    if question.known:
-        yield Paragraph(question.known, tone="soft")
-    for finding in question.findings:
-        if finding.is_proven or with_unproven:
-            yield _finding(finding, hosts[finding.run])
-    if question.is_open:
-        yield Paragraph("Open: no run here has answered it.", tone="warning")
-
-
-def _finding(finding: QuestionFinding, host: str) -> Paragraph:
-    note = f" ({finding.note})" if finding.note else ""
-    text = f"{finding.sentence.rstrip('.')}{note}. `{finding.experiment}`, {host}"
-    return Paragraph(
-        text,
-        tone="plain" if finding.is_proven else "soft",
-        marker="•" if finding.is_proven else "?",
-    )

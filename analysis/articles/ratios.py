@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from analysis.articles.rules import RATIO_RULES, is_within_factor
+from analysis.articles.evaluate import RATIO_RULES
 from analysis.articles.scorecard import Scorecard, ScoredClaim, as_json, scorecard
-from analysis.articles.sides import sides_of, summarise_sides
+from analysis.articles.sides import is_within_factor, sides_of, summarise_sides
 from analysis.cells import claim_trials, included_values, treatments
-from analysis.data.load import Run, Treatment
+from analysis.data.load import Run
 from analysis.formatting import format_in_unit, format_published, unit_scale
 from analysis.stats import MedianSummary
 from pagecage.units import format_bytes
 
 
 def published_ratios(run: Run) -> list[str]:
-    """Return the published ratio of each finding, in the definition's order; empty without one.
-
-    It is that of a claim about the same trials, or the ratio of two published figures.
-    """
+    """Return the published ratio of each finding, in the definition's order; empty without one."""
     claims = run.definition.get("claims", [])
     return [_published(finding, claims) for finding in run.definition.get("findings", [])]
 
@@ -31,55 +28,32 @@ def published_ratios(run: Run) -> list[str]:
 def _published(finding: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) -> str:
     if not finding.get("over"):
         return ""
+
+    def is_about(claim: Mapping[str, Any], **sides: str) -> bool:
+        return claim["response"] == finding["response"] and all(
+            (claim.get(key) or {}) == (finding.get(side) or {}) for key, side in sides.items()
+        )
+
     for claim in claims:
-        if claim["rule"] in RATIO_RULES and _is_about(claim, finding, "where", "over"):
+        if claim["rule"] in RATIO_RULES and is_about(claim, where="where", over="over"):
             return format_published(claim["published"], "x")
-    numerator, denominator = (
-        next(_absolutes(finding, side, claims), None) for side in ("where", "over")
-    )
-    if not numerator or not denominator:
+    plain = [
+        claim
+        for claim in claims
+        if claim["rule"] == "absolute"
+        and not (claim.get("per") or claim.get("statistic"))
+        and (isinstance(claim["published"], int | float) and claim["published"])
+    ]
+    found = [next((c for c in plain if is_about(c, where=s)), None) for s in ("where", "over")]
+    if not all(found):
         return ""
-    ratio = _value(numerator) / _value(denominator)
-    parts = (
-        format_published(claim["published"], claim["unit"]) for claim in (numerator, denominator)
-    )
-    return f"{format_in_unit(ratio, 'x')} ({' / '.join(parts)})"
+    sides = [claim for claim in found if claim]
+    over, under = (float(claim["published"]) * unit_scale(claim["unit"]) for claim in sides)
+    parts = " / ".join(format_published(claim["published"], claim["unit"]) for claim in sides)
+    return f"{format_in_unit(over / under, 'x')} ({parts})"
 
 
-def _absolutes(
-    finding: Mapping[str, Any], side: str, claims: Sequence[Mapping[str, Any]]
-) -> Iterator[Mapping[str, Any]]:
-    """Yield the claims with one published number about one side of a finding."""
-    for claim in claims:
-        is_number = isinstance(claim["published"], int | float) and claim["published"]
-        is_plain = not claim.get("per") and not claim.get("statistic")
-        if (
-            claim["rule"] == "absolute"
-            and is_plain
-            and is_number
-            and claim["response"] == finding["response"]
-            and (claim.get("where") or {}) == (finding.get(side) or {})
-        ):
-            yield claim
-
-
-def _is_about(claim: Mapping[str, Any], finding: Mapping[str, Any], *sides: str) -> bool:
-    return claim["response"] == finding["response"] and all(
-        (claim.get(side) or {}) == (finding.get(side) or {}) for side in sides
-    )
-
-
-def _value(claim: Mapping[str, Any]) -> float:
-    return float(claim["published"]) * unit_scale(claim["unit"])
-
-
-_RESPONSES = (
-    "device_read_bytes",
-    "device_reads",
-    "major_faults",
-    "minor_faults",
-    "cpu_seconds",
-)
+_RESPONSES = ("device_read_bytes", "device_reads", "major_faults", "minor_faults", "cpu_seconds")
 """Responses that are compared besides an experiment's own."""
 
 
@@ -102,35 +76,26 @@ class GuestRatio:
 
 def guest_ratios(runs: Iterable[Run]) -> list[GuestRatio]:
     """Return the ratios of each experiment that has a run of the same size on both hosts."""
-    ordered = sorted(runs, key=_experiment)
-    return [one for _, group in groupby(ordered, _experiment) for one in _pair(list(group))]
 
+    def key(run: Run) -> tuple[str, str]:
+        return run.plan["experiment"], run.plan["size"]
 
-def _experiment(run: Run) -> tuple[str, str]:
-    return run.plan["experiment"], run.plan["size"]
-
-
-def _pair(group: Sequence[Run]) -> Iterator[GuestRatio]:
-    native = [run for run in group if not run.is_emulated]
-    guest = [run for run in group if run.is_emulated]
-    if not native or not guest:
-        return
-    for response in dict.fromkeys((native[-1].response, *_RESPONSES)):
-        ratios = tuple(_ratios(native[-1], guest[-1], response))
-        if ratios:
-            yield GuestRatio(native[-1].plan["experiment"], response, ratios)
-
-
-def _ratios(native: Run, guest: Run, response: str) -> Iterator[float]:
-    for treatment in treatments(native):
-        there, here = (_median(run, treatment, response) for run in (guest, native))
-        if there is not None and here:
-            yield there / here
-
-
-def _median(run: Run, treatment: Treatment, response: str) -> float | None:
-    values = included_values(run, treatment, response)
-    return statistics.median(values) if values else None
+    found = []
+    for (experiment, _), group in groupby(sorted(runs, key=key), key):
+        last = {run.is_emulated: run for run in group}
+        if len(last) < 2:
+            continue
+        native, guest = last[False], last[True]
+        for response in dict.fromkeys((native.response, *_RESPONSES)):
+            pairs = [
+                [included_values(run, treatment, response) for run in (guest, native)]
+                for treatment in treatments(native)
+            ]
+            medians = [tuple(map(statistics.median, pair)) for pair in pairs if all(pair)]
+            ratios = tuple(there / here for there, here in medians if here)
+            if ratios:
+                found.append(GuestRatio(experiment, response, ratios))
+    return found
 
 
 @dataclass(frozen=True)
@@ -159,29 +124,29 @@ class RatioGrid:
 
 def ratio_tables(run: Run) -> list[RatioGrid]:
     """Return the tables of the run's definition that have at least one ratio."""
-    tables = [_ratio_table(run, table) for table in run.definition.get("ratio_tables", [])]
-    return [table for table in tables if table.ratios]
-
-
-def _ratio_table(run: Run, table: Mapping[str, Any]) -> RatioGrid:
-    rows, columns = run.factors[table["rows"]], run.factors[table["columns"]]
-    ratios = {
-        (row, column): ratio
-        for row in rows
-        for column in columns
-        if (ratio := _ratio(run, table, {table["rows"]: row, table["columns"]: column}))
-    }
-    return RatioGrid(
-        table["title"],
-        table.get("about", ""),
-        tuple(row for row in rows if any(key[0] == row for key in ratios)),
-        tuple(column for column in columns if any(key[1] == column for key in ratios)),
-        table["rows"],
-        table["columns"],
-        ratios,
-        table.get("published"),
-        table.get("tolerance_factor", 1.5),
-    )
+    found = []
+    for table in run.definition.get("ratio_tables", []):
+        rows, columns = run.factors[table["rows"]], run.factors[table["columns"]]
+        ratios = {
+            (row, column): ratio
+            for row in rows
+            for column in columns
+            if (ratio := _ratio(run, table, {table["rows"]: row, table["columns"]: column}))
+        }
+        if ratios:
+            grid = RatioGrid(
+                table["title"],
+                table.get("about", ""),
+                tuple(row for row in rows if any(key[0] == row for key in ratios)),
+                tuple(column for column in columns if any(key[1] == column for key in ratios)),
+                table["rows"],
+                table["columns"],
+                ratios,
+                table.get("published"),
+                table.get("tolerance_factor", 1.5),
+            )
+            found.append(grid)
+    return found
 
 
 def _ratio(run: Run, table: Mapping[str, Any], place: Mapping[str, str]) -> MedianSummary | None:
@@ -228,36 +193,25 @@ def real_cpu_sentence(run: Run) -> str | None:
     if facts is None or host_class(run) != REAL_CPU:
         return None
     memory = format_bytes(facts["memory_bytes"]) if facts.get("memory_bytes") else "unknown"
+    devices = (trial.record.device for trial in run.trials)
+    loop = next((device for device in devices if device.own_disk), None)
+    disk = f"; the disk is {loop.node}, pagecage's own: {loop.own_disk} by loop" if loop else ""
     return (
         f"Measured on a real CPU: {facts['cpu_model']}, {facts['cpus']} processors, {memory} of"
-        f" memory, kernel {facts['kernel']}{_own_disk(run)}"
+        f" memory, kernel {facts['kernel']}{disk}"
     )
 
 
-def _own_disk(run: Run) -> str:
-    """Return the end of a sentence about a disk that pagecage made by loop; empty without one."""
-    devices = [trial.record.device for trial in run.trials]
-    own = next((device for device in devices if device.own_disk), None)
-    return f"; the disk is {own.node}, pagecage's own: {own.own_disk} by loop" if own else ""
-
-
 def runs_by_class(runs: Iterable[Run]) -> dict[str, dict[str, Run]]:
-    """Return one run by class of host and by experiment, the newest above smoke size.
-
-    A run at smoke size is used only if the class has no larger one.
-    """
+    """Return one run by class of host and by experiment, the newest above smoke size."""
     found: dict[str, dict[str, Run]] = {name: {} for name in HOST_CLASSES}
-    for run in sorted(runs, key=_preference):
+    # An id begins with the time of its run.
+    for run in sorted(runs, key=lambda run: (not _is_smoke(run), str(run.plan["run_id"]))):
         found[host_class(run)][run.plan["experiment"]] = run
     return found
 
 
-def _preference(run: Run) -> tuple[bool, str]:
-    """Return a key that sorts preferred runs last; an id begins with the time of its run."""
-    return not _is_smoke(run), str(run.plan["run_id"])
-
-
-def evaluated_runs(runs: Iterable[Run]) -> list[tuple[str, dict[str, Run]]]:
+def _evaluated_runs(runs: Iterable[Run]) -> list[tuple[str, dict[str, Run]]]:
     """Return classes of hosts with one run by experiment, in order of preference.
 
     Each class is there twice: at the published size, whose times can be compared, and below it. A
@@ -282,7 +236,7 @@ def _is_smoke(run: Run) -> bool:
 
 def chosen_runs(runs: Iterable[Run]) -> list[Run]:
     """Return the runs that are evaluated."""
-    return [run for _, by_name in evaluated_runs(runs) for run in by_name.values()]
+    return [run for _, by_name in _evaluated_runs(runs) for run in by_name.values()]
 
 
 def run_by_experiment(runs: Iterable[Run]) -> dict[str, Run]:
@@ -304,7 +258,7 @@ def hosted_scorecard(
     equal kinds the one from a real CPU is kept. Its reason states another verdict of the other
     class. Raises PagecageError if no row belongs to the experiment `only`.
     """
-    evaluated = evaluated_runs(runs)
+    evaluated = _evaluated_runs(runs)
     cards = [scorecard(experiments, by_name, only) for _, by_name in evaluated]
     rows = zip(*(card.rows for card in cards), strict=True)
     names = [name for name, _ in evaluated]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from pagecage.errors import PagecageError
 from pagecage.model.published_figures import (
     CONCLUSION,
     PublishedFigure,
-    RuleDate,
     is_same_rule,
     read_definitions,
     read_rows,
@@ -103,103 +103,84 @@ def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = N
         raise PagecageError(
             f"no published figure belongs to {only!r}", f"one of {', '.join(names)}"
         )
-    scorer = _ClaimScorer(read_definitions(experiments), newest)
-    dates = read_rule_dates(experiments)
-    scored = (
-        _dated(_score(row, scorer, (only,) if only is not None else row.experiments), row, dates)
-        for row in rows
-        if _is_selected(row, only)
-    )
+    definitions, dates = read_definitions(experiments), read_rule_dates(experiments)
+    results = {name: {r.id: r for r in evaluate_claims(run)} for name, run in newest.items()}
+    rules, scored = rules_of(definitions), []
+    for row in rows:
+        if only is None or only in row.experiments:
+            names_of_row = row.experiments if only is None else (only,)
+            found = {
+                name: _answer(row, rule, name, definitions, newest.get(name), results)
+                for name, rule in (rules.get(row.id, {}) if not row.untestable else {}).items()
+                if name in names_of_row
+            }
+            days = (date.changed for (id_, _), date in dates.items() if id_ == row.id)
+            claim = _score(row, names_of_row, found, definitions, newest)
+            scored.append(replace(claim, origin=row.origin, rule_changed=max(days, default=None)))
     return Scorecard(tuple(scored), read_titles(experiments))
 
 
-def _dated(
-    scored: ScoredClaim, row: PublishedFigure, dates: Mapping[tuple[str, str], RuleDate]
-) -> ScoredClaim:
-    """Return the row with its origin, and the day on which one of its rules last changed."""
-    days = [date.changed for (id_, _), date in dates.items() if id_ == row.id]
-    return replace(scored, origin=row.origin, rule_changed=max(days, default=None))
+def _answer(
+    row: PublishedFigure,
+    rule: Mapping[str, Any],
+    name: str,
+    definitions: Mapping[str, Mapping[str, Any]],
+    run: Run | None,
+    results: Mapping[str, Mapping[str, ClaimResult]],
+) -> ClaimResult | str:
+    """Return the result of one experiment for a row, or the reason why there is none.
 
-
-def _is_selected(row: PublishedFigure, only: str | None) -> bool:
-    return only is None or only in row.experiments
-
-
-def newest_runs(runs: Path) -> dict[str, Run]:
-    """Return the newest run with a record, by experiment.
-
-    A run at smoke size leaves most treatments out. It is used only if no larger run exists.
+    A run whose plan has an older rule for the row gives no result.
     """
-    return dict(_newest(runs))
+    if rule["rule"] in DEFINITION_RULES:
+        published = _number_or_text(row.published)
+        about = {"says": row.description, "published": published, "unit": row.unit}
+        return definition_result({**about, **rule}, definitions[name])
+    if run is None:
+        return "its experiment has not been run here"
+    claims = run.definition.get("claims", [])
+    planned = next((claim for claim in claims if claim["id"] == row.id), None)
+    if planned is None or not is_same_rule(planned, rule):
+        return "its rule is newer than the newest run"
+    return results[name][row.id]
 
 
-def _newest(runs: Path) -> Iterator[tuple[str, Run]]:
-    for link in sorted(runs.glob("latest-*")):
-        name = link.name.removeprefix("latest-")
-        older = sorted(
-            (path.resolve() for path in runs.glob(f"*Z-{name}-*") if path.is_dir()), reverse=True
-        )
-        run = _first_above_smoke(dict.fromkeys((link.resolve(), *older)), name)
-        if run:
-            yield name, run
-
-
-def _first_above_smoke(paths: Iterable[Path], name: str) -> Run | None:
-    """Return the first run above smoke size, otherwise the first run; later runs are not read."""
-    smoke = None
-    for run in filter(None, map(_loaded, paths)):
-        if run.plan["experiment"] == name:
-            if run.plan["size"] != "smoke":
-                return run
-            smoke = smoke or run
-    return smoke
-
-
-def _loaded(path: Path) -> Run | None:
-    try:
-        return load_run(path)
-    except PagecageError:
-        return None
-
-
-class _ClaimScorer:
-    """Scoring of published figures from the current definitions and the newest runs."""
-
-    def __init__(
-        self, definitions: Mapping[str, Mapping[str, Any]], latest: Mapping[str, Run]
-    ) -> None:
-        self.definitions, self.latest, self.rules = definitions, latest, rules_of(definitions)
-        self._results = {
-            name: {r.id: r for r in evaluate_claims(run)} for name, run in latest.items()
-        }
-
-    def answer(self, row: PublishedFigure, name: str) -> ClaimResult | str:
-        """Return the result of one experiment for a row, or the reason why there is none.
-
-        A run whose plan has an older rule for the row gives no result.
-        """
-        rule = self.rules[row.id][name]
-        if rule["rule"] in DEFINITION_RULES:
-            return definition_result(_completed(row, rule), self.definitions[name])
-        run = self.latest.get(name)
-        if run is None:
-            return "its experiment has not been run here"
-        planned_rule = next(
-            (claim for claim in run.definition.get("claims", []) if claim["id"] == row.id), None
-        )
-        if planned_rule is None or not is_same_rule(planned_rule, rule):
-            return "its rule is newer than the newest run"
-        return self._results[name][row.id]
-
-
-def _completed(row: PublishedFigure, rule: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a rule with the statement, figure and unit of its row, as plans have them."""
-    return {
-        "says": row.description,
-        "published": _number_or_text(row.published),
-        "unit": row.unit,
-        **rule,
-    }
+def _score(
+    row: PublishedFigure,
+    names: Sequence[str],
+    found: Mapping[str, ClaimResult | str],
+    definitions: Mapping[str, Mapping[str, Any]],
+    newest: Mapping[str, Run],
+) -> ScoredClaim:
+    """Score a row by its own experiment, or by another that tests it if the first has no result."""
+    for name in names:
+        result = found.get(name)
+        if isinstance(result, ClaimResult):
+            run = newest.get(name)
+            copied: dict[str, Any] = {key: getattr(result, key) for key in _COPIED}
+            run_id = str(run.plan["run_id"]) if run else None
+            return ScoredClaim(row.id, names[0], **copied, remark=row.remark, run=run_id)
+    reason = next((str(found[name]) for name in names if name in found), "")
+    if not reason and any(name in definitions for name in names):
+        reason = "its experiment has no rule for it yet"
+    verdict, reason = "not_run", reason or "its experiment is not defined yet"
+    if row.untestable:
+        verdict, reason = "untestable", row.untestable
+    return ScoredClaim(
+        row.id,
+        names[0],
+        row.description,
+        _number_or_text(row.published),
+        row.unit,
+        measured=None,
+        low=None,
+        high=None,
+        n=0,
+        verdict=verdict,
+        reason=reason,
+        remark=row.remark,
+        run=None,
+    )
 
 
 def _number_or_text(text: str) -> float | str:
@@ -209,64 +190,24 @@ def _number_or_text(text: str) -> float | str:
         return text
 
 
-def _score(row: PublishedFigure, scorer: _ClaimScorer, names: Sequence[str]) -> ScoredClaim:
-    """Score a row by its own experiment, or by another that tests it if the first has no result."""
-    if row.untestable:
-        return _without_measurement(row, names[0], "untestable", row.untestable)
-    testing = [name for name in names if name in scorer.rules.get(row.id, {})]
-    if not testing:
-        built = any(name in scorer.definitions for name in names)
-        reason = (
-            "its experiment has no rule for it yet"
-            if built
-            else "its experiment is not defined yet"
-        )
-        return _without_measurement(row, names[0], "not_run", reason)
-    answers = {name: scorer.answer(row, name) for name in testing}
-    for name, result in answers.items():
-        if isinstance(result, ClaimResult):
-            return _with_measurement(row, names[0], result, scorer.latest.get(name))
-    return _without_measurement(row, names[0], "not_run", str(answers[testing[0]]))
+_COPIED = ("says", "published", "unit", "measured", "low", "high", "n", "verdict", "reason")
 
 
-def _without_measurement(
-    row: PublishedFigure, experiment: str, verdict: str, reason: str
-) -> ScoredClaim:
-    return ScoredClaim(
-        row.id,
-        experiment,
-        row.description,
-        _number_or_text(row.published),
-        row.unit,
-        None,
-        None,
-        None,
-        0,
-        verdict,
-        reason,
-        row.remark,
-        None,
-    )
-
-
-def _with_measurement(
-    row: PublishedFigure, experiment: str, result: ClaimResult, run: Run | None
-) -> ScoredClaim:
-    return ScoredClaim(
-        row.id,
-        experiment,
-        result.says,
-        result.published,
-        result.unit,
-        result.measured,
-        result.low,
-        result.high,
-        result.n,
-        result.verdict,
-        result.reason,
-        row.remark,
-        str(run.plan["run_id"]) if run else None,
-    )
+def newest_runs(runs: Path) -> dict[str, Run]:
+    """Return the newest run with a record, by experiment."""
+    found: dict[str, Run] = {}
+    for link in sorted(runs.glob("latest-*")):
+        name = link.name.removeprefix("latest-")
+        folders = (path.resolve() for path in runs.glob(f"*Z-{name}-*") if path.is_dir())
+        for path in dict.fromkeys((link.resolve(), *sorted(folders, reverse=True))):
+            with suppress(PagecageError):
+                run = load_run(path)
+                if run.plan["experiment"] == name:
+                    found.setdefault(name, run)
+                    if run.plan["size"] != "smoke":
+                        found[name] = run
+                        break
+    return found
 
 
 def as_json(card: Scorecard) -> dict[str, Any]:
@@ -279,21 +220,17 @@ def as_json(card: Scorecard) -> dict[str, Any]:
     }
 
 
-def contradicted_conclusions(results: Iterable[ClaimResult]) -> list[ClaimResult]:
-    """Return the conclusions that were judged and did not hold, in the order of the results.
+def contradiction_sentences(results: Iterable[ClaimResult]) -> list[str]:
+    """Return a sentence per contradicted conclusion, for the first lines of a report.
 
     An undecided or incomparable conclusion contradicts nothing.
     """
-    return [r for r in results if r.origin == CONCLUSION and r.verdict == "not_held"]
-
-
-def contradiction_sentences(results: Iterable[ClaimResult]) -> list[str]:
-    """Return a sentence per contradicted conclusion, for the first lines of a report."""
     return [
-        f"This run contradicts its article ({result.id}): {result.says}, published as"
-        f" {format_published(result.published, result.unit).replace('_', ' ')}, measured"
-        f" {format_measured(result.measured, result.unit, result.verdict)}."
-        for result in contradicted_conclusions(results)
+        f"This run contradicts its article ({one.id}): {one.says}, published as"
+        f" {format_published(one.published, one.unit).replace('_', ' ')}, measured"
+        f" {format_measured(one.measured, one.unit, one.verdict)}."
+        for one in results
+        if one.origin == CONCLUSION and one.verdict == "not_held"
     ]
 
 

@@ -1,26 +1,154 @@
-"""The sides of a claim: responses of treatments, figures derived from them, and knees."""
+"""The sides of a claim: responses of treatments, extremes, figures per unit, and knees."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 from typing import Any
 
-from analysis.articles.figures import MAXIMUM, MINIMUM, extreme_summary
-from analysis.articles.rules import RuleResult, is_within_factor
-from analysis.cells import response_value, trials_of
-from analysis.data.load import JudgedTrial, Run
-from analysis.formatting import convert_response
+from analysis.cells import (
+    TreatmentCell,
+    included_values,
+    published_claims,
+    response_value,
+    treatments,
+    trials_of,
+)
+from analysis.data.load import JudgedTrial, Run, Treatment
+from analysis.formatting import convert_response, format_quantity, treatment_label, unit_scale
 from analysis.stats import MedianSummary, blocked_ratio, summarise
+from pagecage.errors import PagecageError
 from pagecage.model.record_sections import SECTOR_BYTES
 from pagecage.model.run_files import read_lines
-from pagecage.units import KIB
+from pagecage.units import GIB, KIB, parse_size_bytes
 from pagecage.verdicts.counters import counter, difference, measured_seconds
 from pagecage.verdicts.prediction import find_knee
 
-Derived = Callable[[JudgedTrial], float | None]
+MINIMUM, MAXIMUM = "minimum", "maximum"
+"""Statistics of claims whose published figure is the least time of several trials, or the rate that
+belongs to it.
+"""
+
+
+@dataclass(frozen=True)
+class TreatmentMinimum:
+    """The least figure of a treatment's `n` included trials.
+
+    `published` has the published minima with their units, by the id of their claims.
+    """
+
+    label: str
+    response: str
+    minimum: float
+    n: int
+    published: dict[str, tuple[float, str]]
+
+
+def extreme_summary(statistic: str, *sides: Sequence[float]) -> MedianSummary:
+    """Return the extreme of one side, or the ratio of the extremes of two.
+
+    The ratio is infinite if the second is zero. An extreme has no interval, so both ends are the
+    figure itself. Raises ValueError if a side has no values.
+    """
+    extremes = [min(side) if statistic == MINIMUM else max(side) for side in sides]
+    divisor = extremes[1] if len(extremes) > 1 else 1.0
+    figure = extremes[0] / divisor if divisor else math.inf
+    return MedianSummary(min(map(len, sides)), figure, figure, figure, statistic)
+
+
+def minima(run: Run) -> list[TreatmentMinimum]:
+    """Return the least figure of each treatment with a published minimum and included trials."""
+    claims = [c for c in run.definition.get("claims", []) if c.get("statistic") == MINIMUM]
+    found = []
+    for treatment in treatments(run):
+        about = [c for c in claims if not c.get("over") and c["where"].items() <= treatment.items()]
+        if about and (values := included_values(run, treatment, about[0]["response"])):
+            published = {claim["id"]: (claim["published"], claim["unit"]) for claim in about}
+            label, response = treatment_label(treatment), about[0]["response"]
+            found.append(TreatmentMinimum(label, response, min(values), len(values), published))
+    return found
+
+
+_OF_THE_WHOLE = (
+    *("full_pass_seconds", "prefault_seconds", "sum_seconds", "total_seconds"),
+    *("pass_1_seconds", "pass_last_tenth_seconds"),
+)
+"""Times that are proportional to the size of the data."""
+_OF_ALL_CALLS = ("with_start_seconds", "append_seconds")
+"""Times that are proportional to the number of records."""
+PUBLISHED_SIZE = "full"
+"""The size at which a definition's figures were published."""
+
+
+@dataclass(frozen=True)
+class PerUnit:
+    """A time per unit of work, and the published one; empty if it is not known."""
+
+    measured: str
+    published: str
+
+
+def per_unit_heading(response: str) -> str | None:
+    """Return the heading of the column: `per GiB`, `per call`, or None for other responses."""
+    if response in _OF_THE_WHOLE:
+        return "per GiB"
+    return "per call" if response in _OF_ALL_CALLS else None
+
+
+def per_unit(run: Run, cell: TreatmentCell) -> PerUnit:
+    """Return a cell's time per GiB of its files, or per record of its log."""
+    measured, work = "", _planned_gib(run, cell.treatment)
+    if cell.response not in _OF_THE_WHOLE:
+        trials = trials_of(run.trials, cell.treatment)
+        records = [count for trial in trials if (count := trial.record.response.get("records"))]
+        work = statistics.median(records) if records else None
+    if work and cell.summary:
+        scaled = replace(cell.summary, middle=cell.summary.middle / work)
+        measured = replace(cell, summary=scaled, killed=0).text
+    return PerUnit(measured, _published(run, cell))
+
+
+def _planned_gib(run: Run, treatment: Treatment) -> float | None:
+    """Return the size of a treatment's files in GiB; None without a dataset."""
+    for trial in run.plan["trials"]:
+        if dict(trial["treatment"]) == dict(treatment) and (dataset := trial.get("dataset")):
+            return float(dataset["size_bytes"] * trial.get("files", 1) / GIB)
+    return None
+
+
+def _published(run: Run, cell: TreatmentCell) -> str:
+    """Return the published time per unit.
+
+    A time per call is published as such. A time per GiB is known only if the treatment's files have
+    the size that the definition gives for the run.
+    """
+    gib: float | None = 1.0
+    response = "wall_per_call_us" if cell.response in _OF_ALL_CALLS else cell.response
+    claim = published_claims(run, response).get(treatment_label(cell.treatment))
+    if cell.response not in _OF_ALL_CALLS:
+        defined, gib = (_defined_gib(run, name) for name in (run.plan["size"], PUBLISHED_SIZE))
+        gib = gib if defined == _planned_gib(run, cell.treatment) else None
+    value = claim["published"] if claim else None
+    if claim is None or not isinstance(value, int | float) or not gib:
+        return ""
+    return format_quantity(cell.response, value * unit_scale(claim["unit"]) / gib)
+
+
+def _defined_gib(run: Run, name: str) -> float | None:
+    size = (run.definition.get("sizes") or {}).get(name)
+    if not size or not isinstance(size.get("dataset"), str):
+        return None
+    try:
+        return parse_size_bytes(size["dataset"]) * int(size.get("files", 1)) / GIB
+    except PagecageError:
+        return None
+
+
 _FREE_COLUMNS: Mapping[str, Mapping[str, int]] = {
     "total": {"MemTotal": 1},
     "used": {"MemTotal": 1, "MemAvailable": -1},
@@ -38,7 +166,6 @@ _LOWER_RATES: Mapping[str, tuple[str, int]] = {
     "lower_device_write_bytes_per_second": ("sectors_written", SECTOR_BYTES),
 }
 """Rates of the lowest disk of a stack: its key of /proc/diskstats, and the factor to bytes."""
-_LOADS, _SAMPLES = "loads_", "_samples"
 _LOAD_LEVELS = ("ram", "l1", "l2", "peer_cache", "fill_buffer", "uncached", "unknown")
 """Levels of memory in the responses of the collector perf-mem."""
 
@@ -53,15 +180,8 @@ def _free_column(column: str, moment: str, trial: JudgedTrial) -> float | None:
 
 
 def _free_growth(column: str, trial: JudgedTrial) -> float | None:
-    """Return how many bytes a column of free(1) grew from `before` to `after`."""
     before, after = (_free_column(column, moment, trial) for moment in ("before", "after"))
     return None if before is None or after is None else after - before
-
-
-def _bar_buckets(run: Run, trial: JudgedTrial) -> float | None:
-    """Return the number of parts of vmtouch's bar; None without a trace, or if it varies."""
-    widths = {len(line["bar"]) for line in read_lines(run.path, trial.record, "vmtouch")}
-    return float(widths.pop()) if len(widths) == 1 else None
 
 
 def _other_disks_fraction(trial: JudgedTrial) -> float | None:
@@ -78,83 +198,50 @@ def _other_disks_fraction(trial: JudgedTrial) -> float | None:
 
 
 def _optimal_io_size(trial: JudgedTrial) -> float | None:
-    """Return the optimal I/O size that the measured disk reports, in bytes."""
     size = (trial.record.device.queue_settings or {}).get("optimal_io_size")
     return None if size is None else float(size)
 
 
 def _position_computations(trial: JudgedTrial) -> float | None:
-    """Return how often a whole pass computes the position of a block.
-
-    A pass that was cut short is scaled to the whole.
-    """
+    """Return how often a whole pass computes the position of a block."""
     blocks = (trial.record.workload.end or {}).get("blocks")
     covered = trial.record.response.get("covered_fraction")
     return float(blocks) / covered if blocks is not None and covered else None
 
 
 def _lower_rate(key: str, factor: int, trial: JudgedTrial) -> float | None:
-    """Return a counter of the stack's lowest disk per second; None if the stack has one layer."""
     grown = difference(trial.record, "lower_device", key)
     seconds = measured_seconds(trial.record)
     return None if grown is None or not seconds else factor * grown / seconds
 
 
 def _samples_percent(level: str, trial: JudgedTrial) -> float | None:
-    """Return the share of all sampled loads that a level served, in percent."""
-    response = trial.record.response
-    counts = {one: response.get(f"{_LOADS}{one}{_SAMPLES}") for one in _LOAD_LEVELS}
-    known = [count for count in counts.values() if count is not None]
-    own = counts[level]
-    return None if own is None or not sum(known) else 100 * own / sum(known)
+    counts = {one: trial.record.response.get(f"loads_{one}_samples") for one in _LOAD_LEVELS}
+    total, of_level = sum(filter(None, counts.values())), counts[level]
+    return None if of_level is None or not total else 100 * of_level / total
 
 
-_FROM_RECORD: Mapping[str, Derived] = {
+_FROM_RECORD: Mapping[str, Callable[[JudgedTrial], float | None]] = {
     **{f"free_{name}_growth_bytes": partial(_free_growth, name) for name in _FREE_COLUMNS},
-    **{
-        f"free_{name}_before_bytes": partial(_free_column, name, "before") for name in _FREE_COLUMNS
-    },
+    **{f"free_{one}_before_bytes": partial(_free_column, one, "before") for one in _FREE_COLUMNS},
     **{name: partial(_lower_rate, key, factor) for name, (key, factor) in _LOWER_RATES.items()},
-    **{
-        f"{_LOADS}{level}{_SAMPLES}_percent": partial(_samples_percent, level)
-        for level in _LOAD_LEVELS
-    },
+    **{f"loads_{one}_samples_percent": partial(_samples_percent, one) for one in _LOAD_LEVELS},
     "other_disks_read_fraction": _other_disks_fraction,
     "optimal_io_size_bytes": _optimal_io_size,
     "position_computations": _position_computations,
 }
 """Functions by the name of the response."""
-_BAR = "vmtouch_bar_buckets"
 
 
-def is_derived(response: str) -> bool:
-    """Return whether a response is derived here instead of being recorded."""
-    return response == _BAR or response in _FROM_RECORD
+RuleResult = tuple[bool | None, str]
+"""True if the claim holds, None if the figures cannot decide it, and the reason."""
 
 
-def derived_value(run: Run, trial: JudgedTrial, response: str) -> float | None:
-    """Return a derived response of a trial; None if the record or the trace lacks it."""
-    return _bar_buckets(run, trial) if response == _BAR else _FROM_RECORD[response](trial)
+def is_within_factor(measured: float, published: float, factor: float) -> bool:
+    """Return whether a figure is the published one within a factor."""
+    return published / factor <= measured <= published * factor
 
 
-def dataset_bytes(trial: JudgedTrial) -> float | None:
-    """Return the length of the trial's files in bytes; None if it has none."""
-    return trial.record.cache.file_bytes or None
-
-
-def memory_limit_bytes(trial: JudgedTrial) -> float | None:
-    """Return the MemoryMax of the trial's cage in bytes; None without one."""
-    return (trial.record.cage.requested or {}).get("MemoryMax")
-
-
-DIVISORS: Mapping[str, Callable[[JudgedTrial], float | None]] = {
-    "dataset": dataset_bytes,
-    "memory_limit": memory_limit_bytes,
-}
-"""Sizes by which a claim may divide its response (`per`), so that it holds at any size."""
-
-
-Side = list[JudgedTrial]
 SIDES = ("where", "over", "than", "than_over")
 """Keys of a claim's groups of trials, in order."""
 
@@ -166,21 +253,14 @@ def number_of_sides(table: Mapping[str, Any]) -> int:
     return 2 if table.get("over") or table.get("over_boot") else 1
 
 
-def sides_of(run: Run, table: Mapping[str, Any]) -> list[Side]:
+def sides_of(run: Run, table: Mapping[str, Any]) -> list[list[JudgedTrial]]:
     """Return the groups of trials, in the order of `SIDES`."""
     if table.get("over_boot"):
-        return _by_boot(trials_of(run.trials, table.get("where") or {}))
+        trials = trials_of(run.trials, table.get("where") or {})
+        boots = list(dict.fromkeys(trial.record.boot_id for trial in trials))
+        groups = [[trial for trial in trials if trial.record.boot_id == boot] for boot in boots]
+        return [groups[0], groups[-1]] if len(groups) > 1 else [list(trials), []]
     return [trials_of(run.trials, table.get(key) or {}) for key in SIDES[: number_of_sides(table)]]
-
-
-def _by_boot(trials: Sequence[JudgedTrial]) -> list[Side]:
-    """Return the trials of the first boot and those of the last one.
-
-    The second group is empty if all ran in one boot.
-    """
-    boots = list(dict.fromkeys(trial.record.boot_id for trial in trials))
-    groups = [[trial for trial in trials if trial.record.boot_id == boot] for boot in boots]
-    return [groups[0], groups[-1]] if len(groups) > 1 else [list(trials), []]
 
 
 def responses_of(table: Mapping[str, Any]) -> list[str]:
@@ -189,44 +269,49 @@ def responses_of(table: Mapping[str, Any]) -> list[str]:
     return [own, table.get("over_response") or own] * 2
 
 
-def side_values(run: Run, table: Mapping[str, Any], sides: Sequence[Side]) -> list[list[float]]:
-    """Return the figures of each group's trials; a killed trial has none."""
-    return [
-        [v for trial in side if (v := trial_value(run, trial, response, table)) is not None]
-        for side, response in zip(sides, responses_of(table), strict=False)
-    ]
-
-
-def trial_value(
+def _trial_value(
     run: Run, trial: JudgedTrial, response: str, table: Mapping[str, Any]
 ) -> float | None:
     """Return a trial's figure in the response's unit.
 
-    With `per`, it is in bytes, pages or seconds per byte of that size. None if the trial was
-    killed or has no such figure.
+    With `per` (`dataset` or `memory_limit`), it is divided by that size in bytes, so that a claim
+    holds at any size. None if the trial was killed or has no such figure.
     """
     if trial.is_killed:
         return None
-    value = (
-        derived_value(run, trial, response)
-        if is_derived(response)
-        else response_value(trial, response)
-    )
+    if response == "vmtouch_bar_buckets":
+        widths = {len(line["bar"]) for line in read_lines(run.path, trial.record, "vmtouch")}
+        value = float(widths.pop()) if len(widths) == 1 else None
+    elif response in _FROM_RECORD:
+        value = _FROM_RECORD[response](trial)
+    else:
+        value = response_value(trial, response)
     if value is None or not table.get("per"):
         return value
-    divisor = DIVISORS[table["per"]](trial)
+    sizes = {
+        "dataset": trial.record.cache.file_bytes,
+        "memory_limit": (trial.record.cage.requested or {}).get("MemoryMax"),
+    }
+    divisor = sizes[table["per"]]
     return value / divisor if divisor else None
 
 
 def summarise_sides(
-    run: Run, table: Mapping[str, Any], sides: Sequence[Side], unit: str | None = None
+    run: Run,
+    table: Mapping[str, Any],
+    sides: Sequence[Sequence[JudgedTrial]],
+    unit: str | None = None,
 ) -> MedianSummary | None:
     """Return the figure of the groups: a median or minimum, a ratio, or a difference.
 
     A median, a minimum and a difference are in `unit`, or in the response's own unit without one;
     a ratio has none. None if a group has no figure.
     """
-    values = side_values(run, table, sides)
+    of_sides = list(zip(sides, responses_of(table), strict=False))
+    values = [
+        [v for trial in side if (v := _trial_value(run, trial, response, table)) is not None]
+        for side, response in of_sides
+    ]
     if not all(values):
         return None
     statistic = table.get("statistic", "")
@@ -235,44 +320,33 @@ def summarise_sides(
         if is_extreme and len(values) == 2:
             return extreme_summary(statistic, *values)
         return blocked_ratio(values, _rows(run, table, sides))
-    converted = [
+    ones, *others = (
         [convert_response(response, v, unit) if unit else v for v in side]
-        for side, response in zip(values, responses_of(table), strict=False)
-    ]
-    if len(converted) == 2:
-        return _difference(*converted)
-    return extreme_summary(statistic, converted[0]) if is_extreme else summarise(converted[0])
+        for side, (_, response) in zip(values, of_sides, strict=True)
+    )
+    if others:
+        low, high = min(ones) - max(others[0]), max(ones) - min(others[0])
+        n = min(len(ones), len(others[0]))
+        return MedianSummary(n, median(ones) - median(others[0]), low, high, "range")
+    return extreme_summary(statistic, ones) if is_extreme else summarise(ones)
 
 
-def _rows(run: Run, table: Mapping[str, Any], sides: Sequence[Side]) -> list[list[float]]:
-    """Return a figure of each side for every block and treatment that all sides have.
-
-    Trials match if their block is the same, and their level of each factor that the table leaves
-    open. The figure is the median, where a side has several such trials.
-    """
+def _rows(
+    run: Run, table: Mapping[str, Any], sides: Sequence[Sequence[JudgedTrial]]
+) -> list[list[float]]:
+    """Return a row per block and level of the other factors that all sides have: their medians."""
     fixed = {factor for key in SIDES for factor in table.get(key) or {}}
     found: list[dict[Any, list[float]]] = []
     for side, response in zip(sides, responses_of(table), strict=False):
         found.append(defaultdict(list))
         for trial in side:
-            value = trial_value(run, trial, response, table)
+            value = _trial_value(run, trial, response, table)
             levels = trial.record.treatment.items()
             key = (trial.record.block, *(level for name, level in levels if name not in fixed))
             if value is not None:
                 found[-1][key].append(value)
     common = [key for key in found[0] if all(key in one for one in found)]
     return [[median(one[key]) for one in found] for key in common]
-
-
-def _difference(ones: Sequence[float], others: Sequence[float]) -> MedianSummary:
-    """Return the difference of two medians, with the range of the differences."""
-    return MedianSummary(
-        min(len(ones), len(others)),
-        median(ones) - median(others),
-        min(ones) - max(others),
-        max(ones) - min(others),
-        "range",
-    )
 
 
 LEAST_GAIN = 1.5
@@ -287,7 +361,12 @@ def evaluate_knee(
     The summary is None, and the claim does not hold, if there is no knee: the figure is the same
     at all levels, or it still falls at the largest one. It is undecided if a level has no figure.
     """
-    middles = _medians(run, claim, trials)
+    values: dict[float, list[float]] = defaultdict(list)
+    for trial in trials:
+        value = _trial_value(run, trial, claim["response"], claim)
+        if value is not None:
+            values[float(trial.record.treatment[claim["along"]])].append(value)
+    middles = {level: median(figures) for level, figures in values.items()}
     without = [level for level in run.factors[claim["along"]] if float(level) not in middles]
     if without:
         return None, (None, f"no figure for {claim['along']} {', '.join(without)}")
@@ -296,28 +375,10 @@ def evaluate_knee(
         return None, (False, f"there is no knee: {knee.reason}")
     gain = middles[min(middles)] / middles[knee.value]
     if gain < LEAST_GAIN:
-        return None, (
-            False,
-            f"there is no knee: the least level takes only {gain:.2f} times as long as"
-            f" {knee.value:,.0f}",
-        )
-    published, factor = float(claim["published"]), float(claim["tolerance_factor"])
-    held = is_within_factor(knee.value, published, factor)
-    word = "within" if held else "outside"
-    n = len(trials)
-    return (
-        MedianSummary(n, knee.value, knee.value, knee.value, "knee"),
-        (held, f"{knee.reason}; {word} a factor of {factor:g} of the published knee"),
-    )
-
-
-def _medians(
-    run: Run, claim: Mapping[str, Any], trials: Sequence[JudgedTrial]
-) -> dict[float, float]:
-    """Return the median figure by level, as a number."""
-    values: dict[float, list[float]] = defaultdict(list)
-    for trial in trials:
-        value = trial_value(run, trial, claim["response"], claim)
-        if value is not None:
-            values[float(trial.record.treatment[claim["along"]])].append(value)
-    return {level: median(figures) for level, figures in values.items()}
+        short = f"the least level takes only {gain:.2f} times as long as {knee.value:,.0f}"
+        return None, (False, f"there is no knee: {short}")
+    factor = float(claim["tolerance_factor"])
+    held = is_within_factor(knee.value, float(claim["published"]), factor)
+    reason = f"{knee.reason}; {'within' if held else 'outside'} a factor of {factor:g} of the"
+    summary = MedianSummary(len(trials), knee.value, knee.value, knee.value, "knee")
+    return summary, (held, f"{reason} published knee")

@@ -10,7 +10,7 @@ from html import escape
 import pandas as pd
 
 from analysis.articles.evaluate import ClaimResult, evaluate_claims
-from analysis.articles.ratios import WITHOUT_RUN, HostedScorecard, RatioGrid, ratio_tables
+from analysis.articles.ratios import WITHOUT_RUN, HostedScorecard, ratio_tables
 from analysis.articles.scorecard import (
     VERDICTS,
     Scorecard,
@@ -31,7 +31,7 @@ from analysis.formatting import (
     format_verdict,
 )
 from pagecage.model.published_figures import PublishedFigure
-from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone, make_table
+from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Tone, make_table
 
 _SHORT_TEXT = 24
 
@@ -52,19 +52,16 @@ def silent_table(run: Run) -> pd.DataFrame:
 
 
 def _claim_row(result: ClaimResult) -> dict[str, str]:
-    spread = ""
+    spread, unit = "", result.unit
     if result.low is not None and result.high is not None and result.n > 1:
-        low, high = (
-            format_in_unit(result.low, result.unit),
-            format_in_unit(result.high, result.unit),
-        )
-        spread = f"\n{result.kind} {format_range(low, high)}, n {result.n}"
+        ends = (format_in_unit(end, unit) for end in (result.low, result.high))
+        spread = f"\n{result.kind} {format_range(*ends)}, n {result.n}"
+    measured = format_measured(result.measured, unit, result.verdict)
     return {
         "claim": result.id,
         "statement": break_at_semicolons(result.says),
-        "published": _unbroken(format_published(result.published, result.unit)),
-        "measured": _unbroken(format_measured(result.measured, result.unit, result.verdict))
-        + spread,
+        "published": _unbroken(format_published(result.published, unit)),
+        "measured": _unbroken(measured) + spread,
         "verdict": _unbroken(format_verdict(result.verdict)),
         "reason": result.reason,
     }
@@ -72,11 +69,8 @@ def _claim_row(result: ClaimResult) -> dict[str, str]:
 
 def _unbroken(text: str) -> str:
     """Keep a figure beside its unit; a long list of flags may break between them."""
-    return (
-        text.replace(" ", "\N{NO-BREAK SPACE}")
-        if len(text) <= _SHORT_TEXT
-        else text.replace("|", " ")
-    )
+    short = len(text) <= _SHORT_TEXT
+    return text.replace(" ", "\N{NO-BREAK SPACE}") if short else text.replace("|", " ")
 
 
 def untestable_table(run: Run, rows: Sequence[PublishedFigure]) -> pd.DataFrame:
@@ -89,7 +83,9 @@ def untestable_table(run: Run, rows: Sequence[PublishedFigure]) -> pd.DataFrame:
         [
             {
                 "claims": ", ".join(row.id for row in figures),
-                "published": _figures(figures),
+                "published": "; ".join(
+                    f"{row.metric} {format_published(row.published, row.unit)}" for row in figures
+                ),
                 "reason": reason,
             }
             for reason, figures in found.items()
@@ -97,42 +93,32 @@ def untestable_table(run: Run, rows: Sequence[PublishedFigure]) -> pd.DataFrame:
     )
 
 
-def _figures(rows: Sequence[PublishedFigure]) -> str:
-    return "; ".join(f"{row.metric} {format_published(row.published, row.unit)}" for row in rows)
-
-
 _CLAIM_CELL = re.compile(r"<td>(\d{3}-\d+)</td>")
 
 
 def contradiction_sentence(results: Sequence[ClaimResult]) -> str:
     """Return how many published figures a run contradicts, and their ids; empty if none."""
-    found = _not_held(results)
-    if not found:
-        return ""
-    ids = f"{_count(results, found)}: {', '.join(claim.id for claim in found)}."
-    return " ".join([ids, *contradiction_sentences(found)])
+    count, found = _contradictions(results)
+    ids = ", ".join(claim.id for claim in found)
+    return " ".join([f"{count}: {ids}.", *contradiction_sentences(found)]) if found else ""
 
 
 def contradiction_html(run: Run) -> str:
     """Return the notice as a box whose ids link to the rows of the claims; empty if none."""
-    results = evaluate_claims(run)
-    found = _not_held(results)
+    count, found = _contradictions(evaluate_claims(run))
     if not found:
         return ""
     links = ", ".join(f'<a href="#claim-{escape(one.id)}">{escape(one.id)}</a>' for one in found)
     conclusions = "".join(f"<br>{escape(one)}" for one in contradiction_sentences(found))
-    head = f"<strong>{_count(results, found)}</strong>: {links}."
-    return f'<div class="notice warn">{head}{conclusions}</div>'
+    return f'<div class="notice warn"><strong>{count}</strong>: {links}.{conclusions}</div>'
 
 
-def _not_held(results: Sequence[ClaimResult]) -> list[ClaimResult]:
-    return [claim for claim in results if claim.verdict == "not_held"]
-
-
-def _count(results: Sequence[ClaimResult], found: list[ClaimResult]) -> str:
+def _contradictions(results: Sequence[ClaimResult]) -> tuple[str, list[ClaimResult]]:
+    found = [claim for claim in results if claim.verdict == "not_held"]
     compared = sum(claim.verdict in ("held", "not_held") for claim in results)
     noun = "figure" if compared == 1 else "figures"
-    return f"This run contradicts its article in {len(found)} of {compared} {noun} compared"
+    count = f"This run contradicts its article in {len(found)} of {compared} {noun} compared"
+    return count, found
 
 
 def with_anchors(table: str) -> str:
@@ -143,34 +129,28 @@ def with_anchors(table: str) -> str:
 def ratio_sections(run: Run) -> Iterator[Block]:
     """Yield each table of ratios with its title; nothing if the definition has none."""
     for table in ratio_tables(run):
+        about = table.about
+        if table.published is not None:
+            near = sum(map(table.is_as_published, table.ratios.values()))
+            published = format_quantity("amplification", table.published)
+            about += (
+                f" {near} of {len(table.ratios)} ratios are the published {published} within a"
+                f" factor of {table.tolerance_factor:g}; they are marked ●."
+            )
         yield Heading(table.title)
-        if about := _about(table):
+        if about := about.strip():
             yield Paragraph(about)
-        yield make_table(
-            [f"{table.row_factor} \\ {table.column_factor}", *table.columns],
-            [[row, *(_cell(table, row, column) for column in table.columns)] for row in table.rows],
-        )
-
-
-def _about(table: RatioGrid) -> str:
-    if table.published is None:
-        return table.about
-    near = sum(map(table.is_as_published, table.ratios.values()))
-    published = format_quantity("amplification", table.published)
-    sentence = (
-        f"{near} of {len(table.ratios)} ratios are the published {published} within a factor of"
-        f" {table.tolerance_factor:g}; they are marked ●."
-    )
-    return f"{table.about} {sentence}".strip()
-
-
-def _cell(table: RatioGrid, row: str, column: str) -> Cell:
-    ratio = table.ratios.get((row, column))
-    if ratio is None:
-        return Cell("", tone="soft")
-    text = format_summary("amplification", ratio, is_ratio=True)
-    is_near = table.is_as_published(ratio)
-    return Cell(f"● {text}" if is_near else text, tone="good" if is_near else "plain")
+        rows: list[list[str | Cell]] = []
+        for row in table.rows:
+            cells = []
+            for column in table.columns:
+                ratio = table.ratios.get((row, column))
+                text = format_summary("amplification", ratio, is_ratio=True) if ratio else ""
+                near_one = ratio and table.is_as_published(ratio)
+                tone: Tone = "good" if near_one else "plain" if ratio else "soft"
+                cells.append(Cell(f"● {text}" if near_one else text, tone=tone))
+            rows.append([row, *cells])
+        yield make_table([f"{table.row_factor} \\ {table.column_factor}", *table.columns], rows)
 
 
 TONES: dict[str, Tone] = {
@@ -190,27 +170,28 @@ _GROUPED = ("untestable", "not_run")
 def scorecard_report(card: Scorecard) -> Report:
     """Return the report: the rows of each experiment, then the totals."""
     blocks: list[Block] = []
-    for name in card.totals():
-        blocks += _experiment(name, [row for row in card.rows if row.experiment == name])
-    return Report("Published figures", (*blocks, Heading("Totals"), _totals(card)))
-
-
-def _experiment(name: str, rows: Sequence[ScoredClaim]) -> Iterator[Block]:
-    counts = count_verdicts(rows)
-    yield Heading(name)
-    yield Paragraph(
-        " · ".join(
-            f"{counts[verdict]} {verdict_words(verdict)}" for verdict in VERDICTS if counts[verdict]
-        )
-    )
-    measured = [row for row in rows if row.verdict not in _GROUPED]
-    if measured:
-        columns = ["claim", "statement", "published", "measured", "verdict", "reason"]
-        yield make_table(columns, map(_row, measured))
-    groups = dict.fromkeys((row.verdict, row.reason) for row in rows if row.verdict in _GROUPED)
-    for verdict, reason in groups:
-        ids = [row.id for row in rows if (row.verdict, row.reason) == (verdict, reason)]
-        yield Paragraph(f"{verdict_words(verdict)}: {format_id_ranges(ids)}: {reason}", tone="soft")
+    totals = card.totals()
+    for name, counts in totals.items():
+        rows = [row for row in card.rows if row.experiment == name]
+        words = (f"{counts[one]} {verdict_words(one)}" for one in VERDICTS if counts[one])
+        blocks += [Heading(name), Paragraph(" · ".join(words))]
+        measured = [row for row in rows if row.verdict not in _GROUPED]
+        if measured:
+            columns = ["claim", "statement", "published", "measured", "verdict", "reason"]
+            blocks.append(make_table(columns, map(_row, measured)))
+        groups: dict[tuple[str, str], list[str]] = {}
+        for row in rows:
+            if row.verdict in _GROUPED:
+                groups.setdefault((row.verdict, row.reason), []).append(row.id)
+        for (verdict, reason), ids in groups.items():
+            text = f"{verdict_words(verdict)}: {format_id_ranges(ids)}: {reason}"
+            blocks.append(Paragraph(text, tone="soft"))
+    lines: list[list[str | Cell]] = [
+        [name, *(Cell(str(n), tone=TONES.get(v, "plain") if n else "soft") for v, n in of.items())]
+        for name, of in {**totals, "in all": count_verdicts(card.rows)}.items()
+    ]
+    table = make_table(["figures of", *map(verdict_words, VERDICTS), "all"], lines)
+    return Report("Published figures", (*blocks, Heading("Totals"), table))
 
 
 def _row(row: ScoredClaim) -> list[str | Cell]:
@@ -225,30 +206,12 @@ def _row(row: ScoredClaim) -> list[str | Cell]:
 
 
 def format_scored_measurement(row: ScoredClaim) -> str:
-    """Format the measured figure, with its interval if there is more than one trial.
-
-    It is in brackets if it rests on excluded trials alone.
-    """
+    """Format the measured figure, with its interval if there is more than one trial."""
     text = format_in_unit(row.measured, row.unit)
     if row.low is not None and row.high is not None and row.n > 1:
         ends = (format_in_unit(end, row.unit) for end in (row.low, row.high))
         text = f"{text} ({format_range(*ends)})"
     return f"({text}) †" if row.verdict == "no_data" and row.measured is not None else text
-
-
-def _totals(card: Scorecard) -> Table:
-    counts = {**card.totals(), "in all": count_verdicts(card.rows)}
-    rows: list[list[str | Cell]] = [
-        [name, *(_number(by_verdict, verdict) for verdict in (*VERDICTS, "all"))]
-        for name, by_verdict in counts.items()
-    ]
-    return make_table(["figures of", *map(verdict_words, VERDICTS), "all"], rows)
-
-
-def _number(counts: dict[str, int], verdict: str) -> Cell:
-    return Cell(
-        str(counts[verdict]), tone=TONES.get(verdict, "plain") if counts[verdict] else "soft"
-    )
 
 
 def verdict_words(verdict: str) -> str:
@@ -279,6 +242,11 @@ class Column:
 
 def columns(scored: HostedScorecard) -> tuple[Column, ...]:
     """Return the columns, in the order of the table."""
+
+    def host(row: ScoredClaim) -> str:
+        name = scored.host_class(row)
+        return "–" if name == WITHOUT_RUN else name
+
     return (
         Column("figure", lambda row: row.id),
         Column("experiment", lambda row: row.experiment),
@@ -286,13 +254,9 @@ def columns(scored: HostedScorecard) -> tuple[Column, ...]:
         Column("published", lambda row: format_published(row.published, row.unit)),
         Column("measured", format_scored_measurement),
         Column("verdict", lambda row: format_verdict(row.verdict)),
-        Column("host", lambda row: _or_dash(scored.host_class(row))),
+        Column("host", host),
         Column("run", lambda row: row.run or "–"),
         Column("origin", lambda row: row.origin or "–"),
         Column("rule changed", lambda row: row.rule_changed or "–"),
         Column("reason", lambda row: row.reason),
     )
-
-
-def _or_dash(host_class: str) -> str:
-    return "–" if host_class == WITHOUT_RUN else host_class

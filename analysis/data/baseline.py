@@ -7,7 +7,7 @@ outcome, its verdict in one word and some responses, and once per treatment what
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,10 +53,13 @@ def baseline_of(run: Run, responses: Sequence[str]) -> dict[str, Any]:
         about = planned[trial.record.trial_id]
         entry = treatments.setdefault(key, _treatment(trial.record, about))
         entry["trials"].append(_trial(trial, responses))
+    kept = {key: run.definition[key] for key in _DEFINITION if key in run.definition}
     baseline = {
         "baseline_version": BASELINE_VERSION,
         **{key: run.plan.get(key) for key in _RUN},
-        "definition": _definition(run),
+        "definition": (
+            kept | ({"workload": {"metrics": dict(run.metrics)}} if run.metrics else {})
+        ),
         "facts": [_facts(facts) for facts in run.facts],
         "treatments": list(treatments.values()),
     }
@@ -66,11 +69,6 @@ def baseline_of(run: Run, responses: Sequence[str]) -> dict[str, Any]:
 def baseline_sha256(baseline: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a baseline without its own digest."""
     return document_sha256(baseline, "baseline_sha256")
-
-
-def _definition(run: Run) -> dict[str, Any]:
-    kept = {key: run.definition[key] for key in _DEFINITION if key in run.definition}
-    return kept | ({"workload": {"metrics": dict(run.metrics)}} if run.metrics else {})
 
 
 def _treatment(record: Record, planned: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,60 +109,50 @@ def load_baseline(path: Path) -> Run:
 
     Its trials have no evidence, only their verdict. Raises PagecageError for a file that is none.
     """
+    hint = "pagecage baseline save RUN"
     try:
         data = from_line(path.read_bytes())
         version = data["baseline_version"]
         if version == BASELINE_VERSION:
-            _check_digest(path, data)
+            if data.get("baseline_sha256") not in (None, baseline_sha256(data)):
+                raise PagecageError(f"{path} was changed after it was written", hint)
             return _run(path, data)
     except UNREADABLE as error:
         message = f"{path} is not a baseline: {why_unreadable(error)}"
-        raise PagecageError(message, "pagecage baseline save RUN") from None
+        raise PagecageError(message, hint) from None
     raise PagecageError(
         f"{path} is a baseline of version {version}", "use the pagecage that wrote it"
     )
 
 
-def _check_digest(path: Path, data: Mapping[str, Any]) -> None:
-    """Raise PagecageError for a baseline that was edited. Older ones have no digest."""
-    if data.get("baseline_sha256") not in (None, baseline_sha256(data)):
-        raise PagecageError(
-            f"{path} was changed after it was written", "pagecage baseline save RUN"
-        )
-
-
 def _run(path: Path, data: Mapping[str, Any]) -> Run:
-    trials = sorted(_planned(data), key=lambda trial: (trial["block"], trial["position"]))
+    planned = []
+    for entry in data["treatments"]:
+        about = {key: value for key, value in entry.items() if key != "trials"}
+        planned += [{**about, **trial} for trial in entry["trials"]]
+    planned.sort(key=lambda trial: (trial["block"], trial["position"]))
+    judged = []
+    for trial in planned:
+        record = record_from_json(
+            {
+                "record_version": RECORD_VERSION,
+                **{key: data[key] for key in ("run_id", "host", "experiment")},
+                **{key: trial[key] for key in _RECORDED},
+                "plan_sha256": "",
+                "attempt": 1,
+                "phase": "record",
+                "device": {"name": trial["disk"]},
+                "workload": {"sha256": trial["workload_sha256"]},
+            },
+            f"trial {trial['trial_id']}",
+        )
+        reasons = tuple(trial["excluded"])
+        verdicts = replace(evaluate(record), excluded=bool(reasons), reasons=reasons)
+        judged.append(JudgedTrial(record, verdicts, series_of(())))
     plan = {
         **{key: data.get(key) for key in _RUN},
         "definition": data["definition"],
-        "trials": trials,
-        "planned": len(trials),
+        "trials": planned,
+        "planned": len(planned),
     }
-    judged = tuple(_judged(data, trial) for trial in trials)
-    return Run(path, plan, tuple(data["facts"]), judged, len(judged))
-
-
-def _planned(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for entry in data["treatments"]:
-        about = {key: value for key, value in entry.items() if key != "trials"}
-        yield from ({**about, **trial} for trial in entry["trials"])
-
-
-def _judged(data: Mapping[str, Any], trial: Mapping[str, Any]) -> JudgedTrial:
-    record = record_from_json(
-        {
-            "record_version": RECORD_VERSION,
-            **{key: data[key] for key in ("run_id", "host", "experiment")},
-            **{key: trial[key] for key in _RECORDED},
-            "plan_sha256": "",
-            "attempt": 1,
-            "phase": "record",
-            "device": {"name": trial["disk"]},
-            "workload": {"sha256": trial["workload_sha256"]},
-        },
-        f"trial {trial['trial_id']}",
-    )
-    reasons = tuple(trial["excluded"])
-    verdicts = replace(evaluate(record), excluded=bool(reasons), reasons=reasons)
-    return JudgedTrial(record, verdicts, series_of(()))
+    return Run(path, plan, tuple(data["facts"]), tuple(judged), len(judged))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import operator
 import struct
 import zlib
 from collections import Counter
@@ -29,6 +30,7 @@ _HINT = "docs/FORMAT.md names the programs that write it"
 def decode(text: str) -> Counter[int]:
     """Return counts by value; a bucket is named by the largest value that it can hold.
 
+    The first bucket has twice as many entries as the others; each later one doubles the value step.
     Raises PagecageError if the text is not such a histogram.
     """
     try:
@@ -38,28 +40,21 @@ def decode(text: str) -> Counter[int]:
         inner, size, _, digits, least, _, _ = _HEADER.unpack_from(plain)
     except (binascii.Error, struct.error, zlib.error) as error:
         raise PagecageError(f"this is not an HdrHistogram: {error}", _HINT) from None
-    if (
-        cookie & _COOKIE_MASK != _COMPRESSED
-        or inner & _COOKIE_MASK != _PLAIN
-        or not 0 < digits <= 5
-        or not least
-    ):
+    cookies = cookie & _COOKIE_MASK, inner & _COOKIE_MASK
+    if cookies != (_COMPRESSED, _PLAIN) or not 0 < digits <= 5 or not least:
         raise PagecageError("this is not an HdrHistogram of version 2", _HINT)
-    return _by_value(plain[_HEADER.size : _HEADER.size + size], digits, least)
-
-
-def _by_value(payload: bytes, digits: int, least: int) -> Counter[int]:
-    """Return the counts of the buckets; a negative number skips that many empty buckets."""
-    half_bits = (2 * 10**digits - 1).bit_length() - 1
-    unit_bits = least.bit_length() - 1
-    found: Counter[int] = Counter()
-    index = 0
-    for number in _numbers(payload):
-        if number < 0:
+    half = 1 << (2 * 10**digits - 1).bit_length() - 1
+    found, index = Counter[int](), 0
+    for number in _numbers(plain[_HEADER.size : _HEADER.size + size]):
+        if number < 0:  # so many empty buckets
             index -= number
             continue
         if number:
-            found[_largest_value(index, half_bits, unit_bits)] = number
+            bucket, entry = index // half - 1, index % half + half
+            if bucket < 0:
+                bucket, entry = 0, entry - half
+            shift = bucket + least.bit_length() - 1
+            found[(entry << shift) + (1 << shift) - 1] = number
         index += 1
     return found
 
@@ -77,19 +72,6 @@ def _numbers(payload: bytes) -> Iterator[int]:
         if last or byte < 0x80:
             yield (value >> 1) ^ -(value & 1)
             value, shift = 0, 0
-
-
-def _largest_value(index: int, half_bits: int, unit_bits: int) -> int:
-    """Return the largest value of a bucket entry.
-
-    The first bucket has twice as many entries as the others; each later one doubles the value step.
-    """
-    half = 1 << half_bits
-    bucket, entry = index // half - 1, index % half + half
-    if bucket < 0:
-        bucket, entry = 0, entry - half
-    shift = bucket + unit_bits
-    return (entry << shift) + (1 << shift) - 1
 
 
 UNTRACED = "not available by tracepoints"
@@ -115,10 +97,7 @@ def events_in_measured_part(
     key: Callable[[Mapping[str, Any]], Any],
     collector: str = "bpftrace",
 ) -> Counter[Any]:
-    """Count a probe's events from `go` on, by `key`.
-
-    The counts in the trace are cumulative.
-    """
+    """Count a probe's events from `go` on, by `key`. The counts in the trace are cumulative."""
     if not trial.record.measured:
         return Counter()
     lines, start = (
@@ -152,13 +131,9 @@ class EventColumn:
     text: Callable[[int], str] = str
 
 
-def _hexadecimal(word: int) -> str:
-    return f"{word:X}"
-
-
 COLUMNS = (
-    EventColumn("vm_flags", "filemap_fault", "vm_flags", _hexadecimal),
-    EventColumn("fault_flags", "filemap_fault", "fault_flags", _hexadecimal),
+    EventColumn("vm_flags", "filemap_fault", "vm_flags", "{:X}".format),
+    EventColumn("fault_flags", "filemap_fault", "fault_flags", "{:X}".format),
     EventColumn("pages", "filemap_fault", "ra_pages"),
     EventColumn("returned", "filemap_fault_return", "returned"),
     EventColumn("read-ahead pages", "page_cache_ra_order", "pages"),
@@ -173,39 +148,29 @@ def fault_event_table(run: Run) -> pd.DataFrame:
     a column that the trace of an older version lacks. Where the attached probes could not tell, the
     cell says so.
     """
-    counts: dict[str, dict[str, Counter[int]]] = {}
-    untraced: dict[str, set[str]] = {}
+    counts: dict[str, dict[str, Counter[Any]]] = {}
+    untraced: set[tuple[str, str]] = set()
     for trial in run.trials:
         label = treatment_label(trial.record.treatment)
-        of_treatment = counts.setdefault(label, {})
+        empty: dict[str, Counter[Any]] = {column.title: Counter() for column in COLUMNS}
+        of_treatment = counts.setdefault(label, empty)
         for column in COLUMNS:
-            found, table = Counter[Any](), traced_table(trial, column.probe, column.key)
-            if table is None:
-                untraced.setdefault(label, set()).add(column.title)
-            else:
-                found = events_in_measured_part(run, trial, table, _value_of(column.key))
-                found.pop(None, None)
-            of_treatment.setdefault(column.title, Counter()).update(found)
-    rows = [
-        {
-            "treatment": name,
-            **{
-                column.title: _cell(column, found)
-                or (UNTRACED if column.title in untraced.get(name, ()) else "")
-                for column in COLUMNS
-            },
-        }
-        for name, found in counts.items()
-        if any(found.values())
-    ]
+            if (table := traced_table(trial, column.probe, column.key)) is None:
+                untraced.add((label, column.title))
+                continue
+            key = operator.methodcaller("get", column.key)
+            found = events_in_measured_part(run, trial, table, key)
+            found.pop(None, None)
+            of_treatment[column.title].update(found)
+    rows = []
+    for name, of_treatment in counts.items():
+        if any(of_treatment.values()):
+            row = {"treatment": name}
+            for column in COLUMNS:
+                counter = of_treatment[column.title]
+                least = _LEAST_SHARE * counter.total()
+                values = (value for value, n in counter.most_common() if n >= least)
+                none = UNTRACED if (name, column.title) in untraced else ""
+                row[column.title] = ", ".join(map(column.text, values)) or none
+            rows.append(row)
     return pd.DataFrame(rows, columns=["treatment", *(column.title for column in COLUMNS)])
-
-
-def _value_of(key: str) -> Callable[[Mapping[str, Any]], int | None]:
-    return lambda entry: entry.get(key)
-
-
-def _cell(column: EventColumn, found: Mapping[str, Counter[int]]) -> str:
-    counter = found[column.title]
-    least = _LEAST_SHARE * counter.total()
-    return ", ".join(column.text(value) for value, n in counter.most_common() if n >= least)

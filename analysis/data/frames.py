@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.data.events import UNTRACED, events_in_measured_part
-from analysis.data.load import STALLS, JudgedTrial, Run, Series, Treatment
+from analysis.data.load import STALLS, JudgedTrial, Run, Treatment
 from analysis.formatting import treatment_label
 from pagecage.errors import PagecageError
-from pagecage.model.collectors import FieldValues, field_values, script_values
+from pagecage.model.collectors import field_values, script_values
 from pagecage.model.run_files import read_lines, trace_path
 from pagecage.verdicts.counters import measured_seconds
 from pagecage.verdicts.verdict import limit_title
@@ -25,17 +25,16 @@ SHORT_SECONDS = 3.0
 
 def trial_frame(run: Run) -> pd.DataFrame:
     """Return one row per trial: factors, outcome, responses, verdicts and reasons for exclusion."""
-    rows = [_trial_row(trial) for trial in run.trials]
-    clash = set(run.factors) & set(_trial_columns(run.trials[0]))
-    if clash:
+    columns = [_trial_columns(trial) for trial in run.trials]
+    if clash := set(run.factors) & set(columns[0]):
         raise PagecageError(
             f"factor {min(clash)!r} has the name of a column", "rename it in the definition"
         )
-    return pd.DataFrame(rows)
-
-
-def _trial_row(trial: JudgedTrial) -> dict[str, Any]:
-    return {**trial.record.treatment, **_trial_columns(trial), **trial.record.response}
+    records = [trial.record for trial in run.trials]
+    return pd.DataFrame(
+        {**record.treatment, **of_trial, **record.response}
+        for record, of_trial in zip(records, columns, strict=True)
+    )
 
 
 def _trial_columns(trial: JudgedTrial) -> dict[str, Any]:
@@ -61,21 +60,19 @@ def _trial_columns(trial: JudgedTrial) -> dict[str, Any]:
 def trace_frame(run: Run) -> pd.DataFrame:
     """Return the 10 Hz series as rates between samples; `seconds` counts from `go`."""
     parts = [(trial, _rates(trial)) for trial in run.trials if trial.record.measured]
-    columns = (
-        {name: np.concatenate([part[name] for _, part in parts]) for name in parts[0][1]}
-        if parts
-        else {}
-    )
+    names = parts[0][1] if parts else {}
+    columns = {name: np.concatenate([part[name] for _, part in parts]) for name in names}
     if not columns or not len(columns["t"]):
-        return pd.DataFrame(columns=[*trial_identity(run.trials[0]), "seconds"])
+        return pd.DataFrame(columns=[*_trial_identity(run.trials[0]), "seconds"])
     lengths = [len(part["t"]) for _, part in parts]
     return pd.DataFrame({**_repeated([trial for trial, _ in parts], lengths), **columns})
 
 
 def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
-    """Return rates over 0.5 s, or over 0.2 s in short parts.
+    """Return rates over 0.5 s, or over 0.2 s in short parts; NaN where unknown.
 
-    The interval smooths the bursts in which blk-throttle admits I/O, one per throttle slice.
+    The interval smooths the bursts in which blk-throttle admits I/O, one per throttle slice. A
+    stalled fraction is the share of time in which at least one task waited.
     """
     steps = 2 if (measured_seconds(trial.record) or 0) < SHORT_SECONDS else 5
     series, measured = trial.series, trial.record.measured
@@ -83,49 +80,31 @@ def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
     t = np.asarray(series.t)
     first, last = t[: max(0, len(t) - steps)], t[steps:]
     keep = last > first
-    span = (last - first)[keep]
-    columns = {name: _grown(series.io[key], steps)[keep] / span for name, key in _RATES.items()}
-    columns |= _waits(series, steps, keep, span)
-    middle = ((first + last) / 2)[keep]
-    states = {
-        name: np.asarray(getattr(series, name))[steps:][keep]
-        for name in ("resident_pages", "memory_current")
-    }
-    states["resident_bytes"] = states["resident_pages"] * trial.record.page_bytes
-    return {"t": middle, **columns, **states, "seconds": middle - measured.start_monotonic_seconds}
+    span, middle = (last - first)[keep], ((first + last) / 2)[keep]
 
+    def grown(total: Sequence[float]) -> np.ndarray:
+        values = np.asarray(total)
+        difference: np.ndarray = values[steps:] - values[: max(0, len(values) - steps)]
+        return difference[keep]
 
-def _waits(series: Series, steps: int, keep: np.ndarray, span: np.ndarray) -> dict[str, np.ndarray]:
-    """Return bytes per I/O, refaults per second and stalled fractions; NaN where unknown.
-
-    A stalled fraction is the share of time in which at least one task waited.
-    """
-    moved = _grown(series.io["rbytes"], steps) + _grown(series.io["wbytes"], steps)
-    count = _grown(series.io["rios"], steps) + _grown(series.io["wios"], steps)
-    size = np.divide(moved, count, out=np.full(len(count), np.nan), where=count > 0)
-    stalled = {
-        f"{kind}_stalled_fraction": _grown(series.stalled_us[kind], steps)[keep] / 1e6 / span
-        for kind in STALLS
-    }
+    io = {key: grown(total) for key, total in series.io.items()}
+    moved, count = io["rbytes"] + io["wbytes"], io["rios"] + io["wios"]
+    resident = np.asarray(series.resident_pages)[steps:][keep]
+    stalled = {kind: grown(series.stalled_us[kind]) / 1e6 / span for kind in STALLS}
     return {
-        "bytes_per_io": size[keep],
-        "refaults_per_second": _grown(series.refaults, steps)[keep] / span,
-        **stalled,
+        "t": middle,
+        "read_bytes_per_second": io["rbytes"] / span,
+        "reads_per_second": io["rios"] / span,
+        "write_bytes_per_second": io["wbytes"] / span,
+        "writes_per_second": io["wios"] / span,
+        "bytes_per_io": np.divide(moved, count, out=np.full(len(count), np.nan), where=count > 0),
+        "refaults_per_second": grown(series.refaults) / span,
+        **{f"{kind}_stalled_fraction": share for kind, share in stalled.items()},
+        "resident_pages": resident,
+        "memory_current": np.asarray(series.memory_current)[steps:][keep],
+        "resident_bytes": resident * trial.record.page_bytes,
+        "seconds": middle - measured.start_monotonic_seconds,
     }
-
-
-_RATES = {
-    "read_bytes_per_second": "rbytes",
-    "reads_per_second": "rios",
-    "write_bytes_per_second": "wbytes",
-    "writes_per_second": "wios",
-}
-
-
-def _grown(total: Sequence[float], steps: int) -> np.ndarray:
-    values = np.asarray(total)
-    difference: np.ndarray = values[steps:] - values[: max(0, len(values) - steps)]
-    return difference
 
 
 def _repeated(trials: Sequence[JudgedTrial], lengths: Sequence[int]) -> dict[str, Any]:
@@ -134,7 +113,7 @@ def _repeated(trials: Sequence[JudgedTrial], lengths: Sequence[int]) -> dict[str
     Text columns are categorical, because there are many rows and few trials.
     """
     identities = [
-        {**trial_identity(trial), "measured_seconds": measured_seconds(trial.record)}
+        {**_trial_identity(trial), "measured_seconds": measured_seconds(trial.record)}
         for trial in trials
     ]
     columns: dict[str, Any] = {}
@@ -168,7 +147,9 @@ def _iostat_rows(run: Run, trial: JudgedTrial) -> Iterator[dict[str, Any]]:
     except (ValueError, KeyError):
         return
     for row in hosts[0]["statistics"]:
-        for disk in _measured_disks(row.get("disk", []), trial.record.device.name):
+        disks = row.get("disk", [])
+        measured = [one for one in disks if one.get("disk_device") == trial.record.device.name]
+        for disk in measured or disks:  # iostat may call it by another name
             yield {
                 "wall": pd.Timestamp(row["timestamp"]).timestamp() - 0.5,
                 "read_bytes_per_second": disk["rkB/s"] * KIB,
@@ -177,11 +158,6 @@ def _iostat_rows(run: Run, trial: JudgedTrial) -> Iterator[dict[str, Any]]:
                 "writes_per_second": disk["w/s"],
                 "util_percent": disk.get("util"),
             }
-
-
-def _measured_disks(disks: Sequence[Mapping[str, Any]], name: str | None) -> list[Any]:
-    """Return the measured disk's entry; all entries if iostat calls it by another name."""
-    return [disk for disk in disks if disk.get("disk_device") == name] or list(disks)
 
 
 def vmtouch_frame(run: Run) -> pd.DataFrame:
@@ -200,25 +176,19 @@ def fault_frame(run: Run) -> pd.DataFrame:
 
 
 def _counted(run: Run, probe: str, key: str) -> pd.DataFrame:
-    rows = []
-    for trial in run.trials:
-        for value, count in events_in_measured_part(
-            run, trial, probe, lambda entry: _name(entry, key)
-        ).items():
-            rows.append({**trial_identity(trial), key: value, "count": count})
-    return pd.DataFrame(rows, columns=[*trial_identity(run.trials[0]), key, "count"])
+    def name(entry: Mapping[str, Any]) -> Any:
+        flags = entry.get("vm_flag_names") if key == "vm_flags" else None
+        return " ".join(flags) if flags else entry.get(key, UNTRACED)
+
+    rows = [
+        {**_trial_identity(trial), key: value, "count": count}
+        for trial in run.trials
+        for value, count in events_in_measured_part(run, trial, probe, name).items()
+    ]
+    return pd.DataFrame(rows, columns=[*_trial_identity(run.trials[0]), key, "count"])
 
 
-def _name(entry: Mapping[str, Any], key: str) -> Any:
-    return (
-        " ".join(entry["vm_flag_names"])
-        if key == "vm_flags" and entry.get("vm_flag_names")
-        else entry.get(key, UNTRACED)
-    )
-
-
-def trial_identity(trial: JudgedTrial) -> dict[str, Any]:
-    """Return the columns that identify a trial."""
+def _trial_identity(trial: JudgedTrial) -> dict[str, Any]:
     record = trial.record
     names = {
         "trial_id": record.trial_id,
@@ -237,11 +207,13 @@ def _stack(
     for trial in run.trials:
         if trial.record.measured:
             start = getattr(trial.record.measured, key)
-            identity = {**trial_identity(trial), "measured_seconds": trial.record.measured.seconds}
+            identity = {**_trial_identity(trial), "measured_seconds": trial.record.measured.seconds}
             rows += [
                 {**identity, **row, "seconds": row[clock] - start} for row in rows_of(run, trial)
             ]
-    return pd.DataFrame(rows, columns=None if rows else [*trial_identity(run.trials[0]), "seconds"])
+    return pd.DataFrame(
+        rows, columns=None if rows else [*_trial_identity(run.trials[0]), "seconds"]
+    )
 
 
 def only(frame: pd.DataFrame, treatment: Treatment) -> pd.DataFrame:
@@ -255,11 +227,11 @@ _MOMENTS = ("before", "after", "totals")
 def sample_frame(run: Run) -> pd.DataFrame:
     """Return one row per timed pass: the fields of a workload's `sample` line."""
     rows = [
-        {**trial_identity(trial), **sample}
+        {**_trial_identity(trial), **sample}
         for trial in run.trials
         for sample in trial.record.samples
     ]
-    return pd.DataFrame(rows, columns=None if rows else list(trial_identity(run.trials[0])))
+    return pd.DataFrame(rows, columns=None if rows else list(_trial_identity(run.trials[0])))
 
 
 def counter_frame(run: Run) -> pd.DataFrame:
@@ -268,22 +240,20 @@ def counter_frame(run: Run) -> pd.DataFrame:
     `source` is `cgroup`, `device` or `host`. Names of nested counters are joined by dots
     (`memory.stat.pgmajfault`). A counter that was not read is NaN.
     """
-    rows = [row for trial in run.trials for row in _counters(trial)]
-    columns = [*trial_identity(run.trials[0]), "source", "counter", *_MOMENTS]
+    rows = []
+    for trial in run.trials:
+        counters = trial.record.counters
+        read = {one: dict(_flat(getattr(counters, one) or {})) for one in _MOMENTS}
+        for name in dict.fromkeys(name for values in read.values() for name in values):
+            source, _, counter = name.partition(".")
+            values = {moment: read[moment].get(name) for moment in _MOMENTS}
+            about = {**_trial_identity(trial), "source": source, "counter": counter}
+            rows.append({**about, **values})
+    columns = [*_trial_identity(run.trials[0]), "source", "counter", *_MOMENTS]
     frame = pd.DataFrame(rows, columns=columns)
     frame[list(_MOMENTS)] = frame[list(_MOMENTS)].astype(float)
     frame.insert(frame.columns.get_loc("totals"), "grown", frame["after"] - frame["before"])  # type: ignore[arg-type]
     return frame
-
-
-def _counters(trial: JudgedTrial) -> Iterator[dict[str, Any]]:
-    read = {
-        moment: dict(_flat(getattr(trial.record.counters, moment) or {})) for moment in _MOMENTS
-    }
-    for name in dict.fromkeys(name for values in read.values() for name in values):
-        source, _, counter = name.partition(".")
-        values = {moment: read[moment].get(name) for moment in _MOMENTS}
-        yield {**trial_identity(trial), "source": source, "counter": counter, **values}
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
@@ -299,55 +269,46 @@ _COLUMNS = ("collector", "field", "seconds", "measured_seconds", "value")
 
 def own_collector_names(run: Run) -> list[str]:
     """Return the collectors of the definition, in its order."""
-    specs = (one for trial in run.plan["trials"] for one in _specs(trial))
-    return list(dict.fromkeys(str(one["name"]) for one in specs))
+    return list(_custom_collectors(run))
+
+
+def _custom_collectors(run: Run) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    for trial in run.plan["trials"]:
+        for one in trial.get("own_collectors") or ():
+            if isinstance(one, dict) and isinstance(one.get("name"), str):
+                found[one["name"]] = found.get(one["name"], False) or bool(one.get("is_script"))
+    return found
 
 
 def own_frame(run: Run) -> pd.DataFrame:
     """Return one row per number that a collector of the definition printed.
 
-    `seconds` counts from `go`. A trial without a measured part has no rows.
+    `seconds` counts from `go`. A trial without a measured part has no rows. A line of a trace that
+    is no JSON object has no numbers.
     """
-    scripts = {
-        one["name"] for trial in run.plan["trials"] for one in _specs(trial) if one.get("is_script")
-    }
-    names = own_collector_names(run)
-    rows = [
-        row
-        for trial in run.trials
-        for name in names
-        for row in _rows(run, trial, name, is_script=name in scripts)
-    ]
-    return pd.DataFrame(rows, columns=[*trial_identity(run.trials[0]), *_COLUMNS])
-
-
-def _specs(trial: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the collectors of a trial of plan.json, which may be untrusted."""
-    specs = trial.get("own_collectors") or ()
-    return [one for one in specs if isinstance(one, dict) and isinstance(one.get("name"), str)]
-
-
-def _rows(run: Run, trial: JudgedTrial, name: str, *, is_script: bool) -> Iterator[dict[str, Any]]:
-    measured = trial.record.measured
-    if measured is None:
-        return
-    identity = {**trial_identity(trial), "collector": name, "measured_seconds": measured.seconds}
-    entry = trial.record.collectors.get(name) or {}
-    started = entry.get("start_monotonic_seconds") or 0.0
-    for line in read_lines(run.path, trial.record, name):
-        values = _values(line, started, is_script=is_script)
-        for field, value in (values.values if values else {}).items():
-            seconds = values.t - measured.start_monotonic_seconds if values else 0.0
-            yield {**identity, "field": field, "seconds": seconds, "value": value}
-
-
-def _values(line: Any, started: float, *, is_script: bool) -> FieldValues | None:
-    """Return the numbers of a line of a trace; None for one that is no JSON object."""
-    if not isinstance(line, dict) or not isinstance(line.get("line"), dict):
-        return None
-    arrived = line.get("arrived")
-    if not isinstance(arrived, int | float):
-        return None
-    if is_script:
-        return script_values(line["line"], arrived)
-    return field_values(line["line"], arrived, started)
+    rows = []
+    for trial in run.trials:
+        if (measured := trial.record.measured) is None:
+            continue
+        for name, is_script in _custom_collectors(run).items():
+            about = {"collector": name, "measured_seconds": measured.seconds}
+            entry = trial.record.collectors.get(name) or {}
+            started = entry.get("start_monotonic_seconds") or 0.0
+            for line in read_lines(run.path, trial.record, name):
+                arrived = line.get("arrived") if isinstance(line, dict) else None
+                if not isinstance(arrived, int | float) or not isinstance(line.get("line"), dict):
+                    continue
+                printed = line["line"]
+                values = (
+                    script_values(printed, arrived)
+                    if is_script
+                    else field_values(printed, arrived, started)
+                )
+                if values is not None:
+                    about["seconds"] = values.t - measured.start_monotonic_seconds
+                    rows += [
+                        {**_trial_identity(trial), **about, "field": field, "value": value}
+                        for field, value in values.values.items()
+                    ]
+    return pd.DataFrame(rows, columns=[*_trial_identity(run.trials[0]), *_COLUMNS])

@@ -40,7 +40,7 @@ _SCALE = {
     "ms": 1e-3,
     "s": 1.0,
 }
-_WORDS = {"none": 0.0, "off": 0.0}
+_WORDS = ("none", "off")
 _MANY_ACROSS = 5
 """More columns than this do not fit a page beside their published figures."""
 _MANY_FACTORS = 4
@@ -53,19 +53,17 @@ def numeric_levels(levels: Sequence[str]) -> dict[str, float] | None:
 
     None unless every level is a number, and all numbers differ.
     """
-    parsed = {level: _NUMBER.match(level) for level in levels if level not in _WORDS}
-    matches = [match for match in parsed.values() if match]
-    if len(matches) < len(parsed) or len({match["before"] for match in matches}) != 1:
-        return None
-    if any(match["unit"] not in _SCALE for match in matches):
-        return None
-    found = {
-        level: float(match["number"]) * _SCALE[match["unit"]]
-        for level, match in parsed.items()
-        if match
-    }
-    found |= {level: _WORDS[level] for level in levels if level in _WORDS}
-    return found if len(set(found.values())) == len(levels) > 1 else None
+    found, before = {}, set()
+    for level in levels:
+        match = _NUMBER.match(level)
+        if match and match["unit"] in _SCALE:
+            found[level] = float(match["number"]) * _SCALE[match["unit"]]
+            before.add(match["before"])
+        elif level not in _WORDS:
+            return None
+    found |= {level: 0.0 for level in levels if level in _WORDS}
+    is_distinct = len(before) == 1 and len(set(found.values())) == len(levels) > 1
+    return found if is_distinct else None
 
 
 def sort_levels(levels: Sequence[str]) -> list[str]:
@@ -103,19 +101,14 @@ def table_layout(
     *down, across = varying
     rows = {tuple(t[name] for name in down) for t in treatments}
     filled = len(treatments) / max(1, len(rows) * len(used[across]))
-    fits = (
-        down
-        and len(used[across]) <= _MANY_ACROSS
-        and len(varying) < _MANY_FACTORS
-        and filled >= _FULL
-    )
-    return TableLayout(tuple(down) if fits else tuple(varying), across if fits else None, constant)
+    is_narrow = len(used[across]) <= _MANY_ACROSS and len(varying) < _MANY_FACTORS
+    if down and is_narrow and filled >= _FULL:
+        return TableLayout(tuple(down), across, constant)
+    return TableLayout(tuple(varying), None, constant)
 
 
 IO_KEYS = ("rbytes", "rios", "wbytes", "wios")
 STALLS = ("io", "memory")
-_UNKNOWN = float("nan")
-_EMPTY: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -141,42 +134,29 @@ def series_of(rows: Iterable[Mapping[str, Any]]) -> Series:
     A disk that the slice has not used yet has an empty `io`, which counts as 0.
     """
     samples = list(rows)
+
+    def column(*keys: str) -> array[float]:
+        found = array("d")
+        for row in samples:
+            value: Any = row
+            for key in keys:
+                value = (value or {}).get(key)
+            found.append(float("nan") if value is None else value)
+        return found
+
     return Series(
         t=array("d", [row["t"] for row in samples]),
         io={key: array("d", [row["io"].get(key, 0) for row in samples]) for key in IO_KEYS},
-        resident_pages=_column(samples, "resident_pages"),
-        memory_current=_column(samples, "memory_current"),
-        refaults=_nested(samples, "memory_stat", "workingset_refault_file"),
-        stalled_us={kind: _stalled(samples, kind) for kind in STALLS},
+        resident_pages=column("resident_pages"),
+        memory_current=column("memory_current"),
+        refaults=column("memory_stat", "workingset_refault_file"),
+        stalled_us={kind: column("pressure", kind, "some") for kind in STALLS},
     )
-
-
-def _nested(rows: Sequence[Mapping[str, Any]], table: str, key: str) -> array[float]:
-    """Return the column of a key in a nested table."""
-    return array("d", [(row.get(table) or _EMPTY).get(key, _UNKNOWN) for row in rows])
-
-
-def _stalled(rows: Sequence[Mapping[str, Any]], kind: str) -> array[float]:
-    values = ((row.get("pressure") or _EMPTY).get(kind) or _EMPTY for row in rows)
-    return array("d", [pressure.get("some", _UNKNOWN) for pressure in values])
-
-
-def _column(rows: Sequence[Mapping[str, Any]], key: str) -> array[float]:
-    values = (row.get(key) for row in rows)
-    return array("d", [_UNKNOWN if value is None else value for value in values])
 
 
 Treatment = Mapping[str, str]
 
-_MALFORMED_RECORD_ERRORS = (
-    AttributeError,
-    IndexError,
-    KeyError,
-    OverflowError,
-    TypeError,
-    ValueError,
-    ZeroDivisionError,
-)
+_MALFORMED_RECORD_ERRORS = (AttributeError, LookupError, ArithmeticError, TypeError, ValueError)
 """Exceptions raised for a record whose outline is valid but whose contents are not."""
 
 
@@ -304,9 +284,14 @@ def load_run(path: Path) -> Run:
     """
     known = _JudgedRecords(path)
     plan, records = planned_and_recorded(path, known.judge_of)
-    last = {record.trial_id: _in_factor_order(record, plan) for record in records}
+    last = {}
+    for record in records:
+        given, factors = record.treatment, plan["definition"]["factors"]
+        levels = {name: given[name] for name in factors if name in given}
+        last[record.trial_id] = replace(record, treatment=levels)
     trials = needed(plan, last, known.verdicts)
-    judged = tuple(known.trial(last[t["trial_id"]]) for t in trials if t["trial_id"] in last)
+    recorded = [last[t["trial_id"]] for t in trials if t["trial_id"] in last]
+    judged = tuple(JudgedTrial(record, *known.judged(record)) for record in recorded)
     narrowed = {**plan, "trials": trials, "planned": len(plan["trials"])}
     wide = too_wide(plan, last, known.verdicts)
     return Run(path, narrowed, read_facts(path), judged, len(records), wide)
@@ -335,8 +320,6 @@ def planned_and_recorded(
 
 
 class _JudgedRecords:
-    """The verdicts on a run's records and their series, made once for each trial."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._others: Mapping[str, Sequence[Record]] = {}
@@ -347,15 +330,12 @@ class _JudgedRecords:
         self._others = others_by_trial(last.values())
         return self.verdicts
 
-    def trial(self, record: Record) -> JudgedTrial:
-        """Return the trial of its last record."""
-        return JudgedTrial(record, *self._judged(record))
-
     def verdicts(self, record: Record) -> Verdicts:
         """Return the verdicts on the last record of a trial."""
-        return self._judged(record)[0]
+        return self.judged(record)[0]
 
-    def _judged(self, record: Record) -> tuple[Verdicts, Series]:
+    def judged(self, record: Record) -> tuple[Verdicts, Series]:
+        """Return the verdicts on the last record of a trial, and its series."""
         if record.trial_id not in self._known:
             try:
                 rows = read_lines(self._path, record, "sampler")
@@ -385,16 +365,6 @@ def with_included(run: Run, trial_ids: Collection[str]) -> Run:
     return replace(run, trials=trials)
 
 
-def _in_factor_order(record: Record, plan: Mapping[str, Any]) -> Record:
-    """Return the record with its levels in the definition's order of factors."""
-    levels = {
-        name: record.treatment[name]
-        for name in plan["definition"]["factors"]
-        if name in record.treatment
-    }
-    return replace(record, treatment=levels)
-
-
 @contextmanager
 def bundled_runs(folder: Path) -> Iterator[list[Run]]:
     """Load the run of every bundle in a folder, in the order of their file names.
@@ -405,19 +375,17 @@ def bundled_runs(folder: Path) -> Iterator[list[Run]]:
     if not folder.is_dir():
         raise PagecageError(f"{folder} is not a folder", "pagecage bundle RUN --out FOLDER/FILE")
     with tempfile.TemporaryDirectory(prefix="pagecage-bundles-") as scratch:
-        yield [
-            _unpacked(bundle, Path(scratch) / bundle.name.removesuffix(SUFFIX))
-            for bundle in sorted(folder.glob(f"*{SUFFIX}"))
-        ]
-
-
-def _unpacked(bundle: Path, target: Path) -> Run:
-    unpack(bundle, target)
-    try:
-        return load_run(target)
-    except PagecageError as error:
-        reason = str(error).partition("\n")[0].replace(str(target), bundle.name)
-        raise PagecageError(reason, f"remove {bundle}, or bundle its run again") from None
+        runs = []
+        for bundle in sorted(folder.glob(f"*{SUFFIX}")):
+            target = Path(scratch) / bundle.name.removesuffix(SUFFIX)
+            unpack(bundle, target)
+            try:
+                runs.append(load_run(target))
+            except PagecageError as error:
+                reason = str(error).partition("\n")[0].replace(str(target), bundle.name)
+                hint = f"remove {bundle}, or bundle its run again"
+                raise PagecageError(reason, hint) from None
+        yield runs
 
 
 VERDICTS = (
@@ -445,23 +413,15 @@ def failed_verdicts(trial: JudgedTrial) -> frozenset[str]:
 def excluded_ids_named(run: Run, names: Sequence[str]) -> set[str]:
     """Return the ids of the excluded trials that `names` selects.
 
-    A name is a trial id, or a verdict, which selects the trials that fail no other verdict.
+    A name is a trial id, or a verdict, which selects the trials that fail no other verdict. A trial
+    of a baseline has reasons but no verdicts, so no verdict selects it.
     """
-    verdicts, ids = set(names) & set(VERDICTS), set(names) - set(VERDICTS)
-    return {
-        trial.record.trial_id
-        for trial in excluded_trials(run)
-        if trial.record.trial_id in ids or _fails_only(trial, verdicts)
-    }
-
-
-def _fails_only(trial: JudgedTrial, verdicts: set[str]) -> bool:
-    """Return whether these verdicts alone exclude a trial.
-
-    A trial of a baseline has reasons but no verdicts, so no verdict selects it.
-    """
-    failed = failed_verdicts(trial)
-    return bool(failed) and failed <= verdicts
+    verdicts, found = set(names) & set(VERDICTS), set()
+    for trial in excluded_trials(run):
+        failed, id_ = failed_verdicts(trial), trial.record.trial_id
+        if id_ in set(names) - verdicts or (failed and failed <= verdicts):
+            found.add(id_)
+    return found
 
 
 def include_by_name(run: Run, names: Sequence[str]) -> Run:
@@ -469,24 +429,17 @@ def include_by_name(run: Run, names: Sequence[str]) -> Run:
 
     Raises PagecageError for a name that selects no excluded trial.
     """
+    verdicts = set(names) & set(VERDICTS)
     for name in names:
-        verdicts = set(names) & set(VERDICTS)
-        if not excluded_ids_named(run, [name, *verdicts]) - excluded_ids_named(
-            run, list(verdicts - {name})
-        ):
-            raise PagecageError(
-                f"--include: {name} names no excluded trial",
-                f"excluded are {_excluded_with_verdicts(run) or 'none'}",
+        without = excluded_ids_named(run, list(verdicts - {name}))
+        if not excluded_ids_named(run, [name, *verdicts]) - without:
+            excluded = ", ".join(
+                f"{trial.record.trial_id} ({' and '.join(sorted(failed_verdicts(trial)))})"
+                for trial in excluded_trials(run)
             )
+            message = f"--include: {name} names no excluded trial"
+            raise PagecageError(message, f"excluded are {excluded or 'none'}")
     return with_included(run, excluded_ids_named(run, names))
-
-
-def _excluded_with_verdicts(run: Run) -> str:
-    """Return the excluded trials as text, each with the verdicts that it fails."""
-    return ", ".join(
-        f"{trial.record.trial_id} ({' and '.join(sorted(failed_verdicts(trial)))})"
-        for trial in excluded_trials(run)
-    )
 
 
 def included_by_name(run: Run) -> list[str]:

@@ -24,8 +24,9 @@ from analysis.figures.style import (
     MARKERS,
     TreatmentStyle,
     numeric_factor,
+    quantity_formatter,
 )
-from analysis.formatting import format_quantity, response_title, treatment_label
+from analysis.formatting import response_title, treatment_label
 from pagecage.units import format_bytes
 
 WIDTH = 10.8
@@ -47,16 +48,10 @@ def strip_figure(
     axes = panels.strip(figure.subplots(), trial_df, response, styles)
     for text, value in (marks or {}).items():
         axes.axvline(value, color="#8A8A8A", lw=1, ls=(0, (4, 3)))
-        axes.annotate(
-            text,
-            (value, 1),
-            xycoords=("data", "axes fraction"),
-            va="bottom",
-            ha="center",
-            fontsize=8,
-        )
+        where = ("data", "axes fraction")
+        axes.annotate(text, (value, 1), xycoords=where, va="bottom", ha="center", fontsize=8)
     axes.set_xlabel(response_title(response) + (" (log)" if axes.get_xscale() == "log" else ""))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_quantity(response, value)))
+    axes.xaxis.set_major_formatter(quantity_formatter(response))
     axes.xaxis.set_minor_formatter(NullFormatter())
     low, high = axes.get_xlim()
     if axes.get_xscale() == "log" and high / low < TWO_DECADES:
@@ -74,8 +69,14 @@ def changing_residency(
     vmtouch_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
 ) -> dict[str, pd.DataFrame]:
     """Return, by treatment, the rows of the first trial whose number of resident pages changes."""
-    found = {name: _changing(vmtouch_df[vmtouch_df["treatment"] == name]) for name in styles}
-    return {name: rows for name, rows in found.items() if rows is not None}
+    found = {}
+    for name in styles:
+        rows = vmtouch_df[vmtouch_df["treatment"] == name]
+        trials = (trial for _, trial in rows.groupby("trial_id", sort=False))
+        changing = (trial for trial in trials if trial["resident_pages"].nunique() > 1)
+        if (first := next(changing, None)) is not None:
+            found[name] = first
+    return found
 
 
 def residency_figure(
@@ -84,30 +85,31 @@ def residency_figure(
     """Draw one panel per trial; None if there is no trial."""
     if not shown:
         return None
-    height = -(-len(shown) // ACROSS)
-    figure = Figure(figsize=(WIDTH, 3.4 * height), layout="constrained")
-    panels = figure.subplots(height, min(ACROSS, len(shown)), squeeze=False)
-    for axes in panels.flat[len(shown) :]:
-        axes.set_visible(False)
-    for axes, (name, rows) in zip(panels.flat, shown.items(), strict=False):
-        _residency_panel(axes, rows, styles[name])
+    figure = Figure(figsize=(WIDTH, 3.4 * -(-len(shown) // ACROSS)), layout="constrained")
+    stacks = stacked_axes(figure, len(shown), ["seconds since go"])
+    for [axes], (name, rows) in zip(stacks, shown.items(), strict=True):
+        panels.residency(axes, rows, styles[name].colour)
+        axes.set_title(wrapped_label(styles[name].name))
+        axes.set_xlabel("position in the file, %")
     return figure
 
 
-def _residency_panel(axes: Axes, rows: pd.DataFrame, style: TreatmentStyle) -> None:
-    panels.residency(axes, rows, style.colour)
-    axes.set_title(wrapped_label(style.name))
-    axes.set_xlabel("position in the file, %")
-    position = axes.get_subplotspec()
-    if position and position.is_first_col():
-        axes.set_ylabel("seconds since go")
+def stacked_axes(figure: Figure, count: int, labels: Sequence[str]) -> list[list[Axes]]:
+    """Return axes one below the other for each of `count` treatments, ACROSS of them side by side.
 
-
-def _changing(rows: pd.DataFrame) -> pd.DataFrame | None:
-    for _, one in rows.groupby("trial_id", sort=False):
-        if one["resident_pages"].nunique() > 1:
-            return one
-    return None
+    The `labels` of the vertical axes are written once, on the left.
+    """
+    across, height = min(ACROSS, count), -(-count // ACROSS)
+    grid = figure.subplots(len(labels) * height, across, squeeze=False)
+    stacks = []
+    for position in range(height * across):
+        row, column = divmod(position, across)
+        stack = [grid[row * len(labels) + depth][column] for depth in range(len(labels))]
+        for axes, label in zip(stack, labels, strict=True):
+            axes.set_visible(position < count)
+            axes.set_ylabel(label if column == 0 else "")
+        stacks.append(stack)
+    return stacks[:count]
 
 
 def readahead_figure(
@@ -139,11 +141,23 @@ def curve_figure(
     if not lines:
         return None
     figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
-    axes, positions = figure.subplots(), _axis_positions(values)
+    least = min((value for value in values.values() if value > 0), default=1.0)
+    axes, positions = (
+        figure.subplots(),
+        ({level: value or least / 2 for level, value in values.items()}),
+    )
     for rows in lines.values():
         _draw_curve(axes, rows, factor, positions, response, styles)
     has_zero = any((rows[response] <= 0).any() for rows in lines.values())
-    _format_axes(axes, response, factor, positions, has_zero=has_zero)
+    axes.set_xscale("log")
+    axes.set_yscale("linear" if has_zero else "log")
+    axes.xaxis.set_major_locator(FixedLocator(list(positions.values())))
+    axes.xaxis.set_minor_locator(FixedLocator([]))
+    names = {position: level for level, position in positions.items()}
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value, "")))
+    format_value_axis(axes, response)
+    axes.set_xlabel(factor.replace("_", " "))
+    axes.set_ylabel(response_title(response))
     draw_legend(axes)
     return figure
 
@@ -168,12 +182,6 @@ def curve_lines(
     return {name: one for name, one in found.items() if len(one) and one[factor].nunique() > 1}
 
 
-def _axis_positions(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the position of each level on a log axis; zero is at half the smallest other value."""
-    least = min((value for value in values.values() if value > 0), default=1.0)
-    return {level: value or least / 2 for level, value in values.items()}
-
-
 def _draw_curve(
     axes: Axes,
     rows: pd.DataFrame,
@@ -182,56 +190,28 @@ def _draw_curve(
     response: str,
     styles: Mapping[str, TreatmentStyle],
 ) -> None:
-    """Draw one point per trial and a line through the medians.
-
-    The line is grey if its treatments have different colours.
-    """
+    """Draw one point per trial and a line through the medians."""
     point_styles = [styles[name] for name in rows["treatment"]]
     is_one_group = len({one.number for one in point_styles}) == 1
     first, x = point_styles[0], rows[factor].map(positions)
-    colour = first.colour if is_one_group else GREY
-    marker = MARKERS[first.number % len(MARKERS)]
-    axes.scatter(
-        x,
-        rows[response],
-        s=22,
-        marker=marker,
-        c=[one.colour for one in point_styles],
-        alpha=0.6,
-        zorder=3,
-    )
+    marker, colours = MARKERS[first.number % len(MARKERS)], [one.colour for one in point_styles]
+    axes.scatter(x, rows[response], s=22, marker=marker, c=colours, alpha=0.6, zorder=3)
     middle = rows.groupby(x)[response].median().sort_index()
-    line = LINES[first.number // len(COLOURS) % len(LINES)]
-    name = first.group if is_one_group else ""
     axes.plot(
         middle.index,
         middle,
-        color=colour,
-        ls=line,
+        color=first.colour if is_one_group else GREY,
+        ls=LINES[first.number // len(COLOURS) % len(LINES)],
         lw=1.6,
         marker=marker if is_one_group else "",
         ms=5,
-        label=name,
+        label=first.group if is_one_group else "",
     )
-
-
-def _format_axes(
-    axes: Axes, response: str, factor: str, positions: Mapping[str, float], *, has_zero: bool
-) -> None:
-    axes.set_xscale("log")
-    axes.set_yscale("linear" if has_zero else "log")
-    axes.xaxis.set_major_locator(FixedLocator(list(positions.values())))
-    axes.xaxis.set_minor_locator(FixedLocator([]))
-    names = {position: level for level, position in positions.items()}
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value, "")))
-    format_value_axis(axes, response)
-    axes.set_xlabel(factor.replace("_", " "))
-    axes.set_ylabel(response_title(response))
 
 
 def format_value_axis(axes: Axes, response: str) -> None:
     """Format the axis of a response; a log axis gets more labels if it spans few decades."""
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_quantity(response, value)))
+    axes.yaxis.set_major_formatter(quantity_formatter(response))
     axes.yaxis.set_minor_formatter(NullFormatter())
     low, high = axes.get_ylim()
     if axes.get_yscale() == "log" and high / low < TWO_DECADES:
@@ -267,7 +247,12 @@ def heat_frame(run: Run, response: str) -> pd.DataFrame:
     varying = [name for name in run.factors if name not in run.layout.constant]
     if len(varying) not in (2, 3) or run.layout.across is None or numeric_factor(run):
         return pd.DataFrame(columns=list(COLUMNS))
-    rows = [_cell_row(run, treatment, response, varying) for treatment in treatments(run)]
+    rows = []
+    for treatment in treatments(run):
+        *panel, row, column = (treatment[name] for name in varying)
+        cell = make_cell(run, treatment, response)
+        middle = cell.summary.middle if cell.summary else None
+        rows.append((panel[0] if panel else "", row, column, middle, cell.text))
     frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float})
     known = frame["value"][frame["value"] > 0]
     is_table = (
@@ -279,20 +264,6 @@ def heat_frame(run: Run, response: str) -> pd.DataFrame:
     return frame if is_table and has_range else frame.iloc[:0]
 
 
-def _cell_row(
-    run: Run, treatment: Mapping[str, str], response: str, varying: Sequence[str]
-) -> tuple[Any, ...]:
-    *panel, row, column = (treatment[name] for name in varying)
-    cell = make_cell(run, treatment, response)
-    return (
-        panel[0] if panel else "",
-        row,
-        column,
-        cell.summary.middle if cell.summary else None,
-        cell.text,
-    )
-
-
 def heat_figure(heat_df: pd.DataFrame) -> Figure | None:
     """Draw one panel per level of the first of three factors; None for an empty frame."""
     if heat_df.empty:
@@ -302,48 +273,36 @@ def heat_figure(heat_df: pd.DataFrame) -> Figure | None:
     norm = LogNorm(float(known.min()), float(known.max()))
     figure = Figure(figsize=(WIDTH, 1.1 + 0.52 * heat_df["row"].nunique()), layout="constrained")
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        _draw_panel(axes, heat_df, panel, norm)
+        rows, columns = (list(dict.fromkeys(heat_df[name])) for name in ("row", "column"))
+        for _, cell in heat_df[heat_df["panel"] == panel].iterrows():
+            _draw_cell(axes, columns.index(cell["column"]), rows.index(cell["row"]), cell, norm)
+        axes.set_xlim(0, len(columns))
+        axes.set_ylim(len(rows), 0)
+        axes.set_xticks([position + 0.5 for position in range(len(columns))], columns)
+        axes.set_yticks([position + 0.5 for position in range(len(rows))], rows)
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+        axes.set_title(panel, fontweight="bold")
         if axes is not figure.axes[0]:
             axes.set_yticklabels([])
     return figure
 
 
-def _draw_panel(axes: Axes, heat_df: pd.DataFrame, panel: str, norm: LogNorm) -> None:
-    rows, columns = (list(dict.fromkeys(heat_df[name])) for name in ("row", "column"))
-    shown = heat_df[heat_df["panel"] == panel]
-    positions = [
-        (columns.index(column), rows.index(row))
-        for column, row in zip(shown["column"], shown["row"], strict=True)
-    ]
-    for position, text, value in zip(
-        positions, shown["text"], shown["value"].to_numpy(dtype=float), strict=True
-    ):
-        _draw_cell(axes, *position, text, value, norm)
-    axes.set_xlim(0, len(columns))
-    axes.set_ylim(len(rows), 0)
-    axes.set_xticks([position + 0.5 for position in range(len(columns))], columns)
-    axes.set_yticks([position + 0.5 for position in range(len(rows))], rows)
-    axes.xaxis.tick_top()
-    axes.tick_params(length=0)
-    axes.grid(visible=False)
-    axes.spines[:].set_visible(False)
-    axes.set_title(panel, fontweight="bold")
-
-
-def _draw_cell(axes: Axes, x: int, y: int, text: str, value: float, norm: LogNorm) -> None:
+def _draw_cell(axes: Axes, x: int, y: int, cell: pd.Series[Any], norm: LogNorm) -> None:
     """Draw one cell; a cell without a figure is hatched."""
-    inset = 0.02
+    value, inset, ink = float(cell["value"]), 0.02, INK
     where, size = (x + inset, y + inset), (1 - 2 * inset, 1 - 2 * inset)
+    look: dict[str, Any] = {"facecolor": "none", "edgecolor": GREY, "hatch": "///"}
+    look |= {"alpha": 0.35, "lw": 0}
     if value > 0:
         shade = SHADES(norm(value))
-        axes.add_patch(Rectangle(where, *size, facecolor=shade, edgecolor="none"))
+        look = {"facecolor": shade, "edgecolor": "none"}
         ink = "#FFFFFF" if luminance(shade) < _WHITE_TEXT_BELOW else "#111111"
-    else:
-        axes.add_patch(
-            Rectangle(where, *size, facecolor="none", edgecolor=GREY, hatch="///", alpha=0.35, lw=0)
-        )
-        ink = INK
-    axes.annotate(text, (x + 0.5, y + 0.5), ha="center", va="center", color=ink, fontsize=11)
+    axes.add_patch(Rectangle(where, *size, **look))
+    middle = (x + 0.5, y + 0.5)
+    axes.annotate(cell["text"], middle, ha="center", va="center", color=ink, fontsize=11)
 
 
 def luminance(colour: Sequence[float]) -> float:
@@ -364,47 +323,24 @@ def ratio_figure(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Figur
 
     None without ratios.
     """
-    rows_with_ratio = [
-        row for row in rows if any(change.ratio and change.ratio.low > 0 for change in row.changes)
-    ]
-    if not rows_with_ratio:
+    rows = [row for row in rows if any(one.ratio and one.ratio.low > 0 for one in row.changes)]
+    if not rows:
         return None
-    figure = Figure(figsize=(WIDTH, 1.0 + 0.34 * len(rows_with_ratio)))
-    _draw(figure, comparison, rows_with_ratio)
-    return figure
-
-
-def _draw(figure: Figure, comparison: Comparison, rows: Sequence[ComparisonRow]) -> None:
+    figure = Figure(figsize=(WIDTH, 1.0 + 0.34 * len(rows)))
     axes, count = figure.subplots(), len(comparison.runs) - 1
     axes.axvline(1, color=GREY, lw=1)
     for position, row in enumerate(rows):
         for number, change in enumerate(row.changes):
-            at = position + _HEIGHT_SHARE * ((number + 0.5) / count - 0.5)
-            colour, marker = (
-                _RUN_COLOURS[number % len(_RUN_COLOURS)],
-                MARKERS[number % len(MARKERS)],
-            )
+            at, ratio = position + _HEIGHT_SHARE * ((number + 0.5) / count - 0.5), change.ratio
+            colour = _RUN_COLOURS[number % len(_RUN_COLOURS)]
             if change.floor:
-                share = 1 + change.floor.share
-                axes.barh(
-                    at,
-                    share - 1 / share,
-                    left=1 / share,
-                    height=0.5 / count,
-                    color=GREY,
-                    alpha=0.3,
-                    lw=0,
-                )
-            if change.ratio and change.ratio.low > 0 and change.ratio.high < float("inf"):
-                axes.plot([change.ratio.low, change.ratio.high], [at, at], color=colour, lw=1.6)
-                axes.plot(
-                    [change.ratio.middle],
-                    [at],
-                    color=colour,
-                    marker=marker,
-                    ls="none",
-                    label=run_letter(number + 1),
-                )
+                share, thick = 1 + change.floor.share, 0.5 / count
+                left, width = 1 / share, share - 1 / share
+                axes.barh(at, width, thick, left=left, color=GREY, alpha=0.3, lw=0)
+            if ratio and ratio.low > 0 and ratio.high < float("inf"):
+                axes.plot([ratio.low, ratio.high], [at, at], color=colour, lw=1.6)
+                marker, label = MARKERS[number % len(MARKERS)], run_letter(number + 1)
+                axes.plot([ratio.middle], [at], color=colour, marker=marker, ls="none", label=label)
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     if high / low < _DECADE:
@@ -414,3 +350,4 @@ def _draw(figure: Figure, comparison: Comparison, rows: Sequence[ComparisonRow])
     axes.set_yticks(range(len(rows)), [varying_label(comparison, row.treatment) for row in rows])
     axes.invert_yaxis()
     draw_legend(axes, is_needed=count > 1)
+    return figure

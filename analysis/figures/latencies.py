@@ -6,7 +6,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -32,10 +34,7 @@ _SHARES = (0.5, 0.1, 0.01, 0.001, 1e-4, 1e-5, 1e-6)
 
 
 def latency_frame(run: Run) -> pd.DataFrame:
-    """Return one row per histogram bucket of a trial: name, latency in microseconds and count.
-
-    Sources are the HDR histograms of `end` lines, fio's bins, and the counts of `blocklat`.
-    """
+    """Return one row per histogram bucket of a trial: name, latency in microseconds and count."""
     rows = [
         {
             "trial_id": trial.record.trial_id,
@@ -53,33 +52,19 @@ def latency_frame(run: Run) -> pd.DataFrame:
 
 
 def _histograms(run: Run, trial: JudgedTrial) -> Iterator[tuple[str, Mapping[float, int]]]:
-    end = trial.record.workload.end or {}
-    for key, text in end.items():
+    for key, text in (trial.record.workload.end or {}).items():
         if key.endswith(_HDR) and text:
             yield key.removesuffix(_HDR), {float(us): count for us, count in decode(text).items()}
-    yield "fio", _fio(run, trial)
-    for metric in _BLOCK:
-        yield (
-            metric,
-            events_in_measured_part(
-                run, trial, f"{metric}_us", lambda entry: entry["us"], "blocklat"
-            ),
-        )
-
-
-def _fio(run: Run, trial: JudgedTrial) -> dict[float, int]:
-    """Return fio's bins of all jobs together; empty without its report."""
     file, bins = trace_path(run.path, trial.record, "fio"), Counter[float]()
-    try:
+    with suppress(ValueError):  # without a report by fio, which prints other lines before it
         text = file.read_text() if file else "{}"
-        jobs: Sequence[Mapping[str, Any]] = json.loads(text[text.index("{") :]).get("jobs", [])
-    except ValueError:
-        return {}
-    for job in jobs:
-        bins.update(
-            {int(ns) / 1e3: n for ns, n in job["read"].get("clat_ns", {}).get("bins", {}).items()}
-        )
-    return dict(bins)
+        for job in json.loads(text[text.index("{") :]).get("jobs", []):
+            counts = job["read"].get("clat_ns", {}).get("bins", {})
+            bins.update({int(ns) / 1e3: n for ns, n in counts.items()})
+    yield "fio", bins
+    for metric in _BLOCK:
+        latency = itemgetter("us")
+        yield metric, events_in_measured_part(run, trial, f"{metric}_us", latency, "blocklat")
 
 
 def percentile_responses(columns: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -94,10 +79,7 @@ def percentile_responses(columns: Sequence[str]) -> dict[str, dict[str, float]]:
 
 
 def tail_distribution(counts: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Return sorted latencies, and the share of all that take at least as long.
-
-    Neighbours that would fall on the same pixel are reduced to one.
-    """
+    """Return sorted latencies, and the share of all that take at least as long."""
     summed = counts.groupby("us")["count"].sum().sort_index()
     values, total = summed.index.to_numpy(dtype=float), summed.sum()
     shares = (total - np.concatenate([[0], summed.cumsum().to_numpy()[:-1]])) / total
@@ -131,99 +113,50 @@ def _figure(
     counts: pd.DataFrame,
     styles: Mapping[str, TreatmentStyle],
 ) -> Figure:
-    """Draw one panel, or one per level of a shared factor if there are too many lines."""
     names = [name for name in styles if name in {*rows["treatment"], *counts["treatment"]}]
-    levels = (
-        list(dict.fromkeys(styles[name].along for name in names))
-        if len(names) > MOST_GROUPS
-        else [""]
-    )
+    along = list(dict.fromkeys(styles[name].along for name in names))
+    levels = along if len(names) > MOST_GROUPS else [""]
     figure = Figure(figsize=(WIDTH, 4.8), layout="constrained")
     panels = figure.subplots(1, len(levels), squeeze=False, sharex=True, sharey=True)[0]
-    drawn = _styles_in_panels(names, styles) if len(levels) > 1 else styles
     for axes, level in zip(panels, levels, strict=True):
-        for name in names:
-            if level in ("", styles[name].along):
-                _draw_line(
-                    axes,
-                    rows[rows["treatment"] == name],
-                    named,
-                    counts[counts["treatment"] == name],
-                    drawn[name],
-                    drawn[name].others if level else drawn[name].name,
-                )
+        for name in (name for name in names if level in ("", styles[name].along)):
+            style = styles[name]
+            label = style.others if level else style.name
+            if len(levels) > 1:
+                # Each panel has one level, so that line and marker may distinguish the treatments
+                # of one colour instead.
+                alike = (styles[one].others for one in names if styles[one].number == style.number)
+                turn = list(dict.fromkeys(alike)).index(style.others)
+                line, marker = LINES[turn % len(LINES)], MARKERS[turn % len(MARKERS)]
+                style = replace(style, line=line, marker=marker)
+            line_df, count_df = (df[df["treatment"] == name] for df in (rows, counts))
+            _draw_line(axes, line_df, count_df, named, style, label)
         axes.set_title(level)
     _format_axes(panels, next(iter(named), "x_us"))
     return figure
 
 
-def _styles_in_panels(
-    names: Sequence[str], styles: Mapping[str, TreatmentStyle]
-) -> dict[str, TreatmentStyle]:
-    """Return styles for panels with one level each, of which the lines need to show nothing.
-
-    Line and marker distinguish the treatments of one colour instead.
-    """
-    found = {}
-    for name in names:
-        style = styles[name]
-        alike = (styles[one].others for one in names if styles[one].number == style.number)
-        turn = list(dict.fromkeys(alike)).index(style.others)
-        line, marker = LINES[turn % len(LINES)], MARKERS[turn % len(MARKERS)]
-        found[name] = replace(style, line=line, marker=marker)
-    return found
-
-
 def _draw_line(
     axes: Axes,
     rows: pd.DataFrame,
-    named: Mapping[str, float],
     counts: pd.DataFrame,
+    named: Mapping[str, float],
     style: TreatmentStyle,
     label: str,
 ) -> None:
+    look: dict[str, Any] = {"color": style.colour, "ls": style.line, "marker": style.marker}
+    look["lw"] = 1.5
     if len(counts):
-        _draw_histogram(axes, counts, style, label)
+        values, shares = tail_distribution(counts)
+        is_shown = values > 0
+        last = [int(is_shown.sum()) - 1]
+        look |= {"drawstyle": "steps-post", "ms": 5, "markevery": last}
+        axes.plot(shares[is_shown], values[is_shown], label=label, **look)
     elif named:
-        _draw_percentiles(axes, rows, named, style, label)
-
-
-def _draw_histogram(axes: Axes, counts: pd.DataFrame, style: TreatmentStyle, label: str) -> None:
-    """Draw a histogram as steps, with a marker at the slowest latency."""
-    values, shares = tail_distribution(counts)
-    shown = values > 0
-    axes.plot(
-        shares[shown],
-        values[shown],
-        color=style.colour,
-        ls=style.line,
-        lw=1.5,
-        drawstyle="steps-post",
-        label=label,
-        marker=style.marker,
-        ms=5,
-        markevery=[int(shown.sum()) - 1],
-    )
-
-
-def _draw_percentiles(
-    axes: Axes, rows: pd.DataFrame, named: Mapping[str, float], style: TreatmentStyle, label: str
-) -> None:
-    """Draw the medians of the percentiles over trials."""
-    order = sorted(named, key=lambda column: -named[column])
-    middle = rows[order].median()
-    known = middle[middle > 0].dropna()
-    shares = [named[str(column)] for column in known.index]
-    axes.plot(
-        shares,
-        known,
-        color=style.colour,
-        ls=style.line,
-        marker=style.marker,
-        ms=4.5,
-        lw=1.5,
-        label=label,
-    )
+        middle = rows[sorted(named, key=lambda column: -named[str(column)])].median()
+        known = middle[middle > 0].dropna()
+        tails = [named[str(column)] for column in known.index]
+        axes.plot(tails, known, ms=4.5, label=label, **look)
 
 
 def _format_axes(panels: Sequence[Axes], response: str) -> None:
@@ -243,11 +176,6 @@ def _format_axes(panels: Sequence[Axes], response: str) -> None:
         axes.set_xlabel("share of operations that are faster")
     format_value_axis(panels[0], response)
     panels[0].set_ylabel("time")
-    _draw_shared_legend(panels)
-
-
-def _draw_shared_legend(panels: Sequence[Axes]) -> None:
-    """Draw a legend with the names of all panels beside the last one."""
     last = panels[-1]
     for line in (line for axes in panels[:-1] for line in axes.lines):
         if line.get_label() not in last.get_legend_handles_labels()[1]:

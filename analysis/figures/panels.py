@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis.cells import TreatmentCell, make_cell, treatments
+from analysis.cells import make_cell, treatments
 from analysis.data.load import Run
 from analysis.figures.style import GREY, INK, TreatmentStyle, drawing_style, svg, treatment_styles
 from analysis.formatting import format_quantity, response_title, treatment_label
@@ -36,67 +37,32 @@ _SHARE_BY_SIGN = {" ": 0.0, "o": 0.5, "O": 1.0}
 def strip(
     axes: Axes, trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]
 ) -> Axes:
-    """Draw one point per trial on a log axis, and a stroke at the included trials' median.
-
-    Killed trials are written as text.
-    """
+    """Draw one point per trial on a log axis, and a stroke at the included trials' median."""
     names = list(styles)
-    for position, name in enumerate(names):
+    for position, (name, style) in enumerate(styles.items()):
         rows = trial_df[trial_df["treatment"] == name]
         values = rows.get(response, pd.Series(math.nan, index=rows.index))
-        jitter = np.linspace(-JITTER, JITTER, len(rows)) if len(rows) > 1 else [0.0]
+        jitter = np.linspace(-JITTER, JITTER, len(rows)) if len(rows) > 1 else np.zeros(1)
         for is_included in (True, False):
             chosen = (rows["is_included"] == is_included).to_numpy() & values.notna().to_numpy()
-            _draw_points(
-                axes,
-                values[chosen],
-                position + np.asarray(jitter)[chosen],
-                styles[name],
-                is_included=is_included,
-            )
+            if len(values[chosen]):
+                look: dict[str, Any] = {"marker": style.marker, "edgecolors": style.colour}
+                face = style.colour if is_included else "none"
+                y = position + jitter[chosen]
+                axes.scatter(values[chosen], y, 34, facecolors=face, alpha=0.85, zorder=3, **look)
         included = values[rows["is_included"]].dropna()
         if len(included):
-            axes.plot(
-                [included.median()] * 2,
-                [position - 0.34, position + 0.34],
-                color=styles[name].colour,
-                lw=2,
-            )
+            stroke = [position - 0.34, position + 0.34]
+            axes.plot([included.median()] * 2, stroke, color=style.colour, lw=2)
     axes.set_xscale("log" if trial_df.get(response, pd.Series(dtype=float)).min() > 0 else "linear")
     axes.set_yticks(range(len(names)), [one.name for one in styles.values()])
     axes.invert_yaxis()
-    _annotate_killed(axes, trial_df, names)
-    return axes
-
-
-def _draw_points(
-    axes: Axes, x: pd.Series[float], y: np.ndarray, style: TreatmentStyle, *, is_included: bool
-) -> None:
-    """Draw the points of one treatment, hollow if they are excluded."""
-    face = style.colour if is_included else "none"
-    if len(x):
-        axes.scatter(
-            x,
-            y,
-            s=34,
-            marker=style.marker,
-            facecolors=face,
-            edgecolors=style.colour,
-            zorder=3,
-            alpha=0.85,
-        )
-
-
-def _annotate_killed(axes: Axes, trial_df: pd.DataFrame, names: Sequence[str]) -> None:
     killed = trial_df[trial_df["outcome"] == "oom_killed"].groupby("treatment").size()
-    for name, count in killed.items():
-        axes.annotate(
-            f"killed for memory, {count} of {(trial_df['treatment'] == name).sum()}",
-            (0.02, names.index(str(name))),
-            xycoords=("axes fraction", "data"),
-            va="center",
-            style="italic",
-        )
+    for killed_name, count in killed.items():
+        text = f"killed for memory, {count} of {(trial_df['treatment'] == killed_name).sum()}"
+        where, what = (0.02, names.index(str(killed_name))), ("axes fraction", "data")
+        axes.annotate(text, where, xycoords=what, va="center", style="italic")
+    return axes
 
 
 def timeline(
@@ -111,31 +77,21 @@ def timeline(
 
     A cap is dashed.
     """
-    _draw_lines(axes, list(_thinned(trace_df, column)), style)
-    _draw_markers(axes, list(_thinned(iostat_df, column)), style)
-    if cap:
-        axes.axhline(cap, color=INK, lw=1.0, ls=(0, (6, 3)))
-        axes.annotate(
-            "cap", (1, cap), xycoords=("axes fraction", "data"), va="bottom", ha="right", fontsize=8
-        )
-    axes.set_ylim(bottom=0)
-    return axes
-
-
-def _draw_lines(axes: Axes, trials: Sequence[np.ndarray], style: TreatmentStyle) -> None:
-    """Draw one line per trial, as one artist: each costs as much time and memory as its line."""
-    if trials:
+    if trials := list(_thinned(trace_df, column)):
         lines = LineCollection(trials, colors=style.colour, linewidths=1.2, alpha=0.8, zorder=2)
         lines.set(capstyle="projecting", joinstyle="round")
         axes.add_collection(lines)
         axes.autoscale_view()
-
-
-def _draw_markers(axes: Axes, trials: Sequence[np.ndarray], style: TreatmentStyle) -> None:
-    if trials:
-        seconds, values = np.concatenate(trials).T
+    if disks := list(_thinned(iostat_df, column)):
+        seconds, values = np.concatenate(disks).T
         [marks] = axes.plot(seconds, values, ls="none", marker=style.marker, ms=4)
         marks.set(markeredgecolor=style.colour, markerfacecolor="none", markeredgewidth=0.9)
+    if cap:
+        axes.axhline(cap, color=INK, lw=1.0, ls=(0, (6, 3)))
+        where = ("axes fraction", "data")
+        axes.annotate("cap", (1, cap), xycoords=where, va="bottom", ha="right", fontsize=8)
+    axes.set_ylim(bottom=0)
+    return axes
 
 
 def shade_outside(axes: Axes, start: float, end: float) -> Axes:
@@ -151,7 +107,7 @@ def shade_outside(axes: Axes, start: float, end: float) -> Axes:
 def _thinned(frame: pd.DataFrame, column: str) -> Iterator[np.ndarray]:
     """Yield each trial's seconds and values as rows of two.
 
-    If there are too many, only the minimum and maximum per stretch.
+    If there are too many, only the minimum and maximum per stretch, and the last one.
     """
     if frame.empty:
         return
@@ -160,17 +116,14 @@ def _thinned(frame: pd.DataFrame, column: str) -> Iterator[np.ndarray]:
     most = max(FEWEST_POINTS, MOST_POINTS // len(groups))
     for positions in groups:
         rows = points[positions]
-        yield rows if len(rows) <= most else rows[_extreme_positions(rows[:, 1], most // 2)]
-
-
-def _extreme_positions(values: np.ndarray, stretches: int) -> list[int]:
-    """Return the positions of the minimum and maximum in each stretch, and the last position."""
-    length = len(values) // stretches
-    table = values[: stretches * length].reshape(stretches, length)
-    starts = length * np.arange(stretches)
-    return sorted(
-        {*(starts + table.argmin(axis=1)), *(starts + table.argmax(axis=1)), len(values) - 1}
-    )
+        if len(rows) > most:
+            stretches = most // 2
+            length = len(rows) // stretches
+            table = rows[: stretches * length, 1].reshape(stretches, length)
+            starts = length * np.arange(stretches)
+            ends = {*(starts + table.argmin(axis=1)), *(starts + table.argmax(axis=1))}
+            rows = rows[sorted({*ends, len(rows) - 1})]
+        yield rows
 
 
 def residency(axes: Axes, vmtouch_df: pd.DataFrame, colour: str) -> Axes:
@@ -187,11 +140,12 @@ def residency(axes: Axes, vmtouch_df: pd.DataFrame, colour: str) -> Axes:
         edges, picture = _bars_of_equal_height(axes, times, rows, end, colour)
     else:
         edges, picture = _bars_at_times(axes, times, rows, end, colour)
+    rgb = to_rgb(colour)
     axes.pcolormesh(
         np.linspace(0, 100, 61),
         edges,
         picture,
-        cmap=_shades(colour),
+        cmap=LinearSegmentedColormap.from_list("resident", [(*rgb, 0.0), (*rgb, 0.4), (*rgb, 1.0)]),
         vmin=0,
         vmax=1,
         rasterized=True,
@@ -203,7 +157,6 @@ def residency(axes: Axes, vmtouch_df: pd.DataFrame, colour: str) -> Axes:
 def _bars_at_times(
     axes: Axes, times: np.ndarray, rows: Sequence[Sequence[float]], end: float, colour: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return edges and pixels of bars placed at their times, with gaps where bars are rare."""
     gaps = np.concatenate([[np.inf], np.diff(times), [np.inf]])
     reach = np.minimum(gaps, BAR_HEIGHT * end) / 2
     picture = np.full((2 * len(rows) - 1, 60), np.nan)
@@ -232,12 +185,6 @@ def _bars_of_equal_height(
     axes.set_yticks(np.arange(len(shown)) + 0.5, [f"{moment:.3g}" for moment in shown])
     axes.set_ylim(len(shown), 0)
     return edges, picture
-
-
-def _shades(colour: str) -> LinearSegmentedColormap:
-    """Return a colour map from transparent through pale (some pages) to opaque (all pages)."""
-    rgb = to_rgb(colour)
-    return LinearSegmentedColormap.from_list("resident", [(*rgb, 0.0), (*rgb, 0.4), (*rgb, 1.0)])
 
 
 def readahead(axes: Axes, readahead_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> Axes:
@@ -303,8 +250,31 @@ def thumbnail_svg(run: Run, headline: str = "", published: str = "") -> str:
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, WIDTH), ylim=(HEIGHT, 0))
         axes.axis("off")
-        _draw_headline(axes, headline, published)
-        _draw_bars(axes, run, found)
+        if headline:
+            _write(axes, WIDTH - _MARGIN, _HEAD / 2, headline, 22, ha="right", weight="bold")
+        if published:
+            left = WIDTH - _MARGIN - 14.5 * len(headline) - 6
+            _write(axes, left, _HEAD / 2 + 5, f"published {published}", _NOTE_TEXT, ha="right")
+        lengths, is_logarithmic = _lengths(found)
+        unit = next((unit for unit in _UNITS if run.response.endswith(unit)), "")
+        title = response_title(run.response).removesuffix(unit.replace("_", " "))
+        lines = textwrap.wrap(title, _LONGEST_TITLE, max_lines=2, placeholder=" …")
+        _write(axes, _MARGIN, _HEAD / 2, "\n".join(lines), _TEXT)
+        notes = ["log scale"] if is_logarithmic else []
+        notes += [] if all(bar.is_included for bar in found) else ["hollow: excluded"]
+        _write(axes, WIDTH - _MARGIN, HEIGHT - 7, ", ".join(notes), _NOTE_TEXT, ha="right")
+        for position, (bar, length) in enumerate(zip(found, lengths, strict=True)):
+            middle = _HEAD + _ROW * (position + 0.5)
+            start, whole = _MARGIN + _LABELS, WIDTH - 2 * _MARGIN - _LABELS - _VALUES
+            face = bar.colour if bar.is_included else "none"
+            _write(axes, start - 6, middle, _label_lines(bar.label), _LABEL_TEXT, ha="right")
+            if length:
+                corner = (start, middle - 0.32 * _ROW)
+                size = (max(1.5, length * whole), 0.64 * _ROW)
+                axes.add_patch(
+                    Rectangle(corner, *size, facecolor=face, edgecolor=bar.colour, lw=1.2)
+                )
+            _write(axes, start + length * whole + 5, middle, bar.text, _TEXT)
         text = "; ".join(f"{bar.label}: {bar.text}" for bar in found)
         alt_text = escape(f"{response_title(run.response)}: {text}")
         return svg(figure, alt_text, is_tight=False)
@@ -316,11 +286,14 @@ def bars(run: Run) -> list[Bar]:
     If there are more, those with a figure come first, at even distances between the least and the
     greatest figure.
     """
-    styles = treatment_styles(run)
-    found = []
+    styles, found = treatment_styles(run), []
     for treatment in treatments(run):
-        style = styles[treatment_label(treatment)]
-        found.append(_bar(make_cell(run, treatment, run.response), style.name, style.colour))
+        style, cell = styles[treatment_label(treatment)], make_cell(run, treatment, run.response)
+        value = cell.summary.middle if cell.summary else None
+        text = "killed" if cell.killed else "–"
+        text = text if value is None else format_quantity(cell.response, value)
+        is_included = not cell.is_all_excluded and not cell.is_all_wrong
+        found.append(Bar(style.name, text, value, style.colour, is_included))
     if len(found) <= MOST_BARS:
         return found
     ranked = sorted(found, key=lambda bar: (bar.value is None, bar.value or 0.0))
@@ -330,73 +303,23 @@ def bars(run: Run) -> list[Bar]:
     return sorted((figures[one] for one in chosen), key=found.index)
 
 
-def _bar(cell: TreatmentCell, label: str, colour: str) -> Bar:
-    value = cell.summary.middle if cell.summary else None
-    none = "killed" if cell.killed else "–"
-    text = none if value is None else format_quantity(cell.response, value)
-    is_included = not cell.is_all_excluded and not cell.is_all_wrong
-    return Bar(label, text, value, colour, is_included)
-
-
-def _draw_headline(axes: Axes, headline: str, published: str) -> None:
-    """Draw the ratio at the top right, and the published one to its left."""
-    if headline:
-        _write(axes, WIDTH - _MARGIN, _HEAD / 2, headline, 22, ha="right", weight="bold")
-    if published:
-        left = WIDTH - _MARGIN - 14.5 * len(headline) - 6
-        _write(axes, left, _HEAD / 2 + 5, f"published {published}", _NOTE_TEXT, ha="right")
-
-
-def _draw_bars(axes: Axes, run: Run, found: Sequence[Bar]) -> None:
-    """Draw the rows below the title of the response, and a note on hollow bars."""
-    lengths, is_logarithmic = _lengths(found)
-    lines = textwrap.wrap(_title(run.response), _LONGEST_TITLE, max_lines=2, placeholder=" …")
-    _write(axes, _MARGIN, _HEAD / 2, "\n".join(lines), _TEXT)
-    notes = ["log scale"] if is_logarithmic else []
-    notes += [] if all(bar.is_included for bar in found) else ["hollow: excluded"]
-    _write(axes, WIDTH - _MARGIN, HEIGHT - 7, ", ".join(notes), _NOTE_TEXT, ha="right")
-    for position, (bar, length) in enumerate(zip(found, lengths, strict=True)):
-        _draw_bar(axes, _HEAD + _ROW * (position + 0.5), bar, length)
-
-
-def _title(response: str) -> str:
-    unit = next((unit for unit in _UNITS if response.endswith(unit)), "")
-    title = response_title(response)
-    return title.removesuffix(unit.replace("_", " "))
-
-
 def _label_lines(label: str) -> str:
-    """Return a label on one line, or on two of about the same length."""
     if len(label) <= _LONGEST_LABEL:
         return label
     words = label.split(" · ")
-    middle = min(range(1, len(words) + 1), key=lambda one: _longest_line(words, one))
-    lines = [" · ".join(words[:middle]), " · ".join(words[middle:])]
-    return "\n".join(_shortened(line) for line in lines if line)
-
-
-def _shortened(line: str) -> str:
-    return line if len(line) <= _LONGEST_LABEL else f"{line[: _LONGEST_LABEL - 1]}…"
-
-
-def _longest_line(words: Sequence[str], middle: int) -> int:
-    return max(len(" · ".join(words[:middle])), len(" · ".join(words[middle:])))
-
-
-def _draw_bar(axes: Axes, middle: float, bar: Bar, length: float) -> None:
-    """Draw one row, hollow if its figure rests on excluded trials or wrong answers."""
-    start, whole = _MARGIN + _LABELS, WIDTH - 2 * _MARGIN - _LABELS - _VALUES
-    face = bar.colour if bar.is_included else "none"
-    _write(axes, start - 6, middle, _label_lines(bar.label), _LABEL_TEXT, ha="right")
-    if length:
-        corner = (start, middle - 0.32 * _ROW)
-        size = (max(1.5, length * whole), 0.64 * _ROW)
-        axes.add_patch(Rectangle(corner, *size, facecolor=face, edgecolor=bar.colour, lw=1.2))
-    _write(axes, start + length * whole + 5, middle, bar.text, _TEXT)
+    splits = [
+        (" · ".join(words[:middle]), " · ".join(words[middle:]))
+        for middle in range(1, len(words) + 1)
+    ]
+    lines = min(splits, key=lambda split: max(map(len, split)))
+    return "\n".join(
+        line if len(line) <= _LONGEST_LABEL else f"{line[: _LONGEST_LABEL - 1]}…"
+        for line in lines
+        if line
+    )
 
 
 def _lengths(found: Sequence[Bar]) -> tuple[list[float], bool]:
-    """Return the lengths as shares of the longest bar, and whether they are logarithmic."""
     values = [bar.value for bar in found if bar.value]
     if not values or min(values) < 0:
         return [0.0 for _ in found], False

@@ -12,13 +12,14 @@ from io import StringIO
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.transforms import Bbox
+from matplotlib.ticker import FuncFormatter
 
 from analysis.cells import included_values, treatments
 from analysis.data.load import Run, numeric_levels
-from analysis.formatting import treatment_label
+from analysis.formatting import format_quantity, treatment_label
 
 # Okabe and Ito, "Color Universal Design" (2008), without yellow and black, each of which one of two
 # backgrounds hides. Neighbours differ as much as possible.
@@ -83,22 +84,21 @@ def treatment_styles(run: Run) -> dict[str, TreatmentStyle]:
     unit = f"{along.replace('_', ' ')} " if numeric else ""
     for treatment in treatments(run):
         number, group = groups[tuple(treatment[name] for name in others)]
-        position = (
-            number
-            if others == [along]
-            else run.factors[along].index(treatment[along]) + number // len(COLOURS)
-        )
+        position = number
+        if others != [along]:
+            position = run.factors[along].index(treatment[along]) + number // len(COLOURS)
         name, rest = (
-            treatment_label({factor: treatment[factor] for factor in names})
-            for names in (varying, others)
+            treatment_label({f: treatment[f] for f in names}) for names in (varying, others)
         )
-        look = (
+        found[treatment_label(treatment)] = TreatmentStyle(
+            name,
             COLOURS[number % len(COLOURS)],
             MARKERS[position % len(MARKERS)],
             LINES[position % len(LINES)],
-        )
-        found[treatment_label(treatment)] = TreatmentStyle(
-            name, *look, group, number, f"{unit}{treatment[along]}", rest
+            group,
+            number,
+            f"{unit}{treatment[along]}",
+            rest,
         )
     return found
 
@@ -106,44 +106,44 @@ def treatment_styles(run: Run) -> dict[str, TreatmentStyle]:
 def numeric_factor(run: Run) -> tuple[str, dict[str, float]] | None:
     """Return the factor with the most numeric levels in this run; the later one of two."""
     found = None
-    for name in run.factors:
-        used = [
-            v
-            for v in run.factors[name]
-            if any(trial["treatment"][name] == v for trial in run.plan["trials"])
-        ]
-        known = numeric_levels(used)
+    for name, levels in run.factors.items():
+        used = {trial["treatment"][name] for trial in run.plan["trials"]}
+        known = numeric_levels([level for level in levels if level in used])
         if known and (found is None or len(known) >= len(found[1])):
             found = name, known
     return found
 
 
-def _groups(run: Run, others: Sequence[str]) -> dict[tuple[str, ...], tuple[int, str]]:
-    """Return the colour number and legend text for each combination of levels.
+def quantity_formatter(response: str) -> FuncFormatter:
+    """Return a formatter of ticks that writes the response's figures with their unit."""
+    return FuncFormatter(lambda value, _: format_quantity(response, value))
 
-    If there are too many to distinguish, the factor that explains most of the response is used.
-    """
-    keys = list(
-        dict.fromkeys(tuple(treatment[name] for name in others) for treatment in treatments(run))
-    )
+
+def mark_value(axes: Axes, value: float, text: str, size: float) -> None:
+    """Draw a dashed vertical line at a value, with a text of this font size above it."""
+    axes.axvline(value, color=GREY, lw=1.2, ls=(0, (6, 3)))
+    above: dict[str, Any] = {"va": "bottom", "ha": "center", "fontsize": size}
+    axes.annotate(text, (value, 1), xycoords=("data", "axes fraction"), **above)
+
+
+def _groups(run: Run, others: Sequence[str]) -> dict[tuple[str, ...], tuple[int, str]]:
+    """Return the colour number and legend text for each combination of levels."""
+    keys = dict.fromkeys(tuple(treatment[name] for name in others) for treatment in treatments(run))
     if len(keys) <= MOST_GROUPS:
         return {key: (number, " · ".join(key)) for number, key in enumerate(keys)}
-    position = max(range(len(others)), key=lambda one: _spread_of_medians(run, others[one]))
-    used = [
-        level for level in run.factors[others[position]] if level in {key[position] for key in keys}
-    ]
-    return {key: (used.index(key[position]), f"{others[position]} {key[position]}") for key in keys}
 
+    def spread_of_medians(position: int) -> float:
+        logs: dict[str, list[float]] = {}
+        for treatment in treatments(run):
+            values = included_values(run, treatment, run.response)
+            of_level = logs.setdefault(treatment[others[position]], [])
+            of_level += [math.log(value) for value in values if value > 0]
+        return statistics.pstdev([statistics.median(one) for one in logs.values() if one] or [0.0])
 
-def _spread_of_medians(run: Run, factor: str) -> float:
-    """Return the spread of the medians by level of a factor, as logarithms of the response."""
-    logs: dict[str, list[float]] = {}
-    for treatment in treatments(run):
-        found = [value for value in included_values(run, treatment, run.response) if value > 0]
-        logs.setdefault(treatment[factor], []).extend(map(math.log, found))
-    return statistics.pstdev(
-        [statistics.median(values) for values in logs.values() if values] or [0.0]
-    )
+    position = max(range(len(others)), key=spread_of_medians)
+    name, seen = others[position], {key[position] for key in keys}
+    used = [level for level in run.factors[name] if level in seen]
+    return {key: (used.index(key[position]), f"{name} {key[position]}") for key in keys}
 
 
 @contextmanager
@@ -161,38 +161,23 @@ def svg(figure: Figure, alt: str, *, is_tight: bool = True) -> str:
     Metadata is left out, so that equal figures have equal text. The figure is cut to what is drawn
     and fits the page's width. With `is_tight` False it keeps its own size.
     """
-    out = StringIO()
+    out, bounds = StringIO(), None
     silent: Mapping[str, None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with drawing_style():
-        bounds = _lay_out(figure) if is_tight else None
+        if is_tight:
+            # bbox_inches="tight" would draw the whole figure once more to find its bounds.
+            FigureCanvasSVG(figure)
+            figure.set_dpi(FigureCanvasSVG.fixed_dpi)
+            if engine := figure.get_layout_engine():
+                engine.execute(figure)
+                figure.set_layout_engine("none")
+            bounds = figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
         figure.savefig(out, format="svg", metadata=silent, bbox_inches=bounds)
     text = out.getvalue()
     # A line per point would be millions of lines in the notebook, which stores texts as lists of
     # lines.
     text = text[text.index("<svg") :].replace(INK, "currentColor").replace(" \nL ", "L")
     if is_tight:
-        size = r"<svg [^>]*?width=\"([\d.]+)pt\" height=\"[\d.]+pt\""
-        text = re.sub(size, _flexible_width, text, count=1)
+        size = r'(<svg [^>]*?)width="([\d.]+)pt" height="[\d.]+pt"'
+        text = re.sub(size, r'\1style="max-width:\2pt;width:100%;height:auto"', text, count=1)
     return text.replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)
-
-
-def _lay_out(figure: Figure) -> Bbox:
-    """Lay the figure out and return its bounds with a margin, in inches.
-
-    `bbox_inches="tight"` would draw the whole figure once more to find them.
-    """
-    FigureCanvasSVG(figure)
-    figure.set_dpi(FigureCanvasSVG.fixed_dpi)
-    if engine := figure.get_layout_engine():
-        engine.execute(figure)
-        figure.set_layout_engine("none")
-    return figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
-
-
-def _flexible_width(match: re.Match[str]) -> str:
-    """Return the SVG tag with a flexible width, up to the width as drawn."""
-    return re.sub(
-        r'width="([\d.]+)pt" height="[\d.]+pt"',
-        r'style="max-width:\1pt;width:100%;height:auto"',
-        match.group(),
-    )

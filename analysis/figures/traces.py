@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
+from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from analysis.data.load import Run
 from analysis.figures import panels
-from analysis.figures.charts import ACROSS, WIDTH, wrapped_label
-from analysis.figures.style import TreatmentStyle
-from analysis.formatting import format_quantity, treatment_label
+from analysis.figures.charts import ACROSS, WIDTH, stacked_axes, wrapped_label
+from analysis.figures.style import TreatmentStyle, quantity_formatter
+from analysis.formatting import treatment_label
 
 MIN_BYTES = 1_000_000
 """Treatments that transfer fewer bytes have no timeline."""
@@ -76,20 +76,16 @@ def timeline_treatments(
     trial_df: pd.DataFrame, trace_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
 ) -> tuple[TrafficDirection, list[str]]:
     """Return the direction with more traffic, and the treatments with enough of it to draw."""
-    direction = _direction(trial_df)
+    written, read = (
+        trial_df.get(direction.total, pd.Series(dtype=float)).sum() for direction in (WRITE, READ)
+    )
+    direction = WRITE if written > read else READ
     moved = (
         trial_df[trial_df[direction.total] > MIN_BYTES]["treatment"]
         if direction.total in trial_df
         else ()
     )
     return direction, [name for name in styles if name in set(moved) & set(trace_df["treatment"])]
-
-
-def _direction(trial_df: pd.DataFrame) -> TrafficDirection:
-    written, read = (
-        trial_df.get(direction.total, pd.Series(dtype=float)).sum() for direction in (WRITE, READ)
-    )
-    return WRITE if written > read else READ
 
 
 def timeline_figure(
@@ -99,10 +95,7 @@ def timeline_figure(
     iostat_df: pd.DataFrame,
     styles: Mapping[str, TreatmentStyle],
 ) -> Figure | None:
-    """Draw bytes and I/Os per second of every treatment that used the disk.
-
-    Reads are drawn, or writes if there are more of them.
-    """
+    """Draw bytes and I/Os per second of every treatment that used the disk."""
     direction, names = timeline_treatments(trial_df, trace_df, styles)
     if not names:
         return None
@@ -111,8 +104,12 @@ def timeline_figure(
 
 def state_panels(trace_df: pd.DataFrame, names: Sequence[str]) -> list[TimelinePanel]:
     """Return panels for I/O size, residency, refaults and stalls, if these treatments have any."""
-    shown = trace_df[trace_df["treatment"].isin(list(names))]
-    return [spec for spec in _STATES if _has_data(shown, spec)]
+    shown, found = trace_df[trace_df["treatment"].isin(list(names))], []
+    for spec in _STATES:
+        least = _MIN_STALL if spec.response.endswith("_fraction") else 0
+        if spec.column in shown and shown[spec.column].max() > least:
+            found.append(spec)
+    return found
 
 
 def state_figure(
@@ -123,16 +120,9 @@ def state_figure(
     styles: Mapping[str, TreatmentStyle],
 ) -> Figure | None:
     """Draw these panels: the state of memory while the disk was used."""
-    return (
-        _draw_panels(run, names, specs, trace_df, trace_df.iloc[:0], styles)
-        if names and specs
-        else None
-    )
-
-
-def _has_data(trace_df: pd.DataFrame, spec: TimelinePanel) -> bool:
-    most = trace_df[spec.column].max() if spec.column in trace_df else 0
-    return bool(most > (_MIN_STALL if spec.response.endswith("_fraction") else 0))
+    if not names or not specs:
+        return None
+    return _draw_panels(run, names, specs, trace_df, trace_df.iloc[:0], styles)
 
 
 def _draw_panels(
@@ -143,21 +133,11 @@ def _draw_panels(
     iostat_df: pd.DataFrame,
     styles: Mapping[str, TreatmentStyle],
 ) -> Figure:
-    height = -(-len(names) // ACROSS)
-    figure = Figure(figsize=(WIDTH, _PANEL_INCHES * len(specs) * height), layout="constrained")
-    panels = figure.subplots(len(specs) * height, min(ACROSS, len(names)), squeeze=False)
-    for position in range(height * panels.shape[1]):
-        row, column = divmod(position, panels.shape[1])
-        column_axes = [panels[row * len(specs) + depth][column] for depth in range(len(specs))]
-        if position >= len(names):
-            for axes in column_axes:
-                axes.set_visible(False)
-            continue
-        _draw_treatment(
-            run, column_axes, names[position], specs, (trace_df, iostat_df), styles[names[position]]
-        )
-        for axes, spec in zip(column_axes, specs, strict=True):
-            axes.set_ylabel(spec.words if column == 0 else "")
+    height = _PANEL_INCHES * len(specs) * -(-len(names) // ACROSS)
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    stacks = stacked_axes(figure, len(names), [spec.words for spec in specs])
+    for name, stack in zip(names, stacks, strict=True):
+        _draw_treatment(run, stack, name, specs, (trace_df, iostat_df), styles[name])
     return figure
 
 
@@ -169,53 +149,28 @@ def _draw_treatment(
     frames: Sequence[pd.DataFrame],
     style: TreatmentStyle,
 ) -> None:
-    """Draw one treatment's panels over the same time, with the measured part on white."""
-    requested = _caps(run, name)
+    trials = (t for t in run.trials if treatment_label(t.record.treatment) == name)
+    first = next(trials, None)
+    caps = (first.record.cage.requested if first else None) or {}
     trace_df, iostat_df = (frame[frame["treatment"] == name] for frame in frames)
-    iostat_df = _within_series(iostat_df, trace_df)
+    start, end = trace_df["seconds"].min(), trace_df["seconds"].max()
+    if not iostat_df.empty and not trace_df.empty:
+        iostat_df = iostat_df[iostat_df["seconds"].between(start - 0.5, end + 0.5)]
     for axes, spec in zip(column_axes, specs, strict=True):
-        panels.timeline(
-            axes, trace_df, iostat_df, spec.column, style, requested.get(spec.cap or "")
-        )
-        axes.set_xlim(min(0.0, float(trace_df["seconds"].min())), float(trace_df["seconds"].max()))
+        cap = caps.get(spec.cap or "")
+        panels.timeline(axes, trace_df, iostat_df, spec.column, style, cap)
+        axes.set_xlim(min(0.0, float(start)), float(end))
         panels.shade_outside(axes, 0.0, float(trace_df["measured_seconds"].max()))
-        _format_value_axis(axes, spec, float(frames[0][spec.column].max()))
+        top = axes.get_ylim()[1]
+        if axes.dataLim.y1 <= 0:
+            top = max(float(frames[0][spec.column].max()), 1.0)
+        top = 1.0 if spec.response.endswith("_fraction") else top
+        axes.set_ylim(0, top)
+        is_binary = spec.response.endswith("_bytes")
+        axes.yaxis.set_major_locator(
+            MultipleLocator(2 ** math.ceil(math.log2(top / 4))) if is_binary else MaxNLocator(5)
+        )
+        axes.yaxis.set_major_formatter(quantity_formatter(spec.response))
         axes.tick_params(labelbottom=axes is column_axes[-1])
     column_axes[0].set_title(wrapped_label(style.name))
     column_axes[-1].set_xlabel("seconds since go")
-
-
-def _format_value_axis(axes: Axes, spec: TimelinePanel, most: float) -> None:
-    """Set a vertical axis that starts at 0.
-
-    Fractions end at 1; unused panels have the scale of the others; bytes have power-of-two ticks.
-    """
-    top = axes.get_ylim()[1]
-    has_data = axes.dataLim.y1 > 0
-    top = 1.0 if spec.response.endswith("_fraction") else top if has_data else max(most, 1.0)
-    axes.set_ylim(0, top)
-    is_binary = spec.response.endswith("_bytes")
-    axes.yaxis.set_major_locator(
-        MultipleLocator(2 ** math.ceil(math.log2(top / 4))) if is_binary else MaxNLocator(5)
-    )
-    axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: format_quantity(spec.response, value))
-    )
-
-
-def _within_series(iostat_df: pd.DataFrame, trace_df: pd.DataFrame) -> pd.DataFrame:
-    """Return iostat's rows within the time of the series."""
-    if iostat_df.empty or trace_df.empty:
-        return iostat_df
-    return iostat_df[
-        iostat_df["seconds"].between(
-            trace_df["seconds"].min() - 0.5, trace_df["seconds"].max() + 0.5
-        )
-    ]
-
-
-def _caps(run: Run, name: str) -> dict[str, int]:
-    for trial in run.trials:
-        if treatment_label(trial.record.treatment) == name:
-            return dict(trial.record.cage.requested or {})
-    return {}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from analysis.cells import cache_state_tally, diagnosis_by_treatment, treatments
+from analysis.cells import cache_state_tally, diagnosis_by_treatment, treatments, trials_of
 from analysis.comparison import flatten_facts
 from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import format_quantity, response_title, treatment_label
@@ -22,25 +21,18 @@ def counts_table(run: Run) -> pd.DataFrame:
     points = [t for t in run.trials if t.verdicts.is_data_point]
     excluded = [t for t in points if not t.is_included]
     planned = len(run.plan["trials"])
+    unanswered = [t.record.outcome for t in run.trials if not t.verdicts.is_data_point]
+    unanswered += ["not run yet"] * (planned - len(run.trials))
+    reasons = _tally(r.split(":")[0] for t in excluded for r in t.verdicts.reasons)
     rows = [
         ("planned", planned, ""),
         ("with an answer", len(points), _tally(t.record.outcome for t in points)),
         ("included", len(points) - len(excluded), ""),
-        (
-            "excluded",
-            len(excluded),
-            _tally(r.split(":")[0] for t in excluded for r in t.verdicts.reasons),
-        ),
-        ("without an answer", planned - len(points), _tally(_unanswered(run))),
+        ("excluded", len(excluded), reasons),
+        ("without an answer", planned - len(points), _tally(unanswered)),
         ("tried again", run.attempts - len(run.trials), ""),
     ]
     return pd.DataFrame(rows, columns=["trials", "number", "of which"])
-
-
-def _unanswered(run: Run) -> list[str]:
-    missing = len(run.plan["trials"]) - len(run.trials)
-    outcomes = [t.record.outcome for t in run.trials if not t.verdicts.is_data_point]
-    return [*outcomes, *["not run yet"] * missing]
 
 
 def _tally(values: Any) -> str:
@@ -64,55 +56,52 @@ def excluded_table(run: Run) -> pd.DataFrame:
 
 def limits_table(run: Run) -> pd.DataFrame:
     """Return each limit of each cage: calibrated and observed maxima, and the verdicts."""
-    rows: dict[tuple[str, str], list[tuple[JudgedTrial, Any]]] = {}
+    found: dict[tuple[str, str], list[Any]] = {}
     for trial in run.trials:
         for limit in trial.verdicts.limits:
             key = (trial.record.cage.name or "", limit_title(limit))
-            rows.setdefault(key, []).append((trial, limit))
-    return pd.DataFrame([_limit_row(*key, found) for key, found in rows.items()])
-
-
-def _limit_row(cage: str, name: str, found: Sequence[tuple[JudgedTrial, Any]]) -> dict[str, str]:
-    limits = [limit for _, limit in found]
-    prop = limits[0].property
-    observed = [limit.observed for limit in limits if limit.observed is not None]
-    driven = [limit.calibrated for limit in limits if limit.calibrated is not None]
-    cap = next((limit.cap for limit in limits if limit.cap is not None), None)
-    return {
-        "cage": cage,
-        "limit": name,
-        "cap": "not requested" if cap is None else amount(prop, cap),
-        "over-driven to": amount(prop, max(driven)) if driven else "–",
-        "highest observed": amount(prop, max(observed)) if observed else "–",
-        "verdicts": _tally(limit.verdict.replace("_", " ") for limit in limits),
-        "example": limits[-1].reason,
-    }
+            found.setdefault(key, []).append(limit)
+    rows = []
+    for (cage, name), limits in found.items():
+        prop, last = limits[0].property, limits[-1]
+        cap = next((limit.cap for limit in limits if limit.cap is not None), None)
+        driven, observed = (
+            [value for limit in limits if (value := getattr(limit, key)) is not None]
+            for key in ("calibrated", "observed")
+        )
+        row = {
+            "cage": cage,
+            "limit": name,
+            "cap": "not requested" if cap is None else amount(prop, cap),
+            "over-driven to": amount(prop, max(driven)) if driven else "–",
+            "highest observed": amount(prop, max(observed)) if observed else "–",
+            "verdicts": _tally(limit.verdict.replace("_", " ") for limit in limits),
+            "example": last.reason,
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def proof_table(run: Run) -> pd.DataFrame:
     """Return for each treatment the verdicts on cache state, host and binding limit."""
-    return pd.DataFrame([_proof_row(run, treatment) for treatment in treatments(run)])
-
-
-def _proof_row(run: Run, treatment: Mapping[str, str]) -> dict[str, str]:
-    trials = [t for t in run.trials if dict(t.record.treatment) == dict(treatment)]
-    verdicts = [t.verdicts for t in trials]
-    amplified = [
-        v.amplification.per_distinct_byte
-        for v in verdicts
-        if v.amplification.per_distinct_byte is not None
-    ]
-    return {
-        "treatment": treatment_label(treatment),
-        "outcome": _tally(t.record.outcome.replace("_", " ") for t in trials),
-        "cache state": cache_state_tally(trials),
-        "host": _tally(v.host_quiet.verdict.replace("_", " ") for v in verdicts),
-        "binding limit": _tally(v.binding_limit.verdict for v in verdicts),
-        "amplification": format_quantity("amplification", sorted(amplified)[len(amplified) // 2])
-        if amplified
-        else "–",
-        "example": verdicts[-1].binding_limit.reason if verdicts else "",
-    }
+    rows = []
+    for treatment in treatments(run):
+        trials = trials_of(run.trials, treatment)
+        verdicts = [t.verdicts for t in trials]
+        figures = (v.amplification.per_distinct_byte for v in verdicts)
+        amplified = sorted(one for one in figures if one is not None)
+        middle = amplified[len(amplified) // 2] if amplified else None
+        row = {
+            "treatment": treatment_label(treatment),
+            "outcome": _tally(t.record.outcome.replace("_", " ") for t in trials),
+            "cache state": cache_state_tally(trials),
+            "host": _tally(v.host_quiet.verdict.replace("_", " ") for v in verdicts),
+            "binding limit": _tally(v.binding_limit.verdict for v in verdicts),
+            "amplification": "–" if middle is None else format_quantity("amplification", middle),
+            "example": verdicts[-1].binding_limit.reason if verdicts else "",
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def diagnosis_table(run: Run) -> pd.DataFrame:
@@ -127,9 +116,8 @@ def diagnosis_table(run: Run) -> pd.DataFrame:
 def trial_table(run: Run) -> pd.DataFrame:
     """Return one row per trial, in the order they ran, without responses that no trial has."""
     frame = pd.DataFrame([_trial_row(run, trial) for trial in run.trials])
-    return frame[
-        [name for name in frame if name not in _SHORT.values() or (frame[name] != "–").any()]
-    ]
+    shown = [one for one in frame if one not in _SHORT.values() or (frame[one] != "–").any()]
+    return frame[shown]
 
 
 _SHORT = {
@@ -144,31 +132,23 @@ _SHORT = {
 
 
 def _trial_row(run: Run, trial: JudgedTrial) -> dict[str, Any]:
-    record, verdicts, response = trial.record, trial.verdicts, trial.record.response
-
-    def text(name: str) -> str:
-        value = response.get(name)
-        return "–" if value is None else format_quantity(name, value)
-
+    record, verdicts = trial.record, trial.verdicts
+    responses = {}
+    for name, column in {run.response: response_title(run.response), **_SHORT}.items():
+        value = record.response.get(name)
+        responses[column] = "–" if value is None else format_quantity(name, value)
+    bad = [f"{name} {c['status']}" for name, c in record.collectors.items() if c["status"] != "ok"]
     return {
         "#": record.position,
         "trial": treatment_label(record.treatment),
         "repeat": record.repeat,
         "outcome": record.outcome.replace("_", " "),
-        **{
-            column: text(name)
-            for name, column in {run.response: response_title(run.response), **_SHORT}.items()
-        },
+        **responses,
         "binding limit": verdicts.binding_limit.verdict,
         "host": verdicts.host_quiet.verdict.replace("_", " "),
         "included": "yes" if trial.is_included else "no",
-        "collectors": _collectors(record.collectors),
+        "collectors": ", ".join(bad) or ("complete" if record.collectors else "–"),
     }
-
-
-def _collectors(collectors: Mapping[str, Any]) -> str:
-    bad = [f"{name} {c['status']}" for name, c in collectors.items() if c["status"] != "ok"]
-    return ", ".join(bad) or ("complete" if collectors else "–")
 
 
 def facts_table(run: Run) -> pd.DataFrame:
@@ -198,6 +178,7 @@ def making_table(run: Run) -> pd.DataFrame:
     plan = run.plan
     harness = plan.get("harness") or {}
     size = (run.definition.get("sizes") or {}).get(plan["size"]) or {}
+    changed = " with uncommitted changes" if harness.get("git_dirty") else ""
     rows = {
         "command": plan["command"],
         "run": plan["run_id"],
@@ -206,49 +187,32 @@ def making_table(run: Run) -> pd.DataFrame:
         "reason for the size": plan.get("size_reason") or "as requested",
         "seed of the trial order": plan["seed"],
         "repeats, fresh machine state": f"{plan.get('repeats')}, {plan.get('fresh')}",
-        "pagecage": f"{harness.get('version')}, revision {harness.get('git_revision')}"
-        + (" with uncommitted changes" if harness.get("git_dirty") else ""),
+        "pagecage": f"{harness.get('version')}, revision {harness.get('git_revision')}{changed}",
         "plan, SHA-256": plan.get("plan_sha256"),
         "definition, SHA-256": plan.get("definition_sha256"),
-        **_data_rows(run),
     }
-    return pd.DataFrame(
-        [(key, str(value)) for key, value in rows.items()], columns=["what", "value"]
-    )
-
-
-def _data_rows(run: Run) -> dict[str, str]:
-    """Return the prepared or copied data of the trials, and how they were restored."""
     found = [t.record.data for t in run.trials if t.record.data.manifest_sha256 is not None]
-    if not found:
-        return {}
-    restored = [one.restored for one in found if one.restored is not None]
-    methods = " and ".join(sorted({one["method"] for one in restored}))
-    again = [one["copied_bytes"] for one in restored[1:]]
-    most = f", later with at most {format_bytes(max(again))} written" if again else ""
-    how = f", restored before {len(restored)} trials by {methods}{most}" if restored else ""
-    return {
-        "data": f"{format_bytes(found[0].size_bytes or 0)} in {found[0].entries} entries{how}",
-        "data, SHA-256 of the manifest": ", ".join(
-            sorted({one.manifest_sha256 or "" for one in found})
-        ),
-    }
+    if found:
+        restored = [one.restored for one in found if one.restored is not None]
+        methods = " and ".join(sorted({one["method"] for one in restored}))
+        again = [one["copied_bytes"] for one in restored[1:]]
+        most = f", later with at most {format_bytes(max(again))} written" if again else ""
+        how = f", restored before {len(restored)} trials by {methods}{most}" if restored else ""
+        copied = f"{format_bytes(found[0].size_bytes or 0)} in {found[0].entries} entries"
+        rows["data"] = copied + how
+        hashes = sorted({one.manifest_sha256 or "" for one in found})
+        rows["data, SHA-256 of the manifest"] = ", ".join(hashes)
+    lines = [(key, str(value)) for key, value in rows.items()]
+    return pd.DataFrame(lines, columns=["what", "value"])
 
 
 def fault_table(fault_df: pd.DataFrame) -> pd.DataFrame:
-    """Return fault counts by treatment and by the mapping's flags.
-
-    Advice is visible as VM_RAND_READ or VM_SEQ_READ.
-    """
+    """Return fault counts by treatment and by the mapping's flags."""
     if fault_df.empty:
         return pd.DataFrame()
-    summed = (
-        fault_df.groupby(["treatment", "vm_flags"], sort=False)["count"]
-        .agg(["sum", "size"])
-        .reset_index()
-    )
+    counts = fault_df.groupby(["treatment", "vm_flags"], sort=False)["count"]
+    summed = counts.agg(["sum", "size"]).reset_index()
     summed["sum"] = summed["sum"].map("{:,}".format)
-    summed.columns = pd.Index(
-        ["treatment", "flags of the mapping", "faults in all trials", "trials"]
-    )
+    titles = ["treatment", "flags of the mapping", "faults in all trials", "trials"]
+    summed.columns = pd.Index(titles)
     return summed

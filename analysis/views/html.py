@@ -23,7 +23,6 @@ from pagecage.report.model import (
     Image,
     Paragraph,
     Report,
-    Table,
     Tone,
 )
 from pagecage.whole_files import write_whole
@@ -60,13 +59,9 @@ def folded_table(
     summary: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True
 ) -> Html | None:
     """Return a collapsible table; None if it is empty."""
-    part = table_html(frame, kind)
-    number = f" ({len(frame)})" if counted else ""
-    return (
-        Html(f"<details><summary>{escape(summary)}{number}</summary>{part.text}</details>")
-        if part
-        else None
-    )
+    part, number = table_html(frame, kind), f" ({len(frame)})" if counted else ""
+    head = f"<summary>{escape(summary)}{number}</summary>"
+    return Html(f"<details>{head}{part.text}</details>") if part else None
 
 
 def blank_repeats(frame: pd.DataFrame, columns: int) -> pd.DataFrame:
@@ -82,19 +77,19 @@ def table_html(frame: pd.DataFrame, kind: str = "") -> Html | None:
     """Return a frame as a scrollable table; None if it is empty."""
     if frame.empty:
         return None
-    cells = frame.map(cell_html).rename(columns=_heading).rename_axis(columns=_heading)
+
+    def heading(name: object) -> object:
+        return escape(name) if isinstance(name, str) else name
+
+    # Levels of a definition are among the names of columns.
+    cells = frame.map(_cell_html).rename(columns=heading).rename_axis(columns=heading)
     text = cells.to_html(
         classes=f"pagecage {kind}".strip(), border=0, index=False, escape=False, justify="left"
     )
     return Html(f'<div class="scroll">{text}</div>')
 
 
-def _heading(name: object) -> object:
-    """Return a column's name as HTML; levels of a definition are among them."""
-    return escape(name) if isinstance(name, str) else name
-
-
-def cell_html(value: object) -> str:
+def _cell_html(value: object) -> str:
     """Return a cell's first line, and further lines in small below it; marks are coloured."""
     first, *rest = escape(str(value)).split("\n")
     kind = _MARKED.get(first[:1])
@@ -132,9 +127,8 @@ def write_page(content: str, target: Path) -> None:
     try:
         write_whole(target, content)
     except OSError as error:
-        raise PagecageError(
-            f"{target} cannot be written: {error.strerror}", "name another --html"
-        ) from None
+        message = f"{target} cannot be written: {error.strerror}"
+        raise PagecageError(message, "name another --html") from None
 
 
 def to_html(report: Report, page_title: str) -> str:
@@ -166,13 +160,22 @@ def _block(block: Block) -> str:
         case Heading(text):
             return f"<h2>{escape(text)}</h2>\n"
         case Paragraph():
-            return _paragraph(block)
+            detail = f"<small>{definition_text_html(block.detail)}</small>" if block.detail else ""
+            tag, kind = "li" if block.marker else "p", _CLASSES[block.tone]
+            attribute = f' class="{kind}"' if kind else ""
+            return f"<{tag}{attribute}>{definition_text_html(block.text)}{detail}</{tag}>\n"
         case Image(svg=draw):
             drawn = draw()
             return f'<figure><div class="scroll">{drawn}</div></figure>\n' if drawn else ""
         case Folded(summary, folded):
             return f"<details><summary>{escape(summary)}</summary>{blocks_html(folded)}</details>\n"
-    return _report_table(block)
+    if not block.rows:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in block.columns)
+    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in block.rows)
+    caption = f'<p class="source">{escape(block.caption)}</p>\n' if block.caption else ""
+    whole = f'<table class="pagecage"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>'
+    return f'<div class="scroll">{whole}</div>\n{caption}'
 
 
 _CLASSES: dict[Tone, str] = {
@@ -183,23 +186,6 @@ _CLASSES: dict[Tone, str] = {
     "bad": "bad",
     "warning": "notice warn",
 }
-
-
-def _paragraph(block: Paragraph) -> str:
-    detail = f"<small>{definition_text_html(block.detail)}</small>" if block.detail else ""
-    tag, kind = "li" if block.marker else "p", _CLASSES[block.tone]
-    attribute = f' class="{kind}"' if kind else ""
-    return f"<{tag}{attribute}>{definition_text_html(block.text)}{detail}</{tag}>\n"
-
-
-def _report_table(table: Table) -> str:
-    if not table.rows:
-        return ""
-    head = "".join(f"<th>{escape(name)}</th>" for name in table.columns)
-    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in table.rows)
-    caption = f'<p class="source">{escape(table.caption)}</p>\n' if table.caption else ""
-    whole = f'<table class="pagecage"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>'
-    return f'<div class="scroll">{whole}</div>\n{caption}'
 
 
 def _cell(cell: Cell) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from html import escape
 
-from analysis.articles.findings import Finding, evaluate_findings
+from analysis.articles.findings import evaluate_findings
 from analysis.articles.ratios import published_ratios, real_cpu_sentence
 from analysis.articles.tables import contradiction_html
 from analysis.cells import gap_sentence, repeat_differences, stopping_rule_status
@@ -65,83 +65,60 @@ def paragraph_html(text: str) -> str:
 
 def answer_html(run: Run) -> str:
     """Return the findings as list items, each with its figure or the reason for having none."""
-    return "".join(map(_finding_html, evaluate_findings(run), published_ratios(run)))
-
-
-def _finding_html(finding: Finding, published: str) -> str:
-    question = f' <span class="ref">{escape(finding.question)}</span>' if finding.question else ""
-    sentence, value = definition_text_html(finding.sentence), escape(finding.value or "")
-    if finding.value is None:
-        reason = f"<small>Not measured: {escape(finding.note)}.</small>"
-        return f'<li class="open">{sentence}{question}{reason}</li>'
-    notes = [f"published: {published}"] if published else []
-    notes += [finding.note] if finding.note else []
-    note = f"<small>{_capitalised('; '.join(notes))}.</small>" if notes else ""
-    figure, opened, interval = value.partition(" (")
-    strong = f"<strong>{figure}</strong>{opened}{interval}" if finding.is_proven else value
-    return f"<li>{sentence.replace(value, strong, 1)}{question}{note}</li>"
-
-
-def unable_html(run: Run) -> str:
-    """Return the treatments that this host cannot run, by missing requirement."""
-    treatments_by_reason: dict[str, list[str]] = {}
-    for trial in run.trials:
-        if trial.record.outcome == "requirement_missed":
-            reasons = [missed.reason for missed in trial.record.missed_requirements]
-            reason = "; ".join(reasons) or str(trial.record.error or "no reason was recorded")
-            treatments_by_reason.setdefault(reason, []).append(
-                treatment_label(trial.record.treatment)
-            )
-    rows = (
-        f"<li>{escape(reason)}<small>{escape(', '.join(dict.fromkeys(names)))}</small></li>"
-        for reason, names in treatments_by_reason.items()
-    )
-    return "".join(rows)
+    items = []
+    for finding, published in zip(evaluate_findings(run), published_ratios(run), strict=True):
+        question = (
+            f' <span class="ref">{escape(finding.question)}</span>' if finding.question else ""
+        )
+        sentence, value = definition_text_html(finding.sentence), escape(finding.value or "")
+        if finding.value is None:
+            reason = f"<small>Not measured: {escape(finding.note)}.</small>"
+            items.append(f'<li class="open">{sentence}{question}{reason}</li>')
+            continue
+        notes = "; ".join(filter(None, (published and f"published: {published}", finding.note)))
+        note = f"<small>{_capitalised(notes)}.</small>" if notes else ""
+        figure, opened, interval = value.partition(" (")
+        strong = f"<strong>{figure}</strong>{opened}{interval}" if finding.is_proven else value
+        items.append(f"<li>{sentence.replace(value, strong, 1)}{question}{note}</li>")
+    return "".join(items)
 
 
 def notices_html(run: Run) -> str:
     """Return a box for each limitation of the figures."""
-    return "".join(f'<div class="notice {kind}">{text}</div>' for kind, text in _notices(run))
+    notices = [*_notices(run), *_collector_notices(run)]
+    size, reason = run.plan["size"], run.plan.get("size_reason") or "as requested"
+    notices.append(("plain", f"<strong>Size {escape(size)}.</strong> {_capitalised(reason)}."))
+    return "".join(f'<div class="notice {kind}">{text}</div>' for kind, text in notices)
 
 
-def _failed_collectors(run: Run) -> Counter[tuple[str, str]]:
-    """Count the collectors that failed or are incomplete, by reason."""
-    return Counter(
-        (name, str(collector.get("reason") or collector["status"]).rstrip("."))
-        for trial in run.trials
-        for name, collector in trial.record.collectors.items()
-        if collector["status"] != "ok"
-    )
+def _collector_notices(run: Run) -> Iterator[tuple[str, str]]:
+    """Yield a notice per reason of a collector's failure, and per tracer that could not tell all.
 
-
-def _incomplete_collectors(run: Run) -> Iterator[str]:
-    """Yield a sentence per reason; of a collector with many, only the most frequent ones."""
-    failed = _failed_collectors(run)
+    Of a collector with many reasons only the most frequent ones are named.
+    """
+    failed, keys = Counter[tuple[str, str]](), dict[str, dict[str, None]]()
+    for trial in run.trials:
+        for name, collector in trial.record.collectors.items():
+            if collector["status"] != "ok":
+                reason = str(collector.get("reason") or collector["status"]).rstrip(".")
+                failed[name, reason] += 1
+            found = map(str, collector.get("unavailable") or ())
+            keys.setdefault(name, {}).update(dict.fromkeys(found))
     shown: Counter[str] = Counter()
     for (name, reason), count in failed.most_common():
         shown[name] += 1
         if shown[name] <= _MOST_REASONS:
-            yield (
-                f"<strong>{escape(name)} is incomplete</strong> in {count} trials:"
-                f" {escape(reason)}."
-            )
+            head = f"<strong>{escape(name)} is incomplete</strong>"
+            yield "warn", f"{head} in {count} trials: {escape(reason)}."
     for name, count in shown.items():
         if count > _MOST_REASONS:
-            yield f"<strong>{escape(name)}</strong> has {count - _MOST_REASONS} further reasons."
-
-
-def _untraced(run: Run) -> Iterator[str]:
-    """Yield a sentence per tracer whose probes could not tell everything."""
-    keys: dict[str, dict[str, None]] = {}
-    for trial in run.trials:
-        for name, collector in trial.record.collectors.items():
-            found = map(str, collector.get("unavailable") or ())
-            keys.setdefault(name, {}).update(dict.fromkeys(found))
+            more = f"has {count - _MOST_REASONS} further reasons"
+            yield "warn", f"<strong>{escape(name)}</strong> {more}."
     for name, untraced in keys.items():
         if untraced:
             listed = ", ".join(f"<code>{escape(key)}</code>" for key in untraced)
             verb = "is" if len(untraced) == 1 else "are"
-            yield f"<strong>{escape(name)}:</strong> {listed} {verb} {UNTRACED}."
+            yield "plain", f"<strong>{escape(name)}:</strong> {listed} {verb} {UNTRACED}."
 
 
 def _notices(run: Run) -> Iterator[tuple[str, str]]:
@@ -151,35 +128,39 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
         yield "plain", f"{escape(sentence)}."
     if run.plan.get("until_ci"):
         yield "plain", f"<strong>Stopping rule.</strong> {_capitalised(stopping_rule_status(run))}."
-    planned, answered = len(run.plan["trials"]), sum(t.verdicts.is_data_point for t in run.trials)
-    unable = sum(t.record.outcome == "requirement_missed" for t in run.trials)
-    if unable:
-        head = f"<strong>This host could not run {unable} of {planned} trials</strong>"
-        yield "warn", f"{head}:<ul>{unable_html(run)}</ul>"
-    wrong = sum(t.record.outcome == "wrong_answer" for t in run.trials)
-    if wrong:
-        yield (
-            "warn",
-            (
-                f"<strong>{wrong} of {planned} trials gave a wrong answer</strong>: shown as such,"
-                " not included."
-            ),
-        )
-    if answered + unable + wrong < planned:
-        yield "warn", f"<strong>Unfinished.</strong> {answered} of {planned} trials have an answer."
+    yield from _trial_notices(run)
     for sentence in filter(None, (gap_sentence(run), *repeat_differences(run))):
         yield "warn", f"{_capitalised(sentence)}."
     if sentence := included_by_name_sentence(run):
         yield "warn", f"<strong>Included by name.</strong> {_capitalised(sentence)}."
     excluded = sum(t.is_excluded and t.verdicts.is_data_point for t in run.trials)
     if excluded:
-        what = f"{excluded} of {planned} trials are excluded"
+        what = f"{excluded} of {len(run.plan['trials'])} trials are excluded"
         yield "warn", f"<strong>{what}</strong> by their verdicts: shown, but not included."
-    yield from (("warn", text) for text in _incomplete_collectors(run))
-    yield from (("plain", text) for text in _untraced(run))
-    size = run.plan["size"]
-    reason = run.plan.get("size_reason") or "as requested"
-    yield "plain", f"<strong>Size {escape(size)}.</strong> {_capitalised(reason)}."
+
+
+def _trial_notices(run: Run) -> Iterator[tuple[str, str]]:
+    planned, answered = len(run.plan["trials"]), sum(t.verdicts.is_data_point for t in run.trials)
+    missed: dict[str, dict[str, None]] = {}
+    for trial in run.trials:
+        if trial.record.outcome == "requirement_missed":
+            reasons = "; ".join(one.reason for one in trial.record.missed_requirements)
+            reasons = reasons or str(trial.record.error or "no reason was recorded")
+            missed.setdefault(reasons, {})[treatment_label(trial.record.treatment)] = None
+    outcomes = Counter(trial.record.outcome for trial in run.trials)
+    unable, wrong = outcomes["requirement_missed"], outcomes["wrong_answer"]
+    if unable:
+        items = "".join(
+            f"<li>{escape(reason)}<small>{escape(', '.join(names))}</small></li>"
+            for reason, names in missed.items()
+        )
+        head = f"<strong>This host could not run {unable} of {planned} trials</strong>"
+        yield "warn", f"{head}:<ul>{items}</ul>"
+    if wrong:
+        head = f"<strong>{wrong} of {planned} trials gave a wrong answer</strong>"
+        yield "warn", f"{head}: shown as such, not included."
+    if answered + unable + wrong < planned:
+        yield "warn", f"<strong>Unfinished.</strong> {answered} of {planned} trials have an answer."
 
 
 def _capitalised(text: str) -> str:

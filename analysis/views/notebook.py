@@ -1,274 +1,57 @@
-"""The notebook of a run: written, and executed."""
+"""A run ready for display in a notebook, part by part."""
 
 from __future__ import annotations
 
-import ast
-import json
-import linecache
-import platform
-import re
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from html import escape
-from io import StringIO
 from pathlib import Path
-from typing import Any
 
-from analysis.alt_text import RunFrames
+import pandas as pd
+
+from analysis import alt_text, memory, sweep
 from analysis.articles import tables
 from analysis.articles.tables import ratio_sections, with_anchors
 from analysis.cells import fidelity_lines
+from analysis.data import frames
+from analysis.data.events import fault_event_table
 from analysis.data.load import include_by_name, load_run
-from analysis.views import evidence_tables, figure_sections, run
+from analysis.figures import charts, latencies, traces
+from analysis.figures.style import TreatmentStyle, drawing_style, numeric_factor, treatment_styles
+from analysis.views import evidence_tables, run
 from analysis.views.custom_collectors import own_section
 from analysis.views.html import (
     Html,
     blank_repeats,
     blocks_html,
     definition_text_html,
+    figure_html,
     folded_table,
+    svg_html,
     table_html,
+    with_heading,
 )
-from analysis.views.narrative import ABOUT_CLAIMS, answer_html, notices_html, story_html
+from analysis.views.narrative import (
+    ABOUT_CLAIMS,
+    ABOUT_KERNEL,
+    ABOUT_LATENCY,
+    ABOUT_RESIDENCY,
+    ABOUT_TIME,
+    answer_html,
+    notices_html,
+    story_html,
+)
 from analysis.views.run import memory_section, minima_section
 from pagecage.checkout import TOP
-from pagecage.model.published_figures import PublishedFigure, read_rows
-
-Cell = dict[str, Any]
-"""A cell with the keys of nbformat 4.5; its texts are strings, which `write` splits into lines."""
-PARAMETERS, INJECTED = "parameters", "injected-parameters"
-"""papermill's tags of the cell with default values, and of the cell with this notebook's values."""
-_HEADER = re.compile(r"\A# ---\n(#.*\n)*?# ---\n")
-_MARK = re.compile(r"# %%( \[markdown\])?(?: tags=(\[.*\]))?")
+from pagecage.model.published_figures import read_rows
+from pagecage.units import KIB
 
 
-def read_source(path: Path) -> list[Cell]:
-    """Read the cells of a source in jupytext's percent format.
+class Results:
+    """A run ready for display. Data frames are made once, on first use.
 
-    Raises ValueError if a cell mark has anything but tags.
+    Each part is HTML, or None to show nothing.
     """
-    return read_cells(path.read_text(encoding="utf-8"))
-
-
-def read_cells(text: str) -> list[Cell]:
-    """Return the cells of a text likewise."""
-    body = _HEADER.sub("", text)
-    return [
-        _cell(part) for part in re.split(r"^(?=# %%)", body, flags=re.MULTILINE) if part.strip()
-    ]
-
-
-def _cell(text: str) -> Cell:
-    mark, _, source = text.partition("\n")
-    match = _MARK.fullmatch(mark)
-    if not match:
-        raise ValueError(
-            f"{mark!r} does not start a cell: only [markdown] and tags=[...] may follow # %%"
-        )
-    tags, source = json.loads(match[2] or "[]"), source.strip("\n")
-    if match[1]:
-        source = re.sub(r"^# ?", "", source, flags=re.MULTILINE)
-        return {"cell_type": "markdown", "metadata": {"tags": tags}, "source": source}
-    return code_cell(source, tags)
-
-
-def code_cell(source: str, tags: Sequence[str]) -> Cell:
-    """Return a code cell without outputs."""
-    metadata = {"tags": list(tags)}
-    return {
-        "cell_type": "code",
-        "execution_count": None,
-        "metadata": metadata,
-        "outputs": [],
-        "source": source,
-    }
-
-
-def with_parameters(cells: Sequence[Cell], parameters: Mapping[str, Any]) -> list[Cell]:
-    """Insert a cell that assigns these values after the one tagged `parameters`."""
-    source = "".join(
-        [
-            "# Parameters\n",
-            *(f"{name} = {json.dumps(value)}\n" for name, value in parameters.items()),
-        ]
-    )
-    return [
-        shown_cell
-        for cell in cells
-        for shown_cell in (
-            [cell, code_cell(source, [INJECTED])]
-            if PARAMETERS in cell["metadata"]["tags"]
-            else [cell]
-        )
-    ]
-
-
-def notebook(cells: Sequence[Cell], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document that Jupyter opens (nbformat 4.5)."""
-    language = {
-        "file_extension": ".py",
-        "mimetype": "text/x-python",
-        "name": "python",
-        "pygments_lexer": "ipython3",
-    }
-    return {
-        "cells": numbered(cells),
-        "metadata": {
-            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-            "language_info": {**language, "version": platform.python_version()},
-            **metadata,
-        },
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
-
-
-def numbered(cells: Sequence[Cell], first: int = 1) -> list[Cell]:
-    """Return the cells with their ids."""
-    return [{**cell, "id": f"cell-{number:02}"} for number, cell in enumerate(cells, first)]
-
-
-def text_of(document: Mapping[str, Any]) -> str:
-    """Return a notebook's text as Jupyter writes it: sorted keys, each text as a list of lines."""
-    stored = {**document, "cells": [_stored(cell) for cell in document["cells"]]}
-    return json.dumps(stored, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-
-
-def write(document: Mapping[str, Any], path: Path) -> None:
-    """Write a notebook to a file."""
-    path.write_text(text_of(document), encoding="utf-8")
-
-
-def _stored(cell: Cell) -> Cell:
-    stored = {**cell, "source": cell["source"].splitlines(keepends=True)}
-    if "outputs" in cell:
-        stored["outputs"] = [dict(_split(output)) for output in cell["outputs"]]
-    return stored
-
-
-def _split(output: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in output.items():
-        if key == "data":
-            yield key, {kind: text.splitlines(keepends=True) for kind, text in value.items()}
-        else:
-            yield key, value.splitlines(keepends=True) if key == "text" else value
-
-
-def read(path: Path) -> dict[str, Any]:
-    """Read a stored notebook, and join the lines of its texts."""
-    document: dict[str, Any] = json.loads(path.read_bytes())
-    for cell in document["cells"]:
-        cell["source"] = "".join(cell["source"])
-        for output in cell.get("outputs", ()):
-            if "text" in output:
-                output["text"] = "".join(output["text"])
-            if "data" in output:
-                output["data"] = {kind: "".join(text) for kind, text in output["data"].items()}
-    return document
-
-
-MoreOutputs = Callable[[object], Iterable[Cell]]
-"""Outputs of a cell that replace its value, such as figures."""
-_OUR_FRAMES = 2
-"""Frames of a traceback that belong to this module: `_run_cell` and `_value`."""
-
-
-def no_outputs(_value: object) -> Iterable[Cell]:
-    """Return no outputs besides a cell's value."""
-    return ()
-
-
-def run_cells(
-    cells: Sequence[Cell], namespace: dict[str, Any], more_outputs: MoreOutputs = no_outputs
-) -> Exception | None:
-    """Run the code cells up to the first that fails.
-
-    Returns that cell's exception, which is also stored in its outputs, or None. `more_outputs`
-    gets the value of each cell.
-    """
-    code_cells = [cell for cell in cells if cell["cell_type"] == "code"]
-    for number, cell in enumerate(code_cells, 1):
-        if error := _run_cell(cell, number, namespace, more_outputs):
-            return error
-    return None
-
-
-def _run_cell(
-    cell: Cell, number: int, namespace: dict[str, Any], more_outputs: MoreOutputs
-) -> Exception | None:
-    stdout, stderr = StringIO(), StringIO()
-    more: list[Cell] = []
-    shown: dict[str, str] = {}
-    raised = None
-    with redirect_stdout(stdout), redirect_stderr(stderr):
-        try:
-            value = _value(cell["source"], f"<cell {number}>", namespace)
-            more = list(more_outputs(value))
-            shown = {} if more else _shown(value)
-        except Exception as error:  # noqa: BLE001 - whatever a cell raises is its output
-            raised = error
-    cell["execution_count"] = number
-    cell["outputs"] = [*_streams(stdout=stdout.getvalue(), stderr=stderr.getvalue())]
-    if shown:
-        cell["outputs"].append(
-            {
-                "output_type": "execute_result",
-                "execution_count": number,
-                "metadata": {},
-                "data": shown,
-            }
-        )
-    cell["outputs"] += more
-    if raised:
-        cell["outputs"].append(_error(raised))
-    return raised
-
-
-def _value(source: str, name: str, namespace: dict[str, Any]) -> object:
-    """Execute the source, and return the value of its last expression, or None.
-
-    The source is registered with linecache, so that tracebacks show its lines.
-    """
-    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
-    tree = ast.parse(source, name)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, name, "exec", dont_inherit=True), namespace)
-    if not isinstance(last, ast.Expr):
-        return None
-    return eval(compile(ast.Expression(last.value), name, "eval", dont_inherit=True), namespace)
-
-
-def _shown(value: object) -> dict[str, str]:
-    """Return a value by media type; empty for None."""
-    if value is None:
-        return {}
-    as_html = getattr(value, "_repr_html_", lambda: None)()
-    return {**({"text/html": as_html} if as_html is not None else {}), "text/plain": repr(value)}
-
-
-def _streams(**texts: str) -> Iterator[dict[str, str]]:
-    for name, text in texts.items():
-        if text:
-            yield {"output_type": "stream", "name": name, "text": text}
-
-
-def _error(error: Exception) -> dict[str, Any]:
-    """Return an exception as Jupyter stores it; the traceback begins in the cell."""
-    frames = error.__traceback__
-    for _ in range(_OUR_FRAMES):
-        frames = frames.tb_next if frames and frames.tb_next else frames
-    lines = "".join(traceback.format_exception(type(error), error, frames)).splitlines()
-    return {
-        "output_type": "error",
-        "ename": type(error).__name__,
-        "evalue": str(error),
-        "traceback": lines,
-    }
-
-
-class Results(RunFrames):
-    """A run ready for display. Data frames are made once, on first use."""
 
     def __init__(self, run_dir: str | Path, include: Sequence[str] = ()) -> None:
         """Load a run; `include` names excluded trials, or verdicts, to include.
@@ -276,7 +59,37 @@ class Results(RunFrames):
         Raises PagecageError if `run_dir` is not a run folder or has no record, and for a name that
         selects no excluded trial.
         """
-        super().__init__(include_by_name(load_run(Path(run_dir)), include))
+        self.run = include_by_name(load_run(Path(run_dir)), include)
+
+    @cached_property
+    def trial_df(self) -> pd.DataFrame:
+        """One row per trial."""
+        return frames.trial_frame(self.run)
+
+    @cached_property
+    def sample_df(self) -> pd.DataFrame:
+        """One row per timed pass of a workload."""
+        return frames.sample_frame(self.run)
+
+    @cached_property
+    def counter_df(self) -> pd.DataFrame:
+        """One row per kernel counter of a trial."""
+        return frames.counter_frame(self.run)
+
+    @cached_property
+    def trace_df(self) -> pd.DataFrame:
+        """One row per 0.1 s of a trial: rates of the slice's I/O."""
+        return frames.trace_frame(self.run)
+
+    @cached_property
+    def latency_df(self) -> pd.DataFrame:
+        """One row per bucket of a trial's latency histograms."""
+        return latencies.latency_frame(self.run)
+
+    @cached_property
+    def styles(self) -> dict[str, TreatmentStyle]:
+        """The style of each treatment, the same in every figure."""
+        return treatment_styles(self.run)
 
     @property
     def heading(self) -> Html:
@@ -294,49 +107,76 @@ class Results(RunFrames):
     @property
     def cells(self) -> Html:
         """The experiment's table."""
-        constant = self.run.layout.constant
-        throughout = "; ".join(f"{name} {level}" for name, level in constant.items())
+        layout = self.run.layout
+        throughout = "; ".join(f"{name} {level}" for name, level in layout.constant.items())
         note = f'<p class="source">Throughout: {escape(throughout)}.</p>' if throughout else ""
-        kind = "cells" if self.run.layout.across else "cells rows"
-        table = table_html(
-            blank_repeats(run.cell_table(self.run), len(self.run.layout.down) - 1), kind
-        )
+        frame = blank_repeats(run.cell_table(self.run), len(layout.down) - 1)
+        table = table_html(frame, "cells" if layout.across else "cells rows")
         return Html(note + (table.text if table else ""))
 
     @property
     def tables(self) -> Html | None:
         """Further tables of the definition, each with its title and description."""
-        parts = [
-            part
-            for table in self.run.definition.get("tables", [])
-            if (part := self._further_table(table))
-        ]
+        parts = []
+        for table in self.run.definition.get("tables", []):
+            if made := table_html(run.response_table(self.run, table), "cells further"):
+                heading, about = (
+                    definition_text_html(self.run.fill_places(table.get(key, "")))
+                    for key in ("title", "about")
+                )
+                paragraph = f"<p>{about}</p>" if about else ""
+                parts.append(f"<h3>{heading}</h3>{paragraph}{made.text}")
         return Html("".join(parts)) if parts else None
-
-    def _further_table(self, table: Mapping[str, Any]) -> str | None:
-        made = table_html(run.response_table(self.run, table), "cells further")
-        heading, about = (
-            definition_text_html(self.run.fill_places(table.get(key, "")))
-            for key in ("title", "about")
-        )
-        return (
-            f"<h3>{heading}</h3>{f'<p>{about}</p>' if about else ''}{made.text}" if made else None
-        )
 
     @property
     def heat(self) -> Html | None:
         """The table as shades, if two or three factors vary and none is numeric."""
-        return figure_sections.heat_section(self.run)
+        heat_df = charts.heat_frame(self.run, self.run.response)
+        return figure_html(
+            lambda: charts.heat_figure(heat_df),
+            lambda: alt_text.heat_alt_text(heat_df, self.run.response),
+        )
 
     @property
     def figure(self) -> Html | None:
         """The response over a numeric factor, or else one point per trial."""
-        return figure_sections.response_section(self) or self.strips
+        run, response = self.run, self.run.response
+
+        def curve_alt_text() -> str:
+            factor, levels = numeric_factor(run) or ("", {})
+            lines = charts.curve_lines(run, self.trial_df, response, factor)
+            return alt_text.curve_alt_text(lines, factor, list(levels), response)
+
+        curve = figure_html(
+            lambda: charts.curve_figure(run, self.trial_df, response, self.styles), curve_alt_text
+        )
+        return curve or self.strips
+
+    def _strips(
+        self, trial_df: pd.DataFrame, response: str, marks: Mapping[str, float] | None = None
+    ) -> Html | None:
+        return figure_html(
+            lambda: charts.strip_figure(trial_df, response, self.styles, marks),
+            lambda: alt_text.strip_alt_text(trial_df, response, self.styles),
+        )
+
+    @property
+    def strips(self) -> Html | None:
+        """One point per trial."""
+        return self._strips(self.trial_df, self.run.response)
 
     @property
     def latencies(self) -> Html | None:
         """Latency percentiles, if the workload, fio or a trace has any."""
-        return figure_sections.latency_section(self)
+        data = self.trial_df, self.latency_df, self.styles
+        with drawing_style():
+            drawn = latencies.latency_figures(*data)
+        parts = [
+            svg_html(figure, alt_text.latency_alt_text(what, *data), what.replace("_", " "))
+            for what, figure in drawn.items()
+        ]
+        head = f"<h2>Latency distribution</h2><p>{ABOUT_LATENCY}</p>"
+        return Html(head + "".join(parts)) if parts else None
 
     @property
     def claims(self) -> Html | None:
@@ -349,7 +189,7 @@ class Results(RunFrames):
         )
         left = folded_table(
             "published figures that cannot be tested here",
-            tables.untestable_table(self.run, _published_figures()),
+            tables.untestable_table(self.run, read_rows(TOP / "experiments")),
         )
         if not made and not silent and not left:
             return None
@@ -361,7 +201,24 @@ class Results(RunFrames):
     @property
     def sweep(self) -> Html | None:
         """Measured and predicted times, and the knee, of a sweep; the curve of a memory search."""
-        return figure_sections.sweep_section(self) or figure_sections.memory_section(self)
+        found, search = sweep.sweep_of(self.run), memory.memory_run(self.run)
+        table = table_html(pd.DataFrame(sweep.sweep_rows(found))) if found else None
+        if found and table:
+            sentences = sweep.sweep_sentences(found)
+            items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+            factor = self.run.plan["sweep"]["factor"]
+            drawn = figure_html(
+                lambda: sweep.sweep_figure(found, factor, self.trial_df, self.styles),
+                lambda: alt_text.sweep_alt_text(found),
+            )
+            text = f"{table.text}<ul>{items}</ul>{drawn.text if drawn else ''}"
+            return Html(f"<h2>Sweep of one limit</h2>{text}")
+        if search is None:
+            return None
+        drawn = figure_html(
+            lambda: memory.memory_figure(search), lambda: memory.memory_alt_text(search)
+        )
+        return with_heading("Memory, time and refaults", drawn)
 
     @property
     def diagnosis(self) -> Html | None:
@@ -374,58 +231,95 @@ class Results(RunFrames):
     @property
     def evidence(self) -> Html:
         """The evidence for the verdicts, collapsed: limits, cache, quiet, exclusions."""
+        counts, excluded, limits, proof = (
+            table(self.run)
+            for table in (
+                evidence_tables.counts_table,
+                evidence_tables.excluded_table,
+                evidence_tables.limits_table,
+                evidence_tables.proof_table,
+            )
+        )
         parts = (
-            folded_table(
-                "trials by outcome", evidence_tables.counts_table(self.run), "narrow", counted=False
-            ),
-            folded_table("trials that are not included", evidence_tables.excluded_table(self.run)),
-            folded_table(
-                "limits, with evidence that each was enforced",
-                evidence_tables.limits_table(self.run),
-            ),
-            folded_table(
-                "treatments: cache state, host and binding limit",
-                evidence_tables.proof_table(self.run),
-            ),
+            folded_table("trials by outcome", counts, "narrow", counted=False),
+            folded_table("trials that are not included", excluded),
+            folded_table("limits, with evidence that each was enforced", limits),
+            folded_table("treatments: cache state, host and binding limit", proof),
         )
         return Html("".join(part.text for part in parts if part))
 
     @property
-    def strips(self) -> Html | None:
-        """One point per trial."""
-        return figure_sections.strip_section(self, self.trial_df, self.run.response)
-
-    @property
     def amplification(self) -> Html | None:
         """Bytes read per byte requested, with the read-ahead window as a mark."""
-        return figure_sections.amplification_section(self)
+        if "amplification" not in self.trial_df:
+            return None
+        read = self.trial_df[self.trial_df["amplification"] > 0]
+        if read.empty:
+            return None
+        settings = (t.record.device.queue_settings or {} for t in self.run.trials)
+        sizes = {one.get("read_ahead_kb") for one in settings} - {None}
+        marks = {"each byte once": 1.0}
+        if len(sizes) == 1:
+            window = float(sizes.pop() or 0)
+            marks[f"{window:.0f} KiB for each page"] = window * KIB / self.run.page_bytes
+        return with_heading("Read amplification", self._strips(read, "amplification", marks))
 
     @property
     def timelines(self) -> Html | None:
         """Transfer rates over time; sizes, residency, refaults and stalls are collapsed."""
-        return figure_sections.timeline_section(self)
+        run, trace_df, styles = self.run, self.trace_df, self.styles
+        direction, names = traces.timeline_treatments(self.trial_df, trace_df, styles)
+        made = figure_html(
+            lambda: traces.timeline_figure(
+                run, self.trial_df, trace_df, frames.iostat_frame(run), styles
+            ),
+            lambda: alt_text.timeline_alt_text(trace_df, names, direction.panels, styles),
+        )
+        if not made:
+            return None
+        specs = traces.state_panels(trace_df, names)
+        states = figure_html(
+            lambda: traces.state_figure(run, names, specs, trace_df, styles),
+            lambda: alt_text.timeline_alt_text(trace_df, names, specs, styles),
+        )
+        about = escape(", ".join(spec.words for spec in specs)) + ", over time"
+        folded = f"<details><summary>{about}</summary>{states.text}</details>" if states else ""
+        return with_heading("Disk traffic over time", Html(made.text + folded), ABOUT_TIME)
 
     @property
     def own_collectors(self) -> Html | None:
         """The numbers of the collectors that the definition brings along, over time."""
-        return own_section(self)
+        return own_section(self.run, self.styles)
 
     @property
     def residency(self) -> Html | None:
         """Resident parts of the data over time."""
-        return figure_sections.residency_section(self)
+        shown = charts.changing_residency(frames.vmtouch_frame(self.run), self.styles)
+        made = figure_html(
+            lambda: charts.residency_figure(shown, self.styles),
+            lambda: alt_text.residency_alt_text(shown, self.styles),
+        )
+        return with_heading("Residency", made, ABOUT_RESIDENCY)
 
     @property
     def kernel(self) -> Html | None:
         """Sizes of read-ahead requests, and faults by the flags of the mapping."""
-        return figure_sections.kernel_section(self)
+        readahead_df = frames.readahead_frame(self.run)
+        drawn = figure_html(
+            lambda: charts.readahead_figure(readahead_df, self.styles, self.run.page_bytes),
+            lambda: alt_text.readahead_alt_text(readahead_df, self.styles),
+        )
+        fault_df = evidence_tables.fault_table(frames.fault_frame(self.run))
+        faults = folded_table("faults by flags of the mapping", fault_df)
+        events = folded_table("events by treatment", fault_event_table(self.run))
+        made = [part.text for part in (drawn, faults, events) if part]
+        return with_heading("Read-ahead", Html("".join(made)), ABOUT_KERNEL) if made else None
 
     @property
     def trials(self) -> Html | None:
         """Every trial, collapsed."""
-        return folded_table(
-            "trials, in the order they ran", evidence_tables.trial_table(self.run), "long"
-        )
+        frame = evidence_tables.trial_table(self.run)
+        return folded_table("trials, in the order they ran", frame, "long")
 
     @property
     def facts(self) -> Html | None:
@@ -436,7 +330,3 @@ class Results(RunFrames):
     def making(self) -> Html | None:
         """Command, versions and hashes for repeating the run."""
         return table_html(evidence_tables.making_table(self.run), "narrow")
-
-
-def _published_figures() -> list[PublishedFigure]:
-    return read_rows(TOP / "experiments")

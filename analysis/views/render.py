@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import linecache
+import platform
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import chdir
+import traceback
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime
 from html import escape
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +24,184 @@ from matplotlib.figure import Figure
 
 from analysis.data.load import Run, planned_and_recorded
 from analysis.figures.style import drawing_style
-from analysis.views import notebook
 from analysis.views.html import svg_html
-from analysis.views.notebook import Cell, Results, code_cell, numbered, read_cells, run_cells
+from analysis.views.notebook import Results
 from pagecage.checkout import TOP
 from pagecage.errors import EXIT_FAILED, PagecageError
 from pagecage.process import OWN_PYTHON, run
 from pagecage.whole_files import text_sha256, write_whole
 
+Cell = dict[str, Any]
+"""A cell with the keys of nbformat 4.5; its texts are strings, which `write` splits into lines."""
+PARAMETERS, INJECTED = "parameters", "injected-parameters"
+"""papermill's tags of the cell with default values, and of the cell with this notebook's values."""
+_HEADER = re.compile(r"\A# ---\n(#.*\n)*?# ---\n")
+_MARK = re.compile(r"# %%( \[markdown\])?(?: tags=(\[.*\]))?")
+
+
+def read_source(path: Path) -> list[Cell]:
+    """Read the cells of a source in jupytext's percent format.
+
+    Raises ValueError if a cell mark has anything but tags.
+    """
+    return read_cells(path.read_text(encoding="utf-8"))
+
+
+def read_cells(text: str) -> list[Cell]:
+    """Return the cells of a text likewise."""
+    cells = []
+    for part in re.split(r"^(?=# %%)", _HEADER.sub("", text), flags=re.MULTILINE):
+        if not part.strip():
+            continue
+        mark, _, source = part.partition("\n")
+        match = _MARK.fullmatch(mark)
+        if not match:
+            raise ValueError(
+                f"{mark!r} does not start a cell: only [markdown] and tags=[...] may follow # %%"
+            )
+        tags, source = json.loads(match[2] or "[]"), source.strip("\n")
+        if match[1]:
+            source = re.sub(r"^# ?", "", source, flags=re.MULTILINE)
+            cell = {"cell_type": "markdown", "metadata": {"tags": tags}, "source": source}
+        else:
+            cell = code_cell(source, tags)
+        cells.append(cell)
+    return cells
+
+
+def code_cell(source: str, tags: Sequence[str]) -> Cell:
+    """Return a code cell without outputs."""
+    about = {"cell_type": "code", "execution_count": None, "metadata": {"tags": list(tags)}}
+    return {**about, "outputs": [], "source": source}
+
+
+def with_parameters(cells: Sequence[Cell], parameters: Mapping[str, Any]) -> list[Cell]:
+    """Insert a cell that assigns these values after the one tagged `parameters`."""
+    lines = (f"{name} = {json.dumps(value)}\n" for name, value in parameters.items())
+    found = []
+    for cell in cells:
+        found.append(cell)
+        if PARAMETERS in cell["metadata"]["tags"]:
+            found.append(code_cell("".join(["# Parameters\n", *lines]), [INJECTED]))
+    return found
+
+
+def notebook(cells: Sequence[Cell], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document that Jupyter opens (nbformat 4.5)."""
+    language = {
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+        "pygments_lexer": "ipython3",
+    }
+    return {
+        "cells": numbered(cells),
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {**language, "version": platform.python_version()},
+            **metadata,
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+def numbered(cells: Sequence[Cell], first: int = 1) -> list[Cell]:
+    """Return the cells with their ids."""
+    return [{**cell, "id": f"cell-{number:02}"} for number, cell in enumerate(cells, first)]
+
+
+def text_of(document: Mapping[str, Any]) -> str:
+    """Return a notebook's text as Jupyter writes it: sorted keys, each text as a list of lines."""
+
+    def stored(value: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(value)
+        for key, part in value.items():
+            if key in ("source", "text"):
+                found[key] = part.splitlines(keepends=True)
+            elif key == "outputs":
+                found[key] = [stored(output) for output in part]
+            elif key == "data":
+                found[key] = {kind: text.splitlines(keepends=True) for kind, text in part.items()}
+        return found
+
+    whole = {**document, "cells": [stored(cell) for cell in document["cells"]]}
+    return json.dumps(whole, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+
+
+def write(document: Mapping[str, Any], path: Path) -> None:
+    """Write a notebook to a file."""
+    path.write_text(text_of(document), encoding="utf-8")
+
+
+_OUR_FRAMES = 2
+"""Frames of a traceback that belong to this module: `run_cells` and `_value`."""
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    namespace: dict[str, Any],
+    more_outputs: Callable[[object], Iterable[Cell]] = lambda _: (),
+) -> Exception | None:
+    """Run the code cells up to the first that fails.
+
+    Returns that cell's exception, which is also stored in its outputs, or None. `more_outputs`
+    gets the value of each cell, and returns outputs that replace it, such as figures.
+    """
+    code_cells = [cell for cell in cells if cell["cell_type"] == "code"]
+    for number, cell in enumerate(code_cells, 1):
+        streams = {"stdout": StringIO(), "stderr": StringIO()}
+        outputs: list[Cell] = []
+        raised = None
+        with redirect_stdout(streams["stdout"]), redirect_stderr(streams["stderr"]):
+            try:
+                value = _value(cell["source"], f"<cell {number}>", namespace)
+                outputs = [*more_outputs(value)] or _outputs_of(value, number)
+            except Exception as error:  # noqa: BLE001 - whatever a cell raises is its output
+                raised = error
+        cell["execution_count"] = number
+        cell["outputs"] = [
+            {"output_type": "stream", "name": name, "text": text}
+            for name, stream in streams.items()
+            if (text := stream.getvalue())
+        ] + outputs
+        if raised:
+            frames = raised.__traceback__
+            for _ in range(_OUR_FRAMES):
+                frames = frames.tb_next if frames and frames.tb_next else frames
+            lines = "".join(traceback.format_exception(type(raised), raised, frames)).splitlines()
+            about = {"ename": type(raised).__name__, "evalue": str(raised), "traceback": lines}
+            cell["outputs"].append({"output_type": "error", **about})
+            return raised
+    return None
+
+
+def _outputs_of(value: object, number: int) -> list[Cell]:
+    if value is None:
+        return []
+    as_html = getattr(value, "_repr_html_", lambda: None)()
+    data = {**({"text/html": as_html} if as_html is not None else {}), "text/plain": repr(value)}
+    about = {"output_type": "execute_result", "execution_count": number, "metadata": {}}
+    return [{**about, "data": data}]
+
+
+def _value(source: str, name: str, namespace: dict[str, Any]) -> object:
+    """Execute the source, and return the value of its last expression, or None.
+
+    The source is registered with linecache, so that tracebacks show its lines.
+    """
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    tree = ast.parse(source, name)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, name, "exec", dont_inherit=True), namespace)
+    if not isinstance(last, ast.Expr):
+        return None
+    return eval(compile(ast.Expression(last.value), name, "eval", dont_inherit=True), namespace)
+
+
 _MOST_ROWS = 60
 """Rows of a longer table that are shown; those in the middle are left out."""
-_MARK = re.compile(r"^# %%(.*)$", re.MULTILINE)
+_ANY_MARK = re.compile(r"^# %%(.*)$", re.MULTILINE)
 
 
 def run_section(run_path: Path, source: Path, out: Path, include: Sequence[str]) -> None:
@@ -42,26 +214,18 @@ def run_section(run_path: Path, source: Path, out: Path, include: Sequence[str])
     cells = section_source(source.read_text(encoding="utf-8"))
     namespace: dict[str, Any] = {"__name__": "__main__", "run": results.run, "results": results}
     with chdir(run_path), drawing_style():
-        run_cells(cells, namespace, section_outputs)
+        run_cells(cells, namespace, _section_outputs)
     out.write_text(json.dumps(cells), encoding="utf-8")
 
 
-def section_source(text: str) -> list[Cell]:
-    """Return the cells of a text in jupytext's percent format, with any titles and options."""
-    return read_cells(_MARK.sub(_plain_mark, text))
-
-
-def _plain_mark(mark: re.Match[str]) -> str:
-    return "# %% [markdown]" if re.search(r"\[(markdown|md)\]", mark[1]) else "# %%"
-
-
-def section_outputs(value: object) -> Iterator[dict[str, Any]]:
-    """Yield the figures that are open in pyplot, which is then cleared, and a figure or table."""
+def _section_outputs(value: object) -> Iterator[Cell]:
     pyplot = sys.modules.get("matplotlib.pyplot")
     opened = [pyplot.figure(number) for number in pyplot.get_fignums()] if pyplot else []
-    own = [value] if isinstance(value, Figure) and value not in opened else []
-    for figure in [*own, *opened]:
-        yield _output(svg_html(figure, _alt(figure)), repr(figure))
+    returned = [value] if isinstance(value, Figure) and value not in opened else []
+    for figure in [*returned, *opened]:
+        titles = (axes.get_title() or axes.get_ylabel() for axes in figure.axes)
+        alt = "; ".join(filter(None, titles)) or "a figure of the definition"
+        yield _output(svg_html(figure, alt), repr(figure))
     if pyplot:
         pyplot.close("all")
     if isinstance(value, pd.DataFrame):
@@ -69,14 +233,18 @@ def section_outputs(value: object) -> Iterator[dict[str, Any]]:
         yield _output(f'<div class="scroll">{table}</div>', repr(value))
 
 
-def _output(html: str, text: str) -> dict[str, Any]:
+def _output(html: str, text: str) -> Cell:
     data = {"text/html": html, "text/plain": text}
     return {"output_type": "display_data", "metadata": {}, "data": data}
 
 
-def _alt(figure: Figure) -> str:
-    titles = [axes.get_title() or axes.get_ylabel() for axes in figure.axes]
-    return "; ".join(title for title in titles if title) or "a figure of the definition"
+def section_source(text: str) -> list[Cell]:
+    """Return the cells of a text in jupytext's percent format, with any titles and options."""
+
+    def plain(mark: re.Match[str]) -> str:
+        return "# %% [markdown]" if re.search(r"\[(markdown|md)\]", mark[1]) else "# %%"
+
+    return read_cells(_ANY_MARK.sub(plain, text))
 
 
 TIMEOUT_SECONDS = 600.0
@@ -92,19 +260,13 @@ def section_cells(
 ) -> list[Cell]:
     """Return the cells of all sections of a plan; `known` are the hashes that may be executed."""
     cells: list[Cell] = []
-    for name, text in _sections(plan).items():
-        if text_sha256(text) in known:
-            cells += _executed(run_path, name, text, include)
-        else:
+    sections = plan.get("sections") or {}
+    for name, text in sections.items() if isinstance(sections, dict) else ():
+        if isinstance(text, str) and text_sha256(text) in known:
+            cells += _executed(run_path, str(name), text, include)
+        elif isinstance(text, str):
             cells += [_message(f"{name} was left out", _LEFT_OUT, text)]
     return cells
-
-
-def _sections(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return the texts by name. The plan may be untrusted: anything else is left out."""
-    sections = plan.get("sections") or {}
-    found = sections.items() if isinstance(sections, dict) else ()
-    return {str(name): text for name, text in found if isinstance(text, str)}
 
 
 def _executed(run_path: Path, name: str, text: str, include: Sequence[str]) -> list[Cell]:
@@ -112,43 +274,29 @@ def _executed(run_path: Path, name: str, text: str, include: Sequence[str]) -> l
         source, out = Path(scratch) / "section.py", Path(scratch) / "cells.json"
         source.write_text(text, encoding="utf-8")
         argv: list[str | Path] = [sys.executable, "-m", "analysis", "section"]
-        argv += [run_path.resolve(), source, out]
-        argv += [f"--include={one}" for one in include]
+        argv += [run_path.resolve(), source, out, *(f"--include={one}" for one in include)]
         environment = {**OWN_PYTHON, "MPLBACKEND": "svg", "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             done = run(argv, check=False, cwd=TOP, timeout_seconds=TIMEOUT_SECONDS, env=environment)
-            reason = _last_line(done.stderr) or f"its process ended with status {done.status}"
+            last = (done.stderr.strip().splitlines() or [""])[-1].rstrip(".")
+            reason = last or f"its process ended with status {done.status}"
         except PagecageError:
             reason = f"it took longer than {TIMEOUT_SECONDS:.0f} s"
         if not out.exists():
             return [_message(f"{name} failed", f"Not shown: {reason}.", text)]
         if out.stat().st_size > _MOST_BYTES:
             return [_message(f"{name} failed", "Not shown: its output is too large.", text)]
-        return _with_failure(name, json.loads(out.read_bytes()))
-
-
-def _last_line(stderr: str) -> str:
-    lines = stderr.strip().splitlines()
-    return lines[-1].rstrip(".") if lines else ""
-
-
-def _with_failure(name: str, cells: list[Cell]) -> list[Cell]:
-    """Return the cells, headed by a message if one of them raised an exception."""
-    errors = [
-        one for cell in cells for one in cell.get("outputs", ()) if one["output_type"] == "error"
-    ]
-    if not errors:
-        return cells
-    told = f"{errors[0]['ename']}: {errors[0]['evalue']}. The cells after it were not run."
-    return [_message(f"{name} failed", told), *cells]
+        cells: list[Cell] = json.loads(out.read_bytes())
+    outputs = (output for cell in cells for output in cell.get("outputs", ()))
+    if error := next((one for one in outputs if one["output_type"] == "error"), None):
+        told = f"{error['ename']}: {error['evalue']}. The cells after it were not run."
+        return [_message(f"{name} failed", told), *cells]
+    return cells
 
 
 def _message(heading: str, told: str, source: str = "") -> Cell:
     html = f'<h2>{escape(heading)}</h2><p class="notice warn">{escape(told)}</p>'
-    cell = code_cell(source, ["section"])
-    data = {"text/html": html, "text/plain": f"{heading}: {told}"}
-    cell["outputs"] = [{"output_type": "display_data", "metadata": {}, "data": data}]
-    return cell
+    return {**code_cell(source, ["section"]), "outputs": [_output(html, f"{heading}: {told}")]}
 
 
 HERE = TOP / "analysis"
@@ -162,61 +310,41 @@ def render(
 ) -> Run:
     """Execute the notebook on a run, and export it into the run's folder; return the loaded run.
 
-    `include` is passed to Results. `known_sections` are the hashes of the definition's own sections
-    that are executed; the others are left out. An existing report is replaced only by a complete
-    one. Raises PagecageError if the folder is not a run, or if a cell fails; the message names the
-    notebook with the failure.
+    `known_sections` are the hashes of the sections that are executed. Only a complete report
+    replaces another. Raises PagecageError if the folder is not a run, or if a cell fails.
     """
     plan, _ = planned_and_recorded(run_path)
     title = f"{plan['experiment']} · {plan['run_id']}"
-    document, run = _execute(run_path, title, {"run_dir": ".", "include": list(include)})
-    document["cells"] += numbered(
-        section_cells(run_path, plan, include, known_sections), len(document["cells"]) + 1
-    )
-    page = export(document, title)
-    write_whole(run_path / NAME, notebook.text_of(document))
-    write_whole(run_path / PAGE, page)
-    return run
-
-
-def _execute(
-    run_path: Path, title: str, parameters: Mapping[str, Any]
-) -> tuple[dict[str, Any], Run]:
-    """Return the executed notebook and its run.
-
-    It is executed in the run's folder, so that no path of this machine appears in it. Raises a
-    cell's PagecageError unchanged; for any other exception, raises one that names the kept
-    notebook.
-    """
-    import analysis.views.notebook  # noqa: F401 - imported here, not in the run's folder, whose matplotlibrc would be read
-
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    cells = notebook.with_parameters(notebook.read_source(SOURCE), parameters)
+    parameters = {"run_dir": ".", "include": list(include)}
+    cells = with_parameters(read_source(SOURCE), parameters)
     start = datetime.now(UTC)
-    with chdir(run_path):
+    with chdir(run_path):  # so that no path of this machine appears in it
         error = run_cells(cells, namespace)
-    ran = _papermill(parameters, start, datetime.now(UTC), error)
-    document = notebook.notebook(cells, {"papermill": ran, "title": title})
-    if isinstance(error, PagecageError):  # an invalid record: the message is meant for the user
-        raise error
-    if error:
-        notebook.write(document, run_path / FAILED)
-        what = f"the report failed: {type(error).__name__}: {error}"
-        raise PagecageError(what, f"read {run_path / FAILED}", EXIT_FAILED) from None
-    return document, replace(namespace["results"].run, path=run_path)
-
-
-def _papermill(
-    parameters: Mapping[str, Any], start: datetime, end: datetime, error: Exception | None
-) -> dict[str, Any]:
-    """Return the execution's metadata under papermill's keys, where other tools find parameters."""
-    times = {
+    end = datetime.now(UTC)
+    ran = {
+        "parameters": parameters,
+        "exception": True if error else None,
         "start_time": start.isoformat(),
         "end_time": end.isoformat(),
         "duration": (end - start).total_seconds(),
+        "input_path": SOURCE.name,
+        "output_path": NAME,
     }
-    metadata = {"parameters": dict(parameters), "exception": True if error else None, **times}
-    return {**metadata, "input_path": SOURCE.name, "output_path": NAME}
+    document = notebook(cells, {"papermill": ran, "title": title})
+    if isinstance(error, PagecageError):  # an invalid record: the message is meant for the user
+        raise error
+    if error:
+        write(document, run_path / FAILED)
+        what = f"the report failed: {type(error).__name__}: {error}"
+        raise PagecageError(what, f"read {run_path / FAILED}", EXIT_FAILED) from None
+    sections = section_cells(run_path, plan, include, known_sections)
+    document["cells"] += numbered(sections, len(document["cells"]) + 1)
+    page = export(document, title)
+    write_whole(run_path / NAME, text_of(document))
+    write_whole(run_path / PAGE, page)
+    loaded: Run = namespace["results"].run
+    return replace(loaded, path=run_path)
 
 
 def export(document: Mapping[str, Any], title: str) -> str:

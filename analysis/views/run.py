@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 
 from analysis.articles.evaluate import ClaimResult, evaluate_claims
-from analysis.articles.figures import PerUnit, minima, per_unit, per_unit_heading
-from analysis.articles.findings import Finding, evaluate_findings
+from analysis.articles.findings import evaluate_findings
 from analysis.articles.ratios import published_ratios, real_cpu_sentence
+from analysis.articles.sides import minima, per_unit, per_unit_heading
 from analysis.articles.tables import TONES, contradiction_sentence, ratio_sections
 from analysis.cells import (
     TreatmentCell,
@@ -26,7 +26,7 @@ from analysis.cells import (
     stopping_rule_status,
     treatments,
 )
-from analysis.data.load import JudgedTrial, Run, included_by_name, included_by_name_sentence
+from analysis.data.load import Run, included_by_name, included_by_name_sentence
 from analysis.formatting import (
     break_at_semicolons,
     format_id_ranges,
@@ -39,8 +39,8 @@ from analysis.formatting import (
 )
 from analysis.memory import memory_json, memory_run, step_rows
 from analysis.sweep import sweep_of, sweep_rows, sweep_sentences
-from analysis.views.comparison import csv_summary, median_image
-from analysis.volumes import VolumeSummary, volume_summaries
+from analysis.views.comparison import SUMMARY_COLUMNS, csv_summary, median_image
+from analysis.volumes import volume_summaries
 from pagecage.report.model import (
     Block,
     Cell,
@@ -63,74 +63,49 @@ def cell_table(run: Run, response: str | None = None) -> pd.DataFrame:
     heading = per_unit_heading(response)
     rows: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
     for treatment in treatments(run):
-        cell, key = (
-            make_cell(run, treatment, response),
-            tuple(treatment[name] for name in plan.down),
-        )
-        row = rows.setdefault(
-            key, {(name, ""): level for name, level in zip(plan.down, key, strict=True)}
-        )
+        cell = make_cell(run, treatment, response)
+        key = tuple(treatment[name] for name in plan.down)
+        levels = {(name, ""): level for name, level in zip(plan.down, key, strict=True)}
+        row = rows.setdefault(key, levels)
         position = treatment[plan.across] if plan.across else response_title(response)
         row[position, "measured"] = f"{cell.text}\n{cell.spread}" if plan.across else cell.text
         if published:
             row[position, "published"] = published.get(treatment_label(treatment), "")
         if heading and (unit := per_unit(run, cell)).measured:
-            row[position, heading] = unit.measured + _published_below(unit)
+            below = f"\npublished {unit.published}" if unit.published else ""
+            row[position, heading] = unit.measured + below
         if not plan.across:
             row[position, "of"] = cell.spread
-    columns = _columns(run, list(dict.fromkeys(column for row in rows.values() for column in row)))
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    if plan.across:
+        order = run.factors[plan.across]
+        columns.sort(key=lambda column: order.index(column[0]) if column[1] else -1)
     cells = [[row.get(column, "") for column in columns] for row in rows.values()]
     return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(columns))
-
-
-def _published_below(unit: PerUnit) -> str:
-    return f"\npublished {unit.published}" if unit.published else ""
 
 
 def response_table(run: Run, table: Mapping[str, Any]) -> pd.DataFrame:
     """Return a further table: the treatments of its `where` down, its responses across."""
     chosen = [t for t in treatments(run) if (table.get("where") or {}).items() <= dict(t).items()]
     varying = [name for name in run.factors if len({t[name] for t in chosen}) > 1]
-    published = {
-        response: published_by_treatment(run, response) for response in table["columns"].values()
-    }
-    rows = [
-        _response_row(run, treatment, varying, table["columns"], published) for treatment in chosen
-    ]
-    columns = list(dict.fromkeys(column for row in rows for column in row))
+    rows = []
+    for treatment in chosen:
+        row = {(name, ""): treatment[name] for name in varying}
+        for position, (heading, response) in enumerate(table["columns"].items()):
+            cell = make_cell(run, treatment, response)
+            published = published_by_treatment(run, response).get(treatment_label(treatment), "")
+            row[heading, "published"] = published
+            row[heading, "measured"] = cell.text if position else f"{cell.text}\n{cell.spread}"
+        rows.append(row)
     shown = [
         column
-        for column in columns
+        for column in dict.fromkeys(column for row in rows for column in row)
         if column[1] != "published" or any(row.get(column) for row in rows)
     ]
     cells = [[row.get(column, "") for column in shown] for row in rows]
     if not any(below == "published" for _, below in shown):
         return pd.DataFrame(cells, columns=[heading for heading, _ in shown] if shown else None)
     return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(shown))
-
-
-def _response_row(
-    run: Run,
-    treatment: Mapping[str, str],
-    varying: Sequence[str],
-    columns: Mapping[str, str],
-    published: Mapping[str, Mapping[str, str]],
-) -> dict[tuple[str, str], str]:
-    """Return the row of one treatment; the spread is written once, below the first figure."""
-    row = {(name, ""): treatment[name] for name in varying}
-    for position, (heading, response) in enumerate(columns.items()):
-        cell = make_cell(run, treatment, response)
-        row[heading, "published"] = published[response].get(treatment_label(treatment), "")
-        row[heading, "measured"] = cell.text if position else f"{cell.text}\n{cell.spread}"
-    return row
-
-
-def _columns(run: Run, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the columns with the levels across in their factor's order."""
-    if not run.layout.across:
-        return columns
-    levels = run.factors[run.layout.across]
-    return sorted(columns, key=lambda column: levels.index(column[0]) if column[1] else -1)
 
 
 LEAST_SHARE = 0.005
@@ -153,24 +128,17 @@ _DILATED = (
 
 def minima_section(run: Run) -> Iterator[Block]:
     """Yield a table of the least figure per treatment; nothing without a published minimum."""
-    found = minima(run)
-    if not found:
-        return
-    yield Heading("Minima")
-    yield Paragraph("The article publishes the minimum of its trials, so that minima are compared.")
-    rows = [
-        [
-            one.label,
-            format_quantity(one.response, one.minimum),
-            str(one.n),
-            ", ".join(
-                f"{format_published(value, unit)} ({id_})"
-                for id_, (value, unit) in one.published.items()
-            ),
-        ]
-        for one in found
-    ]
-    yield make_table(["treatment", "minimum", "trials", "published"], rows)
+    rows = []
+    for one in minima(run):
+        published = (
+            f"{format_published(*figure)} ({id_})" for id_, figure in one.published.items()
+        )
+        minimum = format_quantity(one.response, one.minimum)
+        rows.append([one.label, minimum, str(one.n), ", ".join(published)])
+    if rows:
+        about = "The article publishes the minimum of its trials, so that minima are compared."
+        yield from (Heading("Minima"), Paragraph(about))
+        yield make_table(["treatment", "minimum", "trials", "published"], rows)
 
 
 def memory_section(run: Run) -> Iterator[Block]:
@@ -187,7 +155,7 @@ def memory_section(run: Run) -> Iterator[Block]:
         yield make_table(list(rows[0]), [list(row.values()) for row in rows], _STEP_COLUMNS)
 
 
-def volume_section(run: Run) -> Iterator[Block]:
+def _volume_section(run: Run) -> Iterator[Block]:
     """Yield a table of the simulated volumes; nothing if a cgroup enforces all limits."""
     found = volume_summaries(run)
     if not found:
@@ -198,30 +166,18 @@ def volume_section(run: Run) -> Iterator[Block]:
         yield Paragraph(_DILATED, tone="soft")
     titles = ["treatment", *(["slowed down", "at full speed"] if is_dilated else [])]
     titles += ["waited for", "read", "write", "late", "path", "witnesses"]
-    rows = [_row(run, one, is_dilated=is_dilated) for one in found]
+    rows = []
+    for one in found:
+        speed = format_quantity(run.response, one.undilated) if one.undilated is not None else ""
+        shares = (f"{name} {share:.0%}" for name, share in one.met.items() if share >= LEAST_SHARE)
+        path_us = "" if one.path_us is None else f", {one.path_us:.0f} us"
+        row = [treatment_label(one.treatment) + ("" if one.disk is None else f", disk {one.disk}")]
+        row += [f"{one.dilation:g}x", speed] if is_dilated else []
+        row.append(", ".join(shares) or "no limit")
+        row += ["" if mean is None else f"{mean / 1000:.2f} ms" for mean in one.latencies_us]
+        row += [f"{one.late_share:.1%}", ", ".join(one.paths) + path_us]
+        rows.append([*row, f"agree {one.trials - one.disagreeing}/{one.trials}"])
     yield make_table(titles, rows, _COLUMNS)
-
-
-def _row(run: Run, one: VolumeSummary, *, is_dilated: bool) -> list[str]:
-    speed = format_quantity(run.response, one.undilated) if one.undilated is not None else ""
-    dilation = [f"{one.dilation:g}x", speed] if is_dilated else []
-    shares = (f"{name} {share:.0%}" for name, share in one.met.items() if share >= LEAST_SHARE)
-    met = ", ".join(shares) or "no limit"
-    agreeing = one.trials - one.disagreeing
-    disk = "" if one.disk is None else f", disk {one.disk}"
-    return [
-        treatment_label(one.treatment) + disk,
-        *dilation,
-        met,
-        *(_latency(mean_us) for mean_us in one.latencies_us),
-        f"{one.late_share:.1%}",
-        ", ".join(one.paths) + ("" if one.path_us is None else f", {one.path_us:.0f} us"),
-        f"agree {agreeing}/{one.trials}",
-    ]
-
-
-def _latency(mean_us: float | None) -> str:
-    return "" if mean_us is None else f"{mean_us / 1000:.2f} ms"
 
 
 _EMULATED = (
@@ -232,30 +188,33 @@ _EMULATED = (
 
 def run_report(run: Run) -> Report:
     """Return the report: question, findings, table, verdicts, diagnoses and claims."""
-    blocks: list[Block] = [Paragraph(run.definition["question"], tone="strong")]
     results = evaluate_claims(run)
-    blocks += _contradictions(results)
-    blocks += _limitations(run)
-    blocks += memory_section(run)
-    blocks += map(_finding, evaluate_findings(run), published_ratios(run))
+    blocks: list[Block] = [*_head(run, results), *memory_section(run), *_findings(run)]
     blocks += ratio_sections(run)
-    blocks += [Heading(response_title(run.response)), _response_table(run)]
-    blocks += [median_image(run)]
-    blocks += volume_section(run)
-    blocks += [*_sweep(run), *_verdicts(run), *_diagnoses(run), *_claims(results)]
-    blocks += minima_section(run)
-    return Report(run.plan["experiment"], tuple(blocks))
+    blocks += [Heading(response_title(run.response)), _response_table(run), median_image(run)]
+    blocks += _volume_section(run)
+    if sweep := sweep_of(run):
+        rows = sweep_rows(sweep)
+        blocks += [Heading(f"Sweep of {sweep.property}")]
+        blocks += [make_table(list(rows[0]), [list(row.values()) for row in rows])]
+        blocks += [Paragraph(sentence, marker="•") for sentence in sweep_sentences(sweep)]
+    blocks += _verdicts(run)
+    diagnoses = [
+        (treatment_label(treatment), one) for treatment, one in diagnosis_by_treatment(run)
+    ]
+    lines = fidelity_lines(run)
+    if diagnoses or lines:
+        blocks += [Heading("Diagnosis"), make_table(["treatment", "diagnosis"], diagnoses)]
+        blocks += [Paragraph(f"{line}.", tone="soft") for line in lines]
+    return Report(run.plan["experiment"], (*blocks, *_claims(results), *minima_section(run)))
 
 
-def _contradictions(results: Sequence[ClaimResult]) -> Iterator[Block]:
+def _head(run: Run, results: Sequence[ClaimResult]) -> Iterator[Paragraph]:
+    yield Paragraph(run.definition["question"], tone="strong")
     if sentence := contradiction_sentence(results):
         yield Paragraph(sentence, "see Published and measured", tone="bad")
-
-
-def _limitations(run: Run) -> Iterator[Paragraph]:
-    yield Paragraph(
-        f"size {run.plan['size']}: {run.plan.get('size_reason') or 'as requested'}", tone="soft"
-    )
+    reason = run.plan.get("size_reason") or "as requested"
+    yield Paragraph(f"size {run.plan['size']}: {reason}", tone="soft")
     if run.plan.get("until_ci"):
         yield Paragraph(stopping_rule_status(run), tone="soft")
     if sentence := included_by_name_sentence(run):
@@ -266,21 +225,76 @@ def _limitations(run: Run) -> Iterator[Paragraph]:
         yield Paragraph(_EMULATED, tone="warning")
 
 
-def _finding(finding: Finding, published: str) -> Paragraph:
-    """Return a sentence of the answer; one without a figure states the reason."""
-    question = f"{finding.question} " if finding.question else ""
-    if finding.value is None:
-        text = f"{question}{finding.sentence} not measured: {finding.note}"
-        return Paragraph(text, tone="warning", marker="?")
-    note = "; ".join(
-        part for part in (published and f"published: {published}", finding.note) if part
-    )
-    tone: Tone = "plain" if finding.is_proven else "warning"
-    return Paragraph(question + finding.sentence, note, tone, "•")
+def _findings(run: Run) -> Iterator[Paragraph]:
+    for finding, published in zip(evaluate_findings(run), published_ratios(run), strict=True):
+        question = f"{finding.question} " if finding.question else ""
+        if finding.value is None:
+            text = f"{question}{finding.sentence} not measured: {finding.note}"
+            yield Paragraph(text, tone="warning", marker="?")
+            continue
+        note = "; ".join(filter(None, (published and f"published: {published}", finding.note)))
+        tone: Tone = "plain" if finding.is_proven else "warning"
+        yield Paragraph(question + finding.sentence, note, tone, "•")
+
+
+def _verdicts(run: Run) -> Iterator[Block]:
+    planned, included = len(run.plan["trials"]), sum(trial.is_included for trial in run.trials)
+    yield Heading("Trials and verdicts")
+    yield Paragraph(f"{planned} trials: {included} included, {planned - included} not.")
+    reasons = Counter[str]()
+    for trial in run.trials:
+        if not trial.is_included:
+            named = [reason.split(":")[0] for reason in trial.verdicts.reasons]
+            reasons.update(named or [trial.record.outcome.replace("_", " ")])
+    for reason, count in reasons.most_common():
+        yield Paragraph(f"not included: {count} × {reason}", marker="•")
+    if any(trial.is_valid_apart_from_noise and trial.is_excluded for trial in run.trials):
+        again = f"pagecage run {run.plan['experiment']} --resume --repeat-excluded"
+        yield Paragraph(f"{again} measures them once more, if no newer run exists", marker="•")
+    for sentence in repeat_differences(run):
+        yield Paragraph(sentence, tone="warning", marker="•")
+    yield Paragraph(f"cache state: {cache_state_tally(run.trials) or 'none'}", marker="•")
+    verdicts = [trial.verdicts for trial in run.trials]
+    limits = [f"{limit_title(limit)} {limit.verdict}" for one in verdicts for limit in one.limits]
+    for name, words in (
+        ("limits", limits),
+        ("host", [one.host_quiet.verdict for one in verdicts]),
+        ("binding limit", [one.binding_limit.verdict for one in verdicts]),
+    ):
+        counts = Counter(words).most_common()
+        tally = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in counts) or "none"
+        yield Paragraph(f"{name}: {tally}", marker="•")
+
+
+def _claims(claims: Sequence[ClaimResult]) -> Iterator[Block]:
+    """Yield the claims with numbered reasons, the reasons, and the claims without a figure."""
+    numbers: dict[str, int] = {}
+    silent: dict[str, list[str]] = {}
+    rows: list[list[str | Cell]] = []
+    for claim in claims:
+        if claim.is_silent:
+            silent.setdefault(claim.reason, []).append(claim.id)
+            continue
+        row: list[str | Cell] = [
+            claim.id,
+            break_at_semicolons(claim.says),
+            format_published(claim.published, claim.unit),
+            format_measured(claim.measured, claim.unit, claim.verdict),
+            Cell(format_verdict(claim.verdict), tone=TONES.get(claim.verdict, "plain")),
+            str(numbers.setdefault(claim.reason, len(numbers) + 1)),
+        ]
+        rows.append(row)
+    if claims:
+        yield Heading("Published and measured")
+    yield make_table(["claim", "statement", "published", "measured", "verdict", "reason"], rows)
+    for reason, number in numbers.items():
+        yield Paragraph(f"reason {number}: {reason}", tone="soft", marker="•")
+    for reason, ids in silent.items():
+        text = f"{format_verdict('no_data')} {format_id_ranges(ids)}: {reason}"
+        yield Paragraph(text, tone="soft", marker="•")
 
 
 def _response_table(run: Run) -> Table:
-    """Return the experiment's table, laid out as the run's layout says."""
     layout, published = run.layout, published_by_treatment(run, run.response)
     levels = run.factors[layout.across] if layout.across else [response_title(run.response), ""]
     heading = per_unit_heading(run.response)
@@ -310,7 +324,6 @@ def _response_table(run: Run) -> Table:
 
 
 def _per_unit_text(run: Run, cell: TreatmentCell, heading: str | None) -> str:
-    """Return the time per unit of work, after its name, with the published one in brackets."""
     found = per_unit(run, cell) if heading is not None else None
     if found is None or not found.measured:
         return ""
@@ -318,93 +331,9 @@ def _per_unit_text(run: Run, cell: TreatmentCell, heading: str | None) -> str:
     return f"{heading} {found.measured}{published}".strip()
 
 
-def _sweep(run: Run) -> Iterator[Block]:
-    sweep = sweep_of(run)
-    if sweep is not None:
-        rows = sweep_rows(sweep)
-        yield Heading(f"Sweep of {sweep.property}")
-        yield make_table(list(rows[0]), [list(row.values()) for row in rows])
-        yield from (Paragraph(sentence, marker="•") for sentence in sweep_sentences(sweep))
-
-
-def _verdicts(run: Run) -> Iterator[Block]:
-    planned, included = len(run.plan["trials"]), sum(trial.is_included for trial in run.trials)
-    yield Heading("Trials and verdicts")
-    yield Paragraph(f"{planned} trials: {included} included, {planned - included} not.")
-    reasons = Counter(
-        reason for trial in run.trials if not trial.is_included for reason in _reasons(trial)
-    )
-    for reason, count in reasons.most_common():
-        yield Paragraph(f"not included: {count} × {reason}", marker="•")
-    if any(trial.is_valid_apart_from_noise and trial.is_excluded for trial in run.trials):
-        again = f"pagecage run {run.plan['experiment']} --resume --repeat-excluded"
-        yield Paragraph(f"{again} measures them once more, if no newer run exists", marker="•")
-    verdicts = [trial.verdicts for trial in run.trials]
-    for sentence in repeat_differences(run):
-        yield Paragraph(sentence, tone="warning", marker="•")
-    yield Paragraph(f"cache state: {cache_state_tally(run.trials) or 'none'}", marker="•")
-    for name, words in (
-        (
-            "limits",
-            [f"{limit_title(limit)} {limit.verdict}" for one in verdicts for limit in one.limits],
-        ),
-        ("host", [one.host_quiet.verdict for one in verdicts]),
-        ("binding limit", [one.binding_limit.verdict for one in verdicts]),
-    ):
-        counts = Counter(words).most_common()
-        tally = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in counts) or "none"
-        yield Paragraph(f"{name}: {tally}", marker="•")
-
-
-def _reasons(trial: JudgedTrial) -> Sequence[str]:
-    reasons = [reason.split(":")[0] for reason in trial.verdicts.reasons]
-    return reasons or [trial.record.outcome.replace("_", " ")]
-
-
-def _diagnoses(run: Run) -> Iterator[Block]:
-    rows = [
-        (treatment_label(treatment), diagnosis)
-        for treatment, diagnosis in diagnosis_by_treatment(run)
-    ]
-    lines = fidelity_lines(run)
-    if rows or lines:
-        yield Heading("Diagnosis")
-        yield make_table(["treatment", "diagnosis"], rows)
-        yield from (Paragraph(f"{line}.", tone="soft") for line in lines)
-
-
-def _claims(claims: Sequence[ClaimResult]) -> Iterator[Block]:
-    """Yield the claims with numbered reasons, the reasons, and the claims without a figure."""
-    if claims:
-        yield Heading("Published and measured")
-    with_figure = [claim for claim in claims if not claim.is_silent]
-    reasons = dict.fromkeys(claim.reason for claim in with_figure)
-    numbers = {reason: number for number, reason in enumerate(reasons, start=1)}
-    rows = [_claim_row(claim, numbers[claim.reason]) for claim in with_figure]
-    yield make_table(["claim", "statement", "published", "measured", "verdict", "reason"], rows)
-    yield from (
-        Paragraph(f"reason {number}: {reason}", tone="soft", marker="•")
-        for reason, number in numbers.items()
-    )
-    silent = [claim for claim in claims if claim.is_silent]
-    for reason in dict.fromkeys(claim.reason for claim in silent):
-        ids = format_id_ranges([claim.id for claim in silent if claim.reason == reason])
-        yield Paragraph(f"{format_verdict('no_data')} {ids}: {reason}", tone="soft", marker="•")
-
-
-def _claim_row(claim: ClaimResult, reason_number: int) -> list[str | Cell]:
-    return [
-        claim.id,
-        break_at_semicolons(claim.says),
-        format_published(claim.published, claim.unit),
-        format_measured(claim.measured, claim.unit, claim.verdict),
-        Cell(format_verdict(claim.verdict), tone=TONES.get(claim.verdict, "plain")),
-        str(reason_number),
-    ]
-
-
 def as_json(run: Run) -> dict[str, Any]:
     """Return the run as JSON data; docs/FORMAT.md lists the keys."""
+    made = (make_cell(run, treatment, run.response) for treatment in treatments(run))
     return {
         "run_id": run.plan["run_id"],
         "experiment": run.plan["experiment"],
@@ -414,7 +343,13 @@ def as_json(run: Run) -> dict[str, Any]:
         "included_by_name": included_by_name(run),
         "findings": [asdict(finding) for finding in evaluate_findings(run)],
         "cells": [
-            _cell_json(make_cell(run, treatment, run.response)) for treatment in treatments(run)
+            {
+                **asdict(cell),
+                "treatment": dict(cell.treatment),
+                "text": cell.text,
+                "spread": cell.spread,
+            }
+            for cell in made
         ],
         "sweep": asdict(sweep) if (sweep := sweep_of(run)) else None,
         "memory": memory_json(run),
@@ -432,47 +367,16 @@ def as_json(run: Run) -> dict[str, Any]:
     }
 
 
-def _cell_json(cell: TreatmentCell) -> dict[str, Any]:
-    return {
-        **asdict(cell),
-        "treatment": dict(cell.treatment),
-        "text": cell.text,
-        "spread": cell.spread,
-    }
-
-
 def as_csv(run: Run) -> str:
     """Return a line per treatment, with all digits, in the response's own unit."""
-    header = [
-        *run.factors,
-        "response",
-        "median",
-        "low",
-        "high",
-        "kind",
-        "n",
-        "killed",
-        "excluded",
-        "unanswered",
-        "is_extrapolated",
-        "is_all_excluded",
-        "unproven",
-    ]
-    return csv_text(header, _csv_rows(run))
-
-
-def _csv_rows(run: Run) -> Iterator[list[Any]]:
+    counts = ("killed", "excluded", "unanswered")
+    flags = ("is_extrapolated", "is_all_excluded")
+    rows = []
     for treatment in treatments(run):
         cell = make_cell(run, treatment, run.response)
-        figures = csv_summary(cell.summary) if cell.summary else [None, None, None, None, 0]
-        flags = [str(flag).lower() for flag in (cell.is_extrapolated, cell.is_all_excluded)]
-        yield [
-            *treatment.values(),
-            run.response,
-            *figures,
-            cell.killed,
-            cell.excluded,
-            cell.unanswered,
-            *flags,
-            cell.unproven,
-        ]
+        row = [*treatment.values(), run.response, *csv_summary(cell.summary)[:4]]
+        row += [cell.summary.n if cell.summary else 0, *(getattr(cell, name) for name in counts)]
+        row += [str(getattr(cell, name)).lower() for name in flags]
+        rows.append([*row, cell.unproven])
+    header = [*run.factors, "response", *SUMMARY_COLUMNS, *counts, *flags, "unproven"]
+    return csv_text(header, rows)

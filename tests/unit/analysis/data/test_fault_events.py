@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from analysis.articles.rules import traced_words
+from analysis.articles.evaluate import traced_words
 from analysis.data.events import UNTRACED, fault_event_table
 from analysis.data.frames import fault_frame
 from analysis.data.load import load_run

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from analysis.alt_text import RunFrames
 from analysis.data.frames import own_collector_names, own_frame
-from analysis.data.load import load_run
+from analysis.data.load import Run, load_run
 from analysis.figures.style import treatment_styles
 from analysis.views.custom_collectors import MOST_FIELDS, own_alt_text, own_figure, own_section
 from tests.fixtures.records import START
@@ -60,13 +59,13 @@ def own_run(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> RunFrames:
-    return RunFrames(load_run(own_run(tmp_path_factory.mktemp("own") / "run")))
+def data(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return load_run(own_run(tmp_path_factory.mktemp("own") / "run"))
 
 
-def test_numbers_have_the_time_since_go(data: RunFrames) -> None:
-    assert own_collector_names(data.run) == ["queue", "reads"]
-    frame = own_frame(data.run)
+def test_numbers_have_the_time_since_go(data: Run) -> None:
+    assert own_collector_names(data) == ["queue", "reads"]
+    frame = own_frame(data)
     one = frame[(frame["trial_id"] == frame["trial_id"].iloc[0]) & (frame["field"] == "left")]
     assert list(one["seconds"]) == pytest.approx([-1, 0, 1, 2, 3])
     assert list(one["value"]) == [1, 0, -1, -2, -3]
@@ -74,8 +73,8 @@ def test_numbers_have_the_time_since_go(data: RunFrames) -> None:
     assert set(scripted["field"]) == {"reads"}
 
 
-def test_fields_are_below_one_another_and_treatments_side_by_side(data: RunFrames) -> None:
-    frame, styles = own_frame(data.run), treatment_styles(data.run)
+def test_fields_are_below_one_another_and_treatments_side_by_side(data: Run) -> None:
+    frame, styles = own_frame(data), treatment_styles(data)
     queue = frame[frame["collector"] == "queue"]
     figure = own_figure(queue, styles)
     assert figure is not None
@@ -86,8 +85,8 @@ def test_fields_are_below_one_another_and_treatments_side_by_side(data: RunFrame
     assert own_figure(queue.iloc[:0], styles) is None
 
 
-def test_the_section_has_a_table_and_a_figure_each(data: RunFrames) -> None:
-    shown = own_section(data)
+def test_the_section_has_a_table_and_a_figure_each(data: Run) -> None:
+    shown = own_section(data, treatment_styles(data))
     assert shown is not None
     assert shown.text.count("<svg") == 2
     assert "12 of 12 trials" in shown.text
@@ -95,24 +94,26 @@ def test_the_section_has_a_table_and_a_figure_each(data: RunFrames) -> None:
 
 
 def test_a_run_without_own_collectors_has_no_section(tmp_path: Path) -> None:
-    assert own_section(RunFrames(load_run(build_run(tmp_path / "run", repeats=1)))) is None
+    run = load_run(build_run(tmp_path / "run", repeats=1))
+    assert own_section(run, treatment_styles(run)) is None
 
 
-def test_a_collector_without_numbers_says_so(data: RunFrames, tmp_path: Path) -> None:
+def test_a_collector_without_numbers_says_so(data: Run, tmp_path: Path) -> None:
     folder = build_run(tmp_path / "run", repeats=1)
     plan = json.loads((folder / "plan.json").read_text())
     del plan["plan_sha256"]
     plan["trials"] = [{**trial, "own_collectors": SPECS} for trial in plan["trials"]]
     (folder / "plan.json").write_text(json.dumps(plan))
-    shown = own_section(RunFrames(load_run(folder)))
+    run = load_run(folder)
+    shown = own_section(run, treatment_styles(run))
     assert shown is not None
     assert shown.text.count("no numbers to draw") == 2
 
 
-def test_further_fields_are_counted(data: RunFrames) -> None:
-    frame = own_frame(data.run)
+def test_further_fields_are_counted(data: Run) -> None:
+    frame = own_frame(data)
     many = frame[frame["field"] == "left"].copy()
     many["field"] = [f"f{number % (MOST_FIELDS + 3)}" for number in range(len(many))]
-    figure = own_figure(many, treatment_styles(data.run))
+    figure = own_figure(many, treatment_styles(data))
     assert figure is not None
     assert len({axes.get_ylabel() for axes in figure.axes} - {""}) == MOST_FIELDS

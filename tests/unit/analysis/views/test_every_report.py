@@ -12,8 +12,8 @@ import pytest
 
 from analysis.cells import make_cell, treatments
 from analysis.data.load import Run, load_run
-from analysis.views.notebook import Results, read_source
-from analysis.views.render import PAGE, SOURCE, render
+from analysis.views.notebook import Results
+from analysis.views.render import PAGE, SOURCE, read_source, render
 from pagecage.cli.options import definitions
 from tests.builders.pages import loads_of
 from tests.fixtures.small_runs import NAMES, unpacked

@@ -1,18 +1,24 @@
-"""Tests of the figures that claims take from several responses, boots, hosts and traces."""
+"""Sides of claims, knees and figures per unit."""
 
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from analysis.articles.evaluate import evaluate_claims
-from analysis.articles.figures import minima
+from analysis.articles.evaluate import evaluate_claims, evaluate_source_lines
 from analysis.articles.findings import evaluate_findings
 from analysis.articles.scorecard import contradiction_sentences
-from analysis.data.load import load_run
-from analysis.views.run import minima_section
+from analysis.articles.sides import PerUnit, evaluate_knee, minima, per_unit, per_unit_heading
+from analysis.cells import make_cell, treatments
+from analysis.data.load import Run, load_run
+from analysis.views.run import cell_table, minima_section
 from tests.fixtures.runs import DEFINITION, build_run
+from tests.fixtures.small_runs import unpacked
 
 UNLOADED = {"cage": "uncaged", "source": "unloaded", "pattern": "sequential"}
 RANDOM = {**UNLOADED, "pattern": "random"}
@@ -322,3 +328,113 @@ def test_two_ratios_are_compared_within_blocks(tmp_path):
     )
     assert (found.n, found.kind) == (6, "94 %")
     assert found.measured == pytest.approx(4 * 1.1035)
+
+
+LEVELS = ["1", "512", "1024", "8192"]
+KNEE = {
+    "response": "full_pass_seconds",
+    "along": "block",
+    "tolerance_factor": 2.0,
+}
+
+
+def knee(*seconds: float | None, published: int = 1024) -> tuple[Any, Any]:
+    trials: list[Any] = [
+        SimpleNamespace(
+            is_killed=False,
+            record=SimpleNamespace(
+                treatment={"block": level}, response={"full_pass_seconds": value}
+            ),
+        )
+        for level, value in zip(LEVELS, seconds, strict=True)
+    ]
+    run: Any = SimpleNamespace(factors={"block": LEVELS})
+    return evaluate_knee(run, {**KNEE, "published": published}, trials)
+
+
+def test_a_knee_is_the_level_from_which_on_nothing_is_gained() -> None:
+    summary, (held, reason) = knee(80, 8, 4, 3.9)
+    assert (summary.middle, held) == (1024, True)
+    assert "above 1,024" in reason
+
+
+@pytest.mark.parametrize("seconds", [(4, 4, 4, 4), (5, 4, 4, 4), (80, 40, 20, 10)])
+def test_equal_times_or_falling_ones_have_no_knee(seconds: tuple[float, ...]) -> None:
+    summary, (held, reason) = knee(*seconds)
+    assert (summary, held) == (None, False)
+    assert "there is no knee" in reason
+
+
+def test_a_knee_elsewhere_does_not_hold() -> None:
+    summary, (held, _) = knee(80, 8, 8, 8, published=8192)
+    assert (summary.middle, held) == (512, False)
+
+
+def test_a_level_without_a_figure_leaves_it_undecided() -> None:
+    assert knee(80, None, 4, 4) == (None, (None, "no figure for block 512"))
+
+
+def test_lines_of_a_function_are_counted_without_comments() -> None:
+    claim = {"published": 10, "tolerance_factor": 2.0}
+    lines, (held, _) = evaluate_source_lines(
+        {**claim, "key": "workloads/java/Segment.java: long valueAt("}
+    )
+    assert (lines, held) == (3, False)
+    nothing = {**claim, "key": "workloads/java/Segment.java: long nosuch("}
+    assert evaluate_source_lines(nothing)[0] is None
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return load_run(unpacked("constrained-random", tmp_path / "run"))
+
+
+def of(run: Run, **levels: str) -> PerUnit:
+    [treatment] = [t for t in treatments(run) if levels.items() <= dict(t).items()]
+    return per_unit(run, make_cell(run, treatment, run.response))
+
+
+def test_a_time_of_32_mib_and_one_of_10_gib_are_both_given_per_gib(run: Run) -> None:
+    found = of(run, cage="uncaged", source="heap", pattern="sequential")
+    assert found == PerUnit("0.984 s °", "0.14 s")  # 30.8 ms for 32 MiB, published 1.4 s for 10 GiB
+
+
+def test_a_figure_of_excluded_trials_or_of_a_part_stays_marked(run: Run) -> None:
+    assert of(run, cage="tenth", source="unloaded", pattern="random").measured.startswith("(≈ ")
+
+
+def test_a_killed_program_has_no_time_per_gib(run: Run) -> None:
+    assert of(run, cage="tenth", source="heap", pattern="random") == PerUnit("", "")
+
+
+def test_a_treatment_of_another_size_has_no_published_time_per_gib(run: Run) -> None:
+    trials = [{**t, "dataset": {**t["dataset"], "size_bytes": 2**20}} for t in run.plan["trials"]]
+    other: dict[str, Any] = {**run.plan, "trials": trials}
+    found = of(replace(run, plan=other), cage="uncaged", source="heap", pattern="sequential")
+    assert found == PerUnit("31.5 s °", "")
+
+
+def test_a_time_of_all_records_is_given_per_call(tmp_path: Path) -> None:
+    run = load_run(unpacked("append-log", tmp_path / "run"))
+    found = of(run, bytes="128", procs="4", method="writev")
+    assert found == PerUnit(
+        "17.5 us °", "0.94 us"
+    )  # 69.8 ms for 4,000 records, as the article divides
+    assert of(run, method="direct-misaligned").measured == ""
+
+
+def test_responses_that_do_not_grow_with_the_work_have_no_such_column() -> None:
+    assert [per_unit_heading(name) for name in ("full_pass_seconds", "append_seconds")] == [
+        "per GiB",
+        "per call",
+    ]
+    assert {
+        per_unit_heading(name) for name in ("gap_max_us", "stalled_seconds", "amplification")
+    } == {None}
+
+
+def test_the_table_has_the_column_beside_the_measured_time(run: Run) -> None:
+    table = cell_table(run)
+    assert ("sequential", "per GiB") in table.columns
+    first = table["sequential", "per GiB"].iloc[0]
+    assert first == "0.984 s °\npublished 0.14 s"

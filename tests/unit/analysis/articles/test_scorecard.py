@@ -1,15 +1,27 @@
-"""Tests of the scorecard of published figures."""
+"""The scorecard, and causes of deviations."""
 
 from __future__ import annotations
 
 import csv
 import datetime
 import json
+from pathlib import Path
 
 import pytest
 
 from analysis.__main__ import main
-from analysis.articles.scorecard import VERDICTS, count_verdicts, newest_runs, scorecard
+from analysis.articles.scorecard import (
+    FILE,
+    VERDICTS,
+    Deviation,
+    ScoredClaim,
+    count_verdicts,
+    newest_runs,
+    read_deviations,
+    scorecard,
+    unexplained,
+    with_figures,
+)
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import (
     PublishedFigure,
@@ -269,3 +281,48 @@ def test_every_row_has_a_rule_or_a_reason():
     with_reason = sum(bool(row.untestable) for row in ROWS)
     print(f"{len(ROWS)} rows: {len(ROWS) - with_reason} by a rule, {with_reason} untestable")
     assert mismatches(ROWS, read_definitions(ROOT / "experiments")) == []
+
+
+ONE = '[[deviations]]\nclaims = ["000-1"]\ncause = "a faster disk"\nevidence = ["fio-matrix"]\n'
+
+
+def figure(id_: str, verdict: str) -> ScoredClaim:
+    return ScoredClaim(
+        id_, "smoke", "says", 1, "s", 2.0, None, None, 1, verdict, "reason", "", "run"
+    )
+
+
+def test_without_a_file_nothing_is_explained(tmp_path: Path) -> None:
+    assert read_deviations(tmp_path) == ()
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(ONE)
+    assert read_deviations(tmp_path) == (Deviation(("000-1",), "a faster disk", ("fio-matrix",)),)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[", "is not a list of deviations"),
+        ("", "is not a list of deviations"),
+        (ONE.replace("cause", "reason"), "is incomplete"),
+        (ONE.replace('["fio-matrix"]', "[]"), "is incomplete"),
+        (ONE + ONE, "explains 000-1 twice"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(PagecageError, match=message):
+        read_deviations(tmp_path)
+
+
+def test_only_rows_that_do_not_hold_need_an_explanation() -> None:
+    rows = [figure("000-1", "not_held"), figure("000-2", "held"), figure("000-3", "not_held")]
+    assert unexplained(rows, [Deviation(("000-1",), "cause", ("smoke",))]) == ["000-3"]
+
+
+def test_a_cause_quotes_measured_figures() -> None:
+    assert with_figures("it reads at {003-1}", {"003-1": "2 GB/s"}) == "it reads at 2 GB/s"
+    with pytest.raises(PagecageError, match="names 003-1, which has no measured figure"):
+        with_figures("it reads at {003-1}", {})
