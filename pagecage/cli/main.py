@@ -177,8 +177,8 @@ _VERBS = {
     "Results": {
         "show": "show:show",
         "compare": "show:compare",
-        "baseline": "baseline:app",
-        "history": "history:history",
+        "baseline": "show:app",
+        "history": "show:history",
         "predict": "predict:predict",
         "claims": "show:claims",
         "answers": "show:answers",
