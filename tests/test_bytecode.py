@@ -35,7 +35,7 @@ print(len(ours), *(file for file in ours if not Path(cache_from_source(file)).ex
         ),
         (
             (
-                "analysis.__main__, analysis.views.render, analysis.views.notebook, jinja2,"
+                "analysis.results, analysis.views.render, analysis.views.notebook, jinja2,"
                 " markdown_it"
             ),
             400,

@@ -16,7 +16,7 @@ from pagecage.importers.compose import ComposeService, compose_variables, read_s
 from pagecage.importers.document import Document, read_document
 from pagecage.importers.result import ImportResult, Selection
 from pagecage.model.cage import Cage
-from pagecage.model.trial import BindMount, Trial, Variable
+from pagecage.model.trial import BindMount, Variable
 from pagecage.planning.plan import Plan
 
 _MODES = {"ro": True, "rw": False}
@@ -68,10 +68,7 @@ class ContainerSettings:
 
 
 def parse_mount(text: str, option: str = "--volume", base: Path | None = None) -> BindMount:
-    """Return the mount HOST:CONTAINER[:ro]. A relative HOST is below `base` (None: the current).
-
-    Raises PagecageError for a named volume, whose files are known to its engine alone.
-    """
+    """Return the mount HOST:CONTAINER[:ro]. A relative HOST is below `base` (None: the current)."""
     source, *rest = text.split(":")
     is_mount = len(rest) in (1, 2) and source and rest[0].startswith("/") and "\0" not in text
     if not is_mount:
@@ -87,23 +84,14 @@ def parse_mount(text: str, option: str = "--volume", base: Path | None = None) -
             f"{option}: {source!r} is a named volume, whose files the engine keeps",
             f"name a directory: {option} ./{source}:{rest[0]}",
         )
-    is_read_only = any(_MODES.get(mode, False) for mode in modes)
-    return BindMount(_existing(source, option, base or Path.cwd()), rest[0], is_read_only)
-
-
-def _existing(source: str, option: str, base: Path) -> str:
-    path = os.path.abspath(base / Path(source).expanduser())  # noqa: PTH100 - without ".."
+    path = os.path.abspath((base or Path.cwd()) / Path(source).expanduser())  # noqa: PTH100 - without ".."
     if not os.path.exists(path):  # noqa: PTH110 - a name may be too long
         raise PagecageError(f"{option}: {source!r} does not exist", f"mkdir {shlex.quote(source)}")
-    return path
+    return BindMount(path, rest[0], any(_MODES.get(mode, False) for mode in modes))
 
 
 def parse_port(text: str, option: str = "--publish") -> int:
-    """Return the port of [[ADDRESS:]HOST:]CONTAINER.
-
-    The container shares the host's network, so a port cannot be mapped to another one. Raises
-    PagecageError if the two differ.
-    """
+    """Return the port of [[ADDRESS:]HOST:]CONTAINER."""
     match = _PORT.fullmatch(text)
     ports = [int(port) for port in match.groups() if port] if match else []
     if not ports or not all(1 <= port <= _LARGEST_PORT for port in ports):
@@ -118,10 +106,7 @@ def parse_port(text: str, option: str = "--publish") -> int:
 
 
 def parse_variable(text: str, option: str = "--env") -> str:
-    """Return NAME=VALUE; the value of a bare NAME is this process's.
-
-    Raises PagecageError for a name without a value, which an engine would leave out in silence.
-    """
+    """Return NAME=VALUE; the value of a bare NAME is this process's."""
     name, equals, value = text.partition("=")
     if not _NAME.fullmatch(name) or "\0" in value:
         raise PagecageError(f"{option}: {text!r} is not NAME=VALUE", f"{option} LANG=C")
@@ -180,29 +165,27 @@ def without_values(command: str) -> str:
 
 
 def with_values(plan: Plan) -> Plan:
-    """Return a stored plan with the values of the containers' variables, which it only names.
+    """Return a stored plan with the values of the containers' variables, which it only names."""
 
-    They are those of this process's variables. Raises PagecageError if one is not set here.
-    """
-    return replace(plan, trials=tuple(_with_values(trial, plan.run_id) for trial in plan.trials))
-
-
-def _with_values(trial: Trial, run_id: str) -> Trial:
-    command = trial.workload.command
-    if command is None or command.image is None:
-        return trial
-    environment = []
-    for one in command.image.environment:
-        if one.variable_value is None and one.name not in os.environ:
+    def known(one: Variable) -> Variable:
+        if one.variable_value is not None:
+            return one
+        if one.name not in os.environ:
             raise PagecageError(
-                f"the value of the variable {one.name} was not recorded with {run_id}",
+                f"the value of the variable {one.name} was not recorded with {plan.run_id}",
                 f"export {one.name}=VALUE, and repeat the command",
             )
-        value = os.environ.get(one.name) if one.variable_value is None else one.variable_value
-        environment.append(Variable(one.name, value))
-    image = replace(command.image, environment=tuple(environment))
-    workload = replace(trial.workload, command=replace(command, image=image))
-    return replace(trial, workload=workload)
+        return Variable(one.name, os.environ[one.name])
+
+    trials = []
+    for trial in plan.trials:
+        command = trial.workload.command
+        if command is not None and command.image is not None:
+            image = replace(command.image, environment=tuple(map(known, command.image.environment)))
+            workload = replace(trial.workload, command=replace(command, image=image))
+            trial = replace(trial, workload=workload)
+        trials.append(trial)
+    return replace(plan, trials=tuple(trials))
 
 
 CAGE = "compose"
@@ -225,30 +208,32 @@ class ComposedContainer:
 
 def read_compose(file: str, service: str | None) -> ComposedContainer:
     """Return a service of a Compose file; without a name the only one. Raises PagecageError."""
-    document = read_document(_text(file), file)
+    path = env_file(file, "--compose")
+    document = read_document(path.read_text(encoding="utf-8-sig"), file)
     if not compose.recognise(document):
         raise PagecageError(f"{file} is not a Compose file", "docker compose config > compose.yaml")
-    name = service if service is not None else _only_service(document, file)
-    found = read_service(document, name, file)
-    imported = _limits(document, name, file)
-    notes: list[str] = list(found.notes)
-    settings = _settings(found, Path(file).absolute().parent, notes)
-    cage = cage_of_tables(CAGE, imported.cage()) if imported.limits else None
-    lost = tuple(f"{item.what}: {item.reason}" for item in imported.unsupported)
-    return ComposedContainer(found.image, settings, cage, tuple(notes), lost)
-
-
-def _text(file: str) -> str:
-    return env_file(file, "--compose").read_text(encoding="utf-8-sig")
-
-
-def _only_service(document: Document, file: str) -> str:
     names = [str(name) for name in document.tree["services"]]
-    if len(names) > 1:
+    if service is None and len(names) > 1:
         raise PagecageError(
             f"{file} has {len(names)} services: {', '.join(names)}", f"--service {names[0]}"
         )
-    return names[0]
+    name = service if service is not None else names[0]
+    found = read_service(document, name, file)
+    imported = _limits(document, name, file)
+    notes: list[str] = list(found.notes)
+    mounts = (parse_mount(volume.text, "volumes", path.parent) for volume in found.volumes)
+    settings = ContainerSettings(
+        entrypoint=found.entrypoint,
+        arguments=found.command,
+        environment=tuple(_variables(found, path.parent, notes)),
+        mounts=tuple(mounts),
+        ports=found.ports,
+        directory=found.directory,
+        user=found.user,
+    )
+    cage = cage_of_tables(CAGE, imported.cage()) if imported.limits else None
+    lost = tuple(f"{item.what}: {item.reason}" for item in imported.unsupported)
+    return ComposedContainer(found.image, settings, cage, tuple(notes), lost)
 
 
 def _limits(document: Document, name: str, file: str) -> ImportResult:
@@ -263,24 +248,8 @@ def _limits(document: Document, name: str, file: str) -> ImportResult:
         ) from None
 
 
-def _settings(found: ComposeService, folder: Path, notes: list[str]) -> ContainerSettings:
-    mounts = (parse_mount(volume.text, "volumes", folder) for volume in found.volumes)
-    return ContainerSettings(
-        entrypoint=found.entrypoint,
-        arguments=found.command,
-        environment=tuple(_variables(found, folder, notes)),
-        mounts=tuple(mounts),
-        ports=found.ports,
-        directory=found.directory,
-        user=found.user,
-    )
-
-
 def _variables(found: ComposeService, folder: Path, notes: list[str]) -> Iterator[str]:
-    """Yield NAME=VALUE of the files and then of the service, which count more.
-
-    A name without a value takes that of this machine; one that is not set here is noted.
-    """
+    """Yield NAME=VALUE of the files and then of the service, which count more."""
     of_files = [
         entry
         for name in found.env_files

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from pagecage.hosts.host import Host
 from pagecage.model.cage import Cage
-from pagecage.model.services import ServiceSpec
 from pagecage.planning.plan import Plan
 from pagecage.units import format_bytes, format_seconds
 
@@ -65,24 +64,20 @@ def service_lines(plan: Plan) -> Iterator[str]:
             serves = f"listens on port {settings.ready_port}"
         server = shlex.join([workload.program, *workload.arguments])
         yield f"server {server}, ready when it {serves}"
-        yield f"load {shlex.join(service.load)}{_before_load(service)}"
+        times = (("warm-up", service.warm_up_seconds), ("pause", service.settle_seconds))
+        before = [f"{format_seconds(seconds)} of {name}" for name, seconds in times if seconds]
+        after = f", after {' and '.join(before)}" if before else ""
+        yield f"load {shlex.join(service.load)}{after}"
         yield from (f"metric {name}: {one.pattern}" for name, one in service.metrics.items())
 
 
-def _before_load(service: ServiceSpec) -> str:
-    times = (("warm-up", service.warm_up_seconds), ("pause", service.settle_seconds))
-    given = [f"{format_seconds(seconds)} of {name}" for name, seconds in times if seconds]
-    return f", after {' and '.join(given)}" if given else ""
-
-
-def _properties(properties: Mapping[str, int]) -> str:
-    return " ".join(f"{name}={value}" for name, value in properties.items())
-
-
 def _limits(cage: Cage) -> str:
-    limits = _properties(cage.properties) or "no limits"
-    for name, disk in cage.disks.items():
-        limits += f"; disk {name}: {_properties(disk.properties) or 'no limits'}"
+    disks = {"": cage.properties}
+    disks |= {f"; disk {name}: ": disk.properties for name, disk in cage.disks.items()}
+    limits = "".join(
+        name + (" ".join(f"{key}={value}" for key, value in one.items()) or "no limits")
+        for name, one in disks.items()
+    )
     if not cage.is_volume:
         return limits
     slower = f", {cage.dilation:g} times slower" if cage.dilation != 1 else ""

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pagecage.ansible import HostResult, TaskEvent
+from pagecage.ansible import TaskEvent
 from pagecage.checkout import LOGS
 from pagecage.cli.failures import fix_here
 from pagecage.cli.options import ExistingFile, definitions
@@ -107,34 +107,21 @@ def unprovision(
 
 def _execute(request: ProvisionRequest, as_json: bool) -> int:
     results = run_playbook(request, LOGS, notify_step, _show_change)
-    log = LOGS / f"{Path(request.playbook).stem}.log"
-    errors = {name: _error(result, log) for name, result in results.items()}
+    rows = []
     for name, result in results.items():
-        notify(f"pagecage: {errors[name]}" if errors[name] else f"{name}: {_summary(result)}")
+        error = result.error(LOGS / f"{Path(request.playbook).stem}.log")
+        message, hint = (error.message, fix_here(error.hint)) if error else (None, None)
+        changes = f"{result.changed} change{'s' if result.changed > 1 else ''}"
+        if error:
+            notify(f"pagecage: {HostError(error.message, hint or '')}")
+        else:
+            notify(f"{name}: {changes if result.changed else 'up to date, nothing changed'}")
+        rows.append({"host": name, "changed": result.changed, "error": message, "hint": hint})
     if as_json:
-        print(json.dumps([_row(name, result, errors[name]) for name, result in results.items()]))
-    return EXIT_HOST if any(errors.values()) else EXIT_OK
-
-
-def _error(result: HostResult, log: Path) -> HostError | None:
-    """Return the event that stopped the playbook, with the fix as this installation has it."""
-    error = result.error(log)
-    return HostError(error.message, fix_here(error.hint)) if error else None
+        print(json.dumps(rows))
+    return EXIT_HOST if any(row["error"] is not None for row in rows) else EXIT_OK
 
 
 def _show_change(event: TaskEvent) -> None:
     if event.changed and event.outcome == "ok":
         notify(f"{event.host}: {event.task}")
-
-
-def _summary(result: HostResult) -> str:
-    if not result.changed:
-        return "up to date, nothing changed"
-    return "1 change" if result.changed == 1 else f"{result.changed} changes"
-
-
-def _row(name: str, result: HostResult, error: HostError | None) -> dict[str, object]:
-    message = (
-        {"error": error.message, "hint": error.hint} if error else {"error": None, "hint": None}
-    )
-    return {"host": name, "changed": result.changed, **message}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -83,29 +82,6 @@ class ImageOptions:
         return self != ImageOptions()
 
 
-@dataclass(frozen=True)
-class PlannedReplay:
-    """A plan with its host, and the image that it runs; None without one."""
-
-    plan: Plan
-    host: Host
-    image: FoundImage | None
-
-    def provide(self, notify: Notify) -> None:
-        """Save the image to its archive, for a host that has no engine with it."""
-        if self.image is not None and self.host.name != "local":
-            self.image.save(lambda step: notify(f"{step} ..."))
-
-
-@dataclass(frozen=True)
-class _Container:
-    """An image on this machine with its settings, and the words that it runs."""
-
-    image: FoundImage
-    settings: ContainerSettings
-    words: tuple[str, ...]
-
-
 def plan_for_image(
     cage: str | None,
     arguments: tuple[str, ...],
@@ -114,40 +90,39 @@ def plan_for_image(
     command: str,
     notify: Notify,
     volume: VolumeOptions,
-) -> PlannedReplay:
-    """Return the plan of a replay of an image. `arguments` replace the image's own.
-
-    All errors in the input are found here, before anything starts.
-    """
+) -> tuple[Plan, Host, FoundImage]:
+    """Return the plan of a replay of an image, its host, and the image."""
     _check(options, image)
     composed = read_compose(image.compose, image.service) if image.compose else None
     settings = _settings(image, arguments, composed)
     names, cages = _cages(cage, options, volume, composed, settings)
     check_readiness(options)
-    _tell(composed, notify)
+    if composed:
+        for note in (*composed.notes, *(f"limit not imported: {lost}" for lost in composed.lost)):
+            notify(f"compose: {note}")
     name = image.image or (composed.image if composed else "")
     found = find_image(name, options.driver, pulls=image.pull)
     words = image_program(found.config, name, settings.arguments, settings.entrypoint)
-    container = _Container(found, settings, words)
 
     def make(host: Host) -> Plan:
         files = container_files(found, settings.mounts, settings.env_files, host)
-        replay = _replay(container, arguments, options, names, files, host)
+        replay = _replay(found, words, arguments, settings, options, names, files, host)
         typed = without_values(command)
         return make_replay_plan(replay, files.carried, options, host, typed, cages, notify)
 
-    return PlannedReplay(*plan_on_host(options.host, options.data_dir, make, notify), found)
+    return *plan_on_host(replace(options, disk=()), make, notify), found
 
 
 def _replay(
-    container: _Container,
+    found: FoundImage,
+    words: tuple[str, ...],
     arguments: tuple[str, ...],
+    settings: ContainerSettings,
     options: ReplayOptions,
-    names: Sequence[str],
+    names: tuple[str, ...],
     files: ContainerFiles,
     host: Host,
 ) -> ReplaySpec:
-    settings = container.settings
     spec = replace(
         files.image,
         environment=tuple(map(variable_of, settings.environment)),
@@ -155,18 +130,30 @@ def _replay(
         directory=settings.directory,
         user=settings.user,
     )
-    command = command_spec(options, len(names), (), files.directory)
-    engine = container.image.engine if host.name == "local" else None
+    engine = found.engine if host.name == "local" else None
     return ReplaySpec(
-        (container.image.name, *arguments),
-        container.words,
-        replace(command, image=spec),
-        tuple(names),
+        (found.name, *arguments),
+        words,
+        replace(command_spec(options, len(names), (), files.directory), image=spec),
+        names,
         options.cache,
         collector_names(options.collectors),
         options.driver or engine or IMAGE_DRIVERS[0],
         files.volumes,
     )
+
+
+def _settings(
+    image: ImageOptions, arguments: tuple[str, ...], composed: ComposedContainer | None
+) -> ContainerSettings:
+    typed = ContainerSettings(
+        arguments=arguments,
+        environment=tuple(map(parse_variable, image.env)),
+        env_files=tuple(map(env_file, image.env_file)),
+        mounts=tuple(map(parse_mount, image.volume)),
+        ports=tuple(map(parse_port, image.publish)),
+    )
+    return composed.settings.changed_by(typed) if composed else typed
 
 
 def _check(options: ReplayOptions, image: ImageOptions) -> None:
@@ -188,19 +175,6 @@ def _check(options: ReplayOptions, image: ImageOptions) -> None:
         )
 
 
-def _settings(
-    image: ImageOptions, arguments: tuple[str, ...], composed: ComposedContainer | None
-) -> ContainerSettings:
-    typed = ContainerSettings(
-        arguments=arguments,
-        environment=tuple(map(parse_variable, image.env)),
-        env_files=tuple(map(env_file, image.env_file)),
-        mounts=tuple(map(parse_mount, image.volume)),
-        ports=tuple(map(parse_port, image.publish)),
-    )
-    return composed.settings.changed_by(typed) if composed else typed
-
-
 def _cages(
     cage: str | None,
     options: ReplayOptions,
@@ -208,13 +182,12 @@ def _cages(
     composed: ComposedContainer | None,
     settings: ContainerSettings,
 ) -> tuple[tuple[str, ...], dict[str, Cage]]:
-    """Return the names of the cages to run in, and all cages by name."""
     if cage is None and composed is None:
         raise PagecageError("pagecage replay requires CAGE", "pagecage cage list")
     wanted = dict.fromkeys((cage or CAGE, *options.others))
     others = [name for name in wanted if composed is None or name != CAGE]
-    own = [name for name in wanted if name not in others]
-    if own and composed and composed.cage is None:
+    is_own = composed is not None and CAGE in wanted
+    if is_own and composed and composed.cage is None:
         raise PagecageError(
             "the service has no limits in its Compose file", "name a cage: pagecage cage list"
         )
@@ -222,14 +195,6 @@ def _cages(
     known = cage_names(others[0], others[1:], has_control=False) if others else ()
     paths = [mount.source for mount in settings.mounts]
     cages = replay_cages(known, volume, paths)
-    if own and composed and composed.cage is not None:
+    if is_own and composed and composed.cage is not None:
         cages[CAGE] = composed.cage
     return (*control, *wanted), cages
-
-
-def _tell(composed: ComposedContainer | None, notify: Notify) -> None:
-    """Name the parts of a Compose file that a replay leaves out."""
-    for note in composed.notes if composed else ():
-        notify(f"compose: {note}")
-    for lost in composed.lost if composed else ():
-        notify(f"compose: limit not imported: {lost}")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from analysis.__main__ import main
 from analysis.views import render
 from analysis.views.render import section_source
 from tests.fixtures.runs import build_run
@@ -116,8 +115,7 @@ def test_the_report_ends_with_the_sections(tmp_path: Path) -> None:
     folder = build_run(
         tmp_path / "run", repeats=1, sections={"a.py": good, "b.py": bad, "c.py": "# %%\n5\n"}
     )
-    known = [f"--section={hash_of(text)}" for text in (good, bad)]
-    assert main(["render", str(folder), *known]) == 0
+    render.render(folder, known_sections=[hash_of(text) for text in (good, bad)])
     page = (folder / "report.html").read_text()
     places = [page.index(text) for text in ("<h2>Ours</h2>", "<pre>42</pre>", "b.py failed")]
     assert places == sorted(places)
