@@ -30,13 +30,7 @@ from analysis.stats import parse_gate
 from analysis.views import comparison, run
 from analysis.volumes import read_checks
 from pagecage.checkout import TOP
-from pagecage.errors import (
-    EXIT_GATE_FAILED,
-    EXIT_GATE_UNDECIDED,
-    EXIT_HOST,
-    EXIT_OK,
-    PagecageError,
-)
+from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_HOST, EXIT_OK, PagecageError
 from pagecage.report.model import Report, to_markdown
 from pagecage.report.terminal import terminal_text
 

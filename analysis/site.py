@@ -42,6 +42,7 @@ from analysis.views.render import NAME, PAGE, render
 from pagecage.bundle.pack import SUFFIX, pack
 from pagecage.bundle.unpack import unpack
 from pagecage.errors import EXIT_FAILED, PagecageError
+from pagecage.process import OWN_PYTHON
 from pagecage.process import run as run_process
 from pagecage.report.model import Table, markdown_text, to_markdown
 from pagecage.whole_files import scratch_folder, sync_folder
@@ -479,7 +480,7 @@ def _build(source: Path, made: Path) -> None:
         source,
         made,
     ]
-    done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS)
+    done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS, env=OWN_PYTHON)
     if not done.ok:
         lines = (done.stderr.strip() or "it printed no reason").splitlines()
         raise PagecageError(

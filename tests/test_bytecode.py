@@ -28,7 +28,7 @@ print(len(ours), *(file for file in ours if not Path(cache_from_source(file)).ex
     [
         (
             (
-                "pagecage.cli.execution, pagecage.agent.preview, pagecage.definitions.reader,"
+                "pagecage.cli.run, pagecage.agent.preview, pagecage.definitions.reader,"
                 " pagecage.hosts.vm.vm_host"
             ),
             50,

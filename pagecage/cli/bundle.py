@@ -21,15 +21,7 @@ from pagecage.runner.run_folder import find_run, path_exists
 from pagecage.whole_files import scratch_folder, sync_folder, sync_tree
 
 Kind = Literal[
-    "addresses",
-    "arguments",
-    "hosts",
-    "ids",
-    "kernel",
-    "urls",
-    "users",
-    "variables",
-    "words",
+    "addresses", "arguments", "hosts", "ids", "kernel", "urls", "users", "variables", "words"
 ]
 """Kinds of values that a bundle replaces (pagecage/bundle/redact.py)."""
 

@@ -122,11 +122,7 @@ class KnownVolume:
     description: str
 
     def cage(self, imported: ImportResult, name: str) -> Cage:
-        """Return the volume as a cage, with the customer's latencies if the import has any.
-
-        A simulated volume then enforces it, because io.max has no latency. Limits of memory and CPU
-        are those of the pod that has the volume.
-        """
+        """Return the volume as a cage, with the customer's latencies if the import has any."""
         tables = cage_of_tables(name, imported.cage())
         volume = profile_cage(self.profile, self.description, name)
         cage = replace(volume, properties={**volume.properties, **tables.properties})

@@ -134,10 +134,7 @@ def latency_rows(profile: LimitProfile) -> list[tuple[str, str, str, str, str]]:
 
 
 def percentiles_text(latency: LatencyQuantiles) -> str:
-    """Return the usual percentiles in one line, with the highest below the maximum.
-
-    "p50 440 us, p95 720 us". If none of them is given, they are interpolated between the others.
-    """
+    """Return the usual percentiles in one line, with the highest below the maximum."""
     given = {percent_text(p): us for p, us in latency.quantiles}
     names = [name for name in given if name in _SHOWN]
     if names:

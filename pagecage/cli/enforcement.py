@@ -37,17 +37,9 @@ _SWAP = "MemorySwapMax"
 
 
 def enforced(
-    cages: Mapping[str, Cage],
-    options: RunOptions | ReplayOptions,
-    host: SizedHost,
-    notify: Notify,
+    cages: Mapping[str, Cage], options: RunOptions | ReplayOptions, host: SizedHost, notify: Notify
 ) -> dict[str, Cage]:
-    """Return the cages as the run enforces them.
-
-    `enforced_by` replaces each cage's own enforcer. `dilate` is a factor, `auto` or None for auto:
-    then volumes are dilated on an emulated host if they are too fast for it. Raises PagecageError
-    for a factor without a simulated volume, or for an enforcer that a cage excludes.
-    """
+    """Return the cages as the run enforces them."""
     chosen = {name: _by(cage, options.enforced_by) for name, cage in cages.items()}
     volumes = [cage for cage in chosen.values() if cage.is_volume]
     if options.enforced_by == "volume" and not volumes:

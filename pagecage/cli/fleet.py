@@ -132,8 +132,7 @@ class FleetCommand:
         for name, error in preflight.unreachable.items():
             if not self.fleet_options.skip_unreachable:
                 raise HostError(
-                    error.message,
-                    f"bring {name} back, or leave out such hosts: --skip-unreachable",
+                    error.message, f"bring {name} back, or leave out such hosts: --skip-unreachable"
                 )
             notify(f"left out: {error.message}")
         if not preflight.ready:

@@ -8,12 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pagecage.cli.cage_page import (
-    console,
-    named_profile,
-    print_heading,
-    print_rows,
-)
+from pagecage.cli.cage_page import console, named_profile, print_heading, print_rows
 from pagecage.cli.options import Positive, VolumeOptions, describe_volume
 from pagecage.cli.output import Json, notify
 from pagecage.cloud.enough import IoAmount, LimitFloor, time_floors

@@ -181,11 +181,7 @@ def which(
 
 @app.command(help_epilogue=examples("host prepare"))
 def prepare(
-    host: Vm = "vm",
-    *,
-    experiment: For = None,
-    size: SizeName = "auto",
-    cage: CageName = None,
+    host: Vm = "vm", *, experiment: For = None, size: SizeName = "auto", cage: CageName = None
 ) -> int:
     """Make the guest's image, saved state and data disk where missing.
 
@@ -244,12 +240,7 @@ def shell(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME) -> int:
 
 
 @app.command(help_epilogue=examples("host status"))
-def status(
-    host: Vm = "vm",
-    *,
-    guest_name: GuestName = DEFAULT_NAME,
-    as_json: Json = False,
-) -> int:
+def status(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME, as_json: Json = False) -> int:
     """Show whether the guest is running, its user, and its stored files."""
     _print(asdict(guest.status(GuestCache.of_user(guest_name))), 24, as_json=as_json)
     return EXIT_OK

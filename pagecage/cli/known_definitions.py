@@ -87,11 +87,7 @@ def _keep(kind: str, key: str, about: str) -> None:
 
 
 def ask_before_commands(experiment: Experiment, host: str, *, yes: bool) -> None:
-    """Show the commands of a definition that has not run here before, and ask.
-
-    Definitions of pagecage and of a project that `pagecage init` made on this machine are known.
-    Raises PagecageError if the user declines, and without a terminal unless `yes`.
-    """
+    """Show the commands of a definition that has not run here before, and ask."""
     if not is_known(experiment):
         lines = [f"{experiment.file} has not run on this machine before. Its commands:"]
         where = _WHERE.get(host, f"on every host of {host}")

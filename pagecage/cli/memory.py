@@ -14,8 +14,8 @@ from pagecage.cli.examples import examples
 from pagecage.cli.execution import create_run, execute, exit_code
 from pagecage.cli.options import ReplayOptions, definitions
 from pagecage.cli.output import Json, Notify, notify, typed_command
-from pagecage.cli.plan_listing import plan_lines
 from pagecage.cli.replay_plan import data_bytes
+from pagecage.cli.run_plan import plan_lines
 from pagecage.cli.show import report
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.host import Host

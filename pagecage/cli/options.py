@@ -60,11 +60,7 @@ Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1), metavar="FACTO
 
 
 def refusal(text: str, *, is_folder: bool, must_exist: bool = False) -> str | None:
-    """Return a clause that says why a path is unsuitable, or None if it is suitable.
-
-    `is_folder` is False if the path must not be a directory. Without `must_exist` it may be
-    missing, if its nearest existing parent is writable.
-    """
+    """Return a clause that says why a path is unsuitable, or None if it is suitable."""
     if not text or "\0" in text:
         return "is not a valid path"
     try:

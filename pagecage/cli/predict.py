@@ -26,12 +26,7 @@ from pagecage.cli.predict_page import (
 )
 from pagecage.cli.run_plan import parse_treatment
 from pagecage.cloud.catalogue import read_offers
-from pagecage.cloud.comparison import (
-    ANSWERS,
-    VolumeQuestion,
-    compare_instances,
-    compare_volumes,
-)
+from pagecage.cloud.comparison import ANSWERS, VolumeQuestion, compare_instances, compare_volumes
 from pagecage.cloud.prediction import COVERED, VolumePrediction, greatest_published_us
 from pagecage.cloud.profile import CageOptions
 from pagecage.cloud.volume_request import parse_throughput

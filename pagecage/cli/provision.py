@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -38,6 +38,10 @@ class SudoOptions:
     ask_password: bool = False
     password_file: ExistingFile | None = None
 
+    def request(self, group: str, playbook: str) -> ProvisionRequest:
+        """Return the request to apply a playbook to a group."""
+        return ProvisionRequest(group, playbook, None, self.ask_password, self.password_file)
+
 
 def provision(
     group: HostGroup,
@@ -65,22 +69,13 @@ def provision(
             "--device: '' is not the name of a device", "--device /dev/disk/by-id/NAME, or none"
         )
     packages = definitions().experiment(experiment).packages if experiment is not None else ()
-    request = ProvisionRequest(
-        group,
-        "site.yml",
-        device,
-        sudo.ask_password,
-        sudo.password_file,
-        packages=packages,
-    )
-    return _execute(request, as_json)
+    request = sudo.request(group, "site.yml")
+    return _execute(replace(request, device=device, packages=packages), as_json)
 
 
 def verify(group: HostGroup, sudo: SudoOptions = SudoOptions(), *, as_json: Json = False) -> int:
     """Check what hosts lack for measuring; change nothing."""
-    return _execute(
-        ProvisionRequest(group, "verify.yml", None, sudo.ask_password, sudo.password_file), as_json
-    )
+    return _execute(sudo.request(group, "verify.yml"), as_json)
 
 
 def unprovision(
@@ -97,12 +92,7 @@ def unprovision(
     erase
         Also destroy the data
     """
-    return _execute(
-        ProvisionRequest(
-            group, "unprovision.yml", None, sudo.ask_password, sudo.password_file, erase
-        ),
-        as_json,
-    )
+    return _execute(replace(sudo.request(group, "unprovision.yml"), erase=erase), as_json)
 
 
 def _execute(request: ProvisionRequest, as_json: bool) -> int:

@@ -9,13 +9,13 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from pagecage.cli.container import ImageOptions, plan_for_image
 from pagecage.cli.examples import examples
 from pagecage.cli.execution import PreparedRun, create_run, execute, exit_code
 from pagecage.cli.options import ReplayOptions, VolumeOptions
 from pagecage.cli.output import Json, notify, typed_command
-from pagecage.cli.plan_listing import show_plan
-from pagecage.cli.replay_image import ImageOptions, plan_for_image
 from pagecage.cli.replay_plan import ServiceOptions, plan_for
+from pagecage.cli.run_plan import show_plan
 from pagecage.cli.show import report, show_run
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.host import Host
@@ -30,11 +30,7 @@ _IN_QUOTES = re.compile(r"[$`]")
 
 
 def command_words(text: str) -> tuple[tuple[str, ...], str]:
-    """Return the words to run, and a sentence that states how the text was understood.
-
-    Nothing is expanded here. A text with signs of a shell becomes `sh -c` of the whole text. Raises
-    PagecageError for an empty text and for a quotation mark without its other.
-    """
+    """Return the words to run, and a sentence that states how the text was understood."""
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:

@@ -69,12 +69,7 @@ def cage_names(cage: str, others: Sequence[str], *, has_control: bool) -> tuple[
 def replay_cages(
     names: Sequence[str], volume: VolumeOptions, paths: Sequence[str]
 ) -> dict[str, Cage]:
-    """Return the cages of these names, and the control, by name.
-
-    `volume` are the options of the volumes among them, and `paths` the data of the program. Raises
-    PagecageError if there is a volume without the options that it needs, or options without a
-    volume.
-    """
+    """Return the cages of these names, and the control, by name."""
     defined = definitions().cage_names()
     if volume != VolumeOptions() and all(name in defined for name in names):
         raise PagecageError(
@@ -146,11 +141,7 @@ def copied_data(writes: bool, uploads: Sequence[UploadedFile], host: AgentHost) 
 def check_cold(
     cold: Sequence[str], host: AgentHost, uploads: Sequence[UploadedFile], notify: Notify
 ) -> None:
-    """Raise PagecageError for a `--cold` path that no trial on this host could find.
-
-    Copied files, and all files on host local, must exist now. A relative path is relative to the
-    command's working directory. An absolute path in a guest is checked by the trial.
-    """
+    """Raise PagecageError for a `--cold` path that no trial on this host could find."""
     for path in cold:
         if not path or "\0" in path:
             raise PagecageError(
@@ -439,11 +430,6 @@ def _require_programs(
 def _working_directory(
     host: Host, place: str, uploads: tuple[UploadedFile, ...], restored: TrialData | None
 ) -> str:
-    """Return the command's working directory.
-
-    It is that of the copies if there are any, else the current directory, an empty one of the
-    volume, or the guest's data directory.
-    """
     if restored:
         return f"{restored.copied_to}/{DATA}"
     if uploads or (place == "volume" and host.name == "local"):

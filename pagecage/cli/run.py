@@ -16,9 +16,8 @@ from pagecage.cli.host_choice import choose_host
 from pagecage.cli.known_definitions import ask_before_commands
 from pagecage.cli.options import FleetOptions, RunOptions, definitions, is_group
 from pagecage.cli.output import Json, Notify, notify, typed_command
-from pagecage.cli.plan_listing import show_plan
 from pagecage.cli.progress import LOAD_SECONDS, expected_trial_seconds
-from pagecage.cli.run_plan import check_options, new_run, plan_for
+from pagecage.cli.run_plan import check_options, new_run, plan_for, show_plan
 from pagecage.cli.show import GateOptions, measure, show_run
 from pagecage.definitions.reader import is_path
 from pagecage.errors import EXIT_OK, PagecageError
@@ -107,11 +106,7 @@ def refuse_plan_options(options: RunOptions) -> None:
 
 
 def require_same_definition(plan: Plan, given: str = "") -> Experiment:
-    """Return the plan's experiment; of a sweep the experiment that is swept.
-
-    `given` may be the path of the definition. Raises PagecageError if it has changed since the plan
-    was made.
-    """
+    """Return the plan's experiment; of a sweep the experiment that is swept."""
     name = given if is_path(given) else plan.document["experiment"]
     if plan.document.get("sweep"):
         name = name.removeprefix(SWEEP_PREFIX)

@@ -419,10 +419,7 @@ def claims(
 
 
 def answers(
-    *,
-    stored: StoredRuns = StoredRuns(),
-    markdown: bool = False,
-    as_json: Json = False,
+    *, stored: StoredRuns = StoredRuns(), markdown: bool = False, as_json: Json = False
 ) -> int:
     """Show open questions of the articles and the newest runs' findings.
 
@@ -441,10 +438,7 @@ def answers(
 
 
 def fidelity(
-    folder: ExistingFolder = TOP / "docs/fidelity",
-    *,
-    markdown: bool = False,
-    as_json: Json = False,
+    folder: ExistingFolder = TOP / "docs/fidelity", *, markdown: bool = False, as_json: Json = False
 ) -> int:
     """Show how closely simulated volumes follow their model, io.max and published figures.
 
@@ -464,11 +458,7 @@ def fidelity(
     return EXIT_OK
 
 
-def publish(
-    *runs: str,
-    out: Folder = OWN / "site",
-    bundles: ExistingFolder | None = None,
-) -> int:
+def publish(*runs: str, out: Folder = OWN / "site", bundles: ExistingFolder | None = None) -> int:
     """Make a static site of reports, claims and documents.
 
     The site can be opened offline.

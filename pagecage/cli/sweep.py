@@ -16,9 +16,8 @@ from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.known_definitions import ask_before_commands
 from pagecage.cli.options import Fresh, ReplayOptions, RunOptions, SizeName, definitions
 from pagecage.cli.output import Json, Notify, notify, typed_command
-from pagecage.cli.plan_listing import plan_lines
 from pagecage.cli.replay_plan import ServiceOptions, data_bytes
-from pagecage.cli.run_plan import build_plan, choose_size, parse_treatment
+from pagecage.cli.run_plan import build_plan, choose_size, parse_treatment, plan_lines
 from pagecage.cli.show import measure
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.agent_package import make_agent_package, require_workloads

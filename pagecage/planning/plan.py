@@ -123,10 +123,7 @@ class PlanOptions:
 def make_trials(
     experiment: Experiment, cages: Mapping[str, Cage], options: PlanOptions
 ) -> tuple[Trial, ...]:
-    """Return all trials in the order in which they run.
-
-    A block holds one repeat of every selected treatment, shuffled.
-    """
+    """Return all trials in the order in which they run."""
     shuffle = random.Random(options.seed)
     names = _names(list(treatments(experiment)))
     trials: list[Trial] = []
