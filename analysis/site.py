@@ -41,6 +41,7 @@ from analysis.views.render import NAME, PAGE, render
 from pagecage.bundle.pack import SUFFIX, pack
 from pagecage.bundle.unpack import unpack
 from pagecage.errors import EXIT_FAILED, PagecageError
+from pagecage.process import OWN_PYTHON
 from pagecage.process import run as run_process
 from pagecage.report.model import markdown_text, to_markdown
 from pagecage.whole_files import scratch_folder, sync_folder
@@ -324,7 +325,7 @@ def publish(top: Path, stored: Sequence[Run], named: Sequence[Path], out: Path) 
         source, made = scratch / "source", scratch / "made"
         _lay_out(top, shown, [redacted[run.path] for run in stored], source)
         argv: list[str | Path] = [sys.executable, "-m", "sphinx", *_OPTIONS, source, made]
-        done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS)
+        done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS, env=OWN_PYTHON)
         if not done.ok:
             first = (done.stderr.strip() or "it printed no reason").splitlines()[0]
             message = f"the site could not be built: {first}"

@@ -22,8 +22,13 @@ SOURCES = (
     "workloads/lucene/*.java",
 )
 PLAIN = ("--host", "local", "--size", "smoke")
-ANALYSIS = """import sys
-print("analysis", *sys.argv[1:])
+ANALYSIS = """
+def render(folder, include, known_sections):
+    return f"render {folder}"
+def load(folder, include):
+    return f"show {folder}"
+def tables(loaded, form):
+    return f"analysis {loaded} {form}".strip() + "\\n"
 """
 
 
@@ -52,9 +57,9 @@ class Checkout:
         )
 
     def write_analysis(self) -> None:
-        """Write the package `analysis`, which here prints its arguments."""
+        """Write the package `analysis`, which here returns the arguments."""
         (self.top / "analysis/__init__.py").touch()
-        (self.top / "analysis/__main__.py").write_text(ANALYSIS)
+        (self.top / "analysis/results.py").write_text(ANALYSIS)
 
     def renew(self) -> None:
         """Restore every file that a test changed, and remove every file that it made."""

@@ -1,16 +1,10 @@
 """The command line of tests/preloaded.py without usable hosts, so that nothing is measured.
 
-Words and files are really read, and the analysis is called in this process. Hosts, guests,
-inventories and disks refuse.
+Words and files are really read. Hosts, guests, inventories and disks refuse.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import traceback
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from tests.preloaded import serve
@@ -46,30 +40,12 @@ def refuse(*_: Any, **__: Any) -> NoReturn:
     raise HostError("this host refuses", "pagecage doctor")
 
 
-def analysed(argv: Sequence[str | Path], **_: Any) -> Any:
-    """Return the result of `python -m analysis ...`, run in this process."""
-    from analysis.__main__ import main
-    from pagecage.process import Completed
-
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            status = main([str(word) for word in argv[3:]])
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 1
-        except Exception:  # noqa: BLE001 - what Python itself would print and end with
-            traceback.print_exc()
-            status = 1
-    return Completed(tuple(map(str, argv)), status, out.getvalue(), err.getvalue())
-
-
 def arrange() -> None:
     """Import what the verbs import, and replace the hosts."""
-    import analysis.__main__
+    import analysis.results
     import analysis.site
     import analysis.views.render  # noqa: F401 - imported once, for all that are forked
     import pagecage.agent.facts
-    import pagecage.cli.analyse
     import pagecage.cli.cage
     import pagecage.cli.fleet
     import pagecage.cli.host
@@ -95,7 +71,6 @@ def arrange() -> None:
         (pagecage.cli.fleet, "check_hosts", refuse),
         (pagecage.fleet.provisioning, "run_to_end", refuse),
         (pagecage.cli.probe, "spawn", refuse),
-        (pagecage.cli.analyse, "run", analysed),
     ]
     for where, name, stand_in in arranged:
         setattr(where, name, stand_in)

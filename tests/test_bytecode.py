@@ -28,14 +28,14 @@ print(len(ours), *(file for file in ours if not Path(cache_from_source(file)).ex
     [
         (
             (
-                "pagecage.cli.execution, pagecage.agent.preview, pagecage.definitions.reader,"
+                "pagecage.cli.run, pagecage.agent.preview, pagecage.definitions.reader,"
                 " pagecage.hosts.vm.vm_host"
             ),
             50,
         ),
         (
             (
-                "analysis.__main__, analysis.views.render, analysis.views.notebook, jinja2,"
+                "analysis.results, analysis.views.render, analysis.views.notebook, jinja2,"
                 " markdown_it"
             ),
             400,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.cli.container import ImageOptions, plan_for_image
 from pagecage.cli.options import ReplayOptions, VolumeOptions
-from pagecage.cli.replay_image import ImageOptions, plan_for_image
 from pagecage.planning.plan import plan_to_json
 from tests.builders.image_archive import config_of, layer, write_archive
 from tests.checkout import pagecage, refused
@@ -165,10 +165,10 @@ def test_a_value_of_a_variable_is_nowhere_in_the_plan(
     options = ImageOptions(image=image, env=(f"PW={secret}",))
     typed = f"pagecage replay customer --image {image} -e PW={secret}"
     told: list[str] = []
-    planned = plan_for_image(
+    plan, host, _ = plan_for_image(
         "customer", (), ReplayOptions(host="vm"), options, typed, told.append, VolumeOptions()
     )
-    planned.host.stop()
-    assert secret in repr(planned.plan.trials)
-    assert secret not in json.dumps(plan_to_json(planned.plan))
+    host.stop()
+    assert secret in repr(plan.trials)
+    assert secret not in json.dumps(plan_to_json(plan))
     assert not [line for line in told if secret in line]

@@ -67,7 +67,7 @@ def test_a_finished_run_is_not_run_again(top: Path, planned: Path) -> None:
     assert done.status == 0
     assert "0 of 4 trials to run" in done.stderr
     assert "starting the host" not in done.stderr
-    assert done.stdout == f"analysis render {planned} --show\n"
+    assert done.stdout == f"analysis render {planned}\n"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_finished_run_is_not_run_again(top: Path, planned: Path) -> None:
 def test_showing_is_left_to_the_analysis(top: Path, planned: Path, words: tuple[str, ...]) -> None:
     done = pagecage(top, *words)
     expected = {
-        "--json": f"analysis show {planned} --json\n",
+        "--json": f"analysis show {planned} json\n",
         "smoke": f"analysis show {planned}\n",
         "--html": f"{planned}/report.html\n",
     }
@@ -148,14 +148,17 @@ def test_a_run_is_compared_with_its_baseline(top: Path, planned: Path) -> None:
     gate = "--fail-if=device_reads > +5%"
     include = "--include=host_quiet"
     words = ("run", "smoke", "--resume", "--yes", "--baseline", "old.json", gate, include)
-    (top / "analysis/__main__.py").write_text(f"""{ANALYSIS}
-sys.exit(5 if sys.argv[1] == "compare" else 0)
+    (top / "analysis/results.py").write_text(f"""{ANALYSIS}
+def check_gates(folder, fail_if):
+    pass
+def compared(folders, fail_if, include, *_, **__):
+    return " ".join(["compare", *map(str, folders), *fail_if, *include]) + "\\n", 5
 """)
     done = pagecage(top, *words)
     assert done.status == 5
     assert done.stdout.splitlines() == [
-        f"analysis render {planned} --show",
-        f"analysis compare {top}/old.json {planned} {gate} {include}",
+        f"analysis render {planned}",
+        f"compare {top}/old.json {planned} device_reads > +5% host_quiet",
     ]
 
 
@@ -165,9 +168,10 @@ def test_trials_are_included_only_in_a_comparison(top: Path) -> None:
 
 def test_a_baseline_that_is_refused_is_refused_before_the_run(top: Path, planned: Path) -> None:
     (top / "old.json").write_text("{}")
-    (top / "analysis/__main__.py").write_text("""import sys
-sys.stderr.write("old.json is not a baseline\\n  fix: pagecage baseline save RUN\\n")
-sys.exit(2)
+    (top / "analysis/results.py").write_text("""
+from pagecage.errors import PagecageError
+def check_gates(folder, fail_if):
+    raise PagecageError("old.json is not a baseline", "pagecage baseline save RUN")
 """)
     done = pagecage(top, "run", "smoke", "--resume", "--yes", "--baseline", "old.json")
     assert done.status == 2

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.__main__ import main
 from analysis.articles.ratios import hosted_scorecard
 from analysis.articles.scorecard import FILE, read_deviations, unexplained
 from analysis.data.load import bundled_runs
 from analysis.volumes import read_checks
 from pagecage.bundle.pack import SUFFIX
 from pagecage.model.published_figures import read_rows, read_titles
+from tests.builders.command_line import called
 from tests.tree import ROOT
 from tests.trust.page import PAGE as TRUST
 from tests.trust.page import page as trust_page
@@ -28,7 +28,7 @@ MOST_BYTES = 1_600_000
 
 
 def page(verb: str, bundles: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    assert main([verb, "--bundles", str(bundles), "--markdown"]) == 0
+    assert called([verb, "--bundles", str(bundles), "--markdown"]) == 0
     return capsys.readouterr().out
 
 
@@ -47,7 +47,7 @@ def test_the_fidelity_page_is_that_of_the_stored_checks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """`pagecage fidelity --markdown > docs/FIDELITY.md` generates it again."""
-    assert main(["fidelity", str(ROOT / "docs/fidelity"), "--markdown"]) == 0
+    assert called(["fidelity", str(ROOT / "docs/fidelity"), "--markdown"]) == 0
     assert (ROOT / "docs/FIDELITY.md").read_text() == capsys.readouterr().out
 
 
@@ -119,7 +119,7 @@ def test_a_damaged_bundle_is_refused_by_its_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / f"bad{SUFFIX}").write_bytes(b"PK")
-    assert main(["claims", "--bundles", str(tmp_path)]) != 0
+    assert called(["claims", "--bundles", str(tmp_path)]) != 0
     error = capsys.readouterr().err
     assert f"bad{SUFFIX}" in error
     assert "fix:" in error

@@ -13,23 +13,15 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from pagecage.checkout import RUNS
-from pagecage.cli.analyse import render as render_report
 from pagecage.cli.options import ExistingFile, Folder, NewFile
 from pagecage.cli.output import notify
+from pagecage.cli.show import report
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.runner.run_folder import find_run, path_exists
 from pagecage.whole_files import scratch_folder, sync_folder, sync_tree
 
 Kind = Literal[
-    "addresses",
-    "arguments",
-    "hosts",
-    "ids",
-    "kernel",
-    "urls",
-    "users",
-    "variables",
-    "words",
+    "addresses", "arguments", "hosts", "ids", "kernel", "urls", "users", "variables", "words"
 ]
 """Kinds of values that a bundle replaces (pagecage/bundle/redact.py)."""
 
@@ -73,7 +65,6 @@ def bundle(
 
 @contextmanager
 def _folder(name: str) -> Iterator[tuple[Path, str]]:
-    """Yield the folder of a run, and the run's id; a bundle is unpacked meanwhile."""
     from pagecage.bundle.unpack import unpack
 
     if not path_exists(Path(name)) or not Path(name).is_file():
@@ -86,7 +77,6 @@ def _folder(name: str) -> Iterator[tuple[Path, str]]:
 
 
 def _tell(manifest: Mapping[str, Any]) -> None:
-    """Print what was kept, replaced and left out, by kind."""
     from pagecage.bundle.redact import KINDS
 
     for entry in manifest["redactions"]:
@@ -118,8 +108,10 @@ def render(archive: ExistingFile, *, out: Folder | None = None) -> int:
 
     if out and out.exists():
         raise PagecageError(f"{out} already exists", "give another --out")
-    parent = (out or Path()).resolve()
-    with scratch_folder(_nearest_existing(parent), "pagecage-render") as scratch:
+    existing = (out or Path()).resolve()
+    while not existing.is_dir():  # on the same file system, so that it can be renamed into place
+        existing = existing.parent
+    with scratch_folder(existing, "pagecage-render") as scratch:
         manifest = unpack(archive, scratch)
         target = out or Path(manifest["run_id"])
         if Path(manifest["run_id"]).name != manifest["run_id"]:
@@ -128,20 +120,10 @@ def render(archive: ExistingFile, *, out: Folder | None = None) -> int:
             )
         if target.exists():
             raise PagecageError(f"{target} already exists", "give another --out")
-        render_report(scratch, notify, runs_sections=False)
+        report(scratch, shows_tables=False, runs_sections=False)
         target.parent.mkdir(parents=True, exist_ok=True)
         sync_tree(scratch)
         shutil.move(scratch, target)
         sync_folder(target.resolve().parent)
     print(target / "report.html")
     return EXIT_OK
-
-
-def _nearest_existing(folder: Path) -> Path:
-    """Return the folder or its nearest existing parent.
-
-    A directory made there is on the same file system, so that it can be renamed into place.
-    """
-    while not folder.is_dir():
-        folder = folder.parent
-    return folder

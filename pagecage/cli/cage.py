@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from pagecage.checkout import OWN, TOP
 from pagecage.cli import cage_page
-from pagecage.cli.cage_import import check_new_name, import_cage, save_as_disk, save_profile
-from pagecage.cli.cage_page import fixed_limits, named_profile
+from pagecage.cli.cage_import import CAGES, check_new_name, import_cage, save_as_disk, save_profile
+from pagecage.cli.cage_page import CATALOGUE, fixed_limits, named_profile
 from pagecage.cli.examples import examples
 from pagecage.cli.options import Positive, VolumeOptions, definitions, offered_providers, shown
 from pagecage.cli.output import Json
@@ -22,7 +20,6 @@ from pagecage.cloud.profile import LimitProfile, cage_of
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.exporters.export import DEVICE, LostLimit, lost_disks
 from pagecage.exporters.formats import EXPORTERS, ToolName
-from pagecage.model.cage import Cage
 
 
 @Parameter(name="*")
@@ -42,10 +39,7 @@ class ExportOptions:
     device: Annotated[str | None, Parameter(metavar="NODE")] = None
 
     def is_given(self, *, as_json: bool) -> bool:
-        """Return whether another tool's language is wanted.
-
-        Raises PagecageError for options that exclude each other, and for a device that is no path.
-        """
+        """Return whether another tool's language is wanted."""
         if self.device is not None and not self.tool:
             raise PagecageError("--device applies only to --as", "--as docker")
         if as_json and self.tool:
@@ -65,22 +59,11 @@ def cage_for_tool(profile: LimitProfile, options: ExportOptions) -> str:
     for lost in reversed(list(lost_disks(cage))):
         export = export.with_lost(lost)
     if profile.memory_share is not None:
-        export = export.with_lost(_share_of_dataset(profile.memory_share))
-    return export.text(f"{profile.name}: {_about(cage, profile)}")
+        what = f"MemoryMax = {profile.memory_share * 100:g} % of the dataset"
+        export = export.with_lost(LostLimit(what, "a share; give the other tool the bytes"))
+    return export.text(f"{profile.name}: {cage.provenance.get('about') or profile.about}")
 
 
-def _about(cage: Cage, profile: LimitProfile) -> str:
-    return str(cage.provenance.get("about") or profile.about)
-
-
-def _share_of_dataset(share: float) -> LostLimit:
-    what = f"MemoryMax = {share * 100:g} % of the dataset"
-    return LostLimit(what, "a share; give the other tool the bytes")
-
-
-CATALOGUE = TOP / "cgroups/catalogue"
-CAGES = OWN / "cgroups"
-"""The folder of `--save`."""
 _HELP = "List, show and import cages: sets of limits, also those of cloud volumes."
 app = App(name="cage", help=_HELP, help_epilogue=examples("cage"))
 app.command(import_cage, name="import", help_epilogue=examples("cage import"))
@@ -118,25 +101,6 @@ def list_(
     return EXIT_OK
 
 
-def _save(profile: LimitProfile, description: str, name: str, disk: str | None) -> Path:
-    """Write the profile as a cage, or as a further disk of the existing cage of this name."""
-    if disk is None:
-        return save_profile(profile, description, name, CAGES)
-    cage, _ = definitions().cage_without_dataset(name)
-    return save_as_disk(profile, description, disk, cage, CAGES)
-
-
-def _print(
-    profile: LimitProfile, description: str, export: ExportOptions, *, as_json: bool
-) -> None:
-    if export.is_given(as_json=as_json):
-        print(cage_for_tool(profile, export), end="")
-    elif as_json:
-        print(json.dumps(cage_page.profile_to_json(profile)))
-    else:
-        cage_page.show_profile(profile, description)
-
-
 @app.command(help_epilogue=examples("cage show"))
 def show(
     name: str,
@@ -164,15 +128,29 @@ def show(
     force
         Overwrite an existing cage
     """
-    providers = read_offers(CATALOGUE)
     if save is not None and name in definitions().cage_names():
         raise fixed_limits(name)
-    profile, description = named_profile(providers, name, volume)
+    profile, description = named_profile(name, volume)
     if save is None and disk is not None:
         raise PagecageError("--disk applies only to --save", "--save NAME --disk wal")
     if save is not None:
-        new = save if disk else check_new_name(save, CAGES, providers, force=force)
-        path = _save(profile, description, new, disk)
-        _error.print(f"saved: {shown(path)}", markup=False, soft_wrap=True)
-    _print(profile, description, export, as_json=as_json)
+        _save(profile, description, save, disk, force)
+    if export.is_given(as_json=as_json):
+        print(cage_for_tool(profile, export), end="")
+    elif as_json:
+        print(json.dumps(cage_page.profile_to_json(profile)))
+    else:
+        cage_page.show_profile(profile, description)
     return EXIT_OK
+
+
+def _save(
+    profile: LimitProfile, description: str, name: str, disk: str | None, force: bool
+) -> None:
+    if disk:
+        cage, _ = definitions().cage_without_dataset(name)
+        path = save_as_disk(profile, description, disk, cage, CAGES)
+    else:
+        new = check_new_name(name, CAGES, read_offers(CATALOGUE), force=force)
+        path = save_profile(profile, description, new, CAGES)
+    _error.print(f"saved: {shown(path)}", markup=False, soft_wrap=True)

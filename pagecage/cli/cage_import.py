@@ -13,8 +13,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pagecage.checkout import OWN, TOP
-from pagecage.cli.cage_page import latency_sources, named_profile
+from pagecage.checkout import OWN
+from pagecage.cli.cage_page import CATALOGUE, latency_sources, named_profile
 from pagecage.cli.options import (
     Positive,
     Seconds,
@@ -41,11 +41,7 @@ from pagecage.units import exact_size
 
 
 def check_new_name(name: str, folder: Path, providers: tuple[Provider, ...], *, force: bool) -> str:
-    """Return the name if a new cage may have it.
-
-    Raises PagecageError for an invalid name, and, without `force`, for the name of an existing
-    cage.
-    """
+    """Return the name if a new cage may have it."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,60}", name) or name == UNCAGED:
         hint = "use small letters, digits and dashes, as in --save customer-disk"
         raise PagecageError(f"{name!r} is not a valid name for a cage", hint)
@@ -73,20 +69,14 @@ def save(cage: Cage, folder: Path, comments: Sequence[str] = ()) -> Path:
 
 
 def save_profile(profile: LimitProfile, description: str, name: str, folder: Path) -> Path:
-    """Write the limits of a volume as a cage, with their sources as comments, and return the path.
-
-    `description` is the volume in one line.
-    """
+    """Write the limits of a volume as a cage, with their sources as comments; return the path."""
     return save(profile_cage(profile, description, name), folder, source_comments(profile))
 
 
 def save_as_disk(
     profile: LimitProfile, description: str, disk: str, cage: Cage, folder: Path
 ) -> Path:
-    """Append the limits of a volume to a cage file as a further disk, and return the path.
-
-    Raises PagecageError for an invalid name of a disk, and for one that the cage has already.
-    """
+    """Append the limits of a volume to a cage file as a further disk, and return the path."""
     try:
         check_disk_name(disk)
     except ValueError as error:
@@ -131,46 +121,28 @@ class KnownVolume:
     profile: LimitProfile
     description: str
 
-
-def known_volume(name: str, options: VolumeOptions) -> KnownVolume:
-    """Return a volume type or a cage. Raises PagecageError if there is none, or it is not sold."""
-    found = KnownVolume(*named_profile(read_offers(TOP / "cgroups/catalogue"), name, options))
-    if found.profile.memory_share is not None:
-        raise PagecageError(
-            f"{name} has a memory limit that depends on the dataset", "name another cage"
+    def cage(self, imported: ImportResult, name: str) -> Cage:
+        """Return the volume as a cage, with the customer's latencies if the import has any."""
+        tables = cage_of_tables(name, imported.cage())
+        volume = profile_cage(self.profile, self.description, name)
+        cage = replace(volume, properties={**volume.properties, **tables.properties})
+        if tables.simulation is None:
+            return cage
+        simulation = replace(
+            cage.simulation or VolumeSimulation(),
+            read_latency=tables.simulation.read_latency,
+            write_latency=tables.simulation.write_latency,
         )
-    return found
+        return replace(cage, latency=None, simulation=simulation, enforced_by="volume")
+
+    def comments(self, imported: ImportResult) -> list[str]:
+        """Return the sources of the cage's figures as lines."""
+        if not imported.observed:
+            return source_comments(self.profile)
+        without = replace(self.profile, measured=())
+        return [*source_comments(without), "latency: nvme amzn stats of the customer's volume"]
 
 
-def volume_cage(known: KnownVolume, imported: ImportResult, name: str) -> Cage:
-    """Return the volume as a cage, with the customer's latencies if the import has any.
-
-    A simulated volume then enforces it, because io.max has no latency. Limits of memory and CPU are
-    those of the pod that has the volume.
-    """
-    tables = cage_of_tables(name, imported.cage())
-    volume = profile_cage(known.profile, known.description, name)
-    cage = replace(volume, properties={**volume.properties, **tables.properties})
-    found = tables.simulation
-    if found is None:
-        return cage
-    simulation = replace(
-        cage.simulation or VolumeSimulation(),
-        read_latency=found.read_latency,
-        write_latency=found.write_latency,
-    )
-    return replace(cage, latency=None, simulation=simulation, enforced_by="volume")
-
-
-def comments(known: KnownVolume, imported: ImportResult) -> list[str]:
-    """Return the sources of the cage's figures as lines."""
-    if not imported.observed:
-        return source_comments(known.profile)
-    without = replace(known.profile, measured=())
-    return [*source_comments(without), "latency: nvme amzn stats of the customer's volume"]
-
-
-CATALOGUE = TOP / "cgroups/catalogue"
 CAGES = OWN / "cgroups"
 """The folder of `--save`."""
 _MOST_IGNORED = 12
@@ -240,64 +212,33 @@ def import_cage(
         A later file of nvme amzn stats, whose counters are then subtracted, and the description of
         the volume by aws ec2 describe-volumes
     """
-    _check_volume_options(options)
-    imported = _import(
-        [NamedText(_name(path), _read_text(path)) for path in (file, *more)], options
-    )
-    _check_options_of_kinds(imported, options)
-    is_needed = options.save is not None or options.volume is not None
-    known = _known_volume(imported, options) if is_needed else None
-    path = None
-    if options.save is not None:
-        path = _save(imported, known, options.save, force=options.force)
-    if as_json:
-        print(json.dumps(_to_json(imported, options.instance, path)))
-    else:
-        print("\n".join(_lines(imported, options.instance, path)))
-    return EXIT_OK
-
-
-def _check_options_of_kinds(imported: ImportResult, options: ImportOptions) -> None:
-    """Raise PagecageError for an option that applies to files of another kind."""
-    if options.instance is not None and not (imported.volume or options.volume):
-        raise PagecageError(
-            "--instance applies only to a cloud volume, and the file has none", "remove --instance"
-        )
-    if options.memory_qos is not None and imported.origin != KUBERNETES:
-        raise PagecageError(
-            f"--memory-qos applies to a pod, and this is {imported.origin}", "remove --memory-qos"
-        )
-
-
-def _import(files: list[NamedText], options: ImportOptions) -> ImportResult:
-    return import_files(
-        files,
-        Selection(options.pick, options.memory_qos),
-        Rounding(options.digits),
-        options.seconds,
-        is_described=options.volume is not None,
-    )
-
-
-def _check_volume_options(options: ImportOptions) -> None:
     for name in ("size", "iops", "throughput"):
         if getattr(options, name) is not None and options.volume is None:
             raise PagecageError(
                 f"--{name} describes the volume of nvme amzn stats, and --volume names none",
                 "--volume aws-gp3",
             )
+    imported = import_files(
+        list(map(_read, (file, *more))),
+        Selection(options.pick, options.memory_qos),
+        Rounding(options.digits),
+        options.seconds,
+        is_described=options.volume is not None,
+    )
+    _check_options_of_kinds(imported, options)
+    known = _known_volume(imported, options)
+    path = _save(imported, known, options.save, options.force) if options.save is not None else None
+    result = (imported, options.instance, path)
+    print(json.dumps(_to_json(*result)) if as_json else "\n".join(_lines(*result)))
+    return EXIT_OK
 
 
-def _name(file: str) -> str:
-    return Path(file).name if file != "-" else "standard input"
-
-
-def _read_text(file: str) -> str:
-    """Return the file's text. Raises PagecageError if it cannot be read or is not UTF-8."""
+def _read(file: str) -> NamedText:
     try:
         with sys.stdin.buffer if file == "-" else Path(file).open("rb") as source:
             raw = source.read(MOST_BYTES + 1)  # read_document() refuses one byte more
-        return raw.decode("utf-8-sig")
+        name = Path(file).name if file != "-" else "standard input"
+        return NamedText(name, raw.decode("utf-8-sig"))
     except OSError as error:
         raise PagecageError(
             f"{file} cannot be read: {error.strerror}", f"ls -l {shlex.quote(file)}"
@@ -310,11 +251,21 @@ def _read_text(file: str) -> str:
         raise PagecageError(f"{file!r} is not a valid path", "ls") from None
 
 
-def _save(imported: ImportResult, known: KnownVolume | None, name: str, *, force: bool) -> Path:
-    """Write the cage file and return its path. A volume's limits come from the catalogue."""
+def _check_options_of_kinds(imported: ImportResult, options: ImportOptions) -> None:
+    if options.instance is not None and not (imported.volume or options.volume):
+        raise PagecageError(
+            "--instance applies only to a cloud volume, and the file has none", "remove --instance"
+        )
+    if options.memory_qos is not None and imported.origin != KUBERNETES:
+        raise PagecageError(
+            f"--memory-qos applies to a pod, and this is {imported.origin}", "remove --memory-qos"
+        )
+
+
+def _save(imported: ImportResult, known: KnownVolume | None, name: str, force: bool) -> Path:
     name = check_new_name(name, CAGES, read_offers(CATALOGUE), force=force)
     if known is not None:
-        return save(volume_cage(known, imported, name), CAGES, comments(known, imported))
+        return save(known.cage(imported, name), CAGES, known.comments(imported))
     if not imported.limits:
         raise PagecageError(
             "the file has no limit to save", "run the command without --save to see its contents"
@@ -323,28 +274,25 @@ def _save(imported: ImportResult, known: KnownVolume | None, name: str, *, force
 
 
 def _known_volume(imported: ImportResult, options: ImportOptions) -> KnownVolume | None:
-    """Return the volume that the options or a file describe; None without one."""
-    volume = imported.volume
-    if options.volume is not None:
-        choice = VolumeOptions(
-            size=options.size,
-            iops=options.iops,
-            throughput=options.throughput,
-            instance=options.instance,
-        )
-        return known_volume(options.volume, choice)
-    if volume is None:
+    """Return the volume that the options or a file describe; None if there is none, or no need."""
+    if options.save is None and options.volume is None:
         return None
-    throughput = str(volume.throughput) if volume.throughput is not None else None
-    size = exact_size(volume.size_bytes)
-    choice = VolumeOptions(
-        size=size, iops=volume.iops, throughput=throughput, instance=options.instance
-    )
-    return known_volume(volume.name, choice)
+    name, size, iops, throughput = options.volume, options.size, options.iops, options.throughput
+    if name is None:
+        if (volume := imported.volume) is None:
+            return None
+        name, size, iops = volume.name, exact_size(volume.size_bytes), volume.iops
+        throughput = str(volume.throughput) if volume.throughput is not None else None
+    choice = VolumeOptions(size=size, iops=iops, throughput=throughput, instance=options.instance)
+    known = KnownVolume(*named_profile(name, choice))
+    if known.profile.memory_share is not None:
+        raise PagecageError(
+            f"{name} has a memory limit that depends on the dataset", "name another cage"
+        )
+    return known
 
 
 def _show_command(volume: DescribedVolume, instance: str | None) -> str:
-    """Return the command that shows the limits of such a volume."""
     return shlex.join(
         [*volume.command(), *(["--instance", instance] if instance is not None else [])]
     )
@@ -352,7 +300,6 @@ def _show_command(volume: DescribedVolume, instance: str | None) -> str:
 
 def _to_json(imported: ImportResult, instance: str | None, path: Path | None) -> dict[str, object]:
     volume = imported.volume
-    volume_json = asdict(volume) | {"command": _show_command(volume, instance)} if volume else None
     return {
         "origin": imported.origin,
         "cage": imported.cage(),
@@ -361,7 +308,7 @@ def _to_json(imported: ImportResult, instance: str | None, path: Path | None) ->
         ],
         "not_carried_over": [asdict(item) for item in imported.unsupported],
         "ignored": list(imported.ignored),
-        "volume": volume_json,
+        "volume": volume and asdict(volume) | {"command": _show_command(volume, instance)},
         "observed": [asdict(item) for item in imported.observed],
         "saved": str(path) if path else None,
     }
@@ -370,13 +317,19 @@ def _to_json(imported: ImportResult, instance: str | None, path: Path | None) ->
 def _lines(imported: ImportResult, instance: str | None, path: Path | None) -> Iterator[str]:
     """Yield the lists; an empty one is shown as "nothing"."""
     yield imported.origin
-    yield from _section("imported", _imported_lines(imported))
-    yield from _section(
-        "not imported", [f"{item.what}: {item.reason}" for item in imported.unsupported]
-    )
-    if imported.observed:
-        yield from _section("observed", [item.text for item in imported.observed])
-    yield from _section("ignored, not limits", _ignored_lines(imported.ignored))
+    ignored = ", ".join(imported.ignored[:_MOST_IGNORED])
+    if (more := len(imported.ignored) - _MOST_IGNORED) > 0:
+        ignored += f" and {more} more"
+    sections = {
+        "imported": _imported_lines(imported),
+        "not imported": [f"{item.what}: {item.reason}" for item in imported.unsupported],
+        "observed": [item.text for item in imported.observed],
+        "ignored, not limits": [ignored] if ignored else [],
+    }
+    for title, lines in sections.items():
+        if lines or title != "observed":
+            yield f"\n{title}"
+            yield from (f"  {line}" for line in lines or ["nothing"])
     if path:
         yield f"\nsaved: {shown(path)}; show it: pagecage cage show {path.stem}"
     elif imported.volume:
@@ -394,26 +347,10 @@ def _imported_lines(imported: ImportResult) -> list[str]:
         f"{item.key:<{width}}  {value:<{value_width}}  {item.basis}"
         for item, value in zip(imported.limits, values, strict=True)
     ]
-    return [*lines, _describe(imported.volume)] if imported.volume else lines
-
-
-def _describe(volume: DescribedVolume) -> str:
-    parts = [volume.name, exact_size(volume.size_bytes, " ")]
-    parts += [f"{volume.iops} IOPS"] if volume.iops is not None else []
-    parts += (
-        [f"throughput {volume.throughput}, in the provider's unit"]
-        if volume.throughput is not None
-        else []
-    )
-    return "a volume: " + ", ".join(parts)
-
-
-def _ignored_lines(names: tuple[str, ...]) -> list[str]:
-    more = len(names) - _MOST_IGNORED
-    shown = ", ".join(names[:_MOST_IGNORED])
-    return [f"{shown} and {more} more" if more > 0 else shown] if names else []
-
-
-def _section(title: str, lines: list[str]) -> Iterator[str]:
-    yield f"\n{title}"
-    yield from (f"  {line}" for line in lines or ["nothing"])
+    if volume := imported.volume:
+        parts = [volume.name, exact_size(volume.size_bytes, " ")]
+        parts += [f"{volume.iops} IOPS"] if volume.iops is not None else []
+        if volume.throughput is not None:
+            parts.append(f"throughput {volume.throughput}, in the provider's unit")
+        lines.append("a volume: " + ", ".join(parts))
+    return lines

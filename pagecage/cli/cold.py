@@ -56,10 +56,7 @@ def query(text: str) -> ColdCommand:
 def run_cold(
     paths: Sequence[str], command: ColdCommand, allow_pages: int, stdout: int | None
 ) -> ColdCertificate:
-    """Make files cold, run a command, and return the certificate with the command's run.
-
-    Raises NotCold, and PagecageError if another process reads the files before the command starts.
-    """
+    """Make files cold, run a command, and return the certificate with the command's run."""
     for _ in range(_TRIES):
         certificate = make_cold(paths, allow_pages=allow_pages)
         at_start = resident_pages(paths)
@@ -73,7 +70,9 @@ def run_cold(
             EXIT_FAILED,
         )
     begin = time.monotonic()
-    status = _wait(spawn(list(command.argv), stdin=None, stdout=stdout, stderr=None))
+    process = spawn(list(command.argv), stdin=None, stdout=stdout, stderr=None)
+    with _forwarded(process):
+        status = process.wait()
     seconds = time.monotonic() - begin
     run = CommandRun(command.typed, at_start, resident_pages(paths), round(seconds, 6), status)
     return replace(certificate, run=run)
@@ -84,18 +83,9 @@ def exit_status(certificate: ColdCertificate) -> int:
     return 0 if certificate.run is None else shell_status(certificate.run.exit_status)
 
 
-def _wait(process: Process[bytes]) -> int:
-    """Wait for the command and return its exit status.
-
-    Ctrl-C reaches it from the terminal, other signals are forwarded, and the certificate is still
-    made.
-    """
-    with _forwarded(process):
-        return process.wait()
-
-
 @contextmanager
 def _forwarded(process: Process[bytes]) -> Iterator[None]:
+    """Forward signals; Ctrl-C reaches the command from the terminal."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     previous = {number: signal.getsignal(number) for number in numbers}
     signal.signal(signal.SIGINT, lambda *_: None)
@@ -110,7 +100,6 @@ def _forwarded(process: Process[bytes]) -> Iterator[None]:
 
 _EXIT_STATUS = "Exit status: the command's own; 1 if pages stay, and then no command is started."
 _USAGE = "pagecage cold [OPTIONS] FILES... [-- COMMAND...]"
-_END_OF_FILES = "--"
 _MOST_SHOWN = 20
 _STDERR = 2
 app = App(name="cold", help_epilogue=examples("cold", _EXIT_STATUS), usage=_USAGE)
@@ -149,10 +138,13 @@ def cold(
         _make_all(paths, commands, allow_pages, made, as_json)
     except NotCold as error:
         made.append(error.certificate)
-        _show_stayed(error.certificate)
+        stayed = error.certificate.stayed()
+        if len(stayed) > 1:  # the error already names the only one
+            notify("\n".join(map(printable, stayed[:_MOST_SHOWN])))
         raise
     finally:
-        _write(made, bool(each_query), certificate, as_json)
+        if made:
+            _write(made, bool(each_query), certificate, as_json)
     return exit_status(made[-1])
 
 
@@ -160,11 +152,12 @@ def _split(
     words: Sequence[str], argv: Sequence[str], queries: Sequence[str]
 ) -> tuple[list[str], list[ColdCommand]]:
     """Return the files, and the commands: the one that was typed after `--`, or the queries."""
-    typed = list(argv[argv.index(_END_OF_FILES) + 1 :]) if _END_OF_FILES in argv else []
+    has_end = "--" in argv
+    typed = list(argv[argv.index("--") + 1 :]) if has_end else []
     count = len(words) - len(typed)
     if not count:
         raise PagecageError("no file was given", "pagecage cold FILES... [-- COMMAND...]")
-    if _END_OF_FILES in argv and not typed:
+    if has_end and not typed:
         raise PagecageError("there is no command after --", "name a program, or leave out --")
     if typed and queries:
         raise PagecageError("a command and --each-query are mutually exclusive", "give one of them")
@@ -178,7 +171,6 @@ def _make_all(
     made: list[ColdCertificate],
     as_json: bool,
 ) -> None:
-    """Add a certificate for each command to `made`, up to the first command that fails."""
     if not commands:
         made.append(make_cold(paths, allow_pages=allow_pages))
         if not as_json:
@@ -191,7 +183,6 @@ def _make_all(
 
 
 def _lines(certificate: ColdCertificate) -> Iterator[str]:
-    """Yield the certificate for a terminal: its summary, then the pages of each file."""
     yield certificate.summary()
     yield f"{'before':>10}  {'after':>8}  file"
     for file in certificate.files[:_MOST_SHOWN]:
@@ -201,23 +192,13 @@ def _lines(certificate: ColdCertificate) -> Iterator[str]:
         yield f"and {more:,} more, which --json lists"
 
 
-def _show_stayed(certificate: ColdCertificate) -> None:
-    """Print the files with pages left, if the error does not already name the only one."""
-    lines = certificate.stayed()
-    if len(lines) > 1:
-        notify("\n".join(map(printable, lines[:_MOST_SHOWN])))
-
-
 def _write(
     made: Sequence[ColdCertificate], is_queries: bool, target: Path | None, as_json: bool
 ) -> None:
-    """Write the certificate, or those of all queries, where they were asked for."""
-    if not made:
-        return
     documents = [one.to_json() for one in made]
-    whole_document = {"type": "cold_queries", "queries": documents} if is_queries else documents[0]
+    document = {"type": "cold_queries", "queries": documents} if is_queries else documents[0]
     if target is not None:
         with writing(target):
-            target.write_text(json.dumps(whole_document, indent=2) + "\n")
+            target.write_text(json.dumps(document, indent=2) + "\n")
     if as_json:
-        print(json.dumps(whole_document))
+        print(json.dumps(document))

@@ -1,4 +1,4 @@
-"""A customer's container in a replay: settings of `docker run`, services of compose."""
+"""A customer's container in a replay: settings of `docker run`, services of compose, the plan."""
 
 from __future__ import annotations
 
@@ -8,16 +8,32 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
+
+from pagecage.cli.host_choice import plan_on_host
+from pagecage.cli.options import ReplayOptions, VolumeOptions, check_readiness, collector_names
+from pagecage.cli.output import Notify
+from pagecage.cli.replay_plan import cage_names, command_spec, make_replay_plan, replay_cages
 from pagecage.definitions.cage_file import cage_of_tables
 from pagecage.errors import PagecageError
+from pagecage.hosts.host import Host
 from pagecage.importers import compose
 from pagecage.importers.compose import ComposeService, compose_variables, read_service
 from pagecage.importers.document import Document, read_document
 from pagecage.importers.result import ImportResult, Selection
-from pagecage.model.cage import Cage
-from pagecage.model.trial import BindMount, Trial, Variable
+from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.trial import IMAGE_DRIVERS, BindMount, Variable
 from pagecage.planning.plan import Plan
+from pagecage.planning.replay import ReplaySpec
+from pagecage.runner.images import (
+    ContainerFiles,
+    FoundImage,
+    container_files,
+    find_image,
+    image_program,
+)
 
 _MODES = {"ro": True, "rw": False}
 _LABELS = ("z", "Z", "cached", "delegated", "consistent")
@@ -68,10 +84,7 @@ class ContainerSettings:
 
 
 def parse_mount(text: str, option: str = "--volume", base: Path | None = None) -> BindMount:
-    """Return the mount HOST:CONTAINER[:ro]. A relative HOST is below `base` (None: the current).
-
-    Raises PagecageError for a named volume, whose files are known to its engine alone.
-    """
+    """Return the mount HOST:CONTAINER[:ro]. A relative HOST is below `base` (None: the current)."""
     source, *rest = text.split(":")
     is_mount = len(rest) in (1, 2) and source and rest[0].startswith("/") and "\0" not in text
     if not is_mount:
@@ -87,23 +100,14 @@ def parse_mount(text: str, option: str = "--volume", base: Path | None = None) -
             f"{option}: {source!r} is a named volume, whose files the engine keeps",
             f"name a directory: {option} ./{source}:{rest[0]}",
         )
-    is_read_only = any(_MODES.get(mode, False) for mode in modes)
-    return BindMount(_existing(source, option, base or Path.cwd()), rest[0], is_read_only)
-
-
-def _existing(source: str, option: str, base: Path) -> str:
-    path = os.path.abspath(base / Path(source).expanduser())  # noqa: PTH100 - without ".."
+    path = os.path.abspath((base or Path.cwd()) / Path(source).expanduser())  # noqa: PTH100 - without ".."
     if not os.path.exists(path):  # noqa: PTH110 - a name may be too long
         raise PagecageError(f"{option}: {source!r} does not exist", f"mkdir {shlex.quote(source)}")
-    return path
+    return BindMount(path, rest[0], any(_MODES.get(mode, False) for mode in modes))
 
 
 def parse_port(text: str, option: str = "--publish") -> int:
-    """Return the port of [[ADDRESS:]HOST:]CONTAINER.
-
-    The container shares the host's network, so a port cannot be mapped to another one. Raises
-    PagecageError if the two differ.
-    """
+    """Return the port of [[ADDRESS:]HOST:]CONTAINER."""
     match = _PORT.fullmatch(text)
     ports = [int(port) for port in match.groups() if port] if match else []
     if not ports or not all(1 <= port <= _LARGEST_PORT for port in ports):
@@ -118,10 +122,7 @@ def parse_port(text: str, option: str = "--publish") -> int:
 
 
 def parse_variable(text: str, option: str = "--env") -> str:
-    """Return NAME=VALUE; the value of a bare NAME is this process's.
-
-    Raises PagecageError for a name without a value, which an engine would leave out in silence.
-    """
+    """Return NAME=VALUE; the value of a bare NAME is this process's."""
     name, equals, value = text.partition("=")
     if not _NAME.fullmatch(name) or "\0" in value:
         raise PagecageError(f"{option}: {text!r} is not NAME=VALUE", f"{option} LANG=C")
@@ -180,29 +181,27 @@ def without_values(command: str) -> str:
 
 
 def with_values(plan: Plan) -> Plan:
-    """Return a stored plan with the values of the containers' variables, which it only names.
+    """Return a stored plan with the values of the containers' variables, which it only names."""
 
-    They are those of this process's variables. Raises PagecageError if one is not set here.
-    """
-    return replace(plan, trials=tuple(_with_values(trial, plan.run_id) for trial in plan.trials))
-
-
-def _with_values(trial: Trial, run_id: str) -> Trial:
-    command = trial.workload.command
-    if command is None or command.image is None:
-        return trial
-    environment = []
-    for one in command.image.environment:
-        if one.variable_value is None and one.name not in os.environ:
+    def known(one: Variable) -> Variable:
+        if one.variable_value is not None:
+            return one
+        if one.name not in os.environ:
             raise PagecageError(
-                f"the value of the variable {one.name} was not recorded with {run_id}",
+                f"the value of the variable {one.name} was not recorded with {plan.run_id}",
                 f"export {one.name}=VALUE, and repeat the command",
             )
-        value = os.environ.get(one.name) if one.variable_value is None else one.variable_value
-        environment.append(Variable(one.name, value))
-    image = replace(command.image, environment=tuple(environment))
-    workload = replace(trial.workload, command=replace(command, image=image))
-    return replace(trial, workload=workload)
+        return Variable(one.name, os.environ[one.name])
+
+    trials = []
+    for trial in plan.trials:
+        command = trial.workload.command
+        if command is not None and command.image is not None:
+            image = replace(command.image, environment=tuple(map(known, command.image.environment)))
+            workload = replace(trial.workload, command=replace(command, image=image))
+            trial = replace(trial, workload=workload)
+        trials.append(trial)
+    return replace(plan, trials=tuple(trials))
 
 
 CAGE = "compose"
@@ -211,10 +210,7 @@ CAGE = "compose"
 
 @dataclass(frozen=True)
 class ComposedContainer:
-    """A service as a container. `cage` has its limits, None without any.
-
-    `notes` are sentences about what is left out, `lost` about its limits.
-    """
+    """A service as a container. `cage` has its limits, None without any."""
 
     image: str
     settings: ContainerSettings
@@ -225,30 +221,32 @@ class ComposedContainer:
 
 def read_compose(file: str, service: str | None) -> ComposedContainer:
     """Return a service of a Compose file; without a name the only one. Raises PagecageError."""
-    document = read_document(_text(file), file)
+    path = env_file(file, "--compose")
+    document = read_document(path.read_text(encoding="utf-8-sig"), file)
     if not compose.recognise(document):
         raise PagecageError(f"{file} is not a Compose file", "docker compose config > compose.yaml")
-    name = service if service is not None else _only_service(document, file)
-    found = read_service(document, name, file)
-    imported = _limits(document, name, file)
-    notes: list[str] = list(found.notes)
-    settings = _settings(found, Path(file).absolute().parent, notes)
-    cage = cage_of_tables(CAGE, imported.cage()) if imported.limits else None
-    lost = tuple(f"{item.what}: {item.reason}" for item in imported.unsupported)
-    return ComposedContainer(found.image, settings, cage, tuple(notes), lost)
-
-
-def _text(file: str) -> str:
-    return env_file(file, "--compose").read_text(encoding="utf-8-sig")
-
-
-def _only_service(document: Document, file: str) -> str:
     names = [str(name) for name in document.tree["services"]]
-    if len(names) > 1:
+    if service is None and len(names) > 1:
         raise PagecageError(
             f"{file} has {len(names)} services: {', '.join(names)}", f"--service {names[0]}"
         )
-    return names[0]
+    name = service if service is not None else names[0]
+    found = read_service(document, name, file)
+    imported = _limits(document, name, file)
+    notes: list[str] = list(found.notes)
+    mounts = (parse_mount(volume.text, "volumes", path.parent) for volume in found.volumes)
+    settings = ContainerSettings(
+        entrypoint=found.entrypoint,
+        arguments=found.command,
+        environment=tuple(_variables(found, path.parent, notes)),
+        mounts=tuple(mounts),
+        ports=found.ports,
+        directory=found.directory,
+        user=found.user,
+    )
+    cage = cage_of_tables(CAGE, imported.cage()) if imported.limits else None
+    lost = tuple(f"{item.what}: {item.reason}" for item in imported.unsupported)
+    return ComposedContainer(found.image, settings, cage, tuple(notes), lost)
 
 
 def _limits(document: Document, name: str, file: str) -> ImportResult:
@@ -263,24 +261,8 @@ def _limits(document: Document, name: str, file: str) -> ImportResult:
         ) from None
 
 
-def _settings(found: ComposeService, folder: Path, notes: list[str]) -> ContainerSettings:
-    mounts = (parse_mount(volume.text, "volumes", folder) for volume in found.volumes)
-    return ContainerSettings(
-        entrypoint=found.entrypoint,
-        arguments=found.command,
-        environment=tuple(_variables(found, folder, notes)),
-        mounts=tuple(mounts),
-        ports=found.ports,
-        directory=found.directory,
-        user=found.user,
-    )
-
-
 def _variables(found: ComposeService, folder: Path, notes: list[str]) -> Iterator[str]:
-    """Yield NAME=VALUE of the files and then of the service, which count more.
-
-    A name without a value takes that of this machine; one that is not set here is noted.
-    """
+    """Yield NAME=VALUE of the files and then of the service, which count more."""
     of_files = [
         entry
         for name in found.env_files
@@ -293,3 +275,166 @@ def _variables(found: ComposeService, folder: Path, notes: list[str]) -> Iterato
             yield f"{entry}={os.environ[entry]}"
         else:
             notes.append(f"the variable {entry} is not set here, and left out")
+
+
+_Texts = Annotated[tuple[str, ...], Parameter(negative=(), metavar="TEXT")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    """Options of a container image, which is replayed instead of a program of this machine.
+
+    Parameters
+    ----------
+    image
+        Image to run: a name in Docker or podman on this machine, or an archive by docker save
+    pull
+        Let the engine fetch an image that this machine lacks
+    env
+        Variable NAME=VALUE of the container, or NAME with its value here. The value is not
+        recorded. May be given several times
+    env_file
+        File of variables, as for docker run. May be given several times
+    volume
+        HOST:CONTAINER[:ro], a file or directory of this machine in the container. May be given
+        several times
+    publish
+        Port that the container uses on the host's network. May be given several times
+    compose
+        Compose file with the image and its settings; CAGE compose is what the file itself limits
+    service
+        Service of the Compose file
+    """
+
+    image: Annotated[str | None, Parameter(metavar="NAME")] = None
+    pull: Annotated[bool, Parameter(negative=())] = False
+    env: Annotated[_Texts, Parameter(name=("--env", "-e"))] = ()
+    env_file: Annotated[_Texts, Parameter(metavar="FILE")] = ()
+    volume: Annotated[_Texts, Parameter(name=("--volume", "-v"))] = ()
+    publish: Annotated[_Texts, Parameter(name=("--publish", "-p"), metavar="PORT")] = ()
+    compose: Annotated[str | None, Parameter(metavar="FILE")] = None
+    service: Annotated[str | None, Parameter(metavar="NAME")] = None
+
+    @property
+    def is_given(self) -> bool:
+        """True if any option of an image is given."""
+        return self != ImageOptions()
+
+
+def plan_for_image(
+    cage: str | None,
+    arguments: tuple[str, ...],
+    options: ReplayOptions,
+    image: ImageOptions,
+    command: str,
+    notify: Notify,
+    volume: VolumeOptions,
+) -> tuple[Plan, Host, FoundImage]:
+    """Return the plan of a replay of an image, its host, and the image."""
+    _check(options, image)
+    composed = read_compose(image.compose, image.service) if image.compose else None
+    settings = _settings(image, arguments, composed)
+    names, cages = _cages(cage, options, volume, composed, settings)
+    check_readiness(options)
+    if composed:
+        for note in (*composed.notes, *(f"limit not imported: {lost}" for lost in composed.lost)):
+            notify(f"compose: {note}")
+    name = image.image or (composed.image if composed else "")
+    found = find_image(name, options.driver, pulls=image.pull)
+    words = image_program(found.config, name, settings.arguments, settings.entrypoint)
+
+    def make(host: Host) -> Plan:
+        files = container_files(found, settings.mounts, settings.env_files, host)
+        replay = _replay(found, words, arguments, settings, options, names, files, host)
+        typed = without_values(command)
+        return make_replay_plan(replay, files.carried, options, host, typed, cages, notify)
+
+    return *plan_on_host(replace(options, disk=()), make, notify), found
+
+
+def _replay(
+    found: FoundImage,
+    words: tuple[str, ...],
+    arguments: tuple[str, ...],
+    settings: ContainerSettings,
+    options: ReplayOptions,
+    names: tuple[str, ...],
+    files: ContainerFiles,
+    host: Host,
+) -> ReplaySpec:
+    spec = replace(
+        files.image,
+        environment=tuple(map(variable_of, settings.environment)),
+        ports=settings.ports,
+        directory=settings.directory,
+        user=settings.user,
+    )
+    engine = found.engine if host.name == "local" else None
+    return ReplaySpec(
+        (found.name, *arguments),
+        words,
+        replace(command_spec(options, len(names), (), files.directory), image=spec),
+        names,
+        options.cache,
+        collector_names(options.collectors),
+        options.driver or engine or IMAGE_DRIVERS[0],
+        files.volumes,
+    )
+
+
+def _settings(
+    image: ImageOptions, arguments: tuple[str, ...], composed: ComposedContainer | None
+) -> ContainerSettings:
+    typed = ContainerSettings(
+        arguments=arguments,
+        environment=tuple(map(parse_variable, image.env)),
+        env_files=tuple(map(env_file, image.env_file)),
+        mounts=tuple(map(parse_mount, image.volume)),
+        ports=tuple(map(parse_port, image.publish)),
+    )
+    return composed.settings.changed_by(typed) if composed else typed
+
+
+def _check(options: ReplayOptions, image: ImageOptions) -> None:
+    if image.service is not None and image.compose is None:
+        raise PagecageError("--service names a service of a Compose file", "--compose FILE")
+    if image.image is None and image.compose is None:
+        raise PagecageError(
+            "options of a container need an image", "--image NAME, or --compose FILE"
+        )
+    for name in ("copy", "copy_program", "cold", "writes"):
+        if getattr(options, name):
+            raise PagecageError(
+                f"--{name.replace('_', '-')} does not apply to an image, which has its own files",
+                "--volume HOST:CONTAINER mounts others; all of them are cold by default",
+            )
+    if options.driver is not None and options.driver not in IMAGE_DRIVERS:
+        raise PagecageError(
+            f"--driver {options.driver} cannot run an image", f"use {' or '.join(IMAGE_DRIVERS)}"
+        )
+
+
+def _cages(
+    cage: str | None,
+    options: ReplayOptions,
+    volume: VolumeOptions,
+    composed: ComposedContainer | None,
+    settings: ContainerSettings,
+) -> tuple[tuple[str, ...], dict[str, Cage]]:
+    if cage is None and composed is None:
+        raise PagecageError("pagecage replay requires CAGE", "pagecage cage list")
+    wanted = dict.fromkeys((cage or CAGE, *options.others))
+    others = [name for name in wanted if composed is None or name != CAGE]
+    is_own = composed is not None and CAGE in wanted
+    if is_own and composed and composed.cage is None:
+        raise PagecageError(
+            "the service has no limits in its Compose file", "name a cage: pagecage cage list"
+        )
+    control = () if options.no_control else (UNCAGED,)
+    known = cage_names(others[0], others[1:], has_control=False) if others else ()
+    paths = [mount.source for mount in settings.mounts]
+    cages = replay_cages(known, volume, paths)
+    if is_own and composed and composed.cage is not None:
+        cages[CAGE] = composed.cage
+    return (*control, *wanted), cages

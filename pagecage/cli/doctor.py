@@ -67,33 +67,26 @@ def _local(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
     for level, missed in (("missing", check_disk(facts)), ("partial", check_limits(facts))):
         for miss in missed:
             yield DoctorFinding("local", miss.requirement.value, level, miss.reason, miss.hint)
+    disk = facts["disk"]
     if not check_host(facts):
-        detail = f"{limits_by(facts)} can limit memory and I/O on {facts['disk']['node']}"
+        detail = f"{limits_by(facts)} can limit memory and I/O on {disk['node']}"
         yield DoctorFinding("local", "limits", "ok", detail)
-        yield from _hierarchy(facts)
-    if facts["disk"].get("has_cgroup_writeback") is False:
+        if default_driver(facts) == CGROUPFS:
+            for cage in (Cage("", {"MemoryHigh": 0}), Cage("", dict.fromkeys(_WRITES, 0))):
+                for miss in check_hierarchy(facts, cage):
+                    yield DoctorFinding("local", "cgroup v1", "lesser", miss.reason, miss.hint)
+    if disk.get("has_cgroup_writeback") is False:
         detail = (
-            f"limits on writes are refused: {facts['disk']['mount_point']} is"
-            f" {facts['disk']['filesystem']} with writeback outside of the trial's cgroup"
+            f"limits on writes are refused: {disk['mount_point']} is {disk['filesystem']} with"
+            " writeback outside of the trial's cgroup"
         )
         hint = "name a --data-dir on ext4 (without data=journal), XFS or btrfs"
         yield DoctorFinding("local", "writeback", "lesser", detail, hint)
     if not facts["psi"]:
-        hint = "boot with psi=1"
-        yield DoctorFinding(
-            "local", "psi", "lesser", "no pressure counters: the binding limit stays unknown", hint
-        )
+        detail = "no pressure counters: the binding limit stays unknown"
+        yield DoctorFinding("local", "psi", "lesser", detail, "boot with psi=1")
     method = "cachestat" if facts["cachestat"] else "mincore"
     yield DoctorFinding("local", "residency", "ok", f"measured by {method}")
-
-
-def _hierarchy(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
-    """Yield what the controllers of cgroup v1 cannot limit, where they hold the limits."""
-    if default_driver(facts) != CGROUPFS:
-        return
-    for cage in (Cage("", {"MemoryHigh": 0}), Cage("", dict.fromkeys(_WRITES, 0))):
-        for missed in check_hierarchy(facts, cage):
-            yield DoctorFinding("local", "cgroup v1", "lesser", missed.reason, missed.hint)
 
 
 def _collectors(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
@@ -111,7 +104,6 @@ def _collectors(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
 
 
 def _bpftrace(version: str, facts: dict[str, Any]) -> DoctorFinding:
-    """Return whether bpftrace can trace, and by which probes."""
     able = facts["tracing"]
     if obstacle := tracing_obstacle(able, facts["uid"]):
         detail, hint = obstacle
@@ -133,20 +125,18 @@ def _vm() -> Iterator[DoctorFinding]:
         if find_tool(tool):
             yield DoctorFinding("vm", tool, "ok", purpose)
         else:
-            yield DoctorFinding(
-                "vm", tool, "missing", f"{tool} is not installed ({purpose})", "make setup"
-            )
+            detail = f"{tool} is not installed ({purpose})"
+            yield DoctorFinding("vm", tool, "missing", detail, "make setup")
     if not known.is_native:
         detail = f"not used: the guest is {known.machine}, so it is emulated (slow CPU)"
         yield DoctorFinding("vm", "/dev/kvm", "lesser", detail)
         return
-    kvm = Path("/dev/kvm").exists()
-    detail = (
-        "present; a test boot shows whether it works"
-        if kvm
-        else "absent: the guest is emulated (slow CPU)"
-    )
-    yield DoctorFinding("vm", "/dev/kvm", "ok" if kvm else "lesser", detail)
+    if Path("/dev/kvm").exists():
+        detail = "present; a test boot shows whether it works"
+        yield DoctorFinding("vm", "/dev/kvm", "ok", detail)
+    else:
+        detail = "absent: the guest is emulated (slow CPU)"
+        yield DoctorFinding("vm", "/dev/kvm", "lesser", detail)
 
 
 def lines(findings: list[DoctorFinding]) -> Iterator[str]:
@@ -155,18 +145,14 @@ def lines(findings: list[DoctorFinding]) -> Iterator[str]:
         yield f"{finding.level:<8} {finding.host:<6} {finding.what:<20} {finding.detail}"
         if finding.hint and not (following and following.hint == finding.hint):
             yield f"{'':<36} fix: {fix_here(finding.hint)}"
+    words = {
+        "missing": "cannot be used",
+        "partial": "can be used for treatments without limits only",
+    }
     for host in ("local", "vm"):
-        yield f"HOST={host}: {_conclusion([f for f in findings if f.host == host])}"
-
-
-def _conclusion(findings: list[DoctorFinding]) -> str:
-    for level, words in (
-        ("missing", "cannot be used"),
-        ("partial", "can be used for treatments without limits only"),
-    ):
-        if found := [finding for finding in findings if finding.level == level]:
-            return f"{words}: {found[0].detail}"
-    return "can be used"
+        worst = [f for level in words for f in findings if (f.host, f.level) == (host, level)]
+        reason = f"{words[worst[0].level]}: {worst[0].detail}" if worst else "can be used"
+        yield f"HOST={host}: {reason}"
 
 
 def doctor(*, data_dir: Folder | None = None, as_json: Json = False) -> int:

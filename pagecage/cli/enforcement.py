@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from pagecage.cli.options import ReplayOptions, RunOptions
 from pagecage.cli.output import Notify, confirmed
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host, SizedHost
@@ -36,25 +37,16 @@ _SWAP = "MemorySwapMax"
 
 
 def enforced(
-    cages: Mapping[str, Cage],
-    enforced_by: str | None,
-    dilate: str | None,
-    host: SizedHost,
-    notify: Notify,
+    cages: Mapping[str, Cage], options: RunOptions | ReplayOptions, host: SizedHost, notify: Notify
 ) -> dict[str, Cage]:
-    """Return the cages as the run enforces them.
-
-    `enforced_by` replaces each cage's own enforcer. `dilate` is a factor, `auto` or None for auto:
-    then volumes are dilated on an emulated host if they are too fast for it. Raises PagecageError
-    for a factor without a simulated volume, or for an enforcer that a cage excludes.
-    """
-    chosen = {name: _by(cage, enforced_by) for name, cage in cages.items()}
+    """Return the cages as the run enforces them."""
+    chosen = {name: _by(cage, options.enforced_by) for name, cage in cages.items()}
     volumes = [cage for cage in chosen.values() if cage.is_volume]
-    if enforced_by == "volume" and not volumes:
+    if options.enforced_by == "volume" and not volumes:
         raise PagecageError(
             "--enforced-by volume: no cage has a limit on I/O", "name another cage with --cage"
         )
-    factor = _factor(dilate, volumes, host, notify)
+    factor = _dilation(options.dilate, volumes, host, notify)
     return {
         name: dilated(_with_swap(cage), factor) if cage.is_volume else cage
         for name, cage in chosen.items()
@@ -62,26 +54,21 @@ def enforced(
 
 
 def _with_swap(cage: Cage) -> Cage:
-    """Return a volume's cage without the ban on swap if it has no limit on memory.
-
-    The ban keeps memory within its limit, and swapping from escaping io.max. Such a cage has
-    neither, so that it needs no cgroup.
-    """
+    """Return a volume's cage without the ban on swap if it has no limit on memory."""
     if not MEMORY_EVENT.keys().isdisjoint(cage.properties) or cage.properties.get(_SWAP) != 0:
         return cage
     others = {name: value for name, value in cage.properties.items() if name != _SWAP}
     return replace(cage, properties=others)
 
 
-def _disks(cage: Cage) -> list[Cage]:
-    """Return the cage of each disk, the data directory's first."""
+def _each_disk(cage: Cage) -> list[Cage]:
     return [cage, *map(cage.on_disk, cage.disks)]
 
 
 def _by(cage: Cage, enforced_by: str | None) -> Cage:
     if enforced_by is None or not (cage.limits_io or cage.simulation or cage.latency):
         return cage
-    simulations = [one.simulation for one in _disks(cage) if one.simulation]
+    simulations = [one.simulation for one in _each_disk(cage) if one.simulation]
     if enforced_by == "cgroup" and any(one.restore or one.events for one in simulations):
         raise PagecageError(
             f"{cage.name} has a restore or events, which a cgroup cannot enforce",
@@ -90,9 +77,16 @@ def _by(cage: Cage, enforced_by: str | None) -> Cage:
     return replace(cage, enforced_by=enforced_by)
 
 
-def _factor(dilate: str | None, volumes: list[Cage], host: SizedHost, notify: Notify) -> float:
+def _dilation(dilate: str | None, volumes: list[Cage], host: SizedHost, notify: Notify) -> float:
     if dilate not in (None, "auto"):
-        factor = _parsed(str(dilate))
+        try:
+            factor = float(str(dilate))
+        except ValueError:
+            factor = 0.0
+        if not 1 <= factor <= MOST_DILATION:
+            raise PagecageError(
+                f"--dilate: {dilate!r} is not a factor from 1 to {MOST_DILATION:g}", "--dilate 10"
+            )
         if not volumes:
             raise PagecageError(
                 "--dilate applies only to simulated volumes", "add --enforced-by volume"
@@ -114,22 +108,10 @@ def fitting_dilation(cage: Cage) -> float:
     factors = [
         (limit.burst_per_second or limit.per_second)
         / (EMULATED_IOPS if limit.unit == "operations" else EMULATED_BYTES_PER_SECOND)
-        for one in _disks(cage)
+        for one in _each_disk(cage)
         for limit in volume_limits(one)
     ]
     return float(max(1, math.ceil(max(factors, default=1.0))))
-
-
-def _parsed(text: str) -> float:
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = 0.0
-    if not 1 <= factor <= MOST_DILATION:
-        raise PagecageError(
-            f"--dilate: {text!r} is not a factor from 1 to {MOST_DILATION:g}", "--dilate 10"
-        )
-    return factor
 
 
 def ask_before_queue_settings(plan: Plan, host: Host, yes: bool, notify: Notify) -> None:
@@ -139,12 +121,13 @@ def ask_before_queue_settings(plan: Plan, host: Host, yes: bool, notify: Notify)
     data of an experiment then get a disk of pagecage's own. Where none can be made, and for files
     of the user, the change is announced: it slows other programs at most, and each trial undoes it.
     """
-    if yes or not isinstance(host, LocalHost) or not any(map(sets_queue_settings, plan.trials)):
+    changed = list(dict.fromkeys(name for trial in plan.trials for name in queue_settings(trial)))
+    if yes or not isinstance(host, LocalHost) or not changed:
         return
     disk = host.facts()["disk"]
     if "error" in disk or disk["maj_min"] != _disk_of_root():  # prepare() refuses an unknown disk
         return
-    settings = f"{_queue_settings_of(plan)} of {disk['node']}"
+    settings = f"{' and '.join(sorted(changed, reverse=True))} of {disk['node']}"
     changes = f"{settings}, which holds /,"
     if not sys.stdin.isatty():
         if plan.document.get("replay") is None and host.can_make_disk():
@@ -158,20 +141,12 @@ def ask_before_queue_settings(plan: Plan, host: Host, yes: bool, notify: Notify)
         raise PagecageError(f"not confirmed: {question}", "add --yes, or give another --data-dir")
 
 
-def sets_queue_settings(trial: Trial) -> bool:
-    """Return whether a trial changes settings of its disk's request queue."""
-    return trial.read_ahead_kb is not None or _splits_requests(trial)
-
-
-def _splits_requests(trial: Trial) -> bool:
-    """Return whether requests are split at the size that the provider counts as one I/O."""
-    return trial.cage.accounting is not None and trial.cage.accounting.io_size_bytes is not None
-
-
-def _queue_settings_of(plan: Plan) -> str:
-    names = {"read_ahead_kb": any(t.read_ahead_kb is not None for t in plan.trials)}
-    names["max_sectors_kb"] = any(map(_splits_requests, plan.trials))
-    return " and ".join(name for name, is_set in names.items() if is_set)
+def queue_settings(trial: Trial) -> list[str]:
+    """Return the settings of its disk's request queue that a trial changes."""
+    accounting = trial.cage.accounting
+    splits_requests = accounting is not None and accounting.io_size_bytes is not None
+    read_ahead = ["read_ahead_kb"] if trial.read_ahead_kb is not None else []
+    return [*read_ahead, *(["max_sectors_kb"] if splits_requests else [])]
 
 
 def _disk_of_root() -> str | None:

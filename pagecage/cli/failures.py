@@ -43,14 +43,6 @@ _CHOICES = re.compile(r"\. (Choose from: .+)\.$")
 _BOUND = re.compile(r"\. M(ust be .+?)\.?$")
 
 
-class Defect(Exception):
-    """A defect in a part of pagecage that runs as its own process, with its traceback."""
-
-    def __init__(self, message: str, traceback: str) -> None:
-        super().__init__(message)
-        self.traceback = traceback
-
-
 def report(error: PagecageError) -> int:
     """Print the message and the fix, one line each; return the exit status."""
     lines = [
@@ -62,10 +54,7 @@ def report(error: PagecageError) -> int:
 
 
 def printable(text: str) -> str:
-    """Return the text as one line that a terminal shows literally.
-
-    Input typed by the user or read from a file may contain control characters.
-    """
+    """Return the text as one line that a terminal shows literally."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -88,18 +77,12 @@ def command_line_error(error: CycloptsError) -> PagecageError:
                 else argument.name
             )
             return PagecageError(f"{' '.join(chain)} requires {name}", hint)
-    return _one_sentence(str(error).strip(), hint)
-
-
-def _one_sentence(message: str, hint: str) -> PagecageError:
-    """Return the message of cyclopts as one sentence, with its suggestion as the hint."""
+    message = str(error).strip()
     if close := _SUGGESTION.search(message):
         message, hint = message[: close.start()], f"did you mean {close[1]}?"
     if choices := _CHOICES.search(message):
-        message, hint = (
-            message[: choices.start()],
-            hint if close else choices[1][0].lower() + choices[1][1:],
-        )
+        message = message[: choices.start()]
+        hint = hint if close else choices[1][0].lower() + choices[1][1:]
     return PagecageError(_BOUND.sub(r": m\1", message).removesuffix("."), hint)
 
 
@@ -111,21 +94,14 @@ def give_up_output() -> None:
 
 
 def report_defect(error: Exception) -> int:
-    """Report a defect of pagecage and write its traceback to LOG; return the exit status.
-
-    Mistakes of the user are raised as PagecageError and do not come here.
-    """
-    text = (
-        error.traceback if isinstance(error, Defect) else "".join(traceback.format_exception(error))
-    )
-    message = f"pagecage: internal error: {text.strip().splitlines()[-1]}"
+    """Report a defect of pagecage and write its traceback to LOG; return the exit status."""
+    text = "".join(traceback.format_exception(error))
+    message = printable(f"pagecage: internal error: {text.strip().splitlines()[-1]}")
     if os.environ.get(SHOW) or not _write_log(text):
-        notify(f"{text}{printable(message)}\n  fix: report this defect with the traceback above")
+        notify(f"{text}{message}\n  fix: report this defect with the traceback above")
     else:
-        notify(
-            f"{printable(message)}\n  fix: report this defect with {LOG} ({SHOW}=1 prints the"
-            " traceback)"
-        )
+        how = f"{LOG} ({SHOW}=1 prints the traceback)"
+        notify(f"{message}\n  fix: report this defect with {how}")
     return EXIT_FAILED
 
 

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pagecage.checkout import BUILD, RUNS, TOP
-from pagecage.cli.analyse import report
-from pagecage.cli.enforcement import sets_queue_settings
+from pagecage.cli.enforcement import queue_settings
 from pagecage.cli.known_definitions import ask_before_commands
 from pagecage.cli.options import HOSTS, FleetOptions, RunOptions, definitions
-from pagecage.cli.output import Notify, OutputFormat
+from pagecage.cli.output import Notify
 from pagecage.cli.progress import FleetProgress, expected_seconds
 from pagecage.cli.run import ResumeOptions, refuse_plan_options, require_same_definition
 from pagecage.cli.run_plan import build_plan, with_cage
+from pagecage.cli.show import report
 from pagecage.errors import (
     EXIT_INCOMPLETE,
     EXIT_INTERRUPTED,
@@ -61,44 +61,10 @@ def hosts_of(group: str) -> tuple[FleetHost, ...]:
         raise PagecageError(f"there is no host {group!r}, and {error.message}", hint) from None
 
 
-def check_group(
-    playbook: FleetPlaybook,
-    group: str,
-    hosts: tuple[FleetHost, ...],
-    skip_unreachable: bool,
-    notify: Notify,
-    busy: Collection[str] = (),
-) -> Preflight:
-    """Check every host of a group.
-
-    Raises HostError or PagecageError if a host is unsuitable or, unless it is skipped, unreachable.
-    """
-    if hosts:
-        notify(f"checking {len(hosts)} host{'s' if len(hosts) != 1 else ''} of {group} ...")
-    preflight = check_hosts(playbook, group, hosts, busy)
-    for error in preflight.unfit.values():
-        raise error
-    for name, error in preflight.unreachable.items():
-        if not skip_unreachable:
-            raise HostError(
-                error.message, f"bring {name} back, or leave out such hosts: --skip-unreachable"
-            )
-        notify(f"left out: {error.message}")
-    if not preflight.ready:
-        raise HostError(
-            f"no host of {group} answers",
-            f"find out why: ansible -i ansible/inventory {group} -m ping",
-        )
-    return preflight
-
-
 def refuse_root_disks(plan: Plan, hosts: tuple[ReadyHost, ...]) -> None:
-    """Raise PagecageError if a run would change settings of a disk that holds /.
-
-    On a group of hosts the user is not asked.
-    """
+    """Raise PagecageError if a run would change settings of a disk that holds /; it cannot ask."""
     on_root = [ready.host.name for ready in hosts if ready.facts["disk"].get("mount_point") == "/"]
-    if on_root and any(map(sets_queue_settings, plan.trials)):
+    if on_root and any(map(queue_settings, plan.trials)):
         raise PagecageError(
             f"each trial would change settings of the disk that holds / on {', '.join(on_root)}",
             "add --yes, or set another disk in pagecage_data_device",
@@ -115,80 +81,136 @@ class PreparedFleetRun:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
-def plan_for(
-    name: str,
-    options: RunOptions,
-    fleet_options: FleetOptions,
-    command: str,
-    yes: bool,
-    notify: Notify,
-) -> tuple[Plan, dict[str, Plan], PreparedFleetRun]:
-    """Return the whole plan, the plan of each host, and the run, whose folder does not exist yet.
+@dataclass(frozen=True)
+class FleetCommand:
+    """A run of an experiment on a group of hosts, as it was asked for."""
 
-    All errors in the input and all unsuitable hosts are found here, before anything starts.
-    """
-    experiment = definitions().experiment(name)
-    _refuse_options(options)
-    group = hosts_of(options.host)
-    playbook = make_fleet_playbook(TOP, make_agent_package(TOP), BUILD / "fleet")
-    preflight = check_group(playbook, options.host, group, fleet_options.skip_unreachable, notify)
-    hosts = preflight.ready
-    if fleet_options.fleet == "spread" and not fleet_options.mixed:
-        _refuse_differences(hosts)
-    plan = build_plan(
-        options,
-        with_cage(experiment, options.cage),
-        HostGroup(options.host, hosts),
-        command,
-        notify,
-    )
-    check_memory_floor(plan)
-    if not yes:
-        refuse_root_disks(plan, hosts)
-    plans = host_plans(plan, [ready.host.name for ready in hosts], fleet_options.fleet)
-    left_out = {host: error.message for host, error in preflight.unreachable.items()}
-    return plan, plans, PreparedFleetRun(playbook, FleetFolder(RUNS / plan.run_id), hosts, left_out)
+    name: str
+    options: RunOptions
+    fleet_options: FleetOptions
+    command: str
+    yes: bool
+    notify: Notify
+
+    def plan(self) -> tuple[Plan, dict[str, Plan], PreparedFleetRun]:
+        """Return the whole plan, each host's, and the run, whose folder does not exist yet."""
+        options, fleet_options, group = self.options, self.fleet_options, self.options.host
+        experiment = definitions().experiment(self.name)
+        _refuse_options(options)
+        named, playbook = hosts_of(group), make_playbook()
+        preflight = self._checked(playbook, named)
+        hosts = preflight.ready
+        must_be_alike = fleet_options.fleet == "spread" and not fleet_options.mixed
+        if must_be_alike and (differing := list(differences(hosts))):
+            raise PagecageError(
+                f"these hosts differ: {'; '.join(differing)}", "--fleet replicate, or --mixed"
+            )
+        caged, hosting = with_cage(experiment, options.cage), HostGroup(group, hosts)
+        plan = build_plan(options, caged, hosting, self.command, self.notify)
+        check_memory_floor(plan)
+        if not self.yes:
+            refuse_root_disks(plan, hosts)
+        plans = host_plans(plan, [ready.host.name for ready in hosts], fleet_options.fleet)
+        left_out = {host: error.message for host, error in preflight.unreachable.items()}
+        folder = FleetFolder(RUNS / plan.run_id)
+        return plan, plans, PreparedFleetRun(playbook, folder, hosts, left_out)
+
+    def _checked(
+        self, playbook: FleetPlaybook, hosts: tuple[FleetHost, ...], busy: Collection[str] = ()
+    ) -> Preflight:
+        """Check hosts of the group.
+
+        Raises HostError or PagecageError if one is unsuitable or, unless it is skipped,
+        unreachable.
+        """
+        group, notify = self.options.host, self.notify
+        if hosts:
+            notify(f"checking {len(hosts)} host{'s' if len(hosts) != 1 else ''} of {group} ...")
+        preflight = check_hosts(playbook, group, hosts, busy)
+        for error in preflight.unfit.values():
+            raise error
+        for name, error in preflight.unreachable.items():
+            if not self.fleet_options.skip_unreachable:
+                raise HostError(
+                    error.message, f"bring {name} back, or leave out such hosts: --skip-unreachable"
+                )
+            notify(f"left out: {error.message}")
+        if not preflight.ready:
+            raise HostError(
+                f"no host of {group} answers",
+                f"find out why: ansible -i ansible/inventory {group} -m ping",
+            )
+        return preflight
+
+    def show_plan(self, as_json: bool) -> int:
+        """Print the plan of each host; start nothing."""
+        plan, plans, _ = self.plan()
+        if as_json:
+            print(json.dumps({host: plan_to_json(host_plan) for host, host_plan in plans.items()}))
+        else:
+            print("\n".join(plan_lines(plan, plans, self.fleet_options.fleet)))
+        return EXIT_OK
+
+    def run(self, resumption: ResumeOptions, form: str) -> int:
+        """Start or resume a fleet run, execute it, and show its report."""
+        prepared = self._resumed() if resumption.resume else self._new()
+        status = execute(prepared, self.notify)
+        if any(run.records() for run in prepared.folder.host_folders().values()):
+            report(prepared.folder.path, form)
+        return status
+
+    def _new(self) -> PreparedFleetRun:
+        experiment, group = definitions().experiment(self.name), self.options.host
+        ask_before_commands(experiment, group, yes=self.yes)
+        plan, plans, prepared = self.plan()
+        require_programs(make_agent_package(TOP), plan.trials)
+        request = FleetRequest(group, self.fleet_options.fleet, prepared.left_out)
+        FleetFolder.create(RUNS, plan, request, plans)
+        return prepared
+
+    def _resumed(self) -> PreparedFleetRun:
+        """Prepare the newest run of an experiment on this group, to be finished."""
+        name, group = self.name, self.options.host
+        refuse_plan_options(self.options)
+        folder = find_fleet(RUNS, f"{name}@{group}")
+        if folder is None:
+            raise PagecageError(
+                f"there is no run of {name} on {group}", f"pagecage run {name} --host {group}"
+            )
+        folders = folder.host_folders()
+        experiment = require_same_definition(next(iter(folders.values())).plan())
+        ask_before_commands(experiment, group, yes=self.yes)
+        open_hosts = {host for host, run in folders.items() if run.remaining(run.plan())}
+        inventory_hosts = {host.name: host for host in hosts_of(group)}
+        if missing := sorted(open_hosts - set(inventory_hosts)):
+            raise PagecageError(
+                f"{missing[0]} is no longer in {group}", "put it back into the inventory"
+            )
+        # A host may have all results and still a stream, whose round was not ended there.
+        busy = folder.unfetched_hosts()
+        hosts = tuple(host for name, host in inventory_hosts.items() if name in open_hosts | busy)
+        playbook = make_playbook()
+        ready = self._checked(playbook, hosts, busy).ready if hosts else ()
+        return PreparedFleetRun(playbook, folder, ready)
+
+
+def make_playbook() -> FleetPlaybook:
+    """Return the playbook that stages this checkout's agent on the hosts."""
+    return make_fleet_playbook(TOP, make_agent_package(TOP), BUILD / "fleet")
 
 
 def _refuse_options(options: RunOptions) -> None:
-    """Raise PagecageError for an option that does not apply to a group of hosts."""
     if options.until_ci is not None:
         raise PagecageError("--until-ci does not work on a group of hosts", "use --repeats")
-    if options.data_dir is not None:
-        raise PagecageError(
-            "--data-dir applies only to --host local",
-            "set pagecage_data_dir in the inventory (docs/HOSTS.md)",
-        )
-    if options.disk:
-        raise PagecageError(
-            "--disk applies only to --host local",
-            "set pagecage_disks in the inventory (docs/HOSTS.md)",
-        )
-
-
-def _refuse_differences(hosts: tuple[ReadyHost, ...]) -> None:
-    """Raise PagecageError if the hosts differ in a fact that trials depend on."""
-    if differing := list(differences(hosts)):
-        raise PagecageError(
-            f"these hosts differ: {'; '.join(differing)}", "--fleet replicate, or --mixed"
-        )
-
-
-def show_plan(
-    name: str,
-    options: RunOptions,
-    fleet_options: FleetOptions,
-    command: str,
-    as_json: bool,
-    notify: Notify,
-) -> int:
-    """Print the plan of each host; start nothing."""
-    plan, plans, _ = plan_for(name, options, fleet_options, command, True, notify)
-    if as_json:
-        print(json.dumps({host: plan_to_json(host_plan) for host, host_plan in plans.items()}))
-    else:
-        print("\n".join(plan_lines(plan, plans, fleet_options.fleet)))
-    return EXIT_OK
+    for option, value, variable in (
+        ("--data-dir", options.data_dir, "pagecage_data_dir"),
+        ("--disk", options.disk, "pagecage_disks"),
+    ):
+        if value:
+            raise PagecageError(
+                f"{option} applies only to --host local",
+                f"set {variable} in the inventory (docs/HOSTS.md)",
+            )
 
 
 def plan_lines(plan: Plan, plans: dict[str, Plan], mode: str) -> Iterator[str]:
@@ -208,82 +230,8 @@ def plan_lines(plan: Plan, plans: dict[str, Plan], mode: str) -> Iterator[str]:
         )
 
 
-def new_run(
-    name: str,
-    options: RunOptions,
-    fleet_options: FleetOptions,
-    command: str,
-    yes: bool,
-    notify: Notify,
-) -> PreparedFleetRun:
-    """Prepare a new fleet run. Raises HostError if one of its programs is not compiled."""
-    ask_before_commands(definitions().experiment(name), options.host, yes=yes)
-    plan, plans, prepared = plan_for(name, options, fleet_options, command, yes, notify)
-    require_programs(make_agent_package(TOP), plan.trials)
-    FleetFolder.create(
-        RUNS, plan, FleetRequest(options.host, fleet_options.fleet, prepared.left_out), plans
-    )
-    return prepared
-
-
-def resume_run(
-    name: str, options: RunOptions, fleet_options: FleetOptions, yes: bool, notify: Notify
-) -> PreparedFleetRun:
-    """Prepare the newest run of an experiment on this group, to be finished."""
-    refuse_plan_options(options)
-    folder = find_fleet(RUNS, f"{name}@{options.host}")
-    if folder is None:
-        raise PagecageError(
-            f"there is no run of {name} on {options.host}",
-            f"pagecage run {name} --host {options.host}",
-        )
-    folders = folder.host_folders()
-    experiment = require_same_definition(next(iter(folders.values())).plan())
-    ask_before_commands(experiment, options.host, yes=yes)
-    open_hosts = {host for host, run in folders.items() if run.remaining(run.plan())}
-    inventory_hosts = {host.name: host for host in hosts_of(options.host)}
-    if missing := sorted(open_hosts - set(inventory_hosts)):
-        raise PagecageError(
-            f"{missing[0]} is no longer in {options.host}", "put it back into the inventory"
-        )
-    playbook = make_fleet_playbook(TOP, make_agent_package(TOP), BUILD / "fleet")
-    # A host may have all results and still a stream, whose round was not ended there.
-    busy = folder.unfetched_hosts()
-    hosts = tuple(host for name, host in inventory_hosts.items() if name in open_hosts | busy)
-    if not hosts:
-        return PreparedFleetRun(playbook, folder, ())
-    preflight = check_group(
-        playbook, options.host, hosts, fleet_options.skip_unreachable, notify, busy
-    )
-    return PreparedFleetRun(playbook, folder, preflight.ready)
-
-
-def run(
-    name: str,
-    options: RunOptions,
-    fleet_options: FleetOptions,
-    command: str,
-    resumption: ResumeOptions,
-    yes: bool,
-    output_format: OutputFormat,
-    notify: Notify,
-) -> int:
-    """Start or resume a fleet run, execute it, and show its report."""
-    if resumption.resume:
-        prepared = resume_run(name, options, fleet_options, yes, notify)
-    else:
-        prepared = new_run(name, options, fleet_options, command, yes, notify)
-    status = execute(prepared, notify)
-    if any(run.records() for run in prepared.folder.host_folders().values()):
-        report(prepared.folder.path, output_format.options(), notify)
-    return status
-
-
 def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
-    """Run the remaining trials on every host.
-
-    Returns EXIT_OK if every trial of the plan has a result.
-    """
+    """Run the remaining trials on every host."""
     folders = prepared.folder.host_folders()
     plans = {ready.host.name: folders[ready.host.name].plan() for ready in prepared.hosts}
     remaining = {host: folders[host].remaining(plan) for host, plan in plans.items()}
@@ -299,9 +247,9 @@ def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
     )
     streams = prepared.folder.path / "streams"
     streams.mkdir(exist_ok=True)
-    with FleetProgress(
-        counts, estimate / max(1, max(map(len, remaining.values()), default=1))
-    ) as progress:
+    most = max(1, max(map(len, remaining.values()), default=1))
+    package = make_agent_package(TOP)
+    with FleetProgress(counts, estimate / most) as progress:
         host_runs = [
             HostRun(
                 ready.remote, plans[ready.host.name], folders[ready.host.name], streams, progress
@@ -309,9 +257,7 @@ def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
             for ready in prepared.hosts
         ]
         try:
-            FleetCampaign(
-                prepared.playbook, prepared.folder, host_runs, make_agent_package(TOP), progress
-            ).run()
+            FleetCampaign(prepared.playbook, prepared.folder, host_runs, package, progress).run()
         except KeyboardInterrupt:
             hint = resume_command(prepared.folder.document())
             raise PagecageError(
@@ -322,16 +268,8 @@ def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
 
 def resume_command(document: dict[str, object]) -> str:
     """Return the command that resumes a fleet run."""
-    return replay(
-        [
-            "pagecage",
-            "run",
-            str(document["experiment"]),
-            "--host",
-            str(document["group"]),
-            "--resume",
-        ]
-    )
+    experiment, group = str(document["experiment"]), str(document["group"])
+    return replay(["pagecage", "run", experiment, "--host", group, "--resume"])
 
 
 def report_unfinished(folder: FleetFolder, notify: Notify) -> int:

@@ -7,13 +7,10 @@ from dataclasses import asdict, replace
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.markup import escape
 
-from pagecage.cli.cage import CATALOGUE
-from pagecage.cli.cage_page import console, named_profile, plain_table, print_heading, print_table
+from pagecage.cli.cage_page import console, named_profile, print_heading, print_rows
 from pagecage.cli.options import Positive, VolumeOptions, describe_volume
 from pagecage.cli.output import Json, notify
-from pagecage.cloud.catalogue import read_offers
 from pagecage.cloud.enough import IoAmount, LimitFloor, time_floors
 from pagecage.cloud.profile import LimitProfile, profile_of_cage
 from pagecage.errors import EXIT_OK, PagecageError, nearest
@@ -56,23 +53,25 @@ def floor(
     disk
         Another disk of the cage, such as wal; by default that of the data
     """
-    sizes = _size(read_bytes, "--bytes"), _size(written_bytes, "--written-bytes")
+    read, written = _size(read_bytes, "--bytes"), _size(written_bytes, "--written-bytes")
     profile = _profile(name, volume, disk)
-    floors = _floors(profile, IoAmount(sizes[0], reads or 0, sizes[1], writes or 0, depth))
-    (_print_json if as_json else _show)(profile, floors)
+    amount = IoAmount(read, reads or 0, written, writes or 0, depth)
+    _print(profile, _floors(profile, amount), as_json)
     return EXIT_OK
 
 
 def _floors(profile: LimitProfile, amount: IoAmount) -> list[LimitFloor]:
-    """Return the least times. Raises PagecageError if there is nothing to read or write."""
     if amount == IoAmount(depth=amount.depth):
         raise PagecageError("there is no amount of I/O", "--bytes 28GB --reads 220000")
     return time_floors(profile, amount)
 
 
+def _size(text: str | None, option: str) -> int:
+    return 0 if text is None else parse_size_bytes(text, option)
+
+
 def _profile(name: str, volume: VolumeOptions, disk: str | None) -> LimitProfile:
-    """Return the limits of one disk. Raises PagecageError if the cage does not name it."""
-    profile, _ = named_profile(read_offers(CATALOGUE), name, volume)
+    profile, _ = named_profile(name, volume)
     disks = profile.cage.disks if profile.cage else {}
     if disk is None:
         if disks:
@@ -84,15 +83,10 @@ def _profile(name: str, volume: VolumeOptions, disk: str | None) -> LimitProfile
     return replace(profile_of_cage(profile.cage.on_disk(disk), None), name=f"{name}, disk {disk}")
 
 
-def _size(text: str | None, option: str) -> int:
-    return 0 if text is None else parse_size_bytes(text, option)
-
-
-def _print_json(profile: LimitProfile, floors: list[LimitFloor]) -> None:
-    print(json.dumps({"name": profile.name, "floors": [asdict(one) for one in floors]}))
-
-
-def _show(profile: LimitProfile, floors: list[LimitFloor]) -> None:
+def _print(profile: LimitProfile, floors: list[LimitFloor], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"name": profile.name, "floors": [asdict(one) for one in floors]}))
+        return
     out = console()
     print_heading(out, profile.name, describe_volume(profile.volume))
     if not floors:
@@ -100,8 +94,8 @@ def _show(profile: LimitProfile, floors: list[LimitFloor]) -> None:
         return
     out.print(f"at least {format_seconds(floors[0].seconds)}, because of {floors[0].limit}")
     out.print()
-    table = plain_table("limit", "set by", "amount", "at least")
+    rows = []
     for one in floors:
         amount = format_bytes(one.amount) if "bandwidth" in one.limit else f"{one.amount:,}"
-        table.add_row(*map(escape, (one.limit, one.by, amount, format_seconds(one.seconds))))
-    print_table(out, table)
+        rows.append((one.limit, one.by, amount, format_seconds(one.seconds)))
+    print_rows(out, ("limit", "set by", "amount", "at least"), rows)

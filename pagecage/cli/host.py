@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +12,16 @@ from cyclopts import App, Parameter
 from pagecage.ansible import TaskEvent
 from pagecage.checkout import TOP
 from pagecage.cli.examples import examples
-from pagecage.cli.options import Folder, HostName, RunOptions, SizeName, definitions, whole, writing
+from pagecage.cli.options import (
+    Folder,
+    HostName,
+    RunOptions,
+    SizeName,
+    definitions,
+    is_group,
+    whole,
+    writing,
+)
 from pagecage.cli.output import Json, notify, notify_step
 from pagecage.cli.provision import provision, unprovision, verify
 from pagecage.errors import EXIT_OK
@@ -47,7 +56,6 @@ def setup(*purposes: Annotated[Purpose, Parameter(metavar="PURPOSE")]) -> int:
 
 
 def _show(event: TaskEvent) -> None:
-    """Show each change and each note about packages that this system lacks."""
     if event.changed and event.outcome == "ok":
         notify(event.task)
     for line in event.stdout.splitlines():
@@ -57,18 +65,7 @@ def _show(event: TaskEvent) -> None:
 
 Vm = Annotated[Literal["vm"], Parameter(help="The embedded guest", show_choices=False)]
 For = Annotated[str | None, Parameter(name="--for", metavar="EXPERIMENT")]
-
-
-@dataclass(frozen=True)
-class PackedImage:
-    """The packed image of the guest that a run unpacks instead of building one.
-
-    `key` is a hash of the recipe, so that a changed recipe has another folder.
-    """
-
-    key: str
-    folder: str
-    is_packed: bool
+CageName = Annotated[str | None, Parameter(metavar="CAGE")]
 
 
 def image(host: Vm = "vm", *, experiment: For = None, as_json: Json = False) -> int:
@@ -84,13 +81,16 @@ def image(host: Vm = "vm", *, experiment: For = None, as_json: Json = False) -> 
     """
     key = read_recipe(TOP, packages=_packages(experiment)).key
     folder = packed_directory(key)
-    found = PackedImage(key, str(folder), folder.is_dir())
-    if as_json:
-        print(json.dumps(asdict(found)))
-        return EXIT_OK
-    for name, value in asdict(found).items():
-        print(f"{name:<10} {value}")
+    _print({"key": key, "folder": str(folder), "is_packed": folder.is_dir()}, 10, as_json=as_json)
     return EXIT_OK
+
+
+def _print(values: dict[str, object], width: int, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(values, default=str))
+        return
+    for key, value in values.items():
+        print(f"{key:<{width}} {value}")
 
 
 def pack(
@@ -117,7 +117,6 @@ def pack(
 
 
 def _packages(experiment: str | None) -> tuple[str, ...]:
-    """Return the names of the Debian packages that an experiment needs in the guest."""
     if experiment is None:
         return ()
     return tuple(package.debian for package in definitions().experiment(experiment).packages)
@@ -147,9 +146,9 @@ for _verb in (setup, provision, verify, unprovision, image, pack):
 def which(
     host: HostName = "auto",
     *,
-    experiment: Annotated[str | None, Parameter(name="--for", metavar="EXPERIMENT")] = None,
+    experiment: For = None,
     size: SizeName = "auto",
-    cage: Annotated[str | None, Parameter(metavar="CAGE")] = None,
+    cage: CageName = None,
     treatment: Annotated[tuple[str, ...], Parameter(metavar="FACTOR=LEVEL")] = (),
 ) -> int:
     """Print the kind of a host: local, vm, or group.
@@ -167,15 +166,14 @@ def which(
     treatment
         Run only treatments with this level
     """
-    from pagecage.cli import execution
     from pagecage.cli.host_choice import choose_host
-    from pagecage.cli.options import is_group
+    from pagecage.cli.run_plan import runs_here
 
     options = RunOptions(host=host, size=size, cage=cage, treatment=treatment)
     if is_group(host):
         print("group")
     elif host == "auto" and experiment is not None:
-        print("local" if execution.runs_here(experiment, options) else "vm")
+        print("local" if runs_here(experiment, options) else "vm")
     else:
         print(choose_host(host, None, lambda _: None).name)
     return EXIT_OK
@@ -183,11 +181,7 @@ def which(
 
 @app.command(help_epilogue=examples("host prepare"))
 def prepare(
-    host: Vm = "vm",
-    *,
-    experiment: Annotated[str | None, Parameter(name="--for", metavar="EXPERIMENT")] = None,
-    size: SizeName = "auto",
-    cage: Annotated[str | None, Parameter(metavar="CAGE")] = None,
+    host: Vm = "vm", *, experiment: For = None, size: SizeName = "auto", cage: CageName = None
 ) -> int:
     """Make the guest's image, saved state and data disk where missing.
 
@@ -202,7 +196,7 @@ def prepare(
     cage
         Cage that replaces the experiment's cages
     """
-    from pagecage.cli import execution
+    from pagecage.cli.run_plan import plan_for
     from pagecage.runner.resource_needs import resource_needs
 
     if guest.status().running:
@@ -211,9 +205,7 @@ def prepare(
     if experiment is None:
         guest.prepare(notify_step)
         return EXIT_OK
-    plan, vm = execution.plan_for(
-        experiment, RunOptions(host=host, size=size, cage=cage), "", notify_step
-    )
+    plan, vm = plan_for(experiment, RunOptions(host=host, size=size, cage=cage), "", notify_step)
     try:
         vm.prepare(resource_needs(plan), notify_step)
     finally:
@@ -248,19 +240,9 @@ def shell(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME) -> int:
 
 
 @app.command(help_epilogue=examples("host status"))
-def status(
-    host: Vm = "vm",
-    *,
-    guest_name: GuestName = DEFAULT_NAME,
-    as_json: Json = False,
-) -> int:
+def status(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME, as_json: Json = False) -> int:
     """Show whether the guest is running, its user, and its stored files."""
-    state = asdict(guest.status(GuestCache.of_user(guest_name)))
-    if as_json:
-        print(json.dumps(state, default=str))
-        return EXIT_OK
-    for key, value in state.items():
-        print(f"{key:<24} {value}")
+    _print(asdict(guest.status(GuestCache.of_user(guest_name))), 24, as_json=as_json)
     return EXIT_OK
 
 

@@ -10,37 +10,50 @@ from typing import Any
 
 from pagecage.agent.storage import check_disks
 from pagecage.agent.volume_server import choose_path
-from pagecage.cli.options import HOSTS, is_group, parse_disks
+from pagecage.cli.options import HOSTS, ReplayOptions, RunOptions, is_group, parse_disks
 from pagecage.cli.output import Notify
 from pagecage.errors import HostError, PagecageError, nearest
 from pagecage.hosts.agent_package import is_foreign_target, require_native_target, target_machine
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
-from pagecage.model.requirements import (
-    MissedRequirement,
-    Requirement,
-    check_host,
-    check_trial,
-    default_driver,
-)
+from pagecage.model.requirements import Requirement, check_host, check_trial, default_driver
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
 
 MakePlan = Callable[[Host], Plan]
 """Makes the plan of a run for a host. Raises PagecageError if the host cannot run it."""
 _MOST_NAMED = 4
+_ELSEWHERE = {
+    Requirement.LIMITS,
+    Requirement.CGROUP_V2,
+    Requirement.CPU_CONTROLLER,
+    Requirement.SYSTEMD_PID1,
+    Requirement.STORAGE,
+    Requirement.MACHINE_MEMORY,
+    Requirement.DIRTY_LIMITS,
+    Requirement.DRIVER,
+}
+"""Requirements that the guest meets where this machine does not, without a choice of the user."""
 
 
 def choose_host(
     name: str, data_dir: Path | None, notify: Notify, disks: Sequence[str] = ()
 ) -> Host:
-    """Return the host of this name; `auto` is local if it can hold limits, else vm.
-
-    `disks` are words of --disk.
-    """
-    local = _local(name, data_dir, parse_disks(disks))
-    if local is None:
+    """Return the host of this name; `auto` is local if it can hold limits, else vm."""
+    folders = parse_disks(disks)
+    if is_group(name):
+        raise PagecageError(f"there is no single host {name!r}", nearest(name, list(HOSTS)))
+    if name == "vm":
+        for option, value, has in (
+            ("--data-dir", data_dir, "its own disk"),
+            ("--disk", disks, "disks of its own"),
+        ):
+            if value:
+                raise PagecageError(
+                    f"{option} applies only to --host local: the vm has {has}", f"remove {option}"
+                )
         return _guest(notify)
+    local = LocalHost(data_dir, folders)
     if name == "local":
         require_native_target()
         return local
@@ -64,26 +77,22 @@ def limits_by(facts: Mapping[str, Any]) -> str:
 
 
 def plan_on_host(
-    name: str,
-    data_dir: Path | None,
-    make: MakePlan,
-    notify: Notify,
-    disks: Sequence[str] = (),
+    options: RunOptions | ReplayOptions, make: MakePlan, notify: Notify
 ) -> tuple[Plan, Host]:
     """Return the plan of a run, and the host that runs it.
 
     With `auto`, a plan that needs no limits runs on this machine even if it cannot hold any, and a
     plan of which this machine cannot hold a part runs in the guest.
     """
-    if name == "auto":
-        plan = plan_without_limits(LocalHost(data_dir), make)
+    if options.host == "auto":
+        plan = _plan_without_limits(LocalHost(options.data_dir), make)
         if plan is not None:
             notify("host: local (no limit needs a cgroup, so this machine's own CPU is measured)")
-            return plan, LocalHost(data_dir)
-    host = choose_host(name, data_dir, notify, disks)
+            return plan, LocalHost(options.data_dir)
+    host = choose_host(options.host, options.data_dir, notify, options.disk)
     try:
         plan = make(host)
-        if name == "auto" and (reason := _cannot_run_here(host, plan)):
+        if options.host == "auto" and (reason := _cannot_run_here(host, plan)):
             notify(f"host: vm ({reason})")
             host = _guest(notify)
             plan = make(host)
@@ -93,17 +102,29 @@ def plan_on_host(
         raise
 
 
-_ELSEWHERE = {
-    Requirement.LIMITS,
-    Requirement.CGROUP_V2,
-    Requirement.CPU_CONTROLLER,
-    Requirement.SYSTEMD_PID1,
-    Requirement.STORAGE,
-    Requirement.MACHINE_MEMORY,
-    Requirement.DIRTY_LIMITS,
-    Requirement.DRIVER,
-}
-"""Requirements that the guest meets where this machine does not, without a choice of the user."""
+def can_run_here(local: LocalHost, make: MakePlan) -> bool:
+    """Return whether `auto` takes this machine for a plan, without a plan for the guest."""
+    if _plan_without_limits(local, make) is not None:
+        return True
+    if is_foreign_target() or check_host(local.facts()):
+        return False
+    try:
+        return _cannot_run_here(local, make(local)) is None
+    except PagecageError:
+        return True
+
+
+def _plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
+    """Return the plan on this machine if it can hold no limits and none is needed, else None."""
+    if is_foreign_target() or not local.missed_for_limits():
+        return None
+    try:
+        plan = make(local)
+    except PagecageError:  # the guest may do better, and names the error if it does not
+        return None
+    facts = local.facts()
+    fits = not any(check_trial(facts, trial) for trial in plan.trials)
+    return plan if fits and _no_volume(plan.trials) is None else None
 
 
 def _cannot_run_here(host: Host, plan: Plan) -> str | None:
@@ -120,42 +141,13 @@ def _cannot_run_here(host: Host, plan: Plan) -> str | None:
     return _no_volume(plan.trials)
 
 
-def can_run_here(local: LocalHost, make: MakePlan) -> bool:
-    """Return whether `auto` takes this machine for a plan, without a plan for the guest.
-
-    An error in the plan is left to the run itself, which names it.
-    """
-    if plan_without_limits(local, make) is not None:
-        return True
-    if is_foreign_target() or check_host(local.facts()):
-        return False
-    try:
-        return _cannot_run_here(local, make(local)) is None
-    except PagecageError:
-        return True
-
-
-def plan_without_limits(local: LocalHost, make: MakePlan) -> Plan | None:
-    """Return the plan on this machine if it can hold no limits and none is needed, else None."""
-    if is_foreign_target() or not local.missed_for_limits():
-        return None
-    try:
-        plan = make(local)
-    except PagecageError:  # the guest may do better, and names the error if it does not
-        return None
-    facts = local.facts()
-    fits = not any(check_trial(facts, trial) for trial in plan.trials)
-    return plan if fits and _no_volume(plan.trials) is None else None
-
-
 def _no_volume(trials: Iterable[Trial]) -> str | None:
     """Return why this machine cannot attach the simulated volumes of trials; None if it can."""
-    if not any(trial.cage.is_volume for trial in trials):
-        return None
-    try:
-        choose_path()
-    except HostError as error:
-        return error.message
+    if any(trial.cage.is_volume for trial in trials):
+        try:
+            choose_path()
+        except HostError as error:
+            return error.message
     return None
 
 
@@ -169,29 +161,11 @@ def refuse_limits(trials: Iterable[Trial], local: LocalHost) -> None:
     missed, refused = found[0], list(limited)
     names = ", ".join(" ".join(levels) or "the trial" for levels in refused[:_MOST_NAMED])
     more = f" and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
-    raise HostError(
-        f"this machine cannot hold the limits of {names}{more}: {missed.reason}", _hint(missed)
-    )
-
-
-def _hint(missed: MissedRequirement) -> str:
     without = "run only treatments without limits: --treatment cage=uncaged"
-    return f"{missed.hint}, or {without}" if missed.hint else without
-
-
-def _local(name: str, data_dir: Path | None, disks: Mapping[str, str]) -> LocalHost | None:
-    """Return this machine if `name` allows it; None for the vm."""
-    if is_group(name):
-        raise PagecageError(f"there is no single host {name!r}", nearest(name, list(HOSTS)))
-    if name == "vm" and data_dir is not None:
-        raise PagecageError(
-            "--data-dir applies only to --host local: the vm has its own disk", "remove --data-dir"
-        )
-    if name == "vm" and disks:
-        raise PagecageError(
-            "--disk applies only to --host local: the vm has disks of its own", "remove --disk"
-        )
-    return None if name == "vm" else LocalHost(data_dir, disks)
+    raise HostError(
+        f"this machine cannot hold the limits of {names}{more}: {missed.reason}",
+        f"{missed.hint}, or {without}" if missed.hint else without,
+    )
 
 
 def _guest(notify: Notify) -> Host:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,15 @@ HARMLESS = frozenset(
 """Keys of a definition that name neither a command nor a file."""
 
 
-def _store() -> Path:
-    return user_folder("XDG_STATE_HOME", ".local/state") / "known"
+_WHERE = {
+    "local": "on this machine",
+    "vm": "in the guest",
+    "auto": "in the guest, or on this machine if it can measure the whole plan",
+}
 
 
 def commands_sha256(experiment: Experiment) -> str:
-    """Return the hash of all that a definition can make a host run.
-
-    It covers the definition without its harmless keys, and the texts of its own files.
-    """
+    """Return the hash of all that a definition can make a host run."""
     told = {key: value for key, value in experiment.definition.items() if key not in HARMLESS}
     return json_sha256([told, dict(experiment.own_programs), dict(experiment.sections)])
 
@@ -68,6 +68,10 @@ def accepted_sections(texts: Iterable[str]) -> list[str]:
     return [key for key in map(text_sha256, texts) if _has("sections", key)]
 
 
+def _store() -> Path:
+    return user_folder("XDG_STATE_HOME", ".local/state") / "known"
+
+
 def _has(kind: str, key: str) -> bool:
     with suppress(OSError):
         return (_store() / kind / key).is_file()
@@ -82,64 +86,42 @@ def _keep(kind: str, key: str, about: str) -> None:
         (folder / key).write_text(f"{about}\n", errors="surrogateescape")
 
 
-_WHERE = {
-    "local": "on this machine",
-    "vm": "in the guest",
-    "auto": "in the guest, or on this machine if it can measure the whole plan",
-}
-
-
 def ask_before_commands(experiment: Experiment, host: str, *, yes: bool) -> None:
-    """Show the commands of a definition that has not run here before, and ask.
-
-    Definitions of pagecage and of a project that `pagecage init` made on this machine are known.
-    Raises PagecageError if the user declines, and without a terminal unless `yes`.
-    """
+    """Show the commands of a definition that has not run here before, and ask."""
     if not is_known(experiment):
-        _show(experiment, _WHERE.get(host, f"on every host of {host}"))
-        if not yes:
-            _ask(experiment)
+        lines = [f"{experiment.file} has not run on this machine before. Its commands:"]
+        where = _WHERE.get(host, f"on every host of {host}")
+        lines += [f"  {line}" for line in command_lines(experiment, where)]
+        # Control characters could hide a command on a terminal.
+        shown = ("".join(c if c.isprintable() else repr(c)[1:-1] for c in line) for line in lines)
+        sys.stderr.write("\n".join(shown) + "\n")
+        if not yes and not sys.stdin.isatty():
+            raise PagecageError(
+                f"{experiment.name} has commands that have not run on this machine before",
+                f"read them above and in `pagecage plan {experiment.name}`, then add --yes",
+            )
+        if not yes and not confirmed("Run them?"):
+            raise PagecageError(
+                f"not confirmed: the commands of {experiment.name}",
+                f"pagecage plan {experiment.name} lists every command",
+            )
         remember_definition(experiment)
     remember_sections(experiment.sections)
 
 
-def _show(experiment: Experiment, where: str) -> None:
-    lines = [f"{experiment.file} has not run on this machine before. Its commands:"]
-    lines += [f"  {line}" for line in command_lines(experiment, where)]
-    sys.stderr.write("\n".join(map(_printable, lines)) + "\n")
-
-
-def _ask(experiment: Experiment) -> None:
-    if not sys.stdin.isatty():
-        raise PagecageError(
-            f"{experiment.name} has commands that have not run on this machine before",
-            f"read them above and in `pagecage plan {experiment.name}`, then add --yes",
-        )
-    if not confirmed("Run them?"):
-        raise PagecageError(
-            f"not confirmed: the commands of {experiment.name}",
-            f"pagecage plan {experiment.name} lists every command",
-        )
-
-
 def command_lines(experiment: Experiment, where: str) -> Iterator[str]:
     """Yield a line per command of a definition, each below a line that says where it runs."""
-    definition = experiment.definition
-    yield from _part(f"{where}, in the experiment's cages:", _caged(definition))
-    yield from _part(f"{where}, outside of them:", _outside(experiment))
-    sections = [f"{name} (a part of the report)" for name in experiment.sections]
-    yield from _part("on this machine, whenever the report is made:", sections)
-
-
-def _part(heading: str, commands: Sequence[str]) -> Iterator[str]:
-    if commands:
-        yield heading
-        yield from (f"  {command}" for command in dict.fromkeys(commands))
-
-
-def _workloads(definition: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    own = (level.get("workload") for _, level in _levels(definition))
-    return [definition["workload"], *(workload for workload in own if workload)]
+    parts = {
+        f"{where}, in the experiment's cages:": _caged(experiment.definition),
+        f"{where}, outside of them:": _outside(experiment),
+        "on this machine, whenever the report is made:": [
+            f"{name} (a part of the report)" for name in experiment.sections
+        ],
+    }
+    for heading, commands in parts.items():
+        if commands:
+            yield heading
+            yield from (f"  {command}" for command in dict.fromkeys(commands))
 
 
 def _levels(definition: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
@@ -147,42 +129,37 @@ def _levels(definition: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]
     return [(name, level) for levels in tables.values() for name, level in levels.items()]
 
 
+def _workloads(definition: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    others = (level.get("workload") for _, level in _levels(definition))
+    return [definition["workload"], *(workload for workload in others if workload)]
+
+
 def _caged(definition: Mapping[str, Any]) -> list[str]:
     commands = [
-        _words([one["program"], *one.get("arguments", [])]) for one in _workloads(definition)
+        shlex.join([one["program"], *one.get("arguments", [])]) for one in _workloads(definition)
     ]
     for name, level in _levels(definition):
         if level.get("arguments"):
-            commands.append(f"... {_words(level['arguments'])} (with {name})")
-        if level.get("before"):
-            step = level["before"]
-            commands.append(_words([step["program"], *step.get("arguments", [])]))
+            commands.append(f"... {shlex.join(level['arguments'])} (with {name})")
+        if step := level.get("before"):
+            commands.append(shlex.join([step["program"], *step.get("arguments", [])]))
     return commands
 
 
 def _outside(experiment: Experiment) -> list[str]:
     definition = experiment.definition
     commands = [
-        f"{_words(one['load'])} (load)" for one in _workloads(definition) if one.get("load")
+        f"{shlex.join(one['load'])} (load)" for one in _workloads(definition) if one.get("load")
     ]
     for name, level in _levels(definition):
         if level.get("load_arguments"):
-            commands.append(f"... {_words(level['load_arguments'])} (load, with {name})")
+            commands.append(f"... {shlex.join(level['load_arguments'])} (load, with {name})")
     if data := definition.get("data"):
-        commands.append(f"{_words(data['prepare'])} (makes the data)")
+        commands.append(f"{shlex.join(data['prepare'])} (makes the data)")
     for one in experiment.own_collectors:
         kind = "bpftrace script" if one.is_script else "collector"
-        commands.append(f"{_words(one.command)} ({kind} {one.name})")
+        commands.append(f"{shlex.join(one.command)} ({kind} {one.name})")
     if experiment.packages:
         names = " ".join(package.debian for package in experiment.packages)
         commands.append(f"packages: {names}")
     return commands
-
-
-def _words(words: Sequence[str]) -> str:
-    return shlex.join(words)
-
-
-def _printable(line: str) -> str:
-    """Return a line without control characters, which could hide a command on a terminal."""
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)

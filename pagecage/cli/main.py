@@ -53,30 +53,21 @@ class HelpPage:
 
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:  # noqa: ARG002
         """Print the verbs or the options of one group."""
-        arguments = [entry for entry in panel.entries if entry.positional_label]
-        self._print_entries(console, "Arguments", arguments)
-        others = [entry for entry in panel.entries if not entry.positional_label]
         title = "Options" if panel.format == "parameter" else str(panel.title)
-        self._print_entries(console, title, others)
+        width = _width(console)
+        for heading, is_positional in (("Arguments", True), (title, False)):
+            entries = (e for e in panel.entries if bool(e.positional_label) is is_positional)
+            if lines := [line for entry in entries for line in _entry_lines(entry, width)]:
+                _print(console, ["", f"{heading}:", *lines])
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:  # noqa: ARG002
         """Print the usage line."""
         _print(console, [f"Usage: {_plain(usage).removeprefix('Usage: ')}"])
 
-    def render_description(
-        self,
-        console: Console,
-        options: ConsoleOptions,  # noqa: ARG002
-        description: Any,
-    ) -> None:
+    def render_description(self, console: Console, options: ConsoleOptions, text: Any) -> None:  # noqa: ARG002
         """Print the paragraphs below the usage line, each filled to the width of the terminal."""
-        for paragraph in _plain(description).split("\n\n"):
+        for paragraph in _plain(text).split("\n\n"):
             _print(console, ["", *textwrap.wrap(paragraph, _width(console))])
-
-    def _print_entries(self, console: Console, title: str, entries: Iterable[HelpEntry]) -> None:
-        lines = [line for entry in entries for line in _entry_lines(entry, _width(console))]
-        if lines:
-            _print(console, ["", f"{title}:", *lines])
 
 
 def _width(console: Console) -> int:
@@ -93,34 +84,22 @@ def _plain(text: Any) -> str:
 
 def _entry_lines(entry: HelpEntry, width: int) -> list[str]:
     """Return the lines of one verb or option; a long name has a line of its own."""
-    name = " " * _INDENT + _name(entry)
-    lines = textwrap.wrap(
-        _description(entry), width - _NAME_COLUMNS, break_on_hyphens=False, break_long_words=False
-    ) or [""]
-    if len(name) + _INDENT > _NAME_COLUMNS:
-        return [name, *(f"{'':{_NAME_COLUMNS}}{line}".rstrip() for line in lines if line)]
-    return [
-        f"{name if number == 0 else '':{_NAME_COLUMNS}}{line}".rstrip()
-        for number, line in enumerate(lines)
-    ]
-
-
-def _name(entry: HelpEntry) -> str:
-    if entry.positional_label:
-        return entry.positional_label
     shorts, names = (
         [*entry.positive_shorts, *entry.negative_shorts],
         [*entry.positive_names, *entry.negative_names],
     )
-    return ", ".join([*shorts, *names]) + (f" {entry.metavar}" if entry.metavar else "")
-
-
-def _description(entry: HelpEntry) -> str:
-    """Return the text, then the values that can be given and the one that is taken otherwise."""
+    written = ", ".join([*shorts, *names]) + (f" {entry.metavar}" if entry.metavar else "")
+    name = " " * _INDENT + (entry.positional_label or written)
     notes = [f"one of: {', '.join(entry.choices)}"] if entry.choices else []
     notes += [f"default: {entry.default}"] if entry.default is not None else []
     text = _plain(entry.description).removesuffix(".")
-    return f"{text} ({'; '.join(notes)})".strip() if notes else text
+    text = f"{text} ({'; '.join(notes)})".strip() if notes else text
+    columns = width - _NAME_COLUMNS
+    lines = textwrap.wrap(text, columns, break_on_hyphens=False, break_long_words=False) or [""]
+    first = [name] if len(name) + _INDENT > _NAME_COLUMNS else []
+    heads = [""] * len(lines) if first else [name, *[""] * (len(lines) - 1)]
+    rows = (f"{head:{_NAME_COLUMNS}}{line}" for head, line in zip(heads, lines, strict=True))
+    return first + [row.rstrip() for row in rows if row.strip()]
 
 
 _EPILOGUE = """Examples:
@@ -177,8 +156,8 @@ _VERBS = {
     "Results": {
         "show": "show:show",
         "compare": "show:compare",
-        "baseline": "baseline:app",
-        "history": "history:history",
+        "baseline": "show:app",
+        "history": "show:history",
         "predict": "predict:predict",
         "claims": "show:claims",
         "answers": "show:answers",
@@ -201,10 +180,11 @@ _VERBS = {
 for _title, _verbs in _VERBS.items():
     _group = Group.create_ordered(_title)
     for _number, (_verb, _function) in enumerate(_verbs.items()):
-        _own = (
-            {} if _function.endswith(":app") else {"help_epilogue": examples(_verb)}
-        )  # an App has its own
-        app.command(f"pagecage.cli.{_function}", name=_verb, group=_group, sort_key=_number, **_own)
+        # An App has its own examples.
+        _more = {} if _function.endswith(":app") else {"help_epilogue": examples(_verb)}
+        app.command(
+            f"pagecage.cli.{_function}", name=_verb, group=_group, sort_key=_number, **_more
+        )
 app.register_install_completion_command()
 _GENERAL = Group.create_ordered("Options")
 for _flag, _help in {
@@ -216,19 +196,13 @@ for _flag, _help in {
 
 
 def main() -> int:
-    """Run the command line and return its exit status.
-
-    A PagecageError is printed as one sentence and its fix, without a traceback.
-    """
+    """Run the command line and return its exit status."""
     verbs = [verb for group in _VERBS.values() for verb in group]
-    if not set(sys.argv[1:]) & set(
-        verbs
-    ):  # the overview and the completion script describe every verb
-        for verb in verbs:
+    if not set(sys.argv[1:]) & set(verbs):
+        for verb in verbs:  # the overview and the completion script describe every verb
             app[verb]
-    if isinstance(
-        sys.stdout, io.TextIOWrapper
-    ):  # file names may be invalid UTF-8, locales may lack characters
+    # File names may be invalid UTF-8, and locales may lack characters.
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     # SIGTERM and SIGHUP clean up like Ctrl-C. Programs started by a shell's `&` and by cron
     # ignore SIGINT.
@@ -245,7 +219,6 @@ def main() -> int:
 
 
 def _call_verb() -> int:
-    """Call the verb of the command line; report its errors. Raises OSError if that fails."""
     try:
         status = app(
             sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value"

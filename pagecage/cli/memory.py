@@ -5,24 +5,18 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from pagecage.cli import replay_plan
-from pagecage.cli.analyse import report
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import (
-    PreparedRun,
-    all_requirements_missed,
-    create_run,
-    execute,
-    exit_code,
-)
+from pagecage.cli.execution import create_run, execute, exit_code
 from pagecage.cli.options import ReplayOptions, definitions
-from pagecage.cli.output import Json, Notify, OutputFormat, notify, typed_command
-from pagecage.cli.plan_listing import plan_lines
+from pagecage.cli.output import Json, Notify, notify, typed_command
 from pagecage.cli.replay_plan import data_bytes
+from pagecage.cli.run_plan import plan_lines
+from pagecage.cli.show import report
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
@@ -73,34 +67,38 @@ def plan_of(
     cage = _reference(definitions().cage(base, data_bytes(shared.cold or shared.copy)), rule)
     repeated = replace(shared, repeats=rule.reference_repeats)
     plan, host = replay_plan.plan_for(base, words, repeated, command, notify, {base: cage})
-    most_trials = _most_trials(rule, len(plan.trials), _most_bytes(plan, host))
-    document = _document(plan.document, words, rule, most_trials)
-    return replace(plan, document=document), host
+    # Without those that replace trials that do not count; the last one is the second opinion.
+    levels = most_levels(rule, _most_bytes(plan, host))
+    search = {
+        "rule": asdict(rule),
+        "has_second_opinion": True,
+        "most_trials": len(plan.trials) + levels * rule.repeats + 1,
+    }
+    definition = {
+        **plan.document["definition"],
+        "question": f"How much memory does `{shlex.join(words)}` need in {base}?",
+        "findings": [],
+    }
+    changes = {"definition": definition, "definition_sha256": json_sha256(definition), KEY: search}
+    return replace(plan, document={**plan.document, **changes}), host
 
 
 def _most_bytes(plan: Plan, host: Host) -> int:
-    """Return the cage's MemoryMax, or the memory of the machine."""
-    own = plan.trials[0].cage.properties.get("MemoryMax")
+    limit = plan.trials[0].cage.properties.get("MemoryMax")
     machine = host.facts()["memory_bytes"] if isinstance(host, LocalHost) else None
-    return own or machine or resource_needs(plan).memory_bytes
-
-
-def _most_trials(rule: SearchRule, references: int, most_bytes: int) -> int:
-    """Return the most trials, without those that replace trials that do not count."""
-    return references + most_levels(rule, most_bytes) * rule.repeats + 1
+    return limit or machine or resource_needs(plan).memory_bytes
 
 
 def _check(shared: ReplayOptions) -> None:
-    """Raise PagecageError for options of a replay that a search cannot have."""
     if shared.others or shared.no_control:
         raise PagecageError(
             "a search has one cage and no control", "remove --cage and --no-control"
         )
     if shared.cold and shared.cache == "resident":
-        message = (
-            "pages that are resident before the trial are charged to pagecage, not to the cage"
+        raise PagecageError(
+            "pages that are resident before the trial are charged to pagecage, not to the cage",
+            "remove --cache",
         )
-        raise PagecageError(message, "remove --cache")
     if shared.driver == "process":
         raise PagecageError("the driver process has no cgroup, so no MemoryMax", "remove --driver")
 
@@ -112,20 +110,18 @@ def _rule(options: MemoryOptions, repeats: int) -> SearchRule:
             f"--precision: {options.precision} is finer than the kernel counts memory",
             "write 0.1% or more",
         )
+    floor_bytes = parse_size_bytes(options.floor, "--floor")
+    if floor_bytes < MIB:
+        raise PagecageError(
+            f"--floor: {options.floor} is too small for any program", "write 1MiB or more"
+        )
     return SearchRule(
-        floor_bytes=_floor(options.floor),
+        floor_bytes=floor_bytes,
         slowdown=_share("--slowdown", options.slowdown),
         precision=precision,
         repeats=repeats,
         reference_repeats=max(LEAST_REFERENCES, repeats),
     )
-
-
-def _floor(text: str) -> int:
-    floor_bytes = parse_size_bytes(text, "--floor")
-    if floor_bytes < MIB:
-        raise PagecageError(f"--floor: {text} is too small for any program", "write 1MiB or more")
-    return floor_bytes
 
 
 def _share(option: str, text: str) -> float:
@@ -138,10 +134,6 @@ def _share(option: str, text: str) -> float:
 
 
 def _reference(cage: Cage, rule: SearchRule) -> Cage:
-    """Return the cage in which the program has all the memory that it may have.
-
-    Swap is off in a cage without limits as well, as in every other cage.
-    """
     limit = cage.properties.get("MemoryMax")
     if limit is not None and limit <= rule.floor_bytes:
         raise PagecageError(
@@ -154,20 +146,7 @@ def _reference(cage: Cage, rule: SearchRule) -> Cage:
             f"the MemoryHigh of {cage.name} throttles the program before any MemoryMax is reached",
             "give a cage without MemoryHigh",
         )
-    if cage.name == UNCAGED:
-        return replace(cage, properties={"MemorySwapMax": 0})
-    return cage
-
-
-def _document(
-    document: Any, words: tuple[str, ...], rule: SearchRule, most_trials: int
-) -> dict[str, Any]:
-    [cage] = document["definition"]["factors"]["cage"]
-    question = f"How much memory does `{shlex.join(words)}` need in {cage}?"
-    definition = {**document["definition"], "question": question, "findings": []}
-    sha256 = json_sha256(definition)
-    search = {"rule": asdict(rule), "has_second_opinion": True, "most_trials": most_trials}
-    return {**document, "definition": definition, "definition_sha256": sha256, KEY: search}
+    return replace(cage, properties={"MemorySwapMax": 0}) if cage.name == UNCAGED else cage
 
 
 def search_lines(plan: Plan, host: Host) -> list[str]:
@@ -219,19 +198,10 @@ def memory(
     plan, host = plan_of(cage, command, options, replay_options, typed_command(), notify)
     if dry_run:
         host.stop()
-        _show(plan, host)
+        print("\n".join([*plan_lines(plan), "", *search_lines(plan, host)]))
         return EXIT_OK
     prepared = create_run(plan, host, True, notify)
     status = execute(prepared, notify)
-    return _end(prepared, status, as_json)
-
-
-def _show(plan: Plan, host: Host) -> None:
-    print("\n".join(plan_lines(plan)))
-    print("\n" + "\n".join(search_lines(plan, host)))
-
-
-def _end(prepared: PreparedRun, status: int, as_json: bool) -> int:
-    if not all_requirements_missed(prepared):
-        report(prepared.folder.path, OutputFormat(as_json=as_json).options(), notify)
+    if not prepared.all_requirements_missed:
+        report(prepared.folder.path, "json" if as_json else "")
     return exit_code(prepared, status, notify)

@@ -33,26 +33,25 @@ if TYPE_CHECKING:
     from pagecage.definitions.reader import Definitions
 
 
-_MOST_SEED = 2**63 - 1  # the largest integer that pandas reads exactly from JSON
 _LONGEST_SECONDS = 30 * 86400
-
-
-def _parse_digits(_: type[int], tokens: Sequence[Token]) -> int:
-    """Read a whole number; cyclopts itself would accept 1.5 and 1e9."""
-    if not re.fullmatch(r"-?[0-9]{1,4000}", tokens[0].value):
-        raise ValueError(f"{tokens[0].value!r} is not a whole number")
-    return int(tokens[0].value)
+_MOST_NAMES = 3
+_TIMEOUT_SECONDS = 3600.0
 
 
 def whole(least: int, most: int | None = None) -> Parameter:
     """Return the parser of a whole number from `least` to `most`, both included."""
-    return Parameter(converter=_parse_digits, validator=Number(gte=least, lte=most), metavar="N")
+
+    def digits(_: type[int], tokens: Sequence[Token]) -> int:  # cyclopts accepts 1.5 and 1e9
+        if not re.fullmatch(r"-?[0-9]{1,4000}", tokens[0].value):
+            raise ValueError(f"{tokens[0].value!r} is not a whole number")
+        return int(tokens[0].value)
+
+    return Parameter(converter=digits, validator=Number(gte=least, lte=most), metavar="N")
 
 
 Positive = Annotated[int, whole(1, 2**53)]
 Repeats = Annotated[int, whole(1, MOST_REPEATS)]
 Bound = Annotated[int, whole(FEWEST, MOST_REPEATS)]
-Seed = Annotated[int, whole(0, _MOST_SEED)]
 Port = Annotated[int, whole(1, 65535), Parameter(metavar="PORT")]
 Seconds = Annotated[
     float, Parameter(validator=Number(gt=0, lte=_LONGEST_SECONDS), metavar="SECONDS")
@@ -60,28 +59,17 @@ Seconds = Annotated[
 Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1), metavar="FACTOR")]
 
 
-def refusal(text: str, *, is_folder: bool | None = None, must_exist: bool = False) -> str | None:
-    """Return a clause that says why a path is unsuitable, or None if it is suitable.
-
-    `is_folder` is True if the path must be a directory, False if it must not be one, None for
-    either. With `is_there` something must exist at the path. Otherwise it may be missing, if its
-    nearest existing parent is writable.
-    """
+def refusal(text: str, *, is_folder: bool, must_exist: bool = False) -> str | None:
+    """Return a clause that says why a path is unsuitable, or None if it is suitable."""
     if not text or "\0" in text:
         return "is not a valid path"
     try:
         is_directory = stat.S_ISDIR(os.stat(text).st_mode)  # noqa: PTH116 - Path.is_dir() hides the reason
     except FileNotFoundError:
-        return (
-            "does not exist"
-            if must_exist
-            else _creation_obstacle(Path(text), is_folder is not False)
-        )
-    except (
-        OSError
-    ) as error:  # name too long, file instead of a directory, loop of links, no permission
+        return "does not exist" if must_exist else _creation_obstacle(Path(text), is_folder)
+    except OSError as error:  # a name that is too long, a file as a directory, no permission
         return f"cannot be used: {error.strerror}"
-    if is_folder is None or is_folder is is_directory:
+    if is_folder is is_directory:
         return None
     return "is not a directory" if is_folder else "is a directory"
 
@@ -90,14 +78,11 @@ def _creation_obstacle(path: Path, is_folder: bool) -> str | None:
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not is_folder and above != path.absolute().parent:
         return f"cannot be created: {path.parent} does not exist"
-    return (
-        None
-        if os.access(above, os.W_OK | os.X_OK)
-        else f"cannot be created: {above} is not writable"
-    )
+    is_writable = os.access(above, os.W_OK | os.X_OK)
+    return None if is_writable else f"cannot be created: {above} is not writable"
 
 
-def _option(*, is_folder: bool | None, must_exist: bool) -> Parameter:
+def _option(*, is_folder: bool, must_exist: bool) -> Parameter:
     def converted(_: type[Path], tokens: Sequence[Token]) -> Path:
         text = tokens[0].value
         if reason := refusal(text, is_folder=is_folder, must_exist=must_exist):
@@ -117,15 +102,11 @@ NewFile = Annotated[Path, _option(is_folder=False, must_exist=False)]
 
 def shown(path: Path) -> str:
     """Return a path below the working directory as relative to it, and any other unchanged."""
-    here = _working_directory()
-    return str(path.relative_to(here)) if here and path.is_relative_to(here) else str(path)
-
-
-def _working_directory() -> Path | None:
     try:
-        return Path.cwd()
+        here = Path.cwd()
     except OSError:
-        return None
+        return str(path)
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 @contextmanager
@@ -140,14 +121,8 @@ def writing(target: Path) -> Iterator[None]:
         ) from None
 
 
-Disks = Annotated[tuple[str, ...], Parameter(name="--disk", metavar="NAME=DIR")]
-
-
 def parse_disks(words: Sequence[str]) -> dict[str, str]:
-    """Return a directory by the name of each disk.
-
-    Raises PagecageError for a word without a name or a directory, and for a name given twice.
-    """
+    """Return a directory by the name of each disk."""
     found: dict[str, str] = {}
     for word in words:
         name, _, folder = word.partition("=")
@@ -207,10 +182,7 @@ class CatalogueEntry:
 
 
 def offered_providers(providers: tuple[Provider, ...], name: str | None) -> tuple[Provider, ...]:
-    """Return the provider of this name, or all of them.
-
-    Raises PagecageError with the nearest name if there is none.
-    """
+    """Return the provider of this name, or all of them."""
     offered = tuple(provider for provider in providers if name in (None, provider.name))
     if not offered:
         raise PagecageError(
@@ -221,10 +193,7 @@ def offered_providers(providers: tuple[Provider, ...], name: str | None) -> tupl
 
 
 def catalogue_names(providers: tuple[Provider, ...]) -> dict[str, CatalogueEntry]:
-    """Return every name of a volume type or a size in lower case.
-
-    A size that several types have belongs to the first one.
-    """
+    """Return every name of a volume type or a size in lower case."""
     kinds = [(provider, kind) for provider in providers for kind in provider.types]
     sizes = {
         f"{provider.name}-{tier_name}".lower(): CatalogueEntry(provider, kind, tier.size_bytes)
@@ -240,20 +209,15 @@ def catalogue_names(providers: tuple[Provider, ...]) -> dict[str, CatalogueEntry
 def profile_for(
     providers: tuple[Provider, ...], name: str, volume: VolumeOptions, cages: list[str]
 ) -> tuple[LimitProfile, str]:
-    """Return the limits of a volume, and the volume in one line.
-
-    Raises PagecageError; for an unknown name with the nearest known one.
-    """
+    """Return the limits of a volume, and the volume in one line."""
     names = catalogue_names(providers)
     entry = names.get(name.lower())
     if entry is None:
         hint = nearest(name, [*cages, *names])
         hint = hint if hint.startswith("did") else "pagecage cage list"
         raise PagecageError(f"there is no volume type and no cage {name!r}", hint)
-    kind, size = (
-        entry.kind,
-        None if volume.size is None else parse_size_bytes(volume.size, "--size"),
-    )
+    kind = entry.kind
+    size = None if volume.size is None else parse_size_bytes(volume.size, "--size")
     if entry.size_bytes is not None and size is not None:
         raise PagecageError(f"{name} has a fixed size", "remove --size")
     request = VolumeRequest(
@@ -261,12 +225,13 @@ def profile_for(
         Fraction(volume.iops) if volume.iops else None,
         None if volume.throughput is None else parse_throughput(volume.throughput, kind),
     )
-    instance = (
-        None if volume.instance is None else find_instance(entry.provider, kind, volume.instance)
-    )
-    memory = None if volume.memory is None else _parse_memory(volume.memory)
+    instance = volume.instance
+    found = None if instance is None else find_instance(entry.provider, kind, instance)
+    memory = None if volume.memory is None else parse_size_bytes(volume.memory, "--memory")
+    if memory is not None and page_floor_bytes(memory) == 0:
+        raise PagecageError(f"--memory: {volume.memory} is less than a page", "--memory 64MiB")
     cage_options = CageOptions(volume.start, Fraction(str(volume.scale)), memory, volume.latency_us)
-    profile = profile_of(entry.provider, kind, request, instance, cage_options)
+    profile = profile_of(entry.provider, kind, request, found, cage_options)
     return profile, describe_volume(profile.volume, tier_name(kind, request.size_bytes))
 
 
@@ -274,13 +239,6 @@ def tier_name(kind: VolumeType, size_bytes: int | None) -> str:
     """Return the name of the smallest tier of this size; "" for a type without tiers."""
     names = (name for name, tier in kind.tiers.items() if tier.size_bytes >= (size_bytes or 0))
     return next(names, "")
-
-
-def _parse_memory(text: str) -> int:
-    """Return --memory in bytes. Raises PagecageError if it is below a page."""
-    if page_floor_bytes(size_bytes := parse_size_bytes(text, "--memory")) == 0:
-        raise PagecageError(f"--memory: {text} is less than a page", "--memory 64MiB")
-    return size_bytes
 
 
 def describe_volume(volume: CloudVolume | None, tier: str = "") -> str:
@@ -300,14 +258,57 @@ def describe_volume(volume: CloudVolume | None, tier: str = "") -> str:
 
 
 PROGRAMS = known_programs(TOP)
-_MOST_NAMES = 3
 HOSTS = ("auto", "local", "vm")
 HostName = Annotated[str, Parameter(metavar="HOST")]
 SizeName = Annotated[str, Parameter(metavar="SIZE")]
 Fresh = Annotated[Literal["never", "run", "block", "trial"], Parameter(metavar="WHEN")]
-Driver = Annotated[DriverName, Parameter(metavar="DRIVER")]
-EnforcedBy = Annotated[Enforcer, Parameter(metavar="ENFORCER")]
-Dilate = Annotated[str | None, Parameter(metavar="FACTOR")]
+_Disks = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--disk",
+        metavar="NAME=DIR",
+        help="Directory on another disk for a disk that a cage names, such as wal=/mnt/other (host"
+        " local). May be given several times",
+    ),
+]
+_Seed = Annotated[
+    int | None,
+    whole(0, 2**63 - 1),  # the largest integer that pandas reads exactly from JSON
+    Parameter(help="Seed of the order of trials; by default chosen at random and recorded"),
+]
+_Driver = Annotated[
+    DriverName | None,
+    Parameter(metavar="DRIVER", help="Program that applies the cage; see docs/CONTAINERS.md"),
+]
+_EnforcedBy = Annotated[
+    Enforcer | None,
+    Parameter(
+        metavar="ENFORCER",
+        help="Enforcer of the cage's I/O limits: cgroup (io.max), or volume, a simulated cloud"
+        " volume with latencies and smooth limits; see docs/CLOUD.md",
+    ),
+]
+_Dilate = Annotated[
+    str | None,
+    Parameter(
+        metavar="FACTOR",
+        help="Factor by which a simulated volume is slowed down; auto fits it to an emulated guest",
+    ),
+]
+_ColdMetadata = Annotated[
+    bool,
+    Parameter(
+        help="Drop directory entries and inodes from memory before each trial (root), so that cold"
+        " files are looked up on the disk as well"
+    ),
+]
+_FreshHome = Annotated[
+    bool, Parameter(help="Give the command an empty home directory in each trial")
+]
+_SameOutput = Annotated[
+    bool,
+    Parameter(help="Exclude trials whose standard output differs from that of the other repeats"),
+]
 
 
 @Parameter(name="*")
@@ -336,30 +337,11 @@ class RunOptions:
         for example 5%
     max_repeats
         Most repeats with --until-ci (default: 30)
-    seed
-        Seed of the order of trials; by default chosen at random and recorded
     fresh
         When to restore the guest's saved state: never, or before the run, each block, or each
         trial
     data_dir
         Directory on the disk to measure (host local)
-    disk
-        Directory on another disk for a disk that a cage names, such as wal=/mnt/other (host
-        local). May be given several times
-    driver
-        Program that applies the cage; see docs/CONTAINERS.md
-    enforced_by
-        Enforcer of the cage's I/O limits: cgroup (io.max), or volume, a simulated cloud volume
-        with latencies and smooth limits; see docs/CLOUD.md
-    dilate
-        Factor by which a simulated volume is slowed down; auto fits it to an emulated guest
-    cold_metadata
-        Drop directory entries and inodes from memory before each trial (root), so that cold files
-        are looked up on the disk as well
-    fresh_home
-        Give the command an empty home directory in each trial
-    same_output
-        Exclude trials whose standard output differs from that of the other repeats
     """
 
     host: HostName = "auto"
@@ -370,16 +352,16 @@ class RunOptions:
     repeats: Repeats | None = None
     until_ci: Annotated[str | None, Parameter(metavar="PERCENT")] = None
     max_repeats: Bound | None = None
-    seed: Seed | None = None
+    seed: _Seed = None
     fresh: Fresh | None = None
     data_dir: Folder | None = None
-    disk: Disks = ()
-    driver: Driver | None = None
-    enforced_by: EnforcedBy | None = None
-    dilate: Dilate = None
-    cold_metadata: bool = False
-    fresh_home: bool = False
-    same_output: bool = False
+    disk: _Disks = ()
+    driver: _Driver = None
+    enforced_by: _EnforcedBy = None
+    dilate: _Dilate = None
+    cold_metadata: _ColdMetadata = False
+    fresh_home: _FreshHome = False
+    same_output: _SameOutput = False
 
 
 @Parameter(name="*")
@@ -413,21 +395,17 @@ def definitions() -> Definitions:
     from pagecage.definitions.reader import Definitions
 
     found = Definitions(TOP, PROGRAMS, OWN)
-    for kind, names in (
-        ("experiments", found.experiments.replacing()),
-        ("cages", found.cages.replacing()),
-    ):
-        if names:
-            _tell_replaced(kind, tuple(names))
+    _tell_replaced("experiments", tuple(found.experiments.replacing()))
+    _tell_replaced("cages", tuple(found.cages.replacing()))
     return found
 
 
 @cache
 def _tell_replaced(kind: str, names: tuple[str, ...]) -> None:
-    """Report once that definitions of the user's project replace those of pagecage."""
-    more = len(names) - _MOST_NAMES
-    shown = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-    notify(f"{kind} of {OWN} that replace pagecage's own: {shown}")
+    if names:
+        more = len(names) - _MOST_NAMES
+        shown = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+        notify(f"{kind} of {OWN} that replace pagecage's own: {shown}")
 
 
 def is_group(host: str) -> bool:
@@ -435,7 +413,6 @@ def is_group(host: str) -> bool:
     return host not in HOSTS
 
 
-_TIMEOUT_SECONDS = 3600.0
 _Path = Annotated[tuple[str, ...], Parameter(metavar="PATH")]
 
 
@@ -480,25 +457,6 @@ class ReplayOptions:
         perf-mem, damon; or none. The sampler always records
     data_dir
         Directory on a disk of this machine for files that pagecage writes (host local)
-    disk
-        Directory on another disk for a disk that a cage names, such as wal=/mnt/other (host
-        local). May be given several times
-    seed
-        Seed of the order of trials; by default chosen at random and recorded
-    driver
-        Program that applies the cage; see docs/CONTAINERS.md
-    enforced_by
-        Enforcer of the cage's I/O limits: cgroup (io.max), or volume, a simulated cloud volume
-        with latencies and smooth limits; see docs/CLOUD.md
-    dilate
-        Factor by which a simulated volume is slowed down; auto fits it to an emulated guest
-    cold_metadata
-        Drop directory entries and inodes from memory before each trial (root), so that cold files
-        are looked up on the disk as well
-    fresh_home
-        Give the command an empty home directory in each trial
-    same_output
-        Exclude trials whose standard output differs from that of the other repeats
     """
 
     others: Annotated[tuple[str, ...], Parameter(name="--cage", metavar="CAGE")] = ()
@@ -515,14 +473,14 @@ class ReplayOptions:
     timeout: Seconds = _TIMEOUT_SECONDS
     collectors: Annotated[str, Parameter(metavar="NAMES")] = "none"
     data_dir: Folder | None = None
-    disk: Disks = ()
-    seed: Seed | None = None
-    driver: Driver | None = None
-    enforced_by: EnforcedBy | None = None
-    dilate: Dilate = None
-    cold_metadata: bool = False
-    fresh_home: bool = False
-    same_output: bool = False
+    disk: _Disks = ()
+    seed: _Seed = None
+    driver: _Driver = None
+    enforced_by: _EnforcedBy = None
+    dilate: _Dilate = None
+    cold_metadata: _ColdMetadata = False
+    fresh_home: _FreshHome = False
+    same_output: _SameOutput = False
 
 
 def check_readiness(options: ReplayOptions) -> None:

@@ -44,31 +44,24 @@ class StdioRelay:
         """Handle one event."""
         match event["event"]:
             case "output":
-                self._write(event["stream"], event["piece"])
+                descriptor, piece = self._outputs[event["stream"]], event["piece"]
+                with suppress(BrokenPipeError):  # `| head` has ended; the trial goes on
+                    while piece:
+                        piece = piece[os.write(descriptor, piece) :]
             case "input_wanted":  # in a thread, because reading from a terminal may block
-                threading.Thread(
-                    target=_answer, args=(event["answer"], event["offset"]), daemon=True
-                ).start()
+                arguments = (event["answer"], event["offset"])
+                threading.Thread(target=_answer, args=arguments, daemon=True).start()
             case _:
                 self._listener(event)
-
-    def _write(self, stream: str, piece: bytes) -> None:
-        descriptor = self._outputs[stream]
-        with suppress(
-            BrokenPipeError
-        ):  # the reader, such as `| head`, has ended; the trial goes on
-            while piece:
-                piece = piece[os.write(descriptor, piece) :]
 
 
 def _answer(answer: Callable[[bytes], None], offset: int) -> None:
     """Answer with the next piece of standard input; of a file, with the piece at `offset`."""
     try:
-        piece = (
-            os.pread(_STDIN, _PIECE_BYTES, offset)
-            if input_is_file()
-            else os.read(_STDIN, _PIECE_BYTES)
-        )
+        if input_is_file():
+            piece = os.pread(_STDIN, _PIECE_BYTES, offset)
+        else:
+            piece = os.read(_STDIN, _PIECE_BYTES)
     except OSError:
         piece = b""
     answer(piece)
@@ -96,18 +89,15 @@ class OutputFormat:
     markdown: bool = False
     as_json: Annotated[bool, Parameter(name="--json")] = False
 
-    def options(self) -> list[str]:
-        """Return the option for `python -m analysis`, if any.
-
-        Raises PagecageError if two are given.
-        """
-        formats = (("--csv", self.csv), ("--markdown", self.markdown), ("--json", self.as_json))
-        given = [name for name, is_given in formats if is_given]
+    def form(self) -> str:
+        """Return csv, markdown, json, or "". Raises PagecageError if two are given."""
+        forms = {"csv": self.csv, "markdown": self.markdown, "json": self.as_json}
+        given = [name for name, is_given in forms.items() if is_given]
         if len(given) > 1:
             raise PagecageError(
-                f"{given[0]} and {given[1]} are mutually exclusive", "give one of them"
+                f"--{given[0]} and --{given[1]} are mutually exclusive", "give one of them"
             )
-        return given
+        return given[0] if given else ""
 
 
 Notify = Callable[[str], None]

@@ -12,12 +12,13 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from pagecage.checkout import RUNS
-from pagecage.cli.cage import CATALOGUE
+from pagecage.cli.cage_page import CATALOGUE
 from pagecage.cli.options import Positive, offered_providers
 from pagecage.cli.output import Json
 from pagecage.cli.predict_page import (
     Goal,
     ServiceRate,
+    SourceTrial,
     TreatmentPrediction,
     TreatmentSource,
     show,
@@ -25,106 +26,12 @@ from pagecage.cli.predict_page import (
 )
 from pagecage.cli.run_plan import parse_treatment
 from pagecage.cloud.catalogue import read_offers
-from pagecage.cloud.comparison import (
-    ANSWERS,
-    InstanceRow,
-    VolumeQuestion,
-    VolumeRow,
-    compare_instances,
-    compare_volumes,
-)
-from pagecage.cloud.prediction import COVERED, Cause, VolumePrediction, greatest_published_us
+from pagecage.cloud.comparison import ANSWERS, VolumeQuestion, compare_instances, compare_volumes
+from pagecage.cloud.prediction import COVERED, VolumePrediction, greatest_published_us
 from pagecage.cloud.profile import CageOptions
 from pagecage.cloud.volume_request import parse_throughput
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
 from pagecage.units import parse_seconds, parse_size_bytes
-
-
-def print_json(
-    run_id: str,
-    predictions: Sequence[TreatmentPrediction],
-    question: VolumeQuestion,
-    goal: Goal,
-) -> None:
-    """Print the predictions as one JSON object (docs/FORMAT.md)."""
-    document = {
-        "run_id": run_id,
-        "under_seconds": goal.under_seconds,
-        "at_least": goal.at_least,
-        "start": question.options.start,
-        "scale": float(question.options.scale),
-        "range_coverage": COVERED,
-        "treatments": [_treatment(one) for one in predictions],
-    }
-    print(json.dumps(document))
-
-
-def _treatment(one: TreatmentPrediction) -> dict[str, Any]:
-    source = one.treatment.source
-    return {
-        "treatment": dict(one.treatment.levels),
-        "reason": one.treatment.reason or None,
-        "source": None
-        if source is None
-        else {
-            "trial_id": source.record.trial_id,
-            "seconds": source.seconds,
-            "rate": None
-            if source.rate is None
-            else {"name": source.rate.name, "value": source.rate.value},
-            "trials": source.count,
-            "is_counted": source.is_counted,
-            "emulated": source.record.emulated,
-            "free_seconds": source.demand.free_seconds,
-            "capped_share": source.demand.capped_share,
-            "latency_seconds": source.demand.latency_seconds,
-            "depth": source.demand.depth,
-        },
-        "volumes": [_volume(row, one.rate) for row in one.rows],
-        "instances": [_instance(row, one.rate) for row in one.instances],
-        "left_out": [asdict(left_out) for left_out in one.left_out],
-    }
-
-
-def _volume(row: VolumeRow, rate: ServiceRate | None) -> dict[str, Any]:
-    volume = row.profile.volume
-    return {
-        "name": row.kind.name,
-        "volume": None if volume is None else asdict(volume),
-        "latency_seconds": asdict(row.latency),
-        **_times(row.prediction, rate),
-        "answer": row.answer,
-    }
-
-
-def _instance(row: InstanceRow, rate: ServiceRate | None) -> dict[str, Any]:
-    return {
-        "provider": row.provider,
-        "names": list(row.names),
-        "types": list(row.types),
-        **_times(row.prediction, rate),
-        "answer": row.answer,
-    }
-
-
-def _times(found: VolumePrediction, rate: ServiceRate | None) -> dict[str, Any]:
-    return {
-        "seconds": found.seconds,
-        "rate": None if rate is None else rate.within(found.seconds),
-        "low": found.low,
-        "high": found.high,
-        "bound_by": _cause_json(found.cause),
-        "share": found.share,
-        "held_share": found.held_share,
-        "drained": [
-            {**_cause_json(cause), "after_seconds": seconds}
-            for cause, seconds in found.drained.items()
-        ],
-    }
-
-
-def _cause_json(cause: Cause) -> dict[str, str | None]:
-    return {"limit": cause.limit, "by": cause.by or None}
 
 
 @Parameter(name="*")
@@ -199,7 +106,7 @@ def predict(
     predictions = [_prediction(one, question, goal) for one in stored.treatments]
     _require_rows(predictions, stored.run_id, name)
     if as_json:
-        print_json(stored.run_id, predictions, question, goal)
+        print(json.dumps(_to_json(stored.run_id, predictions, question, goal)))
     else:
         show(stored.run_id, predictions)
     return _exit_code(predictions) if goal.is_set else EXIT_OK
@@ -225,7 +132,6 @@ def _question(options: PredictOptions) -> VolumeQuestion:
 def _prediction(
     treatment: TreatmentSource, question: VolumeQuestion, goal: Goal
 ) -> TreatmentPrediction:
-    """Return the rows of a treatment; none if it has no source."""
     if treatment.source is None:
         return TreatmentPrediction(treatment)
     demand, files = treatment.source.demand, treatment.source.record.cache.file_bytes
@@ -237,7 +143,6 @@ def _prediction(
 
 
 def _require_rows(predictions: Sequence[TreatmentPrediction], run_id: str, name: str) -> None:
-    """Raise PagecageError if no treatment allows a prediction, or if no volume can be compared."""
     if any(one.rows for one in predictions):
         return
     for one in predictions:
@@ -248,7 +153,6 @@ def _require_rows(predictions: Sequence[TreatmentPrediction], run_id: str, name:
 
 
 def _exit_code(predictions: Sequence[TreatmentPrediction]) -> int:
-    """Return the status of the target: whether every treatment has a volume that reaches it."""
     best = [
         min(ANSWERS.index(row.answer or "no") for row in one.rows)
         for one in predictions
@@ -258,3 +162,83 @@ def _exit_code(predictions: Sequence[TreatmentPrediction]) -> int:
     if worst == ANSWERS.index("no"):
         return EXIT_GATE_FAILED
     return EXIT_OK if worst == 0 else EXIT_GATE_UNDECIDED
+
+
+def _to_json(
+    run_id: str, predictions: Sequence[TreatmentPrediction], question: VolumeQuestion, goal: Goal
+) -> dict[str, Any]:
+    """Return the predictions as plain data (docs/FORMAT.md)."""
+    return {
+        "run_id": run_id,
+        "under_seconds": goal.under_seconds,
+        "at_least": goal.at_least,
+        "start": question.options.start,
+        "scale": float(question.options.scale),
+        "range_coverage": COVERED,
+        "treatments": [
+            {
+                "treatment": dict(one.treatment.levels),
+                "reason": one.treatment.reason or None,
+                "source": one.treatment.source and _source_to_json(one.treatment.source),
+                **_rows_to_json(one),
+                "left_out": [asdict(left_out) for left_out in one.left_out],
+            }
+            for one in predictions
+        ],
+    }
+
+
+def _source_to_json(source: SourceTrial) -> dict[str, Any]:
+    rate, demand = source.rate, source.demand
+    return {
+        "trial_id": source.record.trial_id,
+        "seconds": source.seconds,
+        "rate": rate and {"name": rate.name, "value": rate.value},
+        "trials": source.count,
+        "is_counted": source.is_counted,
+        "emulated": source.record.emulated,
+        "free_seconds": demand.free_seconds,
+        "capped_share": demand.capped_share,
+        "latency_seconds": demand.latency_seconds,
+        "depth": demand.depth,
+    }
+
+
+def _rows_to_json(one: TreatmentPrediction) -> dict[str, Any]:
+    volumes = [
+        {
+            "name": row.kind.name,
+            "volume": row.profile.volume and asdict(row.profile.volume),
+            "latency_seconds": asdict(row.latency),
+            **_times_to_json(row.prediction, one.rate),
+            "answer": row.answer,
+        }
+        for row in one.rows
+    ]
+    instances = [
+        {
+            "provider": row.provider,
+            "names": list(row.names),
+            "types": list(row.types),
+            **_times_to_json(row.prediction, one.rate),
+            "answer": row.answer,
+        }
+        for row in one.instances
+    ]
+    return {"volumes": volumes, "instances": instances}
+
+
+def _times_to_json(found: VolumePrediction, rate: ServiceRate | None) -> dict[str, Any]:
+    return {
+        "seconds": found.seconds,
+        "rate": None if rate is None else rate.within(found.seconds),
+        "low": found.low,
+        "high": found.high,
+        "bound_by": {"limit": found.cause.limit, "by": found.cause.by or None},
+        "share": found.share,
+        "held_share": found.held_share,
+        "drained": [
+            {"limit": cause.limit, "by": cause.by or None, "after_seconds": seconds}
+            for cause, seconds in found.drained.items()
+        ],
+    }

@@ -51,12 +51,8 @@ class ServiceRate:
     seconds: float
 
     def within(self, seconds: float) -> float:
-        """Return the rate if the I/O of the load took this time."""
+        """Return the rate if the I/O of the load took this time, in seconds."""
         return self.value * self.seconds / seconds
-
-    def seconds_for(self, value: float) -> float:
-        """Return the time that the I/O of the load may take at this rate."""
-        return self.value * self.seconds / value
 
 
 def rate_of(definition: Mapping[str, Any], record: Record) -> ServiceRate | str | None:
@@ -95,10 +91,7 @@ class Goal:
         return self.under_seconds is not None or self.at_least is not None
 
     def seconds_for(self, rate: ServiceRate | None) -> float | None:
-        """Return the target as a time; None without one.
-
-        Raises PagecageError for the time of a service, or the rate of another program.
-        """
+        """Return the target as a time; None without one."""
         if rate is not None and self.under_seconds is not None:
             message = f"--under: the load sets the time of the service; {rate.name} is predicted"
             raise PagecageError(message, f"--at-least {rate.value:.3g}")
@@ -107,7 +100,7 @@ class Goal:
             raise PagecageError(message, "--under 2min")
         if rate is None or self.at_least is None:
             return self.under_seconds
-        return rate.seconds_for(self.at_least)
+        return rate.value * rate.seconds / self.at_least
 
 
 def describe_target(rate: ServiceRate | None, target: float) -> str:
@@ -160,11 +153,7 @@ class StoredTreatments:
 
 
 def stored_treatments(runs: Path, name: str, wanted: Mapping[str, str]) -> StoredTreatments:
-    """Return the treatments of a run that have these levels.
-
-    `name` is that of a run, or the path of a bundle, which is unpacked while it is read. Raises
-    PagecageError if there is no such run or treatment, or if the run cannot be read.
-    """
+    """Return the treatments of a run that have these levels."""
     with _folder(runs, name) as folder:
         try:
             return _treatments(folder, wanted)
@@ -194,48 +183,30 @@ def _treatments(folder: RunFolder, wanted: Mapping[str, str]) -> StoredTreatment
     last = folder.last_records()
     plan = with_rounds(read_plan(folder.path), last, folder.judge(last))
     check_records(folder.path, plan, folder.records())
-    groups = _by_treatment(folder, plan["definition"]["factors"])
-    chosen = [levels for levels in groups if wanted.items() <= dict(levels).items()]
-    if not chosen:
-        raise _no_treatment(groups, wanted, plan["run_id"])
-    sources = tuple(
-        _source(folder, plan["definition"], dict(levels), groups[levels]) for levels in chosen
-    )
-    return StoredTreatments(plan["run_id"], sources)
-
-
-def _by_treatment(
-    folder: RunFolder, factors: Mapping[str, list[str]]
-) -> dict[Levels, list[Record]]:
-    """Return the last record of every trial by treatment, in the order of the definition."""
+    definition, run = plan["definition"], plan["run_id"]
+    factors = definition["factors"]
     groups: dict[Levels, list[Record]] = {}
-    for record in folder.last_records().values():
+    for record in last.values():
         levels = tuple((factor, record.treatment[factor]) for factor in factors)
         groups.setdefault(levels, []).append(record)
-
-    def position(levels: Levels) -> list[int]:
-        return [factors[factor].index(level) for factor, level in levels]
-
-    return {levels: groups[levels] for levels in sorted(groups, key=position)}
-
-
-def _no_treatment(
-    groups: Mapping[Levels, Any], wanted: Mapping[str, str], run: str
-) -> PagecageError:
-    pairs = dict.fromkeys(f"{factor}={level}" for levels in groups for factor, level in levels)
-    unknown = [f"{f}={level}" for f, level in wanted.items() if f"{f}={level}" not in pairs]
-    if unknown:
-        return PagecageError(
-            f"--treatment: {run} has no {unknown[0]}", nearest(unknown[0], list(pairs))
+    ordered = sorted(groups, key=lambda levels: [factors[name].index(one) for name, one in levels])
+    chosen = [levels for levels in ordered if wanted.items() <= dict(levels).items()]
+    if not chosen:
+        pairs = dict.fromkeys(f"{factor}={one}" for levels in ordered for factor, one in levels)
+        asked = [f"{factor}={level}" for factor, level in wanted.items()]
+        if unknown := [pair for pair in asked if pair not in pairs]:
+            raise PagecageError(
+                f"--treatment: {run} has no {unknown[0]}", nearest(unknown[0], list(pairs))
+            )
+        raise PagecageError(
+            f"--treatment: {run} has no trial with {' and '.join(asked)}", f"pagecage show {run}"
         )
-    levels = " and ".join(f"{factor}={level}" for factor, level in wanted.items())
-    return PagecageError(f"--treatment: {run} has no trial with {levels}", f"pagecage show {run}")
+    sources = (_source(folder, definition, dict(levels), groups[levels]) for levels in chosen)
+    return StoredTreatments(run, tuple(sources))
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A trial with a time, and the rate of a service."""
-
     record: Record
     seconds: float
     rate: ServiceRate | None
@@ -251,35 +222,29 @@ def _source(
     levels: Mapping[str, str],
     records: Sequence[Record],
 ) -> TreatmentSource:
-    found = _candidates(definition, records)
-    if isinstance(found, str):
-        return TreatmentSource(levels, None, found)
-    judge = folder.judge(folder.last_records())
-    counted = [one for one in found if not judge(one.record).excluded]
-    ordered = sorted(counted or found, key=lambda one: one.slowness)
-    median = ordered[(len(ordered) - 1) // 2]
-    record = median.record
-    demand = io_demand(record, read_lines(folder.path, record, "sampler"))
-    if isinstance(demand, str):
-        return TreatmentSource(levels, None, demand)
-    demand = undilated(demand, record.cage.dilation or 1.0)
-    trial = SourceTrial(
-        record, demand, median.seconds, len(ordered), bool(counted), rate=median.rate
-    )
-    return TreatmentSource(levels, trial)
-
-
-def _candidates(definition: Mapping[str, Any], records: Sequence[Record]) -> list[_Candidate] | str:
-    """Return the trials that allow a prediction, or the reason why none does."""
-    reason, found = f"its trial ended as {records[-1].outcome}", []
+    """Return the median of the trials that allow a prediction, or the reason why none does."""
+    reason = f"its trial ended as {records[-1].outcome}"
+    candidates = []
     for record in records:
-        seconds = whole_seconds(record)
-        rate = rate_of(definition, record)
+        seconds, rate = whole_seconds(record), rate_of(definition, record)
         if isinstance(rate, str):
             reason = rate
         elif seconds is not None:
-            found.append(_Candidate(record, seconds, rate))
-    return found or reason
+            candidates.append(_Candidate(record, seconds, rate))
+    if not candidates:
+        return TreatmentSource(levels, None, reason)
+    judge = folder.judge(folder.last_records())
+    counted = [one for one in candidates if not judge(one.record).excluded]
+    ordered = sorted(counted or candidates, key=lambda one: one.slowness)
+    median = ordered[(len(ordered) - 1) // 2]
+    demand = io_demand(median.record, read_lines(folder.path, median.record, "sampler"))
+    if isinstance(demand, str):
+        return TreatmentSource(levels, None, demand)
+    demand = undilated(demand, median.record.cage.dilation or 1.0)
+    trial = SourceTrial(
+        median.record, demand, median.seconds, len(ordered), bool(counted), median.rate
+    )
+    return TreatmentSource(levels, trial)
 
 
 _HELD = 0.01
@@ -294,10 +259,7 @@ _COLOURS = {"yes": "green", "expected": "green", "not expected": "yellow", "no":
 
 @dataclass(frozen=True)
 class TreatmentPrediction:
-    """The rows of one treatment; empty if it allows no prediction.
-
-    `target_seconds` is the time that a volume is to reach, or None.
-    """
+    """The rows of one treatment; empty if it allows no prediction."""
 
     treatment: TreatmentSource
     rows: tuple[VolumeRow, ...] = ()
@@ -317,12 +279,16 @@ def show(run_id: str, predictions: Sequence[TreatmentPrediction]) -> None:
     out.print(f"[bold]{escape(run_id)}[/]")
     for one in predictions:
         out.print(f"\n[bold]{escape(one.treatment.label)}[/]", soft_wrap=True)
-        if one.treatment.source is None:
+        source = one.treatment.source
+        if source is None:
             out.print(f"no prediction: {escape(one.treatment.reason)}")
             continue
-        _show_trial(out, one.treatment.source)
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        for name, text in _facts(source):
+            grid.add_row(f"[dim]{name}[/]", escape(text))
+        print_table(out, grid)
         _show_volumes(out, one)
-        if memory := _too_little_memory(one.treatment.source, one.rows):
+        if memory := _too_little_memory(source, one.rows):
             out.print(escape(memory), soft_wrap=True)
         _show_instances(out, one)
     rows = next(one.rows for one in predictions if one.rows)
@@ -330,21 +296,15 @@ def show(run_id: str, predictions: Sequence[TreatmentPrediction]) -> None:
     print_paragraphs(out, prediction_notes(rows, demands))
 
 
-def _show_trial(out: Console, source: SourceTrial) -> None:
-    """Print the figures of the trial from which the times are predicted."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for name, text in _facts(source):
-        grid.add_row(f"[dim]{name}[/]", escape(text))
-    print_table(out, grid)
-
-
 def _facts(source: SourceTrial) -> Iterator[tuple[str, str]]:
-    record, demand = source.record, source.demand
+    record, demand, rate = source.record, source.demand, source.rate
+    time = format_hours(source.seconds)
+    measured = f"{rate.value:,.3g} {rate.name} in {time}" if rate else time
     of_trials = f", the median of {source.count} trials" if source.count > 1 else ""
     excluded = "" if source.is_counted else "; excluded, `pagecage show` has the reason"
     dilation = record.cage.dilation or 1.0
     slower = f" on a volume {dilation:g} times slower" if dilation != 1 else ""
-    yield "measured", f"{_measured(source)}{slower}{of_trials}{excluded}"
+    yield "measured", f"{measured}{slower}{of_trials}{excluded}"
     for name, ios, size in (("reads", "rios", "rbytes"), ("writes", "wios", "wbytes")):
         yield name, _amount(demand.total(ios), demand.total(size))
     if demand.latency_seconds is not None:
@@ -353,21 +313,12 @@ def _facts(source: SourceTrial) -> Iterator[tuple[str, str]]:
     used = cpu_seconds(record)
     cpu = "" if used is None else f", with {format_hours(used / demand.covered_share)} of CPU time"
     real = ", emulated: a real CPU needs a fraction" if record.emulated and cpu else ""
-    free = format_figure(source.rate, demand.free_seconds)
-    yield (
-        "without limits",
-        f"{free} {source.rate.name if source.rate else ''}".rstrip() + cpu + real,
-    )
+    free = format_figure(rate, demand.free_seconds)
+    yield "without limits", f"{free} {rate.name if rate else ''}".rstrip() + cpu + real
     if demand.capped_share >= WAITING:
         cage = f"limits of {record.cage.name}" if record.cage.name else "its limits"
         share = f"{demand.capped_share:.0%} of the run was held back by the {cage}"
         yield "", f"{share}, so the time without limits is uncertain"
-
-
-def _measured(source: SourceTrial) -> str:
-    if source.rate is None:
-        return format_hours(source.seconds)
-    return f"{source.rate.value:,.3g} {source.rate.name} in {format_hours(source.seconds)}"
 
 
 def _amount(ios: float, size_bytes: float) -> str:
@@ -382,25 +333,20 @@ def _show_volumes(out: Console, one: TreatmentPrediction) -> None:
     table = _table("volume", "size and rates", of=one)
     table.columns[0].no_wrap = True
     for row in one.rows:
-        name, layer = row.kind.name, row.profile.name
-        table.add_row(
-            f"[bold]{escape(name)}[/]", escape(_description(row)), *_cells(row, layer, one.rate)
-        )
+        name = f"[bold]{escape(row.kind.name)}[/]"
+        table.add_row(name, escape(_description(row)), *_cells(row, row.profile.name, one.rate))
     out.print()
     print_table(out, table)
     for sentence in drained_notes(one.rows):
         out.print(escape(sentence), soft_wrap=True)
     for left_out in one.left_out:
-        out.print(
-            f"[dim]not compared: {escape(left_out.reason)} ({escape(left_out.hint)})[/]",
-            soft_wrap=True,
-        )
+        reason = f"not compared: {escape(left_out.reason)} ({escape(left_out.hint)})"
+        out.print(f"[dim]{reason}[/]", soft_wrap=True)
     if one.target_seconds is not None:
         out.print(escape(_conclusion(one.rows, one.target_seconds, one.rate)), soft_wrap=True)
 
 
 def _too_little_memory(source: SourceTrial, rows: Sequence[VolumeRow]) -> str | None:
-    """Return a sentence if the instance has less memory than the trial used."""
     peak = final_counter(source.record, "memory.peak")
     profile = rows[0].profile if rows else None
     if profile is None or profile.memory_bytes is None or not peak or peak <= profile.memory_bytes:
@@ -412,25 +358,21 @@ def _too_little_memory(source: SourceTrial, rows: Sequence[VolumeRow]) -> str | 
 
 
 def _show_instances(out: Console, one: TreatmentPrediction) -> None:
-    """Print the instances that hold the run back, those with equal times in one row."""
     holding = [row for row in one.instances if row.prediction.held_share >= _HELD]
     if holding:
         out.print()
         table = _table("instance, with any volume", of=one)
         alike: dict[tuple[str, ...], list[str]] = {}
         for row in holding:
-            alike.setdefault(tuple(_cells(row, "", one.rate)), []).append(_names(row))
-        for cells, names in alike.items():
-            table.add_row(escape(" ".join(names)), *cells)
+            types = f" ({', '.join(row.types)})" if row.types else ""
+            names = f"{' '.join(row.names)}{types}"
+            alike.setdefault(tuple(_cells(row, "", one.rate)), []).append(names)
+        for cells, groups in alike.items():
+            table.add_row(escape(" ".join(groups)), *cells)
         print_table(out, table)
     if one.instances:
         others = "The other instances" if holding else "The instances"
         out.print(f"[dim]{others} of the catalogue do not hold it back.[/]")
-
-
-def _names(row: InstanceRow) -> str:
-    types = f" ({', '.join(row.types)})" if row.types else ""
-    return f"{' '.join(row.names)}{types}"
 
 
 def _table(*heads: str, of: TreatmentPrediction) -> Table:
@@ -444,10 +386,12 @@ def _table(*heads: str, of: TreatmentPrediction) -> Table:
 
 
 def _cells(row: VolumeRow | InstanceRow, volume: str, rate: ServiceRate | None) -> Iterator[str]:
-    found = row.prediction
-    yield format_figure(rate, found.seconds)
-    yield _range(found, rate)
-    yield escape(_cause(found, volume))
+    cause = row.prediction.cause
+    yield format_figure(rate, row.prediction.seconds)
+    yield _range(row.prediction, rate)
+    layer = "volume" if cause.by == volume else "instance"
+    known = {PROGRAM: "the program", LATENCY: "latency"}
+    yield escape(known.get(cause.limit, f"{cause.limit}, {layer}"))
     if row.answer:
         yield f"[{_COLOURS[row.answer]}]{row.answer}[/]"
 
@@ -458,16 +402,6 @@ def _range(found: VolumePrediction, rate: ServiceRate | None) -> str:
     low, high = format_hours(found.low), format_hours(found.high)
     both = low.removesuffix(" s") if " min" not in high and low.endswith(" s") else low
     return f"{both} to {high}"
-
-
-def _cause(found: VolumePrediction, volume: str) -> str:
-    """Return the cause of most of the time, and the layer that sets a limit."""
-    cause = found.cause
-    if cause.limit == PROGRAM:
-        return "the program"
-    if cause.limit == LATENCY:
-        return "latency"
-    return f"{cause.limit}, {'volume' if cause.by == volume else 'instance'}"
 
 
 def _description(row: VolumeRow) -> str:

@@ -19,11 +19,12 @@ from pagecage.errors import (
     HostError,
     PagecageError,
 )
-from pagecage.process import Process, spawn
+from pagecage.process import spawn
 from pagecage.units import GIB, MIB, parse_size_bytes
 
 PROGRAM = TOP / "build/host/bin/pcprobe"
-_CANNOT_MEASURE = 77  # the probe's exit status on an unsuitable machine
+_EXIT_CODES = {0: EXIT_OK, 2: EXIT_USAGE, EXIT_INTERRUPTED: EXIT_INTERRUPTED, 77: EXIT_HOST}
+"""Exit codes of pagecage for those of the probe, which is 77 on an unsuitable machine."""
 _LEAST_BYTES, _MOST_BYTES = 16 * MIB, 1024**2 * GIB  # the least is pcprobe's (sizes.rs)
 
 
@@ -58,27 +59,17 @@ class ProbeOptions:
     name_host: bool = False
 
     def arguments(self) -> list[str]:
-        """Return the options of the probe program.
-
-        Raises PagecageError for an invalid size, or one out of range.
-        """
+        """Return the options of the probe program."""
         size_bytes = parse_size_bytes(self.size, "--size")
         if not _LEAST_BYTES <= size_bytes <= _MOST_BYTES:
             raise PagecageError(
                 f"--size: {self.size} is out of range", "give at least 16MiB, as in --size 1GiB"
             )
-        words = [
-            "--size",
-            f"{size_bytes // MIB}MiB",
-            "--seconds",
-            str(self.seconds),
-            "--engine",
-            self.engine,
-        ]
+        size = f"{size_bytes // MIB}MiB"
+        words = ["--size", size, "--seconds", str(self.seconds), "--engine", self.engine]
         words += ["--out", str(self.out)] if self.out else []
-        return words + [
-            flag for flag, given in (("--yes", self.yes), ("--name-host", self.name_host)) if given
-        ]
+        words += ["--yes"] if self.yes else []
+        return [*words, "--name-host"] if self.name_host else words
 
 
 def probe(
@@ -108,31 +99,10 @@ def probe(
         raise PagecageError(
             "no directory was given", "pagecage probe DIR, or pagecage probe --print-path"
         )
-    return _exit_code(
-        _wait(
-            spawn([PROGRAM, directory, *options.arguments()], stdin=None, stdout=None, stderr=None)
-        )
-    )
-
-
-def _wait(process: Process[bytes]) -> int:
-    """Wait for the probe and return its exit status.
-
-    Ctrl-C reaches the probe from the terminal, and it prints its results so far. Other signals are
-    forwarded.
-    """
+    argv = [str(PROGRAM), str(directory), *options.arguments()]
+    process = spawn(argv, stdin=None, stdout=None, stderr=None)
+    # Ctrl-C reaches the probe from the terminal, and it prints its results so far.
     signal.signal(signal.SIGINT, lambda *_: None)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: process.send_signal(number))
-    return process.wait()
-
-
-def _exit_code(status: int) -> int:
-    """Return the exit code of pagecage (docs/FORMAT.md) for an exit status of the probe."""
-    known = {
-        0: EXIT_OK,
-        2: EXIT_USAGE,
-        EXIT_INTERRUPTED: EXIT_INTERRUPTED,
-        _CANNOT_MEASURE: EXIT_HOST,
-    }
-    return known.get(status, EXIT_FAILED)
+    return _EXIT_CODES.get(process.wait(), EXIT_FAILED)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,13 +13,13 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
 
 from pagecage.model.record import Record
-from pagecage.model.services import ServiceSpec
 from pagecage.model.trial import Trial
 from pagecage.units import format_rate, format_seconds
 
@@ -33,31 +32,36 @@ _MARK = {"ok": "[green]ok[/]", "oom_killed": "[green]killed[/] (out of memory, a
 
 def expected_seconds(trials: tuple[Trial, ...]) -> float:
     """Return a first estimate of the duration of trials."""
-    return sum(
-        expected_trial_seconds(
-            trial.max_seconds, trial.dataset_bytes, load_seconds(trial.workload.service)
-        )
-        for trial in trials
-    )
-
-
-def load_seconds(service: ServiceSpec | None) -> float:
-    """Return a first estimate of the time in which a server is driven by its load."""
-    if service is None:
-        return 0.0
-    return service.warm_up_seconds + service.settle_seconds + LOAD_SECONDS
+    total = 0.0
+    for trial in trials:
+        service = trial.workload.service
+        load = service and service.warm_up_seconds + service.settle_seconds + LOAD_SECONDS
+        total += expected_trial_seconds(trial.max_seconds, trial.dataset_bytes, load or 0.0)
+    return total
 
 
 def expected_trial_seconds(
     max_seconds: float | None, dataset_bytes: int = 0, load_seconds: float = 0.0
 ) -> float:
-    """Return a first estimate of one trial's duration.
-
-    A pass over a large dataset takes as long as its disk. Only cold random reads in a cage come
-    near `max_seconds`.
-    """
+    """Return a first estimate of one trial's duration."""
     pass_seconds = min(dataset_bytes / _DISK_BYTES_PER_SECOND, max_seconds or math.inf)
     return _OVERHEAD_SECONDS + load_seconds + max(0.2 * (max_seconds or 10.0), pass_seconds)
+
+
+class _Bars:
+    """Bars of trials on standard error. Use it as a context manager."""
+
+    def __init__(self, *columns: ProgressColumn, shows: bool = True) -> None:
+        self._console = Console(stderr=True, highlight=False, emoji=False)
+        is_shown = shows and self._console.is_terminal
+        self._bar = Progress(*columns, console=self._console, disable=not is_shown)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
 
 
 class TimeEstimate:
@@ -73,10 +77,7 @@ class TimeEstimate:
         self._first = self._first or time.monotonic()
 
     def end(self, *, is_final: bool) -> int:
-        """Note that a trial ended, with a result if `is_final`.
-
-        Returns the number of trials with a result.
-        """
+        """Note that a trial ended; return the number of trials with a result (`is_final`)."""
         self._finished += 1
         self._done += int(is_final)
         return self._done
@@ -94,47 +95,39 @@ class TimeEstimate:
         return f"about {format_seconds(self._trial_seconds * (self._total - self._done))} left"
 
 
-class RunProgress:
-    """A campaign's listener that shows its progress. Use it as a context manager."""
+class RunProgress(_Bars):
+    """A campaign's listener that shows its progress."""
 
     def __init__(self, total: int, done: int, estimate_seconds: float, *, bar: bool = True) -> None:
-        self._console = Console(stderr=True, highlight=False, emoji=False)
-        self._bar = Progress(
+        super().__init__(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
-            console=self._console,
-            disable=not (bar and self._console.is_terminal),
+            shows=bar,
         )
         self._time = TimeEstimate(total, done, estimate_seconds / max(1, total))
         self._task: TaskID = self._bar.add_task("", total=total, completed=done, left="")
-
-    def __enter__(self) -> RunProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Show one event of the campaign."""
         match event["event"]:
             case "step":
-                self._show_step(event["text"])
+                self._bar.update(self._task, description=escape(event["text"]))
+                if not self._console.is_terminal:
+                    self._console.print(f"{escape(event['text'])} ...")
             case "notice":
                 self._console.print(escape(event["text"]), soft_wrap=True)
             case "trial":
                 self._time.begin()
                 self._bar.update(self._task, description=event["trial_id"])
             case "record":
-                self._record(event["record"])
+                record = event["record"]
+                done = self._time.end(is_final=record.is_final)
+                self._bar.update(self._task, completed=done, left=self._time.left)
+                line = f"{self._time.number} {record.trial_id:<32} {describe(record)}"
+                self._console.print(line, soft_wrap=True)
             case "swept":
                 self._console.print(f"removed a unit of an earlier run: {escape(event['unit'])}")
             case "agent_ended":
@@ -143,105 +136,68 @@ class RunProgress:
                     f" {escape(event['stderr'])}"
                 )
 
-    def _show_step(self, text: str) -> None:
-        self._bar.update(self._task, description=escape(text))
-        if not self._console.is_terminal:
-            self._console.print(f"{escape(text)} ...")
-
-    def _record(self, record: Record) -> None:
-        done = self._time.end(is_final=record.is_final)
-        self._bar.update(self._task, completed=done, left=self._time.left)
-        self._console.print(
-            f"{self._time.number} {record.trial_id:<32} {describe(record)}", soft_wrap=True
-        )
-
 
 def describe(record: Record) -> str:
     """Return one line about a record: outcome, time, rate and amplification, or the error."""
-    mark = _MARK.get(record.outcome, f"[yellow]{record.outcome}[/]")
-    seconds, covered = record.response.get("read_seconds"), record.response.get("covered_fraction")
-    seconds = record.response.get("wall_seconds" if record.load else "ready_seconds") or seconds
-    parts = [mark]
+    response = record.response
+    parts = [_MARK.get(record.outcome, f"[yellow]{record.outcome}[/]")]
+    seconds, covered = response.get("read_seconds"), response.get("covered_fraction")
+    seconds = response.get("wall_seconds" if record.load else "ready_seconds") or seconds
     if record.outcome in ("ok", "timed_out") and seconds is not None:
         partly = f" for {covered:.1%}" if covered is not None and covered < 1 else ""
         parts.append(f"{format_seconds(seconds)}{partly}")
-        rate, more = (
-            record.response.get("device_read_bytes_per_second"),
-            record.response.get("amplification"),
-        )
         parts += [f"{name} {value:.6g}" for name, value in (record.load.metrics or {}).items()]
-        if rate:
+        if rate := response.get("device_read_bytes_per_second"):
             parts.append(f"disk {format_rate(rate)}")
-        if more:
+        if more := response.get("amplification"):
             parts.append(f"x{more:.3g} read")
     if record.error:
         parts.append(f"[dim]{record.phase}: {escape(record.error)}[/]")
     return "  ".join(parts)
 
 
-class FleetProgress:
-    """A fleet campaign's listener that shows its progress. Use it as a context manager.
+class FleetProgress(_Bars):
+    """A fleet campaign's listener that shows its progress.
 
     `hosts` maps a host's name to its number of trials and its number of trials with a result.
     `trial_seconds` is a first estimate of a trial's duration.
     """
 
     def __init__(self, hosts: Mapping[str, tuple[int, int]], trial_seconds: float) -> None:
-        self._console = Console(stderr=True, highlight=False, emoji=False)
-        self._width = max(map(len, hosts), default=0)
-        self._bar = Progress(
+        super().__init__(
             TextColumn("{task.fields[host]}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
             TextColumn("{task.description}"),
-            console=self._console,
-            disable=not self._console.is_terminal,
         )
-        self._tasks: dict[str, TaskID] = {
-            host: self._bar.add_task(
-                "", total=total, completed=done, host=f"{host:<{self._width}}", left=""
+        self._width = max(map(len, hosts), default=0)
+        self._tasks: dict[str, TaskID] = {}
+        self._times: dict[str, TimeEstimate] = {}
+        for host, (total, done) in hosts.items():
+            name = f"{host:<{self._width}}"
+            self._tasks[host] = self._bar.add_task(
+                "", total=total, completed=done, host=name, left=""
             )
-            for host, (total, done) in hosts.items()
-        }
-        self._times = {
-            host: TimeEstimate(total, done, trial_seconds) for host, (total, done) in hosts.items()
-        }
-
-    def __enter__(self) -> FleetProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
+            self._times[host] = TimeEstimate(total, done, trial_seconds)
 
     def __call__(self, host: str, event: Mapping[str, Any]) -> None:
         """Show one event of a host."""
         match event["event"]:
             case "step" | "notice":
-                self._console.print(
-                    f"{host:<{self._width}} {escape(event['text'])}", soft_wrap=True
-                )
+                self._print(host, escape(event["text"]))
             case "trial":
                 self._times[host].begin()
                 self._bar.update(self._tasks[host], description=event["trial_id"])
             case "record":
-                self._record(host, event["record"])
+                record, left = event["record"], self._times[host]
+                done = left.end(is_final=record.is_final)
+                self._bar.update(self._tasks[host], completed=done, left=left.left, description="")
+                self._print(host, f"{left.number} {record.trial_id:<32} {describe(record)}")
             case "swept":
-                self._console.print(
-                    f"{host:<{self._width}} removed a unit of an earlier run:"
-                    f" {escape(event['unit'])}"
-                )
+                text = f"removed a unit of an earlier run: {escape(event['unit'])}"
+                self._console.print(f"{host:<{self._width}} {text}")
 
-    def _record(self, host: str, record: Record) -> None:
-        time_left = self._times[host]
-        done = time_left.end(is_final=record.is_final)
-        self._bar.update(self._tasks[host], completed=done, left=time_left.left, description="")
-        line = f"{host:<{self._width}} {time_left.number} {record.trial_id:<32} {describe(record)}"
-        self._console.print(line, soft_wrap=True)
+    def _print(self, host: str, text: str) -> None:
+        self._console.print(f"{host:<{self._width}} {text}", soft_wrap=True)

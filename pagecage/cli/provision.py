@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from pagecage.ansible import HostResult, TaskEvent
+from pagecage.ansible import TaskEvent
 from pagecage.checkout import LOGS
 from pagecage.cli.failures import fix_here
 from pagecage.cli.options import ExistingFile, definitions
@@ -38,6 +38,10 @@ class SudoOptions:
     ask_password: bool = False
     password_file: ExistingFile | None = None
 
+    def request(self, group: str, playbook: str) -> ProvisionRequest:
+        """Return the request to apply a playbook to a group."""
+        return ProvisionRequest(group, playbook, None, self.ask_password, self.password_file)
+
 
 def provision(
     group: HostGroup,
@@ -65,22 +69,13 @@ def provision(
             "--device: '' is not the name of a device", "--device /dev/disk/by-id/NAME, or none"
         )
     packages = definitions().experiment(experiment).packages if experiment is not None else ()
-    request = ProvisionRequest(
-        group,
-        "site.yml",
-        device,
-        sudo.ask_password,
-        sudo.password_file,
-        packages=packages,
-    )
-    return _execute(request, as_json)
+    request = sudo.request(group, "site.yml")
+    return _execute(replace(request, device=device, packages=packages), as_json)
 
 
 def verify(group: HostGroup, sudo: SudoOptions = SudoOptions(), *, as_json: Json = False) -> int:
     """Check what hosts lack for measuring; change nothing."""
-    return _execute(
-        ProvisionRequest(group, "verify.yml", None, sudo.ask_password, sudo.password_file), as_json
-    )
+    return _execute(sudo.request(group, "verify.yml"), as_json)
 
 
 def unprovision(
@@ -97,44 +92,26 @@ def unprovision(
     erase
         Also destroy the data
     """
-    return _execute(
-        ProvisionRequest(
-            group, "unprovision.yml", None, sudo.ask_password, sudo.password_file, erase
-        ),
-        as_json,
-    )
+    return _execute(replace(sudo.request(group, "unprovision.yml"), erase=erase), as_json)
 
 
 def _execute(request: ProvisionRequest, as_json: bool) -> int:
     results = run_playbook(request, LOGS, notify_step, _show_change)
-    log = LOGS / f"{Path(request.playbook).stem}.log"
-    errors = {name: _error(result, log) for name, result in results.items()}
+    rows = []
     for name, result in results.items():
-        notify(f"pagecage: {errors[name]}" if errors[name] else f"{name}: {_summary(result)}")
+        error = result.error(LOGS / f"{Path(request.playbook).stem}.log")
+        message, hint = (error.message, fix_here(error.hint)) if error else (None, None)
+        changes = f"{result.changed} change{'s' if result.changed > 1 else ''}"
+        if error:
+            notify(f"pagecage: {HostError(error.message, hint or '')}")
+        else:
+            notify(f"{name}: {changes if result.changed else 'up to date, nothing changed'}")
+        rows.append({"host": name, "changed": result.changed, "error": message, "hint": hint})
     if as_json:
-        print(json.dumps([_row(name, result, errors[name]) for name, result in results.items()]))
-    return EXIT_HOST if any(errors.values()) else EXIT_OK
-
-
-def _error(result: HostResult, log: Path) -> HostError | None:
-    """Return the event that stopped the playbook, with the fix as this installation has it."""
-    error = result.error(log)
-    return HostError(error.message, fix_here(error.hint)) if error else None
+        print(json.dumps(rows))
+    return EXIT_HOST if any(row["error"] is not None for row in rows) else EXIT_OK
 
 
 def _show_change(event: TaskEvent) -> None:
     if event.changed and event.outcome == "ok":
         notify(f"{event.host}: {event.task}")
-
-
-def _summary(result: HostResult) -> str:
-    if not result.changed:
-        return "up to date, nothing changed"
-    return "1 change" if result.changed == 1 else f"{result.changed} changes"
-
-
-def _row(name: str, result: HostResult, error: HostError | None) -> dict[str, object]:
-    message = (
-        {"error": error.message, "hint": error.hint} if error else {"error": None, "hint": None}
-    )
-    return {"host": name, "changed": result.changed, **message}

@@ -5,26 +5,22 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from functools import partial
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.cli.analyse import report, show_run
+from pagecage.cli.container import ImageOptions, plan_for_image
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import (
-    PreparedRun,
-    all_requirements_missed,
-    create_run,
-    execute,
-    exit_code,
-)
+from pagecage.cli.execution import PreparedRun, create_run, execute, exit_code
 from pagecage.cli.options import ReplayOptions, VolumeOptions
-from pagecage.cli.output import Json, OutputFormat, notify, typed_command
-from pagecage.cli.plan_listing import show_plan
-from pagecage.cli.replay_image import ImageOptions, PlannedReplay, plan_for_image
-from pagecage.cli.replay_plan import ServiceOptions, plan_for, refuse_service
+from pagecage.cli.output import Json, notify, typed_command
+from pagecage.cli.replay_plan import ServiceOptions, plan_for
+from pagecage.cli.run_plan import show_plan
+from pagecage.cli.show import report, show_run
 from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.hosts.host import Host
+from pagecage.planning.plan import Plan
+from pagecage.runner.images import FoundImage
 
 _QUOTED = re.compile(r"'[^']*'|\\.|\"((?:\\.|[^\"\\])*)\"", re.DOTALL)
 _SHELL = re.compile(r"[|&;<>()$`*?\[\n]|(?<!\S)[~#]|\A\s*!\s|\A\s*[A-Za-z_]\w*=")
@@ -34,11 +30,7 @@ _IN_QUOTES = re.compile(r"[$`]")
 
 
 def command_words(text: str) -> tuple[tuple[str, ...], str]:
-    """Return the words to run, and a sentence that states how the text was understood.
-
-    Nothing is expanded here. A text with signs of a shell becomes `sh -c` of the whole text. Raises
-    PagecageError for an empty text and for a quotation mark without its other.
-    """
+    """Return the words to run, and a sentence that states how the text was understood."""
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
@@ -102,26 +94,18 @@ def replay(
     dry_run
         Show the plan and its commands; start nothing
     """
-    command = _words(command, text)
-    of = partial(_of_image, image) if image.is_given else _of_program
-    found = of(cage, command, options, volume, served)
+    command = _words(text, command)
+    plan, host, found = _plan(cage, command, options, image, volume, served)
     if dry_run:
-        found.host.stop()
-        show_plan(found.plan, found.host)
+        host.stop()
+        show_plan(plan, host)
         return EXIT_OK
-    return _measure(found, as_json)
+    if found is not None and host.name != "local":
+        found.save(lambda step: notify(f"{step} ..."))  # for a host whose engine lacks it
+    return _measure(create_run(plan, host, True, notify), as_json)
 
 
-def _measure(found: PlannedReplay, as_json: bool) -> int:
-    """Run the plan and report it; return the exit status."""
-    found.provide(notify)
-    prepared = create_run(found.plan, found.host, True, notify)
-    status = execute(prepared, notify, _STDERR if as_json else _STDOUT)
-    _report(prepared, as_json)
-    return exit_code(prepared, status, notify)
-
-
-def _words(command: tuple[str, ...], text: str | None) -> tuple[str, ...]:
+def _words(text: str | None, command: tuple[str, ...]) -> tuple[str, ...]:
     if text is None:
         return command
     if command:
@@ -131,42 +115,34 @@ def _words(command: tuple[str, ...], text: str | None) -> tuple[str, ...]:
     return words
 
 
-def _of_image(
+def _plan(
+    cage: str | None,
+    command: tuple[str, ...],
+    options: ReplayOptions,
     image: ImageOptions,
-    cage: str | None,
-    arguments: tuple[str, ...],
-    options: ReplayOptions,
     volume: VolumeOptions,
     served: ServiceOptions,
-) -> PlannedReplay:
-    refuse_service(served)
-    return plan_for_image(cage, arguments, options, image, typed_command(), notify, volume)
-
-
-def _of_program(
-    cage: str | None,
-    argv: tuple[str, ...],
-    options: ReplayOptions,
-    volume: VolumeOptions,
-    served: ServiceOptions,
-) -> PlannedReplay:
+) -> tuple[Plan, Host, FoundImage | None]:
+    typed = typed_command()
+    if image.is_given:
+        if given := served.first_given():
+            message = f"{given} and --image are mutually exclusive"
+            raise PagecageError(message, "measure until the image serves: --ready-port PORT")
+        return plan_for_image(cage, command, options, image, typed, notify, volume)
     if cage is None:
         raise PagecageError("pagecage replay requires CAGE", "pagecage replay --help")
-    typed = typed_command()
-    plan, host = plan_for(cage, argv, options, typed, notify, volume=volume, served=served)
-    return PlannedReplay(plan, host, None)
+    planned = plan_for(cage, command, options, typed, notify, volume=volume, served=served)
+    return *planned, None
 
 
-def _report(prepared: PreparedRun, as_json: bool) -> None:
-    """Make the report and show its tables.
-
-    After a run that printed the program's output, show the tables alone, on standard error.
-    """
-    if all_requirements_missed(prepared):
-        return
-    if not prepared.streams_output:
-        report(prepared.folder.path, OutputFormat(as_json=as_json).options(), notify)
-        return
-    table = show_run(prepared.folder.path, OutputFormat(as_json=as_json).options())
-    print(table, end="", file=sys.stdout if as_json else sys.stderr)
-    notify(f"report: pagecage show {prepared.plan.run_id} --html")
+def _measure(prepared: PreparedRun, as_json: bool) -> int:
+    status = execute(prepared, notify, _STDERR if as_json else _STDOUT)
+    form = "json" if as_json else ""
+    if not prepared.all_requirements_missed:
+        if prepared.streams_output:
+            tables = show_run(prepared.folder.path, form)
+            print(tables, end="", file=sys.stdout if as_json else sys.stderr)
+            notify(f"report: pagecage show {prepared.plan.run_id} --html")
+        else:
+            report(prepared.folder.path, form)
+    return exit_code(prepared, status, notify)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import shlex
 import shutil
@@ -14,8 +13,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from pagecage.checkout import TOP
-from pagecage.cli.cage_page import named_profile
+from pagecage.cli.cage_page import CATALOGUE, named_profile
 from pagecage.cli.enforcement import enforced
 from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.options import (
@@ -28,7 +26,7 @@ from pagecage.cli.options import (
     definitions,
 )
 from pagecage.cli.output import Notify, input_is_file
-from pagecage.cli.run_plan import default_driver, harness
+from pagecage.cli.run_plan import chosen_seed, default_driver, harness
 from pagecage.cloud.catalogue import read_offers
 from pagecage.cloud.profile import cage_of
 from pagecage.definitions.trial_tables import wrong_metric_name
@@ -59,8 +57,11 @@ def cage_names(cage: str, others: Sequence[str], *, has_control: bool) -> tuple[
     """Return each cage once, the control first. Raises PagecageError for an unknown name."""
     defined = definitions().cage_names()
     for name in (cage, *others):
-        if name not in defined and name.lower() not in (volumes := _volume_names()):
-            raise PagecageError(f"there is no cage {name!r}", nearest(name, [*defined, *volumes]))
+        if name not in defined:
+            volumes = catalogue_names(read_offers(CATALOGUE))
+            if name.lower() not in volumes:
+                known = nearest(name, [*defined, *volumes])
+                raise PagecageError(f"there is no cage {name!r}", known)
     control = (UNCAGED,) if has_control else ()
     return tuple(dict.fromkeys((*control, cage, *others)))
 
@@ -68,41 +69,28 @@ def cage_names(cage: str, others: Sequence[str], *, has_control: bool) -> tuple[
 def replay_cages(
     names: Sequence[str], volume: VolumeOptions, paths: Sequence[str]
 ) -> dict[str, Cage]:
-    """Return the cages of these names, and the control, by name.
-
-    `volume` are the options of the volumes among them, and `paths` the data of the program. Raises
-    PagecageError if there is a volume without the options that it needs, or options without a
-    volume.
-    """
+    """Return the cages of these names, and the control, by name."""
     defined = definitions().cage_names()
     if volume != VolumeOptions() and all(name in defined for name in names):
         raise PagecageError(
             "options of a volume do not apply to a cage of cgroups/", "pagecage cage list"
         )
     dataset_bytes = data_bytes(paths)
-    return {
-        name: definitions().cage(name, dataset_bytes) if name in defined else _of(name, volume)
-        for name in {*names, UNCAGED}
-    }
-
-
-def _of(name: str, volume: VolumeOptions) -> Cage:
-    profile, description = named_profile(read_offers(TOP / "cgroups/catalogue"), name, volume)
-    return cage_of(profile, name.lower(), description)
-
-
-def _volume_names() -> list[str]:
-    return list(catalogue_names(read_offers(TOP / "cgroups/catalogue")))
+    cages = {}
+    for name in {*names, UNCAGED}:
+        if name in defined:
+            cages[name] = definitions().cage(name, dataset_bytes)
+        else:
+            profile, description = named_profile(name, volume)
+            cages[name] = cage_of(profile, name.lower(), description)
+    return cages
 
 
 def data_bytes(paths: Sequence[str]) -> int | None:
-    """Return the size of the data, for cages that limit memory to a share of it.
-
-    None if no data is named or some of it is not on this machine.
-    """
-    files = [Path(path) for path in paths]
-    existing = [path for path in files if os.path.lexists(path)]
-    return sum(map(size_of, existing)) if existing and len(existing) == len(files) else None
+    """Return the size of the data, for cages that limit memory to a share of it."""
+    if not paths or not all(map(os.path.lexists, paths)):
+        return None
+    return sum(size_of(Path(path)) for path in paths)
 
 
 def implied_copies(
@@ -136,10 +124,7 @@ def is_only_here(program: str, uploads: Sequence[UploadedFile], place: str) -> b
 
 
 def copied_data(writes: bool, uploads: Sequence[UploadedFile], host: AgentHost) -> TrialData | None:
-    """Return the copied files as data that are restored before each trial; None without --writes.
-
-    Raises PagecageError if nothing is copied: files in place are never written by pagecage.
-    """
+    """Return the copied files as data to restore before each trial; None without --writes."""
     if not writes:
         return None
     if not uploads:
@@ -153,23 +138,10 @@ def copied_data(writes: bool, uploads: Sequence[UploadedFile], host: AgentHost) 
     )
 
 
-def restored_base(data: TrialData | None, directory: str | None) -> str | None:
-    """Return the base of the restored copies if the command runs in them, else None.
-
-    All copies are then part of the original. Of a container only the volumes are restored.
-    """
-    base = data.copied_to if data else None
-    return base if base and directory and directory.startswith(f"{base}/") else None
-
-
 def check_cold(
     cold: Sequence[str], host: AgentHost, uploads: Sequence[UploadedFile], notify: Notify
 ) -> None:
-    """Raise PagecageError for a `--cold` path that no trial on this host could find.
-
-    Copied files, and all files on host local, must exist now. A relative path is relative to the
-    command's working directory. An absolute path in a guest is checked by the trial.
-    """
+    """Raise PagecageError for a `--cold` path that no trial on this host could find."""
     for path in cold:
         if not path or "\0" in path:
             raise PagecageError(
@@ -238,46 +210,52 @@ class ServiceOptions:
     ready_timeout: Annotated[str | None, Parameter(metavar="TIME")] = None
     stop_signal: Literal["TERM", "INT", "QUIT", "HUP", "KILL"] = "TERM"
 
+    def first_given(self) -> str | None:
+        """Return the first option that is given, or None."""
+        defaults = vars(ServiceOptions())
+        given = (name for name, value in vars(self).items() if value != defaults[name])
+        return next((f"--{name.replace('_', '-')}" for name in given), None)
+
 
 def server_and_load(
-    options: ServiceOptions, command: Sequence[str], *, is_seen_serving: bool
+    options: ServiceOptions, command: Sequence[str], replayed: ReplayOptions
 ) -> tuple[tuple[str, ...], ServiceSpec | None]:
-    """Return the command line to run, and the load if it is a server.
-
-    Raises PagecageError for a server beside a command, without a load, or without a sign that it
-    serves, and for an option that is wrong.
-    """
+    """Return the command line to run, and the load if it is a server."""
     if options.serve is None:
-        if given := [name for name, value in vars(options).items() if _is_given(name, value)]:
-            message = f"--{given[0].replace('_', '-')} applies only to a server"
+        if given := options.first_given():
+            message = f"{given} applies only to a server"
             raise PagecageError(message, "--serve 'SERVER COMMAND'")
+        if not command:
+            raise PagecageError(
+                "there is no command to replay", "pagecage replay CAGE -- COMMAND ARGUMENTS"
+            )
+        check_readiness(replayed)
         return tuple(command), None
     if command:
         message = f"there is a server and a command {shlex.join(command)!r}"
         raise PagecageError(message, "give --serve or a COMMAND")
     if options.load is None:
         raise PagecageError("--serve needs the load to measure", "--load 'LOAD COMMAND'")
-    if not is_seen_serving:
+    if replayed.ready_when is None and replayed.ready_port is None:
         message = "--serve needs a sign that the server serves"
         raise PagecageError(message, "--ready-port PORT or --ready-when REGEX")
-    return _split(options.serve, "--serve"), _service(options, options.load)
-
-
-def refuse_service(options: ServiceOptions) -> None:
-    """Raise PagecageError for any option of a server, beside an image."""
-    if given := [name for name, value in vars(options).items() if _is_given(name, value)]:
-        message = f"--{given[0].replace('_', '-')} and --image are mutually exclusive"
-        raise PagecageError(message, "measure until the image serves: --ready-port PORT")
+    argv, service = _split(options.serve, "--serve"), _service(options, options.load)
+    check_readiness(replayed)
+    return argv, service
 
 
 def _service(options: ServiceOptions, load: str) -> ServiceSpec:
-    patience = options.ready_timeout
+    seconds = {
+        name: parse_seconds(text, f"--{name.replace('_', '-')}")
+        for name in ("warm_up", "settle", "ready_timeout")
+        if (text := getattr(options, name)) is not None
+    }
     return ServiceSpec(
         _split(load, "--load"),
         _metrics(options.metric),
-        _seconds(options.warm_up, "--warm-up"),
-        _seconds(options.settle, "--settle"),
-        None if patience is None else parse_seconds(patience, "--ready-timeout"),
+        seconds.get("warm_up", 0.0),
+        seconds.get("settle", 0.0),
+        seconds.get("ready_timeout"),
         options.stop_signal,
     )
 
@@ -285,13 +263,21 @@ def _service(options: ServiceOptions, load: str) -> ServiceSpec:
 def parse_metric(text: str) -> tuple[str, MetricPattern]:
     """Return the name and the pattern of `--metric`. Raises PagecageError for any other text.
 
-    A regular expression is never cut: what names it remains part of it.
+    The name is that of the group, or else the words before the first `=` or `:`, or the last key of
+    a path. A regular expression is never cut: what names it remains part of it.
     """
     path = _PATH.fullmatch(text)
     pattern = path["path"] if path else text
     if reason := wrong_pattern(pattern):
         raise PagecageError(f"--metric: {reason}", "--metric 'tps = ([0-9.]+)'")
-    name = path["name"] or _last_key(pattern) if path else _name_of(text)
+    if path:
+        keys: list[str] = re.findall(r"\w+", pattern)
+        name = path["name"] or (keys[-1].lower() if keys else "")
+    elif named := _NAMED.search(text):
+        name = named["name"]
+    else:
+        words = _WORDS.match(text)
+        name = re.sub(r"\W+", "_", words["name"]).strip("_").lower() if words else ""
     if not name:
         raise PagecageError(
             f"--metric: {text!r} has no name", "name its group, as in 'took (?P<p99_ms>[0-9.]+)'"
@@ -301,23 +287,9 @@ def parse_metric(text: str) -> tuple[str, MetricPattern]:
     return name, MetricPattern(pattern)
 
 
-def _name_of(pattern: str) -> str:
-    """Return the name of the group, or else the words before the first `=` or `:`."""
-    if named := _NAMED.search(pattern):
-        return named["name"]
-    words = _WORDS.match(pattern)
-    return re.sub(r"\W+", "_", words["name"]).strip("_").lower() if words else ""
-
-
-def _last_key(path: str) -> str:
-    words: list[str] = re.findall(r"\w+", path)
-    return words[-1].lower() if words else ""
-
-
 def _metrics(texts: Sequence[str]) -> dict[str, MetricPattern]:
     metrics: dict[str, MetricPattern] = {}
-    for text in texts:
-        name, pattern = parse_metric(text)
+    for name, pattern in map(parse_metric, texts):
         if name in metrics:
             raise PagecageError(
                 f"--metric: two metrics are named {name}", "name a group: (?P<name>...)"
@@ -326,16 +298,7 @@ def _metrics(texts: Sequence[str]) -> dict[str, MetricPattern]:
     return metrics
 
 
-def _is_given(name: str, value: object) -> bool:
-    return bool(value != getattr(ServiceOptions(), name))
-
-
-def _seconds(text: str | None, option: str) -> float:
-    return 0.0 if text is None else parse_seconds(text, option)
-
-
 def _split(text: str, option: str) -> tuple[str, ...]:
-    """Return the words of a command line, as a shell would split it."""
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
@@ -348,22 +311,19 @@ def _split(text: str, option: str) -> tuple[str, ...]:
     return words
 
 
-_Cages = Mapping[str, Cage]
-
-
 def plan_for(
     cage: str,
     argv: tuple[str, ...],
     options: ReplayOptions,
     command: str,
     notify: Notify,
-    cages: _Cages | None = None,
+    cages: Mapping[str, Cage] | None = None,
     volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     served: ServiceOptions = ServiceOptions(),
 ) -> tuple[Plan, Host]:
     """Return the plan of a replay of `argv`, and its host; `command` is the whole command line."""
-    argv, service = _checked(argv, options, served)
-    names, known = chosen_cages(cage, options, cages, volume)
+    argv, service = server_and_load(served, argv, options)
+    names, known = _chosen_cages(cage, options, cages, volume)
     copies = find_uploads(options.copy)
     loaders = service.load[:1] if service else ()
 
@@ -371,10 +331,9 @@ def plan_for(
         place = _place(host, options, known)
         program, start = _program(argv[0], options, copies, place)
         files = _files((*(() if program else argv[:1]), *loaders), options, copies, place)
-        uploads = files + program
-        restored = copied_data(options.writes, uploads, host)
+        restored = copied_data(options.writes, uploads := files + program, host)
         directory = _working_directory(host, place, uploads, restored)
-        _check_programs([argv[0], *loaders], host, uploads)
+        _require_programs([argv[0], *loaders], host, uploads)
         check_cold(options.cold, host, uploads, notify)
         words = (*(word.replace("{directory}", directory) for word in start), *argv[1:])
         replay = ReplaySpec(
@@ -386,11 +345,21 @@ def plan_for(
             collector_names(options.collectors),
             options.driver,
             restored,
-            *_loads(service, files, directory),
+            service and replace(service, load=translate_command(service.load, files, directory)),
+            service.load if service else (),
         )
         return make_replay_plan(replay, uploads, options, host, command, known, notify)
 
-    return plan_on_host(options.host, options.data_dir, make, notify, options.disk)
+    return plan_on_host(options, make, notify)
+
+
+def _chosen_cages(
+    cage: str, options: ReplayOptions, cages: Mapping[str, Cage] | None, volume: VolumeOptions
+) -> tuple[tuple[str, ...], Mapping[str, Cage]]:
+    if cages:
+        return tuple(cages), cages
+    names = cage_names(cage, options.others, has_control=not options.no_control)
+    return names, replay_cages(names, volume, options.cold or options.copy)
 
 
 def make_replay_plan(
@@ -399,92 +368,60 @@ def make_replay_plan(
     options: ReplayOptions,
     host: Host,
     command: str,
-    cages: _Cages,
+    cages: Mapping[str, Cage],
     notify: Notify,
 ) -> Plan:
     """Return the plan of a replay on a host, with the files that are copied there."""
     replay = replace(replay, conditions=chosen_conditions(options))
-    cages = enforced(cages, options.enforced_by, options.dilate, host, notify)
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
+    cages = enforced(cages, options, host, notify)
     plan_options = PlanOptions(
         SIZE,
         SIZE_REASON,
         options.repeats,
-        seed,
+        chosen_seed(options.seed),
         host.name,
         "never",
         default_driver=default_driver(host),
     )
-    run_id = new_run_id(replay.name, host.name)
+    directory, restored = replay.command.directory, replay.data and replay.data.copied_to
     about = {
         "carried": uploads_to_json(uploads),
-        "directory": replay.command.directory,
-        "restored": restored_base(replay.data, replay.command.directory),
+        "directory": directory,
+        # All copies are then part of the original. Of a container only the volumes are restored.
+        "restored": restored
+        if restored and directory and directory.startswith(f"{restored}/")
+        else None,
     }
-    return make_plan(
-        run_id, make_experiment(replay), cages, plan_options, command, harness(), about
-    )
+    run_id, experiment = new_run_id(replay.name, host.name), make_experiment(replay)
+    return make_plan(run_id, experiment, cages, plan_options, command, harness(), about)
 
 
-def chosen_cages(
-    cage: str, options: ReplayOptions, cages: _Cages | None, volume: VolumeOptions
-) -> tuple[tuple[str, ...], _Cages]:
-    """Return the names of the cages to run in, and all cages by name."""
-    if cages:
-        return tuple(cages), cages
-    names = cage_names(cage, options.others, has_control=not options.no_control)
-    return names, replay_cages(names, volume, options.cold or options.copy)
-
-
-def _place(host: Host, options: ReplayOptions, cages: _Cages) -> str:
-    """Return `local` if the command reads its files in place, else where it reads copies.
-
-    A simulated volume is another disk than the user's files are on, even on this machine.
-    """
+def _place(host: Host, options: ReplayOptions, cages: Mapping[str, Cage]) -> str:
+    """Return `local` if the command reads its files in place, else where it reads copies."""
     by_default = options.enforced_by is None and any(cage.is_volume for cage in cages.values())
     return "volume" if by_default or options.enforced_by == "volume" else host.name
+
+
+def _program(
+    program: str, options: ReplayOptions, copies: tuple[UploadedFile, ...], place: str
+) -> tuple[tuple[UploadedFile, ...], tuple[str, ...]]:
+    """Return the files of the program to copy with its libraries, and the words that start it."""
+    is_needed = is_only_here(program, copies, place) and is_elf(Path(program))
+    return program_uploads(program) if options.copy_program or is_needed else ((), (program,))
 
 
 def _files(
     programs: Sequence[str], options: ReplayOptions, copies: tuple[UploadedFile, ...], place: str
 ) -> tuple[UploadedFile, ...]:
     """Return the files to copy: those of --copy, and cold files and programs that are only here."""
-    own = [program for program in programs if is_only_here(program, copies, place)]
+    needed = [program for program in programs if is_only_here(program, copies, place)]
     implied = implied_copies(options.cold, copies, place)
-    return find_uploads((*implied, *dict.fromkeys(own)), copies)
+    return find_uploads((*implied, *dict.fromkeys(needed)), copies)
 
 
-def _program(
-    program: str, options: ReplayOptions, copies: tuple[UploadedFile, ...], place: str
-) -> tuple[tuple[UploadedFile, ...], tuple[str, ...]]:
-    """Return the files of the program to copy with its libraries, and the words that start it.
-
-    A binary that only this machine has is copied without --copy-program.
-    """
-    is_own = is_only_here(program, copies, place) and is_elf(Path(program))
-    return program_uploads(program) if options.copy_program or is_own else ((), (program,))
-
-
-def _checked(
-    argv: tuple[str, ...], options: ReplayOptions, served: ServiceOptions
-) -> tuple[tuple[str, ...], ServiceSpec | None]:
-    """Return the command line to run, and the load if it is a server. Raises PagecageError."""
-    serves = options.ready_when is not None or options.ready_port is not None
-    argv, service = server_and_load(served, argv, is_seen_serving=serves)
-    _check(argv, options)
-    return argv, service
-
-
-def _check(argv: tuple[str, ...], options: ReplayOptions) -> None:
-    if not argv:
-        raise PagecageError(
-            "there is no command to replay", "pagecage replay CAGE -- COMMAND ARGUMENTS"
-        )
-    check_readiness(options)
-
-
-def _check_programs(programs: Sequence[str], host: Host, uploads: tuple[UploadedFile, ...]) -> None:
-    """Raise PagecageError if a program is missing on the host; checked only for host local."""
+def _require_programs(
+    programs: Sequence[str], host: Host, uploads: tuple[UploadedFile, ...]
+) -> None:
     for program in programs if host.name == "local" and not uploads else ():
         if shutil.which(program) is None:
             raise PagecageError(f"there is no program {program!r}", "check its name and PATH")
@@ -493,11 +430,6 @@ def _check_programs(programs: Sequence[str], host: Host, uploads: tuple[Uploaded
 def _working_directory(
     host: Host, place: str, uploads: tuple[UploadedFile, ...], restored: TrialData | None
 ) -> str:
-    """Return the command's working directory.
-
-    It is that of the copies if there are any, else the current directory, an empty one of the
-    volume, or the guest's data directory.
-    """
     if restored:
         return f"{restored.copied_to}/{DATA}"
     if uploads or (place == "volume" and host.name == "local"):
@@ -528,13 +460,3 @@ def command_spec(
         streams_output=is_single,
         takes_input=service is None and (is_single or input_is_file()),
     )
-
-
-def _loads(
-    service: ServiceSpec | None, uploads: tuple[UploadedFile, ...], directory: str
-) -> tuple[ServiceSpec | None, tuple[str, ...]]:
-    """Return the service as it runs on the host, and its load's command as it was typed."""
-    if service is None:
-        return None, ()
-    load = translate_command(service.load, uploads, directory)
-    return replace(service, load=load), service.load

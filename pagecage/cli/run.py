@@ -10,17 +10,15 @@ from typing import Any
 from cyclopts import Parameter
 
 from pagecage.checkout import PROJECT, RUNS, TOP
-from pagecage.cli.analyse import report, show_run
 from pagecage.cli.container import with_values
-from pagecage.cli.execution import PreparedRun, execute, exit_code, new_run, plan_for, prepare_host
+from pagecage.cli.execution import PreparedRun, prepare_host
 from pagecage.cli.host_choice import choose_host
 from pagecage.cli.known_definitions import ask_before_commands
 from pagecage.cli.options import FleetOptions, RunOptions, definitions, is_group
-from pagecage.cli.output import Json, Notify, OutputFormat, notify, typed_command
-from pagecage.cli.plan_listing import show_plan
+from pagecage.cli.output import Json, Notify, notify, typed_command
 from pagecage.cli.progress import LOAD_SECONDS, expected_trial_seconds
-from pagecage.cli.run_plan import check_options
-from pagecage.cli.show import GateOptions, judge
+from pagecage.cli.run_plan import check_options, new_run, plan_for, show_plan
+from pagecage.cli.show import GateOptions, measure, show_run
 from pagecage.definitions.reader import is_path
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.model.experiment import Experiment
@@ -30,19 +28,8 @@ from pagecage.runner.run_folder import RunFolder, find_run
 from pagecage.units import format_seconds
 
 _PLAN_OPTIONS = (
-    "size",
-    "budget",
-    "cage",
-    "treatment",
-    "repeats",
-    "until_ci",
-    "max_repeats",
-    "seed",
-    "fresh",
-    "driver",
-    "cold_metadata",
-    "fresh_home",
-    "same_output",
+    *("size", "budget", "cage", "treatment", "repeats", "until_ci", "max_repeats", "seed"),
+    *("fresh", "driver", "cold_metadata", "fresh_home", "same_output"),
 )
 
 
@@ -80,10 +67,7 @@ class ResumeOptions:
 def resume_run(
     name: str, options: RunOptions, resumption: ResumeOptions, yes: bool, notify: Notify
 ) -> PreparedRun:
-    """Prepare the newest run of an experiment to be finished.
-
-    Raises PagecageError if the experiment's definition has changed since.
-    """
+    """Prepare the newest run of an experiment to be finished."""
     refuse_plan_options(options)
     folder = find_run(RUNS, Path(name).stem if is_path(name) else name)
     plan = folder.plan()
@@ -109,8 +93,8 @@ def excluded_trials(folder: RunFolder) -> list[str]:
     """Return the ids of the trials of a run that their verdicts exclude."""
     if not folder.attempts():
         return []
-    shown = json.loads(show_run(folder.path, ["--json"]))
-    return [trial["trial_id"] for trial in shown["trials"] if trial["verdicts"]["excluded"]]
+    trials = json.loads(show_run(folder.path, "json"))["trials"]
+    return [trial["trial_id"] for trial in trials if trial["verdicts"]["excluded"]]
 
 
 def refuse_plan_options(options: RunOptions) -> None:
@@ -122,11 +106,7 @@ def refuse_plan_options(options: RunOptions) -> None:
 
 
 def require_same_definition(plan: Plan, given: str = "") -> Experiment:
-    """Return the plan's experiment.
-
-    Raises PagecageError if it has changed since the plan was made. Of a sweep it is the
-    experiment that is swept. `given` may be the path of the definition.
-    """
+    """Return the plan's experiment; of a sweep the experiment that is swept."""
     name = given if is_path(given) else plan.document["experiment"]
     if plan.document.get("sweep"):
         name = name.removeprefix(SWEEP_PREFIX)
@@ -143,29 +123,25 @@ def require_same_definition(plan: Plan, given: str = "") -> Experiment:
 def list_experiments(*, as_json: Json = False) -> int:
     """List the experiments with their questions and treatments."""
     defined = definitions()
-    own = defined.experiments.own_names()
-    names = [*own, *(name for name in defined.experiment_names() if name not in own)]
-    rows = [_summary_row(defined.experiment(name), name in own) for name in names]
+    custom = defined.experiments.own_names()
+    names = [*custom, *(name for name in defined.experiment_names() if name not in custom)]
+    rows = [_summary_row(defined.experiment(name), name in custom) for name in names]
     if as_json:
         print(json.dumps(rows))
         return EXIT_OK
     width = max(len(row["name"]) for row in rows)
     for row in rows:
-        origin = f"{row['origin']:<8} " if own else ""
+        origin = f"{row['origin']:<8} " if custom else ""
         print(
             f"{origin}{row['name']:<{width}} {row['treatments']:>3} treatments, {row['about']:<14}"
             f" {row['question']}"
         )
-    if PROJECT not in (None, TOP) and not own:
+    if PROJECT not in (None, TOP) and not custom:
         notify(f"{PROJECT} defines no experiments\n  fix: pagecage init -- COMMAND makes one")
     return EXIT_OK
 
 
-def _summary_row(experiment: Experiment, is_own: bool) -> dict[str, Any]:
-    """Return an experiment's row for `pagecage list`.
-
-    `origin` is project or pagecage. The duration is an estimate for an emulated host.
-    """
+def _summary_row(experiment: Experiment, is_custom: bool) -> dict[str, Any]:
     count = len(selected(experiment, "emulated"))
     size = experiment.sizes["emulated"]
     load_seconds = LOAD_SECONDS if experiment.workload_kind == "service" else 0.0
@@ -173,7 +149,7 @@ def _summary_row(experiment: Experiment, is_own: bool) -> dict[str, Any]:
     seconds = count * (size.repeats or experiment.repeats) * trial_seconds
     return {
         "name": experiment.name,
-        "origin": "project" if is_own else "pagecage",
+        "origin": "project" if is_custom else "pagecage",
         "question": experiment.question,
         "treatments": count,
         "factors": {name: list(levels) for name, levels in experiment.factors.items()},
@@ -203,7 +179,8 @@ def plan(
     if is_group(options.host):
         from pagecage.cli import fleet
 
-        return fleet.show_plan(name, options, fleet_options, typed_command(), as_json, notify)
+        asked = fleet.FleetCommand(name, options, fleet_options, typed_command(), True, notify)
+        return asked.show_plan(as_json)
     new_plan, host = plan_for(name, options, typed_command(), notify)
     host.stop()
     if as_json:
@@ -241,15 +218,13 @@ def run(
     if dry_run:
         return plan(name, options, fleet_options, as_json=as_json)
     check_options(options, fleet_options)
-    output_format = OutputFormat(as_json=as_json)
     if on_group:
         from pagecage.cli import fleet
 
         gate.refuse_on_group()
-        return fleet.run(
-            name, options, fleet_options, typed_command(), resumption, yes, output_format, notify
-        )
-    return _run_on_host(name, options, gate, resumption, yes, output_format)
+        asked = fleet.FleetCommand(name, options, fleet_options, typed_command(), yes, notify)
+        return asked.run(resumption, "json" if as_json else "")
+    return _run_on_host(name, options, gate, resumption, yes, as_json)
 
 
 def _run_on_host(
@@ -258,16 +233,14 @@ def _run_on_host(
     gate: GateOptions,
     resumption: ResumeOptions,
     yes: bool,
-    output_format: OutputFormat,
+    as_json: bool,
 ) -> int:
     baseline = gate.checked()
     if resumption.resume:
         prepared = resume_run(name, options, resumption, yes, notify)
     else:
         prepared = new_run(name, options, typed_command(), yes, notify)
-    status = execute(prepared, notify)
-    report(prepared.folder.path, output_format.options(), notify)
-    status = exit_code(prepared, status, notify)
+    status = measure(prepared, "json" if as_json else "")
     if status or baseline is None:
         return status
-    return judge(baseline, prepared.folder.path, gate, to_stderr=output_format.as_json)
+    return gate.judge(baseline, prepared.folder.path, to_stderr=as_json)

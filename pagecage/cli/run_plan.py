@@ -1,20 +1,26 @@
-"""Choice of host and size for a run, and its plan."""
+"""The plan of a run: its size, its trials, its host, and its text."""
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from pagecage.checkout import IS_INSTALLED, TOP
 from pagecage.cli.enforcement import EMULATED_DISK, enforced
+from pagecage.cli.execution import PreparedRun, create_run
+from pagecage.cli.host_choice import can_run_here, plan_on_host
 from pagecage.cli.init import place_files
+from pagecage.cli.known_definitions import ask_before_commands
 from pagecage.cli.options import FleetOptions, RunOptions, chosen_conditions, definitions, is_group
 from pagecage.cli.output import Notify
 from pagecage.errors import PagecageError, nearest
+from pagecage.hosts.agent_package import make_agent_package, require_workloads
 from pagecage.hosts.disk_speed import ASSUMED
-from pagecage.hosts.host import SizedHost
+from pagecage.hosts.host import Host, SizedHost
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.experiment import SIZES, Experiment, Level
@@ -35,13 +41,47 @@ from pagecage.planning.size import (
     trial_seconds,
 )
 from pagecage.process import find_tool, run
-from pagecage.runner.resource_needs import needed_disk_bytes
+from pagecage.runner.resource_needs import check_memory_floor, needed_disk_bytes
 from pagecage.runner.run_folder import new_run_id
-from pagecage.units import parse_seconds
+from pagecage.units import format_bytes, format_seconds, parse_seconds
 from pagecage.version import VERSION
 
-MOST_REPEATS = 30
-"""The default of --max-repeats."""
+_MOST_REPEATS = 30  # of --max-repeats
+
+
+def new_run(name: str, options: RunOptions, command: str, yes: bool, notify: Notify) -> PreparedRun:
+    """Prepare a new run of an experiment."""
+    ask_before_commands(definitions().experiment(name), options.host, yes=yes)
+    require_workloads(make_agent_package(TOP))
+    return create_run(*plan_for(name, options, command, notify), yes, notify)
+
+
+def plan_for(name: str, options: RunOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
+    """Return the plan of a new run and its host."""
+    experiment = definitions().experiment(name)
+    if options.cage is not None:
+        definitions().cage(options.cage, experiment.sizes["full"].total_bytes)
+    make = partial(_make_plan, experiment, options, command, notify)
+    plan, host = plan_on_host(options, make, notify)
+    if "expected_seconds" in plan.document:
+        notify(f"size: {plan.document['size_reason']}")
+    return plan, host
+
+
+def runs_here(name: str, options: RunOptions) -> bool:
+    """Return whether a run on host auto takes this machine; the guest need not be set up."""
+    make = partial(_make_plan, definitions().experiment(name), options, "", lambda _: None)
+    return can_run_here(LocalHost(options.data_dir), make)
+
+
+def _make_plan(
+    experiment: Experiment, options: RunOptions, command: str, notify: Notify, host: Host
+) -> Plan:
+    chosen = with_driver(with_cage(experiment, options.cage), options.driver)
+    check_levels(chosen, parse_treatment(options.treatment))
+    plan = build_plan(options, chosen, host, command, notify)
+    check_memory_floor(plan)
+    return plan
 
 
 def check_options(options: RunOptions, fleet_options: FleetOptions) -> None:
@@ -50,29 +90,19 @@ def check_options(options: RunOptions, fleet_options: FleetOptions) -> None:
     budget_seconds(options)
     _check_repeats(options)
     until_ci(options)
-    if not is_group(options.host) and fleet_options != FleetOptions():
-        defaults = FleetOptions()
-        option = next(
-            name for name, value in vars(fleet_options).items() if value != getattr(defaults, name)
-        )
+    defaults = vars(FleetOptions())
+    given = [name for name, value in vars(fleet_options).items() if value != defaults[name]]
+    if given and not is_group(options.host):
         raise PagecageError(
-            f"--{option.replace('_', '-')} applies only to a group of hosts, and {options.host} is"
-            " not a group",
+            f"--{given[0].replace('_', '-')} applies only to a group of hosts, and {options.host}"
+            " is not a group",
             "name a group: --host GROUP",
         )
 
 
-def choose_size(name: str, host: SizedHost, notify: Notify) -> tuple[str, str]:
-    """Return the name of the size and the reason for it."""
-    _check_size(name)
-    if name != "auto":
-        return name, "asked for"
-    if host.is_emulated(notify):
-        return (
-            "emulated",
-            f"the {host.name} host translates instructions, so sizes and caps are small",
-        )
-    return "default", f"the {host.name} host runs instructions in hardware"
+def _check_size(name: str) -> None:
+    if name not in ("auto", *SIZES):
+        raise PagecageError(f"there is no size {name!r}", nearest(name, ["auto", *SIZES]))
 
 
 def budget_seconds(options: RunOptions) -> float | None:
@@ -90,73 +120,48 @@ def budget_seconds(options: RunOptions) -> float | None:
     return parse_seconds(options.budget, "--budget")
 
 
-def _fitting_size(
-    options: RunOptions, experiment: Experiment, host: SizedHost, notify: Notify
-) -> FittingSize | None:
-    """Return the size that fits the budget; None if the size does not depend on one.
-
-    Without a budget, an emulated guest gets the size that the definition gives for it. Without
-    datasets the work of a size is unknown.
-    """
-    budget = budget_seconds(options)
-    if budget is not None and not has_datasets(experiment):
+def until_ci(options: RunOptions) -> float | None:
+    """Return the share that `--until-ci` gives, as 0.05 for `5%`; None without the option."""
+    if options.until_ci is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,2}(?:\.[0-9]+)?)\s*%", options.until_ci)
+    if not match or not float(match[1]):
         raise PagecageError(
-            f"--budget: {experiment.name} has no datasets whose size could be chosen",
-            "use --size",
+            f"--until-ci: {options.until_ci!r} is not a percentage below 100%", "write it as 5%"
         )
-    if options.size != "auto" or not has_datasets(experiment):
-        return None
-    if budget is None and host.is_emulated(notify):
-        return None
-    if isinstance(host, LocalHost):
-        disk = host.disk_speed()
-    elif budget is not None:
-        disk = EMULATED_DISK if host.is_emulated(notify) else ASSUMED
-    else:
-        return None
-
-    def estimate(experiment: Experiment, size: str) -> tuple[float, float]:
-        cages = _cages(options, experiment, size, host, lambda _: None)
-        one = _plan_options(options, experiment, host, size, repeats=1, seed=0)
-        trials = make_trials(experiment, cages, one)
-        return making_seconds(trials, disk), sum(trial_seconds(trial, disk) for trial in trials)
-
-    return fitting_size(experiment, options.repeats, budget or DEFAULT_BUDGET_SECONDS, estimate)
+    return float(match[1]) / 100
 
 
-def _check_size(name: str) -> None:
-    if name not in ("auto", *SIZES):
-        raise PagecageError(f"there is no size {name!r}", nearest(name, ["auto", *SIZES]))
+def _check_repeats(options: RunOptions) -> None:
+    if options.until_ci is None and options.max_repeats is not None:
+        raise PagecageError(
+            "--max-repeats requires --until-ci", "add --until-ci 5%, or use --repeats"
+        )
+    if options.until_ci is not None and options.repeats is not None:
+        raise PagecageError(
+            "--repeats and --until-ci are mutually exclusive",
+            "set the upper bound with --max-repeats",
+        )
 
 
 def with_cage(experiment: Experiment, cage: str | None) -> Experiment:
     """Return the experiment with one cage instead of all its caged levels; the control stays."""
     if cage is None:
         return experiment
-    if any(
-        level.cage
-        for factor, table in experiment.levels.items()
-        if factor != "cage"
-        for level in table.values()
-    ):
+    levels = {name: table for name, table in experiment.levels.items() if name != "cage"}
+    if any(level.cage for table in levels.values() for level in table.values()):
         raise PagecageError(
             f"the levels of {experiment.name} set its cages", "leave out CAGE (--cage)"
         )
-    if "cage" not in experiment.factors:
-        levels = {**experiment.levels, "cage": {cage: Level(cage=cage)}}
-        return _with_factors(replace(experiment, levels=levels), {"cage": (cage,)})
-    control = tuple(level for level in experiment.factors["cage"] if level == "uncaged")
-    names = (*control, cage) if cage not in control else control
-    levels = {name: table for name, table in experiment.levels.items() if name != "cage"}
-    return _with_factors(replace(experiment, levels=levels), {"cage": names})
-
-
-def _with_factors(experiment: Experiment, changed: Mapping[str, tuple[str, ...]]) -> Experiment:
-    """Return the experiment with these levels, also in the definition that a plan stores."""
-    factors = {**changed, **experiment.factors, **changed}
+    if "cage" in experiment.factors:
+        control = tuple(level for level in experiment.factors["cage"] if level == "uncaged")
+        names = (*control, cage) if cage not in control else control
+    else:
+        names, levels = (cage,), {**experiment.levels, "cage": {cage: Level(cage=cage)}}
+    factors = {"cage": names, **experiment.factors} | {"cage": names}  # the cage comes first
     written = {name: list(levels) for name, levels in factors.items()}
-    definition = {**experiment.definition, "factors": written}
-    return replace(experiment, factors=factors, definition=definition)
+    definition = {**experiment.definition, "factors": written}  # a plan stores it
+    return replace(experiment, levels=levels, factors=factors, definition=definition)
 
 
 def with_driver(experiment: Experiment, driver: str | None) -> Experiment:
@@ -168,10 +173,15 @@ def with_driver(experiment: Experiment, driver: str | None) -> Experiment:
     return replace(experiment, driver=driver)
 
 
-def with_conditions(experiment: Experiment, options: RunOptions) -> Experiment:
-    """Return the experiment with the conditions of its trials that the options add."""
-    wanted = dict.fromkeys((*experiment.conditions, *chosen_conditions(options)))
-    return replace(experiment, conditions=tuple(wanted))
+def parse_treatment(words: Sequence[str]) -> dict[str, str]:
+    """Return the levels by factor that `--treatment` gives."""
+    for word in words:
+        if "=" not in word:
+            raise PagecageError(
+                f"--treatment: {word!r} has no level", "write FACTOR=LEVEL, as in load=lazy-random"
+            )
+    pairs = [word.partition("=") for word in words]
+    return {factor: level for factor, _, level in pairs}
 
 
 def check_levels(experiment: Experiment, treatment: Mapping[str, str]) -> None:
@@ -201,11 +211,9 @@ def build_plan(
     notify: Notify,
     cages: Mapping[str, Cage] | None = None,
 ) -> Plan:
-    """Return the plan with every value resolved.
-
-    `cages` replaces the cages of cgroups/.
-    """
-    experiment, copies = place_files(with_conditions(experiment, options), host)
+    """Return the plan with every value resolved. `cages` replaces the cages of cgroups/."""
+    wanted = dict.fromkeys((*experiment.conditions, *chosen_conditions(options)))
+    experiment, copies = place_files(replace(experiment, conditions=tuple(wanted)), host)
     if fitting := None if cages else _fitting_size(options, experiment, host, notify):
         experiment, size, reason = fitting.experiment, fitting.size, fitting.reason
     else:
@@ -213,15 +221,14 @@ def build_plan(
     repeats = choose_repeats(options, experiment, size)
     if fitting and options.until_ci is None:
         repeats = fitting.repeats
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     plan_options = replace(
-        _plan_options(options, experiment, host, size, repeats, seed),
+        _plan_options(options, experiment, host, size, repeats, chosen_seed(options.seed)),
         size_reason=reason,
         budget_seconds=(budget_seconds(options) or DEFAULT_BUDGET_SECONDS) if fitting else None,
         expected_seconds=fitting.expected_seconds if fitting else None,
     )
     cages = (
-        enforced(cages, options.enforced_by, options.dilate, host, notify)
+        enforced(cages, options, host, notify)
         if cages
         else _cages(options, experiment, size, host, notify)
     )
@@ -232,29 +239,86 @@ def build_plan(
     return plan
 
 
+def chosen_seed(seed: int | None) -> int:
+    """Return the seed that was asked for, or else a random one."""
+    return seed if seed is not None else random.SystemRandom().randrange(2**32)
+
+
+def _fitting_size(
+    options: RunOptions, experiment: Experiment, host: SizedHost, notify: Notify
+) -> FittingSize | None:
+    """Return the size that fits the budget; None if the size does not depend on one.
+
+    Without a budget, an emulated guest gets the size that the definition gives for it. Without
+    datasets the work of a size is unknown.
+    """
+    budget = budget_seconds(options)
+    if budget is not None and not has_datasets(experiment):
+        raise PagecageError(
+            f"--budget: {experiment.name} has no datasets whose size could be chosen", "use --size"
+        )
+    if options.size != "auto" or not has_datasets(experiment):
+        return None
+    if budget is None and host.is_emulated(notify):
+        return None
+    if isinstance(host, LocalHost):
+        disk = host.disk_speed()
+    elif budget is not None:
+        disk = EMULATED_DISK if host.is_emulated(notify) else ASSUMED
+    else:
+        return None
+
+    def estimate(experiment: Experiment, size: str) -> tuple[float, float]:
+        cages = _cages(options, experiment, size, host, lambda _: None)
+        one = _plan_options(options, experiment, host, size, repeats=1, seed=0)
+        trials = make_trials(experiment, cages, one)
+        return making_seconds(trials, disk), sum(trial_seconds(trial, disk) for trial in trials)
+
+    return fitting_size(experiment, options.repeats, budget or DEFAULT_BUDGET_SECONDS, estimate)
+
+
+def choose_size(name: str, host: SizedHost, notify: Notify) -> tuple[str, str]:
+    """Return the name of the size and the reason for it."""
+    _check_size(name)
+    if name != "auto":
+        return name, "asked for"
+    if host.is_emulated(notify):
+        reason = f"the {host.name} host translates instructions, so sizes and caps are small"
+        return "emulated", reason
+    return "default", f"the {host.name} host runs instructions in hardware"
+
+
+def choose_repeats(options: RunOptions, experiment: Experiment, size: str) -> int:
+    """Return the planned repeats of each treatment: with --until-ci the upper bound."""
+    _check_repeats(options)
+    if options.until_ci is not None:
+        return options.max_repeats or _MOST_REPEATS
+    return options.repeats or experiment.sizes[size].repeats or experiment.repeats
+
+
 def _cages(
     options: RunOptions, experiment: Experiment, size: str, host: SizedHost, notify: Notify
 ) -> dict[str, Cage]:
-    """Return the cages of cgroups/ at a size, as the run enforces them."""
     dataset_bytes = experiment.sizes[size].total_bytes
     names = experiment.cage_names() | {UNCAGED}
     cages = {name: definitions().cage(name, dataset_bytes) for name in names}
-    return enforced(cages, options.enforced_by, options.dilate, host, notify)
+    return enforced(cages, options, host, notify)
 
 
 def _plan_options(
-    options: RunOptions,
-    experiment: Experiment,
-    host: SizedHost,
-    size: str,
-    repeats: int,
-    seed: int,
+    options: RunOptions, experiment: Experiment, host: SizedHost, size: str, repeats: int, seed: int
 ) -> PlanOptions:
+    fresh = options.fresh or experiment.fresh
+    if host.name != "vm" and fresh != "never":
+        raise PagecageError(
+            f'fresh = "{fresh}" needs a saved machine state; host {host.name} has none',
+            "use --host vm",
+        )
     return PlanOptions(
         size=size,
         size_reason="",
         host=host.name,
-        fresh=_choose_fresh(options, experiment, host),
+        fresh=fresh,
         repeats=repeats,
         until_ci=until_ci(options),
         seed=seed,
@@ -263,86 +327,95 @@ def _plan_options(
     )
 
 
-def _choose_fresh(options: RunOptions, experiment: Experiment, host: SizedHost) -> str:
-    """Return when the machine state is restored.
-
-    Raises PagecageError for a host without a saved state.
-    """
-    fresh = options.fresh or experiment.fresh
-    if host.name != "vm" and fresh != "never":
-        raise PagecageError(
-            f'fresh = "{fresh}" needs a saved machine state; host {host.name} has none',
-            "use --host vm",
-        )
-    return fresh
-
-
-def parse_treatment(words: Sequence[str]) -> dict[str, str]:
-    """Return the levels by factor that `--treatment` gives."""
-    for word in words:
-        if "=" not in word:
-            raise PagecageError(
-                f"--treatment: {word!r} has no level", "write FACTOR=LEVEL, as in load=lazy-random"
-            )
-    pairs = [word.partition("=") for word in words]
-    return {factor: level for factor, _, level in pairs}
-
-
 def default_driver(host: SizedHost) -> str | None:
     """Return the driver of trials that name none; None for systemd's, as on every other host."""
     return host.default_driver() if isinstance(host, LocalHost) else None
 
 
-def choose_repeats(options: RunOptions, experiment: Experiment, size: str) -> int:
-    """Return the planned repeats of each treatment: with --until-ci the upper bound."""
-    _check_repeats(options)
-    if options.until_ci is not None:
-        return options.max_repeats or MOST_REPEATS
-    return options.repeats or experiment.sizes[size].repeats or experiment.repeats
-
-
-def _check_repeats(options: RunOptions) -> None:
-    if options.until_ci is None and options.max_repeats is not None:
-        raise PagecageError(
-            "--max-repeats requires --until-ci", "add --until-ci 5%, or use --repeats"
-        )
-    if options.until_ci is not None and options.repeats is not None:
-        raise PagecageError(
-            "--repeats and --until-ci are mutually exclusive",
-            "set the upper bound with --max-repeats",
-        )
-
-
-def until_ci(options: RunOptions) -> float | None:
-    """Return the share that `--until-ci` gives, as 0.05 for `5%`; None without the option."""
-    if options.until_ci is None:
-        return None
-    match = re.fullmatch(r"([0-9]{1,2}(?:\.[0-9]+)?)\s*%", options.until_ci)
-    if not match or not float(match[1]):
-        raise PagecageError(
-            f"--until-ci: {options.until_ci!r} is not a percentage below 100%", "write it as 5%"
-        )
-    return float(match[1]) / 100
-
-
 def harness() -> dict[str, object]:
     """Return version and git revision of this checkout; the revision is None without git."""
+    revision: str | None = None
+    is_dirty: bool | None = None
     if IS_INSTALLED:
-        return _built_from((TOP / "revision").read_text())
-    if find_tool("git") is None:
-        return {"version": VERSION, "git_revision": None, "git_dirty": None}
-    head = run(["git", "-C", TOP, "rev-parse", "HEAD"], check=False)
-    dirty = run(["git", "-C", TOP, "status", "--porcelain", "--untracked-files=no"], check=False)
-    known = head.ok
-    return {
-        "version": VERSION,
-        "git_revision": head.stdout.strip() if known else None,
-        "git_dirty": bool(dirty.stdout.strip()) if known else None,
-    }
+        text, _, state = (TOP / "revision").read_text().strip().partition(" ")
+        revision, is_dirty = text or None, state == "dirty" if text else None
+    elif find_tool("git"):
+        git = ["git", "-C", str(TOP)]
+        head = run([*git, "rev-parse", "HEAD"], check=False)
+        status = run([*git, "status", "--porcelain", "--untracked-files=no"], check=False)
+        if head.ok:
+            revision, is_dirty = head.stdout.strip(), bool(status.stdout.strip())
+    return {"version": VERSION, "git_revision": revision, "git_dirty": is_dirty}
 
 
-def _built_from(text: str) -> dict[str, object]:
-    """Return the version of a wheel, and the revision that it was built from (build/revision)."""
-    revision, _, state = text.strip().partition(" ")
-    dirty = state == "dirty" if revision else None
-    return {"version": VERSION, "git_revision": revision or None, "git_dirty": dirty}
+def show_plan(plan: Plan, host: Host) -> None:
+    """Print a plan and the commands of each trial."""
+    from pagecage.agent.preview import trial_commands  # imported late: it loads most of the agent
+
+    print("\n".join(plan_lines(plan)))
+    for trial in plan.trials:
+        print(f"\n# {trial.trial_id}\n" + "\n".join(trial_commands(trial, host.user)))
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """Yield a summary of the plan, then one line per trial, in order."""
+    document = plan.document
+    datasets = {(t.files, t.dataset.size_bytes) for t in plan.trials if t.dataset}
+    sizes = (
+        f"{files} × {format_bytes(size)}" if files > 1 else format_bytes(size)
+        for files, size in sorted(datasets)
+    )
+    count, repeats = len(plan.trials), document["repeats"]
+    yield (
+        f"{document['experiment']} on {document['host']}: {count} trials, {repeats} repeats of each"
+        " treatment"
+    )
+    if document.get("until_ci"):
+        yield (
+            f"stops earlier if every interval is within {100 * document['until_ci']:.3g} % of its"
+            " median"
+        )
+    yield (
+        f"size {document['size']} ({document['size_reason']}), dataset {', '.join(sizes) or 'none'}"
+    )
+    yield f"seed {document['seed']}, fresh: {document['fresh']}"
+    yield from service_lines(plan)
+    yield ""
+    for trial in plan.trials:
+        yield (
+            f"{trial.position + 1:>4}  block {trial.block}  {trial.trial_id:<32} cache"
+            f" {trial.cache:<9} {_limits(trial.cage)}"
+        )
+
+
+def service_lines(plan: Plan) -> Iterator[str]:
+    """Yield each server of a plan once, with its load and the metrics of its output."""
+    seen = []
+    for workload in (trial.workload for trial in plan.trials if trial.workload.service):
+        service, settings = workload.service, workload.command
+        if service is None or settings is None or workload in seen:
+            continue
+        seen.append(workload)
+        serves = f"prints {settings.ready_when!r}"
+        if settings.ready_port is not None:
+            serves = f"listens on port {settings.ready_port}"
+        server = shlex.join([workload.program, *workload.arguments])
+        yield f"server {server}, ready when it {serves}"
+        times = (("warm-up", service.warm_up_seconds), ("pause", service.settle_seconds))
+        before = [f"{format_seconds(seconds)} of {name}" for name, seconds in times if seconds]
+        after = f", after {' and '.join(before)}" if before else ""
+        yield f"load {shlex.join(service.load)}{after}"
+        yield from (f"metric {name}: {one.pattern}" for name, one in service.metrics.items())
+
+
+def _limits(cage: Cage) -> str:
+    disks = {"": cage.properties}
+    disks |= {f"; disk {name}: ": disk.properties for name, disk in cage.disks.items()}
+    limits = "".join(
+        name + (" ".join(f"{key}={value}" for key, value in one.items()) or "no limits")
+        for name, one in disks.items()
+    )
+    if not cage.is_volume:
+        return limits
+    slower = f", {cage.dilation:g} times slower" if cage.dilation != 1 else ""
+    return f"{limits} (I/O by a simulated volume{slower})"

@@ -79,15 +79,13 @@ def _refuse_several_disks(cage: Cage) -> None:
 
 
 def _run(machine: Host, cage: Cage) -> int:
-    """Hand the terminal to the agent, which starts the shell; return the shell's exit status."""
-    request = json.dumps(
-        shell_request_to_json(ShellRequest(cage, machine.data_dir, machine.spool_dir, machine.user))
-    )
-    argv = machine.interactive(["python3", agent_path(machine.spool_dir), "shell", request])
+    spool = machine.spool_dir
+    request = ShellRequest(cage, machine.data_dir, spool, machine.user)
+    text = json.dumps(shell_request_to_json(request))
+    argv = machine.interactive(["python3", agent_path(spool), "shell", text])
     process = spawn(argv, stdin=None, stdout=None, stderr=None)
-    previous = signal.signal(
-        signal.SIGINT, lambda *_: None
-    )  # Ctrl-C is meant for the program in the shell
+    # Ctrl-C is meant for the program in the shell.
+    previous = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         return process.wait()
     finally:

@@ -1,36 +1,114 @@
-"""Verbs that read results: show, compare, history, baseline, and pages of the articles."""
+"""Verbs that read results: show, compare, history, baseline, and pages of the articles.
+
+The analysis is imported late, because it takes seconds.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
+from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TextIO
 
 from cyclopts import App, Parameter
 
 from pagecage.checkout import OWN, RUNS, TOP
-from pagecage.cli.analyse import (
-    analyse,
-    publish_site,
-    render,
-    repeated,
-    show_answers,
-    show_claims,
-    show_fidelity,
-    show_run,
-)
 from pagecage.cli.examples import examples
+from pagecage.cli.execution import PreparedRun, execute, exit_code
+from pagecage.cli.known_definitions import accepted_sections
 from pagecage.cli.options import ExistingFolder, Folder, NewFile, Positive
 from pagecage.cli.output import Json, OutputFormat, notify
-from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
+from pagecage.errors import EXIT_OK, UNREADABLE, PagecageError, refusal_of_system
 from pagecage.fleet.folder import find_fleet
 from pagecage.runner.run_folder import find_run, path_exists
 
-GATE_STATUSES = (EXIT_OK, EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED)
+Include = Annotated[list[str] | None, Parameter(metavar="NAME")]
 FailIf = Annotated[list[str] | None, Parameter(metavar="CONDITION")]
+
+
+@contextmanager
+def analysing(product: str = "report") -> Iterator[None]:
+    """Let the analysis be imported and called; its errors name the product that is missing.
+
+    The working directory is the project's top, because matplotlib would read a matplotlibrc of the
+    user's. Warnings of libraries are dropped.
+    """
+    if str(TOP) not in sys.path:  # an installed package has the analysis among its data
+        sys.path.insert(0, str(TOP))
+    before = os.open(".", os.O_PATH)  # also of a folder that was removed
+    os.chdir(TOP)
+    try:
+        with redirect_stderr(StringIO()):
+            yield
+    except (PagecageError, OSError, RuntimeError) as error:
+        refused = error if isinstance(error, PagecageError) else refusal_of_system(error)
+        if refused is None:
+            raise
+        reason = refused.message.splitlines()[-1]
+        hint = refused.hint or "pagecage show NAME --html"
+        raise PagecageError(f"no {product}: {reason}", hint, refused.exit_code) from None
+    finally:
+        os.fchdir(before)
+        os.close(before)
+
+
+def show_run(
+    run_folder: Path, form: str = "", include: Sequence[str] = (), exchange: str | None = None
+) -> str:
+    """Return a run's tables in a form of OutputFormat, or its figures for another program."""
+    with analysing():
+        from analysis import results
+
+        if exchange:
+            return results.exchanged(run_folder, exchange, include)
+        return results.tables(results.load(run_folder, include), form)
+
+
+def report(
+    run_folder: Path,
+    form: str = "",
+    include: Sequence[str] = (),
+    *,
+    shows_tables: bool = True,
+    runs_sections: bool = True,
+) -> None:
+    """Write report.ipynb and report.html to the run's folder, print its tables, and name the page.
+
+    With `runs_sections` the definition's own sections are executed if they were accepted on this
+    machine.
+    """
+    notify("making the report ...")
+    known = _known_sections(run_folder) if runs_sections else []
+    with analysing():
+        from analysis import results
+
+        loaded = results.render(run_folder, include, known)
+        text = results.tables(loaded, form) if shows_tables else ""
+    if shows_tables:
+        print(text, end="")
+        notify(f"report: {os.path.relpath(run_folder / 'report.html')}")
+
+
+def measure(prepared: PreparedRun, form: str) -> int:
+    """Execute a run, show its report, and return the exit status."""
+    status = execute(prepared, notify)
+    report(prepared.folder.path, form)
+    return exit_code(prepared, status, notify)
+
+
+def _known_sections(run_folder: Path) -> list[str]:
+    try:
+        sections = json.loads((run_folder / "plan.json").read_bytes()).get("sections") or {}
+    except UNREADABLE:
+        return []
+    texts = sections.values() if isinstance(sections, dict) else ()
+    return accepted_sections(text for text in texts if isinstance(text, str))
 
 
 @Parameter(name="*")
@@ -52,21 +130,20 @@ class GateOptions:
 
     baseline: Annotated[str | None, Parameter(metavar="RUN")] = None
     fail_if: FailIf = None
-    include: Annotated[list[str] | None, Parameter(metavar="NAME")] = None
+    include: Include = None
 
     def checked(self) -> Path | None:
-        """Return the path of the baseline, or None without one.
-
-        Raises PagecageError for a baseline that cannot be read, and for a gate that is none or that
-        names a response which the baseline lacks.
-        """
+        """Return the path of the baseline, or None without one."""
         if self.baseline is None:
             for option, values in (("--fail-if", self.fail_if), ("--include", self.include)):
                 if values:
                     raise PagecageError(f"{option} needs a --baseline", "--baseline RUN")
             return None
-        path = run_or_baseline(self.baseline)
-        analyse("gates", path, *repeated("--fail-if", self.fail_if))
+        path = _run_or_baseline(self.baseline)
+        with analysing():
+            from analysis import results
+
+            results.check_gates(path, self.fail_if or ())
         return path
 
     def refuse_on_group(self) -> None:
@@ -75,34 +152,45 @@ class GateOptions:
             message = "--baseline applies to one host, and this run is on a group"
             raise PagecageError(message, "pagecage compare BASELINE RUN/hosts/HOST")
 
+    def judge(self, baseline: Path, run: Path, *, to_stderr: bool) -> int:
+        """Print the comparison of a run with its baseline; return the gates' exit status."""
+        out = sys.stderr if to_stderr else sys.stdout
+        return _compare([baseline, run], self.fail_if, self.include, out=out)
 
-def run_or_baseline(name: str) -> Path:
-    """Return the folder of a run, or the path of a baseline file."""
+
+def _compare(
+    paths: Sequence[Path],
+    fail_if: list[str] | None,
+    include: list[str] | None,
+    form: str = "",
+    *,
+    anyway: bool = False,
+    html: Path | None = None,
+    out: TextIO | None = None,
+) -> int:
+    page = html and html.resolve()
+    with analysing("comparison"):
+        from analysis import results
+
+        text, status = results.compared(
+            paths, fail_if or (), include or (), form, anyway=anyway, html=page
+        )
+    print(text, end="", file=out)
+    return status
+
+
+def _run_or_baseline(name: str) -> Path:
     path = Path(name)
     if path_exists(path) and path.is_file():
         return path.resolve()
     return find_run(RUNS, name).path
 
 
-def judge(baseline: Path, run: Path, gate: GateOptions, *, to_stderr: bool) -> int:
-    """Print the comparison of a run with its baseline; return the gates' exit status.
-
-    Raises PagecageError if the two are not comparable.
-    """
-    words = [*repeated("--fail-if", gate.fail_if), *repeated("--include", gate.include)]
-    done = analyse("compare", baseline, run, *words, accepted=GATE_STATUSES)
-    print(done.stdout, end="", file=sys.stderr if to_stderr else sys.stdout)
-    return done.status
-
-
-_LAST = 50
-
-
 def history(
     name: str,
     *older: str,
     response: Annotated[str | None, Parameter(metavar="NAME")] = None,
-    last: Positive = _LAST,
+    last: Positive = 50,
     fail_if: Annotated[str | None, Parameter(metavar="CONDITION")] = None,
     html: NewFile | None = None,
     output_format: OutputFormat = OutputFormat(),  # noqa: B008 - frozen
@@ -131,28 +219,34 @@ def history(
         raise PagecageError(
             "--response and --fail-if are mutually exclusive", "a condition names its response"
         )
-    folders = [*_runs_of(name, last), *(run_or_baseline(one) for one in older)]
-    notify(f"reading {len(folders)} runs ...")
-    given = {"response": response, "fail-if": fail_if, "html": html.resolve() if html else None}
-    options = [f"--{name}={value}" for name, value in given.items() if value]
-    done = analyse("history", *folders, *options, *output_format.options(), accepted=GATE_STATUSES)
-    print(done.stdout, end="")
-    return done.status
+    paths = [*_newest(name, last), *map(_run_or_baseline, older)]
+    notify(f"reading {len(paths)} runs ...")
+    return _follow(paths, response, fail_if, output_format.form(), html)
 
 
-def _runs_of(name: str, last: int) -> list[Path]:
-    """Return an experiment's newest runs that have a record, or the run of this name."""
+def _follow(
+    paths: list[Path], response: str | None, fail_if: str | None, form: str, html: Path | None
+) -> int:
+    page = html and html.resolve()
+    with analysing():
+        from analysis import results
+
+        text, status = results.followed(paths, response, fail_if, form, page)
+    print(text, end="")
+    return status
+
+
+def _newest(name: str, last: int) -> list[Path]:
     found = (
         path
         for path in sorted(RUNS.glob(f"*Z-{name}-*"), reverse=True)
         if (path / "records.jsonl").exists()
     )
-    return list(islice(found, last)) or [run_or_baseline(name)]
+    return list(islice(found, last)) or [_run_or_baseline(name)]
 
 
 _HELP = "Save the figures of a run as a small file, to compare later runs with."
 app = App(name="baseline", help=_HELP, help_epilogue=examples("baseline"))
-FOLDER = Path("baselines")
 
 
 @app.command(help_epilogue=examples("baseline save"))
@@ -162,7 +256,7 @@ def save(
     *,
     out: NewFile | None = None,
     response: Annotated[list[str] | None, Parameter(metavar="NAME")] = None,
-    include: Annotated[list[str] | None, Parameter(metavar="NAME")] = None,
+    include: Include = None,
     force: bool = False,
 ) -> int:
     """Save a run's figures, and what makes later runs comparable with them.
@@ -184,23 +278,17 @@ def save(
         Overwrite an existing file
     """
     run = find_run(RUNS, name)
-    target = out or FOLDER / f"{run.plan().document['experiment']}.json"
+    target = out or Path(f"baselines/{run.plan().document['experiment']}.json")
     if target.exists() and not force:
         raise PagecageError(f"{target} exists", "choose another --out, or add --force")
     target.parent.mkdir(parents=True, exist_ok=True)
-    options = [*repeated("--response", response), *repeated("--include", include)]
-    analyse("baseline", run.path, f"--out={target.resolve()}", *options)
+    file = target.resolve()
+    with analysing():
+        from analysis import results
+
+        results.save_baseline(run.path, file, response or (), include or ())
     notify(f"saved: {os.path.relpath(target)}")
     return EXIT_OK
-
-
-Include = Annotated[list[str] | None, Parameter(metavar="NAME")]
-"""Names of excluded trials, or of verdicts, whose trials are averaged in."""
-ExchangeFormat = Annotated[
-    Literal["bencher", "github-benchmark", "hyperfine", "junit", "openmetrics"],
-    Parameter(metavar="NAME"),
-]
-"""Formats that other programs read (analysis/exchange/)."""
 
 
 def compare(
@@ -236,13 +324,9 @@ def compare(
     html
         Write a page with the tables and a figure of the ratios
     """
-    folders = [run_or_baseline(name) for name in (first, second, *more)]
-    options = [*repeated("--fail-if", fail_if), *repeated("--include", include)]
-    options += ["--anyway"] if anyway else []
-    options += [f"--html={html.resolve()}"] if html else []
-    done = analyse("compare", *folders, *options, *output_format.options(), accepted=GATE_STATUSES)
-    print(done.stdout, end="")
-    return done.status
+    paths = [_run_or_baseline(name) for name in (first, second, *more)]
+    form = output_format.form()
+    return _compare(paths, fail_if, include, form, anyway=anyway, html=html)
 
 
 def show(
@@ -251,7 +335,10 @@ def show(
     *,
     include: Include = None,
     html: bool = False,
-    format: ExchangeFormat | None = None,  # noqa: A002 - the option's name
+    format: Annotated[  # noqa: A002 - the option's name
+        Literal["bencher", "github-benchmark", "hyperfine", "junit", "openmetrics"] | None,
+        Parameter(metavar="NAME"),
+    ] = None,
 ) -> int:
     """Show a run's tables, verdicts and claims.
 
@@ -271,14 +358,15 @@ def show(
     """
     fleet = find_fleet(RUNS, name)
     path = fleet.path if fleet else find_run(RUNS, name).path
-    formats = [*output_format.options(), *([f"--format={format}"] if format else [])]
-    if len(given := [*(["--html"] if html else []), *formats]) > 1:
-        named = " and ".join(option.partition("=")[0] for option in given)
-        raise PagecageError(f"{named} are mutually exclusive", "give one of them")
+    form, names = output_format.form(), include or ()
+    forms = {"--html": html, f"--{form}": form, "--format": format}
+    if len(given := [option for option, is_given in forms.items() if is_given]) > 1:
+        raise PagecageError(f"{' and '.join(given)} are mutually exclusive", "give one of them")
     if html:
-        print(render(path, notify, include or ()))
-    else:
-        print(show_run(path, formats, include or ()), end="")
+        report(path, include=names, shows_tables=False)
+        print(path / "report.html")
+        return EXIT_OK
+    print(show_run(path, form, names, format), end="")
     return EXIT_OK
 
 
@@ -298,16 +386,11 @@ class StoredRuns:
     runs: ExistingFolder | None = None
     bundles: ExistingFolder | None = None
 
-    def options(self) -> list[str]:
-        """Return the option for `python -m analysis`.
-
-        Raises PagecageError if both are given.
-        """
+    def folders(self) -> tuple[Path, Path | None]:
+        """Return the folders of runs and of bundles. Raises PagecageError if both are given."""
         if self.runs and self.bundles:
             raise PagecageError("--runs and --bundles are mutually exclusive", "give one of them")
-        if self.bundles:
-            return ["--bundles", str(self.bundles.resolve())]
-        return ["--runs", str((self.runs or RUNS).resolve())]
+        return (self.runs or RUNS).resolve(), self.bundles and self.bundles.resolve()
 
 
 def claims(
@@ -326,16 +409,17 @@ def claims(
     markdown
         Print Markdown, as in docs/SCORECARD.md
     """
-    formats = OutputFormat(markdown=markdown, as_json=as_json)
-    print(show_claims(stored.options(), experiment, formats), end="")
+    folders, form = stored.folders(), OutputFormat(markdown=markdown, as_json=as_json).form()
+    with analysing("claims"):
+        from analysis import results
+
+        text = results.scorecard(*folders, experiment, form)
+    print(text, end="")
     return EXIT_OK
 
 
 def answers(
-    *,
-    stored: StoredRuns = StoredRuns(),
-    markdown: bool = False,
-    as_json: Json = False,
+    *, stored: StoredRuns = StoredRuns(), markdown: bool = False, as_json: Json = False
 ) -> int:
     """Show open questions of the articles and the newest runs' findings.
 
@@ -344,16 +428,17 @@ def answers(
     markdown
         Print Markdown, as in docs/answers.md
     """
-    formats = OutputFormat(markdown=markdown, as_json=as_json)
-    print(show_answers(stored.options(), formats), end="")
+    folders, form = stored.folders(), OutputFormat(markdown=markdown, as_json=as_json).form()
+    with analysing("answers"):
+        from analysis import results
+
+        text = results.answers(*folders, form)
+    print(text, end="")
     return EXIT_OK
 
 
 def fidelity(
-    folder: ExistingFolder = TOP / "docs/fidelity",
-    *,
-    markdown: bool = False,
-    as_json: Json = False,
+    folder: ExistingFolder = TOP / "docs/fidelity", *, markdown: bool = False, as_json: Json = False
 ) -> int:
     """Show how closely simulated volumes follow their model, io.max and published figures.
 
@@ -364,15 +449,16 @@ def fidelity(
     markdown
         Print Markdown, as in docs/FIDELITY.md
     """
-    print(show_fidelity(folder, OutputFormat(markdown=markdown, as_json=as_json)), end="")
+    form, place = OutputFormat(markdown=markdown, as_json=as_json).form(), folder.resolve()
+    with analysing():
+        from analysis import results
+
+        text = results.fidelity(place, form)
+    print(text, end="")
     return EXIT_OK
 
 
-def publish(
-    *runs: str,
-    out: Folder = OWN / "site",
-    bundles: ExistingFolder | None = None,
-) -> int:
+def publish(*runs: str, out: Folder = OWN / "site", bundles: ExistingFolder | None = None) -> int:
     """Make a static site of reports, claims and documents.
 
     The site can be opened offline.
@@ -387,7 +473,12 @@ def publish(
     bundles
         Directory of bundles to read instead of the project's runs, such as docs/runs
     """
-    chosen = [find_run(RUNS, name).path for name in runs]
-    stored = StoredRuns(bundles=bundles).options()
-    print(os.path.relpath(publish_site(stored, chosen, out, notify)))
+    named = [find_run(RUNS, name).path.resolve() for name in runs]
+    folders, site = StoredRuns(bundles=bundles).folders(), out.resolve()
+    notify("making the site ...")
+    with analysing("site"):
+        from analysis import results
+
+        results.publish(*folders, named, site)
+    print(os.path.relpath(out / "index.html"))
     return EXIT_OK

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from pagecage.checkout import TOP
 from pagecage.cli import replay_plan
-from pagecage.cli.analyse import report
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import PreparedRun, create_run, execute, exit_code
+from pagecage.cli.execution import create_run
 from pagecage.cli.host_choice import plan_on_host
 from pagecage.cli.known_definitions import ask_before_commands
 from pagecage.cli.options import Fresh, ReplayOptions, RunOptions, SizeName, definitions
-from pagecage.cli.output import Json, Notify, OutputFormat, notify, typed_command
-from pagecage.cli.plan_listing import plan_lines
+from pagecage.cli.output import Json, Notify, notify, typed_command
 from pagecage.cli.replay_plan import ServiceOptions, data_bytes
-from pagecage.cli.run_plan import build_plan, choose_size, parse_treatment
+from pagecage.cli.run_plan import build_plan, choose_size, parse_treatment, plan_lines
+from pagecage.cli.show import measure
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.hosts.agent_package import make_agent_package, require_workloads
 from pagecage.hosts.host import Host
@@ -33,6 +32,11 @@ from pagecage.planning.sweep import (
     sweep_experiment,
 )
 from pagecage.runner.resource_needs import check_memory_floor
+
+_OF_REPLAY = (
+    *("cold", "cache", "ready_when", "ready_port", "copy", "copy_program", "timeout"),
+    "collectors",
+)
 
 
 @Parameter(name="*")
@@ -95,50 +99,34 @@ def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> t
         plan = build_plan(run_options, varied, host, command, notify, cages_of(cage, vary))
         check_memory_floor(plan)
         levels = {word: word for word in vary.values}
-        document = _sweep_document(options.base, vary, vary.property, levels)
-        return _with_sweep(plan, document, size_reason=reason)
+        swept = _with_sweep(plan, options.base, vary, vary.property, levels)
+        return replace(swept, document={**swept.document, "size_reason": reason})
 
-    return plan_on_host(shared.host, shared.data_dir, make, notify, shared.disk)
+    return plan_on_host(shared, make, notify)
 
 
 def plan_of_command(options: SweepOptions, command: str, notify: Notify) -> tuple[Plan, Host]:
     """Return the plan of a replay of any program in one cage per value, and its host."""
     _check(options, of_command=True)
-    cage = definitions().cage(options.base, data_bytes(options.replay.cold or options.replay.copy))
+    base, shared = options.base, options.replay
+    cage = definitions().cage(base, data_bytes(shared.cold or shared.copy))
     vary = parse_vary(options.vary, cage)
     cages = cages_of(cage, vary)
     plan, host = replay_plan.plan_for(
-        options.base,
-        options.words,
-        options.replay,
-        command,
-        notify,
-        cages,
-        served=options.served,
+        base, options.words, shared, command, notify, cages, served=options.served
     )
-    levels = {word: level_cage(options.base, vary.property, word) for word in vary.values}
-    return _with_sweep(plan, _sweep_document(options.base, vary, "cage", levels)), host
+    levels = {word: level_cage(base, vary.property, word) for word in vary.values}
+    return _with_sweep(plan, base, vary, "cage", levels), host
 
 
 def _check(options: SweepOptions, *, of_command: bool) -> None:
-    """Raise PagecageError for options that do not apply to a sweep, or to this form of it."""
     shared, defaults = options.replay, ReplayOptions()
     if shared.others or shared.no_control:
         raise PagecageError("a sweep has one cage and no control", "remove --cage and --no-control")
-    of_replay = (
-        "cold",
-        "cache",
-        "ready_when",
-        "ready_port",
-        "copy",
-        "copy_program",
-        "timeout",
-        "collectors",
-    )
     if of_command:
         given = [name for name, value in vars(options.experiment).items() if value]
     else:
-        given = [name for name in of_replay if getattr(shared, name) != getattr(defaults, name)]
+        given = [name for name in _OF_REPLAY if getattr(shared, name) != getattr(defaults, name)]
     if given:
         kind = "an experiment" if of_command else "a command after --"
         raise PagecageError(
@@ -146,17 +134,17 @@ def _check(options: SweepOptions, *, of_command: bool) -> None:
         )
 
 
-def _sweep_document(
-    base: str, vary: LimitVariation, factor: str, levels: dict[str, str]
-) -> dict[str, Any]:
-    """Return the `sweep` section of a plan, with the values by level of the factor."""
-    values = {levels[word]: value for word, value in vary.values.items()}
-    own = None if vary.own is None else levels[vary.own]
-    return {"property": vary.property, "factor": factor, "values": values, "own": own, "cage": base}
-
-
-def _with_sweep(plan: Plan, sweep: dict[str, Any], **changes: Any) -> Plan:
-    return replace(plan, document={**plan.document, **changes, "sweep": sweep})
+def _with_sweep(
+    plan: Plan, base: str, vary: LimitVariation, factor: str, levels: dict[str, str]
+) -> Plan:
+    sweep = {
+        "property": vary.property,
+        "factor": factor,
+        "values": {levels[word]: value for word, value in vary.values.items()},
+        "own": None if vary.own is None else levels[vary.own],
+        "cage": base,
+    }
+    return replace(plan, document={**plan.document, "sweep": sweep})
 
 
 _USAGE = "pagecage sweep --vary LIMIT=VALUES [OPTIONS] CAGE [EXPERIMENT | -- COMMAND...]"
@@ -196,30 +184,19 @@ def sweep(
         changing settings of the disk that holds /
     """
     options = SweepOptions(base, words, vary, experiment_options, replay_options, served)
-    if "--" in sys.argv or served != ServiceOptions():
-        plan, host = plan_of_command(options, typed_command(), notify)
-    else:
-        if not dry_run:
-            _ask(words, replay_options.host, yes=yes)
-        require_workloads(make_agent_package(TOP))
-        plan, host = plan_of_experiment(options, typed_command(), notify)
-    return _listed(plan, host) if dry_run else _run(create_run(plan, host, yes, notify), as_json)
+    plan, host = _plan(options, asks=not dry_run, yes=yes)
+    if dry_run:
+        host.stop()
+        print("\n".join(plan_lines(plan)))
+        return EXIT_OK
+    return measure(create_run(plan, host, yes, notify), "json" if as_json else "")
 
 
-def _ask(words: tuple[str, ...], host: str, *, yes: bool) -> None:
-    """Ask before the commands of the experiment, if one is named."""
-    if len(words) == 1:
-        ask_before_commands(definitions().experiment(words[0]), host, yes=yes)
-
-
-def _listed(plan: Plan, host: Host) -> int:
-    host.stop()
-    print("\n".join(plan_lines(plan)))
-    return EXIT_OK
-
-
-def _run(prepared: PreparedRun, as_json: bool) -> int:
-    """Execute the run, make its report, and return the exit code."""
-    status = execute(prepared, notify)
-    report(prepared.folder.path, OutputFormat(as_json=as_json).options(), notify)
-    return exit_code(prepared, status, notify)
+def _plan(options: SweepOptions, *, asks: bool, yes: bool) -> tuple[Plan, Host]:
+    if "--" in sys.argv or options.served != ServiceOptions():
+        return plan_of_command(options, typed_command(), notify)
+    if asks and len(options.words) == 1:
+        experiment = definitions().experiment(options.words[0])
+        ask_before_commands(experiment, options.replay.host, yes=yes)
+    require_workloads(make_agent_package(TOP))
+    return plan_of_experiment(options, typed_command(), notify)

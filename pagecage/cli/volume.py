@@ -117,10 +117,7 @@ def total(seconds: float, repeats: int) -> float:
 
 
 def without_credits(model: dict[str, Any]) -> dict[str, Any]:
-    """Return the model with its base rates alone.
-
-    Even an empty bucket refills while fio starts, and would raise the rate.
-    """
+    """Return the model with its base rates alone."""
     return {**model, "limits": [{**limit, "credits": None} for limit in model["limits"]]}
 
 
@@ -173,20 +170,16 @@ def table(results: Sequence[DriveResult]) -> Table:
         side: Literal["left", "right"] = "left" if title in ("load", "limit") else "right"
         shown.add_column(title, justify=side, no_wrap=True)
     for result in results:
-        shown.add_row(*_cells(result))
+        expected, error = result.expected_per_second, result.rate_error
+        shown.add_row(
+            describe(result.load),
+            result.limit or "latency",
+            "-" if expected is None else f"{expected:,.0f}",
+            f"{result.per_second:,.0f}",
+            "-" if error is None else f"{100 * error:+.1f} %",
+            *(_percentile(result, percentile) for percentile in (50.0, 99.0)),
+        )
     return shown
-
-
-def _cells(result: DriveResult) -> list[str]:
-    expected, error = result.expected_per_second, result.rate_error
-    return [
-        describe(result.load),
-        result.limit or "latency",
-        "-" if expected is None else f"{expected:,.0f}",
-        f"{result.per_second:,.0f}",
-        "-" if error is None else f"{100 * error:+.1f} %",
-        *(_percentile(result, percentile) for percentile in (50.0, 99.0)),
-    ]
 
 
 def _percentile(result: DriveResult, percentile: float) -> str:
@@ -221,7 +214,20 @@ Microseconds = Annotated[float, Parameter(validator=Number(gt=0), metavar="US")]
 def account(*, as_json: Json = False) -> int:
     """Show what the volume has counted since the measured part began."""
     counted = send_command(_control_socket(), {"account": True})
-    print(json.dumps(counted) if as_json else "\n".join(_lines(counted)))
+    if as_json:
+        print(json.dumps(counted))
+        return EXIT_OK
+    volume = counted["pcvolume"]
+    print(f"{format_seconds(volume['seconds'])} of the volume's clock")
+    for name in ("read", "write"):
+        operations, size = counted[f"total_{name}_ops"], counted[f"total_{name}_bytes"]
+        print(f"{name}s  {operations:,} operations, {format_bytes(size)}")
+    for limit in volume["limits"]:
+        print(
+            f"{limit['layer']} {limit['unit']} ({limit['scope']})"
+            f"  {limit['per_second']:,.0f} per second, requests waited in"
+            f" {format_seconds(limit['exceeded_us'] / 1e6)}"
+        )
     return EXIT_OK
 
 
@@ -294,7 +300,6 @@ def _add(event: dict[str, Any], seconds: float | None) -> int:
 
 
 def _control_socket() -> Path:
-    """Return the socket of the volume in use. Raises HostError if no trial runs on one."""
     candidates = (
         sockets_dir(GuestCache.of_user()) / CONTROL_SOCKET,
         Path(LocalHost().spool_dir) / "volume" / CONTROL_SOCKET,
@@ -306,18 +311,3 @@ def _control_socket() -> Path:
         "no trial runs on a simulated volume now",
         "pagecage replay CAGE --enforced-by volume -- COMMAND",
     )
-
-
-def _lines(counted: dict[str, Any]) -> list[str]:
-    own = counted["pcvolume"]
-    lines = [f"{format_seconds(own['seconds'])} of the volume's clock"]
-    for name in ("read", "write"):
-        operations, size = counted[f"total_{name}_ops"], counted[f"total_{name}_bytes"]
-        lines.append(f"{name}s  {operations:,} operations, {format_bytes(size)}")
-    for limit in own["limits"]:
-        met = format_seconds(limit["exceeded_us"] / 1e6)
-        lines.append(
-            f"{limit['layer']} {limit['unit']} ({limit['scope']})"
-            f"  {limit['per_second']:,.0f} per second, requests waited in {met}"
-        )
-    return lines

@@ -60,10 +60,7 @@ def with_levels(every: list[Treatment], levels: Mapping[str, str]) -> list[Treat
 def selected(
     experiment: Experiment, size: str, levels: Mapping[str, str] | None = None
 ) -> list[Treatment]:
-    """Return the treatments of a run of this size, in the definition's order.
-
-    With `levels` by factor, only treatments with all of them.
-    """
+    """Return the treatments of a run of this size, in the definition's order."""
     every = with_levels(list(treatments(experiment)), levels or {})
     if experiment.sizes[size].treatments == "all":
         return every
@@ -126,10 +123,7 @@ class PlanOptions:
 def make_trials(
     experiment: Experiment, cages: Mapping[str, Cage], options: PlanOptions
 ) -> tuple[Trial, ...]:
-    """Return all trials in the order in which they run.
-
-    A block holds one repeat of every selected treatment, shuffled.
-    """
+    """Return all trials in the order in which they run."""
     shuffle = random.Random(options.seed)
     names = _names(list(treatments(experiment)))
     trials: list[Trial] = []
@@ -137,107 +131,104 @@ def make_trials(
         block = selected(experiment, options.size, options.treatment)
         shuffle.shuffle(block)
         for treatment in block:
-            trial_id = _trial_id(repeat, names[tuple(treatment.values())])
-            trial = _make_trial(
-                experiment, cages, options, treatment, trial_id, repeat, len(trials)
+            name = names[tuple(treatment.values())]
+            trial = _make_trial(experiment, cages, options, treatment)
+            # Without dashes, because a dash in a unit's name nests slices.
+            trial_id = f"r{repeat}_{name}" if name else f"r{repeat}"
+            place = len(trials)
+            trials.append(
+                replace(trial, trial_id=trial_id, repeat=repeat, block=repeat, position=place)
             )
-            trials.append(trial)
     return tuple(trials)
 
 
-def _driver(levels: list[Level], experiment: Experiment, cage: Cage, default: str | None) -> str:
-    """Return the driver that a level or the experiment names, else the host's default."""
-    named: str | None = _last(levels, "driver") or experiment.driver
-    if default == WITHOUT_LIMITS and cage.cgroup_part.has_limits:
-        default = None
-    return named or default or DRIVERS[0]
+def _names(all_treatments: list[Treatment]) -> dict[tuple[str, ...], str]:
+    """Return a readable name for each treatment."""
+    words = {
+        tuple(t.values()): "_".join(re.sub(r"[^a-z0-9]+", "_", v.lower()) for v in t.values())
+        for t in all_treatments
+    }
+    longest = max(map(len, words.values()), default=0)
+    if len(set(words.values())) == len(words) and longest <= _NAME_LENGTH:
+        return words
+    return {
+        key: f"{word[:_NAME_LENGTH]}_{number}"
+        for number, (key, word) in enumerate(words.items(), start=1)
+    }
 
 
 def _make_trial(
-    experiment: Experiment,
-    cages: Mapping[str, Cage],
-    options: PlanOptions,
-    treatment: Treatment,
-    trial_id: str,
-    repeat: int,
-    position: int,
+    experiment: Experiment, cages: Mapping[str, Cage], options: PlanOptions, treatment: Treatment
 ) -> Trial:
     size = experiment.sizes[options.size]
     levels = [_level(experiment, factor, level, size) for factor, level in treatment.items()]
     read_ahead_kb, workload = _last(levels, "read_ahead_kb"), _workload(experiment, levels, size)
-    files = _last(levels, "files") or size.files
-    cage = _cage(cages[_last(levels, "cage") or UNCAGED], _last(levels, "enforced_by"))
+    files, total_bytes = _last(levels, "files") or size.files, size.total_bytes
+    cage, enforced_by = cages[_last(levels, "cage") or UNCAGED], _last(levels, "enforced_by")
+    if enforced_by and cage.limits_io:
+        cage = replace(cage, enforced_by=enforced_by)
+    timeout_seconds = workload.command.timeout_seconds if workload.command else None
+    stored = next((level for level in reversed(levels) if level.storage), None)
+    dirty = {name: _last(levels, name) for name in ("dirty_bytes", "dirty_background_bytes")}
     return Trial(
-        trial_id=trial_id,
+        trial_id="",
         experiment=experiment.name,
         treatment=treatment,
-        repeat=repeat,
-        block=repeat,
-        position=position,
+        repeat=0,
+        block=0,
+        position=0,
         workload=workload,
         cage=cage,
         cache=_last(levels, "cache") or "any",
-        dataset=_first_file(experiment, size, files),
+        dataset=Dataset(total_bytes // files, fill=experiment.fill) if total_bytes else None,
         read_ahead_kb=experiment.read_ahead_kb if read_ahead_kb is None else read_ahead_kb,
         max_seconds=size.max_seconds,
-        timeout_seconds=_timeout_seconds(workload, size),
+        timeout_seconds=timeout_seconds or (size.max_seconds or 600.0) + _SETUP_SECONDS,
         files=files,
         before=_last(levels, "before"),
-        **_storage(levels),
-        machine_memory_bytes=_machine_memory_bytes(levels, size.total_bytes),
-        dirty_limits=_dirty_limits(levels),
+        **_shared(experiment, stored),
+        machine_memory_bytes=_machine_memory_bytes(levels, total_bytes),
+        dirty_limits={name: value for name, value in dirty.items() if value is not None},
         writes_bytes=size.writes_bytes,
         driver=_driver(levels, experiment, cage, options.default_driver),
-        **_of_all(experiment),
         data=_data(experiment.data, size),
     )
 
 
-def _of_all(experiment: Experiment) -> dict[str, Any]:
-    """Return the fields that all trials of an experiment share."""
-    return {
-        "collectors": experiment.collectors,
-        "own_collectors": experiment.own_collectors,
-        "packages": experiment.packages,
-        "conditions": experiment.conditions,
-    }
+def _shared(experiment: Experiment, stored: Level | None) -> dict[str, Any]:
+    names = ("collectors", "own_collectors", "packages", "conditions")
+    fields = {name: getattr(experiment, name) for name in names}
+    if stored:
+        fields |= {"storage": stored.storage, "storage_latency_us": stored.storage_latency_us}
+    return fields
 
 
-def _storage(levels: list[Level]) -> dict[str, Any]:
-    """Return the storage of the last level that sets one, with its latency."""
-    for level in reversed(levels):
-        if level.storage:
-            return {"storage": level.storage, "storage_latency_us": level.storage_latency_us}
-    return {}
+def _level(experiment: Experiment, factor: str, level: str, size: Size) -> Level:
+    known = experiment.levels.get(factor, {}).get(level, Level())
+    cage = known.cage or (level if factor == "cage" else None)
+    return replace(known, cage=cage and size.filled(cage))
+
+
+def _last(levels: list[Level], key: str) -> Any:
+    values = [value for level in levels if (value := getattr(level, key)) is not None]
+    return values[-1] if values else None
+
+
+def _driver(levels: list[Level], experiment: Experiment, cage: Cage, default: str | None) -> str:
+    if default == WITHOUT_LIMITS and cage.cgroup_part.has_limits:
+        default = None
+    return str(_last(levels, "driver") or experiment.driver or default or DRIVERS[0])
 
 
 def _data(data: TrialData | None, size: Size) -> TrialData | None:
-    """Return the data of this size."""
     if data is None or not data.prepare:
         return data
     prepare, made_by = (tuple(map(size.filled, words)) for words in (data.prepare, data.made_by))
     return replace(data, prepare=prepare, made_by=made_by, size_bytes=size.prepared_bytes)
 
 
-def _cage(cage: Cage, enforced_by: str | None) -> Cage:
-    """Return the cage with the enforcer that a level names, if the cage limits I/O."""
-    return replace(cage, enforced_by=enforced_by) if enforced_by and cage.limits_io else cage
-
-
-def _first_file(experiment: Experiment, size: Size, files: int) -> Dataset | None:
-    total_bytes = size.total_bytes
-    return Dataset(total_bytes // files, fill=experiment.fill) if total_bytes else None
-
-
-def _last(levels: list[Level], key: str) -> Any:
-    """Return the value of the last level that sets this key; None if no level sets it."""
-    values = [value for level in levels if (value := getattr(level, key)) is not None]
-    return values[-1] if values else None
-
-
 def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Workload:
-    """Return the last level's workload, or the experiment's, with the arguments of all levels."""
-    default = Workload(
+    chosen: Workload = _last(levels, "workload") or Workload(
         experiment.program,
         experiment.arguments,
         experiment.workload_kind,
@@ -245,7 +236,6 @@ def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Worklo
         experiment.command,
         experiment.service,
     )
-    chosen: Workload = _last(levels, "workload") or default
     arguments = (*chosen.arguments, *(a for level in levels for a in level.arguments))
     if chosen.command is not None and chosen.command.is_literal:
         return replace(chosen, arguments=arguments)
@@ -256,12 +246,6 @@ def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Worklo
     return replace(chosen, arguments=tuple(map(size.filled, arguments)), service=service)
 
 
-def _timeout_seconds(workload: Workload, size: Size) -> float:
-    """Return the command's timeout, or the longest measured part and the time to get ready."""
-    own = workload.command.timeout_seconds if workload.command else None
-    return own or (size.max_seconds or 600.0) + _SETUP_SECONDS
-
-
 def _machine_memory_bytes(levels: list[Level], total_bytes: int | None) -> int | None:
     for level in reversed(levels):
         if level.machine_memory_bytes is not None:
@@ -269,42 +253,6 @@ def _machine_memory_bytes(levels: list[Level], total_bytes: int | None) -> int |
         if level.machine_memory_fraction is not None:
             return page_floor_bytes(round((total_bytes or 0) * level.machine_memory_fraction))
     return None
-
-
-def _dirty_limits(levels: list[Level]) -> dict[str, int]:
-    limits = {name: _last(levels, name) for name in ("dirty_bytes", "dirty_background_bytes")}
-    return {name: value for name, value in limits.items() if value is not None}
-
-
-def _level(experiment: Experiment, factor: str, level: str, size: Size) -> Level:
-    known = experiment.levels.get(factor, {}).get(level, Level())
-    cage = known.cage or (level if factor == "cage" else None)
-    return replace(known, cage=cage and size.filled(cage))
-
-
-def _names(all_treatments: list[Treatment]) -> dict[tuple[str, ...], str]:
-    """Return a readable name for each treatment.
-
-    If two would be equal, or one too long for a unit's name, all of them get a number.
-    """
-    words = {
-        tuple(t.values()): "_".join(re.sub(r"[^a-z0-9]+", "_", v.lower()) for v in t.values())
-        for t in all_treatments
-    }
-    if (
-        len(set(words.values())) == len(words)
-        and max(map(len, words.values()), default=0) <= _NAME_LENGTH
-    ):
-        return words
-    return {
-        key: f"{word[:_NAME_LENGTH]}_{number}"
-        for number, (key, word) in enumerate(words.items(), start=1)
-    }
-
-
-def _trial_id(repeat: int, name: str) -> str:
-    """Return a readable id without dashes, because a dash in a unit's name nests slices."""
-    return f"r{repeat}_{name}" if name else f"r{repeat}"
 
 
 def make_plan(
@@ -358,7 +306,6 @@ def blocks(trials: tuple[Trial, ...], fresh: str) -> list[tuple[Trial, ...]]:
     if fresh == "trial":
         return [(trial,) for trial in trials]
     if fresh == "block":
-        return [
-            tuple(group) for _, group in itertools.groupby(trials, key=lambda trial: trial.block)
-        ]
+        groups = itertools.groupby(trials, key=lambda trial: trial.block)
+        return [tuple(group) for _, group in groups]
     return [trials] if trials else []

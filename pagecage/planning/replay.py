@@ -4,74 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 from pagecage.model.cage import UNCAGED
 from pagecage.model.experiment import Experiment, Level, Size
-from pagecage.model.services import MetricPattern, ServiceSpec, is_better_if_higher
+from pagecage.model.services import ServiceSpec, is_better_if_higher
 from pagecage.model.trial import CommandSpec, TrialData, recorded_command
 from pagecage.whole_files import json_sha256
-
-
-def service_question(server: Sequence[str], load: Sequence[str], cages: str) -> str:
-    """Return the question of a replay, with both commands. `cages` is a list in words."""
-    return f"How does `{shlex.join(server)}` serve the load `{shlex.join(load)}` in {cages}?"
-
-
-def load_to_json(service: ServiceSpec | None) -> dict[str, Any]:
-    """Return the keys of a workload that a file would hold for its load; empty without one."""
-    if service is None:
-        return {}
-    return {
-        "load": list(service.load),
-        "metrics": {name: _metric(pattern) for name, pattern in service.metrics.items()},
-        "warm_up_seconds": service.warm_up_seconds,
-        "settle_seconds": service.settle_seconds,
-        "ready_timeout_seconds": service.ready_timeout_seconds,
-        "stop_signal": service.stop_signal,
-    }
-
-
-def _metric(pattern: MetricPattern) -> str | dict[str, Any]:
-    if pattern.higher_is_better is None:
-        return pattern.pattern
-    return {"pattern": pattern.pattern, "higher_is_better": pattern.higher_is_better}
-
-
-def service_tables(service: ServiceSpec | None) -> dict[str, Any]:
-    """Return the table of all figures of a service; empty without one."""
-    if service is None:
-        return {}
-    columns = {name.replace("_", " "): name for name in service.metrics}
-    columns |= {"until the server serves": "ready_seconds", "load measured": "wall_seconds"}
-    return {"tables": [{"title": "Figures of the load", "columns": columns}]}
-
-
-def service_findings(service: ServiceSpec, cages: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the findings: each cage against the control, one for each metric and the start."""
-    others = [cage for cage in cages if cage != UNCAGED]
-    return [finding for cage in others for finding in _findings(service, cage)]
-
-
-def _findings(service: ServiceSpec, cage: str) -> Iterator[dict[str, Any]]:
-    """Yield findings whose ratio is above 1 where the cage costs something."""
-    caged, free = {"cage": cage}, {"cage": UNCAGED}
-    for name, pattern in service.metrics.items():
-        if is_better_if_higher(name, pattern):
-            says = f"Without limits, {name} is {{value}} times as high as in `{cage}`."
-            yield {"says": says, "response": name, "where": free, "over": caged}
-        else:
-            says = f"In `{cage}`, {name} is {{value}} times as high as without limits."
-            yield {"says": says, "response": name, "where": caged, "over": free}
-    if not service.metrics:
-        says = f"In `{cage}` the load takes {{value}} times as long as without limits."
-        yield {"says": says, "response": "wall_seconds", "where": caged, "over": free}
-    says = f"In `{cage}` it takes {{value}} times as long until the server serves."
-    yield {"says": says, "response": "ready_seconds", "where": caged, "over": free}
-
 
 SIZE = "default"
 SIZE_REASON = "a replay uses the data as they are"
@@ -113,10 +55,7 @@ class ReplaySpec:
 
     @property
     def response(self) -> str:
-        """The response: the time until the program serves, or else until it exits.
-
-        Of a service it is the first metric, or the time of its load.
-        """
+        """The response: the time until the program serves, or else until it exits."""
         if self.service:
             return next(iter(self.service.metrics), "wall_seconds")
         return "ready_seconds" if self.command.serves else "wall_seconds"
@@ -154,14 +93,15 @@ def make_experiment(replay: ReplaySpec) -> Experiment:
 
 
 def _definition(replay: ReplaySpec) -> dict[str, Any]:
+    service, driver, conditions = replay.service, replay.driver, replay.conditions
     return {
         "question": _question(replay),
         "workload": {
             "program": replay.argv[0],
-            "kind": "service" if replay.service else "command",
+            "kind": "service" if service else "command",
             "arguments": list(replay.argv[1:]),
             **(recorded_command(replay.command) or {}),
-            **load_to_json(replay.service),
+            **(_load_to_json(service) if service else {}),
         },
         "response": replay.response,
         "collectors": list(replay.collectors),
@@ -169,39 +109,64 @@ def _definition(replay: ReplaySpec) -> dict[str, Any]:
         "levels": {"cage": {cage: {"cache": replay.cache} for cage in replay.cages}},
         "sizes": {SIZE: {}},
         "claims": [],
-        "findings": _replay_findings(replay),
-        **service_tables(replay.service),
-        **({"driver": replay.driver} if replay.driver else {}),
-        **({"conditions": list(replay.conditions)} if replay.conditions else {}),
+        "findings": list(_findings(replay)) if UNCAGED in replay.cages else [],
+        **({"tables": [_table(service)]} if service else {}),
+        **({"driver": driver} if driver else {}),
+        **({"conditions": list(conditions)} if conditions else {}),
     }
 
 
 def _question(replay: ReplaySpec) -> str:
-    cages = _listing(replay.cages)
+    *most, last = replay.cages
+    cages = f"{', '.join(most)} and {last}" if most else last
     if replay.service:
-        return service_question(replay.typed, replay.typed_load, cages)
+        server, load = shlex.join(replay.typed), shlex.join(replay.typed_load)
+        return f"How does `{server}` serve the load `{load}` in {cages}?"
     until = "until it serves" if replay.command.serves else "to its end"
     return f"How long does {replay.subject} take {until} in {cages}?"
 
 
-def _listing(cages: tuple[str, ...]) -> str:
-    *most, last = cages
-    return f"{', '.join(most)} and {last}" if most else last
+def _load_to_json(service: ServiceSpec) -> dict[str, Any]:
+    metrics = {
+        name: one.pattern
+        if one.higher_is_better is None
+        else {"pattern": one.pattern, "higher_is_better": one.higher_is_better}
+        for name, one in service.metrics.items()
+    }
+    return {
+        "load": list(service.load),
+        "metrics": metrics,
+        "warm_up_seconds": service.warm_up_seconds,
+        "settle_seconds": service.settle_seconds,
+        "ready_timeout_seconds": service.ready_timeout_seconds,
+        "stop_signal": service.stop_signal,
+    }
 
 
-def _replay_findings(replay: ReplaySpec) -> list[dict[str, Any]]:
-    """Return one finding per cage: its time divided by the control's; none without a control."""
-    if UNCAGED not in replay.cages:
-        return []
-    if replay.service:
-        return service_findings(replay.service, replay.cages)
-    return [
-        {
-            "says": f"In `{cage}` it takes {{value}} times as long as without limits.",
-            "response": replay.response,
-            "where": {"cage": cage},
-            "over": {"cage": UNCAGED},
-        }
-        for cage in replay.cages
-        if cage != UNCAGED
-    ]
+def _table(service: ServiceSpec) -> dict[str, Any]:
+    columns = {name.replace("_", " "): name for name in service.metrics}
+    columns |= {"until the server serves": "ready_seconds", "load measured": "wall_seconds"}
+    return {"title": "Figures of the load", "columns": columns}
+
+
+def _findings(replay: ReplaySpec) -> Iterator[dict[str, Any]]:
+    """Yield each cage against the control: its time, or each metric and the start of a service."""
+    metrics = replay.service.metrics if replay.service else {}
+    for cage in (cage for cage in replay.cages if cage != UNCAGED):
+        caged, free = {"cage": cage}, {"cage": UNCAGED}
+        for name, pattern in metrics.items():
+            if is_better_if_higher(name, pattern):
+                says = f"Without limits, {name} is {{value}} times as high as in `{cage}`."
+                yield {"says": says, "response": name, "where": free, "over": caged}
+            else:
+                says = f"In `{cage}`, {name} is {{value}} times as high as without limits."
+                yield {"says": says, "response": name, "where": caged, "over": free}
+        longer = "takes {value} times as long"
+        if replay.service is None:
+            times = {f"it {longer} as without limits.": replay.response}
+        else:
+            times = {} if metrics else {f"the load {longer} as without limits.": "wall_seconds"}
+            times[f"it {longer} until the server serves."] = "ready_seconds"
+        for text, response in times.items():
+            says = f"In `{cage}` {text}"
+            yield {"says": says, "response": response, "where": caged, "over": free}

@@ -70,7 +70,6 @@ def _measured_seconds(trial: Trial, disk: DiskSpeed) -> float:
 
 
 def _reads(trial: Trial) -> tuple[float, float]:
-    """Return the number of reads that reach the disk in one pass, and their mean size."""
     words, total = trial.workload.arguments, trial.dataset_bytes
     read_ahead_kb = _DEFAULT_WINDOW_KIB if trial.read_ahead_kb is None else trial.read_ahead_kb
     window = max(BLOCK_BYTES, read_ahead_kb * KIB)
@@ -95,13 +94,11 @@ def _is_random(words: Sequence[str]) -> bool:
 
 
 def _value(words: Sequence[str], option: str) -> str | None:
-    """Return the last value of an option, since that is the one that holds."""
     found = [value for name, value in itertools.pairwise(words) if name == option]
     return found[-1] if found else None
 
 
 def _disk_seconds(trial: Trial, disk: DiskSpeed, reads: float, size_bytes: float) -> float:
-    """Return the time of reads one after the other, under the caps and latencies of the cage."""
     cage, total = trial.cage, reads * size_bytes
     in_order = not _is_random(trial.workload.arguments)
     threads = int(_value(trial.workload.arguments, "--threads") or 1)
@@ -146,44 +143,36 @@ def fitting_size(
 ) -> FittingSize:
     """Return the largest size whose plan is expected to end within the budget.
 
-    The experiment has datasets.
-
-    `repeats` were asked for; None stands for the repeats of the definition. Where the smallest
-    dataset takes longer with all of them, it is repeated less often. Where one repeat of it takes
-    longer too, the definition's size smoke is taken, whatever it takes.
+    The experiment has datasets. `repeats` were asked for; None stands for the repeats of the
+    definition. Where the smallest dataset takes longer with all of them, it is repeated less often.
+    Where one repeat of it takes longer too, the definition's size smoke is taken, whatever it
+    takes.
     """
-    full = _seconds(experiment, "full", repeats, estimate)
-    chosen, smallest = None, (experiment, "smoke")
+    most_seconds = budget_seconds * _TOLERANCE
+
+    def wanted(experiment: Experiment, size: str) -> int:
+        return repeats or experiment.sizes[size].repeats or experiment.repeats
+
+    def seconds(experiment: Experiment, size: str) -> float:
+        making, block = estimate(experiment, size)
+        return making + block * wanted(experiment, size)
+
+    full = seconds(experiment, "full")
+    smallest = (experiment, "smoke")
     for candidate in _candidates(experiment):
-        seconds = full if candidate[1] == "full" else _seconds(*candidate, repeats, estimate)
+        taken = full if candidate[1] == "full" else seconds(*candidate)
         smallest = candidate
-        if seconds <= budget_seconds * _TOLERANCE:
-            chosen = candidate
-            break
-    if chosen is not None:
-        wanted = _repeats(*chosen, repeats)
-        return _chosen(*chosen, wanted, seconds, full)
-    if repeats is None and (less := _fewer_repeats(*smallest, budget_seconds, estimate)):
-        return less
-    seconds = _seconds(experiment, "smoke", repeats, estimate)
-    wanted = _repeats(experiment, "smoke", repeats)
-    return _chosen(experiment, "smoke", wanted, seconds, full)
-
-
-def _fewer_repeats(
-    experiment: Experiment, size: str, budget_seconds: float, estimate: BlockSeconds
-) -> FittingSize | None:
-    """Return the size with as many repeats as fit; None if not even one does."""
-    making, block = estimate(experiment, size)
-    wanted = _repeats(experiment, size, None)
-    fit = math.floor((budget_seconds * _TOLERANCE - making) / block)
-    if fit < 1:
-        return None
-    full = _seconds(experiment, "full", None, estimate)
-    seconds = making + fit * block
-    found = _chosen(experiment, size, fit, seconds, full)
-    fewer = f"{fit} repeats, because {wanted} take {_about(making + wanted * block)}; "
-    return replace(found, reason=fewer + found.reason)
+        if taken <= most_seconds:
+            return _chosen(*candidate, wanted(*candidate), taken, full)
+    if repeats is None:
+        making, block = estimate(*smallest)
+        if (fit := math.floor((most_seconds - making) / block)) >= 1:
+            found = _chosen(*smallest, fit, making + fit * block, full)
+            planned = wanted(*smallest)
+            less = f"{fit} repeats, because {planned} take {_about(making + planned * block)}; "
+            return replace(found, reason=less + found.reason)
+    smoke = (experiment, "smoke")
+    return _chosen(*smoke, wanted(*smoke), seconds(*smoke), full)
 
 
 def _chosen(
@@ -194,8 +183,8 @@ def _chosen(
     if size == "full":
         reason += published
     else:
-        full = f"SIZE=full is {_extent(experiment, 'full')}{published}, {_about(full_seconds)}"
-        reason += f"; {full}"
+        extent = _extent(experiment, "full")
+        reason += f"; SIZE=full is {extent}{published}, {_about(full_seconds)}"
     return FittingSize(experiment, size, repeats, seconds, reason)
 
 
@@ -207,23 +196,8 @@ def _extent(experiment: Experiment, size: str) -> str:
     return format_bytes(experiment.sizes[size].total_bytes or 0)
 
 
-def _seconds(
-    experiment: Experiment, size: str, repeats: int | None, estimate: BlockSeconds
-) -> float:
-    making, block = estimate(experiment, size)
-    return making + block * _repeats(experiment, size, repeats)
-
-
-def _repeats(experiment: Experiment, size: str, repeats: int | None) -> int:
-    return repeats or experiment.sizes[size].repeats or experiment.repeats
-
-
 def _candidates(experiment: Experiment) -> Iterator[tuple[Experiment, str]]:
-    """Yield the sizes from the largest to the smallest, those between the definition's included.
-
-    Sizes below default that differ from it in their data only keep its repeats and treatments: the
-    definition reduces these for machines that translate instructions.
-    """
+    """Yield the sizes from the largest to the smallest, those between the definition's included."""
     default = experiment.sizes["default"]
     for larger, smaller in zip(SIZES, (*SIZES[1:], SIZES[-1]), strict=True):
         size = experiment.sizes[larger]
@@ -241,10 +215,7 @@ def _in_design(size: Size, design: Size) -> Size:
 
 
 def _between(larger: Size, smaller: Size) -> Iterator[Size]:
-    """Yield sizes between two, whose datasets are powers of two, the largest first.
-
-    The limit of time grows with the dataset, on logarithmic scales.
-    """
+    """Yield sizes between two, whose datasets are powers of two, the largest first."""
     if any(getattr(larger, name) != getattr(smaller, name) for name in _KEPT):
         return
     high, low = larger.dataset_bytes, smaller.dataset_bytes
@@ -253,23 +224,16 @@ def _between(larger: Size, smaller: Size) -> Iterator[Size]:
     power = 2 ** math.floor(math.log2(high - 1))
     while power > low:
         share = math.log(power / low) / math.log(high / low)
-        yield replace(larger, dataset_bytes=power, max_seconds=_limit(larger, smaller, share))
+        limit = larger.max_seconds
+        if limit is not None and smaller.max_seconds is not None:
+            least = smaller.max_seconds
+            limit = float(f"{least * (limit / least) ** share:.2g}")
+        yield replace(larger, dataset_bytes=power, max_seconds=limit)
         power //= 2
 
 
-def _limit(larger: Size, smaller: Size, share: float) -> float | None:
-    """Return the limit of time at this share of the way to the larger size; None without one."""
-    high, low = larger.max_seconds, smaller.max_seconds
-    if high is None or low is None:
-        return high
-    return float(f"{low * (high / low) ** share:.2g}")
-
-
 def _with_size(experiment: Experiment, size: Size, like: str) -> tuple[Experiment, str]:
-    """Return the experiment with another size, and its name: the size of all its files.
-
-    The definition that a plan stores gets it too, with the other keys of the size `like`.
-    """
+    """Return the experiment with another size, and its name: the size of all its files."""
     name = exact_size(size.total_bytes or 0)
     tables = dict(experiment.definition.get("sizes", {}))
     values: dict[str, Any] = {

@@ -20,10 +20,7 @@ VARIED = (*MEMORY_EVENT, *IO_MAX_KEY, "CPUQuota")
 
 @dataclass(frozen=True)
 class LimitVariation:
-    """A systemd property and its values, by the words that the user wrote.
-
-    `own` is the word of the cage's own value; None if the cage does not set the property.
-    """
+    """A systemd property and its values, by the words that the user wrote."""
 
     property: str
     values: Mapping[str, int]
@@ -31,11 +28,7 @@ class LimitVariation:
 
 
 def parse_vary(text: str, cage: Cage) -> LimitVariation:
-    """Parse the value of `--vary`, such as `IOReadIOPSMax=500,1000`, for this cage.
-
-    Raises PagecageError if the property cannot be varied, or if there are too few or too many
-    values.
-    """
+    """Parse the value of `--vary`, such as `IOReadIOPSMax=500,1000`, for this cage."""
     prop, equals, listed = text.partition("=")
     if not equals or prop not in VARIED:
         raise PagecageError(
@@ -87,31 +80,20 @@ def _value(prop: str, word: str) -> int:
 
 def cages_of(cage: Cage, vary: LimitVariation) -> dict[str, Cage]:
     """Return the cage with each value, by a name that contains the value."""
-    return {
-        level_cage(cage.name, vary.property, word): replace(
-            cage,
-            name=level_cage(cage.name, vary.property, word),
-            properties=_with(cage, vary.property, value),
-        )
-        for word, value in vary.values.items()
-    }
-
-
-def _with(cage: Cage, prop: str, value: int) -> dict[str, int]:
-    """Return the cage's properties with one changed.
-
-    Raises PagecageError if the burst would not be faster than the base.
-    """
-    burst = cage.burst
+    prop, burst = vary.property, cage.burst
     bucket = burst and (
         burst.iops if "IOPS" in prop else burst.bandwidth if "Bandwidth" in prop else None
     )
-    if bucket and value >= bucket.rate:
-        raise PagecageError(
-            f"--vary: {prop} of {value} is not below the burst rate of {bucket.rate}",
-            f"give values below {bucket.rate}",
-        )
-    return {**cage.properties, prop: value}
+    cages = {}
+    for word, value in vary.values.items():
+        if bucket and value >= bucket.rate:
+            raise PagecageError(
+                f"--vary: {prop} of {value} is not below the burst rate of {bucket.rate}",
+                f"give values below {bucket.rate}",
+            )
+        name = level_cage(cage.name, prop, word)
+        cages[name] = replace(cage, name=name, properties={**cage.properties, prop: value})
+    return cages
 
 
 def level_cage(name: str, prop: str, word: str) -> str:
@@ -122,20 +104,14 @@ def level_cage(name: str, prop: str, word: str) -> str:
 def sweep_experiment(
     experiment: Experiment, cage: str, vary: LimitVariation, chosen: Mapping[str, str]
 ) -> Experiment:
-    """Return the experiment with one of its treatments under each value, without claims or control.
-
-    `chosen` maps factors to levels.
-    """
+    """Return the experiment with one treatment under each value, without claims or control."""
     pinned = _pinned(experiment, chosen)
     names = {word: level_cage(cage, vary.property, word) for word in vary.values}
     factors = {**{name: (level,) for name, level in pinned.items()}, vary.property: tuple(names)}
-    levels: dict[str, Mapping[str, Level]] = {
-        name: experiment.levels.get(name, {}) for name in pinned
-    }
     kept = {
-        name: {level: levels[name][level]}
+        name: {level: table[level]}
         for name, level in pinned.items()
-        if level in levels[name]
+        if level in (table := experiment.levels.get(name, {}))
     }
     return replace(
         experiment,
@@ -149,10 +125,7 @@ def sweep_experiment(
 
 
 def _pinned(experiment: Experiment, chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return one level of every factor except the cage.
-
-    Raises PagecageError if a factor has several levels and none is chosen.
-    """
+    """Return one level of every factor except the cage."""
     factors = {name: levels for name, levels in experiment.factors.items() if name != "cage"}
     for name, level in chosen.items():
         if level not in factors.get(name, ()):
@@ -177,22 +150,18 @@ def _pinned(experiment: Experiment, chosen: Mapping[str, str]) -> dict[str, str]
 def _definition(
     experiment: Experiment, factors: Mapping[str, tuple[str, ...]], vary: LimitVariation, cage: str
 ) -> dict[str, Any]:
-    """Return the definition that a file of experiments/ would hold."""
     others = ", ".join(levels[0] for name, levels in factors.items() if name != vary.property)
     name = f"{experiment.name} ({others})" if others else experiment.name
-    kept = {
-        k: v
-        for k, v in experiment.definition.items()
-        if k not in ("claims", "findings", "story", "exclude")
-    }
     how = "How does {} fare" if experiment.service else "How long does {} take"
+    kept = dict(experiment.definition)
+    for key in ("claims", "findings", "story", "exclude"):
+        kept.pop(key, None)
+    tables = dict(kept.get("levels", {}))
     return {
         **kept,
         "question": f"{how.format(name)} in {cage} under other values of {vary.property}?",
         "factors": {name: list(levels) for name, levels in factors.items()},
         "claims": [],
         "findings": [],
-        "levels": {
-            name: table for name, table in dict(kept.get("levels", {})).items() if name in factors
-        },
+        "levels": {name: table for name, table in tables.items() if name in factors},
     }

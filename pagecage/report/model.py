@@ -96,28 +96,19 @@ class Report:
 def make_table(
     columns: Sequence[str], rows: Iterable[Sequence[str | Cell]], caption: str = ""
 ) -> Table:
-    """Return a table whose cells may be given as text.
+    """Return a table whose cells may be given as text."""
 
-    The lines of a text after its first become the cell's detail.
-    """
-    return Table(tuple(columns), tuple(tuple(map(_cell, row)) for row in rows), caption)
+    def cell(value: str | Cell) -> Cell:
+        return value if isinstance(value, Cell) else Cell(*value.partition("\n")[::2])
 
-
-def _cell(value: str | Cell) -> Cell:
-    if isinstance(value, Cell):
-        return value
-    text, _, detail = value.partition("\n")
-    return Cell(text, detail)
+    return Table(tuple(columns), tuple(tuple(map(cell, row)) for row in rows), caption)
 
 
 _MOST_BARS = 16
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return rows as CSV (RFC 4180, but with plain newlines).
-
-    None is an empty field. Numbers keep all their digits.
-    """
+    """Return rows as CSV (RFC 4180, but with plain newlines)."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
@@ -149,8 +140,11 @@ def _markdown(block: Block) -> Iterator[str]:
             detail = f" ({block.detail})" if block.detail else ""
             yield f"{'* ' if block.marker else ''}{markdown_text(block.text + detail)}\n"
         case Table() if block.rows:
-            rows = ([_cell_text(cell) for cell in row] for row in block.rows)
-            yield markdown_table(block.columns, rows) + (
+            texts = (
+                [f"{cell.text}\n{cell.detail}" if cell.detail else cell.text for cell in row]
+                for row in block.rows
+            )
+            yield markdown_table(block.columns, texts) + (
                 f"\n{markdown_text(block.caption)}\n" if block.caption else ""
             )
         case Image(bars=BarChart() as chart):
@@ -166,7 +160,8 @@ def mermaid(chart: BarChart) -> str:
     Mermaid shrinks nothing, so that more would overlap.
     """
     labels = ", ".join(f'"{_quoted(label)}"' for label in chart.labels[:_MOST_BARS])
-    values = ", ".join(map(_plain_number, chart.values[:_MOST_BARS]))
+    # Six digits and no exponent, which Mermaid cannot read.
+    values = ", ".join(format(Decimal(f"{value:.6g}"), "f") for value in chart.values[:_MOST_BARS])
     left_out = len(chart.labels) - _MOST_BARS
     note = f" (without {left_out} more)" if left_out > 0 else ""
     lines = [
@@ -180,18 +175,9 @@ def mermaid(chart: BarChart) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _plain_number(value: float) -> str:
-    """Return a number with six digits and without an exponent, which Mermaid cannot read."""
-    return format(Decimal(f"{value:.6g}"), "f")
-
-
 def _quoted(text: str) -> str:
     """Return text for a string of Mermaid, which has no escape for a quotation mark."""
     return " ".join(text.replace('"', "'").replace("`", "'").split())
-
-
-def _cell_text(cell: Cell) -> str:
-    return f"{cell.text}\n{cell.detail}" if cell.detail else cell.text
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

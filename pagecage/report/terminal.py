@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Iterator
+from io import StringIO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, Tone
+from pagecage.report.model import Block, Heading, Paragraph, Report, Table, Tone
 
 _STYLES: dict[Tone, str] = {
     "plain": "",
@@ -19,6 +23,18 @@ _STYLES: dict[Tone, str] = {
     "bad": "red",
     "warning": "yellow",
 }
+
+
+def terminal_text(report: Report) -> str:
+    """Return a report as this terminal shows it: with its width, and its colours if it has any."""
+    has_colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    console = Console(
+        file=(text := StringIO()),
+        width=shutil.get_terminal_size().columns,
+        force_terminal=has_colours or None,
+    )
+    print_report(report, console)
+    return text.getvalue()
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -31,28 +47,25 @@ def print_report(report: Report, console: Console) -> None:
 
 def _parts(block: Block) -> Iterator[RenderableType]:
     match block:
-        case Heading(text):
+        case Heading(title):
             yield ""
-            yield Text(text, "bold")
+            yield Text(title, "bold")
         case Paragraph():
-            yield _paragraph(block)
+            text = Text(block.text, _STYLES[block.tone])
+            if block.detail:
+                text.append(f" ({block.detail})", "dim")
+            if not block.marker:
+                yield text
+                return
+            item = RichTable.grid(padding=(0, 1, 0, 0))
+            item.add_row(Text(block.marker, _STYLES[block.tone]), text)
+            yield Padding(item, (0, 0, 0, 2), expand=False)
         case Table() if block.rows:
             yield _table(block)
             if block.caption:
                 yield Text(block.caption, "dim")
         case _:
             pass
-
-
-def _paragraph(block: Paragraph) -> RenderableType:
-    text = Text(block.text, _STYLES[block.tone])
-    if block.detail:
-        text.append(f" ({block.detail})", "dim")
-    if not block.marker:
-        return text
-    item = RichTable.grid(padding=(0, 1, 0, 0))
-    item.add_row(Text(block.marker, _STYLES[block.tone]), text)
-    return Padding(item, (0, 0, 0, 2), expand=False)
 
 
 def _table(block: Table) -> RichTable:
@@ -62,10 +75,9 @@ def _table(block: Table) -> RichTable:
     for name in block.columns:
         table.add_column(Text(name), overflow="fold")
     for row in block.rows:
-        table.add_row(*map(_cell, row))
+        texts = [Text(cell.text, _STYLES[cell.tone]) for cell in row]
+        for text, cell in zip(texts, row, strict=True):
+            if cell.detail:
+                text.append(f"\n{cell.detail}", "dim")
+        table.add_row(*texts)
     return table
-
-
-def _cell(cell: Cell) -> Text:
-    text = Text(cell.text, _STYLES[cell.tone])
-    return text.append(f"\n{cell.detail}", "dim") if cell.detail else text

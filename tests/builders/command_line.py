@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from pagecage.cli.main import main
 from pagecage.model.record import Record
 from pagecage.process import PIPE, Completed, Process, run, spawn
 from pagecage.runner.run_folder import RunFolder
@@ -16,6 +19,7 @@ from pagecage.verdicts.evaluate import Verdicts, evaluate
 from tests.tree import ROOT
 
 _LONGEST_SECONDS = 900.0
+_HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def pagecage_argv(*words: str) -> list[str]:
@@ -82,3 +86,15 @@ def verdicts(command_line: CommandLine, record: Record) -> Verdicts:
 def series(command_line: CommandLine, record: Record) -> list[Mapping[str, Any]]:
     text = (command_line.folder() / record.traces["sampler"]).read_text()
     return [json.loads(line) for line in text.splitlines()]
+
+
+def called(words: Sequence[object]) -> int:
+    """Run `pagecage ...` in this process; return its exit status."""
+    argv = ["pagecage", *map(str, words)]
+    handlers = {number: signal.getsignal(number) for number in _HANDLED}
+    with mock.patch.object(sys, "argv", argv):
+        try:
+            return main()
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)

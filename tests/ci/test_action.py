@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.__main__ import main
 from analysis.views.render import render
 from pagecage.process import run
+from tests.builders.command_line import called
 from tests.builders.run_edits import resealed
 from tests.builders.timed_runs import times
 from tests.checkout import environment
@@ -122,7 +122,7 @@ def test_a_decided_gate_has_a_table_and_a_chart_in_the_summary(
     """The steps after the run, with the figures of made runs."""
     build_run(tmp_path / "a", times(1, 1), repeats=8)
     build_run(tmp_path / "b", times(times_as_many, 3), repeats=8, run_id="b")
-    assert main(["baseline", str(tmp_path / "a"), "--out", str(tmp_path / "a.json")]) == 0
+    assert called(["baseline", "save", str(tmp_path / "a"), "--out", str(tmp_path / "a.json")]) == 0
     render(tmp_path / "b")
     inputs = {
         "experiment": "constrained-random",

@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli import analyse, fleet
+from analysis import results
+from pagecage.cli import fleet
 from pagecage.cli.options import FleetOptions, RunOptions
-from pagecage.cli.output import OutputFormat
 from pagecage.cli.run import ResumeOptions
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.folder import find_fleet
 from pagecage.fleet.preflight import Preflight
 from pagecage.fleet.provisioning import FleetHost
 from pagecage.hosts.agent_package import AgentPackage
-from pagecage.process import Completed
 from tests.fake_host.rack import FIT, Rack
 from tests.order.conftest import racked
 
@@ -47,19 +46,14 @@ def printed(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(module, "make_agent_package", lambda _: package_of(rack))
         monkeypatch.setattr(module, "RUNS", rack.top / "runs")
     # Results of a scripted agent cannot be judged; other tests cover reports of real records.
-    monkeypatch.setattr(analyse, "analyse", reported)
+    monkeypatch.setattr(results, "render", lambda folder, *_: folder)
+    monkeypatch.setattr(results, "tables", lambda folder, _: f"the report of {folder.name}")
     return []
 
 
 def package_of(rack: Rack) -> AgentPackage:
     """Return the scripted agent with the names of the workloads of `smoke`, without a plugin."""
     return replace(rack.package(), programs=(Path("pcgen"), Path("pcread")))
-
-
-def reported(verb: str, folder: Path, *options: str) -> Completed:
-    """Return what `analysis render --show` would print."""
-    assert (verb, *options) == ("render", "--show")
-    return Completed((), 0, f"the report of {folder.name}", "")
 
 
 @pytest.fixture
@@ -74,16 +68,14 @@ def go(
     options: RunOptions = SMOKE,
     fleet_options: FleetOptions = REPLICATE,
 ) -> int:
-    return fleet.run(
-        "smoke",
-        options,
-        fleet_options,
-        "pagecage run smoke --host rack",
-        again,
-        False,
-        OutputFormat(),
-        printed.append,
-    )
+    return asked(printed, options, fleet_options).run(again, "")
+
+
+def asked(
+    printed: list[str], options: RunOptions, fleet_options: FleetOptions, *, yes: bool = False
+) -> fleet.FleetCommand:
+    command = "pagecage run smoke --host rack"
+    return fleet.FleetCommand("smoke", options, fleet_options, command, yes, printed.append)
 
 
 def refusal(call: Callable[[], object]) -> PagecageError:
@@ -119,7 +111,7 @@ def test_from_hosts_that_do_not_answer_to_one_report_over_all(
     assert "right   4/4" in err
     assert out.startswith("the report of ")
     assert out.endswith("-smoke-rack")
-    assert printed[-1].endswith("/report.html")
+    assert err.endswith("/report.html\n")
     assert len(rack.agent_calls("left")) == len(rack.agent_calls("right")) == 1
     assert go(printed, AGAIN, GO_ON) == EXIT_OK, "nothing is lacking any more"
 
@@ -128,11 +120,11 @@ def test_a_dry_run_shows_hosts_and_counts_and_starts_nothing(
     rack: Rack, printed: list[str], looked_at: None, capsys: pytest.CaptureFixture
 ) -> None:
     spread = FleetOptions(fleet="spread")
-    fleet.show_plan("smoke", replace(SMOKE, repeats=3), spread, "", False, printed.append)
+    asked(printed, replace(SMOKE, repeats=3), spread, yes=True).show_plan(False)
     reported = capsys.readouterr().out
     assert "left     8 trials, 2 repeats" in reported
     assert "right    4 trials, 1 repeats" in reported
-    fleet.show_plan("smoke", SMOKE, REPLICATE, "", True, printed.append)
+    asked(printed, SMOKE, REPLICATE, yes=True).show_plan(True)
     assert list(json.loads(capsys.readouterr().out)) == ["left", "right"]
     assert rack.agent_calls("left") == []
     assert not (rack.top / "runs").exists()

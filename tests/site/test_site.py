@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from analysis.__main__ import main
 from analysis.data.load import load_run
 from analysis.site import drop_outside_links, publish
 from pagecage.bundle.unpack import unpack
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import read_rows
+from tests.builders.command_line import called
 from tests.fixtures.runs import build_run
 from tests.tree import ROOT
 
@@ -265,7 +265,7 @@ def test_the_published_bundle_renders_the_same_report(site: Path, tmp_path: Path
     (archive,) = (site / "runs/constrained-random").glob("*.pagecage.zip")
     folder = tmp_path / "out"
     unpack(archive, folder)
-    assert main(["render", str(folder)]) == 0
+    assert called(["show", str(folder), "--html"]) == 0
     again, given = (
         (path / "report.html").read_text() for path in (folder, site / "runs/constrained-random")
     )

@@ -90,11 +90,8 @@ def _publish(root: Path, out: Path) -> int:
 
 def start(root: Path) -> int:
     """Publish the run, in place of an older site."""
-    import analysis.__main__ as analysis
-
     stay_in(root)
-    analysis._COMMANDS["publish"] = lambda _: _publish(root, root / "site")
-    replace_everywhere("app", lambda *_, **__: analysis.main(["publish", "--out", "site"]))
+    replace_everywhere("app", lambda *_, **__: _publish(root, root / "site"))
     return pagecage(root, "publish")
 
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.__main__ import main
 from analysis.cells import NoiseFloor, identical_treatments, noise_floor, noise_of
 from analysis.comparison import change_word, compare, load_runs
 from analysis.data.load import load_run
 from analysis.stats import MedianSummary, evaluate_gate, parse_gate
 from pagecage.errors import PagecageError
+from tests.builders.command_line import called
 from tests.builders.pages import loads_of
 from tests.builders.timed_runs import COLD, times
 from tests.fixtures.runs import DEFINITION, build_run
@@ -164,7 +164,7 @@ def test_incomparable_runs_are_refused_and_named_with_anyway(
     assert "--anyway" in refused.value.hint
     compared = compare(load_runs([folders / "few", other]), anyway=True)
     assert [one.what for one in compared.obstacles] == [what]
-    assert main(["compare", str(folders / "few"), str(other), "--anyway"]) == 0
+    assert called(["compare", str(folders / "few"), str(other), "--anyway"]) == 0
     assert f"compared anyway, {what}:" in capsys.readouterr().out
 
 
@@ -223,16 +223,16 @@ def test_a_gate_in_ci_may_include_what_a_loaded_host_excludes(folders, tmp_path,
     words = ["--fail-if=device_read_bytes > +5%", "--include=host_quiet"]
     other = build_run(tmp_path / "other", loaded)
     sides = [str(folders / "few"), str(other)]
-    assert main(["compare", *sides, words[0]]) == 6
-    assert main(["compare", *sides, *words]) == 0, (
+    assert called(["compare", *sides, words[0]]) == 6
+    assert called(["compare", *sides, *words]) == 0, (
         "other processes wrote, and changed no bytes read"
     )
     quiet = [str(folders / "few"), str(folders / "a")]
-    assert main(["compare", *quiet, *words]) == 0, "a host that was quiet excludes none"
+    assert called(["compare", *quiet, *words]) == 0, "a host that was quiet excludes none"
     for folder in (other, folders / "a"):
         kept = tmp_path / f"{folder.name}.json"
-        assert main(["baseline", str(folder), f"--out={kept}", words[1]]) == 0
-        assert main(["compare", str(kept), str(folders / "few"), words[0]]) == 0
+        assert called(["baseline", "save", str(folder), f"--out={kept}", words[1]]) == 0
+        assert called(["compare", str(kept), str(folders / "few"), words[0]]) == 0
 
 
 def test_a_run_with_all_trials_excluded_is_an_error_message(folders, tmp_path, capsys):
@@ -241,12 +241,12 @@ def test_a_run_with_all_trials_excluded_is_an_error_message(folders, tmp_path, c
         record["cache"]["requested"] = "cold"
 
     other = build_run(tmp_path / "other", all_spoilt)
-    assert main(["compare", str(folders / "few"), str(other)]) == 2
+    assert called(["compare", str(folders / "few"), str(other)]) == 2
     assert "no treatment with figures on both sides" in capsys.readouterr().err
     gate = "--fail-if=device_read_bytes > +5%"
-    assert main(["compare", str(folders / "few"), str(other), gate]) == 6, "it is undecided"
+    assert called(["compare", str(folders / "few"), str(other), gate]) == 6, "it is undecided"
     capsys.readouterr()
-    assert main(["show", str(other)]) == 0
+    assert called(["show", str(other)]) == 0
     assert "0 included" in capsys.readouterr().out
 
 
@@ -258,7 +258,7 @@ def test_the_comparison_page_loads_nothing_and_has_the_same_figures(folders, tmp
         "--html",
         str(page),
     ]
-    assert main([*words, "--fail-if", "full_pass_seconds > +10%", "--csv"]) == 5
+    assert called([*words, "--fail-if", "full_pass_seconds > +10%", "--csv"]) == 5
     text = page.read_text()
     assert loads_of(text) == []
     assert "<script" not in text
@@ -268,7 +268,7 @@ def test_the_comparison_page_loads_nothing_and_has_the_same_figures(folders, tmp
     rows = list(csv.DictReader(StringIO(capsys.readouterr().out)))
     assert all(f"{float(row['ratio']):.3g}×" in text for row in rows if row["ratio"])
     assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []
-    assert main([*words[:-1], str(tmp_path / "no/such/folder.html")]) == 2
+    assert called([*words[:-1], str(tmp_path / "no/such/folder.html")]) == 2
 
 
 def test_a_run_against_itself_is_refused(folders):
@@ -290,7 +290,7 @@ def test_a_run_against_itself_is_refused(folders):
 )
 def test_a_gate_has_an_exit_status(folders, gate, other, status, capsys):
     assert (
-        main(["compare", str(folders / "a"), str(folders / other), "--fail-if", gate, "--json"])
+        called(["compare", str(folders / "a"), str(folders / other), "--fail-if", gate, "--json"])
         == status
     )
     verdicts = {one["verdict"] for one in json.loads(capsys.readouterr().out)["gates"]}
@@ -397,14 +397,14 @@ def test_a_floor_of_few_repeats_is_their_range(tmp_path):
 
 def test_three_runs_in_every_format(folders, capsys):
     words = ["compare", *(str(folders / name) for name in ("a", "again", "slow"))]
-    assert main([*words, "--csv"]) == 0
+    assert called([*words, "--csv"]) == 0
     rows = list(csv.DictReader(StringIO(capsys.readouterr().out)))
     assert len(rows) == 24
     slow = next(row for row in rows if row["run"] == "C" and row["source"] == "unloaded")
     assert float(slow["ratio"]) == pytest.approx(
         float(slow["b_median"]) / float(slow["a_median"]), rel=0.01
     )
-    assert main([*words, "--markdown"]) == 0
+    assert called([*words, "--markdown"]) == 0
     text = capsys.readouterr().out
     assert (
         len(
@@ -416,12 +416,12 @@ def test_three_runs_in_every_format(folders, capsys):
         )
         == 1
     )
-    assert main([*words, "--json"]) == 0
+    assert called([*words, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert [run["run_id"] for run in data["runs"]] == ["a", "again", "slow"]
     assert all(len(row["changes"]) == 2 and len(row["cells"]) == 3 for row in data["rows"])
     assert data["rows"][4]["changes"][0]["ratio"]["kind"] == "95 %"
-    assert main(words) == 0
+    assert called(words) == 0
     shown = capsys.readouterr().out
     assert "C / A" in shown
     assert "Nothing that is recorded differs" in shown

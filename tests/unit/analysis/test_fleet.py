@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.__main__ import main
 from analysis.fleet import facts, load_fleet, member_sentence
 from analysis.stats import median_of_hosts
 from pagecage.errors import PagecageError
+from tests.builders.command_line import called
 from tests.builders.pages import loads_of
 from tests.builders.timed_runs import COLD, times
 from tests.fixtures.fleets import build_fleet
@@ -30,7 +30,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    assert main([str(word) for word in words]) == 0
+    assert called([str(word) for word in words]) == 0
     return capsys.readouterr().out
 
 
@@ -117,7 +117,7 @@ def test_the_median_of_no_block_is_an_error() -> None:
 def test_the_fleet_page_loads_nothing_and_has_the_terminals_texts(
     fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = Path(shown(capsys, "render", fleet).strip())
+    page = Path(shown(capsys, "show", fleet, "--html").strip())
     assert page == fleet / "report.html"
     text = page.read_text()
     assert loads_of(text) == []
@@ -137,7 +137,7 @@ def test_a_fleet_of_one_host_has_a_page_without_ratios(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alone = build_fleet(tmp_path / "alone", {"fast": times(1, 1)}, repeats=3)
-    text = Path(shown(capsys, "render", alone).strip()).read_text()
+    text = Path(shown(capsys, "show", alone, "--html").strip()).read_text()
     assert "A fast" in text
     assert "B / A" not in text
 
@@ -166,7 +166,10 @@ def test_a_fleet_without_any_record_says_so(
     assert "No host has a record yet." in shown(capsys, "show", folder, "--markdown")
     assert json.loads(shown(capsys, "show", folder, "--json"))["rows"] == []
     assert shown(capsys, "show", folder, "--csv").count("\n") == 1
-    assert "No host has a record yet." in Path(shown(capsys, "render", folder).strip()).read_text()
+    assert (
+        "No host has a record yet."
+        in Path(shown(capsys, "show", folder, "--html").strip()).read_text()
+    )
 
 
 def test_a_lost_host_has_a_sentence_with_the_reason(fleet: Path) -> None:

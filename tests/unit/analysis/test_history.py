@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.__main__ import main
 from analysis.history import (
     History,
     HistoryPoint,
@@ -21,6 +20,7 @@ from analysis.history import (
 )
 from analysis.stats import change_points, parse_gate, summarise
 from pagecage.errors import PagecageError
+from tests.builders.command_line import called
 from tests.builders.pages import loads_of
 from tests.builders.timed_runs import times
 from tests.fixtures.runs import build_run
@@ -111,7 +111,9 @@ def test_a_run_of_another_kernel_is_left_out(
 ) -> None:
     words = ["history", *map(str, folders[-1:] + folders[:-1])]
     page = tmp_path / "history.html"
-    status = main([*words, "--json", "--html", str(page), "--fail-if", "full_pass_seconds > +10%"])
+    status = called(
+        [*words, "--json", "--html", str(page), "--fail-if", "full_pass_seconds > +10%"]
+    )
     data = json.loads(capsys.readouterr().out)
     assert data["left_out"] == {"kernel": 1}
     assert status == 5
@@ -123,7 +125,7 @@ def test_a_run_of_another_kernel_is_left_out(
 
 
 def test_one_run_has_no_history(folders: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["history", str(folders[0])]) == 2
+    assert called(["history", str(folders[0])]) == 2
     assert "a history needs two" in capsys.readouterr().err
 
 

@@ -7,12 +7,12 @@ import json
 
 import pytest
 
-from analysis.__main__ import main
 from pagecage.bundle.pack import pack
 from pagecage.bundle.redact import KINDS
 from pagecage.bundle.unpack import unpack
 from pagecage.cli.bundle import bundle, render
 from pagecage.errors import PagecageError
+from tests.builders.command_line import called
 from tests.fixtures.bundles import KEPT, SECRETS, contents, run, written
 from tests.fixtures.runs import build_run
 from tests.tree import ROOT
@@ -21,7 +21,7 @@ __all__ = ["run", "written"]
 
 
 def shown(folder, capsys):
-    assert main(["show", str(folder), "--json"]) == 0
+    assert called(["show", str(folder), "--json"]) == 0
     return capsys.readouterr().out
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from analysis.__main__ import main
 from pagecage.bundle.pack import SUFFIX, pack
 from pagecage.cli.bundle import render
 from pagecage.cli.predict_page import stored_treatments
 from pagecage.errors import PagecageError
+from tests.builders.command_line import called
 from tests.fixtures.hostile_bundles import NOTEBOOK, SCRIPT, scripted, with_files
 from tests.fixtures.runs import build_run
 
@@ -86,11 +86,11 @@ def predicted(bundle: Path, _out: Path) -> int:
 
 VERBS: dict[str, Callable[[Path, Path], int]] = {
     "render": lambda bundle, out: render(bundle, out=out / "run"),
-    "claims": lambda bundle, _: main(["claims", "--bundles", str(bundle.parent), "--markdown"]),
-    "answers": lambda bundle, _: main(["answers", "--bundles", str(bundle.parent), "--markdown"]),
-    "fidelity": lambda bundle, _: main(["fidelity", str(bundle.parent), "--markdown"]),
+    "claims": lambda bundle, _: called(["claims", "--bundles", str(bundle.parent), "--markdown"]),
+    "answers": lambda bundle, _: called(["answers", "--bundles", str(bundle.parent), "--markdown"]),
+    "fidelity": lambda bundle, _: called(["fidelity", str(bundle.parent), "--markdown"]),
     "predict": predicted,
-    "publish": lambda bundle, out: main(
+    "publish": lambda bundle, out: called(
         ["publish", "--bundles", str(bundle.parent), "--out", str(out / "site")]
     ),
 }

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.__main__ import main
 from pagecage.bundle.pack import pack
 from pagecage.bundle.redact import KINDS, Redactor, names_in, vocabulary
 from pagecage.bundle.unpack import unpack
 from pagecage.cli.bundle import Kind, bundle
 from pagecage.model.trial import ImageSpec, Variable, image_from_json, image_to_json
+from tests.builders.command_line import called
 from tests.fixtures.bundles import contents
 from tests.fixtures.runs import DEFINITION, build_run
 from tests.fixtures.small_runs import FOLDER
@@ -168,7 +168,7 @@ def test_a_stored_run_has_the_same_tables_after_it_was_redacted_again(
         folder = tmp_path / archive.stem
         unpack(archive, folder)
         capsys.readouterr()
-        assert main(["show", str(folder), "--json"]) == 0
+        assert called(["show", str(folder), "--json"]) == 0
         shown.append(json.loads(capsys.readouterr().out))
     assert shown[0] == shown[1]
 

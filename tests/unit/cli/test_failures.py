@@ -1,9 +1,9 @@
-"""Ends of a command that fails: a mistake in its words, a sentence with anything in it, a defect of
-pagecage.
-"""
+"""Ends of a command that fails, and the fixes that it names."""
 
 from __future__ import annotations
 
+import ast
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from pagecage.cli import failures, main, run
+from pagecage.cli.failures import fix_here
 from pagecage.errors import EXIT_HOST, NO_THREAD, HostError, PagecageError
 from pagecage.process import spawn
-from tests.tree import ROOT
+from tests.tree import ROOT, files
 
 HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
@@ -151,3 +152,34 @@ def test_output_that_cannot_be_written_has_a_status_of_its_own(words: list[str])
     with Path("/dev/full").open("wb") as full:
         process = spawn(argv, stdout=full, stderr=full, cwd=ROOT)
     assert process.wait() == EXIT_HOST
+
+
+TARGETS = re.findall(r"(?m)^([a-z][a-z-]*):(?!=)", (ROOT / "Makefile").read_text())
+COMMAND = re.compile(rf"\bmake ({'|'.join(TARGETS)})\b")
+
+
+def hints() -> Iterator[str]:
+    """Yield strings of the code, besides docstrings, and messages of roles that name a target."""
+    for path in files(ROOT / "pagecage", ".py"):
+        tree = ast.parse(path.read_text())
+        told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+            if is_text and id(node) not in told and path.name != "fixes.py":
+                yield node.value
+    for path in files(ROOT / "ansible/roles", ".yml"):
+        yield from re.findall(r"Fix: ([^\n]*)", path.read_text())
+
+
+FOUND = sorted({text for text in hints() if COMMAND.search(text)})
+
+
+def test_fixes_with_make_are_found() -> None:
+    assert "make setup" in FOUND
+    assert any("make build" in text for text in FOUND)
+
+
+@pytest.mark.parametrize("hint", FOUND)
+def test_an_installed_package_names_a_command_that_it_has(hint: str) -> None:
+    assert not COMMAND.search(fix_here(hint, is_installed=True)), hint
+    assert fix_here(hint, is_installed=False) == hint

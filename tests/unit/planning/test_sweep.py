@@ -182,12 +182,12 @@ def test_what_a_sweep_says(folder):
 
 
 def test_the_report_and_the_terminal_show_it(folder, capsys):
-    from analysis.__main__ import main
+    from tests.builders.command_line import called
 
     assert "Sweep of one limit" in Results(folder).sweep.text
-    main(["show", str(folder)])
+    called(["show", str(folder)])
     assert "(source)" in capsys.readouterr().out
-    main(["show", str(folder), "--json"])
+    called(["show", str(folder), "--json"])
     assert json.loads(capsys.readouterr().out)["sweep"]["source"] == "500"
 
 

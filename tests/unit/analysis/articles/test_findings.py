@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from analysis.__main__ import main
 from analysis.articles.findings import evaluate_findings, open_questions
 from analysis.articles.pages import answers_report
 from analysis.articles.scorecard import newest_runs
@@ -22,6 +21,7 @@ from analysis.formatting import format_quantity, format_range
 from analysis.views import narrative
 from pagecage.model.published_figures import read_definitions
 from pagecage.report.model import to_markdown
+from tests.builders.command_line import called
 from tests.builders.swept_runs import swept
 from tests.fixtures.records import outer
 from tests.fixtures.runs import DEFINITION, Change, build_run
@@ -270,7 +270,7 @@ def test_a_smoke_run_hides_no_larger_one(runs: Path) -> None:
 
 
 def test_json_is_printed_alone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["answers", "--json", "--runs", str(runs)]) == 0
+    assert called(["answers", "--json", "--runs", str(runs)]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) == 38
     assert [row["id"] for row in rows if not row["is_open"]] == ["Q24"]

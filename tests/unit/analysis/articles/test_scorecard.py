@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from analysis.__main__ import main
 from analysis.articles.scorecard import (
     FILE,
     VERDICTS,
@@ -29,6 +28,7 @@ from pagecage.model.published_figures import (
     read_rows,
     update_rule_dates,
 )
+from tests.builders.command_line import called
 from tests.builders.published_figures import mismatches
 from tests.fixtures.runs import build_run
 from tests.tree import ROOT
@@ -210,8 +210,8 @@ def test_an_unknown_experiment_is_an_error_message(place):
 
 def test_the_terminal_has_every_row_and_the_totals(place, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.setattr("analysis.__main__.TOP", place[0].parent)
-    assert main(["claims", "--runs", str(place[1])]) == 0
+    monkeypatch.setattr("analysis.results.TOP", place[0].parent)
+    assert called(["claims", "--runs", str(place[1])]) == 0
     text = capsys.readouterr().out
     assert "not comparable" in text
     assert "untestable: 003-179: needs another CPU" in text
@@ -228,7 +228,7 @@ def test_the_terminal_has_every_row_and_the_totals(place, capsys, monkeypatch):
         "0",
         "3",
     ]
-    assert main(["claims", "--runs", str(place[1]), "--json"]) == 0
+    assert called(["claims", "--runs", str(place[1]), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (len(data["rows"]), data["totals"]["all"]["all"]) == (3, 3)
 

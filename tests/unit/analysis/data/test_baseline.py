@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from analysis.__main__ import main
 from analysis.comparison import compare, load_runs
 from analysis.data.baseline import baseline_of, load_baseline
 from analysis.data.load import load_run
 from analysis.exchange import responses_of
 from analysis.stats import parse_gate
 from pagecage.errors import PagecageError
+from tests.builders.command_line import called
 from tests.builders.timed_runs import times
 from tests.fixtures.runs import build_run
 from tests.fixtures.small_runs import NAMES, unpacked
@@ -29,7 +29,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     top = tmp_path_factory.mktemp("runs")
     build_run(top / "a", times(1, 1), repeats=8)
     build_run(top / "slow", times(1.3, 3), repeats=8)
-    assert main(["baseline", str(top / "a"), "--out", str(top / "a.json")]) == 0
+    assert called(["baseline", "save", str(top / "a"), "--out", str(top / "a.json")]) == 0
     return top
 
 

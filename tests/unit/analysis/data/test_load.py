@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.__main__ import main
 from analysis.cells import make_cell
 from analysis.data.load import (
     failed_verdicts,
@@ -24,6 +23,7 @@ from analysis.data.load import (
 from analysis.views.narrative import notices_html
 from analysis.views.notebook import Results
 from pagecage.errors import PagecageError
+from tests.builders.command_line import called
 from tests.fixtures.records import outer
 from tests.fixtures.runs import build_run
 
@@ -174,9 +174,9 @@ def test_a_name_that_selects_no_excluded_trial_is_refused_with_those_that_would(
 
 def test_terminal_data_and_report_name_the_included_trials(folder, capsys):
     name = trials_of(load_run(folder))[2].record.trial_id
-    assert main(["show", str(folder), "--include", "host_quiet", "--json"]) == 0
+    assert called(["show", str(folder), "--include", "host_quiet", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["included_by_name"] == [name]
-    assert main(["show", str(folder), "--include", "host_quiet"]) == 0
+    assert called(["show", str(folder), "--include", "host_quiet"]) == 0
     assert "included by name" in capsys.readouterr().out
     results = Results(folder, ["host_quiet"])
     assert "2 of 36 trials are excluded" in results.heading.text
@@ -185,6 +185,6 @@ def test_terminal_data_and_report_name_the_included_trials(folder, capsys):
 
 
 def test_a_report_is_made_with_included_trials(folder):
-    assert main(["render", str(folder), "--include", "host_quiet"]) == 0
+    assert called(["show", str(folder), "--html", "--include", "host_quiet"]) == 0
     assert "<strong>Included by name.</strong>" in (folder / "report.html").read_text()
-    assert main(["render", str(folder), "--include", "nobody"]) == 2
+    assert called(["show", str(folder), "--html", "--include", "nobody"]) == 2

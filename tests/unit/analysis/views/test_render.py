@@ -11,7 +11,6 @@ import jupytext
 import nbformat
 import pytest
 
-from analysis.__main__ import main
 from analysis.views import render
 from analysis.views.render import (
     INJECTED,
@@ -294,8 +293,7 @@ def test_the_report_ends_with_the_sections(tmp_path: Path) -> None:
     folder = build_run(
         tmp_path / "run", repeats=1, sections={"a.py": good, "b.py": bad, "c.py": "# %%\n5\n"}
     )
-    known = [f"--section={hash_of(text)}" for text in (good, bad)]
-    assert main(["render", str(folder), *known]) == 0
+    render.render(folder, known_sections=[hash_of(text) for text in (good, bad)])
     page = (folder / "report.html").read_text()
     places = [page.index(text) for text in ("<h2>Ours</h2>", "<pre>42</pre>", "b.py failed")]
     assert places == sorted(places)

@@ -10,9 +10,10 @@ import matplotlib
 import papermill
 import pytest
 
-from analysis.__main__ import main
 from analysis.data.load import load_run
+from pagecage.cli.show import report
 from pagecage.process import run
+from tests.builders.command_line import called, pagecage_argv
 from tests.builders.pages import loads_of
 from tests.fixtures.runs import DEFINITION, ROOT, build_run
 
@@ -26,7 +27,7 @@ def folder(tmp_path_factory):
             record["collectors"]["iostat"] = {"status": "failed", "reason": "it <died>"}
 
     folder = build_run(tmp_path_factory.mktemp("report") / "run", noisy)
-    assert main(["render", str(folder)]) == 0
+    assert called(["show", str(folder), "--html"]) == 0
     return folder
 
 
@@ -102,7 +103,7 @@ def test_the_notebook_was_executed_and_has_no_error(folder):
 @pytest.mark.slow
 def test_a_report_can_be_made_again_and_is_the_same(folder, page):
     notebook = json.loads((folder / "report.ipynb").read_text())
-    assert main(["render", str(folder)]) == 0
+    assert called(["show", str(folder), "--html"]) == 0
     assert (folder / "report.html").read_text() == page
     assert json.loads((folder / "report.ipynb").read_text())["cells"] == notebook["cells"]
 
@@ -118,7 +119,7 @@ def test_a_kernel_makes_the_same_of_the_notebook_and_of_other_parameters(folder,
         kernel_name="python3",
         progress_bar=False,
     )
-    assert main(["render", str(run_folder), "--include", "cache_state_reached"]) == 0
+    assert called(["show", str(run_folder), "--html", "--include", "cache_state_reached"]) == 0
     ours = json.loads((run_folder / "report.ipynb").read_text())["cells"]
     assert [shown(cell) for cell in again.cells] == [shown(cell) for cell in ours]
     assert shown(ours[2]) != shown(json.loads((folder / "report.ipynb").read_text())["cells"][2])
@@ -137,8 +138,9 @@ def spy(event, arguments):
     if event.startswith(STARTS) or (event == "open" and str(arguments[0]).startswith(sys.argv[2])):
         seen.append(f"{event} {arguments}")
 sys.addaudithook(spy)
-from analysis.__main__ import main
-main(["render", sys.argv[1]])
+from pathlib import Path
+from analysis.views.render import render
+render(Path(sys.argv[1]))
 slow = {"IPython", "ipykernel", "jupyter_core", "nbconvert", "nbformat", "papermill"}
 slow |= {"scipy", "traitlets", "zmq"}
 print(*seen, *(slow & set(sys.modules)), sep="\\n", file=sys.stderr)
@@ -163,7 +165,7 @@ def test_a_report_starts_no_process_and_touches_no_settings_of_the_users(folder,
 def test_a_matplotlibrc_in_the_runs_folder_changes_nothing(folder, page, tmp_path):
     stranger = shutil.copytree(folder, tmp_path / folder.name)
     (stranger / "matplotlibrc").write_text("axes.linewidth: 17\n")
-    run([sys.executable, "-m", "analysis", "render", str(stranger)], cwd=ROOT)
+    run(pagecage_argv("show", str(stranger), "--html"), cwd=ROOT)
     assert (stranger / "report.html").read_text() == page
 
 
@@ -182,12 +184,12 @@ def test_the_page_and_the_output_of_show_load_the_run_once(folder, capsys, monke
         loaded.append(path)
         return load_run(path)
 
-    assert main(["show", str(folder), *form]) == 0
+    assert called(["show", str(folder), *form]) == 0
     rendered_output = capsys.readouterr().out
-    for module in ("analysis.views.notebook", "analysis.__main__"):
+    for module in ("analysis.views.notebook", "analysis.results"):
         monkeypatch.setattr(f"{module}.load_run", load)
     (folder / "report.html").unlink()
-    assert main(["render", str(folder), "--show", *form]) == 0
+    report(folder, *(option.removeprefix("--") for option in form))
     assert capsys.readouterr().out == rendered_output
     assert (folder / "report.html").exists()
     assert len(loaded) == 1
@@ -199,13 +201,13 @@ def test_an_error_in_a_cell_keeps_its_hint_and_status(folder, tmp_path, capsys, 
     monkeypatch.setattr(render, "SOURCE", tmp_path / "source.py")
     refusal = 'from pagecage.errors import PagecageError\nraise PagecageError("a", "b", 3)'
     render.SOURCE.write_text(f"# %%\n{refusal}\n")
-    assert main(["render", str(folder)]) == 3
-    assert capsys.readouterr().err == "a\n  fix: b\n"
+    assert called(["show", str(folder), "--html"]) == 3
+    assert capsys.readouterr().err == "making the report ...\npagecage: no report: a\n  fix: b\n"
     assert not (folder / "report.failed.ipynb").exists()
 
 
 def test_the_terminal_has_table_verdicts_and_claims(folder, capsys):
-    assert main(["show", str(folder)]) == 0
+    assert called(["show", str(folder)]) == 0
     text = capsys.readouterr().out
     assert "killed" in text
     assert "35 included, 1 not" in text
@@ -213,21 +215,21 @@ def test_the_terminal_has_table_verdicts_and_claims(folder, capsys):
 
 
 def test_json_output_is_only_data(folder, capsys):
-    assert main(["show", str(folder), "--json"]) == 0
+    assert called(["show", str(folder), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (len(data["cells"]), len(data["claims"]), len(data["trials"])) == (12, 20, 36)
     assert data["trials"][0]["verdicts"]["host_quiet"]["verdict"]
 
 
 def test_a_wrong_folder_is_an_error_message_and_exit_2(tmp_path, capsys):
-    assert main(["show", str(tmp_path)]) == 2
-    assert main(["render", str(tmp_path)]) == 2
-    assert "not a run folder" in capsys.readouterr().err
+    assert called(["show", str(tmp_path)]) == 2
+    assert called(["show", str(tmp_path), "--html"]) == 2
+    assert f"there is no run '{tmp_path}'" in capsys.readouterr().err
 
 
 def test_show_starts_without_slow_imports(folder):
     program = (
-        "import sys; from analysis.__main__ import main; main(['show', sys.argv[1]]); "
+        "import sys; from pagecage.cli.main import main; main(); "
         "sys.stderr.write(' '.join({'pandas', 'numpy', 'matplotlib', 'scipy'} & set(sys.modules)))"
     )
-    assert run([sys.executable, "-c", program, str(folder)], cwd=ROOT).stderr == ""
+    assert run([sys.executable, "-c", program, "show", str(folder)], cwd=ROOT).stderr == ""

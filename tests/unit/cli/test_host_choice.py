@@ -7,7 +7,7 @@ import pytest
 
 from pagecage.cli import host_choice
 from pagecage.cli.host_choice import choose_host
-from pagecage.cli.options import parse_disks
+from pagecage.cli.options import RunOptions, parse_disks
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import Cage, DiskLimits
@@ -68,6 +68,7 @@ def test_auto_takes_the_guest_for_a_disk_that_this_machine_lacks(
     plan = plan_of()
     plan = replace(plan, trials=tuple(replace(trial, cage=cage) for trial in plan.trials))
     said: list[str] = []
-    _, host = host_choice.plan_on_host("auto", tmp_path, lambda _: plan, said.append, words)
+    options = RunOptions(data_dir=tmp_path, disk=tuple(words))
+    _, host = host_choice.plan_on_host(options, lambda _: plan, said.append)
     assert host.name == name
     assert ("this host has no disk 'wal'" in " ".join(said)) == (name == "vm")

@@ -1,4 +1,4 @@
-"""Options of a replay of a server: what they make, what is refused, and names of metrics."""
+"""The service of a replay: its server, its load and its metrics."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagecage.cli.options import ReplayOptions
 from pagecage.cli.replay_plan import ServiceOptions, parse_metric, server_and_load
 from pagecage.errors import PagecageError
 from pagecage.model.services import MetricPattern, ServiceSpec
 
 SERVER = {"serve": "sh -c 'serve it'", "load": "drive 'x y'"}
+SERVING = ReplayOptions(ready_port=80)
 
 
 @pytest.mark.parametrize(
@@ -50,14 +52,14 @@ def test_a_server_and_its_load() -> None:
     options = ServiceOptions(
         **SERVER, warm_up="1min", settle="500ms", ready_timeout="30s", metric=("a=(.)", "b=(.)")
     )
-    argv, service = server_and_load(options, (), is_seen_serving=True)
+    argv, service = server_and_load(options, (), SERVING)
     assert argv == ("sh", "-c", "serve it")
     metrics = {"a": MetricPattern("a=(.)"), "b": MetricPattern("b=(.)")}
     assert service == ServiceSpec(("drive", "x y"), metrics, 60.0, 0.5, 30.0)
 
 
 def test_a_command_stays_as_it_is() -> None:
-    assert server_and_load(ServiceOptions(), ("a",), is_seen_serving=False) == (("a",), None)
+    assert server_and_load(ServiceOptions(), ("a",), ReplayOptions()) == (("a",), None)
 
 
 @pytest.mark.parametrize(
@@ -79,16 +81,16 @@ def test_a_command_stays_as_it_is() -> None:
 )
 def test_what_is_refused(options: dict[str, object], says: str, hint: str) -> None:
     with pytest.raises(PagecageError) as caught:
-        server_and_load(ServiceOptions(**options), (), is_seen_serving=True)  # type: ignore[arg-type]
+        server_and_load(ServiceOptions(**options), (), SERVING)  # type: ignore[arg-type]
     assert says in caught.value.message
     assert hint in caught.value.hint
 
 
 def test_a_server_that_cannot_be_seen_serving_is_refused() -> None:
     with pytest.raises(PagecageError, match="needs a sign that the server serves"):
-        server_and_load(ServiceOptions(**SERVER), (), is_seen_serving=False)
+        server_and_load(ServiceOptions(**SERVER), (), ReplayOptions())
 
 
 def test_a_server_and_a_command_are_refused() -> None:
     with pytest.raises(PagecageError, match="a server and a command 'a b'"):
-        server_and_load(ServiceOptions(**SERVER), ("a", "b"), is_seen_serving=True)
+        server_and_load(ServiceOptions(**SERVER), ("a", "b"), SERVING)
