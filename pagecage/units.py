@@ -75,10 +75,7 @@ _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|min|m|h)\s*")
 
 
 def parse_seconds(text: str, where: str) -> float:
-    """Return a duration with units in seconds ("90s", "2min", "1h 30min").
-
-    `where` is the option, for the error.
-    """
+    """Return a duration with units in seconds ("90s", "1h 30min"); `where` is the option."""
     parts = _DURATION.findall(text)
     if not parts or _DURATION.sub("", text).strip():
         raise PagecageError(
@@ -90,10 +87,7 @@ def parse_seconds(text: str, where: str) -> float:
 
 
 def exact_size(count: int, space: str = "") -> str:
-    """Return a size in the largest unit that is exact ("125MiB", "81.25MB", "17B").
-
-    `space` separates number and unit.
-    """
+    """Return a size in the largest unit that is exact ("125MiB", "81.25MB", "17B")."""
     for unit in ("TiB", "GiB", "MiB", "GB", "MB", "KiB", "kB"):
         in_unit = Fraction(count * 100, _SCALE[unit])
         if count >= _SCALE[unit] and in_unit.denominator == 1:

@@ -40,11 +40,9 @@ def crate(
     records: Sequence[Mapping[str, Any]],
     files: Mapping[str, tuple[int, str]],
 ) -> str:
-    """Return the metadata as JSON text. The same run always gives the same text.
-
-    `files` maps paths to sizes in bytes and SHA-256 hashes.
-    """
+    """Return the metadata as JSON text. `files` maps paths to sizes in bytes and SHA-256 hashes."""
     started, ended = _span(records)
+    times = {"startTime": started, "endTime": ended}
     graph = [
         {
             "@id": NAME,
@@ -54,14 +52,21 @@ def crate(
         },
         _root(plan, files, ended or started),
         _program(plan),
-        _action(plan, started, ended),
+        {
+            "@id": "#run",
+            "@type": "CreateAction",
+            "name": plan["command"],
+            "instrument": {"@id": "#pagecage"},
+            "object": {"@id": "plan.json"},
+            "result": {"@id": "records.jsonl"},
+            **{name: time for name, time in times.items() if time},
+        },
         *(_file(path, *files[path]) for path in sorted(files)),
     ]
     return json.dumps({"@context": _CONTEXT, "@graph": graph}, indent=1, sort_keys=True) + "\n"
 
 
 def _span(records: Sequence[Mapping[str, Any]]) -> tuple[str | None, str | None]:
-    """Return the start of the first trial and the end of the last one, by the host's clock."""
     times = [
         (phase["start_wall_seconds"], phase["start_wall_seconds"] + phase["seconds"])
         for record in records
@@ -98,19 +103,6 @@ def _program(plan: Mapping[str, Any]) -> Entity:
         "name": "pagecage",
         "version": harness.get("version"),
         "softwareVersion": harness.get("git_revision"),
-    }
-
-
-def _action(plan: Mapping[str, Any], started: str | None, ended: str | None) -> Entity:
-    times = {"startTime": started, "endTime": ended}
-    return {
-        "@id": "#run",
-        "@type": "CreateAction",
-        "name": plan["command"],
-        "instrument": {"@id": "#pagecage"},
-        "object": {"@id": "plan.json"},
-        "result": {"@id": "records.jsonl"},
-        **{name: time for name, time in times.items() if time},
     }
 
 
@@ -153,8 +145,8 @@ def pack(
 ) -> Mapping[str, Any]:
     """Write the archive and return its manifest (docs/FORMAT.md).
 
-    `keep` names the kinds of values that are not replaced (`pagecage.bundle.redact.KINDS`). Without
-    `redacted` every file is packed unchanged. Raises PagecageError if `run` is not a run.
+    `keep` names the KINDS of values that are not replaced. Raises PagecageError if `run` is not a
+    run.
     """
     if target.exists():
         raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
@@ -190,9 +182,11 @@ def pack(
 
 
 def _with_crate(contents: dict[str, bytes]) -> dict[str, tuple[int, str]]:
-    """Add the description of the contents; return the size and the hash of every file."""
     files = {path: _size_and_hash(data) for path, data in sorted(contents.items())}
-    contents[NAME] = _crate(contents, files)
+    records = [
+        json.loads(line) for line in contents["records.jsonl"].splitlines() if _is_json(line)
+    ]
+    contents[NAME] = crate(json.loads(contents["plan.json"]), records, files).encode()
     return {**files, NAME: _size_and_hash(contents[NAME])}
 
 
@@ -201,7 +195,6 @@ def _size_and_hash(data: bytes) -> tuple[int, str]:
 
 
 def _plan(run: Path) -> Mapping[str, Any]:
-    """Return the plan, if it and the records can be read."""
     try:
         plan = json.loads((run / "plan.json").read_bytes())
         required = {
@@ -220,7 +213,6 @@ def _plan(run: Path) -> Mapping[str, Any]:
 
 
 def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
-    """Return the files of the run that a bundle may contain, and a list of the others."""
     found, left_out = {}, []
     for path in sorted(_files(run)):
         name = path.relative_to(run).as_posix()
@@ -257,10 +249,15 @@ def _decode(data: bytes) -> str | None:
 def _redact(
     texts: Mapping[str, str], plan: Mapping[str, Any], keep: Collection[str]
 ) -> tuple[dict[str, bytes], Redactor]:
-    """Return the redacted contents by redacted path, and the redactor with its counts."""
     is_replay = plan.get("replay") is not None
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # the process's user has no name
+        user = ""
     redactor = Redactor(
-        names_in(texts.values(), plan, _local_names()), is_replay=is_replay, keep=keep
+        names_in(texts.values(), plan, {"hosts": {platform.node()}, "users": {user}}),
+        is_replay=is_replay,
+        keep=keep,
     )
     contents = {
         "/".join(map(redactor.text, path.split("/"))): _redacted(redactor, path, text).encode()
@@ -292,36 +289,15 @@ def _redacted_line(redactor: Redactor, line: str) -> str:
 
 
 def _seal_again(contents: dict[str, bytes]) -> None:
-    """Give the plan and the records the digests of their redacted contents."""
     plan = json.loads(contents["plan.json"])
     if (written := plan.get("plan_sha256")) and written != (digest := plan_sha256(plan)):
         for name in ("plan.json", "records.jsonl"):
             contents[name] = contents[name].replace(written.encode(), digest.encode())
-    contents["records.jsonl"] = _sealed_records(contents["records.jsonl"])
-
-
-def _sealed_records(lines: bytes) -> bytes:
-    return b"".join(
+    contents["records.jsonl"] = b"".join(
         (sealed_line(json.loads(line)) if _is_json(line) and b'"record_sha256"' in line else line)
         + b"\n"
-        for line in lines.splitlines()
+        for line in contents["records.jsonl"].splitlines()
     )
-
-
-def _local_names() -> dict[str, set[str]]:
-    """Return the names of this machine and of the user."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # the process's user has no name
-        user = ""
-    return {"hosts": {platform.node()}, "users": {user}}
-
-
-def _crate(contents: Mapping[str, bytes], files: Mapping[str, tuple[int, str]]) -> bytes:
-    records = [
-        json.loads(line) for line in contents["records.jsonl"].splitlines() if _is_json(line)
-    ]
-    return crate(json.loads(contents["plan.json"]), records, files).encode()
 
 
 def _is_json(line: bytes) -> bool:
@@ -333,7 +309,6 @@ def _is_json(line: bytes) -> bool:
 
 
 def _write(target: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the archive, whole or not at all. Order, times and modes are fixed."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for path in [MANIFEST, *sorted(contents.keys() - {MANIFEST})]:

@@ -34,14 +34,26 @@ _AGAIN = "obtain the bundle again"
 def unpack(bundle: Path, folder: Path) -> Mapping[str, Any]:
     """Write the bundle's files to the new or empty directory `folder`; return the manifest.
 
-    Raises PagecageError for an invalid bundle. Files that were written before an error stay in
-    `folder`.
+    Raises PagecageError for an invalid bundle; files that were written before it stay.
     """
     try:
         with zipfile.ZipFile(bundle) as archive:
             manifest = _manifest(archive, bundle)
             _check_entries(archive, manifest, bundle)
-            _check_size(manifest, folder.parent, bundle)
+            # The sizes are those of the manifest, which `_extract` enforces. Those that the
+            # archive itself declares may be anything, and its entries may overlap.
+            size = sum(file["bytes"] for file in manifest["files"])
+            packed = bundle.stat().st_size
+            if size > _MOST_RATIO * packed + MIB:
+                raise PagecageError(
+                    f"{bundle} unpacks to {size // packed} times its size, which no run does",
+                    _AGAIN,
+                )
+            if size > min(shutil.disk_usage(folder.parent).free, _MOST_BYTES):
+                raise PagecageError(
+                    f"{bundle} unpacks to {format_bytes(size)}, which do not fit here",
+                    "give another --out",
+                )
             folder.mkdir(exist_ok=True)
             for file in manifest["files"]:
                 if file["path"] != REPORT:
@@ -58,7 +70,6 @@ def unpack(bundle: Path, folder: Path) -> Mapping[str, Any]:
 
 
 def _check_plan(folder: Path, run_id: str, bundle: Path) -> None:
-    """Raise PagecageError unless the plan can be read, and its run is the manifest's."""
     try:
         plan = read_plan(folder)
     except PagecageError as error:
@@ -69,7 +80,6 @@ def _check_plan(folder: Path, run_id: str, bundle: Path) -> None:
 
 
 def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Mapping[str, Any]:
-    """Return bundle.json. Raises PagecageError if it is invalid or of an unknown version."""
     if MANIFEST not in archive.namelist():
         raise PagecageError(
             f"{bundle} is not a bundle: it has no {MANIFEST}", "make one: pagecage bundle RUN"
@@ -128,26 +138,7 @@ def _check_entries(archive: zipfile.ZipFile, manifest: Mapping[str, Any], bundle
         raise PagecageError(f"{bundle} lacks {missing[0]}", _AGAIN)
 
 
-def _check_size(manifest: Mapping[str, Any], folder: Path, bundle: Path) -> None:
-    """Raise PagecageError for files that no run of this packed size has, or that do not fit.
-
-    The sizes are those of the manifest, which `_extract` enforces. Those that the archive itself
-    declares may be anything, and its entries may overlap.
-    """
-    size = sum(file["bytes"] for file in manifest["files"])
-    packed = bundle.stat().st_size
-    if size > _MOST_RATIO * packed + MIB:
-        raise PagecageError(
-            f"{bundle} unpacks to {size // packed} times its size, which no run does", _AGAIN
-        )
-    if size > min(shutil.disk_usage(folder).free, _MOST_BYTES):
-        raise PagecageError(
-            f"{bundle} unpacks to {format_bytes(size)}, which do not fit here", "give another --out"
-        )
-
-
 def _extract(archive: zipfile.ZipFile, file: Mapping[str, Any], folder: Path, bundle: Path) -> None:
-    """Extract one file and check its size and its hash against the manifest."""
     target, digest, left = folder / file["path"], hashlib.sha256(), file["bytes"]
     target.parent.mkdir(parents=True, exist_ok=True)
     with archive.open(file["path"]) as source, target.open("xb") as out:

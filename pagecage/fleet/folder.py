@@ -31,11 +31,7 @@ DOCUMENT = "fleet.json"
 
 @dataclass(frozen=True)
 class RoundResult:
-    """The result of one round on one host.
-
-    `outcome` is `done lost refused incomplete interrupted`, `reason` explains it. `seconds` is the
-    time from the round's first task to its last on that host.
-    """
+    """A round on one host: `done lost refused incomplete interrupted`, and why."""
 
     host: str
     round: int
@@ -141,7 +137,6 @@ def _result_to_json(result: RoundResult) -> dict[str, Any]:
 
 
 def _result_from_json(line: Any, place: str) -> RoundResult:
-    """Return a round's result. Raises PagecageError for a line that is none."""
     try:
         named = {"reason" if name == "because" else name: value for name, value in line.items()}
         result: RoundResult = from_json(RoundResult, named)

@@ -120,7 +120,6 @@ def _check_inventory(group: str, hosts: Sequence[FleetHost]) -> None:
 
 
 def _parse_facts(text: str) -> Mapping[str, Any] | None:
-    """Return the facts that the agent printed; None if the output is something else."""
     try:
         facts = json.loads(text)
     except ValueError:
@@ -129,29 +128,24 @@ def _parse_facts(text: str) -> Mapping[str, Any] | None:
 
 
 def _obstacle(name: str, group: str, facts: Mapping[str, Any] | None) -> HostError | None:
-    """Return why a host cannot run trials, or None."""
     if facts is None:
         return HostError(
             f"{name} printed other output than facts",
             "make sure that its login shell prints nothing",
         )
     if facts["machine"] != target_machine():
-        return _foreign(name, str(facts["machine"]))
+        machine = str(facts["machine"])
+        other = f", or build for it: make build MACHINE={machine}; export {VARIABLE}={machine}"
+        return HostError(
+            f"{name} is {machine}, but the workloads are built for {target_machine()}",
+            f"remove {name} from the group{other if machine in ARCHITECTURES else ''}",
+        )
     missed = check_host(facts)
     if missed:
         return HostError(
             f"{name} cannot run trials: {missed[0].reason}", f"make provision HOST={group}"
         )
     return None
-
-
-def _foreign(name: str, machine: str) -> HostError:
-    """Return the error for a host that cannot run the compiled workloads."""
-    other = f", or build for it: make build MACHINE={machine}; export {VARIABLE}={machine}"
-    return HostError(
-        f"{name} is {machine}, but the workloads are built for {target_machine()}",
-        f"remove {name} from the group{other if machine in ARCHITECTURES else ''}",
-    )
 
 
 def differences(hosts: Sequence[ReadyHost]) -> Iterator[str]:

@@ -16,10 +16,9 @@ from pagecage.process import PIPE, Process, dying_with_parent, replay, spawn
 
 @dataclass(frozen=True)
 class SshTarget:
-    """An account on a host, its private key, and the file with the host's public key.
+    """An account on a host, its key, and the file with the host's key (ssh_config(5)).
 
-    `host_key_alias` is the name in `known_hosts` (ssh_config(5), HostKeyAlias). `control_path` is
-    the socket of a shared connection, if one is open.
+    `control_path` is the socket of a shared connection, if one is open.
     """
 
     address: str
@@ -79,10 +78,7 @@ def ssh_argv(target: SshTarget, argv: Sequence[str], *, tty: bool = False) -> li
 
 
 def master_argv(target: SshTarget) -> list[str]:
-    """Return the ssh that holds the shared connection open.
-
-    It dies with the process that started it.
-    """
+    """Return the ssh that holds the shared connection open until this process ends."""
     options = [*ssh_options(target), "-M", "-N", "-S", str(target.control_path)]
     return dying_with_parent(["ssh", *options, f"{target.user}@{target.address}"])
 

@@ -81,10 +81,7 @@ _SCALARS: Mapping[type, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a record.
-
-    `present` names the keys that its JSON has: an absent key and a null both read as None.
-    """
+    """A part of a record; `present` names its keys in JSON, since an absent key reads as None."""
 
     present: frozenset[str] = field(default=frozenset(), repr=False, compare=False, kw_only=True)
 
@@ -118,10 +115,10 @@ def _no_number(word: str) -> Any:
 def from_lines(
     lines: Iterable[bytes], where: str, path: str, first: int = 1
 ) -> Iterator[tuple[str, Any]]:
-    """Yield place and data of lines with their newlines, the first of which has this number.
+    """Yield place and data of lines, the first of which has this number.
 
-    `where` names the file in messages, `path` in commands. A last line that a kill has cut off is
-    skipped: it has no newline. Raises PagecageError with the number of any other damaged line.
+    A last line that a kill has cut off is skipped: it has no newline. Raises PagecageError with the
+    number of any other damaged line.
     """
     for number, line in enumerate(lines, start=first):
         place, is_cut_off = f"{where}:{number}", not line.endswith(b"\n")
@@ -169,7 +166,6 @@ def to_json(value: Any) -> Any:
 
 
 def _wrong_kind(where: str) -> PagecageError:
-    """Return the error for a value of another type than its key has."""
     return PagecageError(f"{where!r} is of the wrong kind", KEYS_HINT)
 
 
@@ -187,17 +183,15 @@ def _reader(kind: Any) -> Reader:
     if kind is Any:
         return lambda data, _where: data
     if origin in (Union, UnionType):
-        return _optional_reader(arguments)
+        [kind] = [argument for argument in arguments if argument is not NoneType]
+        inner = _reader(kind)
+        return lambda data, where: None if data is None else inner(data, where)
     if origin is tuple:
         return _tuple_reader(_reader(arguments[0]))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _mapping_reader(_reader(arguments[1]))
     if isinstance(kind, type) and is_dataclass(kind):
         return _dataclass_reader(kind)
-    return _scalar_reader(kind)
-
-
-def _scalar_reader(kind: type) -> Reader:
     allowed = _SCALARS[kind]
 
     def read(data: Any, where: str) -> Any:
@@ -206,12 +200,6 @@ def _scalar_reader(kind: type) -> Reader:
         return data
 
     return read
-
-
-def _optional_reader(arguments: tuple[Any, ...]) -> Reader:
-    [kind] = [argument for argument in arguments if argument is not NoneType]
-    inner = _reader(kind)
-    return lambda data, where: None if data is None else inner(data, where)
 
 
 def _tuple_reader(inner: Reader) -> Reader:

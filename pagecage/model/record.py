@@ -55,10 +55,7 @@ _QUEUE_KEYS = {"knobs": "queue_settings"}
 
 
 def upgrade_record(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record of version 1 with the keys of version 2.
-
-    Values of unexpected types stay unchanged.
-    """
+    """Return a record of version 1 with the keys of version 2; odd values stay unchanged."""
     new = {**data, "record_version": 2}
     for section, keys in (("cage", _CAGE_KEYS), ("exit", _EXIT_KEYS), ("device", _QUEUE_KEYS)):
         if section in new:
@@ -97,7 +94,6 @@ def _each(rows: Any, keys: Mapping[str, str]) -> Any:
 
 
 def _values_renamed(rows: Any, key: str) -> Any:
-    """Return the rows with the value `knobs` of `key` replaced by `queue_settings`."""
     if not isinstance(rows, list):
         return rows
     return [
@@ -214,11 +210,7 @@ def record_to_json(record: Record) -> dict[str, Any]:
 
 
 def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
-    """Return the record of plain data; keys of version 1 are renamed.
-
-    Raises PagecageError for a newer version, an unknown key or outcome, and a value of the wrong
-    kind.
-    """
+    """Return the record of plain data, also of version 1. Raises PagecageError."""
     not_a_record = f"{where} is not a pagecage record"
     if not isinstance(data, dict) or not isinstance(data.get("record_version"), int):
         raise PagecageError(not_a_record, KEYS_HINT)
@@ -254,7 +246,6 @@ _TRACE_PATH = re.compile(
 
 
 def _check_identifiers(record: Record) -> None:
-    """Raise PagecageError unless the values that name things are of the patterns of their kinds."""
     where = repr(record.trial_id)[:80]
     require_identifiers(vars(record), _PATTERNS, where)
     require_treatment(record.treatment, where)
@@ -286,11 +277,7 @@ def append_record(path: Path, record: Record) -> None:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Yield the complete records of a file, in the order written.
-
-    A last line that a kill has cut off is skipped. Raises PagecageError with the number of any
-    other line that is not a record.
-    """
+    """Yield the whole records of a file. Raises PagecageError with the number of a bad line."""
     if not path.exists():
         return
     try:
@@ -308,7 +295,6 @@ def records_of_lines(lines: Iterable[bytes], path: Path, first: int = 1) -> Iter
 
 
 def _check_digest(data: Any, where: str) -> None:
-    """Raise PagecageError for a record that is not what was written. Older ones have no digest."""
     written = data.get("record_sha256") if isinstance(data, dict) else None
     if written is not None and written != record_digest(data):
         raise PagecageError(

@@ -80,10 +80,7 @@ def delegation_command(uid: int, *, is_running: bool = True) -> str:
 
 
 def check_host(facts: Mapping[str, Any]) -> list[MissedRequirement]:
-    """Return the requirements of any caged trial that a host misses.
-
-    `facts` come from the agent.
-    """
+    """Return the requirements of any caged trial that a host misses, by the agent's facts."""
     return [*check_limits(facts), *check_disk(facts)]
 
 
@@ -96,18 +93,12 @@ def check_disk(facts: Mapping[str, Any]) -> list[MissedRequirement]:
 
 
 def check_limits(facts: Mapping[str, Any]) -> list[MissedRequirement]:
-    """Return what a host lacks to hold limits on memory and I/O, by systemd or by cgroup files.
-
-    Where systemd is not the first process, it is what the cgroups' files lack.
-    """
+    """Return what a host lacks to hold limits on memory and I/O, by systemd or by files."""
     return _check_systemd(facts) if cgroup_maker(facts) == "systemd" else _check_cgroupfs(facts)
 
 
 def cgroup_maker(facts: Mapping[str, Any], driver: str = "") -> str:
-    """Return the maker of the cgroups of a driver's trials: systemd or CGROUPFS.
-
-    A driver that names none has systemd's where systemd is the first process.
-    """
+    """Return the maker of the cgroups of a driver's trials: systemd if it is first, CGROUPFS."""
     if driver == CGROUPFS:
         return CGROUPFS
     is_systemd = driver.startswith("systemd") or facts["systemd"]["pid1"]
@@ -218,7 +209,10 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
             f" /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
         )
         missed.append(MissedRequirement(Requirement.QUEUE_SETTINGS, reason, hint))
-    if _has_credits(trial.cage.cgroup_part) and not may_rewrite_io_max(facts):
+    if (
+        trial.cage.cgroup_part.burst is not None
+        or any(disk.burst for disk in trial.cage.cgroup_part.disks.values())
+    ) and not may_rewrite_io_max(facts):
         reason = (
             "burst credits rewrite io.max, which may hang throttled I/O on kernel"
             f" {facts['kernel']} (before 6.1)"
@@ -242,9 +236,15 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
 
 
 def _check_driver(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequirement]:
-    """Return what a host lacks for the maker of the trial's cgroup."""
     if trial.driver == WITHOUT_LIMITS:
-        return _without_limits(trial)
+        reasons = []
+        if trial.cage.cgroup_part.has_limits:
+            reasons.append(f"limits of {trial.cage.name} need cgroups, which {trial.driver} lacks")
+        if trial.before is not None and trial.before.slice == "other":
+            reasons.append(
+                f"a setup step in a slice of its own needs cgroups, which {trial.driver} lacks"
+            )
+        return [MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm") for reason in reasons]
     has_quota = "CPUQuota" in trial.cage.properties
     if cgroup_maker(facts, trial.driver) == CGROUPFS:
         missed = _check_cgroupfs(facts, *(["cpu"] if has_quota else []))
@@ -258,9 +258,9 @@ def check_hierarchy(
 ) -> list[MissedRequirement]:
     """Return the cage's limits that the controllers of version 1 cannot hold.
 
-    They have no memory.high, and charge buffered writes to no cgroup
-    (Documentation/admin-guide/cgroup-v1/blkio-controller.rst). `writes` tells that the trial is
-    known to write; the verdict on the limit judges one that was not.
+    They have no memory.high, and charge buffered writes to no cgroup (cgroup-v1/blkio-
+    controller.rst). `writes` is False if the trial is not known to write; the verdict then judges
+    the limit.
     """
     missed, v1 = [], facts.get("cgroupfs", {}).get("v1", [])
     if facts["systemd"]["pid1"]:
@@ -278,12 +278,7 @@ def check_hierarchy(
     return missed
 
 
-def _has_credits(cage: Cage) -> bool:
-    return cage.burst is not None or any(disk.burst for disk in cage.disks.values())
-
-
 def _unsupported_by_driver(trial: Trial) -> list[MissedRequirement]:
-    """Return the requirements of a trial that its driver cannot meet."""
     missed = []
     if trial.driver in OWN_LIMITS and trial.cage.disks:
         reason = f"{trial.driver} limits one disk, and {trial.cage.name} names several"
@@ -305,7 +300,6 @@ def _unsupported_by_driver(trial: Trial) -> list[MissedRequirement]:
 
 
 def _unsupported_by_volume(trial: Trial) -> list[MissedRequirement]:
-    """Return why a simulated volume cannot be the disk of a trial."""
     if not trial.cage.is_volume or trial.storage == "data":
         return []
     reason = f"a simulated volume is a disk of its own, and the trial names a {trial.storage} disk"
@@ -314,31 +308,13 @@ def _unsupported_by_volume(trial: Trial) -> list[MissedRequirement]:
     ]
 
 
-def _without_limits(trial: Trial) -> list[MissedRequirement]:
-    """Return why a trial cannot do without a cgroup."""
-    reasons = []
-    if trial.cage.cgroup_part.has_limits:
-        reasons.append(f"limits of {trial.cage.name} need cgroups, which {trial.driver} lacks")
-    if trial.before is not None and trial.before.slice == "other":
-        reasons.append(
-            f"a setup step in a slice of its own needs cgroups, which {trial.driver} lacks"
-        )
-    return [MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm") for reason in reasons]
-
-
 def may_rewrite_io_max(facts: Mapping[str, Any]) -> bool:
     """Return whether this kernel supports rewriting io.max while I/O is throttled."""
-    return _kernel(facts) >= _MIN_KERNEL_FOR_REWRITING
-
-
-def _kernel(facts: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the version of a release such as 6.12.57+deb13-amd64; (0, 0) if it has none."""
     match = re.match(r"(\d+)\.(\d+)", str(facts["kernel"]))
-    return (int(match[1]), int(match[2])) if match else (0, 0)
+    return ((int(match[1]), int(match[2])) if match else (0, 0)) >= _MIN_KERNEL_FOR_REWRITING
 
 
 def _needs_root(trial: Trial) -> list[MissedRequirement]:
-    """Return the requirements of a trial that need root."""
     missed = []
     if trial.storage != "data":
         missed.append(

@@ -109,7 +109,6 @@ def _of_json(name: str, path: str, output: str) -> float:
 
 
 def _keys(path: str) -> list[str | int] | None:
-    """Return the keys and indexes of a JSON path; None if it is not one."""
     parts = _PATH.findall(path[1:])
     if not parts or "".join(parts) != path[1:]:
         return None

@@ -37,8 +37,8 @@ def missing_packages(
 ) -> tuple[str, str] | None:
     """Return the reason and the fix if a host lacks packages, else None.
 
-    `facts` come from the agent. On a distribution of no known family the packages are not checked,
-    because their names are not known; a missing program is reported all the same.
+    Without a known family of distributions they are not checked; a missing program is reported
+    anyway.
     """
     found = facts.get("packages") or {}
     family, versions = found.get("family"), found.get("versions", {})
@@ -67,10 +67,7 @@ class BindMount:
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a container.
-
-    Its value may be a secret. It is sent to the agent, and is None in plan.json.
-    """
+    """A variable of a container. Its value may be a secret, so that it is None in plan.json."""
 
     name: str
     variable_value: str | None
@@ -159,10 +156,7 @@ class TrialData:
 
     @property
     def disk_bytes(self) -> int:
-        """The bytes that it takes on the disk: twice its size if there is an original beside it.
-
-        The original of copied data is counted as an upload.
-        """
+        """Its bytes on the disk: twice its size with an original that is not an upload."""
         return self.size_bytes * (2 if self.writes and self.copied_to is None else 1)
 
 

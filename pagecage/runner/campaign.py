@@ -80,10 +80,7 @@ def close_input(process: Process[bytes]) -> None:
 
 
 def wait_for_agent(process: Process[bytes]) -> int:
-    """Wait for the agent to end and return its status. It is killed after a minute.
-
-    The host's next start cleans up after a killed agent.
-    """
+    """Wait for the agent, which is killed after a minute, and return its status."""
     close_input(process)
     try:
         return process.wait(AGENT_EXIT_SECONDS)
@@ -109,11 +106,7 @@ class RunSummary:
 
 
 def prepare(host: Host, plan: Plan, package: AgentPackage, progress: Progress) -> None:
-    """Check that the host can run the plan, and make what the host needs to start.
-
-    Called before a run folder is created, so that a refusal leaves none. Raises PagecageError, and
-    HostError if the host is the reason.
-    """
+    """Make what the host needs for the plan, before a run folder exists. Raises PagecageError."""
     check_memory_floor(plan)
     host.prepare(resource_needs(plan, package), progress)
 
@@ -138,42 +131,35 @@ class Campaign:
         self._attempts: Counter[str] = Counter()
 
     def run(self, *, is_prepared: bool = False) -> RunSummary:
-        """Run all trials without a result.
-
-        A host that dies is restarted. A trial is attempted at most three times. `is_prepared` tells
-        that prepare() was called for this host and plan.
-        """
+        """Run all trials without a result; `is_prepared` if prepare() was called already."""
         try:
             with self._folder.locked():
-                self._run_all(is_prepared=is_prepared)
+                if not is_prepared:
+                    prepare(self._host, self._plan, self._package, self._step)
+                while groups := blocks(self._next_trials(), self._plan.document["fresh"]):
+                    attempts_before = self._attempts.total()
+                    self._run_group(groups[0])
+                    self._idle_starts = (
+                        0 if self._attempts.total() > attempts_before else self._idle_starts + 1
+                    )
+                    if self._idle_starts == ATTEMPTS:
+                        raise HostError(
+                            f"the host was started {ATTEMPTS} times and ran no trial",
+                            "pagecage doctor",
+                        )
+                if (
+                    self._has_uploaded
+                    and self._state is not None
+                    and not self._folder.remaining(self._plan)
+                ):
+                    run(
+                        self._host.command(["rm", "-rf", upload_directories(self._plan)[1]]),
+                        check=False,
+                    )
         finally:
             self._host.stop()
         finished = sum(last.is_final for last in self._folder.last_attempts().values())
         return RunSummary(finished, len(self._folder.remaining(self._plan)))
-
-    def _run_all(self, *, is_prepared: bool) -> None:
-        if not is_prepared:
-            prepare(self._host, self._plan, self._package, self._step)
-        while groups := blocks(self._next_trials(), self._plan.document["fresh"]):
-            attempts_before = self._attempts.total()
-            self._run_group(groups[0])
-            self._idle_starts = (
-                0 if self._attempts.total() > attempts_before else self._idle_starts + 1
-            )
-            if self._idle_starts == ATTEMPTS:
-                raise HostError(
-                    f"the host was started {ATTEMPTS} times and ran no trial", "pagecage doctor"
-                )
-        self._remove_uploads()
-
-    def _runnable_trials(self) -> tuple[Trial, ...]:
-        """Return the trials without a result that have attempts left."""
-        remaining = self._folder.remaining(self._plan)
-        return tuple(
-            t
-            for t in remaining
-            if self._attempts[t.trial_id] < (1 if self._has_used_stdio(t) else ATTEMPTS)
-        )
 
     def _has_used_stdio(self, trial: Trial) -> bool:
         """Return whether a replayed program has already used the terminal's input and output.
@@ -187,23 +173,32 @@ class Campaign:
         return last is not None and last.outcome == "not_prepared" and last.is_measured
 
     def _next_trials(self) -> tuple[Trial, ...]:
-        """Return the trials to run next.
-
-        Without a stopping rule it is all of them, else six blocks and then one at a time.
-        """
-        trials = self._runnable_trials()
+        remaining = self._folder.remaining(self._plan)
+        trials = tuple(
+            t
+            for t in remaining
+            if self._attempts[t.trial_id] < (1 if self._has_used_stdio(t) else ATTEMPTS)
+        )
         if not trials or not self._plan.document.get("until_ci"):
             return trials
         last = max(FEWEST, trials[0].block)
         return tuple(trial for trial in trials if trial.block <= last)
 
     def _run_group(self, group: tuple[Trial, ...]) -> None:
-        """Run a group of trials in one machine state.
-
-        If the host dies, the next group restarts it.
-        """
         try:
-            state = self._machine_state()
+            if self._state is None:
+                self._step("restarting the host" if self._started else "starting the host")
+                self._state = self._host.restart() if self._started else self._host.start()
+                self._started = True
+                self._host.install(self._package)
+                # The data disk outlives machine states, but not what a dead host had not written
+                # to it.
+                uploads = uploads_of(self._plan)
+                if uploads and not self._has_uploaded:
+                    directory, removed = upload_directories(self._plan)
+                    upload(self._host, uploads, directory, self._step, removed)
+                    self._has_uploaded = True
+            state = self._state
         except HostDied as error:
             self._state = None
             self._step(f"the host died during its start: {error.message}")
@@ -211,35 +206,6 @@ class Campaign:
         self._serve(group, state)
         if self._plan.document["fresh"] in ("block", "trial"):
             self._state = None
-
-    def _machine_state(self) -> MachineState:
-        if self._state is None:
-            self._step("restarting the host" if self._started else "starting the host")
-            self._state = self._host.restart() if self._started else self._host.start()
-            self._started = True
-            self._host.install(self._package)
-            self._upload()
-        return self._state
-
-    def _upload(self) -> None:
-        """Copy a replay's files to the host, once per run, and again after the host died.
-
-        The data disk outlives machine states, but not what a dead host had not written to it.
-        """
-        uploads = uploads_of(self._plan)
-        if uploads and not self._has_uploaded:
-            directory, removed = upload_directories(self._plan)
-            upload(self._host, uploads, directory, self._step, removed)
-            self._has_uploaded = True
-
-    def _remove_uploads(self) -> None:
-        """Remove a replay's files from the host when all trials have a result."""
-        if (
-            self._has_uploaded
-            and self._state is not None
-            and not self._folder.remaining(self._plan)
-        ):
-            run(self._host.command(["rm", "-rf", upload_directories(self._plan)[1]]), check=False)
 
     def _step(self, text: str) -> None:
         self._listener({"event": "step", "text": text})
@@ -280,7 +246,6 @@ class Campaign:
             )
 
     def _check_end(self, receiver: FrameReceiver, status: int, stderr: str) -> None:
-        """After the agent failed, record its unfinished trial and have the host restarted."""
         if status == 0 and receiver.open_trial is None:
             return
         self._state, self._has_uploaded = None, False

@@ -35,10 +35,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l"
 
 @dataclass(frozen=True)
 class ImageConfig:
-    """The configuration of an image (OCI image-spec, config.md).
-
-    `image_id` is the digest of the configuration, with its algorithm.
-    """
+    """The configuration of an image (OCI image-spec, config.md), whose digest is `image_id`."""
 
     image_id: str
     architecture: str
@@ -51,11 +48,7 @@ class ImageConfig:
 def image_config(
     image_id: str, platform_of: Mapping[str, Any], config: Mapping[str, Any], layer_bytes: int
 ) -> ImageConfig:
-    """Return the configuration from JSON data, whose keys an engine and an archive spell alike.
-
-    `platform_of` has the lower-case keys `architecture` and `os`. Raises ValueError if a part has
-    another type.
-    """
+    """Return the configuration of an engine's or an archive's JSON data. Raises ValueError."""
     lists = (config.get("Entrypoint") or [], config.get("Cmd") or [])
     if not all(
         isinstance(words, list) and all(isinstance(w, str) for w in words) for words in lists
@@ -76,7 +69,7 @@ def image_program(
 ) -> tuple[str, ...]:
     """Return the words that the container runs, as an engine composes them.
 
-    `entrypoint` replaces the image's, and with it the image's default arguments; None leaves both.
+    `entrypoint` replaces the image's, and with it its default arguments; None leaves both.
     `arguments` replace the default arguments. Raises PagecageError if nothing is left.
     """
     default = config.command if entrypoint is None else ()
@@ -89,10 +82,7 @@ def image_program(
 
 
 def check_platform(config: ImageConfig, name: str, machine: str = "") -> None:
-    """Raise PagecageError if the image is for another processor or operating system.
-
-    `machine` is the kernel's name of the processor; by default the hosts'.
-    """
+    """Raise PagecageError if the image is for another system or processor (the kernel's name)."""
     kernel = machine or target_machine()
     own = f"linux/{_ARCHITECTURES.get(kernel, kernel)}"
     if (found := f"{config.os}/{config.architecture}") != own:
@@ -109,13 +99,25 @@ _BROKEN = (tarfile.TarError, EOFError, ValueError, LookupError, TypeError, Attri
 
 
 def read_archive(path: Path) -> ImageConfig:
-    """Return the configuration of the only image in an archive, which may be compressed.
-
-    Raises PagecageError if the file is not such an archive, or if it has several images.
-    """
+    """Return the configuration of the only image in an archive. Raises PagecageError."""
     try:
         with tarfile.open(path, "r:*") as archive:
-            return _read(archive, path)
+            if _MANIFEST not in archive.getnames():
+                kind = (
+                    "an archive in OCI's own format"
+                    if "oci-layout" in archive.getnames()
+                    else "no image"
+                )
+                raise PagecageError(f"{path} has no {_MANIFEST}, so it is {kind}", _SAVE)
+            manifest = json.loads(_member(archive, _MANIFEST))
+            if len(manifest) != 1:
+                names = ", ".join(str((one.get("RepoTags") or ["?"])[0]) for one in manifest)
+                raise PagecageError(f"{path} has {len(manifest)} images: {names}", _SAVE)
+            text = _member(archive, manifest[0]["Config"])
+            config = json.loads(text)
+            size_bytes = sum(archive.getmember(layer).size for layer in manifest[0]["Layers"])
+            digest = hashlib.sha256(text).hexdigest()
+            return image_config(digest, config, config.get("config") or {}, size_bytes)
     except OSError as error:  # also for damaged gzip data
         reason = error.strerror or str(error)
         raise PagecageError(
@@ -127,25 +129,7 @@ def read_archive(path: Path) -> ImageConfig:
         raise PagecageError(f"{path} is not an archive of an image: {reason}", _SAVE) from None
 
 
-def _read(archive: tarfile.TarFile, path: Path) -> ImageConfig:
-    if _MANIFEST not in archive.getnames():
-        kind = (
-            "an archive in OCI's own format" if "oci-layout" in archive.getnames() else "no image"
-        )
-        raise PagecageError(f"{path} has no {_MANIFEST}, so it is {kind}", _SAVE)
-    manifest = json.loads(_member(archive, _MANIFEST))
-    if len(manifest) != 1:
-        names = ", ".join(str((one.get("RepoTags") or ["?"])[0]) for one in manifest)
-        raise PagecageError(f"{path} has {len(manifest)} images: {names}", _SAVE)
-    text = _member(archive, manifest[0]["Config"])
-    config = json.loads(text)
-    size_bytes = sum(archive.getmember(layer).size for layer in manifest[0]["Layers"])
-    digest = hashlib.sha256(text).hexdigest()
-    return image_config(digest, config, config.get("config") or {}, size_bytes)
-
-
 def _member(archive: tarfile.TarFile, name: Any) -> bytes:
-    """Return the content of a small file. Raises KeyError if it is missing."""
     file = archive.extractfile(str(name))
     if file is None:
         raise ValueError(f"{name} is not a file")
@@ -193,10 +177,9 @@ class FoundImage:
 
 
 def find_image(name: str, driver: str | None, *, pulls: bool) -> FoundImage:
-    """Return the image that the user names: by the path of an archive, or as an engine knows it.
+    """Return the image of a path, or as an engine knows it. Raises PagecageError.
 
-    With `driver` only this engine is asked, and with `pulls` the first engine fetches an image that
-    none has. Raises PagecageError.
+    With `driver` only this engine is asked, and with `pulls` the first one fetches a missing image.
     """
     if not name or "\0" in name or name.startswith("-"):
         raise PagecageError(f"--image: {name!r} is not the name of an image", "docker images")
@@ -245,10 +228,6 @@ def _found(engine: str, name: str, config: ImageConfig) -> FoundImage:
 
 
 def _installed(engines: Sequence[str], name: str) -> list[str]:
-    """Return the engines of this machine that answer.
-
-    Raises PagecageError if none is installed, and HostError if none of them answers.
-    """
     installed = [engine for engine in engines if find_tool(engine)]
     if not installed:
         raise PagecageError(
@@ -266,7 +245,6 @@ def _installed(engines: Sequence[str], name: str) -> list[str]:
 
 
 def _why_silent(engine: str) -> str | None:
-    """Return why an engine does not answer; None if it does."""
     done = run([engine, "info"], check=False, timeout_seconds=_ANSWER_SECONDS)
     if done.ok and "Cannot connect" not in done.stderr:
         return None
@@ -275,7 +253,6 @@ def _why_silent(engine: str) -> str | None:
 
 
 def _inspect(engine: str, name: str) -> ImageConfig | None:
-    """Return the configuration of an image; None if the engine does not have it."""
     done = run([engine, "image", "inspect", name], check=False, timeout_seconds=_ANSWER_SECONDS)
     return _config(engine, done) if done.ok else None
 
@@ -292,7 +269,6 @@ def _config(engine: str, done: Completed) -> ImageConfig:
 
 
 def _pull(engine: str, name: str) -> None:
-    """Fetch an image, with the engine's own progress on standard error."""
     status = spawn([engine, "pull", name], stdout=_STDERR, stderr=_STDERR).wait()
     if status != 0:
         raise PagecageError(
@@ -307,10 +283,9 @@ _RESTORED = "volumes"
 
 @dataclass(frozen=True)
 class ContainerFiles:
-    """The image with its files on a host; `carried` are the files to copy.
+    """The image with its files on a host; `carried` are copied to `directory`.
 
-    `directory` is the directory of the copies, else the current one. `volumes` are restored before
-    each trial; None if there are no copies that the container may write to.
+    `volumes` are restored before each trial; None without copies that the container may write to.
     """
 
     image: ImageSpec
@@ -352,8 +327,6 @@ def container_files(
 
 @dataclass(frozen=True)
 class _Volume:
-    """The copy of a volume, and its mount with the path that the container uses."""
-
     copy: UploadedFile
     mount: BindMount
 
@@ -368,7 +341,6 @@ def _volume(mount: BindMount, number: int, directory: str) -> _Volume:
 
 
 def _restored(volumes: Sequence[_Volume], directory: str) -> TrialData | None:
-    """Return the data of the volumes that the container may write to."""
     sizes = [volume.copy.size_bytes for volume in volumes if not volume.mount.is_read_only]
     if not sizes:
         return None

@@ -19,11 +19,7 @@ _SPARE_DATA_BYTES = 512 * MIB
 
 
 def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceNeeds:
-    """Return the memory and the disk space that a plan needs on a host.
-
-    The disk holds every distinct file. Memory holds the files of the largest trial, twice if they
-    lie on a null_blk device.
-    """
+    """Return what a plan needs on a host: room for every file, memory for the largest trial."""
     uploaded = sum(file.size_bytes for file in uploads_of(plan))
     largest = uploaded + max(map(_memory_bytes, plan.trials), default=0)
     memory = max(
@@ -32,11 +28,13 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
     tracers = tuple(
         name for name in TRACERS if any(name in trial.collectors for trial in plan.trials)
     )
+    commands = (trial.workload.command for trial in plan.trials)
+    images = (command.image for command in commands if command and command.image)
     return ResourceNeeds(
         memory_bytes=memory,
         data_bytes=needed_disk_bytes(plan.trials)
         + uploaded
-        + _layer_bytes(plan)
+        + max((image.layer_bytes for image in images if image.archive), default=0)
         + _SPARE_DATA_BYTES,
         resident_bytes=max(map(_resident_bytes, plan.trials), default=0),
         has_volume=any(trial.cage.is_volume for trial in plan.trials),
@@ -48,13 +46,6 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
             dict.fromkeys(package for trial in plan.trials for package in trial.packages)
         ),
     )
-
-
-def _layer_bytes(plan: Plan) -> int:
-    """Return the bytes of the image that a host's engine loads; 0 without one."""
-    commands = (trial.workload.command for trial in plan.trials)
-    images = (command.image for command in commands if command and command.image)
-    return max((image.layer_bytes for image in images if image.archive), default=0)
 
 
 def needed_disk_bytes(trials: Sequence[Trial]) -> int:
@@ -70,7 +61,6 @@ def needed_disk_bytes(trials: Sequence[Trial]) -> int:
 
 
 def _resident_bytes(trial: Trial) -> int:
-    """Return the bytes of a trial's data that must be in memory at the same time."""
     in_memory = trial.dataset_bytes + trial.writes_bytes if _has_disk_in_memory(trial) else 0
     return in_memory + (trial.dataset_bytes if trial.cache == "resident" else 0)
 
@@ -91,10 +81,7 @@ def _copies(plan: Plan) -> Mapping[str, Any]:
 
 
 def upload_directories(plan: Plan) -> tuple[str, str]:
-    """Return the directory for copied files, and the one to remove before and after the run.
-
-    Of files that the command writes to, the original is copied to the host.
-    """
+    """Return the directory for copied files, and the one to remove before and after the run."""
     copies = _copies(plan)
     base = copies.get("restored")
     return (f"{base}/{ORIGINAL}", base) if base else (copies["directory"], copies["directory"])

@@ -26,11 +26,10 @@ RESTORED_FOLDER = "replay-restored"
 
 @dataclass(frozen=True)
 class UploadedFile:
-    """A file or directory to copy.
+    """A file or directory to copy: as `typed`, its `source` here, its `name` on the host.
 
-    `typed` is the user's spelling, `source` the path on this machine, `name` the path in the
-    replay's directory on the host. A copy belongs to the host's user, or with `keeps_owner` to the
-    numeric owner of the source, if that user is root.
+    A copy belongs to the host's user, or with `keeps_owner` to the source's owner if that user is
+    root.
     """
 
     typed: str
@@ -43,10 +42,7 @@ class UploadedFile:
 def find_uploads(
     paths: Sequence[str], known: Sequence[UploadedFile] = ()
 ) -> tuple[UploadedFile, ...]:
-    """Return `known` and the files that `--copy` names, each under its path's last component.
-
-    Raises PagecageError for a missing file, and for two with the same last component.
-    """
+    """Return `known` and the files that `--copy` names. Raises PagecageError."""
     found = {file.name: file for file in known}
     for path in paths:
         source = Path(os.path.abspath(path))  # noqa: PTH100 - without "..", and with its symbolic links
@@ -80,10 +76,7 @@ def path_on_host(path: str, uploads: Sequence[UploadedFile], directory: str) -> 
 def translate_command(
     argv: Sequence[str], uploads: Sequence[UploadedFile], directory: str
 ) -> tuple[str, ...]:
-    """Return the command for the host.
-
-    Each word that is a copied path, as the user typed it, becomes the path of the copy.
-    """
+    """Return the command with the copied paths, as the user typed them, on the host."""
     paths = {file.typed: f"{directory}/{file.name}" for file in uploads}
     return tuple(paths.get(word, word) for word in argv)
 
@@ -136,10 +129,7 @@ def upload(
 
 
 def _pack(files: Sequence[UploadedFile], raw: IO[bytes]) -> None:
-    """Write the archive.
-
-    The unbuffered pipe may accept partial writes, so it is reopened with a buffer.
-    """
+    """Write the archive through a buffer, because the pipe may accept partial writes."""
     with (
         raw,
         open(raw.fileno(), "wb", buffering=_BLOCK_BYTES, closefd=False) as pipe,
@@ -151,7 +141,6 @@ def _pack(files: Sequence[UploadedFile], raw: IO[bytes]) -> None:
 
 
 def _of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Return an entry that root extracts as its own. Another user's are always that user's."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry
@@ -163,10 +152,7 @@ _ELF = b"\x7fELF"
 
 
 def parse_ldd(text: str) -> dict[str, str | None]:
-    """Return the paths of the libraries and the loader in the output of ldd(1), by name.
-
-    None if a library was not found.
-    """
+    """Return the libraries and the loader in ldd(1)'s output by name; None if not found."""
     found: dict[str, str | None] = {}
     for line in text.splitlines():
         match = _LINKED.match(line)
@@ -180,7 +166,7 @@ def parse_ldd(text: str) -> dict[str, str | None]:
 
 
 def program_uploads(program: str) -> tuple[tuple[UploadedFile, ...], tuple[str, ...]]:
-    """Return the files to copy, and the command that starts the program from {directory}.
+    """Return the files to copy, and the command with {directory} that starts the program.
 
     Raises PagecageError for a script, for a missing library, and for a file that is not a program.
     """
@@ -190,7 +176,17 @@ def program_uploads(program: str) -> tuple[tuple[UploadedFile, ...], tuple[str, 
             f"--copy-program: there is no program {program!r} on this machine", "check PATH"
         )
     _require_elf(Path(path))
-    name, libraries = Path(path).name, _find_libraries(path)
+    # Empty for a static program, for which ldd(1) fails.
+    done = run(["ldd", path], check=False, timeout_seconds=30)
+    libraries = parse_ldd(done.stdout)
+    if missing := [name for name, source in libraries.items() if source is None]:
+        raise PagecageError(
+            f"--copy-program: {path} needs {missing[0]}, which is not installed", f"ldd {path}"
+        )
+    name, libraries = (
+        Path(path).name,
+        {name: source for name, source in libraries.items() if source},
+    )
     files = [_upload(program, path, f"{_FOLDER}/{name}")]
     files += [
         _upload(library, source, f"{_FOLDER}/lib/{library}")
@@ -232,17 +228,3 @@ def _require_elf(path: Path) -> None:
         )
     if not head.startswith(_ELF):
         raise PagecageError(f"--copy-program: {path} is not an ELF program", f"file {path}")
-
-
-def _find_libraries(path: str) -> dict[str, str]:
-    """Return the paths of a program's libraries by name.
-
-    Empty for a static program, for which ldd(1) fails.
-    """
-    done = run(["ldd", path], check=False, timeout_seconds=30)
-    libraries = parse_ldd(done.stdout)
-    if missing := [name for name, source in libraries.items() if source is None]:
-        raise PagecageError(
-            f"--copy-program: {path} needs {missing[0]}, which is not installed", f"ldd {path}"
-        )
-    return {name: source for name, source in libraries.items() if source}

@@ -37,11 +37,7 @@ class GuestCache:
 
     @classmethod
     def of_user(cls, name: str = DEFAULT_NAME) -> GuestCache:
-        """Return the cache of a guest below $XDG_CACHE_HOME or ~/.cache.
-
-        A guest with another name has its own image, saved states, data disk and lock. Raises
-        PagecageError for an invalid name.
-        """
+        """Return the cache of a guest below $XDG_CACHE_HOME or ~/.cache. Raises PagecageError."""
         if not _NAME.fullmatch(name):
             raise PagecageError(
                 f"{name!r} is not a valid name for a guest", "use small letters, digits and dashes"
@@ -97,10 +93,7 @@ class GuestCache:
         return self.root / "scratch"
 
     def make(self) -> None:
-        """Create the directories with mode 0700, because they contain the guest's keys.
-
-        Raises HostError if they cannot be created.
-        """
+        """Create the directories with mode 0700, because they hold keys. Raises HostError."""
         for path in (self.root, self.images, self.states, self.scratch):
             try:
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -110,10 +103,7 @@ class GuestCache:
 
 
 def keep_newest(directory: Path, count: int) -> list[Path]:
-    """Remove all but the `count` most recently used entries, and every unfinished `.part`.
-
-    Returns the removed paths.
-    """
+    """Remove all but the `count` last used entries, and every `.part`; return their paths."""
     entries = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     finished = [path for path in entries if path.suffix != ".part"]
     removed = finished[count:] + [path for path in entries if path.suffix == ".part"]
@@ -130,10 +120,7 @@ class CacheLock:
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock, or raise PagecageError naming its holder.
-
-        Does nothing if this object has it.
-        """
+        """Take the lock unless this object has it. Raises PagecageError naming its holder."""
         if self._fd is not None:
             return
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -183,10 +170,7 @@ def is_held(path: Path) -> bool:
 def in_use(
     pid: int | None, since_unix_seconds: float, *, is_persistent: bool = False
 ) -> PagecageError:
-    """Return the error for a second user of the guest.
-
-    A persistent guest can be stopped; a run must be ended by its owner.
-    """
+    """Return the error for a second user of the guest."""
     since = time.strftime("%H:%M:%S", time.localtime(since_unix_seconds))
     if is_persistent:
         return HostError(

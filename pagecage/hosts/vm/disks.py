@@ -42,10 +42,7 @@ def disk_bytes_for(data_bytes: int) -> int:
 
 
 def ensure_data_disk(path: Path, data_bytes: int, progress: Progress) -> None:
-    """Make the disk if it is missing or too small. Its datasets are then made again.
-
-    Raises HostError if the file system below has no room for the data.
-    """
+    """Make the disk anew if it is missing or too small. Raises HostError without room."""
     size_bytes = disk_bytes_for(data_bytes)
     held_bytes = path.stat().st_blocks * 512 if path.exists() else 0
     require_free_space(path.parent, max(0, data_bytes - held_bytes), "the experiment's data")
@@ -63,10 +60,7 @@ def ensure_data_disk(path: Path, data_bytes: int, progress: Progress) -> None:
 
 
 def drop_if_broken(path: Path, progress: Progress) -> None:
-    """Check the file system, and remove the disk if it cannot be repaired.
-
-    e2fsck(8) ends with 0 or 1 if the file system is clean or repaired.
-    """
+    """Remove the disk unless e2fsck(8) ends with 0 or 1: clean, or repaired."""
     if not path.exists():
         return
     checked = run(["e2fsck", "-f", "-p", path], check=False)
@@ -88,11 +82,10 @@ def plug(
     name: str = DATA_DISK,
     port: str = PORTS[0],
 ) -> str:
-    """Plug a disk into a port with `cache.direct=on`; return the aio with which QEMU reads it.
+    """Plug a disk into a port with `cache.direct=on`; return the fastest aio that works.
 
-    It is the fastest that works. With `volume_socket` the disk is what a simulated volume serves
-    there, and the answer is `nbd`. Raises DataDiskError if the file cannot be opened with O_DIRECT
-    (on tmpfs, for example).
+    With `volume_socket` the disk is what a simulated volume serves there, and the answer is `nbd`.
+    Raises DataDiskError if the file cannot be opened with O_DIRECT (on tmpfs, for example).
     """
     add = (
         partial(_add_volume_node, socket=volume_socket)
@@ -143,8 +136,7 @@ def _add_node(monitor: QmpClient, name: str, path: Path) -> str:
 def throttle(monitor: QmpClient, limits: Mapping[str, int]) -> dict[str, int]:
     """Limit the disk to these I/O properties of systemd, and return the limits in force.
 
-    Without properties the limits are removed. Raises HostError if QEMU rejects them, or does not
-    list the disk.
+    Without properties the limits are removed. Raises HostError.
     """
     requested = {
         name: limits.get(systemd_property, 0) for systemd_property, name in _THROTTLE.items()
@@ -178,10 +170,7 @@ def disk_directories(names: Sequence[str], account: str) -> dict[str, str]:
 
 
 def ensure_disks(cache: GuestCache, need: ResourceNeeds, progress: Progress) -> tuple[str, ...]:
-    """Make the files of all disks that a plan needs, where missing; return the disks' names.
-
-    Raises PagecageError for more disks than the guest has ports.
-    """
+    """Make the files of a plan's disks; return their names. Raises PagecageError for too many."""
     if len(need.disks) >= len(PORTS):
         names = ", ".join(need.disks)
         raise PagecageError(
@@ -221,10 +210,7 @@ def end_servers(servers: Mapping[str, VolumeServer]) -> None:
 
 
 def plug_disks(
-    monitor: QmpClient,
-    cache: GuestCache,
-    names: Sequence[str],
-    servers: Mapping[str, VolumeServer],
+    monitor: QmpClient, cache: GuestCache, names: Sequence[str], servers: Mapping[str, VolumeServer]
 ) -> str:
     """Plug in the disks; return the aio with which QEMU reads the data disk."""
     found = {}

@@ -69,10 +69,7 @@ def cpu_seconds(root: Path) -> dict[str, float]:
 
 
 def pressure(root: Path) -> dict[str, dict[str, int]] | None:
-    """Return stall totals in microseconds by resource and kind (accounting/psi.rst).
-
-    None if the kernel has no PSI.
-    """
+    """Return stall totals in microseconds by resource and kind (psi.rst); None without PSI."""
     found = {name: _stalls(root / "proc/pressure" / name) for name in ("cpu", "io", "memory")}
     return None if all(not stalls for stalls in found.values()) else found
 
@@ -99,19 +96,13 @@ def swapped_bytes(root: Path) -> dict[str, int] | None:
 
 
 def process_cpu_seconds(pid: int, root: Path) -> float | None:
-    """Return utime + stime of a process (proc_pid_stat(5), fields 14 and 15).
-
-    None if the process has ended.
-    """
+    """Return utime + stime of a process (proc_pid_stat(5)); None if it has ended."""
     fields = stat_fields(pid, root / "proc")
     return None if fields is None else _seconds(fields[11]) + _seconds(fields[12])
 
 
 def disk_counters(device: int, root: Path) -> dict[str, Any] | None:
-    """Return the counters of the disk behind a device number (admin-guide/iostats.rst).
-
-    None for a file system without a disk of its own (overlay, btrfs, tmpfs).
-    """
+    """Return the counters of the disk behind a device number (iostats.rst); None without one."""
     number = f"{os.major(device)}:{os.minor(device)}"
     entry = root / "sys/dev/block" / number
     if not entry.exists():
@@ -136,10 +127,7 @@ The spool is in memory. /run would not do: Debian mounts it noexec.
 
 
 class GuestHost:
-    """Base class of guests as hosts.
-
-    `user` is the measuring account (root, or the ordinary user `bench`).
-    """
+    """Base class of guests as hosts; `user` is the measuring account (root or `bench`)."""
 
     name = "vm"
 
@@ -192,10 +180,7 @@ class GuestHost:
         self._running().check()
 
     def outer_sample(self) -> dict[str, Any]:
-        """Return counters of the machine around the guest.
-
-        `qemu_cpu_seconds` is None if QEMU has ended.
-        """
+        """Return counters of the machine around the guest."""
         return outer_sample(self._running().process_id.pid, self._cache.root)
 
     def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
@@ -203,20 +188,14 @@ class GuestHost:
         return throttle(self._running().monitor, limits)
 
     def command_volume(self, command: Mapping[str, Any], disk: str = DATA_DISK) -> dict[str, Any]:
-        """Send a command to the simulated volume that is a data disk; return its answer.
-
-        Raises HostError if that disk is none, and HostDied if its server has ended.
-        """
+        """Return the answer of a disk's simulated volume. Raises HostError, HostDied."""
         if disk not in self._volumes:
             raise HostError(f"the guest's disk {disk} is not a simulated volume", "use HOST=vm")
         return self._volumes[disk].command(command)
 
     @property
     def target(self) -> SshTarget:
-        """The measuring account, over the shared connection.
-
-        Raises HostDied if the guest is not running.
-        """
+        """The measuring account, over the shared connection. Raises HostDied if it is closed."""
         if self._connection is None:
             raise HostDied("the guest is not running", "pagecage host up vm")
         return self._connection.target

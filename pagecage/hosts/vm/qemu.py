@@ -45,10 +45,7 @@ logging.getLogger("qemu.qmp").addHandler(logging.NullHandler())
 
 
 class QmpClient:
-    """A connection to QEMU's QMP socket.
-
-    Its methods raise HostDied if QEMU has ended, and HostError if QEMU rejects a command.
-    """
+    """A connection to QEMU. Methods raise HostDied if it has ended, HostError if it refuses."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -120,10 +117,7 @@ class QmpClient:
 
 
 def parse_forwarded_port(table: str) -> int:
-    """Return the source port in the HOST_FORWARD line of `info usernet`.
-
-    Raises HostError if there is none.
-    """
+    """Return the source port in the HOST_FORWARD line of `info usernet`. Raises HostError."""
     found = re.search(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", table)
     if not found:
         raise HostError("QEMU forwards no port to the guest", "pagecage host rebuild vm")
@@ -220,9 +214,8 @@ def qemu_argv(
 ) -> list[str]:
     """Return the command that runs this machine, stopped, on `disk` (qcow2).
 
-    Its sockets are in `sockets`. The guest has no network access (`restrict=on`). Its ssh is
-    forwarded from a loopback port that QEMU chooses (port 0; `info usernet` shows it), so that no
-    other process can take the port before.
+    The guest has no network access (`restrict=on`). QEMU chooses the loopback port of its ssh (port
+    0; `info usernet` shows it), so that no other process can take it before.
     """
     return [
         ARCHITECTURES[machine.arch].qemu,
@@ -273,10 +266,7 @@ KVM_DEVICE = Path("/dev/kvm")
 
 
 def find_acceleration(cache: GuestCache, image: GuestImage, progress: Progress) -> Acceleration:
-    """Return KVM if a trial boot of the guest's kernel works, else TCG.
-
-    The result is kept until the host reboots. Raises PagecageError if QEMU is not installed.
-    """
+    """Return KVM if a trial boot works, else TCG; kept until the host reboots."""
     known = known_acceleration(cache)
     if known is None:
         progress("testing whether KVM works")
@@ -287,11 +277,7 @@ def find_acceleration(cache: GuestCache, image: GuestImage, progress: Progress) 
 
 
 def known_acceleration(cache: GuestCache) -> Acceleration | None:
-    """Return the acceleration if no trial boot is needed, else None.
-
-    It is TCG if KVM cannot be opened, else the result of the last trial boot under the same
-    circumstances.
-    """
+    """Return TCG without KVM, or the result of a trial boot that still holds; else None."""
     circumstances = _circumstances()
     if not circumstances["kvm_opens"]:
         return _acceleration({**circumstances, "kvm_works": False})
@@ -346,10 +332,7 @@ def kvm_works(image: GuestImage, scratch: Path) -> bool:
 
 
 def trial_argv(image: GuestImage, console: Path, guest: Architecture) -> list[str]:
-    """Return the command for a machine with a kernel and nothing else.
-
-    The kernel panics because it has no root disk, and QEMU ends.
-    """
+    """Return a machine with a kernel alone, which panics without a root disk and ends QEMU."""
     return [
         "setpriv",
         "--pdeathsig",
@@ -396,7 +379,7 @@ _SOCKET_SECONDS = 10.0
 def sockets_dir(cache: GuestCache) -> Path:
     """Return the directory for the sockets of the guest of this cache.
 
-    Its name is short, because the path of a unix socket has at most 107 characters (unix(7)). It is
+    Its name is short, because a unix socket's path has at most 107 characters (unix(7)), and
     constant, so that the next process finds the sockets of a killed one.
     """
     name = text_sha256(str(cache.root))[:8]
@@ -404,10 +387,7 @@ def sockets_dir(cache: GuestCache) -> Path:
 
 
 def make_sockets_dir(cache: GuestCache) -> Path:
-    """Create the directory for sockets anew, with mode 0700.
-
-    Raises HostError if another user owns it.
-    """
+    """Create the directory for sockets anew. Raises HostError if another user owns it."""
     path = sockets_dir(cache)
     shutil.rmtree(path, ignore_errors=True)
     try:
@@ -436,7 +416,7 @@ class Qemu:
         """Start QEMU, stopped, and connect to it.
 
         With `dies_with_parent` it ends with the calling thread, which must live on. Raises
-        HostError with QEMU's message if it ends at once.
+        HostError.
         """
         log = scratch / "qemu.log"
         started = dying_with_parent(argv) if dies_with_parent else argv

@@ -50,10 +50,7 @@ class SavedState:
 
     @property
     def disk(self) -> Path:
-        """The qcow2 overlay over the image's disk.
-
-        It must not change after the memory was saved.
-        """
+        """The overlay over the image's disk, which stays as it was when the memory was saved."""
         return self.directory / "disk.qcow2"
 
     @property
@@ -82,12 +79,9 @@ def ensure_state(
     provision: Provision,
     progress: Progress,
 ) -> SavedState:
-    """Return the saved state of this machine, made if it is missing: boot, provision, settle, save.
-
-    It is made in a temporary directory that is renamed at the end. Raises HostError if the guest
-    does not boot.
-    """
-    directory = cache.states / _state_key(image, machine, provisioning_key)
+    """Return the saved state of this machine: boot, provision, settle, save. Raises HostError."""
+    parts = (image.key, provisioning_key, SETTLE, SCRIPT.read_text(), *machine.key_parts())
+    directory = cache.states / text_sha256("\0".join(parts))[:16]
     if not directory.exists():
         part = directory.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
@@ -98,11 +92,6 @@ def ensure_state(
     os.utime(directory)
     keep_newest(cache.states, MOST_STATES)
     return SavedState(directory, image, machine)
-
-
-def _state_key(image: GuestImage, machine: GuestMachine, provisioning_key: str) -> str:
-    parts = (image.key, provisioning_key, SETTLE, SCRIPT.read_text(), *machine.key_parts())
-    return text_sha256("\0".join(parts))[:16]
 
 
 def _make(cache: GuestCache, state: SavedState, provision: Provision, progress: Progress) -> None:
@@ -159,11 +148,7 @@ def _connect(cache: GuestCache, state: SavedState, qemu: Qemu) -> SharedConnecti
 
 
 def save(qemu: Qemu, state: SavedState, began: float) -> None:
-    """Stop the guest and save its memory (QMP `migrate`), after it has forgotten the connection.
-
-    Disk and memory are of the same moment. `began` is the start of the whole procedure
-    (CLOCK_MONOTONIC).
-    """
+    """Stop the guest and save its memory (QMP `migrate`), after it has forgotten the connection."""
     time.sleep(SESSION_END_SECONDS)
     qemu.monitor.execute("stop")
     qemu.monitor.execute("migrate-set-parameters", max_bandwidth=1 << 40)
@@ -184,10 +169,7 @@ def save(qemu: Qemu, state: SavedState, began: float) -> None:
 
 
 def restore(cache: GuestCache, state: SavedState, *, dies_with_parent: bool) -> Qemu:
-    """Return a new QEMU in this state, running, with a temporary overlay (`-snapshot`).
-
-    Raises HostError if QEMU fails.
-    """
+    """Return a new running QEMU in this state, with a temporary overlay. Raises HostError."""
     return load(cache, state, state.disk, ["-snapshot"], dies_with_parent=dies_with_parent)
 
 
@@ -199,32 +181,27 @@ def load(
     *,
     dies_with_parent: bool = True,
 ) -> Qemu:
-    """Return a new QEMU with the memory of this state on `disk`, running.
+    """Return a running QEMU with this state's memory on `disk`, of equal contents.
 
-    `disk` must have the contents of the state's own disk. `words` are more arguments for QEMU.
-    Raises HostError if QEMU fails.
+    `words` are more arguments for QEMU. Raises HostError if QEMU fails.
     """
     sockets = make_sockets_dir(cache)
     argv = qemu_argv(state.machine, state.image, disk, sockets, cache.scratch / "console.log")
     incoming = [*words, "-incoming", f"exec:cat {shlex.quote(str(state.memory))}"]
     qemu = Qemu.start([*argv, *incoming], sockets, cache.scratch, dies_with_parent=dies_with_parent)
     try:
-        _await_paused(qemu)
+        # A `cont` before the saved state has arrived is lost.
+        deadline = time.monotonic() + RESTORE_SECONDS
+        while qemu.monitor.status() != "paused":
+            qemu.check()
+            if time.monotonic() > deadline:
+                raise HostError("the saved machine state did not load", "pagecage host rebuild vm")
+            time.sleep(0.01)
         qemu.monitor.execute("cont")
     except BaseException:
         qemu.end()
         raise
     return qemu
-
-
-def _await_paused(qemu: Qemu) -> None:
-    """Wait until the run state is `paused`. A `cont` before the saved state has arrived is lost."""
-    deadline = time.monotonic() + RESTORE_SECONDS
-    while qemu.monitor.status() != "paused":
-        qemu.check()
-        if time.monotonic() > deadline:
-            raise HostError("the saved machine state did not load", "pagecage host rebuild vm")
-        time.sleep(0.01)
 
 
 STANDBY_SECONDS = 300.0
@@ -254,12 +231,9 @@ def ensure_standby_state(
     tracers: Sequence[str],
     progress: Progress,
 ) -> SavedState:
-    """Return the state derived from `base` with this package, made if it is missing.
-
-    It is made in a temporary directory below that of its base, which is renamed at the end. Raises
-    HostError if the agent does not start.
-    """
-    directory = base.directory / "standby" / _key(package, tracers)
+    """Return the state derived from `base` with this package in standby. Raises HostError."""
+    parts = (package.sha256, ATTACH_SCRIPT.read_text(), *_standby_argv(tracers))
+    directory = base.directory / "standby" / text_sha256("\0".join(parts))[:16]
     state = SavedState(directory, base.image, base.machine)
     if not directory.exists():
         progress(
@@ -276,11 +250,6 @@ def ensure_standby_state(
     os.utime(directory)
     keep_newest(directory.parent, MOST_STATES)
     return state
-
-
-def _key(package: AgentPackage, tracers: Sequence[str]) -> str:
-    parts = (package.sha256, ATTACH_SCRIPT.read_text(), *_standby_argv(tracers))
-    return text_sha256("\0".join(parts))[:16]
 
 
 def _make_standby(
@@ -309,7 +278,6 @@ def _make_standby(
 
 
 def _start_agent(target: SshTarget, package: AgentPackage, tracers: Sequence[str]) -> None:
-    """Copy the agent and the workloads, start the agent, and wait until it is ready."""
     push(target, [package.agent], _SPOOL_DIR)
     push(target, package.programs, f"{_SPOOL_DIR}/bin")
     run(ssh_argv(target, _standby_argv(tracers)), timeout_seconds=STANDBY_SECONDS)
