@@ -139,7 +139,7 @@ def _result_to_json(result: RoundResult) -> dict[str, Any]:
 def _result_from_json(line: Any, place: str) -> RoundResult:
     try:
         named = {"reason" if name == "because" else name: value for name, value in line.items()}
-        result: RoundResult = from_json(RoundResult, named)
+        result = from_json(RoundResult, named)
         require_identifiers({"host": result.host}, {"host": HOST}, place)
     except (AttributeError, PagecageError):
         raise PagecageError(f"{place} is not the result of a round", KEYS_HINT) from None

@@ -404,8 +404,7 @@ def cage_to_json(cage: Cage) -> dict[str, Any]:
 
 def cage_from_json(data: Mapping[str, Any]) -> Cage:
     """Return the cage of JSON data. Raises PagecageError for an unknown key."""
-    cage: Cage = json_codec.from_json(Cage, data, "cage")
-    return cage
+    return json_codec.from_json(Cage, data, "cage")
 
 
 def cloud_to_json(cage: Cage) -> dict[str, Any]:

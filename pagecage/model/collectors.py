@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pagecage.model.json_codec import COLLECTOR
@@ -49,17 +49,6 @@ def clashing(names: Iterable[str]) -> tuple[str, str] | None:
     ordered = sorted(names)
     pairs = ((a, b) for a in ordered for b in ordered if b.startswith(f"{a}_"))
     return next(pairs, None)
-
-
-def own_collectors_to_json(collectors: Iterable[OwnCollector]) -> dict[str, Any]:
-    """Return the key of a trial as JSON data; nothing without any, as in earlier plans."""
-    data = [{**asdict(one), "command": list(one.command)} for one in collectors]
-    return {"own_collectors": data} if data else {}
-
-
-def own_collectors_from_json(data: Iterable[Mapping[str, Any]]) -> tuple[OwnCollector, ...]:
-    """Return the collectors of JSON data."""
-    return tuple(OwnCollector(**{**one, "command": tuple(one["command"])}) for one in data)
 
 
 STATISTICS = ("mean", "last", "delta", "max")

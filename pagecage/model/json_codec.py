@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pagecage.errors import PagecageError
 
@@ -71,6 +71,9 @@ def require_treatment(treatment: Any, where: str) -> None:
 KEYS_HINT = "docs/FORMAT.md lists the keys"
 MOST_LINE_BYTES = 8 << 20
 """The longest line of a file of JSON lines: a record with what the controller adds to it."""
+OMITTED = {"omitted": True}
+"""Metadata of a field whose key is left out with its default, as in files of earlier versions."""
+T = TypeVar("T")
 _SCALARS: Mapping[type, tuple[type, ...]] = {
     int: (int,),
     float: (int, float),
@@ -90,14 +93,15 @@ class Section:
         return bool(self.present)
 
 
-def from_json(kind: Any, data: Any, where: str = "") -> Any:
+def from_json(kind: type[T], data: Any, where: str = "") -> T:
     """Return data as a value of `kind`: a dataclass, mapping, tuple, union with None, or scalar.
 
     `where` is the key path of the data in messages. Unknown keys of a section are ignored: older
     versions wrote some. Raises PagecageError naming the key for an unknown or missing key, or for a
     value of another type.
     """
-    return _reader(kind)(data, where)
+    value: T = _reader(cast(Hashable, kind))(data, where)
+    return value
 
 
 def from_line(line: bytes) -> Any:
@@ -151,13 +155,12 @@ def to_json(value: Any) -> Any:
     """Return the plain data of a value that `from_json` returned."""
     if type(value) in _PLAIN:  # nine of ten values of a record
         return value
-    if isinstance(value, Section):
-        kind: Any = type(value)
-        return {
-            name: to_json(getattr(value, name)) for name in _names(kind) if name in value.present
-        }
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: to_json(getattr(value, name)) for name in _names(type(value))}
+        kind: Any = type(value)
+        present = value.present if isinstance(value, Section) else _names(kind)
+        items = [(name, getattr(value, name)) for name in _names(kind) if name in present]
+        omitted = _omitted(kind)
+        return {n: to_json(item) for n, item in items if n not in omitted or item != omitted[n]}
     if isinstance(value, Mapping):
         return {key: to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -252,6 +255,11 @@ def _dataclass_reader(kind: type) -> Reader:
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind) if one.name != "present")
+
+
+@cache
+def _omitted(kind: Any) -> Mapping[str, Any]:
+    return {one.name: one.default for one in fields(kind) if one.metadata == OMITTED}
 
 
 def _below(where: str, key: str) -> str:

@@ -205,8 +205,7 @@ class Record:
 
 def record_to_json(record: Record) -> dict[str, Any]:
     """Return the record as plain data."""
-    data: dict[str, Any] = to_json(record)
-    return data
+    return dict(to_json(record))
 
 
 def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
@@ -224,7 +223,7 @@ def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
     if data.get("outcome") not in OUTCOMES:
         raise PagecageError(f"{not_a_record}: unknown outcome {data.get('outcome')!r}", KEYS_HINT)
     try:
-        record: Record = from_json(Record, data)
+        record = from_json(Record, data)
         _check_identifiers(record)
     except PagecageError as error:
         raise PagecageError(f"{not_a_record}: {error.message}", KEYS_HINT) from None

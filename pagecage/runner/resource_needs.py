@@ -8,9 +8,10 @@ from typing import Any
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.hosts.host import ResourceNeeds
+from pagecage.model.json_codec import from_json
 from pagecage.model.trial import ORIGINAL, TRACERS, Trial
 from pagecage.planning.plan import Plan
-from pagecage.runner.uploads import UploadedFile, uploads_from_json
+from pagecage.runner.uploads import UploadedFile
 from pagecage.units import GIB, MIB
 
 _MIN_MEMORY_BYTES = 2 * GIB
@@ -73,7 +74,7 @@ def _memory_bytes(trial: Trial) -> int:
 
 def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:
     """Return the files that a replay, or an experiment of a project, copies to the host."""
-    return uploads_from_json(_copies(plan).get("carried", ()))
+    return from_json(tuple[UploadedFile, ...], _copies(plan).get("carried", ()))
 
 
 def _copies(plan: Plan) -> Mapping[str, Any]:

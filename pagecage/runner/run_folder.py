@@ -146,10 +146,11 @@ class RunFolder:
 
     def plan(self) -> Plan:
         """Return the plan. Raises PagecageError if it is missing or was changed."""
+        data = read_plan(self.path)
         try:
-            plan = plan_from_json(data := read_plan(self.path))
-        except UNREADABLE as error:
-            reason = why_unreadable(error)
+            plan = plan_from_json(data)
+        except (PagecageError, *UNREADABLE) as error:
+            reason = error.message if isinstance(error, PagecageError) else why_unreadable(error)
             raise PagecageError(
                 f"{self.path}/plan.json cannot be read: {reason}", "ls runs/"
             ) from None

@@ -8,14 +8,15 @@ import shlex
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import Host, Progress
+from pagecage.model.json_codec import to_json
 from pagecage.process import PIPE, run, spawn
 from pagecage.units import format_bytes
 
@@ -83,12 +84,7 @@ def translate_command(
 
 def uploads_to_json(uploads: Sequence[UploadedFile]) -> list[dict[str, Any]]:
     """Return the files as a plan stores them."""
-    return [asdict(file) for file in uploads]
-
-
-def uploads_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[UploadedFile, ...]:
-    """Return the files of a plan."""
-    return tuple(UploadedFile(**entry) for entry in data)
+    return list(to_json(uploads))
 
 
 def upload(
@@ -176,22 +172,16 @@ def program_uploads(program: str) -> tuple[tuple[UploadedFile, ...], tuple[str, 
             f"--copy-program: there is no program {program!r} on this machine", "check PATH"
         )
     _require_elf(Path(path))
-    # Empty for a static program, for which ldd(1) fails.
-    done = run(["ldd", path], check=False, timeout_seconds=30)
-    libraries = parse_ldd(done.stdout)
-    if missing := [name for name, source in libraries.items() if source is None]:
-        raise PagecageError(
-            f"--copy-program: {path} needs {missing[0]}, which is not installed", f"ldd {path}"
-        )
-    name, libraries = (
-        Path(path).name,
-        {name: source for name, source in libraries.items() if source},
-    )
+    # ldd(1) fails for a static program, which has no libraries.
+    libraries = parse_ldd(run(["ldd", path], check=False, timeout_seconds=30).stdout)
+    name = Path(path).name
     files = [_upload(program, path, f"{_FOLDER}/{name}")]
-    files += [
-        _upload(library, source, f"{_FOLDER}/lib/{library}")
-        for library, source in libraries.items()
-    ]
+    for library, source in libraries.items():
+        if source is None:
+            raise PagecageError(
+                f"--copy-program: {path} needs {library}, which is not installed", f"ldd {path}"
+            )
+        files.append(_upload(library, source, f"{_FOLDER}/lib/{library}"))
     loader = next((library for library in libraries if library.startswith("ld")), None)
     folder = f"{{directory}}/{_FOLDER}"
     if loader is None:
