@@ -218,29 +218,28 @@ _UNITS = {"operations": "IOPS", "bytes": "bandwidth"}
 def _run_fio(
     volume: DrivenVolume, load: Load, seconds: float
 ) -> tuple[float, list[Mapping[str, Any]]]:
-    done = run(_fio_argv(volume.words, load, seconds), timeout_seconds=seconds + 120)
+    done = run(
+        [
+            "fio",
+            "--name=volume",
+            *volume.words,
+            f"--rw={load.pattern}",
+            f"--bs={load.block_bytes}",
+            f"--iodepth={load.depth}",
+            f"--size={FILE_BYTES}",
+            "--time_based",
+            f"--runtime={seconds:g}",
+            "--randrepeat=1",
+            "--norandommap",
+            "--lat_percentiles=1",
+            f"--percentile_list={':'.join(f'{p:g}' for p in PERCENTILES)}",
+            "--output-format=json",
+        ],
+        timeout_seconds=seconds + 120,
+    )
     job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
     parts = [job[name] for name in load.directions]
     return max(part["runtime"] for part in parts) / 1000, parts
-
-
-def _fio_argv(words: Sequence[str], load: Load, seconds: float) -> list[str]:
-    return [
-        "fio",
-        "--name=volume",
-        *words,
-        f"--rw={load.pattern}",
-        f"--bs={load.block_bytes}",
-        f"--iodepth={load.depth}",
-        f"--size={FILE_BYTES}",
-        "--time_based",
-        f"--runtime={seconds:g}",
-        "--randrepeat=1",
-        "--norandommap",
-        "--lat_percentiles=1",
-        f"--percentile_list={':'.join(f'{p:g}' for p in PERCENTILES)}",
-        "--output-format=json",
-    ]
 
 
 def expected_rate(model: Mapping[str, Any], load: Load) -> tuple[float | None, str | None]:
@@ -253,7 +252,8 @@ def expected_rate(model: Mapping[str, Any], load: Load) -> tuple[float | None, s
         return None, None
     found: list[tuple[float, str | None]] = []
     for limit in model["limits"]:
-        share = _share(limit["scope"], load)
+        scope = limit["scope"]
+        share = 1.0 if scope == "both" else (scope in load.directions) / len(load.directions)
         cost = _cost(limit, model["accounting"], load)
         if share:
             name = f"{limit['layer']} {_UNITS[limit['unit']]}"
@@ -279,12 +279,6 @@ def expected_rate(model: Mapping[str, Any], load: Load) -> tuple[float | None, s
 
 
 _STEPS = 2000
-
-
-def _share(scope: str, load: Load) -> float:
-    if scope == "both":
-        return 1.0
-    return (scope in load.directions) / len(load.directions)
 
 
 def _cost(limit: Mapping[str, Any], accounting: Mapping[str, Any], load: Load) -> float:

@@ -365,7 +365,22 @@ def _announcement(recipe: ImageRecipe) -> str:
 def _build_as_user(image: GuestImage, recipe: ImageRecipe) -> None:
     tar = image.directory / "root.tar"
     bootstrap(image, recipe, tar)
-    _extract_boot_files(image, tar)
+    run(
+        [
+            "tar",
+            "-xf",
+            tar,
+            "-C",
+            image.directory,
+            "--strip-components=2",
+            "--no-anchored",
+            "--wildcards",
+            "./boot/vmlinuz-*",
+            "./boot/initrd.img-*",
+        ]
+    )
+    for target in (image.kernel, image.initrd):
+        next(image.directory.glob(f"{target.name}-*")).rename(target)
     left_out = "--exclude=./boot/vmlinuz-* --exclude=./boot/initrd.img-*"
     unpack_and_make = f'mkdir "$1/root" && tar -xpf "$3" -C "$1/root" {left_out} && {_MAKE_DISK}'
     argv: list[str | Path] = [
@@ -406,22 +421,3 @@ def _make_keys(image: GuestImage) -> None:
         )
     public = (image.directory / "host_key.pub").read_text()
     image.known_hosts.write_text(f"{HOST_KEY_ALIAS} {public}")
-
-
-def _extract_boot_files(image: GuestImage, tar: Path) -> None:
-    run(
-        [
-            "tar",
-            "-xf",
-            tar,
-            "-C",
-            image.directory,
-            "--strip-components=2",
-            "--no-anchored",
-            "--wildcards",
-            "./boot/vmlinuz-*",
-            "./boot/initrd.img-*",
-        ]
-    )
-    for target in (image.kernel, image.initrd):
-        next(image.directory.glob(f"{target.name}-*")).rename(target)

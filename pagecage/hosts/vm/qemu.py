@@ -187,11 +187,6 @@ def _devices(arch: str) -> list[str]:
     ]
 
 
-def _accel_arguments(acceleration: Acceleration) -> list[str]:
-    accel = "tcg,thread=multi" if acceleration.emulated else acceleration.accel
-    return ["-accel", accel, "-cpu", acceleration.cpu]
-
-
 def _boot_arguments(image: GuestImage, arch: str) -> list[str]:
     known = ARCHITECTURES[arch]
     line = (
@@ -217,6 +212,7 @@ def qemu_argv(
     The guest has no network access (`restrict=on`). QEMU chooses the loopback port of its ssh (port
     0; `info usernet` shows it), so that no other process can take it before.
     """
+    accel = "tcg,thread=multi" if machine.acceleration.emulated else machine.acceleration.accel
     return [
         ARCHITECTURES[machine.arch].qemu,
         "-nodefaults",
@@ -227,7 +223,7 @@ def qemu_argv(
         "-S",
         "-machine",
         ARCHITECTURES[machine.arch].board,
-        *_accel_arguments(machine.acceleration),
+        *["-accel", accel, "-cpu", machine.acceleration.cpu],
         "-smp",
         str(machine.cpus),
         "-m",
