@@ -19,6 +19,16 @@ DEFAULT_NAME = "vm"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,29}")
 
 
+class FileBelow:
+    """The path of a file below the directory in the attribute `top`."""
+
+    def __init__(self, name: str, top: str = "directory") -> None:
+        self._name, self._top = name, top
+
+    def __get__(self, owner: object, _kind: type) -> Path:
+        return Path(getattr(owner, self._top), self._name)
+
+
 def _base() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagecage"
 
@@ -49,20 +59,9 @@ class GuestCache:
         """The guest's name."""
         return self.root.name.removeprefix(f"{DEFAULT_NAME}-")
 
-    @property
-    def images(self) -> Path:
-        """One directory per image, named by the key of its recipe."""
-        return self.root / "images"
-
-    @property
-    def states(self) -> Path:
-        """One directory per saved machine state, named by its key."""
-        return self.root / "states"
-
-    @property
-    def data_disk(self) -> Path:
-        """The raw file of the guest's data disk, which keeps datasets between runs."""
-        return self.root / "data.raw"
+    images = FileBelow("images", "root")  # one directory per image, named by its recipe's key
+    states = FileBelow("states", "root")  # one directory per saved machine state, named by its key
+    data_disk = FileBelow("data.raw", "root")  # keeps datasets between runs
 
     def disk(self, name: str) -> Path:
         """The raw file of a data disk: `data`, or another disk of a cage."""
@@ -72,25 +71,11 @@ class GuestCache:
         """The raw files of all data disks, where they exist or not for `data`."""
         return (self.data_disk, *sorted(self.root.glob(f"{DATA_DISK}-*.raw")))
 
-    @property
-    def lock_file(self) -> Path:
-        """The file that the user of the guest locks with flock(2)."""
-        return self.root / "lock"
-
-    @property
-    def guest_file(self) -> Path:
-        """The description of the running guest: process, port, saved state."""
-        return self.root / "guest.json"
-
-    @property
-    def acceleration_file(self) -> Path:
-        """The result of the trial boot under KVM."""
-        return self.root / "acceleration.json"
-
-    @property
-    def scratch(self) -> Path:
-        """Logs, and QEMU's temporary overlays, which grow and so are on the disk of the images."""
-        return self.root / "scratch"
+    lock_file = FileBelow("lock", "root")  # locked with flock(2) by the user of the guest
+    guest_file = FileBelow("guest.json", "root")  # process, port and saved state of the guest
+    acceleration_file = FileBelow("acceleration.json", "root")  # the trial boot under KVM
+    # Logs, and QEMU's temporary overlays, which grow and so are on the disk of the images.
+    scratch = FileBelow("scratch", "root")
 
     def make(self) -> None:
         """Create the directories with mode 0700, because they hold keys. Raises HostError."""

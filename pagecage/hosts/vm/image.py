@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from pagecage.checkout import BUILD
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import architecture, target_machine
+from pagecage.hosts.vm.cache import FileBelow
 from pagecage.process import find_tool, run, search_path
 from pagecage.whole_files import text_sha256, whole_folder
 
@@ -243,45 +244,14 @@ class GuestImage:
         """The key of its recipe."""
         return self.directory.name
 
-    @property
-    def disk(self) -> Path:
-        """The raw ext4 disk, which is never written to after the build."""
-        return self.directory / "root.img"
-
-    @property
-    def kernel(self) -> Path:
-        """The kernel that QEMU loads."""
-        return self.directory / "vmlinuz"
-
-    @property
-    def initrd(self) -> Path:
-        """The kernel's initial RAM disk."""
-        return self.directory / "initrd.img"
-
-    @property
-    def identity(self) -> Path:
-        """The private ssh key for the guest's accounts."""
-        return self.directory / "id_ed25519"
-
-    @property
-    def known_hosts(self) -> Path:
-        """The guest's public host key, for StrictHostKeyChecking."""
-        return self.directory / "known_hosts"
-
-    @property
-    def contents(self) -> Path:
-        """A file with the key of the base image and the packages of experiments (contents.py)."""
-        return self.directory / "contents.json"
-
-    @property
-    def tree(self) -> Path:
-        """The root file system during the build."""
-        return self.directory / "root"
-
-    @property
-    def provisioned(self) -> Path:
-        """A file with the key of the roles applied before the first boot, if any were."""
-        return self.directory / "fitted"
+    disk = FileBelow("root.img")  # raw ext4, never written to after the build
+    kernel = FileBelow("vmlinuz")
+    initrd = FileBelow("initrd.img")
+    identity = FileBelow("id_ed25519")  # the private ssh key for the guest's accounts
+    known_hosts = FileBelow("known_hosts")
+    contents = FileBelow("contents.json")  # see ImageContents
+    tree = FileBelow("root")  # the root file system during the build
+    provisioned = FileBelow("fitted")  # the key of the roles applied before the first boot
 
     @property
     def boot_files(self) -> tuple[Path, ...]:

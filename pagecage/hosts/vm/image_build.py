@@ -365,35 +365,14 @@ def _announcement(recipe: ImageRecipe) -> str:
 def _build_as_user(image: GuestImage, recipe: ImageRecipe) -> None:
     tar = image.directory / "root.tar"
     bootstrap(image, recipe, tar)
-    run(
-        [
-            "tar",
-            "-xf",
-            tar,
-            "-C",
-            image.directory,
-            "--strip-components=2",
-            "--no-anchored",
-            "--wildcards",
-            "./boot/vmlinuz-*",
-            "./boot/initrd.img-*",
-        ]
-    )
+    wanted = "--strip-components=2 --no-anchored --wildcards ./boot/vmlinuz-* ./boot/initrd.img-*"
+    run(["tar", "-xf", tar, "-C", image.directory, *wanted.split()])
     for target in (image.kernel, image.initrd):
         next(image.directory.glob(f"{target.name}-*")).rename(target)
     left_out = "--exclude=./boot/vmlinuz-* --exclude=./boot/initrd.img-*"
     unpack_and_make = f'mkdir "$1/root" && tar -xpf "$3" -C "$1/root" {left_out} && {_MAKE_DISK}'
-    argv: list[str | Path] = [
-        "fakeroot",
-        "sh",
-        "-c",
-        unpack_and_make,
-        "sh",
-        image.directory,
-        str(ROOT_DISK_BYTES),
-        tar,
-    ]
-    run(argv, env={"PATH": search_path()})
+    argv = ["fakeroot", "sh", "-c", unpack_and_make, "sh", image.directory, str(ROOT_DISK_BYTES)]
+    run([*argv, tar], env={"PATH": search_path()})
     shutil.rmtree(image.tree)
     tar.unlink()
 
@@ -405,19 +384,7 @@ _MAKE_DISK = (
 
 def _make_keys(image: GuestImage) -> None:
     for name in ("id_ed25519", "host_key"):
-        run(
-            [
-                "ssh-keygen",
-                "-q",
-                "-t",
-                "ed25519",
-                "-N",
-                "",
-                "-C",
-                f"pagecage {name}",
-                "-f",
-                image.directory / name,
-            ]
-        )
+        words = f"ssh-keygen -q -t ed25519 -N '' -C 'pagecage {name}' -f"
+        run([*shlex.split(words), image.directory / name])
     public = (image.directory / "host_key.pub").read_text()
     image.known_hosts.write_text(f"{HOST_KEY_ALIAS} {public}")

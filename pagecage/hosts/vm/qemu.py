@@ -174,36 +174,6 @@ def machine_for(need: ResourceNeeds, acceleration: Acceleration, cpus: int = CPU
     return GuestMachine(architecture().machine, -(-memory_bytes // step) * step, cpus, acceleration)
 
 
-def _devices(arch: str) -> list[str]:
-    return [
-        "-device",
-        "virtio-rng-pci",
-        *(word for device in ARCHITECTURES[arch].devices for word in ("-device", device)),
-        *(
-            word
-            for number, port in enumerate(PORTS, start=1)
-            for word in ("-device", f"pcie-root-port,id={port},chassis={number},slot={number}")
-        ),
-    ]
-
-
-def _boot_arguments(image: GuestImage, arch: str) -> list[str]:
-    known = ARCHITECTURES[arch]
-    line = (
-        f"root=/dev/vda rw console={known.console} net.ifnames=0 panic=-1 quiet"
-        f" systemd.show_status=false {known.boot_option}"
-    ).rstrip()
-    return ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", line]
-
-
-_NETWORK = (
-    "-netdev",
-    "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22",
-    "-device",
-    "virtio-net-pci,netdev=net,romfile=",
-)
-
-
 def qemu_argv(
     machine: GuestMachine, image: GuestImage, disk: Path, sockets: Path, console: Path
 ) -> list[str]:
@@ -212,38 +182,32 @@ def qemu_argv(
     The guest has no network access (`restrict=on`). QEMU chooses the loopback port of its ssh (port
     0; `info usernet` shows it), so that no other process can take it before.
     """
-    accel = "tcg,thread=multi" if machine.acceleration.emulated else machine.acceleration.accel
+    known, acceleration = ARCHITECTURES[machine.arch], machine.acceleration
+    accel = "tcg,thread=multi" if acceleration.emulated else acceleration.accel
+    kernel_line = (
+        f"root=/dev/vda rw console={known.console} net.ifnames=0 panic=-1 quiet"
+        f" systemd.show_status=false {known.boot_option}"
+    ).rstrip()
+    ports = [f"pcie-root-port,id={p},chassis={n},slot={n}" for n, p in enumerate(PORTS, start=1)]
+    devices = ("virtio-rng-pci", *known.devices, *ports)
     return [
-        ARCHITECTURES[machine.arch].qemu,
-        "-nodefaults",
-        "-no-user-config",
-        "-display",
-        "none",
-        "-no-reboot",
-        "-S",
-        "-machine",
-        ARCHITECTURES[machine.arch].board,
-        *["-accel", accel, "-cpu", machine.acceleration.cpu],
-        "-smp",
-        str(machine.cpus),
-        "-m",
-        f"{machine.memory_bytes // MIB}M",
-        *_boot_arguments(image, machine.arch),
-        *_devices(machine.arch),
-        "-drive",
-        f"file={escape(disk)},format=qcow2,if=virtio,cache=writeback,discard=unmap",
-        *_NETWORK,
-        "-chardev",
+        *(known.qemu, *_BARE, "-S", "-machine", known.board),
+        *("-accel", accel, "-cpu", acceleration.cpu, "-smp", str(machine.cpus)),
+        *("-m", f"{machine.memory_bytes // MIB}M"),
+        *("-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", kernel_line),
+        *(word for device in devices for word in ("-device", device)),
+        *("-drive", f"file={escape(disk)},format=qcow2,if=virtio,cache=writeback,discard=unmap"),
+        *("-netdev", "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22"),
+        *("-device", "virtio-net-pci,netdev=net,romfile=", "-chardev"),
         f"socket,id=guest-daemon,path={escape(sockets / GUEST_DAEMON_SOCKET)},server=on,wait=off",
-        "-device",
-        "virtio-serial-pci",
-        "-device",
-        "virtserialport,chardev=guest-daemon,name=pagecage",
-        "-serial",
-        f"file:{escape(console)}",
-        "-qmp",
-        f"unix:{escape(sockets / QMP_SOCKET)},server=on,wait=off",
+        *("-device", "virtio-serial-pci"),
+        *("-device", "virtserialport,chardev=guest-daemon,name=pagecage"),
+        *("-serial", f"file:{escape(console)}"),
+        *("-qmp", f"unix:{escape(sockets / QMP_SOCKET)},server=on,wait=off"),
     ]
+
+
+_BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
 
 
 def escape(path: Path) -> str:
@@ -313,15 +277,13 @@ def kvm_works(image: GuestImage, scratch: Path) -> bool:
         qemu = spawn(trial_argv(image, console, architecture()), stderr=output)
     try:
         deadline = time.monotonic() + TRIAL_SECONDS
-        while (
-            time.monotonic() < deadline
-            and qemu.poll() is None
-            and not has_kvm_error(errors.read_text())
-        ):
+        while True:
+            has_ended = qemu.poll() is not None or has_kvm_error(errors.read_text())
             if console.exists() and "Linux version" in console.read_text(errors="replace"):
                 return True
+            if has_ended or time.monotonic() >= deadline:
+                return False
             time.sleep(0.02)
-        return console.exists() and "Linux version" in console.read_text(errors="replace")
     finally:
         qemu.kill()
         qemu.wait()
@@ -330,28 +292,9 @@ def kvm_works(image: GuestImage, scratch: Path) -> bool:
 def trial_argv(image: GuestImage, console: Path, guest: Architecture) -> list[str]:
     """Return a machine with a kernel alone, which panics without a root disk and ends QEMU."""
     return [
-        "setpriv",
-        "--pdeathsig",
-        "KILL",
-        guest.qemu,
-        "-nodefaults",
-        "-no-user-config",
-        "-display",
-        "none",
-        "-no-reboot",
-        "-accel",
-        "kvm",
-        "-cpu",
-        "host",
-        "-machine",
-        guest.board,
-        "-m",
-        "256M",
-        "-serial",
-        f"file:{escape(console)}",
-        "-kernel",
-        str(image.kernel),
-        "-append",
+        *("setpriv", "--pdeathsig", "KILL", guest.qemu, *_BARE, "-accel", "kvm", "-cpu", "host"),
+        *("-machine", guest.board, "-m", "256M", "-serial", f"file:{escape(console)}"),
+        *("-kernel", str(image.kernel), "-append"),
         f"console={guest.console} {guest.early_console} panic=-1 reboot=t",
     ]
 

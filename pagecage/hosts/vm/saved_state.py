@@ -17,7 +17,7 @@ from pagecage.hosts.agent_package import AgentPackage, agent_path
 from pagecage.hosts.controller import require_free_space
 from pagecage.hosts.host import Progress
 from pagecage.hosts.ssh import SharedConnection, SshTarget, push, ssh_argv
-from pagecage.hosts.vm.cache import GuestCache, keep_newest
+from pagecage.hosts.vm.cache import FileBelow, GuestCache, keep_newest
 from pagecage.hosts.vm.guest_client import SCRIPT, set_clock, start_argv
 from pagecage.hosts.vm.guest_host import DIRECTORIES
 from pagecage.hosts.vm.image import HOST_KEY_ALIAS, GuestImage
@@ -48,15 +48,9 @@ class SavedState:
         about = json.loads((self.directory / "about.json").read_text())
         return f"{self.directory.name}-{about['made_unix_seconds']}"
 
-    @property
-    def disk(self) -> Path:
-        """The overlay over the image's disk, which stays as it was when the memory was saved."""
-        return self.directory / "disk.qcow2"
-
-    @property
-    def memory(self) -> Path:
-        """QEMU's migration stream."""
-        return self.directory / "memory.bin"
+    # The overlay over the image's disk, which stays as it was when the memory was saved.
+    disk = FileBelow("disk.qcow2")
+    memory = FileBelow("memory.bin")  # QEMU's migration stream
 
     def count_restore(self) -> int:
         """Return the number of this restore, counted from 1."""
