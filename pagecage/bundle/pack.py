@@ -10,7 +10,7 @@ import os
 import platform
 import re
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,6 @@ _FORMATS = {
     ".log": "text/plain",
     ".fio": "text/plain",
 }
-Entity = dict[str, Any]
 
 
 def crate(
@@ -43,15 +42,17 @@ def crate(
     """Return the metadata as JSON text. `files` maps paths to sizes in bytes and SHA-256 hashes."""
     started, ended = _span(records)
     times = {"startTime": started, "endTime": ended}
+    harness = plan.get("harness") or {}
+    about = {"@id": NAME, "@type": "CreativeWork", "about": {"@id": "./"}}
+    program = {"@id": "#pagecage", "@type": "SoftwareApplication", "name": "pagecage"}
     graph = [
-        {
-            "@id": NAME,
-            "@type": "CreativeWork",
-            "about": {"@id": "./"},
-            "conformsTo": {"@id": _PROFILES[0]},
-        },
+        {**about, "conformsTo": {"@id": _PROFILES[0]}},
         _root(plan, files, ended or started),
-        _program(plan),
+        {
+            **program,
+            "version": harness.get("version"),
+            "softwareVersion": harness.get("git_revision"),
+        },
         {
             "@id": "#run",
             "@type": "CreateAction",
@@ -61,27 +62,28 @@ def crate(
             "result": {"@id": "records.jsonl"},
             **{name: time for name, time in times.items() if time},
         },
-        *(_file(path, *files[path]) for path in sorted(files)),
     ]
+    for path, (size_bytes, sha256) in sorted(files.items()):
+        kind = _FORMATS.get(path[path.rfind(".") :], "application/octet-stream")
+        file = {"@id": path, "@type": "File", "contentSize": str(size_bytes), "sha256": sha256}
+        graph.append({**file, "encodingFormat": kind})
     return json.dumps({"@context": _CONTEXT, "@graph": graph}, indent=1, sort_keys=True) + "\n"
 
 
 def _span(records: Sequence[Mapping[str, Any]]) -> tuple[str | None, str | None]:
-    times = [
-        (phase["start_wall_seconds"], phase["start_wall_seconds"] + phase["seconds"])
-        for record in records
-        for phase in record.get("phases", ())
-    ]
-    if not times:
+    phases = [phase for record in records for phase in record.get("phases", ())]
+    if not phases:
         return None, None
-    return _iso_time(min(start for start, _ in times)), _iso_time(max(end for _, end in times))
+    begin = min(phase["start_wall_seconds"] for phase in phases)
+    end = max(phase["start_wall_seconds"] + phase["seconds"] for phase in phases)
+    return _iso_time(begin), _iso_time(end)
 
 
 def _iso_time(unix_seconds: float) -> str:
     return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="seconds")
 
 
-def _root(plan: Mapping[str, Any], files: Iterable[str], published: str | None) -> Entity:
+def _root(plan: Mapping[str, Any], files: Iterable[str], published: str | None) -> dict[str, Any]:
     return {
         "@id": "./",
         "@type": "Dataset",
@@ -92,28 +94,6 @@ def _root(plan: Mapping[str, Any], files: Iterable[str], published: str | None) 
         "license": "determined by the person who made the run",
         "hasPart": [{"@id": path} for path in sorted(files)],
         "mentions": {"@id": "#run"},
-    }
-
-
-def _program(plan: Mapping[str, Any]) -> Entity:
-    harness = plan.get("harness") or {}
-    return {
-        "@id": "#pagecage",
-        "@type": "SoftwareApplication",
-        "name": "pagecage",
-        "version": harness.get("version"),
-        "softwareVersion": harness.get("git_revision"),
-    }
-
-
-def _file(path: str, size_bytes: int, sha256: str) -> Entity:
-    suffix = path[path.rfind(".") :]
-    return {
-        "@id": path,
-        "@type": "File",
-        "contentSize": str(size_bytes),
-        "sha256": sha256,
-        "encodingFormat": _FORMATS.get(suffix, "application/octet-stream"),
     }
 
 
@@ -197,24 +177,23 @@ def _size_and_hash(data: bytes) -> tuple[int, str]:
 def _plan(run: Path) -> Mapping[str, Any]:
     try:
         plan = json.loads((run / "plan.json").read_bytes())
-        required = {
-            key: plan[key] for key in ("run_id", "host", "experiment", "definition", "command")
-        }
-        required["definition"]["question"]
+        for key in ("run_id", "host", "experiment", "definition", "command"):
+            plan[key]
+        plan["definition"]["question"]
     except UNREADABLE as error:
-        raise PagecageError(
-            f"{run}/plan.json cannot be read: {why_unreadable(error)}", "ls runs/"
-        ) from None
+        reason = f"{run}/plan.json cannot be read: {why_unreadable(error)}"
+        raise PagecageError(reason, "ls runs/") from None
     if not any(read_records(run / "records.jsonl")):
-        raise PagecageError(
-            f"{run} has no record yet", f"pagecage run {plan['experiment']} --resume"
-        )
+        hint = f"pagecage run {plan['experiment']} --resume"
+        raise PagecageError(f"{run} has no record yet", hint)
     return dict(plan)
 
 
 def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
+    """Return the files of the run that a bundle may contain, and the others but for links."""
     found, left_out = {}, []
-    for path in sorted(_files(run)):
+    paths = (Path(folder, name) for folder, _, names in os.walk(run) for name in names)
+    for path in sorted(path for path in paths if path.is_file() and not path.is_symlink()):
         name = path.relative_to(run).as_posix()
         if name in (MANIFEST, NAME, REPORT, "report.html"):
             continue
@@ -222,21 +201,9 @@ def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
             found[name] = path.read_bytes()
         else:
             left_out.append({"path": name, "why": "it is not a file of a run"})
-    missing = [name for name in REQUIRED if name not in found]
-    if missing:
+    if missing := [name for name in REQUIRED if name not in found]:
         raise PagecageError(f"{run} has no {missing[0]}", "ls runs/")
     return found, left_out
-
-
-def _files(run: Path) -> Iterator[Path]:
-    """Yield the regular files below a folder. Symbolic links are left out."""
-    for folder, folders, names in os.walk(run):
-        folders.sort()
-        yield from (
-            path
-            for name in names
-            if (path := Path(folder, name)).is_file() and not path.is_symlink()
-        )
 
 
 def _decode(data: bytes) -> str | None:
@@ -313,11 +280,8 @@ def _write(target: Path, contents: Mapping[str, bytes]) -> None:
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for path in [MANIFEST, *sorted(contents.keys() - {MANIFEST})]:
             entry = zipfile.ZipInfo(path, _EPOCH)
-            entry.compress_type, entry.external_attr, entry.create_system = (
-                zipfile.ZIP_DEFLATED,
-                _MODE,
-                3,
-            )
+            entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3
+            entry.external_attr = _MODE
             archive.writestr(entry, contents[path])
     try:
         write_whole(target, packed.getvalue())

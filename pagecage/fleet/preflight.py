@@ -46,15 +46,10 @@ class ReadyHost:
     @property
     def remote(self) -> RemoteHost:
         """The host during a run."""
-        variables = self.host.variables
+        variables, data_dir = self.host.variables, self.host.variables["pagecage_data_dir"]
         spool_dir = str(variables.get("campaign_spool", SPOOL))
-        return RemoteHost(
-            self.host.name,
-            str(variables["pagecage_data_dir"]),
-            spool_dir,
-            self.is_emulated,
-            dict(variables.get("pagecage_disks") or {}),
-        )
+        disks = dict(variables.get("pagecage_disks") or {})
+        return RemoteHost(self.host.name, str(data_dir), spool_dir, self.is_emulated, disks)
 
 
 @dataclass(frozen=True)
@@ -75,33 +70,25 @@ def check_hosts(
     """
     _check_inventory(group, hosts)
     events: list[TaskEvent] = []
-    names = [host.name for host in hosts]
-    results = playbook.read_facts(names, busy).follow(events.append)
+    results = playbook.read_facts([host.name for host in hosts], busy).follow(events.append)
     log = playbook.scratch / "preflight/fleet.log"
-    unreachable = {event.host for event in events if event.outcome == "unreachable"}
-    errors = {
-        name: error for name in names if name in results and (error := results[name].error(log))
-    }
-    output = {
-        event.host: event.stdout
-        for event in events
-        if event.task == _FACTS_TASK and event.outcome == "ok"
-    }
-    facts = {name: _parse_facts(text) for name, text in output.items() if name not in errors}
-    unfit: dict[str, PagecageError] = {
-        name: error for name, error in errors.items() if name not in unreachable
-    }
-    unfit |= {
-        name: error for name, found in facts.items() if (error := _obstacle(name, group, found))
-    }
-    ready = tuple(
-        ReadyHost(host, found)
-        for host in hosts
-        if (found := facts.get(host.name)) is not None and host.name not in unfit
-    )
-    return Preflight(
-        ready, {name: error for name, error in errors.items() if name in unreachable}, unfit
-    )
+    silent = {event.host for event in events if event.outcome == "unreachable"}
+    printed = {e.host: e.stdout for e in events if e.task == _FACTS_TASK and e.outcome == "ok"}
+    ready: list[ReadyHost] = []
+    unreachable: dict[str, HostError] = {}
+    unfit: dict[str, PagecageError] = {}
+    obstacles: dict[str, PagecageError] = {}
+    for host in hosts:
+        name, result = host.name, results.get(host.name)
+        error = result.error(log) if result else None
+        facts = _parse_facts(printed.get(name, ""))
+        if error is not None:
+            (unreachable if name in silent else unfit)[name] = error
+        elif name in printed and (obstacle := _obstacle(name, group, facts)):
+            obstacles[name] = obstacle
+        elif facts is not None:
+            ready.append(ReadyHost(host, facts))
+    return Preflight(tuple(ready), unreachable, unfit | obstacles)
 
 
 def _check_inventory(group: str, hosts: Sequence[FleetHost]) -> None:

@@ -119,20 +119,13 @@ class HostRun:
 
     def runnable_trials(self) -> tuple[Trial, ...]:
         """Return the trials without a result that have attempts left."""
-        return (
-            ()
-            if self.refusal
-            else tuple(t for t in self.remaining() if self._attempts[t.trial_id] < ATTEMPTS)
-        )
+        remaining = () if self.refusal else self.remaining()
+        return tuple(trial for trial in remaining if self._attempts[trial.trial_id] < ATTEMPTS)
 
     def unfinished_round(self) -> int | None:
         """Return the number of a round whose stream was not fetched completely, or None."""
-        found = [
-            int(path.suffix[1:])
-            for path in self._streams.glob(f"{self.name}.*")
-            if path.stem == self.name
-        ]
-        return max(found, default=None)
+        streams = self._streams.glob(f"{self.name}.*")
+        return max((int(s.suffix[1:]) for s in streams if s.stem == self.name), default=None)
 
     def begin(self, number: int, request: Path | None) -> RoundRequest:
         """Open a round's stream, which may be read again, and return its request."""

@@ -152,14 +152,11 @@ class LocalHost:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         stat = path.lstat()
         if stat.st_uid != os.getuid() or stat.st_mode & 0o022 or path.is_symlink():
-            raise HostError(
-                f"{path} belongs to another user, or others can write to it", f"remove {path}"
-            )
+            reason = f"{path} belongs to another user, or others can write to it"
+            raise HostError(reason, f"remove {path}")
         Path(directory).mkdir(parents=True, exist_ok=True)
         for source in sources:
-            part = Path(
-                directory, f".{source.name}.part"
-            )  # a running program cannot be overwritten
+            part = Path(directory, f".{source.name}.part")  # a running program stays as it is
             shutil.copy2(source, part)
             part.replace(Path(directory, source.name))
 

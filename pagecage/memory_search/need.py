@@ -305,15 +305,14 @@ def answer_of(rule: SearchRule, measured: MeasuredLevels) -> MemoryAnswer | None
     )
     criteria = CRITERIA if measured.reference.seconds is not None else ("refaults",)
     needs = tuple(_need(rule, measured, levels, values, criterion) for criterion in criteria)
-    is_complete = all(_is_narrow(values, need) for need in needs)
+    is_complete = not any(
+        need.needed_bytes != values[-1]
+        if need.short_bytes is None
+        else any(need.short_bytes < value < need.needed_bytes for value in values)
+        for need in needs
+    )
     refaults = measured.reference.refaults or 0.0
     return MemoryAnswer(used, measured.noise, refaults, is_complete, needs, measured.page_bytes)
-
-
-def _is_narrow(values: Sequence[int], need: MemoryNeed) -> bool:
-    if need.short_bytes is None:
-        return need.needed_bytes == values[-1]
-    return not any(need.short_bytes < value < need.needed_bytes for value in values)
 
 
 def _need(
@@ -340,14 +339,12 @@ def _need(
         is_certain=not adjacent,
         is_killed_below=bool(below) and below[0].is_killed,
         is_unknown_below=count < len(states) and states[count] == "unknown",
-        again_bytes=tuple(_enough_again(levels[count:], states[count:])),
+        again_bytes=tuple(
+            level.limit_bytes
+            for level, state in zip(below, states[count:], strict=True)
+            if state == "enough" and level.limit_bytes is not None
+        ),
     )
-
-
-def _enough_again(levels: Sequence[MemoryLevel], states: Sequence[str]) -> Iterator[int]:
-    for level, state in zip(levels, states, strict=True):
-        if state == "enough" and level.limit_bytes is not None:
-            yield level.limit_bytes
 
 
 def _certain_bounds(

@@ -62,25 +62,23 @@ def upgrade_record(data: Mapping[str, Any]) -> dict[str, Any]:
             new[section] = _renamed(new[section], keys)
     if isinstance(new.get("cage"), Mapping) and "fidelity" in new["cage"]:
         new["cage"]["fidelity"] = _each(new["cage"]["fidelity"], _FIDELITY_KEYS)
-    if "missed_requirements" in new:
-        missed = _each(new["missed_requirements"], {"mend": "hint"})
-        new["missed_requirements"] = _values_renamed(missed, "requirement")
-    if "phases" in new:
-        new["phases"] = _values_renamed(new["phases"], "name")
-    if "phase" in new:
-        new["phase"] = (
-            _QUEUE_KEYS.get(new["phase"], new["phase"])
-            if isinstance(new["phase"], str)
-            else new["phase"]
-        )
+    for rows, key in (("missed_requirements", "requirement"), ("phases", "name")):
+        if isinstance(new.get(rows), list):
+            new[rows] = [
+                {**row, key: "queue_settings"}
+                if isinstance(row, Mapping) and row.get(key) == "knobs"
+                else row
+                for row in _each(new[rows], {"mend": "hint"} if key == "requirement" else {})
+            ]
+    if new.get("phase") == "knobs":
+        new["phase"] = "queue_settings"
     return new
 
 
 def upgrade_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return facts of a host with today's keys. Facts have no version."""
-    return (
-        {**facts, "disk": _renamed(facts["disk"], _QUEUE_KEYS)} if "disk" in facts else dict(facts)
-    )
+    disk = {"disk": _renamed(facts["disk"], _QUEUE_KEYS)} if "disk" in facts else {}
+    return {**facts, **disk}
 
 
 def _renamed(section: Any, keys: Mapping[str, str]) -> Any:
@@ -91,17 +89,6 @@ def _renamed(section: Any, keys: Mapping[str, str]) -> Any:
 
 def _each(rows: Any, keys: Mapping[str, str]) -> Any:
     return [_renamed(row, keys) for row in rows] if isinstance(rows, list) else rows
-
-
-def _values_renamed(rows: Any, key: str) -> Any:
-    if not isinstance(rows, list):
-        return rows
-    return [
-        {**row, key: "queue_settings"}
-        if isinstance(row, Mapping) and row.get(key) == "knobs"
-        else row
-        for row in rows
-    ]
 
 
 RECORD_VERSION = 2
@@ -304,6 +291,5 @@ def _check_digest(data: Any, where: str) -> None:
 
 def with_outer_host(record: Record, outer_host: Mapping[str, Any] | None) -> Record:
     """Return the record with counters of the machine around the guest, read by the controller."""
-    return replace(
-        record, outer_host=from_json(OuterHost, outer_host, "outer_host") if outer_host else None
-    )
+    found = from_json(OuterHost, outer_host, "outer_host") if outer_host else None
+    return replace(record, outer_host=found)

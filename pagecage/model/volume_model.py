@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,6 @@ from pagecage.model.cage import (
     LatencyFloor,
     LatencyQuantiles,
     LayerLimit,
-    VolumeEvent,
     VolumeSimulation,
 )
 
@@ -164,58 +163,49 @@ def dilated(cage: Cage, factor: float) -> Cage:
 
 def _dilated_parts(limits: Cage | DiskLimits, factor: float) -> dict[str, Any]:
     burst, floor, simulation = limits.burst, limits.latency, limits.simulation
+
+    def slower(bucket: CreditBucket | None) -> CreditBucket | None:
+        return bucket and replace(bucket, rate=max(1, round(bucket.rate / factor)))
+
+    def longer(microseconds: int | None) -> int | None:
+        return microseconds and round(microseconds * factor)
+
     return {
         "properties": {
             name: max(1, round(value / factor)) if name in IO_MAX_KEY else value
             for name, value in limits.properties.items()
         },
-        "burst": _dilated_burst(burst, factor) if burst else None,
-        "latency": _dilated_floor(floor, factor) if floor else None,
-        "simulation": VolumeSimulation(
-            tuple(_slower(limit, factor) for limit in simulation.limits),
-            tuple(_longer(one, factor) for one in simulation.read_latency),
-            tuple(_longer(one, factor) for one in simulation.write_latency),
-            simulation.restore
-            and replace(
-                simulation.restore, bytes_per_second=simulation.restore.bytes_per_second / factor
-            ),
-            tuple(_later(event, factor) for event in simulation.events),
-        )
-        if simulation
-        else None,
+        "burst": burst
+        and replace(burst, iops=slower(burst.iops), bandwidth=slower(burst.bandwidth)),
+        "latency": floor and LatencyFloor(longer(floor.read_us), longer(floor.write_us)),
+        "simulation": simulation and _dilated_simulation(simulation, factor),
     }
 
 
-def _dilated_burst(burst: BurstCredits, factor: float) -> BurstCredits:
-    def slower(bucket: CreditBucket | None) -> CreditBucket | None:
-        return bucket and replace(bucket, rate=max(1, round(bucket.rate / factor)))
+def _dilated_simulation(simulation: VolumeSimulation, factor: float) -> VolumeSimulation:
+    def changed(part: Any, change: Callable[[float], float], *names: str) -> Any:
+        values = {name: getattr(part, name) for name in names}
+        return replace(part, **{n: None if v is None else change(v) for n, v in values.items()})
 
-    return replace(burst, iops=slower(burst.iops), bandwidth=slower(burst.bandwidth))
+    def slower(value: float) -> float:
+        return value / factor
 
+    def later(value: float) -> float:
+        return value * factor
 
-def _dilated_floor(floor: LatencyFloor, factor: float) -> LatencyFloor:
-    read_us, write_us = (us and round(us * factor) for us in (floor.read_us, floor.write_us))
-    return LatencyFloor(read_us, write_us)
+    def longer(given: Sequence[LatencyQuantiles]) -> tuple[LatencyQuantiles, ...]:
+        return tuple(
+            replace(one, quantiles=tuple((p, us * factor) for p, us in one.quantiles))
+            for one in given
+        )
 
-
-def _slower(limit: LayerLimit, factor: float) -> LayerLimit:
-    burst = limit.burst_per_second
-    return replace(
-        limit,
-        per_second=limit.per_second / factor,
-        burst_per_second=None if burst is None else burst / factor,
-    )
-
-
-def _longer(latency: LatencyQuantiles, factor: float) -> LatencyQuantiles:
-    return replace(latency, quantiles=tuple((p, us * factor) for p, us in latency.quantiles))
-
-
-def _later(event: VolumeEvent, factor: float) -> VolumeEvent:
-    until, latency_us = event.until_seconds, event.latency_us
-    return replace(
-        event,
-        from_seconds=event.from_seconds * factor,
-        until_seconds=None if until is None else until * factor,
-        latency_us=None if latency_us is None else latency_us * factor,
+    rates = "per_second", "burst_per_second"
+    times = "from_seconds", "until_seconds", "latency_us"
+    restore = simulation.restore
+    return VolumeSimulation(
+        tuple(changed(limit, slower, *rates) for limit in simulation.limits),
+        longer(simulation.read_latency),
+        longer(simulation.write_latency),
+        restore and changed(restore, slower, "bytes_per_second"),
+        tuple(changed(event, later, *times) for event in simulation.events),
     )

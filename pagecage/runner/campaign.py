@@ -117,49 +117,36 @@ class Campaign:
     def __init__(
         self, host: Host, plan: Plan, folder: RunFolder, package: AgentPackage, listener: Listener
     ) -> None:
-        self._host, self._plan, self._folder, self._package, self._listener = (
-            host,
-            plan,
-            folder,
-            package,
-            listener,
-        )
+        self._host, self._plan, self._folder = host, plan, folder
+        self._package, self._listener = package, listener
         self._state: MachineState | None = None
         self._started = False
         self._has_uploaded = False
-        self._idle_starts = 0
         self._attempts: Counter[str] = Counter()
 
     def run(self, *, is_prepared: bool = False) -> RunSummary:
         """Run all trials without a result; `is_prepared` if prepare() was called already."""
+        plan, folder = self._plan, self._folder
         try:
-            with self._folder.locked():
+            with folder.locked():
                 if not is_prepared:
-                    prepare(self._host, self._plan, self._package, self._step)
-                while groups := blocks(self._next_trials(), self._plan.document["fresh"]):
+                    prepare(self._host, plan, self._package, self._step)
+                idle_starts = 0
+                while groups := blocks(self._next_trials(), plan.document["fresh"]):
                     attempts_before = self._attempts.total()
                     self._run_group(groups[0])
-                    self._idle_starts = (
-                        0 if self._attempts.total() > attempts_before else self._idle_starts + 1
-                    )
-                    if self._idle_starts == ATTEMPTS:
-                        raise HostError(
-                            f"the host was started {ATTEMPTS} times and ran no trial",
-                            "pagecage doctor",
-                        )
-                if (
-                    self._has_uploaded
-                    and self._state is not None
-                    and not self._folder.remaining(self._plan)
-                ):
-                    run(
-                        self._host.command(["rm", "-rf", upload_directories(self._plan)[1]]),
-                        check=False,
-                    )
+                    has_tried = self._attempts.total() > attempts_before
+                    idle_starts = 0 if has_tried else idle_starts + 1
+                    if idle_starts == ATTEMPTS:
+                        reason = f"the host was started {ATTEMPTS} times and ran no trial"
+                        raise HostError(reason, "pagecage doctor")
+                if self._has_uploaded and self._state is not None and not folder.remaining(plan):
+                    argv = self._host.command(["rm", "-rf", upload_directories(plan)[1]])
+                    run(argv, check=False)
         finally:
             self._host.stop()
-        finished = sum(last.is_final for last in self._folder.last_attempts().values())
-        return RunSummary(finished, len(self._folder.remaining(self._plan)))
+        finished = sum(last.is_final for last in folder.last_attempts().values())
+        return RunSummary(finished, len(folder.remaining(plan)))
 
     def _has_used_stdio(self, trial: Trial) -> bool:
         """Return whether a replayed program has already used the terminal's input and output.
@@ -173,11 +160,11 @@ class Campaign:
         return last is not None and last.outcome == "not_prepared" and last.is_measured
 
     def _next_trials(self) -> tuple[Trial, ...]:
-        remaining = self._folder.remaining(self._plan)
+        most = {True: 1, False: ATTEMPTS}
         trials = tuple(
-            t
-            for t in remaining
-            if self._attempts[t.trial_id] < (1 if self._has_used_stdio(t) else ATTEMPTS)
+            trial
+            for trial in self._folder.remaining(self._plan)
+            if self._attempts[trial.trial_id] < most[self._has_used_stdio(trial)]
         )
         if not trials or not self._plan.document.get("until_ci"):
             return trials
@@ -239,19 +226,9 @@ class Campaign:
                 status = wait_for_agent(process)
                 self._attempts.update(receiver.attempted)
             stderr.seek(0)
-            self._check_end(
-                receiver,
-                status,
-                stderr.read().decode(errors="replace")[-_STDERR_CHARACTERS:].strip(),
-            )
-
-    def _check_end(self, receiver: FrameReceiver, status: int, stderr: str) -> None:
-        if status == 0 and receiver.open_trial is None:
-            return
-        self._state, self._has_uploaded = None, False
-        self._listener({"event": "agent_ended", "status": status, "stderr": stderr})
-        reason = (
-            "the agent or its host ended (status"
-            f" {status}){': ' + stderr.splitlines()[-1] if stderr else ''}"
-        )
-        receiver.record_interrupted(reason)
+            text = stderr.read().decode(errors="replace")[-_STDERR_CHARACTERS:].strip()
+        if status != 0 or receiver.open_trial is not None:
+            self._state, self._has_uploaded = None, False
+            self._listener({"event": "agent_ended", "status": status, "stderr": text})
+            last = f": {text.splitlines()[-1]}" if text else ""
+            receiver.record_interrupted(f"the agent or its host ended (status {status}){last}")

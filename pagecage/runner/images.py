@@ -24,7 +24,7 @@ from pagecage.model.trial import (
     ImageSpec,
     TrialData,
 )
-from pagecage.process import Completed, find_tool, run, spawn
+from pagecage.process import find_tool, run, spawn
 from pagecage.runner.run_folder import path_exists
 from pagecage.runner.uploads import FOLDER, UploadedFile, size_of
 from pagecage.units import format_bytes
@@ -102,27 +102,23 @@ def read_archive(path: Path) -> ImageConfig:
     """Return the configuration of the only image in an archive. Raises PagecageError."""
     try:
         with tarfile.open(path, "r:*") as archive:
-            if _MANIFEST not in archive.getnames():
-                kind = (
-                    "an archive in OCI's own format"
-                    if "oci-layout" in archive.getnames()
-                    else "no image"
-                )
+            names = archive.getnames()
+            if _MANIFEST not in names:
+                is_oci = "oci-layout" in names
+                kind = "an archive in OCI's own format" if is_oci else "no image"
                 raise PagecageError(f"{path} has no {_MANIFEST}, so it is {kind}", _SAVE)
             manifest = json.loads(_member(archive, _MANIFEST))
             if len(manifest) != 1:
-                names = ", ".join(str((one.get("RepoTags") or ["?"])[0]) for one in manifest)
-                raise PagecageError(f"{path} has {len(manifest)} images: {names}", _SAVE)
+                tags = ", ".join(str((one.get("RepoTags") or ["?"])[0]) for one in manifest)
+                raise PagecageError(f"{path} has {len(manifest)} images: {tags}", _SAVE)
             text = _member(archive, manifest[0]["Config"])
             config = json.loads(text)
             size_bytes = sum(archive.getmember(layer).size for layer in manifest[0]["Layers"])
             digest = hashlib.sha256(text).hexdigest()
             return image_config(digest, config, config.get("config") or {}, size_bytes)
     except OSError as error:  # also for damaged gzip data
-        reason = error.strerror or str(error)
-        raise PagecageError(
-            f"{path} cannot be read: {reason}", f"ls -l {shlex.quote(str(path))}"
-        ) from None
+        reason, fix = error.strerror or str(error), f"ls -l {shlex.quote(str(path))}"
+        raise PagecageError(f"{path} cannot be read: {reason}", fix) from None
     except (*_BROKEN, RecursionError) as error:
         is_tar = not isinstance(error, tarfile.TarError)
         reason = why_unreadable(error) if is_tar else "it is not a whole tar archive"
@@ -183,48 +179,41 @@ def find_image(name: str, driver: str | None, *, pulls: bool) -> FoundImage:
     """
     if not name or "\0" in name or name.startswith("-"):
         raise PagecageError(f"--image: {name!r} is not the name of an image", "docker images")
-    found = _in_archive(name) if _is_path(name) else _in_engines(name, driver, pulls=pulls)
+    is_path = name.startswith(("/", "./", "../")) or name.endswith((".tar", ".tgz", ".gz"))
+    if is_path or path_exists(Path(name)):
+        path = Path(name).absolute()
+        if not path_exists(path):
+            raise PagecageError(f"--image: {name!r} does not exist", _SAVE)
+        if path.is_dir():
+            raise PagecageError(f"--image: {name!r} is a directory", _SAVE)
+        found = FoundImage(name, read_archive(path), path)
+    else:
+        found = _in_engines(name, driver, pulls=pulls)
     check_platform(found.config, name)
     return found
-
-
-def _is_path(name: str) -> bool:
-    return (
-        name.startswith(("/", "./", "../"))
-        or name.endswith((".tar", ".tgz", ".gz"))
-        or (path_exists(Path(name)))
-    )
-
-
-def _in_archive(name: str) -> FoundImage:
-    path = Path(name).absolute()
-    if not path_exists(path):
-        raise PagecageError(f"--image: {name!r} does not exist", "docker save IMAGE -o image.tar")
-    if path.is_dir():
-        raise PagecageError(f"--image: {name!r} is a directory", "docker save IMAGE -o image.tar")
-    return FoundImage(name, read_archive(path), path)
 
 
 def _in_engines(name: str, driver: str | None, *, pulls: bool) -> FoundImage:
     engines = _installed((driver,) if driver else IMAGE_DRIVERS, name)
     for engine in engines:
-        if (config := _inspect(engine, name)) is not None:
-            return _found(engine, name, config)
+        if found := _inspect(engine, name):
+            return found
+    first = engines[0]
     if not pulls:
+        verb = "has" if len(engines) == 1 else "have"
         raise PagecageError(
-            f"{' and '.join(engines)} {'has' if len(engines) == 1 else 'have'} no image {name!r}",
-            f"{engines[0]} pull {shlex.quote(name)}, or add --pull",
+            f"{' and '.join(engines)} {verb} no image {name!r}",
+            f"{first} pull {shlex.quote(name)}, or add --pull",
         )
-    _pull(engines[0], name)
-    config = _inspect(engines[0], name)
-    if config is None:
-        raise PagecageError(f"{engines[0]} has no image {name!r} after the pull", "docker images")
-    return _found(engines[0], name, config)
-
-
-def _found(engine: str, name: str, config: ImageConfig) -> FoundImage:
-    digest = config.image_id.removeprefix(DIGEST)
-    return FoundImage(name, config, _SAVED / f"{digest}.tar", engine)
+    status = spawn([first, "pull", name], stdout=_STDERR, stderr=_STDERR).wait()
+    if status != 0:
+        raise PagecageError(
+            f"{first} pull {name} ended with status {status}",
+            "look at its message above, or name an archive by docker save",
+        )
+    if found := _inspect(first, name):
+        return found
+    raise PagecageError(f"{first} has no image {name!r} after the pull", "docker images")
 
 
 def _installed(engines: Sequence[str], name: str) -> list[str]:
@@ -252,29 +241,21 @@ def _why_silent(engine: str) -> str | None:
     return (lines or [f"status {done.status}"])[-1].strip().removeprefix("Error: ")
 
 
-def _inspect(engine: str, name: str) -> ImageConfig | None:
+def _inspect(engine: str, name: str) -> FoundImage | None:
+    """Return an image; None if the engine does not have it."""
     done = run([engine, "image", "inspect", name], check=False, timeout_seconds=_ANSWER_SECONDS)
-    return _config(engine, done) if done.ok else None
-
-
-def _config(engine: str, done: Completed) -> ImageConfig:
+    if not done.ok:
+        return None
     try:
         found: dict[str, Any] = json.loads(done.stdout)[0]
-        platform_of = {"architecture": found["Architecture"], "os": found["Os"]}
-        return image_config(found["Id"], platform_of, found.get("Config") or {}, int(found["Size"]))
+        system = {"architecture": found["Architecture"], "os": found["Os"]}
+        size_bytes = int(found["Size"])
+        config = image_config(found["Id"], system, found.get("Config") or {}, size_bytes)
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise HostError(
-            f"{engine} describes the image in an unknown form", f"{engine} info"
-        ) from None
-
-
-def _pull(engine: str, name: str) -> None:
-    status = spawn([engine, "pull", name], stdout=_STDERR, stderr=_STDERR).wait()
-    if status != 0:
-        raise PagecageError(
-            f"{engine} pull {name} ended with status {status}",
-            "look at its message above, or name an archive by docker save",
-        )
+        reason = f"{engine} describes the image in an unknown form"
+        raise HostError(reason, f"{engine} info") from None
+    digest = config.image_id.removeprefix(DIGEST)
+    return FoundImage(name, config, _SAVED / f"{digest}.tar", engine)
 
 
 _RESTORED = "volumes"

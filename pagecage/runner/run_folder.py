@@ -241,22 +241,14 @@ class RunFolder:
         """Lock the folder for one writer. Raises HostError if another process writes to it."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if not _is_lock_taken(descriptor):
-                raise HostError(
-                    f"another process writes to the run {self.path.name}",
-                    f"wait for it: fuser {self.path}",
-                )
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                reason = f"another process writes to the run {self.path.name}"
+                raise HostError(reason, f"wait for it: fuser {self.path}") from None
             yield
         finally:
             os.close(descriptor)
-
-
-def _is_lock_taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _require_no_link(path: Path) -> None:

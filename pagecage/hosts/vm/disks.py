@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from pagecage.agent.volume_server import VolumeServer
@@ -87,33 +86,18 @@ def plug(
     With `volume_socket` the disk is what a simulated volume serves there, and the answer is `nbd`.
     Raises DataDiskError if the file cannot be opened with O_DIRECT (on tmpfs, for example).
     """
-    add = (
-        partial(_add_volume_node, socket=volume_socket)
-        if volume_socket
-        else partial(_add_node, path=path)
-    )
-    aio = add(monitor, name)
-    monitor.execute(
-        "device_add",
-        driver="virtio-blk-pci",
-        drive=name,
-        id=f"{name}-disk",
-        bus=port,
-        serial=serial(name),
-        **(_UNMERGED if volume_socket else {}),
-    )
+    if volume_socket is None:
+        aio = _add_node(monitor, name, path)
+    else:
+        # Without a delay for reconnecting, I/O fails at once when the server has ended.
+        server = {"type": "unix", "path": str(volume_socket)}
+        file = {"driver": "nbd", "server": server, "reconnect-delay": 0}
+        monitor.execute("blockdev-add", driver="raw", node_name=name, file=file)
+        aio = "nbd"
+    disk = {"driver": "virtio-blk-pci", "drive": name, "id": f"{name}-disk", "bus": port}
+    settings = _UNMERGED if volume_socket else {}
+    monitor.execute("device_add", **disk, serial=serial(name), **settings)
     return aio
-
-
-def _add_volume_node(monitor: QmpClient, name: str, socket: Path) -> str:
-    """Add the block node of a simulated volume.
-
-    Without a delay for reconnecting, I/O fails at once when its server has ended.
-    """
-    server = {"type": "unix", "path": str(socket)}
-    file = {"driver": "nbd", "server": server, "reconnect-delay": 0}
-    monitor.execute("blockdev-add", driver="raw", node_name=name, file=file)
-    return "nbd"
 
 
 def _add_node(monitor: QmpClient, name: str, path: Path) -> str:
@@ -138,20 +122,13 @@ def throttle(monitor: QmpClient, limits: Mapping[str, int]) -> dict[str, int]:
 
     Without properties the limits are removed. Raises HostError.
     """
-    requested = {
-        name: limits.get(systemd_property, 0) for systemd_property, name in _THROTTLE.items()
-    }
-    monitor.execute_verbatim(
-        "block_set_io_throttle", {"id": _BACKEND, "bps": 0, "iops": 0, **requested}
-    )
+    requested = {name: limits.get(property_, 0) for property_, name in _THROTTLE.items()}
+    arguments = {"id": _BACKEND, "bps": 0, "iops": 0, **requested}
+    monitor.execute_verbatim("block_set_io_throttle", arguments)
     for block in monitor.execute("query-block"):
         if block.get("qdev") == _BACKEND:
             actual = block["inserted"]
-            return {
-                systemd_property: actual[name]
-                for systemd_property, name in _THROTTLE.items()
-                if actual.get(name)
-            }
+            return {key: actual[name] for key, name in _THROTTLE.items() if actual.get(name)}
     raise HostError("QEMU does not list the data disk", "pagecage host rebuild vm")
 
 

@@ -17,7 +17,7 @@ from pagecage.hosts.host import Progress, ResourceNeeds
 from pagecage.hosts.ssh import SharedConnection, SshTarget, ssh_argv
 from pagecage.hosts.vm.cache import CacheLock, GuestCache, in_use, is_held, read_holder
 from pagecage.hosts.vm.disks import drop_if_broken
-from pagecage.hosts.vm.guest_client import RunningGuest, read_guest, release, remove_leftovers
+from pagecage.hosts.vm.guest_client import read_guest, release, remove_leftovers
 from pagecage.hosts.vm.image import PACKED_DISK, GuestImage, pack, read_recipe, require_xz
 from pagecage.hosts.vm.image_build import ensure_image, provision_image
 from pagecage.hosts.vm.qemu import SSH_SOCKET, Qemu, known_acceleration, sockets_dir
@@ -105,18 +105,14 @@ def down(progress: Progress, cache: GuestCache | None = None) -> None:
             progress("no guest is running")
         else:
             progress("ending the guest")
-            _end(cache, guest)
+            qemu = Qemu(guest.process_id, sockets_dir(cache), cache.scratch / "qemu.log")
+            release(qemu.guest_daemon)
+            qemu.connect()
+            qemu.quit()
+            cache.guest_file.unlink(missing_ok=True)
         remove_leftovers(cache)
     finally:
         lock.release()
-
-
-def _end(cache: GuestCache, guest: RunningGuest) -> None:
-    qemu = Qemu(guest.process_id, sockets_dir(cache), cache.scratch / "qemu.log")
-    release(qemu.guest_daemon)
-    qemu.connect()
-    qemu.quit()
-    cache.guest_file.unlink(missing_ok=True)
 
 
 def shell(progress: Progress, cache: GuestCache | None = None, user: str = "root") -> int:
@@ -139,13 +135,10 @@ def shell(progress: Progress, cache: GuestCache | None = None, user: str = "root
 def running_target(cache: GuestCache | None = None) -> SshTarget | None:
     """Return the root account of the running guest, over connected()'s socket, or None."""
     cache = cache or GuestCache.of_user()
-    guest = read_guest(cache)
-    if guest is None:
+    if (guest := read_guest(cache)) is None:
         return None
-    return replace(
-        root_target(GuestImage(Path(guest.image)), guest.port),
-        control_path=sockets_dir(cache) / SSH_SOCKET,
-    )
+    target = root_target(GuestImage(Path(guest.image)), guest.port)
+    return replace(target, control_path=sockets_dir(cache) / SSH_SOCKET)
 
 
 @contextmanager

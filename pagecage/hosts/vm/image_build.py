@@ -371,8 +371,8 @@ def _build_as_user(image: GuestImage, recipe: ImageRecipe) -> None:
         next(image.directory.glob(f"{target.name}-*")).rename(target)
     left_out = "--exclude=./boot/vmlinuz-* --exclude=./boot/initrd.img-*"
     unpack_and_make = f'mkdir "$1/root" && tar -xpf "$3" -C "$1/root" {left_out} && {_MAKE_DISK}'
-    argv = ["fakeroot", "sh", "-c", unpack_and_make, "sh", image.directory, str(ROOT_DISK_BYTES)]
-    run([*argv, tar], env={"PATH": search_path()})
+    words = ["fakeroot", "sh", "-c", unpack_and_make, "sh", str(image.directory)]
+    run([*words, str(ROOT_DISK_BYTES), tar], env={"PATH": search_path()})
     shutil.rmtree(image.tree)
     tar.unlink()
 

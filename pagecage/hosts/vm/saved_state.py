@@ -8,7 +8,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pagecage.agent.session import SOCKET_NAME
@@ -75,37 +75,43 @@ def ensure_state(
 ) -> SavedState:
     """Return the saved state of this machine: boot, provision, settle, save. Raises HostError."""
     parts = (image.key, provisioning_key, SETTLE, SCRIPT.read_text(), *machine.key_parts())
-    directory = cache.states / text_sha256("\0".join(parts))[:16]
-    if not directory.exists():
-        part = directory.with_suffix(".part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(mode=0o700)
-        require_free_space(cache.root, machine.memory_bytes // 2, "the saved machine state")
-        _make(cache, SavedState(part, image, machine), provision, progress)
-        part.rename(directory)
-    os.utime(directory)
-    keep_newest(cache.states, MOST_STATES)
-    return SavedState(directory, image, machine)
+    state = SavedState(cache.states / text_sha256("\0".join(parts))[:16], image, machine)
 
-
-def _make(cache: GuestCache, state: SavedState, provision: Provision, progress: Progress) -> None:
-    began = time.monotonic()
-    run(
-        ["qemu-img", "create", "-q", "-f", "qcow2", "-b", state.image.disk, "-F", "raw", state.disk]
-    )
-    qemu = boot(cache, state, progress)
-    try:
-        connection = _connect(cache, state, qemu)
+    def make(part: SavedState) -> None:
+        began = time.monotonic()
+        base = ["-b", image.disk, "-F", "raw", part.disk]
+        run(["qemu-img", "create", "-q", "-f", "qcow2", *base])
+        qemu = boot(cache, part, progress)
         try:
-            provision(connection.target, progress)
-            progress("settling and saving the machine state")
-            run(ssh_argv(connection.target, ["sh", "-c", SETTLE]), timeout_seconds=180)
-            run(ssh_argv(connection.target, start_argv()))
+            connection = _connect(cache, part, qemu)
+            try:
+                provision(connection.target, progress)
+                progress("settling and saving the machine state")
+                run(ssh_argv(connection.target, ["sh", "-c", SETTLE]), timeout_seconds=180)
+                run(ssh_argv(connection.target, start_argv()))
+            finally:
+                connection.close()
+            save(qemu, part, began)
         finally:
-            connection.close()
-        save(qemu, state, began)
-    finally:
-        qemu.quit()
+            qemu.quit()
+
+    return _made(cache, state, machine.memory_bytes // 2, make)
+
+
+def _made(
+    cache: GuestCache, state: SavedState, needed_bytes: int, make: Callable[[SavedState], None]
+) -> SavedState:
+    """Return a state, made in a temporary directory that is renamed at the end, if missing."""
+    if not state.directory.exists():
+        part = state.directory.with_suffix(".part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(mode=0o700, parents=True)
+        require_free_space(cache.root, needed_bytes, "the saved machine state")
+        make(replace(state, directory=part))
+        part.rename(state.directory)
+    os.utime(state.directory)
+    keep_newest(state.directory.parent, MOST_STATES)
+    return state
 
 
 SETTLE = (
@@ -206,16 +212,8 @@ _DATA_DIR, _SPOOL_DIR = DIRECTORIES["root"]
 
 def attach_argv(spool_dir: str) -> list[str]:
     """Return the command, in the guest, that attaches to the agent in standby, or starts one."""
-    script = ATTACH_SCRIPT.read_text()
-    return [
-        "python3",
-        "-I",
-        "-S",
-        "-c",
-        script,
-        f"{spool_dir}/{SOCKET_NAME}",
-        agent_path(spool_dir),
-    ]
+    script, socket = ATTACH_SCRIPT.read_text(), f"{spool_dir}/{SOCKET_NAME}"
+    return ["python3", "-I", "-S", "-c", script, socket, agent_path(spool_dir)]
 
 
 def ensure_standby_state(
@@ -228,47 +226,29 @@ def ensure_standby_state(
     """Return the state derived from `base` with this package in standby. Raises HostError."""
     parts = (package.sha256, ATTACH_SCRIPT.read_text(), *_standby_argv(tracers))
     directory = base.directory / "standby" / text_sha256("\0".join(parts))[:16]
-    state = SavedState(directory, base.image, base.machine)
-    if not directory.exists():
+
+    def make(part: SavedState) -> None:
         progress(
             "starting the agent and saving the machine state (about 20 s, once for each version)"
         )
-        part = directory.with_suffix(".part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(mode=0o700, parents=True)
-        require_free_space(
-            cache.root, base.memory.stat().st_size * 3 // 2, "the saved machine state"
-        )
-        _make_standby(cache, base, SavedState(part, base.image, base.machine), package, tracers)
-        part.rename(directory)
-    os.utime(directory)
-    keep_newest(directory.parent, MOST_STATES)
-    return state
-
-
-def _make_standby(
-    cache: GuestCache,
-    base: SavedState,
-    state: SavedState,
-    package: AgentPackage,
-    tracers: Sequence[str],
-) -> None:
-    began = time.monotonic()
-    run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", base.disk, "-F", "qcow2", state.disk])
-    qemu = load(cache, base, state.disk)
-    try:
-        set_clock(qemu.guest_daemon)
-        connection = SharedConnection(
-            root_target(base.image, qemu.monitor.forwarded_port()), qemu.sockets, qemu.check
-        )
+        began = time.monotonic()
+        run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", base.disk, "-F", "qcow2", part.disk])
+        qemu = load(cache, base, part.disk)
         try:
-            connection.wait()
-            _start_agent(connection.target, package, tracers)
+            set_clock(qemu.guest_daemon)
+            target = root_target(base.image, qemu.monitor.forwarded_port())
+            connection = SharedConnection(target, qemu.sockets, qemu.check)
+            try:
+                connection.wait()
+                _start_agent(connection.target, package, tracers)
+            finally:
+                connection.close()
+            save(qemu, part, began)
         finally:
-            connection.close()
-        save(qemu, state, began)
-    finally:
-        qemu.quit()
+            qemu.quit()
+
+    needed_bytes = base.memory.stat().st_size * 3 // 2
+    return _made(cache, replace(base, directory=directory), needed_bytes, make)
 
 
 def _start_agent(target: SshTarget, package: AgentPackage, tracers: Sequence[str]) -> None:
@@ -279,34 +259,19 @@ def _start_agent(target: SshTarget, package: AgentPackage, tracers: Sequence[str
         f"until [ -S {_SPOOL_DIR}/{SOCKET_NAME} ]; do systemctl is-active --quiet {UNIT} || exit 1;"
         " sleep 0.2; done"
     )
-    done = run(
-        ssh_argv(target, ["sh", "-c", waiting]), check=False, timeout_seconds=STANDBY_SECONDS
-    )
-    if not done.ok:
-        log = run(
-            ssh_argv(
-                target, ["journalctl", "--no-pager", "--lines=1", "--output=cat", f"--unit={UNIT}"]
-            )
-        )
+    argv = ssh_argv(target, ["sh", "-c", waiting])
+    if not run(argv, check=False, timeout_seconds=STANDBY_SECONDS).ok:
+        words = f"journalctl --no-pager --lines=1 --output=cat --unit={UNIT}".split()
+        reason = run(ssh_argv(target, words)).stdout.strip()
         raise HostError(
-            f"the agent did not start in the guest: {log.stdout.strip()}",
-            "pagecage host rebuild vm",
+            f"the agent did not start in the guest: {reason}", "pagecage host rebuild vm"
         )
 
 
 def _standby_argv(tracers: Sequence[str]) -> list[str]:
-    """Return the command that starts the agent as a service, which outlives the ssh connection.
-
-    The service has the environment of a login by ssh.
-    """
+    """Return the command that starts the agent as a service, with the environment of a login."""
+    environment = ["HOME=/root", "LANG=C.UTF-8", "LOGNAME=root", "SHELL=/bin/bash", "USER=root"]
     settings = ["--property=OOMPolicy=continue", "--working-directory=/root"]
-    environment = {
-        "HOME": "/root",
-        "LANG": "C.UTF-8",
-        "LOGNAME": "root",
-        "SHELL": "/bin/bash",
-        "USER": "root",
-    }
-    settings += [f"--setenv={name}={value}" for name, value in environment.items()]
+    settings += [f"--setenv={variable}" for variable in environment]
     agent = ["python3", agent_path(_SPOOL_DIR), "standby", _SPOOL_DIR, _DATA_DIR, *tracers]
     return ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}", *settings, *agent]

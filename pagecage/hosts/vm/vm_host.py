@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -107,29 +107,23 @@ class VmHost(GuestHost):
         packages = [package.debian for package in need.distribution_packages]
         image, acceleration = self._image_and_acceleration(progress, packages)
         machine = machine_for(need, acceleration, self._options.cpus)
-        self._disk_names = ensure_disks(self._cache, need, progress)
-        is_done = is_provisioned(TOP, image)
-        provision = (
-            (lambda *_: None) if is_done else partial(provision_guest, TOP, self._cache.scratch)
-        )
-        ensure_base = partial(
-            ensure_state, self._cache, image, machine, provisioning_key(TOP), provision, progress
-        )
-        self._make_state = partial(self._ensure_state, ensure_base, need)
-        self._state = self._make_state()
+        cache = self._cache
+        self._disk_names = ensure_disks(cache, need, progress)
+        is_done, key = is_provisioned(TOP, image), provisioning_key(TOP)
+        provision = (lambda *_: None) if is_done else partial(provision_guest, TOP, cache.scratch)
 
-    def _ensure_state(
-        self, ensure_base: Callable[[], SavedState], need: ResourceNeeds
-    ) -> SavedState:
-        """Return the state with an agent in standby; without it if the user's systemd runs it."""
-        self._base, self._installed = ensure_base(), None
-        if need.package is None or self.user:
-            return self._base
-        state = ensure_standby_state(
-            self._cache, self._base, need.package, need.tracers, self._progress
-        )
-        self._installed = need.package
-        return state
+        def make_state() -> SavedState:
+            """With an agent in standby, unless the user's own systemd has to run it."""
+            self._base = ensure_state(cache, image, machine, key, provision, progress)
+            self._installed = None
+            if need.package is None or self.user:
+                return self._base
+            state = ensure_standby_state(cache, self._base, need.package, need.tracers, progress)
+            self._installed = need.package
+            return state
+
+        self._make_state = make_state
+        self._state = make_state()
 
     def install(self, package: AgentPackage) -> None:
         """Copy the agent and the workloads to the guest, unless the saved state has them."""
@@ -138,18 +132,16 @@ class VmHost(GuestHost):
 
     def agent_command(self) -> list[str]:
         """Return the ssh command that attaches to the agent in standby, or starts one."""
-        return (
-            self.command(attach_argv(self.spool_dir))
-            if self._installed
-            else super().agent_command()
-        )
+        if not self._installed:
+            return super().agent_command()
+        return self.command(attach_argv(self.spool_dir))
 
     def _image_and_acceleration(
         self, progress: Progress, packages: Sequence[str] = ()
     ) -> tuple[GuestImage, Acceleration]:
         self._progress = progress
         self._cache.make()
-        # Raises HostError if the guest is in use.
+
         self._lock.acquire()
         running = read_guest(self._cache)
         if running is not None and running.kept:
@@ -158,9 +150,8 @@ class VmHost(GuestHost):
         for name in remove_leftovers(self._cache):
             self._progress(f"removed {name} of an earlier run")
         provision = partial(provision_image, TOP, self._cache.scratch, progress)
-        image = ensure_image(
-            self._cache, read_recipe(TOP, self._options.suite, packages), progress, provision
-        )
+        recipe = read_recipe(TOP, self._options.suite, packages)
+        image = ensure_image(self._cache, recipe, progress, provision)
         return image, find_acceleration(self._cache, image, progress)
 
     def start(self) -> MachineState:
@@ -197,20 +188,15 @@ class VmHost(GuestHost):
         write_guest(self._cache, guest)
         self._volumes = serve_disks(self._cache, self._disk_names, self._plugin, qemu.sockets)
         aio = plug_disks(qemu.monitor, self._cache, self._disk_names, self._volumes)
-        self._connection = SharedConnection(
-            replace(target, user=self._user), qemu.sockets, qemu.check
-        )
-        reply = wake(
-            qemu.guest_daemon,
-            self._user,
-            {serial(name): mount_point(name) for name in self._disk_names},
-            (self.data_dir, self.spool_dir, *self.disks.values()),
-        )
+        account = replace(target, user=self._user)
+        self._connection = SharedConnection(account, qemu.sockets, qemu.check)
+        mounts = {serial(name): mount_point(name) for name in self._disk_names}
+        folders = (self.data_dir, self.spool_dir, *self.disks.values())
+        reply = wake(qemu.guest_daemon, self._user, mounts, folders)
         self._connection.wait()
         details = _details(state, reply, aio, time.monotonic() - began)
-        return MachineState(
-            state.state_id, restore_seq, state.machine.acceleration.emulated, details
-        )
+        is_emulated = state.machine.acceleration.emulated
+        return MachineState(state.state_id, restore_seq, is_emulated, details)
 
     def restart(self) -> MachineState:
         """End this guest and restore the saved state again; the data disk is unmounted first."""
@@ -283,9 +269,8 @@ class PersistentGuest(GuestHost):
     def is_emulated(self, progress: Progress) -> bool:
         """Return whether the guest's instructions are translated."""
         if self._acceleration is None:
-            self._acceleration = find_acceleration(
-                self._cache, GuestImage(Path(self._guest.image)), progress
-            )
+            image = GuestImage(Path(self._guest.image))
+            self._acceleration = find_acceleration(self._cache, image, progress)
         return self._acceleration.emulated
 
     def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
@@ -294,42 +279,36 @@ class PersistentGuest(GuestHost):
         if read_guest(self._cache) != self._guest:
             raise HostDied("the running guest has ended", "run it again")
         self.is_emulated(progress)
-        self._qemu = Qemu(
-            self._guest.process_id, sockets_dir(self._cache), self._cache.scratch / "qemu.log"
-        )
+        log = self._cache.scratch / "qemu.log"
+        self._qemu = Qemu(self._guest.process_id, sockets_dir(self._cache), log)
         self._qemu.connect()
         if need.has_volume:
             raise HostError("the running guest's data disk is not a simulated volume", _STOP_HINT)
         if need.disks:
             raise HostError(f"the running guest has no disk {need.disks[0]!r}", _STOP_HINT)
-        extra = read_recipe(
-            TOP, packages=[package.debian for package in need.distribution_packages]
-        ).extra_packages
-        lacking = read_contents(GuestImage(Path(self._guest.image))).lacks(extra)
-        if lacking:
+        packages = [package.debian for package in need.distribution_packages]
+        extra = read_recipe(TOP, packages=packages).extra_packages
+        if lacking := read_contents(GuestImage(Path(self._guest.image))).lacks(extra):
             raise HostError(f"the running guest lacks {', '.join(lacking)}", _STOP_HINT)
-        self._require("memory", self._memory_bytes(), need.memory_bytes)
-        self._require("data disk", self._cache.data_disk.stat().st_size, need.data_bytes)
+        disk_bytes = self._cache.data_disk.stat().st_size
+        for what, has_bytes, needs_bytes in (
+            ("memory", self._memory_bytes(), need.memory_bytes),
+            ("data disk", disk_bytes, need.data_bytes),
+        ):
+            if has_bytes < needs_bytes:
+                reason = f"the running guest has a {what} of {format_bytes(has_bytes)}, but the"
+                raise HostError(f"{reason} plan needs {format_bytes(needs_bytes)}", _STOP_HINT)
 
     def _memory_bytes(self) -> int:
         return int(self._running().monitor.execute("query-memory-size-summary")["base-memory"])
-
-    @staticmethod
-    def _require(what: str, has_bytes: int, needs_bytes: int) -> None:
-        if has_bytes < needs_bytes:
-            has, needs = format_bytes(has_bytes), format_bytes(needs_bytes)
-            raise HostError(
-                f"the running guest has a {what} of {has}, but the plan needs {needs}", _STOP_HINT
-            )
 
     def start(self) -> MachineState:
         """Connect by ssh to the running guest. Raises HostDied if it has ended."""
         if self._connection is None:
             self.check()
             target = root_target(GuestImage(Path(self._guest.image)), self._guest.port)
-            self._connection = SharedConnection(
-                replace(target, user=self._user), sockets_dir(self._cache), self.check
-            )
+            account = replace(target, user=self._user)
+            self._connection = SharedConnection(account, sockets_dir(self._cache), self.check)
             self._connection.wait()
         return MachineState(None, None, self.is_emulated(lambda _: None), self._details())
 
