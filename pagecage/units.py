@@ -50,17 +50,14 @@ def parse_exact_bytes(text: str, where: str = "size") -> Fraction:
     """Return the same without rounding: a rate per GiB ("0.12MiB") need not be whole bytes."""
     match = _SIZE.match(text)
     if not match:
-        raise PagecageError(
-            f"{where}: {text!r} is not a size", 'write a number and a unit, as in "200MB" or "1GiB"'
-        )
+        reason = f"{where}: {text!r} is not a size"
+        raise PagecageError(reason, 'write a number and a unit, as in "200MB" or "1GiB"')
     number, unit = match.groups()
     if len(number) > _MAX_DIGITS:
         raise PagecageError(f"{where}: {text!r} is too large", "write fewer digits")
     if unit not in _SCALE:
-        raise PagecageError(
-            f"{where}: {text!r} has no clear unit",
-            "use B, kB, MB, GB (base 1000) or KiB, MiB, GiB (base 1024)",
-        )
+        message = f"{where}: {text!r} has no clear unit"
+        raise PagecageError(message, "use B, kB, MB, GB (base 1000) or KiB, MiB, GiB (base 1024)")
     return Fraction(number) * _SCALE[unit]
 
 
@@ -78,9 +75,8 @@ def parse_seconds(text: str, where: str) -> float:
     """Return a duration with units in seconds ("90s", "1h 30min"); `where` is the option."""
     parts = _DURATION.findall(text)
     if not parts or _DURATION.sub("", text).strip():
-        raise PagecageError(
-            f"{where}: {text!r} is not a time", 'write a number and a unit, as in "90s" or "2min"'
-        )
+        reason = f"{where}: {text!r} is not a time"
+        raise PagecageError(reason, 'write a number and a unit, as in "90s" or "2min"')
     if not (seconds := sum(Fraction(number) * _SECONDS[unit] for number, unit in parts)):
         raise PagecageError(f"{where}: {text!r} is no time at all", "write more than zero")
     return float(seconds)

@@ -286,6 +286,5 @@ def _write(target: Path, contents: Mapping[str, bytes]) -> None:
     try:
         write_whole(target, packed.getvalue())
     except OSError as error:
-        raise PagecageError(
-            f"{target} cannot be written: {error.strerror}", "give another --out"
-        ) from None
+        reason = f"{target} cannot be written: {error.strerror}"
+        raise PagecageError(reason, "give another --out") from None

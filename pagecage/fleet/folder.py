@@ -95,9 +95,8 @@ class FleetFolder:
                 require_identifiers({host: digest}, {host: SHA256}, where)
                 require_identifiers({"hosts": host}, {"hosts": HOST}, where)
         except UNREADABLE as error:
-            raise PagecageError(
-                f"{where} cannot be read: {why_unreadable(error)}", "ls runs/"
-            ) from None
+            reason = f"{where} cannot be read: {why_unreadable(error)}"
+            raise PagecageError(reason, "ls runs/") from None
         if is_newer:
             raise PagecageError(f"{where} has format version {version}", "use a newer pagecage")
         return document

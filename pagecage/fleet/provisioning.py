@@ -66,9 +66,8 @@ def find_group(name: str, project_dir: Path = TOP) -> tuple[FleetHost, ...]:
     single = {host.name: host for hosts in by_name.values() for host in hosts}
     if name in single:
         return (single[name],)
-    raise PagecageError(
-        f"no inventory has a group {name!r}", f"{nearest(name, sorted(by_name))} (docs/HOSTS.md)"
-    )
+    reason = f"no inventory has a group {name!r}"
+    raise PagecageError(reason, f"{nearest(name, sorted(by_name))} (docs/HOSTS.md)")
 
 
 def _group_names(listed: Mapping[str, Any]) -> list[str]:

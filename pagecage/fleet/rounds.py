@@ -41,10 +41,8 @@ def host_plans(plan: Plan, hosts: Sequence[str], mode: str) -> dict[str, Plan]:
         return {host: _host_plan(plan, host, plan.trials) for host in hosts}
     blocks = list(dict.fromkeys(trial.block for trial in plan.trials))
     if len(blocks) < len(hosts):
-        raise PagecageError(
-            f"{len(blocks)} repeats are too few to spread over {len(hosts)} hosts",
-            f"--repeats {len(hosts)}, or --fleet replicate",
-        )
+        reason = f"{len(blocks)} repeats are too few to spread over {len(hosts)} hosts"
+        raise PagecageError(reason, f"--repeats {len(hosts)}, or --fleet replicate")
     owner = {block: hosts[number % len(hosts)] for number, block in enumerate(blocks)}
     return {
         host: _host_plan(plan, host, (t for t in plan.trials if owner[t.block] == host))

@@ -72,9 +72,8 @@ def architecture(machine: str | None = None) -> Architecture:
     """Return an architecture, by default the hosts'. Raises HostError if nothing is made for it."""
     wanted = machine or target_machine()
     if wanted not in ARCHITECTURES:
-        raise HostError(
-            f"there is no guest for {wanted}", "run on x86_64 or aarch64, or use HOST=local"
-        )
+        reason = f"there is no guest for {wanted}"
+        raise HostError(reason, "run on x86_64 or aarch64, or use HOST=local")
     return ARCHITECTURES[wanted]
 
 
@@ -238,9 +237,8 @@ def make_agent_package(top: Path) -> AgentPackage:
             agent.parent.mkdir(parents=True, exist_ok=True)
             write_whole(agent, content)
         except OSError as error:
-            raise HostError(
-                f"{agent} cannot be written: {error.strerror}", f"ls -ld {agent.parent}"
-            ) from None
+            reason = f"{agent} cannot be written: {error.strerror}"
+            raise HostError(reason, f"ls -ld {agent.parent}") from None
     plugin = top / "build/host/lib" / PLUGIN  # nbdkit runs here, beside QEMU
     server = built / "lib" / FUSE_PROGRAM
     return AgentPackage(

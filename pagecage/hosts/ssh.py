@@ -116,9 +116,8 @@ def push(target: SshTarget, sources: Sequence[Path], directory: str) -> None:
             f"remove {directory} on that host",
         )
     if send.returncode != 0 or pack.wait() != 0:
-        raise HostDied(
-            f"copying files to {target.host_key_alias} failed", f"run it by hand: {replay(argv)}"
-        )
+        reason = f"copying files to {target.host_key_alias} failed"
+        raise HostDied(reason, f"run it by hand: {replay(argv)}")
 
 
 CONNECT_SECONDS = 60.0
@@ -151,9 +150,8 @@ class SharedConnection:
             if time.monotonic() > deadline:
                 self.close()
                 limit = f"{self._limit_seconds:.0f} s"
-                raise HostError(
-                    f"the guest did not answer on ssh within {limit}", "pagecage host rebuild vm"
-                )
+                reason = f"the guest did not answer on ssh within {limit}"
+                raise HostError(reason, "pagecage host rebuild vm")
             if self._master.poll() is not None:
                 time.sleep(0.1)
                 self._master = self._spawn()

@@ -34,7 +34,6 @@ from pagecage.units import GIB, KIB, MIB
 
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 FILE_BYTES = 4 * GIB
-_NS = 1e9
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,8 @@ def read_articles(directory: Path) -> dict[str, PublishedFigureRow] | None:
         with path.open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 if row["id"] in rows:
-                    raise PagecageError(
-                        f"{path.name}: the id {row['id']} is not unique", f"edit {path}"
-                    )
+                    reason = f"{path.name}: the id {row['id']} is not unique"
+                    raise PagecageError(reason, f"edit {path}")
                 rows[row["id"]] = row
     return rows if paths else None
 

@@ -201,10 +201,8 @@ def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
     if not isinstance(data, dict) or not isinstance(data.get("record_version"), int):
         raise PagecageError(not_a_record, KEYS_HINT)
     if data["record_version"] > RECORD_VERSION:
-        raise PagecageError(
-            f"{where} has format version {data['record_version']}",
-            "use a newer pagecage to read it",
-        )
+        reason = f"{where} has format version {data['record_version']}"
+        raise PagecageError(reason, "use a newer pagecage to read it")
     if data["record_version"] == 1:
         data = upgrade_record(data)
     if data.get("outcome") not in OUTCOMES:

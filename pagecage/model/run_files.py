@@ -59,10 +59,8 @@ def trace_path(run_path: Path, record: Record, collector: str) -> Path | None:
     if file is None or not file.is_file():
         return None
     if not file.resolve().is_relative_to(run_path.resolve()):
-        raise PagecageError(
-            f"{record.trial_id}: the trace {relative} lies outside its run",
-            "restore the folder as it was recorded",
-        )
+        reason = f"{record.trial_id}: the trace {relative} lies outside its run"
+        raise PagecageError(reason, "restore the folder as it was recorded")
     return file
 
 
@@ -145,13 +143,11 @@ def read_plan(path: Path) -> Mapping[str, Any]:
             raise PagecageError(f"{file} is longer than {MOST_PLAN_BYTES >> 20} MiB", _RESTORE)
         plan = from_line(file.read_bytes())
     except FileNotFoundError:
-        raise PagecageError(
-            f"{path} is not a run folder: it has no plan.json", "ls runs/"
-        ) from None
+        reason = f"{path} is not a run folder: it has no plan.json"
+        raise PagecageError(reason, "ls runs/") from None
     except UNREADABLE as error:
-        raise PagecageError(
-            f"{file} is not valid JSON: {why_unreadable(error)}", "repeat the run"
-        ) from None
+        message = f"{file} is not valid JSON: {why_unreadable(error)}"
+        raise PagecageError(message, "repeat the run") from None
     version = plan.get("plan_version", PLAN_VERSION) if isinstance(plan, dict) else None
     if isinstance(plan, dict) and not isinstance(version, int):
         raise PagecageError(f"{file}: 'plan_version' is not an integer", _FORMAT)
@@ -241,9 +237,8 @@ def _facts(file: Path) -> Mapping[str, Any]:
         hint = f"rm {file}: facts do not affect results"
         raise PagecageError(f"{file} is not valid JSON: {why_unreadable(error)}", hint) from None
     if not isinstance(facts, dict):
-        raise PagecageError(
-            f"{file} does not hold facts", f"rm {file}: facts do not affect results"
-        )
+        reason = f"{file} does not hold facts"
+        raise PagecageError(reason, f"rm {file}: facts do not affect results")
     return upgrade_facts(facts)
 
 
@@ -261,15 +256,13 @@ def check_records(path: Path, plan: Mapping[str, Any], records: Sequence[Record]
                 _RESTORE,
             )
         if record.trial_id not in planned:
-            raise PagecageError(
-                f"{file} has trial {record.trial_id}, which its plan lacks", _RESTORE
-            )
+            reason = f"{file} has trial {record.trial_id}, which its plan lacks"
+            raise PagecageError(reason, _RESTORE)
         if record.run_id != plan["run_id"]:
             raise PagecageError(f"{file} has a record of another run, {record.run_id}", _RESTORE)
         if dict(record.treatment) != planned[record.trial_id]:
-            raise PagecageError(
-                f"{file}: trial {record.trial_id} has another treatment than its plan", _FORMAT
-            )
+            message = f"{file}: trial {record.trial_id} has another treatment than its plan"
+            raise PagecageError(message, _FORMAT)
     _check_origin(file, plan, records)
     _check_attempts(file, records)
 
@@ -281,9 +274,8 @@ def _check_origin(file: str, plan: Mapping[str, Any], records: Sequence[Record])
             raise PagecageError(f"{file} has a record of another plan", _RESTORE)
         planned, requested = cages[record.trial_id].get("properties"), record.cage.requested
         if requested and planned is not None and dict(requested) != dict(planned):
-            raise PagecageError(
-                f"{file}: trial {record.trial_id} has other limits than its plan", _RESTORE
-            )
+            reason = f"{file}: trial {record.trial_id} has other limits than its plan"
+            raise PagecageError(reason, _RESTORE)
 
 
 def _check_attempts(file: str, records: Sequence[Record]) -> None:
@@ -302,8 +294,6 @@ def _check_attempts(file: str, records: Sequence[Record]) -> None:
                 _RESTORE,
             )
         if has_digests and record.record_sha256 is None:
-            raise PagecageError(
-                f"{file}: the record of trial {record.trial_id} has lost its record_sha256",
-                _RESTORE,
-            )
+            reason = f"{file}: the record of trial {record.trial_id} has lost its record_sha256"
+            raise PagecageError(reason, _RESTORE)
         has_digests = has_digests or record.record_sha256 is not None

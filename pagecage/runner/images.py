@@ -76,9 +76,8 @@ def image_program(
     first = config.entrypoint if entrypoint is None else tuple(entrypoint)
     if words := (*first, *(tuple(arguments) or default)):
         return words
-    raise PagecageError(
-        f"the image {name} has no entry point and no command", "name its program: -- PROGRAM"
-    )
+    reason = f"the image {name} has no entry point and no command"
+    raise PagecageError(reason, "name its program: -- PROGRAM")
 
 
 def check_platform(config: ImageConfig, name: str, machine: str = "") -> None:
@@ -86,10 +85,8 @@ def check_platform(config: ImageConfig, name: str, machine: str = "") -> None:
     kernel = machine or target_machine()
     own = f"linux/{_ARCHITECTURES.get(kernel, kernel)}"
     if (found := f"{config.os}/{config.architecture}") != own:
-        raise PagecageError(
-            f"the image {name} is for {found}, and the host is {own}",
-            f"docker pull --platform {own} {name}",
-        )
+        reason = f"the image {name} is for {found}, and the host is {own}"
+        raise PagecageError(reason, f"docker pull --platform {own} {name}")
 
 
 _MANIFEST = "manifest.json"
@@ -201,16 +198,12 @@ def _in_engines(name: str, driver: str | None, *, pulls: bool) -> FoundImage:
     first = engines[0]
     if not pulls:
         verb = "has" if len(engines) == 1 else "have"
-        raise PagecageError(
-            f"{' and '.join(engines)} {verb} no image {name!r}",
-            f"{first} pull {shlex.quote(name)}, or add --pull",
-        )
+        reason = f"{' and '.join(engines)} {verb} no image {name!r}"
+        raise PagecageError(reason, f"{first} pull {shlex.quote(name)}, or add --pull")
     status = spawn([first, "pull", name], stdout=_STDERR, stderr=_STDERR).wait()
     if status != 0:
-        raise PagecageError(
-            f"{first} pull {name} ended with status {status}",
-            "look at its message above, or name an archive by docker save",
-        )
+        message = f"{first} pull {name} ended with status {status}"
+        raise PagecageError(message, "look at its message above, or name an archive by docker save")
     if found := _inspect(first, name):
         return found
     raise PagecageError(f"{first} has no image {name!r} after the pull", "docker images")
@@ -228,9 +221,8 @@ def _installed(engines: Sequence[str], name: str) -> list[str]:
         return answering
     engine, reason = next(iter(silent.items()))
     fix = "systemctl start docker" if engine == "docker" else "podman info"
-    raise HostError(
-        f"{engine} does not answer: {reason}", f"{fix}, or name an archive by docker save"
-    )
+    message = f"{engine} does not answer: {reason}"
+    raise HostError(message, f"{fix}, or name an archive by docker save")
 
 
 def _why_silent(engine: str) -> str | None:

@@ -77,9 +77,8 @@ class RecordLog:
                 last = self._read_on(file)
                 return self._attempts + last
         except OSError as error:
-            raise PagecageError(
-                f"{self._path} cannot be read: {error.strerror}", f"ls -l {self._path}"
-            ) from None
+            reason = f"{self._path} cannot be read: {error.strerror}"
+            raise PagecageError(reason, f"ls -l {self._path}") from None
 
     def _read_on(self, file: IO[bytes]) -> list[Attempt]:
         for line in file:
@@ -129,9 +128,8 @@ class RunFolder:
     def make(cls, path: Path, plan: Plan) -> RunFolder:
         """Create the folder with the plan, whole or not at all. Raises PagecageError."""
         if path.exists():
-            raise PagecageError(
-                f"runs/{plan.run_id} exists already: two runs in one second", "try again"
-            )
+            reason = f"runs/{plan.run_id} exists already: two runs in one second"
+            raise PagecageError(reason, "try again")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with whole_folder(path) as part:
@@ -226,10 +224,8 @@ class RunFolder:
             self._trace_bytes = sum(file.lstat().st_size for file in files)
         self._trace_bytes += length_bytes
         if self._trace_bytes > MOST_RUN_BYTES:
-            raise HostError(
-                f"the traces of {self.path.name} exceed {MOST_RUN_BYTES >> 30} GiB",
-                "start a new run with fewer trials or collectors",
-            )
+            reason = f"the traces of {self.path.name} exceed {MOST_RUN_BYTES >> 30} GiB"
+            raise HostError(reason, "start a new run with fewer trials or collectors")
 
     def append(self, record: Record) -> None:
         """Append one record and force it to disk."""
@@ -280,9 +276,8 @@ def find_run(runs: Path, name: str) -> RunFolder:
         if path_exists(path / "plan.json"):
             return RunFolder(path.resolve())
         if path_exists(path / "hosts"):
-            raise PagecageError(
-                f"{name} is a run on several hosts", f"name one of them: {path / 'hosts'}/HOST"
-            )
+            reason = f"{name} is a run on several hosts"
+            raise PagecageError(reason, f"name one of them: {path / 'hosts'}/HOST")
     names = sorted(path.name.removeprefix("latest-") for path in runs.glob("latest-*"))
     hint = f"name one of: {', '.join(names)}" if names else "pagecage run EXPERIMENT"
     raise PagecageError(f"there is no run {name!r}", hint)

@@ -50,9 +50,8 @@ def find_uploads(
         if not path or not os.path.exists(source):  # noqa: PTH110 - Path.exists() raises for a name that is too long
             raise PagecageError(f"--copy: {path!r} does not exist", f"ls -d {shlex.quote(path)}")
         if source.name in found:
-            raise PagecageError(
-                f"--copy: two files are named {source.name!r}", "rename one of them"
-            )
+            reason = f"--copy: two files are named {source.name!r}"
+            raise PagecageError(reason, "rename one of them")
         found[source.name] = UploadedFile(path, str(source), source.name, size_of(source))
     return tuple(found.values())
 
@@ -168,9 +167,8 @@ def program_uploads(program: str) -> tuple[tuple[UploadedFile, ...], tuple[str, 
     """
     path = shutil.which(program)
     if path is None:
-        raise PagecageError(
-            f"--copy-program: there is no program {program!r} on this machine", "check PATH"
-        )
+        reason = f"--copy-program: there is no program {program!r} on this machine"
+        raise PagecageError(reason, "check PATH")
     _require_elf(Path(path))
     # ldd(1) fails for a static program, which has no libraries.
     libraries = parse_ldd(run(["ldd", path], check=False, timeout_seconds=30).stdout)
@@ -178,9 +176,8 @@ def program_uploads(program: str) -> tuple[tuple[UploadedFile, ...], tuple[str, 
     files = [_upload(program, path, f"{_FOLDER}/{name}")]
     for library, source in libraries.items():
         if source is None:
-            raise PagecageError(
-                f"--copy-program: {path} needs {library}, which is not installed", f"ldd {path}"
-            )
+            message = f"--copy-program: {path} needs {library}, which is not installed"
+            raise PagecageError(message, f"ldd {path}")
         files.append(_upload(library, source, f"{_FOLDER}/lib/{library}"))
     loader = next((library for library in libraries if library.startswith("ld")), None)
     folder = f"{{directory}}/{_FOLDER}"

@@ -49,9 +49,8 @@ class GuestCache:
     def of_user(cls, name: str = DEFAULT_NAME) -> GuestCache:
         """Return the cache of a guest below $XDG_CACHE_HOME or ~/.cache. Raises PagecageError."""
         if not _NAME.fullmatch(name):
-            raise PagecageError(
-                f"{name!r} is not a valid name for a guest", "use small letters, digits and dashes"
-            )
+            reason = f"{name!r} is not a valid name for a guest"
+            raise PagecageError(reason, "use small letters, digits and dashes")
         return cls(_base() / (DEFAULT_NAME if name == DEFAULT_NAME else f"{DEFAULT_NAME}-{name}"))
 
     @property

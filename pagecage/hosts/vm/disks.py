@@ -111,10 +111,8 @@ def _add_node(monitor: QmpClient, name: str, path: Path) -> str:
             return aio
         except HostError as error:
             refusal = error
-    raise DataDiskError(
-        f"the data disk cannot be opened with O_DIRECT: {refusal.message}",
-        "set XDG_CACHE_HOME to a directory on a disk (ext4, xfs, btrfs)",
-    )
+    reason = f"the data disk cannot be opened with O_DIRECT: {refusal.message}"
+    raise DataDiskError(reason, "set XDG_CACHE_HOME to a directory on a disk (ext4, xfs, btrfs)")
 
 
 def throttle(monitor: QmpClient, limits: Mapping[str, int]) -> dict[str, int]:

@@ -77,14 +77,11 @@ def _request(port: Path, request: dict[str, Any], limit_seconds: float) -> dict[
             line = connection.makefile("rb").readline() or b'{"error": "it closed the connection"}'
             answer: dict[str, Any] = json.loads(line)
     except (OSError, ValueError) as error:
-        raise HostDied(
-            f"the daemon in the guest does not answer: {error}", "pagecage host rebuild vm"
-        ) from None
+        reason = f"the daemon in the guest does not answer: {error}"
+        raise HostDied(reason, "pagecage host rebuild vm") from None
     if "error" in answer:
-        raise HostError(
-            f"the restored guest failed to {request['do']}: {answer['error']}",
-            "pagecage host rebuild vm",
-        )
+        message = f"the restored guest failed to {request['do']}: {answer['error']}"
+        raise HostError(message, "pagecage host rebuild vm")
     return answer
 
 

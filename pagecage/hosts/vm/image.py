@@ -353,9 +353,8 @@ def unpack(packed: Path, image: GuestImage) -> None:
 def require_xz() -> None:
     """Raise HostError if xz(1) is not installed."""
     if find_tool("xz") is None:
-        raise HostError(
-            "xz is not installed; it packs the guest's image", "apt-get install xz-utils"
-        )
+        reason = "xz is not installed; it packs the guest's image"
+        raise HostError(reason, "apt-get install xz-utils")
 
 
 def _files_beside(image: GuestImage) -> tuple[Path, ...]:

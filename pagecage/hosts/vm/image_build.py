@@ -124,9 +124,8 @@ def _run_to_end(argv: list[str], target: Path, log: Path, env: dict[str, str]) -
     try:
         return process.wait(limit_seconds)
     except TimeoutExpired:
-        raise HostError(
-            f"the guest's root file system was not made within {limit_seconds} s", f"read {log}"
-        ) from None
+        reason = f"the guest's root file system was not made within {limit_seconds} s"
+        raise HostError(reason, f"read {log}") from None
     finally:
         process.terminate()
         process.wait()
@@ -138,9 +137,8 @@ def shared_folder() -> str:
     for folder in (*([named] if named else []), "/tmp", "/var/tmp"):
         if Path(folder).is_dir() and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
             return folder
-    raise HostError(
-        "/tmp and /var/tmp are mounted noexec", "set TMPDIR to a directory that allows execution"
-    )
+    reason = "/tmp and /var/tmp are mounted noexec"
+    raise HostError(reason, "set TMPDIR to a directory that allows execution")
 
 
 def _bootstrap_failure(log: str) -> PagecageError:

@@ -87,9 +87,8 @@ class QmpClient:
         except ExecuteError as error:
             raise HostError(f"QEMU rejected {command}: {error}") from None
         except (TimeoutError, QMPError, OSError, asyncio.IncompleteReadError) as error:
-            raise HostDied(
-                f"QEMU no longer answers ({type(error).__name__})", "run it again"
-            ) from None
+            reason = f"QEMU no longer answers ({type(error).__name__})"
+            raise HostDied(reason, "run it again") from None
 
     def status(self) -> str:
         """Return QEMU's run state (running, paused, inmigrate, postmigrate...)."""
@@ -364,9 +363,8 @@ class Qemu:
             child = spawn(started, stdout=output, stderr=output, env=env, new_session=True)
         process_id = identify(child.pid)
         if process_id is None:
-            raise HostError(
-                f"QEMU ended at once: {_last_line(log)}", f"run it by hand: {replay(argv)}"
-            )
+            reason = f"QEMU ended at once: {_last_line(log)}"
+            raise HostError(reason, f"run it by hand: {replay(argv)}")
         qemu = cls(process_id, sockets, log, child)
         qemu.connect()
         return qemu
@@ -392,10 +390,8 @@ class Qemu:
     def check(self) -> None:
         """Raise HostDied if the process has ended."""
         if not self.alive():
-            raise HostDied(
-                f"the guest ended: {_last_line(self._log)}",
-                "run it again; finished trials are kept",
-            )
+            reason = f"the guest ended: {_last_line(self._log)}"
+            raise HostDied(reason, "run it again; finished trials are kept")
 
     def quit(self) -> None:
         """Ask QEMU to end, so that it writes out its disks; kill it after a time limit."""

@@ -32,6 +32,7 @@ RESTORE_SECONDS = 60.0
 SESSION_END_SECONDS = 2.0
 """Time that sshd and logind need to forget the connection, so that it is not in the saved state."""
 Provision = Callable[[SshTarget, Progress], None]
+_OVERLAY = ("qemu-img", "create", "-q", "-f", "qcow2")
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,7 @@ def ensure_state(
 
     def make(part: SavedState) -> None:
         began = time.monotonic()
-        base = ["-b", image.disk, "-F", "raw", part.disk]
-        run(["qemu-img", "create", "-q", "-f", "qcow2", *base])
+        run([*_OVERLAY, "-F", "raw", "-b", image.disk, part.disk])
         qemu = boot(cache, part, progress)
         try:
             connection = _connect(cache, part, qemu)
@@ -141,10 +141,8 @@ def _connect(cache: GuestCache, state: SavedState, qemu: Qemu) -> SharedConnecti
         return connection
     except HostError as error:
         tail = console_tail(cache.scratch / "console.log")
-        raise HostError(
-            f"the guest did not boot ({error.message}); its console ends:\n{tail}",
-            "pagecage host rebuild vm",
-        ) from None
+        reason = f"the guest did not boot ({error.message}); its console ends:\n{tail}"
+        raise HostError(reason, "pagecage host rebuild vm") from None
 
 
 def save(qemu: Qemu, state: SavedState, began: float) -> None:
@@ -156,10 +154,8 @@ def save(qemu: Qemu, state: SavedState, began: float) -> None:
     deadline = time.monotonic() + SAVE_SECONDS
     while (status := qemu.monitor.execute("query-migrate").get("status")) != "completed":
         if status == "failed" or time.monotonic() > deadline:
-            raise HostError(
-                f"the machine state was not saved: QEMU reports {status}",
-                "pagecage host rebuild vm",
-            )
+            reason = f"the machine state was not saved: QEMU reports {status}"
+            raise HostError(reason, "pagecage host rebuild vm")
         time.sleep(0.05)
     about = {
         "made_unix_seconds": int(time.time()),
@@ -232,7 +228,7 @@ def ensure_standby_state(
             "starting the agent and saving the machine state (about 20 s, once for each version)"
         )
         began = time.monotonic()
-        run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", base.disk, "-F", "qcow2", part.disk])
+        run([*_OVERLAY, "-F", "qcow2", "-b", base.disk, part.disk])
         qemu = load(cache, base, part.disk)
         try:
             set_clock(qemu.guest_daemon)
@@ -263,9 +259,8 @@ def _start_agent(target: SshTarget, package: AgentPackage, tracers: Sequence[str
     if not run(argv, check=False, timeout_seconds=STANDBY_SECONDS).ok:
         words = f"journalctl --no-pager --lines=1 --output=cat --unit={UNIT}".split()
         reason = run(ssh_argv(target, words)).stdout.strip()
-        raise HostError(
-            f"the agent did not start in the guest: {reason}", "pagecage host rebuild vm"
-        )
+        message = f"the agent did not start in the guest: {reason}"
+        raise HostError(message, "pagecage host rebuild vm")
 
 
 def _standby_argv(tracers: Sequence[str]) -> list[str]:
