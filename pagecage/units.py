@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 
@@ -95,20 +96,21 @@ def _three_digits(number: float) -> str:
     return f"{number:.3g}" if number < 999.5 else f"{number:.0f}"
 
 
-def format_bytes(count: float) -> str:
-    """Return a size in base 1024 with three digits ("128 MiB", "6.4 MiB", "640 B")."""
-    for unit, scale in (("TiB", 1024**4), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+def _scaled(count: float, units: Mapping[str, int], smallest: str) -> str:
+    for unit, scale in units.items():
         if count >= scale:
             return f"{_three_digits(count / scale)} {unit}"
-    return f"{count:.0f} B"
+    return f"{count:.0f} {smallest}"
+
+
+def format_bytes(count: float) -> str:
+    """Return a size in base 1024 with three digits ("128 MiB", "6.4 MiB", "640 B")."""
+    return _scaled(count, {"TiB": 1024**4, "GiB": GIB, "MiB": MIB, "KiB": KIB}, "B")
 
 
 def format_rate(bytes_per_second: float) -> str:
     """Return a transfer rate in base 1000, as disks and clouds state it ("20.1 MB/s")."""
-    for unit, scale in (("GB/s", 1000**3), ("MB/s", 1000**2), ("kB/s", 1000)):
-        if bytes_per_second >= scale:
-            return f"{_three_digits(bytes_per_second / scale)} {unit}"
-    return f"{bytes_per_second:.0f} B/s"
+    return _scaled(bytes_per_second, {"GB/s": 1000**3, "MB/s": 1000**2, "kB/s": 1000}, "B/s")
 
 
 def format_microseconds(microseconds: float) -> str:

@@ -31,7 +31,7 @@ from pagecage.model.json_codec import HOST, is_identifier
 from pagecage.model.trial import Package
 from pagecage.whole_files import write_whole
 
-_IMPLIED = ("all", "ungrouped")
+_IMPLIED = ("all", "ungrouped", "_meta")
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,20 @@ def groups(project_dir: Path = TOP) -> Mapping[str, tuple[FleetHost, ...]]:
     """Return every group, also empty ones, with its hosts and its child groups' hosts, in order."""
     listed = inventory_of(project_dir, inventory_dir(project_dir))
     variables = listed.get("_meta", {}).get("hostvars", {})
-    return {
-        group: tuple(_host(name, variables.get(name, {})) for name in _names(listed, group))
-        for group in _group_names(listed)
-    }
+
+    def hosts_of(group: str) -> dict[str, FleetHost]:
+        found = {}
+        for name in listed.get(group, {}).get("hosts", []):
+            own = variables.get(name, {})
+            found[name] = FleetHost(name, str(own.get("ansible_host", name)), own)
+        for child in listed.get(group, {}).get("children", []):
+            found |= hosts_of(child)
+        return found
+
+    # An empty group is listed only among its parent's children.
+    children = [child for table in listed.values() for child in table.get("children", [])]
+    names = dict.fromkeys([*children, *listed])
+    return {name: tuple(hosts_of(name).values()) for name in names if name not in _IMPLIED}
 
 
 def find_group(name: str, project_dir: Path = TOP) -> tuple[FleetHost, ...]:
@@ -68,24 +78,6 @@ def find_group(name: str, project_dir: Path = TOP) -> tuple[FleetHost, ...]:
         return (single[name],)
     reason = f"no inventory has a group {name!r}"
     raise PagecageError(reason, f"{nearest(name, sorted(by_name))} (docs/HOSTS.md)")
-
-
-def _group_names(listed: Mapping[str, Any]) -> list[str]:
-    """Return the names of all groups; an empty group is listed only among its parent's children."""
-    children = [child for table in listed.values() for child in table.get("children", [])]
-    return [
-        name for name in dict.fromkeys([*children, *listed]) if name not in (*_IMPLIED, "_meta")
-    ]
-
-
-def _names(listed: Mapping[str, Any], group: str) -> list[str]:
-    table = listed.get(group, {})
-    below = [name for child in table.get("children", []) for name in _names(listed, child)]
-    return list(dict.fromkeys([*table.get("hosts", []), *below]))
-
-
-def _host(name: str, variables: Mapping[str, Any]) -> FleetHost:
-    return FleetHost(name, str(variables.get("ansible_host", name)), variables)
 
 
 @dataclass(frozen=True)
@@ -116,15 +108,8 @@ class FleetPlaybook:
         scratch.mkdir(parents=True, exist_ok=True)
         variables_file = scratch / "variables.json"
         variables_file.write_text(json.dumps({**package, **variables}))
-        words = (
-            "--tags",
-            tag,
-            "--limit",
-            ",".join(hosts),
-            "--extra-vars",
-            f"@{variables_file}",
-            *self.words,
-        )
+        words = ("--tags", tag, "--limit", ",".join(hosts), "--extra-vars", f"@{variables_file}")
+        words += self.words
         return Playbook(self.project_dir, "fleet.yml", self.inventory, scratch, words)
 
     def read_facts(self, hosts: Iterable[str], busy: Iterable[str]) -> PlaybookRun:

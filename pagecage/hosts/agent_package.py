@@ -155,11 +155,8 @@ def require_programs(package: AgentPackage, trials: Collection[Trial]) -> None:
                 f"{', '.join(missing)} {verb} not in this package for {machine}",
                 f"install a wheel that was made with Rust's standard library for {machine}",
             )
-        hint = (
-            "make build"
-            if set(missing) - set(_BUILT_FOR)
-            else f"make setup {_BUILT_FOR[missing[0]]}"
-        )
+        is_usual = set(missing) - set(_BUILT_FOR)
+        hint = "make build" if is_usual else f"make setup {_BUILT_FOR[missing[0]]}"
         raise HostError(f"{', '.join(missing)} {verb} not built", hint)
 
 

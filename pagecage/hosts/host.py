@@ -44,23 +44,23 @@ class MachineState:
     details: dict[str, Any]
 
 
-class SizedHost(Protocol):
-    """A host, or a group of hosts, for which a size is chosen."""
+class NamedHost(Protocol):
+    """A host, or a group of hosts."""
 
     @property
     def name(self) -> str:
         """Its name in plans and records."""
+
+
+class SizedHost(NamedHost, Protocol):
+    """A host, or a group of hosts, for which a size is chosen."""
 
     def is_emulated(self, progress: Progress) -> bool:
         """Return whether instructions are translated (TCG). Called before prepare()."""
 
 
-class ObservedHost(Protocol):
+class ObservedHost(NamedHost, Protocol):
     """A host whose surrounding machine can be observed and throttled while a trial runs."""
-
-    @property
-    def name(self) -> str:
-        """Its name in plans and records."""
 
     def outer_sample(self) -> dict[str, Any] | None:
         """Return counters of the machine around a guest; None if the host is not a guest."""
@@ -75,12 +75,8 @@ class ObservedHost(Protocol):
         """Return the answer of a disk's simulated volume. Raises HostError, HostDied."""
 
 
-class AgentHost(Protocol):
+class AgentHost(NamedHost, Protocol):
     """A host to which requests for an agent are addressed."""
-
-    @property
-    def name(self) -> str:
-        """Its name in plans and records."""
 
     @property
     def data_dir(self) -> str:

@@ -250,11 +250,8 @@ def check_records(path: Path, plan: Mapping[str, Any], records: Sequence[Record]
     planned = {trial["trial_id"]: trial["treatment"] for trial in plan["trials"]}
     for record in records:
         if record.experiment != plan["experiment"]:
-            raise PagecageError(
-                f"{file} mixes experiments: a record of {record.experiment} in a run of"
-                f" {plan['experiment']}",
-                _RESTORE,
-            )
+            mixed = f"a record of {record.experiment} in a run of {plan['experiment']}"
+            raise PagecageError(f"{file} mixes experiments: {mixed}", _RESTORE)
         if record.trial_id not in planned:
             reason = f"{file} has trial {record.trial_id}, which its plan lacks"
             raise PagecageError(reason, _RESTORE)

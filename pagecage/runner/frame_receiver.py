@@ -103,18 +103,10 @@ class FrameReceiver:
     def record_interrupted(self, reason: str) -> None:
         """Record the trial during which the agent ended, if there is one, as interrupted."""
         if self.open_trial is not None:
-            state = self._state
-            self._append(
-                Record(
-                    **self._expected(self._trials[self.open_trial]),
-                    outcome="interrupted",
-                    phase=self._phase,
-                    error=reason,
-                    state_id=state.state_id,
-                    restore_seq=state.restore_seq,
-                    emulated=state.emulated,
-                )
-            )
+            state, expected = self._state, self._expected(self._trials[self.open_trial])
+            expected |= {"state_id": state.state_id, "restore_seq": state.restore_seq}
+            expected |= {"emulated": state.emulated, "phase": self._phase, "error": reason}
+            self._append(Record(**expected, outcome="interrupted"))
 
     def _expected(self, trial: Trial) -> dict[str, Any]:
         keys = ("experiment", "trial_id", "treatment", "repeat", "block", "position")
@@ -185,9 +177,8 @@ class FrameReceiver:
         self._listener(event)
 
     def _count_event(self, kind: str) -> None:
-        counted, most = ("event", MOST_EVENTS)
-        if kind == "input_wanted":
-            counted, most = (kind, MOST_QUESTIONS)
+        is_question = kind == "input_wanted"
+        counted, most = (kind, MOST_QUESTIONS) if is_question else ("event", MOST_EVENTS)
         self._counts[counted] += 1
         if self._counts[counted] > most:
             raise BadFrame(f"more than {most} events within one trial")
@@ -222,16 +213,11 @@ class FrameReceiver:
 
     def _answer(self, question: str, piece: bytes) -> None:
         """Send an answer to the agent, which may have ended, from any thread."""
-        line = (
-            json.dumps({"answers": question, "piece": base64.b64encode(piece).decode()}).encode()
-            + b"\n"
-        )
+        answer = {"answers": question, "piece": base64.b64encode(piece).decode()}
+        agent = self._answers
         with suppress(OSError, ValueError):
-            if (
-                self._answers is not None
-                and select.select([], [self._answers], [], _ANSWER_SECONDS)[1]
-            ):
-                self._answers.write(line)
+            if agent is not None and select.select([], [agent], [], _ANSWER_SECONDS)[1]:
+                agent.write(json.dumps(answer).encode() + b"\n")
 
     def _sample_outer(self, when: str) -> None:
         try:

@@ -100,7 +100,11 @@ def _extracted_keyring(archive: PackageArchive, folder: Path) -> Path:
     packed, keyring = folder / "keyring.tar", folder / f"{archive.keyring_package}.gpg"
     try:
         env = {"TMPDIR": str(folder), "PATH": search_path()}
-        run(_extraction_argv(archive, packed), timeout_seconds=_KEYRING_SECONDS, env=env)
+        mode = "root" if os.geteuid() == 0 else "unshare"
+        settings = f"--quiet --mode={mode} --variant=extract --format=tar".split()
+        keys = [f"--include={archive.keyring_package}", f"--keyring={debian_keyring()}"]
+        argv = ["mmdebstrap", *settings, *keys, _KEYRING_SUITE, str(packed)]
+        run(argv, timeout_seconds=_KEYRING_SECONDS, env=env)
         with tarfile.open(packed) as tar:
             member = tar.extractfile(f"./usr/share/keyrings/{keyring.name}")
             if member is None:
@@ -115,20 +119,6 @@ def _extracted_keyring(archive: PackageArchive, folder: Path) -> Path:
             f"sudo apt-get install {archive.keyring_package}",
         ) from None
     return keyring
-
-
-def _extraction_argv(archive: PackageArchive, packed: Path) -> list[str]:
-    return [
-        "mmdebstrap",
-        "--quiet",
-        "--mode=root" if os.geteuid() == 0 else "--mode=unshare",
-        "--variant=extract",
-        "--format=tar",
-        f"--include={archive.keyring_package}",
-        f"--keyring={debian_keyring()}",
-        _KEYRING_SUITE,
-        str(packed),
-    ]
 
 
 IMAGE_VERSION = 1
