@@ -64,17 +64,10 @@ def ssh_settings(target: SshTarget) -> list[str]:
 
 def ssh_argv(target: SshTarget, argv: Sequence[str], *, tty: bool = False) -> list[str]:
     """Return the local command that runs `argv` on the target; without `argv`, a login shell."""
-    shared = ["-S", str(target.control_path)] if target.control_path else []
-    terminal = ["-t"] if tty else []
-    command = [shlex.join(argv)] if argv else []
-    return [
-        "ssh",
-        *ssh_options(target),
-        *shared,
-        *terminal,
-        f"{target.user}@{target.address}",
-        *command,
-    ]
+    options, shared = ssh_options(target), target.control_path
+    options += ["-S", str(shared)] if shared else []
+    account = f"{target.user}@{target.address}"
+    return ["ssh", *options, *(["-t"] * tty), account, *([shlex.join(argv)] if argv else [])]
 
 
 def master_argv(target: SshTarget) -> list[str]:

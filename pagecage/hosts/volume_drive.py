@@ -217,25 +217,14 @@ _UNITS = {"operations": "IOPS", "bytes": "bandwidth"}
 def _run_fio(
     volume: DrivenVolume, load: Load, seconds: float
 ) -> tuple[float, list[Mapping[str, Any]]]:
-    done = run(
-        [
-            "fio",
-            "--name=volume",
-            *volume.words,
-            f"--rw={load.pattern}",
-            f"--bs={load.block_bytes}",
-            f"--iodepth={load.depth}",
-            f"--size={FILE_BYTES}",
-            "--time_based",
-            f"--runtime={seconds:g}",
-            "--randrepeat=1",
-            "--norandommap",
-            "--lat_percentiles=1",
-            f"--percentile_list={':'.join(f'{p:g}' for p in PERCENTILES)}",
-            "--output-format=json",
-        ],
-        timeout_seconds=seconds + 120,
+    points = ":".join(f"{point:g}" for point in PERCENTILES)
+    settings = (
+        f"--rw={load.pattern} --bs={load.block_bytes} --iodepth={load.depth} --size={FILE_BYTES}"
+        f" --time_based --runtime={seconds:g} --randrepeat=1 --norandommap --lat_percentiles=1"
+        f" --percentile_list={points} --output-format=json"
     )
+    argv = ["fio", "--name=volume", *volume.words, *settings.split()]
+    done = run(argv, timeout_seconds=seconds + 120)
     job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
     parts = [job[name] for name in load.directions]
     return max(part["runtime"] for part in parts) / 1000, parts

@@ -26,9 +26,7 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
     memory = max(
         _MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB
     )
-    tracers = tuple(
-        name for name in TRACERS if any(name in trial.collectors for trial in plan.trials)
-    )
+    collected = {name for trial in plan.trials for name in trial.collectors}
     commands = (trial.workload.command for trial in plan.trials)
     images = (command.image for command in commands if command and command.image)
     return ResourceNeeds(
@@ -42,7 +40,7 @@ def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceN
         written_bytes=max((trial.writes_bytes for trial in plan.trials), default=0),
         disks=tuple(sorted({name for trial in plan.trials for name in trial.cage.disks})),
         package=package,
-        tracers=tracers,
+        tracers=tuple(name for name in TRACERS if name in collected),
         distribution_packages=tuple(
             dict.fromkeys(package for trial in plan.trials for package in trial.packages)
         ),

@@ -38,13 +38,8 @@ class Attempt:
 
 def attempt_of(record: Record) -> Attempt:
     """Return the attempt that a record is of."""
-    return Attempt(
-        record.trial_id,
-        record.attempt,
-        record.outcome,
-        record.is_final,
-        record.measured is not None,
-    )
+    trial_id, is_measured = record.trial_id, record.measured is not None
+    return Attempt(trial_id, record.attempt, record.outcome, record.is_final, is_measured)
 
 
 class RecordLog:

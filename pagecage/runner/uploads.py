@@ -183,15 +183,8 @@ def program_uploads(program: str) -> tuple[tuple[UploadedFile, ...], tuple[str, 
     folder = f"{{directory}}/{_FOLDER}"
     if loader is None:
         return tuple(files), (f"{folder}/{name}",)
-    start = (
-        f"{folder}/lib/{loader}",
-        "--library-path",
-        f"{folder}/lib",
-        "--argv0",
-        name,
-        f"{folder}/{name}",
-    )
-    return tuple(files), start
+    load = (f"{folder}/lib/{loader}", "--library-path", f"{folder}/lib")
+    return tuple(files), (*load, "--argv0", name, f"{folder}/{name}")
 
 
 def _upload(typed: str, source: str, name: str) -> UploadedFile:

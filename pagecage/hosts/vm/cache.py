@@ -86,6 +86,14 @@ class GuestCache:
                 raise HostError(f"{path} cannot be created: {error.strerror}", hint) from None
 
 
+def allocated_bytes(file: Path) -> int:
+    """Return the allocated bytes of a file (st_blocks; inode(7)); 0 if it was removed meanwhile."""
+    try:
+        return file.lstat().st_blocks * 512
+    except OSError:
+        return 0
+
+
 def keep_newest(directory: Path, count: int) -> list[Path]:
     """Remove all but the `count` last used entries, and every `.part`; return their paths."""
     entries = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
@@ -112,12 +120,10 @@ class CacheLock:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
-            holder, since = read_holder(self._path)
-            raise in_use(holder, since) from None
+            raise in_use(*read_holder(self._path)) from None
         os.ftruncate(fd, 0)
-        os.pwrite(
-            fd, json.dumps({"pid": os.getpid(), "since_unix_seconds": time.time()}).encode(), 0
-        )
+        holder = {"pid": os.getpid(), "since_unix_seconds": time.time()}
+        os.pwrite(fd, json.dumps(holder).encode(), 0)
         self._fd = fd
 
     def release(self) -> None:

@@ -9,7 +9,7 @@ from pagecage.agent.volume_server import VolumeServer
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.controller import require_free_space
 from pagecage.hosts.host import Progress, ResourceNeeds
-from pagecage.hosts.vm.cache import GuestCache
+from pagecage.hosts.vm.cache import GuestCache, allocated_bytes
 from pagecage.hosts.vm.qemu import PORTS, QmpClient
 from pagecage.model.cage import DATA_DISK
 from pagecage.process import run
@@ -43,8 +43,8 @@ def disk_bytes_for(data_bytes: int) -> int:
 def ensure_data_disk(path: Path, data_bytes: int, progress: Progress) -> None:
     """Make the disk anew if it is missing or too small. Raises HostError without room."""
     size_bytes = disk_bytes_for(data_bytes)
-    held_bytes = path.stat().st_blocks * 512 if path.exists() else 0
-    require_free_space(path.parent, max(0, data_bytes - held_bytes), "the experiment's data")
+    missing_bytes = max(0, data_bytes - allocated_bytes(path))
+    require_free_space(path.parent, missing_bytes, "the experiment's data")
     if path.exists() and path.stat().st_size >= size_bytes:
         return
     progress(f"making the guest's data disk ({format_bytes(size_bytes)}, sparse)")

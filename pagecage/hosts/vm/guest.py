@@ -15,7 +15,14 @@ from pagecage.checkout import TOP
 from pagecage.errors import HostError
 from pagecage.hosts.host import Progress, ResourceNeeds
 from pagecage.hosts.ssh import SharedConnection, SshTarget, ssh_argv
-from pagecage.hosts.vm.cache import CacheLock, GuestCache, in_use, is_held, read_holder
+from pagecage.hosts.vm.cache import (
+    CacheLock,
+    GuestCache,
+    allocated_bytes,
+    in_use,
+    is_held,
+    read_holder,
+)
 from pagecage.hosts.vm.disks import drop_if_broken
 from pagecage.hosts.vm.guest_client import read_guest, release, remove_leftovers
 from pagecage.hosts.vm.image import PACKED_DISK, GuestImage, pack, read_recipe, require_xz
@@ -215,15 +222,4 @@ def _names(directory: Path) -> tuple[str, ...]:
 
 def _disk_use_bytes(path: Path) -> int:
     files = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
-    return sum(map(_allocated_bytes, files if path.is_dir() else [path]))
-
-
-def _allocated_bytes(file: Path) -> int:
-    """Return the allocated bytes of a file (st_blocks counts 512 bytes; inode(7)).
-
-    0 if it has been removed meanwhile, like parts of an image during its build.
-    """
-    try:
-        return file.lstat().st_blocks * 512
-    except OSError:
-        return 0
+    return sum(map(allocated_bytes, files if path.is_dir() else [path]))

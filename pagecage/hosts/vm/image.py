@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from pagecage.checkout import BUILD
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import architecture, target_machine
-from pagecage.hosts.vm.cache import FileBelow
+from pagecage.hosts.vm.cache import FileBelow, allocated_bytes
 from pagecage.process import find_tool, run, search_path
 from pagecage.whole_files import text_sha256, whole_folder
 
@@ -287,7 +287,7 @@ def find_image(images: Path, recipe: ImageRecipe) -> GuestImage | None:
     """Return the smallest image with the base and all packages of a recipe, or None."""
     cached = (GuestImage(path) for path in images.iterdir() if path.suffix != ".part")
     fitting = [image for image in cached if _fits(read_contents(image), recipe)]
-    return min(fitting, key=lambda image: (_allocated_bytes(image.disk), image.key), default=None)
+    return min(fitting, key=lambda image: (allocated_bytes(image.disk), image.key), default=None)
 
 
 def _fits(contents: ImageContents, recipe: ImageRecipe) -> bool:
@@ -300,10 +300,6 @@ def _installer(recipe: ImageRecipe) -> str | None:
     if not recipe.extra_packages:
         return None
     return text_sha256(recipe.install_extra)[:16]
-
-
-def _allocated_bytes(disk: Path) -> int:
-    return disk.stat().st_blocks * 512 if disk.exists() else 0
 
 
 PACKED_DISK = "root.img.xz"

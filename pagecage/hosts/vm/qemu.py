@@ -72,18 +72,14 @@ class QmpClient:
 
     def execute(self, command: str, **arguments: Any) -> Any:
         """Return the result of a QMP command; underscores in argument names become dashes."""
-        return self.execute_verbatim(
-            command, {name.replace("_", "-"): value for name, value in arguments.items()}
-        )
+        dashed = {name.replace("_", "-"): value for name, value in arguments.items()}
+        return self.execute_verbatim(command, dashed)
 
     def execute_verbatim(self, command: str, arguments: Mapping[str, Any]) -> Any:
         """Return the result of a QMP command whose argument names contain underscores."""
         try:
-            return self._wait(
-                asyncio.wait_for(
-                    self._client.execute(command, dict(arguments) or None), _ANSWER_SECONDS
-                )
-            )
+            answer = self._client.execute(command, dict(arguments) or None)
+            return self._wait(asyncio.wait_for(answer, _ANSWER_SECONDS))
         except ExecuteError as error:
             raise HostError(f"QEMU rejected {command}: {error}") from None
         except (TimeoutError, QMPError, OSError, asyncio.IncompleteReadError) as error:
