@@ -109,8 +109,8 @@ class FleetPlaybook:
         variables_file = scratch / "variables.json"
         variables_file.write_text(json.dumps({**package, **variables}))
         words = ("--tags", tag, "--limit", ",".join(hosts), "--extra-vars", f"@{variables_file}")
-        words += self.words
-        return Playbook(self.project_dir, "fleet.yml", self.inventory, scratch, words)
+        all_words = (*words, *self.words)
+        return Playbook(self.project_dir, "fleet.yml", self.inventory, scratch, all_words)
 
     def read_facts(self, hosts: Iterable[str], busy: Iterable[str]) -> PlaybookRun:
         """Start reading the facts of hosts. `busy` ones may still run a round of this fleet."""
