@@ -230,7 +230,15 @@ def _redact(
         "/".join(map(redactor.text, path.split("/"))): _redacted(redactor, path, text).encode()
         for path, text in texts.items()
     }
-    _seal_again(contents)
+    sealed = json.loads(contents["plan.json"])
+    if (written := sealed.get("plan_sha256")) and written != (digest := plan_sha256(sealed)):
+        for name in ("plan.json", "records.jsonl"):
+            contents[name] = contents[name].replace(written.encode(), digest.encode())
+    contents["records.jsonl"] = b"".join(
+        (sealed_line(json.loads(line)) if _is_json(line) and b'"record_sha256"' in line else line)
+        + b"\n"
+        for line in contents["records.jsonl"].splitlines()
+    )
     return contents, redactor
 
 
@@ -253,18 +261,6 @@ def _redacted_line(redactor: Redactor, line: str) -> str:
         return redactor.text(line)
     told = redactor.value(data)
     return line if told == data else json.dumps(told, separators=(",", ":"))
-
-
-def _seal_again(contents: dict[str, bytes]) -> None:
-    plan = json.loads(contents["plan.json"])
-    if (written := plan.get("plan_sha256")) and written != (digest := plan_sha256(plan)):
-        for name in ("plan.json", "records.jsonl"):
-            contents[name] = contents[name].replace(written.encode(), digest.encode())
-    contents["records.jsonl"] = b"".join(
-        (sealed_line(json.loads(line)) if _is_json(line) and b'"record_sha256"' in line else line)
-        + b"\n"
-        for line in contents["records.jsonl"].splitlines()
-    )
 
 
 def _is_json(line: bytes) -> bool:

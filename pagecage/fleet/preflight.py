@@ -68,7 +68,18 @@ def check_hosts(
 
     Raises PagecageError for an empty group, and for a host without required variables.
     """
-    _check_inventory(group, hosts)
+    if not hosts:
+        hint = (
+            "pagecage host up vm"
+            if group == "guests"
+            else "name its hosts in ansible/inventory (docs/HOSTS.md)"
+        )
+        raise PagecageError(f"the group {group} has no hosts", hint)
+    check_names(hosts)
+    for known in hosts:
+        if "pagecage_data_dir" not in known.variables:
+            hint = "set it in the inventory to a directory on the disk to measure (docs/HOSTS.md)"
+            raise PagecageError(f"{known.name} has no pagecage_data_dir", hint)
     events: list[TaskEvent] = []
     results = playbook.read_facts([host.name for host in hosts], busy).follow(events.append)
     log = playbook.scratch / "preflight/fleet.log"
@@ -89,21 +100,6 @@ def check_hosts(
         elif facts is not None:
             ready.append(ReadyHost(host, facts))
     return Preflight(tuple(ready), unreachable, unfit | obstacles)
-
-
-def _check_inventory(group: str, hosts: Sequence[FleetHost]) -> None:
-    if not hosts:
-        hint = (
-            "pagecage host up vm"
-            if group == "guests"
-            else "name its hosts in ansible/inventory (docs/HOSTS.md)"
-        )
-        raise PagecageError(f"the group {group} has no hosts", hint)
-    check_names(hosts)
-    for host in hosts:
-        if "pagecage_data_dir" not in host.variables:
-            hint = "set it in the inventory to a directory on the disk to measure (docs/HOSTS.md)"
-            raise PagecageError(f"{host.name} has no pagecage_data_dir", hint)
 
 
 def _parse_facts(text: str) -> Mapping[str, Any] | None:

@@ -82,11 +82,6 @@ def is_foreign_target() -> bool:
     return target_machine() != platform.machine()
 
 
-def build_folder() -> str:
-    """Return the folder's name of the hosts' compiled programs. Raises HostError for none."""
-    return architecture().machine if is_foreign_target() else "host"
-
-
 def require_native_target() -> None:
     """Raise HostError if the hosts have another architecture than this machine."""
     if is_foreign_target():
@@ -225,7 +220,7 @@ def make_agent_package(top: Path) -> AgentPackage:
 
     Raises HostError if the folder of built files cannot be written.
     """
-    built = top / "build" / build_folder()
+    built = top / "build" / (architecture().machine if is_foreign_target() else "host")
     programs = tuple(sorted(path for path in (built / "bin").glob("*") if path.is_file()))
     content = agent_bytes()
     agent = (BUILD if top == TOP else top / "build") / "host/agent.pyz"

@@ -209,7 +209,14 @@ def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
         raise PagecageError(f"{not_a_record}: unknown outcome {data.get('outcome')!r}", KEYS_HINT)
     try:
         record = from_json(Record, data)
-        _check_identifiers(record)
+        name = repr(record.trial_id)[:80]
+        require_identifiers(vars(record), _PATTERNS, name)
+        require_treatment(record.treatment, name)
+        if not is_attempt(record.attempt):
+            raise PagecageError(f"{name}: attempt {record.attempt} is not a number from 1")
+        for path in (*record.traces.values(), *record.trace_files):
+            if not _TRACE_PATH.fullmatch(path):
+                raise PagecageError(f"{name}: the trace {path[:80]!r} lies outside its run")
     except PagecageError as error:
         raise PagecageError(f"{not_a_record}: {error.message}", KEYS_HINT) from None
     return record
@@ -227,17 +234,6 @@ _PATTERNS = {
 _TRACE_PATH = re.compile(
     rf"trials/{TRIAL_ID.pattern}\.[0-9]{{1,5}}/[A-Za-z0-9_+@=-][A-Za-z0-9._+@=-]{{0,99}}"
 )
-
-
-def _check_identifiers(record: Record) -> None:
-    where = repr(record.trial_id)[:80]
-    require_identifiers(vars(record), _PATTERNS, where)
-    require_treatment(record.treatment, where)
-    if not is_attempt(record.attempt):
-        raise PagecageError(f"{where}: attempt {record.attempt} is not a number from 1")
-    for path in (*record.traces.values(), *record.trace_files):
-        if not _TRACE_PATH.fullmatch(path):
-            raise PagecageError(f"{where}: the trace {path[:80]!r} lies outside its run")
 
 
 def record_digest(data: Mapping[str, Any]) -> str:

@@ -169,7 +169,17 @@ def program_uploads(program: str) -> tuple[tuple[UploadedFile, ...], tuple[str, 
     if path is None:
         reason = f"--copy-program: there is no program {program!r} on this machine"
         raise PagecageError(reason, "check PATH")
-    _require_elf(Path(path))
+    file = Path(path)
+    with file.open("rb") as opened:
+        head = opened.readline(200)
+    if head.startswith(b"#!"):
+        interpreter = head[2:].decode(errors="replace").split()[:1]
+        raise PagecageError(
+            f"--copy-program: {file} is a script for {' '.join(interpreter)}, not a binary",
+            f"copy the script with --copy {file}, and name its interpreter in the command",
+        )
+    if not head.startswith(_ELF):
+        raise PagecageError(f"--copy-program: {file} is not an ELF program", f"file {file}")
     # ldd(1) fails for a static program, which has no libraries.
     libraries = parse_ldd(run(["ldd", path], check=False, timeout_seconds=30).stdout)
     name = Path(path).name
@@ -195,16 +205,3 @@ def is_elf(path: Path) -> bool:
     """Return whether a file is a binary program or library."""
     with path.open("rb") as file:
         return file.read(4) == _ELF
-
-
-def _require_elf(path: Path) -> None:
-    with path.open("rb") as file:
-        head = file.readline(200)
-    if head.startswith(b"#!"):
-        interpreter = head[2:].decode(errors="replace").split()[:1]
-        raise PagecageError(
-            f"--copy-program: {path} is a script for {' '.join(interpreter)}, not a binary",
-            f"copy the script with --copy {path}, and name its interpreter in the command",
-        )
-    if not head.startswith(_ELF):
-        raise PagecageError(f"--copy-program: {path} is not an ELF program", f"file {path}")

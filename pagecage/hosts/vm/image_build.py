@@ -300,7 +300,13 @@ def ensure_image(
         shutil.rmtree(part, ignore_errors=True)
         packed = packed_directory(recipe.key)
         if packed.exists():
-            _unpack(packed, part, progress)
+            require_xz()
+            require_free_space(part.parent, UNPACKED_BYTES, "unpacking the guest's image")
+            progress("unpacking the guest's image (once)")
+            part.mkdir(mode=0o700)
+            unpacked = GuestImage(part)
+            unpack(packed, unpacked)
+            unpacked.identity.chmod(0o600)  # ssh rejects a private key that other users can read
         else:
             _build(part, recipe, progress, provision)
         write_contents(GuestImage(part), recipe)
@@ -310,16 +316,6 @@ def ensure_image(
     os.utime(image.directory)
     keep_newest(cache.images, MOST_IMAGES)
     return image
-
-
-def _unpack(packed: Path, part: Path, progress: Progress) -> None:
-    require_xz()
-    require_free_space(part.parent, UNPACKED_BYTES, "unpacking the guest's image")
-    progress("unpacking the guest's image (once)")
-    part.mkdir(mode=0o700)
-    image = GuestImage(part)
-    unpack(packed, image)
-    image.identity.chmod(0o600)  # ssh rejects a private key that other users can read
 
 
 def _build(
