@@ -18,20 +18,14 @@ MARKER = "pagecage.toml"
 
 
 def user_folder(variable: str, default: str) -> Path:
-    """Return pagecage's folder below $`variable`, or below `default` in the user's home.
-
-    A relative path in the variable is ignored, as the specification demands.
-    """
+    """Return pagecage's folder below $`variable` if that is absolute, else below ~/`default`."""
     given = os.environ.get(variable, "")
     base = Path(given) if given.startswith("/") else Path.home() / default
     return base / "pagecage"
 
 
 def find_project(start: Path) -> Path | None:
-    """Return the nearest project in `start` or above it; None if there is none.
-
-    A project has the file pagecage.toml, or the folders experiments/ and cgroups/.
-    """
+    """Return the nearest folder with pagecage.toml, or experiments/ and cgroups/; None without."""
     for folder in (start, *start.parents):
         if os.path.isfile(folder / MARKER) or all(map(os.path.isdir, _parts(folder))):  # noqa: PTH113 - pathlib raises PermissionError
             return folder
@@ -43,7 +37,6 @@ def _parts(folder: Path) -> list[Path]:
 
 
 def _working_directory() -> Path:
-    """Return the working directory, or / if it was removed."""
     try:
         return Path.cwd()
     except OSError:

@@ -21,8 +21,8 @@ EXIT_INTERRUPTED = 130
 class PagecageError(Exception):
     """An error for the user: one sentence, and the command or edit that fixes it.
 
-    `exit_code` is the exit status of the command line: EXIT_USAGE for invalid input, EXIT_HOST for
-    a host that cannot do what was requested.
+    `exit_code` is EXIT_USAGE for invalid input, EXIT_HOST for a host that cannot do what was
+    requested.
     """
 
     def __init__(self, message: str, hint: str = "", exit_code: int = EXIT_USAGE) -> None:
@@ -36,20 +36,14 @@ class PagecageError(Exception):
 
 
 class HostError(PagecageError):
-    """The host cannot run trials.
-
-    Examples are a missing tool, a guest that does not boot, and a lock held by another process.
-    """
+    """The host cannot run trials: a tool is missing, it does not boot, or it is in use."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint, EXIT_HOST)
 
 
 class HostDied(HostError):
-    """The host ended during work: the guest ended or the connection broke.
-
-    A new start may continue.
-    """
+    """The host ended during work, or the connection broke. A new start may continue."""
 
 
 NO_THREAD = "can't start new thread"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 
@@ -50,17 +51,14 @@ def parse_exact_bytes(text: str, where: str = "size") -> Fraction:
     """Return the same without rounding: a rate per GiB ("0.12MiB") need not be whole bytes."""
     match = _SIZE.match(text)
     if not match:
-        raise PagecageError(
-            f"{where}: {text!r} is not a size", 'write a number and a unit, as in "200MB" or "1GiB"'
-        )
+        reason = f"{where}: {text!r} is not a size"
+        raise PagecageError(reason, 'write a number and a unit, as in "200MB" or "1GiB"')
     number, unit = match.groups()
     if len(number) > _MAX_DIGITS:
         raise PagecageError(f"{where}: {text!r} is too large", "write fewer digits")
     if unit not in _SCALE:
-        raise PagecageError(
-            f"{where}: {text!r} has no clear unit",
-            "use B, kB, MB, GB (base 1000) or KiB, MiB, GiB (base 1024)",
-        )
+        message = f"{where}: {text!r} has no clear unit"
+        raise PagecageError(message, "use B, kB, MB, GB (base 1000) or KiB, MiB, GiB (base 1024)")
     return Fraction(number) * _SCALE[unit]
 
 
@@ -75,25 +73,18 @@ _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|s|min|m|h)\s*")
 
 
 def parse_seconds(text: str, where: str) -> float:
-    """Return a duration with units in seconds ("90s", "2min", "1h 30min").
-
-    `where` is the option, for the error.
-    """
+    """Return a duration with units in seconds ("90s", "1h 30min"); `where` is the option."""
     parts = _DURATION.findall(text)
     if not parts or _DURATION.sub("", text).strip():
-        raise PagecageError(
-            f"{where}: {text!r} is not a time", 'write a number and a unit, as in "90s" or "2min"'
-        )
+        reason = f"{where}: {text!r} is not a time"
+        raise PagecageError(reason, 'write a number and a unit, as in "90s" or "2min"')
     if not (seconds := sum(Fraction(number) * _SECONDS[unit] for number, unit in parts)):
         raise PagecageError(f"{where}: {text!r} is no time at all", "write more than zero")
     return float(seconds)
 
 
 def exact_size(count: int, space: str = "") -> str:
-    """Return a size in the largest unit that is exact ("125MiB", "81.25MB", "17B").
-
-    `space` separates number and unit.
-    """
+    """Return a size in the largest unit that is exact ("125MiB", "81.25MB", "17B")."""
     for unit in ("TiB", "GiB", "MiB", "GB", "MB", "KiB", "kB"):
         in_unit = Fraction(count * 100, _SCALE[unit])
         if count >= _SCALE[unit] and in_unit.denominator == 1:
@@ -105,20 +96,21 @@ def _three_digits(number: float) -> str:
     return f"{number:.3g}" if number < 999.5 else f"{number:.0f}"
 
 
-def format_bytes(count: float) -> str:
-    """Return a size in base 1024 with three digits ("128 MiB", "6.4 MiB", "640 B")."""
-    for unit, scale in (("TiB", 1024**4), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+def _scaled(count: float, units: Mapping[str, int], smallest: str) -> str:
+    for unit, scale in units.items():
         if count >= scale:
             return f"{_three_digits(count / scale)} {unit}"
-    return f"{count:.0f} B"
+    return f"{count:.0f} {smallest}"
+
+
+def format_bytes(count: float) -> str:
+    """Return a size in base 1024 with three digits ("128 MiB", "6.4 MiB", "640 B")."""
+    return _scaled(count, {"TiB": 1024**4, "GiB": GIB, "MiB": MIB, "KiB": KIB}, "B")
 
 
 def format_rate(bytes_per_second: float) -> str:
     """Return a transfer rate in base 1000, as disks and clouds state it ("20.1 MB/s")."""
-    for unit, scale in (("GB/s", 1000**3), ("MB/s", 1000**2), ("kB/s", 1000)):
-        if bytes_per_second >= scale:
-            return f"{_three_digits(bytes_per_second / scale)} {unit}"
-    return f"{bytes_per_second:.0f} B/s"
+    return _scaled(bytes_per_second, {"GB/s": 1000**3, "MB/s": 1000**2, "kB/s": 1000}, "B/s")
 
 
 def format_microseconds(microseconds: float) -> str:

@@ -10,7 +10,7 @@ import os
 import platform
 import re
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,6 @@ _FORMATS = {
     ".log": "text/plain",
     ".fio": "text/plain",
 }
-Entity = dict[str, Any]
 
 
 def crate(
@@ -40,43 +39,51 @@ def crate(
     records: Sequence[Mapping[str, Any]],
     files: Mapping[str, tuple[int, str]],
 ) -> str:
-    """Return the metadata as JSON text. The same run always gives the same text.
-
-    `files` maps paths to sizes in bytes and SHA-256 hashes.
-    """
+    """Return the metadata as JSON text. `files` maps paths to sizes in bytes and SHA-256 hashes."""
     started, ended = _span(records)
+    times = {"startTime": started, "endTime": ended}
+    harness = plan.get("harness") or {}
+    about = {"@id": NAME, "@type": "CreativeWork", "about": {"@id": "./"}}
+    program = {"@id": "#pagecage", "@type": "SoftwareApplication", "name": "pagecage"}
     graph = [
-        {
-            "@id": NAME,
-            "@type": "CreativeWork",
-            "about": {"@id": "./"},
-            "conformsTo": {"@id": _PROFILES[0]},
-        },
+        {**about, "conformsTo": {"@id": _PROFILES[0]}},
         _root(plan, files, ended or started),
-        _program(plan),
-        _action(plan, started, ended),
-        *(_file(path, *files[path]) for path in sorted(files)),
+        {
+            **program,
+            "version": harness.get("version"),
+            "softwareVersion": harness.get("git_revision"),
+        },
+        {
+            "@id": "#run",
+            "@type": "CreateAction",
+            "name": plan["command"],
+            "instrument": {"@id": "#pagecage"},
+            "object": {"@id": "plan.json"},
+            "result": {"@id": "records.jsonl"},
+            **{name: time for name, time in times.items() if time},
+        },
     ]
+    for path, (size_bytes, sha256) in sorted(files.items()):
+        kind = _FORMATS.get(path[path.rfind(".") :], "application/octet-stream")
+        file = {"@id": path, "@type": "File", "contentSize": str(size_bytes), "sha256": sha256}
+        graph.append({**file, "encodingFormat": kind})
     return json.dumps({"@context": _CONTEXT, "@graph": graph}, indent=1, sort_keys=True) + "\n"
 
 
 def _span(records: Sequence[Mapping[str, Any]]) -> tuple[str | None, str | None]:
-    """Return the start of the first trial and the end of the last one, by the host's clock."""
-    times = [
-        (phase["start_wall_seconds"], phase["start_wall_seconds"] + phase["seconds"])
-        for record in records
-        for phase in record.get("phases", ())
-    ]
-    if not times:
+    phases = [phase for record in records for phase in record.get("phases", ())]
+    if not phases:
         return None, None
-    return _iso_time(min(start for start, _ in times)), _iso_time(max(end for _, end in times))
+    begin = min(phase["start_wall_seconds"] for phase in phases)
+    end = max(phase["start_wall_seconds"] + phase["seconds"] for phase in phases)
+    return _iso_time(begin), _iso_time(end)
 
 
 def _iso_time(unix_seconds: float) -> str:
     return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="seconds")
 
 
-def _root(plan: Mapping[str, Any], files: Iterable[str], published: str | None) -> Entity:
+def _root(plan: Mapping[str, Any], files: Iterable[str], published: str | None) -> dict[str, Any]:
     return {
         "@id": "./",
         "@type": "Dataset",
@@ -87,41 +94,6 @@ def _root(plan: Mapping[str, Any], files: Iterable[str], published: str | None) 
         "license": "determined by the person who made the run",
         "hasPart": [{"@id": path} for path in sorted(files)],
         "mentions": {"@id": "#run"},
-    }
-
-
-def _program(plan: Mapping[str, Any]) -> Entity:
-    harness = plan.get("harness") or {}
-    return {
-        "@id": "#pagecage",
-        "@type": "SoftwareApplication",
-        "name": "pagecage",
-        "version": harness.get("version"),
-        "softwareVersion": harness.get("git_revision"),
-    }
-
-
-def _action(plan: Mapping[str, Any], started: str | None, ended: str | None) -> Entity:
-    times = {"startTime": started, "endTime": ended}
-    return {
-        "@id": "#run",
-        "@type": "CreateAction",
-        "name": plan["command"],
-        "instrument": {"@id": "#pagecage"},
-        "object": {"@id": "plan.json"},
-        "result": {"@id": "records.jsonl"},
-        **{name: time for name, time in times.items() if time},
-    }
-
-
-def _file(path: str, size_bytes: int, sha256: str) -> Entity:
-    suffix = path[path.rfind(".") :]
-    return {
-        "@id": path,
-        "@type": "File",
-        "contentSize": str(size_bytes),
-        "sha256": sha256,
-        "encodingFormat": _FORMATS.get(suffix, "application/octet-stream"),
     }
 
 
@@ -153,8 +125,8 @@ def pack(
 ) -> Mapping[str, Any]:
     """Write the archive and return its manifest (docs/FORMAT.md).
 
-    `keep` names the kinds of values that are not replaced (`pagecage.bundle.redact.KINDS`). Without
-    `redacted` every file is packed unchanged. Raises PagecageError if `run` is not a run.
+    `keep` names the KINDS of values that are not replaced. Raises PagecageError if `run` is not a
+    run.
     """
     if target.exists():
         raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
@@ -190,9 +162,11 @@ def pack(
 
 
 def _with_crate(contents: dict[str, bytes]) -> dict[str, tuple[int, str]]:
-    """Add the description of the contents; return the size and the hash of every file."""
     files = {path: _size_and_hash(data) for path, data in sorted(contents.items())}
-    contents[NAME] = _crate(contents, files)
+    records = [
+        json.loads(line) for line in contents["records.jsonl"].splitlines() if _is_json(line)
+    ]
+    contents[NAME] = crate(json.loads(contents["plan.json"]), records, files).encode()
     return {**files, NAME: _size_and_hash(contents[NAME])}
 
 
@@ -201,28 +175,25 @@ def _size_and_hash(data: bytes) -> tuple[int, str]:
 
 
 def _plan(run: Path) -> Mapping[str, Any]:
-    """Return the plan, if it and the records can be read."""
     try:
         plan = json.loads((run / "plan.json").read_bytes())
-        required = {
-            key: plan[key] for key in ("run_id", "host", "experiment", "definition", "command")
-        }
-        required["definition"]["question"]
+        for key in ("run_id", "host", "experiment", "definition", "command"):
+            plan[key]
+        plan["definition"]["question"]
     except UNREADABLE as error:
-        raise PagecageError(
-            f"{run}/plan.json cannot be read: {why_unreadable(error)}", "ls runs/"
-        ) from None
+        reason = f"{run}/plan.json cannot be read: {why_unreadable(error)}"
+        raise PagecageError(reason, "ls runs/") from None
     if not any(read_records(run / "records.jsonl")):
-        raise PagecageError(
-            f"{run} has no record yet", f"pagecage run {plan['experiment']} --resume"
-        )
+        hint = f"pagecage run {plan['experiment']} --resume"
+        raise PagecageError(f"{run} has no record yet", hint)
     return dict(plan)
 
 
 def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
-    """Return the files of the run that a bundle may contain, and a list of the others."""
+    """Return the files of the run that a bundle may contain, and the others but for links."""
     found, left_out = {}, []
-    for path in sorted(_files(run)):
+    paths = (Path(folder, name) for folder, _, names in os.walk(run) for name in names)
+    for path in sorted(path for path in paths if path.is_file() and not path.is_symlink()):
         name = path.relative_to(run).as_posix()
         if name in (MANIFEST, NAME, REPORT, "report.html"):
             continue
@@ -230,21 +201,9 @@ def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
             found[name] = path.read_bytes()
         else:
             left_out.append({"path": name, "why": "it is not a file of a run"})
-    missing = [name for name in REQUIRED if name not in found]
-    if missing:
+    if missing := [name for name in REQUIRED if name not in found]:
         raise PagecageError(f"{run} has no {missing[0]}", "ls runs/")
     return found, left_out
-
-
-def _files(run: Path) -> Iterator[Path]:
-    """Yield the regular files below a folder. Symbolic links are left out."""
-    for folder, folders, names in os.walk(run):
-        folders.sort()
-        yield from (
-            path
-            for name in names
-            if (path := Path(folder, name)).is_file() and not path.is_symlink()
-        )
 
 
 def _decode(data: bytes) -> str | None:
@@ -257,16 +216,29 @@ def _decode(data: bytes) -> str | None:
 def _redact(
     texts: Mapping[str, str], plan: Mapping[str, Any], keep: Collection[str]
 ) -> tuple[dict[str, bytes], Redactor]:
-    """Return the redacted contents by redacted path, and the redactor with its counts."""
     is_replay = plan.get("replay") is not None
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # the process's user has no name
+        user = ""
     redactor = Redactor(
-        names_in(texts.values(), plan, _local_names()), is_replay=is_replay, keep=keep
+        names_in(texts.values(), plan, {"hosts": {platform.node()}, "users": {user}}),
+        is_replay=is_replay,
+        keep=keep,
     )
     contents = {
         "/".join(map(redactor.text, path.split("/"))): _redacted(redactor, path, text).encode()
         for path, text in texts.items()
     }
-    _seal_again(contents)
+    sealed = json.loads(contents["plan.json"])
+    if (written := sealed.get("plan_sha256")) and written != (digest := plan_sha256(sealed)):
+        for name in ("plan.json", "records.jsonl"):
+            contents[name] = contents[name].replace(written.encode(), digest.encode())
+    contents["records.jsonl"] = b"".join(
+        (sealed_line(json.loads(line)) if _is_json(line) and b'"record_sha256"' in line else line)
+        + b"\n"
+        for line in contents["records.jsonl"].splitlines()
+    )
     return contents, redactor
 
 
@@ -291,39 +263,6 @@ def _redacted_line(redactor: Redactor, line: str) -> str:
     return line if told == data else json.dumps(told, separators=(",", ":"))
 
 
-def _seal_again(contents: dict[str, bytes]) -> None:
-    """Give the plan and the records the digests of their redacted contents."""
-    plan = json.loads(contents["plan.json"])
-    if (written := plan.get("plan_sha256")) and written != (digest := plan_sha256(plan)):
-        for name in ("plan.json", "records.jsonl"):
-            contents[name] = contents[name].replace(written.encode(), digest.encode())
-    contents["records.jsonl"] = _sealed_records(contents["records.jsonl"])
-
-
-def _sealed_records(lines: bytes) -> bytes:
-    return b"".join(
-        (sealed_line(json.loads(line)) if _is_json(line) and b'"record_sha256"' in line else line)
-        + b"\n"
-        for line in lines.splitlines()
-    )
-
-
-def _local_names() -> dict[str, set[str]]:
-    """Return the names of this machine and of the user."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # the process's user has no name
-        user = ""
-    return {"hosts": {platform.node()}, "users": {user}}
-
-
-def _crate(contents: Mapping[str, bytes], files: Mapping[str, tuple[int, str]]) -> bytes:
-    records = [
-        json.loads(line) for line in contents["records.jsonl"].splitlines() if _is_json(line)
-    ]
-    return crate(json.loads(contents["plan.json"]), records, files).encode()
-
-
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
@@ -333,20 +272,15 @@ def _is_json(line: bytes) -> bool:
 
 
 def _write(target: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the archive, whole or not at all. Order, times and modes are fixed."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for path in [MANIFEST, *sorted(contents.keys() - {MANIFEST})]:
             entry = zipfile.ZipInfo(path, _EPOCH)
-            entry.compress_type, entry.external_attr, entry.create_system = (
-                zipfile.ZIP_DEFLATED,
-                _MODE,
-                3,
-            )
+            entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3
+            entry.external_attr = _MODE
             archive.writestr(entry, contents[path])
     try:
         write_whole(target, packed.getvalue())
     except OSError as error:
-        raise PagecageError(
-            f"{target} cannot be written: {error.strerror}", "give another --out"
-        ) from None
+        reason = f"{target} cannot be written: {error.strerror}"
+        raise PagecageError(reason, "give another --out") from None

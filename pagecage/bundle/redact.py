@@ -160,10 +160,10 @@ _OWN_ADDRESS = ("192.0.2.", "198.51.100.", "2001:db8::")
 def names_in(
     texts: Iterable[str], plan: Mapping[str, Any], local: Mapping[str, Collection[str]]
 ) -> dict[str, str]:
-    """Return the kinds of names found in texts and of the `local` ones, by name in lower case.
+    """Return the kind of each name in texts, and of the `local` ones, by name in lower case.
 
-    A name follows a key `hostname` or `nodename`, or is a home directory. One that is also a word
-    of pagecage's (a host called `random`) is left out, and replaced only under its key.
+    A name that is also a word of pagecage's (a host called `random`) is replaced only under its
+    key.
     """
     found: dict[str, str] = {}
     hosts, users = {str(plan["host"]), *local["hosts"]}, set(local["users"])
@@ -218,7 +218,12 @@ class Redactor:
 
     def _string(self, text: str, key: str) -> str:
         if key == "kernel_command_line":
-            return self._kernel(text)
+            words = text.split()
+            known = words if "kernel" in self._keep else [w for w in words if _KERNEL.fullmatch(w)]
+            self._replaced["kernel"] += len(words) - len(known)
+            self._numbers["kernel"] += len(words) - len(known)
+            self.kept["kernel"] += len(known)
+            return " ".join(known)
         if key in _HOST_KEYS:
             return self._replace("hosts", text)
         if _ID_KEYS.fullmatch(key):
@@ -230,15 +235,6 @@ class Redactor:
             self.kept["digests"] += 1
             return text
         return self._command(text) if key == "command" else self.text(text)
-
-    def _kernel(self, text: str) -> str:
-        """Return the parameters that matter for a measurement."""
-        words = text.split()
-        known = words if "kernel" in self._keep else [w for w in words if _KERNEL.fullmatch(w)]
-        self._replaced["kernel"] += len(words) - len(known)
-        self._numbers["kernel"] += len(words) - len(known)
-        self.kept["kernel"] += len(known)
-        return " ".join(known)
 
     def _command(self, text: str) -> str:
         """Return a command line of which known words stay; behind `--` is the replayed command."""
@@ -257,7 +253,6 @@ class Redactor:
         return shlex.join(shown)
 
     def _option(self, word: str) -> str:
-        """Return a word of pagecage's own command line."""
         option = re.match(r"--env=|-e(?=.)", word)
         return option[0] + self._variable(word[option.end() :]) if option else self.text(word)
 
@@ -375,7 +370,6 @@ class Redactor:
         return None if is_own else "addresses"
 
     def _is_known(self, word: str) -> bool:
-        """Return whether a word is a number, a version, or made of words of pagecage's."""
         core = word.strip(_EDGES)
         if not core or core.lower() in self._words or not any(map(str.isalpha, core)):
             return True
@@ -414,7 +408,6 @@ _NAMES = {"words": "word", "hosts": "host", "urls": "url", "arguments": "argumen
 
 
 def _replacement(kind: str, value: str, number: int) -> str:
-    """Return the replacement of the n-th value of a kind, which looks like the value."""
     if kind == "users":
         return "user" if number == 1 else f"user-{number}"
     if kind == "variables":

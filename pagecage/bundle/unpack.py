@@ -34,46 +34,46 @@ _AGAIN = "obtain the bundle again"
 def unpack(bundle: Path, folder: Path) -> Mapping[str, Any]:
     """Write the bundle's files to the new or empty directory `folder`; return the manifest.
 
-    Raises PagecageError for an invalid bundle. Files that were written before an error stay in
-    `folder`.
+    Raises PagecageError for an invalid bundle; files that were written before it stay.
     """
     try:
         with zipfile.ZipFile(bundle) as archive:
             manifest = _manifest(archive, bundle)
             _check_entries(archive, manifest, bundle)
-            _check_size(manifest, folder.parent, bundle)
+            # The sizes are those of the manifest, which `_extract` enforces. Those that the
+            # archive itself declares may be anything, and its entries may overlap.
+            size = sum(file["bytes"] for file in manifest["files"])
+            packed = bundle.stat().st_size
+            if size > _MOST_RATIO * packed + MIB:
+                times = f"{size // packed} times its size"
+                raise PagecageError(f"{bundle} unpacks to {times}, which no run does", _AGAIN)
+            if size > min(shutil.disk_usage(folder.parent).free, _MOST_BYTES):
+                reason = f"{bundle} unpacks to {format_bytes(size)}, which do not fit here"
+                raise PagecageError(reason, "give another --out")
             folder.mkdir(exist_ok=True)
             for file in manifest["files"]:
                 if file["path"] != REPORT:
                     _extract(archive, file, folder, bundle)
     except OSError as error:
-        raise PagecageError(
-            f"{bundle} cannot be read: {error.strerror or error}", "give another file"
-        ) from None
+        reason = f"{bundle} cannot be read: {error.strerror or error}"
+        raise PagecageError(reason, "give another file") from None
     except _DAMAGED as error:
         raise PagecageError(f"{bundle} is damaged or not a bundle: {error}", _AGAIN) from None
-    _check_plan(folder, manifest["run_id"], bundle)
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
-    return manifest
-
-
-def _check_plan(folder: Path, run_id: str, bundle: Path) -> None:
-    """Raise PagecageError unless the plan can be read, and its run is the manifest's."""
     try:
         plan = read_plan(folder)
     except PagecageError as error:
         message = error.message.replace(f"{folder}/", "")
         raise PagecageError(f"{bundle}: {message}", _AGAIN) from None
-    if plan["run_id"] != run_id:
+    if plan["run_id"] != manifest["run_id"]:
         raise PagecageError(f"{bundle}: its {MANIFEST} is that of another run", _AGAIN)
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+    return manifest
 
 
 def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Mapping[str, Any]:
-    """Return bundle.json. Raises PagecageError if it is invalid or of an unknown version."""
     if MANIFEST not in archive.namelist():
-        raise PagecageError(
-            f"{bundle} is not a bundle: it has no {MANIFEST}", "make one: pagecage bundle RUN"
-        )
+        reason = f"{bundle} is not a bundle: it has no {MANIFEST}"
+        raise PagecageError(reason, "make one: pagecage bundle RUN")
     with archive.open(MANIFEST) as file:
         text = file.read(_MOST_MANIFEST_BYTES + 1)
     if len(text) > _MOST_MANIFEST_BYTES:
@@ -84,30 +84,21 @@ def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Mapping[str, Any]:
         raise PagecageError(f"{bundle}: its {MANIFEST} is not JSON", _AGAIN) from None
     version = manifest.get("bundle_version") if isinstance(manifest, dict) else None
     if isinstance(version, int) and version > BUNDLE_VERSION:
-        raise PagecageError(
-            f"{bundle} has bundle version {version}", "use a newer pagecage to read it"
-        )
-    if (
-        version != BUNDLE_VERSION
-        or not _is_file_list(manifest.get("files"))
-        or not isinstance(manifest.get("run_id"), str)
-    ):
+        reason = f"{bundle} has bundle version {version}"
+        raise PagecageError(reason, "use a newer pagecage to read it")
+    is_known = version == BUNDLE_VERSION and isinstance(manifest.get("run_id"), str)
+    if not is_known or not _is_file_list(manifest.get("files")):
         raise PagecageError(f"{bundle}: its {MANIFEST} lacks required keys", "see docs/FORMAT.md")
     return dict(manifest)
 
 
 def _is_file_list(files: Any) -> bool:
-    keys = {"path": str, "bytes": int, "sha256": str}
-    return (
-        isinstance(files, list)
-        and len(files) <= _MOST_FILES
-        and all(
-            isinstance(file, dict)
-            and all(isinstance(file.get(key), kind) for key, kind in keys.items())
-            and file["bytes"] >= 0
-            for file in files
-        )
-    )
+    def is_file(one: Any) -> bool:
+        kinds = {"path": str, "bytes": int, "sha256": str}
+        has_kinds = isinstance(one, dict) and all(isinstance(one.get(k), kinds[k]) for k in kinds)
+        return has_kinds and one["bytes"] >= 0
+
+    return isinstance(files, list) and len(files) <= _MOST_FILES and all(map(is_file, files))
 
 
 def _check_entries(archive: zipfile.ZipFile, manifest: Mapping[str, Any], bundle: Path) -> None:
@@ -119,35 +110,15 @@ def _check_entries(archive: zipfile.ZipFile, manifest: Mapping[str, Any], bundle
     for entry in archive.infolist():
         kind = stat.S_IFMT(entry.external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
-            raise PagecageError(
-                f"{bundle} contains {entry.filename!r}, which is not a regular file", _AGAIN
-            )
+            reason = f"{bundle} contains {entry.filename!r}, which is not a regular file"
+            raise PagecageError(reason, _AGAIN)
     if sorted(archive.namelist()) != sorted([MANIFEST, *listed]):
         raise PagecageError(f"{bundle} contains other files than its {MANIFEST} lists", _AGAIN)
     if missing := [name for name in REQUIRED if name not in listed]:
         raise PagecageError(f"{bundle} lacks {missing[0]}", _AGAIN)
 
 
-def _check_size(manifest: Mapping[str, Any], folder: Path, bundle: Path) -> None:
-    """Raise PagecageError for files that no run of this packed size has, or that do not fit.
-
-    The sizes are those of the manifest, which `_extract` enforces. Those that the archive itself
-    declares may be anything, and its entries may overlap.
-    """
-    size = sum(file["bytes"] for file in manifest["files"])
-    packed = bundle.stat().st_size
-    if size > _MOST_RATIO * packed + MIB:
-        raise PagecageError(
-            f"{bundle} unpacks to {size // packed} times its size, which no run does", _AGAIN
-        )
-    if size > min(shutil.disk_usage(folder).free, _MOST_BYTES):
-        raise PagecageError(
-            f"{bundle} unpacks to {format_bytes(size)}, which do not fit here", "give another --out"
-        )
-
-
 def _extract(archive: zipfile.ZipFile, file: Mapping[str, Any], folder: Path, bundle: Path) -> None:
-    """Extract one file and check its size and its hash against the manifest."""
     target, digest, left = folder / file["path"], hashlib.sha256(), file["bytes"]
     target.parent.mkdir(parents=True, exist_ok=True)
     with archive.open(file["path"]) as source, target.open("xb") as out:

@@ -31,11 +31,7 @@ DOCUMENT = "fleet.json"
 
 @dataclass(frozen=True)
 class RoundResult:
-    """The result of one round on one host.
-
-    `outcome` is `done lost refused incomplete interrupted`, `reason` explains it. `seconds` is the
-    time from the round's first task to its last on that host.
-    """
+    """A round on one host: `done lost refused incomplete interrupted`, and why."""
 
     host: str
     round: int
@@ -99,9 +95,8 @@ class FleetFolder:
                 require_identifiers({host: digest}, {host: SHA256}, where)
                 require_identifiers({"hosts": host}, {"hosts": HOST}, where)
         except UNREADABLE as error:
-            raise PagecageError(
-                f"{where} cannot be read: {why_unreadable(error)}", "ls runs/"
-            ) from None
+            reason = f"{where} cannot be read: {why_unreadable(error)}"
+            raise PagecageError(reason, "ls runs/") from None
         if is_newer:
             raise PagecageError(f"{where} has format version {version}", "use a newer pagecage")
         return document
@@ -141,10 +136,9 @@ def _result_to_json(result: RoundResult) -> dict[str, Any]:
 
 
 def _result_from_json(line: Any, place: str) -> RoundResult:
-    """Return a round's result. Raises PagecageError for a line that is none."""
     try:
         named = {"reason" if name == "because" else name: value for name, value in line.items()}
-        result: RoundResult = from_json(RoundResult, named)
+        result = from_json(RoundResult, named)
         require_identifiers({"host": result.host}, {"host": HOST}, place)
     except (AttributeError, PagecageError):
         raise PagecageError(f"{place} is not the result of a round", KEYS_HINT) from None

@@ -46,15 +46,10 @@ class ReadyHost:
     @property
     def remote(self) -> RemoteHost:
         """The host during a run."""
-        variables = self.host.variables
+        variables, data_dir = self.host.variables, self.host.variables["pagecage_data_dir"]
         spool_dir = str(variables.get("campaign_spool", SPOOL))
-        return RemoteHost(
-            self.host.name,
-            str(variables["pagecage_data_dir"]),
-            spool_dir,
-            self.is_emulated,
-            dict(variables.get("pagecage_disks") or {}),
-        )
+        disks = dict(variables.get("pagecage_disks") or {})
+        return RemoteHost(self.host.name, str(data_dir), spool_dir, self.is_emulated, disks)
 
 
 @dataclass(frozen=True)
@@ -73,38 +68,6 @@ def check_hosts(
 
     Raises PagecageError for an empty group, and for a host without required variables.
     """
-    _check_inventory(group, hosts)
-    events: list[TaskEvent] = []
-    names = [host.name for host in hosts]
-    results = playbook.read_facts(names, busy).follow(events.append)
-    log = playbook.scratch / "preflight/fleet.log"
-    unreachable = {event.host for event in events if event.outcome == "unreachable"}
-    errors = {
-        name: error for name in names if name in results and (error := results[name].error(log))
-    }
-    output = {
-        event.host: event.stdout
-        for event in events
-        if event.task == _FACTS_TASK and event.outcome == "ok"
-    }
-    facts = {name: _parse_facts(text) for name, text in output.items() if name not in errors}
-    unfit: dict[str, PagecageError] = {
-        name: error for name, error in errors.items() if name not in unreachable
-    }
-    unfit |= {
-        name: error for name, found in facts.items() if (error := _obstacle(name, group, found))
-    }
-    ready = tuple(
-        ReadyHost(host, found)
-        for host in hosts
-        if (found := facts.get(host.name)) is not None and host.name not in unfit
-    )
-    return Preflight(
-        ready, {name: error for name, error in errors.items() if name in unreachable}, unfit
-    )
-
-
-def _check_inventory(group: str, hosts: Sequence[FleetHost]) -> None:
     if not hosts:
         hint = (
             "pagecage host up vm"
@@ -113,14 +76,33 @@ def _check_inventory(group: str, hosts: Sequence[FleetHost]) -> None:
         )
         raise PagecageError(f"the group {group} has no hosts", hint)
     check_names(hosts)
-    for host in hosts:
-        if "pagecage_data_dir" not in host.variables:
+    for known in hosts:
+        if "pagecage_data_dir" not in known.variables:
             hint = "set it in the inventory to a directory on the disk to measure (docs/HOSTS.md)"
-            raise PagecageError(f"{host.name} has no pagecage_data_dir", hint)
+            raise PagecageError(f"{known.name} has no pagecage_data_dir", hint)
+    events: list[TaskEvent] = []
+    results = playbook.read_facts([host.name for host in hosts], busy).follow(events.append)
+    log = playbook.scratch / "preflight/fleet.log"
+    silent = {event.host for event in events if event.outcome == "unreachable"}
+    printed = {e.host: e.stdout for e in events if e.task == _FACTS_TASK and e.outcome == "ok"}
+    ready: list[ReadyHost] = []
+    unreachable: dict[str, HostError] = {}
+    unfit: dict[str, PagecageError] = {}
+    obstacles: dict[str, PagecageError] = {}
+    for host in hosts:
+        name, result = host.name, results.get(host.name)
+        error = result.error(log) if result else None
+        facts = _parse_facts(printed.get(name, ""))
+        if error is not None:
+            (unreachable if name in silent else unfit)[name] = error
+        elif name in printed and (obstacle := _obstacle(name, group, facts)):
+            obstacles[name] = obstacle
+        elif facts is not None:
+            ready.append(ReadyHost(host, facts))
+    return Preflight(tuple(ready), unreachable, unfit | obstacles)
 
 
 def _parse_facts(text: str) -> Mapping[str, Any] | None:
-    """Return the facts that the agent printed; None if the output is something else."""
     try:
         facts = json.loads(text)
     except ValueError:
@@ -129,29 +111,24 @@ def _parse_facts(text: str) -> Mapping[str, Any] | None:
 
 
 def _obstacle(name: str, group: str, facts: Mapping[str, Any] | None) -> HostError | None:
-    """Return why a host cannot run trials, or None."""
     if facts is None:
         return HostError(
             f"{name} printed other output than facts",
             "make sure that its login shell prints nothing",
         )
     if facts["machine"] != target_machine():
-        return _foreign(name, str(facts["machine"]))
+        machine = str(facts["machine"])
+        other = f", or build for it: make build MACHINE={machine}; export {VARIABLE}={machine}"
+        return HostError(
+            f"{name} is {machine}, but the workloads are built for {target_machine()}",
+            f"remove {name} from the group{other if machine in ARCHITECTURES else ''}",
+        )
     missed = check_host(facts)
     if missed:
         return HostError(
             f"{name} cannot run trials: {missed[0].reason}", f"make provision HOST={group}"
         )
     return None
-
-
-def _foreign(name: str, machine: str) -> HostError:
-    """Return the error for a host that cannot run the compiled workloads."""
-    other = f", or build for it: make build MACHINE={machine}; export {VARIABLE}={machine}"
-    return HostError(
-        f"{name} is {machine}, but the workloads are built for {target_machine()}",
-        f"remove {name} from the group{other if machine in ARCHITECTURES else ''}",
-    )
 
 
 def differences(hosts: Sequence[ReadyHost]) -> Iterator[str]:

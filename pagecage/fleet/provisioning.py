@@ -7,7 +7,7 @@ import io
 import json
 import shlex
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from pagecage.model.json_codec import HOST, is_identifier
 from pagecage.model.trial import Package
 from pagecage.whole_files import write_whole
 
-_IMPLIED = ("all", "ungrouped")
+_IMPLIED = ("all", "ungrouped", "_meta")
 
 
 @dataclass(frozen=True)
@@ -49,59 +49,40 @@ def inventory_dir(project_dir: Path = TOP) -> Path:
 
 
 def groups(project_dir: Path = TOP) -> Mapping[str, tuple[FleetHost, ...]]:
-    """Return every group with its hosts and those of its child groups, in the inventory's order.
-
-    Groups without hosts are included (`vm` while no guest runs). Raises HostError if Ansible
-    rejects an inventory.
-    """
+    """Return every group, also empty ones, with its hosts and its child groups' hosts, in order."""
     listed = inventory_of(project_dir, inventory_dir(project_dir))
     variables = listed.get("_meta", {}).get("hostvars", {})
-    return {
-        group: tuple(_host(name, variables.get(name, {})) for name in _names(listed, group))
-        for group in _group_names(listed)
-    }
+
+    def hosts_of(group: str) -> dict[str, FleetHost]:
+        found = {}
+        for name in listed.get(group, {}).get("hosts", []):
+            own = variables.get(name, {})
+            found[name] = FleetHost(name, str(own.get("ansible_host", name)), own)
+        for child in listed.get(group, {}).get("children", []):
+            found |= hosts_of(child)
+        return found
+
+    # An empty group is listed only among its parent's children.
+    children = [child for table in listed.values() for child in table.get("children", [])]
+    names = dict.fromkeys([*children, *listed])
+    return {name: tuple(hosts_of(name).values()) for name in names if name not in _IMPLIED}
 
 
 def find_group(name: str, project_dir: Path = TOP) -> tuple[FleetHost, ...]:
-    """Return the hosts of a group, or the single host of that name.
-
-    Raises PagecageError for any other name.
-    """
+    """Return the hosts of a group, or the single host of that name. Raises PagecageError."""
     by_name = groups(project_dir)
     if name in by_name:
         return by_name[name]
     single = {host.name: host for hosts in by_name.values() for host in hosts}
     if name in single:
         return (single[name],)
-    raise PagecageError(
-        f"no inventory has a group {name!r}", f"{nearest(name, sorted(by_name))} (docs/HOSTS.md)"
-    )
-
-
-def _group_names(listed: Mapping[str, Any]) -> list[str]:
-    """Return the names of all groups; an empty group is listed only among its parent's children."""
-    children = [child for table in listed.values() for child in table.get("children", [])]
-    return [
-        name for name in dict.fromkeys([*children, *listed]) if name not in (*_IMPLIED, "_meta")
-    ]
-
-
-def _names(listed: Mapping[str, Any], group: str) -> list[str]:
-    table = listed.get(group, {})
-    below = [name for child in table.get("children", []) for name in _names(listed, child)]
-    return list(dict.fromkeys([*table.get("hosts", []), *below]))
-
-
-def _host(name: str, variables: Mapping[str, Any]) -> FleetHost:
-    return FleetHost(name, str(variables.get("ansible_host", name)), variables)
+    reason = f"no inventory has a group {name!r}"
+    raise PagecageError(reason, f"{nearest(name, sorted(by_name))} (docs/HOSTS.md)")
 
 
 @dataclass(frozen=True)
 class RoundRequest:
-    """The request to one host for one round; `request` and `stream` are files of the controller.
-
-    See ansible/roles/campaign/README.md.
-    """
+    """The request to one host for one round (ansible/roles/campaign/README.md)."""
 
     run_id: str
     round: int
@@ -111,10 +92,7 @@ class RoundRequest:
 
 @dataclass(frozen=True)
 class FleetPlaybook:
-    """The playbook of fleet runs with its checkout, its inventory and the agent package.
-
-    `sums` has a line of sha256sum(1) for each file of the archive.
-    """
+    """The playbook of fleet runs. `sums` has a line of sha256sum(1) per file of the archive."""
 
     project_dir: Path
     inventory: Path
@@ -125,24 +103,14 @@ class FleetPlaybook:
 
     def playbook(self, tag: str, hosts: Iterable[str], **variables: object) -> Playbook:
         """Return fleet.yml limited to these hosts, with its variables in a file below `scratch`."""
-        package = {
-            "campaign_package": str(self.archive),
-            "campaign_package_sums": list(self.sums),
-        }
+        package = {"campaign_package": str(self.archive), "campaign_package_sums": list(self.sums)}
         scratch = self.scratch / tag
         scratch.mkdir(parents=True, exist_ok=True)
         variables_file = scratch / "variables.json"
         variables_file.write_text(json.dumps({**package, **variables}))
-        words = (
-            "--tags",
-            tag,
-            "--limit",
-            ",".join(hosts),
-            "--extra-vars",
-            f"@{variables_file}",
-            *self.words,
-        )
-        return Playbook(self.project_dir, "fleet.yml", self.inventory, scratch, words)
+        words = ("--tags", tag, "--limit", ",".join(hosts), "--extra-vars", f"@{variables_file}")
+        all_words = (*words, *self.words)
+        return Playbook(self.project_dir, "fleet.yml", self.inventory, scratch, all_words)
 
     def read_facts(self, hosts: Iterable[str], busy: Iterable[str]) -> PlaybookRun:
         """Start reading the facts of hosts. `busy` ones may still run a round of this fleet."""
@@ -160,7 +128,10 @@ def make_fleet_playbook(
     project_dir: Path, package: AgentPackage, scratch: Path, inventory: Path | None = None
 ) -> FleetPlaybook:
     """Return the playbook of a checkout, with the package in one archive named by its hash."""
-    files = _files(package)
+    # The servers of simulated volumes lie beside the workloads, where the agent looks for them.
+    paths = (*package.programs, *package.volume_files)
+    programs = {f"bin/{path.name}": path.read_bytes() for path in paths}
+    files = {package.agent.name: package.agent.read_bytes(), **programs}
     content = _archive(files)
     sha256 = hashlib.sha256(content).hexdigest()
     scratch.mkdir(parents=True, exist_ok=True)
@@ -173,29 +144,14 @@ def make_fleet_playbook(
     )
 
 
-def _files(package: AgentPackage) -> dict[str, bytes]:
-    """Return the contents by path in the spool.
-
-    The servers of simulated volumes lie beside the workloads, where the agent looks for them.
-    """
-    paths = (*package.programs, *package.volume_files)
-    programs = {f"bin/{path.name}": path.read_bytes() for path in paths}
-    return {package.agent.name: package.agent.read_bytes(), **programs}
-
-
 def _archive(files: Mapping[str, bytes]) -> bytes:
-    """Return a tar archive; equal files give equal bytes."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for name, content in files.items():
-            _add(tar, name, content)
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(content), 0o755
+            tar.addfile(member, io.BytesIO(content))
     return out.getvalue()
-
-
-def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    member = tarfile.TarInfo(name)
-    member.size, member.mode = len(content), 0o755
-    tar.addfile(member, io.BytesIO(content))
 
 
 def check_names(hosts: Iterable[FleetHost]) -> None:
@@ -217,8 +173,7 @@ _PASSWORD = ("sudo password", "become password", "password is required")
 class ProvisionRequest:
     """A playbook and a group. `device` replaces pagecage_data_device of a single host.
 
-    `ask_password` makes Ansible ask for sudo's password, `password_file` contains it. `erase` makes
-    unprovisioning destroy data. `packages` are installed too.
+    With `erase` unprovisioning destroys data; `packages` are installed too.
     """
 
     group: str
@@ -257,22 +212,9 @@ def run_playbook(
     """Run the playbook on every host of the group and return the results by host.
 
     The guest is started if needed. Raises PagecageError for an unknown or empty group, and for one
-    device on several hosts; HostError if the agent is not built or Ansible could not start.
+    device on several hosts; HostError if Ansible could not start.
     """
     hosts = find_group(request.group, project_dir)
-    _check(request, hosts)
-    words = request.words()
-    if request.playbook == "site.yml":
-        agent = make_agent_package(project_dir).agent
-        words += ("--extra-vars", json.dumps({"agent_file": str(agent)}))
-    playbook = Playbook(project_dir, request.playbook, inventory_dir(project_dir), scratch, words)
-    with _connected(request.group, progress):
-        results = run_to_end(playbook, listener)
-    by_name = {host.name: host for host in hosts}
-    return {name: _with_hint(result, by_name.get(name)) for name, result in results.items()}
-
-
-def _check(request: ProvisionRequest, hosts: Sequence[FleetHost]) -> None:
     if not hosts and request.group != VM:
         message = f"the group {request.group!r} has no hosts"
         raise PagecageError(message, "name them in ansible/inventory (docs/HOSTS.md)")
@@ -286,11 +228,19 @@ def _check(request: ProvisionRequest, hosts: Sequence[FleetHost]) -> None:
             f"--device {request.device} would apply to {len(hosts)} hosts",
             "set pagecage_data_device for each host in ansible/inventory, or name one host",
         )
+    words = request.words()
+    if request.playbook == "site.yml":
+        agent = make_agent_package(project_dir).agent
+        words += ("--extra-vars", json.dumps({"agent_file": str(agent)}))
+    playbook = Playbook(project_dir, request.playbook, inventory_dir(project_dir), scratch, words)
+    with _connected(request.group, progress):
+        results = run_to_end(playbook, listener)
+    by_name = {host.name: host for host in hosts}
+    return {name: _with_hint(result, by_name.get(name)) for name, result in results.items()}
 
 
 @contextmanager
 def _connected(group: str, progress: Progress) -> Iterator[None]:
-    """Start the guest if it is the group, and keep a shared connection to it open."""
     if group != VM:
         yield
         return

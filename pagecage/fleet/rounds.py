@@ -35,17 +35,14 @@ def host_plans(plan: Plan, hosts: Sequence[str], mode: str) -> dict[str, Plan]:
     """Return each host's plan by name, in the hosts' order.
 
     `replicate` gives each host the whole plan. `spread` deals out the blocks, each of which holds
-    every treatment once, so that the host is a block factor. Raises PagecageError if there are
-    fewer blocks than hosts.
+    every treatment once. Raises PagecageError if there are fewer blocks than hosts.
     """
     if mode == "replicate":
         return {host: _host_plan(plan, host, plan.trials) for host in hosts}
     blocks = list(dict.fromkeys(trial.block for trial in plan.trials))
     if len(blocks) < len(hosts):
-        raise PagecageError(
-            f"{len(blocks)} repeats are too few to spread over {len(hosts)} hosts",
-            f"--repeats {len(hosts)}, or --fleet replicate",
-        )
+        reason = f"{len(blocks)} repeats are too few to spread over {len(hosts)} hosts"
+        raise PagecageError(reason, f"--repeats {len(hosts)}, or --fleet replicate")
     owner = {block: hosts[number % len(hosts)] for number, block in enumerate(blocks)}
     return {
         host: _host_plan(plan, host, (t for t in plan.trials if owner[t.block] == host))
@@ -54,7 +51,6 @@ def host_plans(plan: Plan, hosts: Sequence[str], mode: str) -> dict[str, Plan]:
 
 
 def _host_plan(plan: Plan, host: str, trials: Iterable[Trial]) -> Plan:
-    """Return the plan with these trials, and with the host in its run id."""
     chosen = tuple(trials)
     stamp = plan.run_id.partition("-")[0]
     run_id = f"{stamp}-{plan.document['experiment']}-{host}"
@@ -68,10 +64,7 @@ Listener = Callable[[str, Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class RemoteHost:
-    """A host of a group during a run. `emulated` tells that its instructions are translated.
-
-    `disks` has a directory on each disk beside the data directory's, by name.
-    """
+    """A host of a group during a run; `disks` has a directory on each further disk by name."""
 
     name: str
     data_dir: str
@@ -101,10 +94,7 @@ class RemoteHost:
 
 
 class HostRun:
-    """A host with its plan and its run folder.
-
-    `refusal` is the agent's error if it could not work.
-    """
+    """A host's plan and run folder. `refusal` is the agent's error if it could not work."""
 
     def __init__(
         self, remote: RemoteHost, plan: Plan, folder: RunFolder, streams: Path, listener: Listener
@@ -127,27 +117,16 @@ class HostRun:
 
     def runnable_trials(self) -> tuple[Trial, ...]:
         """Return the trials without a result that have attempts left."""
-        return (
-            ()
-            if self.refusal
-            else tuple(t for t in self.remaining() if self._attempts[t.trial_id] < ATTEMPTS)
-        )
+        remaining = () if self.refusal else self.remaining()
+        return tuple(trial for trial in remaining if self._attempts[trial.trial_id] < ATTEMPTS)
 
     def unfinished_round(self) -> int | None:
         """Return the number of a round whose stream was not fetched completely, or None."""
-        found = [
-            int(path.suffix[1:])
-            for path in self._streams.glob(f"{self.name}.*")
-            if path.stem == self.name
-        ]
-        return max(found, default=None)
+        streams = self._streams.glob(f"{self.name}.*")
+        return max((int(s.suffix[1:]) for s in streams if s.stem == self.name), default=None)
 
     def begin(self, number: int, request: Path | None) -> RoundRequest:
-        """Open a round's stream and return its request.
-
-        A stream that was fetched in part is read again from its beginning, which adds no record
-        twice.
-        """
+        """Open a round's stream, which may be read again, and return its request."""
         self._stream = self._streams / f"{self.name}.{number}"
         flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(self._stream, flags, 0o600)
@@ -179,11 +158,9 @@ class HostRun:
                     self._stream.unlink(missing_ok=True)
 
     def end(self, reason: str | None) -> None:
-        """Close a round.
+        """Close a round; `reason` says how the agent ended, and is recorded with an open trial.
 
-        `reason` says how the agent ended; a trial that it left unfinished is recorded with it. With
-        None the host is unreachable and its agent may still be running, so the stream is kept to be
-        resumed.
+        With None the agent may still be running, so that the stream is kept to be resumed.
         """
         self.receive()
         receiver, self._receiver = self._receiver, None
@@ -197,7 +174,6 @@ class HostRun:
         self._stream.unlink(missing_ok=True)
 
     def _planned(self) -> tuple[Trial, ...]:
-        """Return all trials of the plan: a stream that is read again has those with a result."""
         records = self.folder.last_records() if needs_records(self.plan.document) else {}
         return planned_trials(self.plan, records, self.folder.judge(records))
 
@@ -242,10 +218,9 @@ class FleetCampaign:
         self._ended: set[str] = set()
 
     def run(self) -> None:
-        """Fetch the results that an earlier run left behind, then run the remaining trials.
+        """Fetch the results of an earlier run, then run the remaining trials.
 
-        A trial is attempted at most three times. On KeyboardInterrupt the agents are stopped and
-        their results fetched before the exception is raised again.
+        On KeyboardInterrupt the agents are stopped and their results fetched first.
         """
         with ExitStack() as locks:
             for host in self._hosts:
@@ -308,12 +283,8 @@ class FleetCampaign:
         results.result()
 
     def _receive_until_done(
-        self,
-        results: Future[Results],
-        hosts: Mapping[str, HostRun],
-        until: float = math.inf,
+        self, results: Future[Results], hosts: Mapping[str, HostRun], until: float = math.inf
     ) -> None:
-        """Receive frames until the round ends, or until that time (time.monotonic)."""
         while not results.done() and time.monotonic() < until:
             time.sleep(_POLL_SECONDS)
             self._handle_events()
@@ -332,11 +303,6 @@ class FleetCampaign:
                 self._ended.add(event.host)
 
     def _stop(self, this: _Round, results: Future[Results], pool: ThreadPoolExecutor) -> None:
-        """Stop the agents and receive their last frames.
-
-        A host or an Ansible that does not answer is given up after STOP_SECONDS; the next run
-        fetches what it has.
-        """
         until = time.monotonic() + STOP_SECONDS
         requests = {name: this.requests[name] for name in this.hosts if name not in self._ended}
         if not requests:  # a request to stop would leave a directory on the host
@@ -372,7 +338,6 @@ class FleetCampaign:
 
 
 def _outcome(host: HostRun, result: HostResult | None) -> tuple[str, str]:
-    """Return the outcome of a round on one host, and the reason unless it is `done`."""
     if host.refusal is not None:
         return "refused", host.refusal.message
     if result is None:

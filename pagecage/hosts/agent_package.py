@@ -25,11 +25,9 @@ VARIABLE = "PAGECAGE_MACHINE"
 
 @dataclass(frozen=True)
 class Architecture:
-    """An architecture for which programs and guests are made.
+    """An architecture by the kernel's name (`machine`) and that of packages (`debian`).
 
-    `machine` is the kernel's name, `debian` that of packages. `board` is QEMU's machine with its
-    options, `console` the kernel's device of its serial port. `boot_option` goes to the guest's
-    kernel; "" for none. `devices` are QEMU's that only this architecture has.
+    `board` and `devices` are QEMU's, `console` and `boot_option` the kernel's; "" for none.
     """
 
     machine: str
@@ -71,29 +69,17 @@ def target_machine() -> str:
 
 
 def architecture(machine: str | None = None) -> Architecture:
-    """Return an architecture, by default the hosts'.
-
-    Raises HostError if nothing is made for it.
-    """
+    """Return an architecture, by default the hosts'. Raises HostError if nothing is made for it."""
     wanted = machine or target_machine()
     if wanted not in ARCHITECTURES:
-        raise HostError(
-            f"there is no guest for {wanted}", "run on x86_64 or aarch64, or use HOST=local"
-        )
+        reason = f"there is no guest for {wanted}"
+        raise HostError(reason, "run on x86_64 or aarch64, or use HOST=local")
     return ARCHITECTURES[wanted]
 
 
 def is_foreign_target() -> bool:
     """Return whether the hosts have another architecture than this machine."""
     return target_machine() != platform.machine()
-
-
-def build_folder() -> str:
-    """Return the name of the folder with the hosts' compiled programs.
-
-    Raises HostError if nothing is made for their architecture.
-    """
-    return architecture().machine if is_foreign_target() else "host"
 
 
 def require_native_target() -> None:
@@ -117,11 +103,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that equal sources give an eq
 
 @dataclass(frozen=True)
 class AgentPackage:
-    """The agent and the workloads. Every record contains `agent_sha256`.
-
-    `volume_plugin` is nbdkit's plugin of simulated volumes, and `volume_server` their server by
-    FUSE; None if they are not compiled.
-    """
+    """The agent and the workloads; None for a server of volumes that is not compiled."""
 
     agent: Path
     programs: tuple[Path, ...]
@@ -144,10 +126,7 @@ class AgentPackage:
 
 
 def require_workloads(package: AgentPackage) -> None:
-    """Raise HostError if no workload is compiled.
-
-    Called before a plan is made, which takes longer.
-    """
+    """Raise HostError if no workload is compiled, before a plan is made, which takes longer."""
     if not package.programs:
         raise HostError("the workload binaries are not built", "make build")
 
@@ -171,11 +150,8 @@ def require_programs(package: AgentPackage, trials: Collection[Trial]) -> None:
                 f"{', '.join(missing)} {verb} not in this package for {machine}",
                 f"install a wheel that was made with Rust's standard library for {machine}",
             )
-        hint = (
-            "make build"
-            if set(missing) - set(_BUILT_FOR)
-            else f"make setup {_BUILT_FOR[missing[0]]}"
-        )
+        is_usual = set(missing) - set(_BUILT_FOR)
+        hint = "make build" if is_usual else f"make setup {_BUILT_FOR[missing[0]]}"
         raise HostError(f"{', '.join(missing)} {verb} not built", hint)
 
 
@@ -228,10 +204,7 @@ def agent_bytes(package_dir: Path = PACKAGE_DIR) -> bytes:
 def zipapp_bytes(
     main: bytes, sources: Iterable[Path], package_dir: Path = PACKAGE_DIR, first_line: bytes = b""
 ) -> bytes:
-    """Return a zipapp of some modules of pagecage (PEP 441); equal sources give equal bytes.
-
-    `main` is the text of __main__.py. `first_line`, if any, names the interpreter.
-    """
+    """Return a zipapp of some modules of pagecage (PEP 441); equal sources give equal bytes."""
     archive = io.BytesIO(first_line)
     archive.seek(0, io.SEEK_END)
     with zipfile.ZipFile(archive, "a", zipfile.ZIP_DEFLATED) as file:
@@ -243,17 +216,21 @@ def zipapp_bytes(
 
 
 def make_agent_package(top: Path) -> AgentPackage:
-    """Write the agent to the folder of built files, and return it with the workloads of `top`.
+    """Write the agent and return it with the workloads of `top`, which may be missing.
 
-    They are those for the hosts' architecture. Workloads may be missing; see require_programs().
-    Raises HostError if the folder cannot be written.
+    Raises HostError if the folder of built files cannot be written.
     """
-    built = top / "build" / build_folder()
+    built = top / "build" / (architecture().machine if is_foreign_target() else "host")
     programs = tuple(sorted(path for path in (built / "bin").glob("*") if path.is_file()))
     content = agent_bytes()
     agent = (BUILD if top == TOP else top / "build") / "host/agent.pyz"
     if not agent.exists() or agent.read_bytes() != content:
-        _replace(agent, content)
+        try:
+            agent.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(agent, content)
+        except OSError as error:
+            reason = f"{agent} cannot be written: {error.strerror}"
+            raise HostError(reason, f"ls -ld {agent.parent}") from None
     plugin = top / "build/host/lib" / PLUGIN  # nbdkit runs here, beside QEMU
     server = built / "lib" / FUSE_PROGRAM
     return AgentPackage(
@@ -265,35 +242,19 @@ def make_agent_package(top: Path) -> AgentPackage:
     )
 
 
-def _replace(agent: Path, content: bytes) -> None:
-    """Write the agent at once, because another run may be copying it."""
-    try:
-        agent.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(agent, content)
-    except OSError as error:
-        raise HostError(
-            f"{agent} cannot be written: {error.strerror}", f"ls -ld {agent.parent}"
-        ) from None
-
-
 def module_files(entry: str, package_dir: Path = PACKAGE_DIR) -> dict[str, Path]:
     """Return the modules of pagecage that `entry` imports, directly or not, with their files."""
     found: dict[str, Path] = {}
     waiting = [entry]
     while waiting:
         name = waiting.pop()
-        path = _file_of(name, package_dir)
+        place = package_dir.parent.joinpath(*name.split("."))
+        candidates = (place.with_suffix(".py"), place / "__init__.py")
+        path = next((path for path in candidates if path.exists()), None)
         if name not in found and path is not None:
             found[name] = path
             waiting += [*_parents(name), *_imports(path)]
     return found
-
-
-def _file_of(name: str, package_dir: Path) -> Path | None:
-    """Return the file of a module or package; None for a name within a module."""
-    place = package_dir.parent.joinpath(*name.split("."))
-    candidates = (place.with_suffix(".py"), place / "__init__.py")
-    return next((path for path in candidates if path.exists()), None)
 
 
 def _parents(name: str) -> Iterator[str]:
@@ -302,7 +263,6 @@ def _parents(name: str) -> Iterator[str]:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """Yield the modules that a file imports from pagecage, and the names that may be modules."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pagecage"):
             yield node.module or ""

@@ -49,8 +49,8 @@ def install_programs(purposes: Sequence[str], listener: Callable[[TaskEvent], No
     """Install what is missing for the purposes of the role.
 
     Raises HostError with the command to run as root if this user may not install packages. On
-    Ctrl-C it interrupts the package manager, which leaves its database intact, and waits for it:
-    Ansible's workers have sessions of their own, which Ctrl-C does not reach.
+    Ctrl-C it interrupts the package manager, and waits for it: Ansible's workers have sessions of
+    their own, which Ctrl-C does not reach.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     words = ("-e", json.dumps({"controller_purposes": list(purposes)}))
@@ -59,7 +59,11 @@ def install_programs(purposes: Sequence[str], listener: Callable[[TaskEvent], No
     try:
         error = run_to_end(playbook, listener)["localhost"].error(playbook.log)
     except KeyboardInterrupt:
-        _stop_package_managers()
+        # One that runs as another user, by sudo, continues.
+        for pid, name in _descendants(os.getpid()):
+            if name in _PACKAGE_MANAGERS:
+                with suppress(PermissionError, ProcessLookupError):
+                    os.kill(pid, signal.SIGINT)
         _await_children()
         raise
     if error is not None:
@@ -67,7 +71,6 @@ def install_programs(purposes: Sequence[str], listener: Callable[[TaskEvent], No
 
 
 def _descendants(pid: int) -> Iterator[tuple[int, str]]:
-    """Yield pid and name of every descendant of `pid`."""
     with suppress(OSError):
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
             with suppress(OSError):
@@ -75,16 +78,7 @@ def _descendants(pid: int) -> Iterator[tuple[int, str]]:
             yield from _descendants(int(child))
 
 
-def _stop_package_managers() -> None:
-    """Interrupt every package manager. One that runs as another user, by sudo, continues."""
-    for pid, name in _descendants(os.getpid()):
-        if name in _PACKAGE_MANAGERS:
-            with suppress(PermissionError, ProcessLookupError):
-                os.kill(pid, signal.SIGINT)
-
-
 def _await_children() -> None:
-    """Wait until every descendant has ended."""
     while True:
         try:
             os.waitpid(-1, 0)

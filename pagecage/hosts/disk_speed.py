@@ -27,10 +27,9 @@ _FEWEST_BYTES = 16 * MIB
 
 
 def disk_speed(folder: Path, machine: str) -> DiskSpeed:
-    """Return the speed of the disk under a directory, which is created if it is missing.
+    """Return the speed of the disk under a directory; ASSUMED if it takes no direct writes.
 
-    A speed is measured once per `machine`, a text that names disk and boot, and kept in the
-    directory. Returns ASSUMED where the file system takes no direct writes.
+    It is measured once per `machine`, a text that names disk and boot, and kept in the directory.
     """
     kept = folder / "disk-speed.json"
     with suppress(OSError, ValueError, TypeError):
@@ -48,14 +47,15 @@ def disk_speed(folder: Path, machine: str) -> DiskSpeed:
 
 
 def _measure(folder: Path) -> DiskSpeed:
-    """Measure with a file of its own. Raises OSError without direct writes, or without room."""
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".probe-") as file:
         direct = os.open(file.name, os.O_WRONLY | os.O_DIRECT)
         try:
             write_rate = _write(direct)
             os.fsync(direct)
+            descriptor = file.fileno()
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             return DiskSpeed(
-                _read_in_order(file.fileno()),
+                _rate(lambda offset: len(os.pread(descriptor, _CHUNK_BYTES, offset))),
                 write_rate,
                 _read_seconds(file.fileno(), BLOCK_BYTES),
                 _read_seconds(file.fileno(), WINDOW_BYTES),
@@ -80,12 +80,6 @@ def _write(descriptor: int) -> float:
     with mmap.mmap(-1, _CHUNK_BYTES) as buffer:
         buffer.write(os.urandom(_CHUNK_BYTES))
         return _rate(lambda offset: os.pwritev(descriptor, [buffer], offset))
-
-
-def _read_in_order(descriptor: int) -> float:
-    """Return the rate of cold reads through the page cache, with the kernel's read-ahead."""
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    return _rate(lambda offset: len(os.pread(descriptor, _CHUNK_BYTES, offset)))
 
 
 def _read_seconds(descriptor: int, size_bytes: int) -> float:

@@ -19,11 +19,8 @@ Progress = Callable[[str], None]
 class ResourceNeeds:
     """Memory and space on the data disk that a plan needs.
 
-    `resident_bytes` of the data must be in memory at the same time. `has_volume` tells that a
-    simulated volume enforces limits of a trial. `disks` are the names of the disks that the plan
-    needs beside the data directory's, each with room for `written_bytes`. A host may install
-    `package` and attach `tracers` (names of collectors) in advance. `distribution_packages` must be
-    installed on the host.
+    `resident_bytes` must be in memory at the same time. Each of the further `disks` has room for
+    `written_bytes`. A host may install `package` and attach `tracers` in advance.
     """
 
     memory_bytes: int
@@ -39,12 +36,7 @@ class ResourceNeeds:
 
 @dataclass(frozen=True)
 class MachineState:
-    """One machine state.
-
-    `state_id` names the saved state, None for a machine that was not restored. `restore_seq` counts
-    its restores. `emulated` tells that instructions are translated (TCG). `details` are facts (QEMU
-    version, accel, aio).
-    """
+    """A machine state. `state_id` names the saved state; None without. `details` are facts."""
 
     state_id: str | None
     restore_seq: int | None
@@ -52,50 +44,39 @@ class MachineState:
     details: dict[str, Any]
 
 
-class SizedHost(Protocol):
-    """A host, or a group of hosts, for which a size is chosen."""
+class NamedHost(Protocol):
+    """A host, or a group of hosts."""
 
     @property
     def name(self) -> str:
         """Its name in plans and records."""
+
+
+class SizedHost(NamedHost, Protocol):
+    """A host, or a group of hosts, for which a size is chosen."""
 
     def is_emulated(self, progress: Progress) -> bool:
         """Return whether instructions are translated (TCG). Called before prepare()."""
 
 
-class ObservedHost(Protocol):
+class ObservedHost(NamedHost, Protocol):
     """A host whose surrounding machine can be observed and throttled while a trial runs."""
 
-    @property
-    def name(self) -> str:
-        """Its name in plans and records."""
-
     def outer_sample(self) -> dict[str, Any] | None:
-        """Return counters of the machine around a guest: CPU, PSI, disk, QEMU's own use.
-
-        None if the host is not a guest.
-        """
+        """Return counters of the machine around a guest; None if the host is not a guest."""
 
     def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
-        """Limit the measured disk from outside, to these I/O properties of systemd.
+        """Limit the measured disk from outside, and return the limits in force.
 
-        Without properties the limits are removed. Returns the limits in force as QEMU reports them.
-        Raises HostError if the host is not a guest.
+        Without properties the limits are removed. Raises HostError if the host is not a guest.
         """
 
     def command_volume(self, command: Mapping[str, Any], disk: str = DATA_DISK) -> dict[str, Any]:
-        """Return the answer of the simulated volume that serves a disk from outside.
-
-        Raises HostError if there is none, and HostDied if it has ended.
-        """
+        """Return the answer of a disk's simulated volume. Raises HostError, HostDied."""
 
 
-class AgentHost(Protocol):
+class AgentHost(NamedHost, Protocol):
     """A host to which requests for an agent are addressed."""
-
-    @property
-    def name(self) -> str:
-        """Its name in plans and records."""
 
     @property
     def data_dir(self) -> str:
@@ -125,10 +106,7 @@ class Host(ObservedHost, SizedHost, AgentHost, Protocol):
         """Make everything that start() needs (image, saved state). Slow the first time."""
 
     def start(self) -> MachineState:
-        """Bring the machine to its starting state.
-
-        Raises HostError, also if another process uses the machine.
-        """
+        """Bring the machine to its starting state. Raises HostError, also if it is in use."""
 
     def restart(self) -> MachineState:
         """Restore the starting state: for `fresh`, or after the host or its agent died."""
@@ -137,16 +115,10 @@ class Host(ObservedHost, SizedHost, AgentHost, Protocol):
         """Install the agent and the workloads; called after each start."""
 
     def agent_command(self) -> list[str]:
-        """Return the local command that runs the agent.
-
-        The agent reads a request from standard input.
-        """
+        """Return the local command that runs the agent, which reads a request from stdin."""
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """Return the local command that runs `argv` on the host.
-
-        Standard streams and exit status are passed through.
-        """
+        """Return the local command that runs `argv` on the host, with its standard streams."""
 
     def interactive(self, argv: Sequence[str]) -> list[str]:
         """Return the local command that runs `argv` on the host with a terminal of its own."""

@@ -20,12 +20,7 @@ from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.linux import procfs
 from pagecage.linux.systemd import runtime_dir
 from pagecage.model.cage import DATA_DISK
-from pagecage.model.requirements import (
-    MissedRequirement,
-    check_disk,
-    check_limits,
-    default_driver,
-)
+from pagecage.model.requirements import MissedRequirement, check_disk, check_limits, default_driver
 from pagecage.model.trial import missing_packages
 from pagecage.planning.size import DiskSpeed
 from pagecage.units import MIB, format_bytes
@@ -89,10 +84,7 @@ class LocalHost:
         return str(self.own_disk["file"])
 
     def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
-        """Raise HostError if the host is unfit.
-
-        The disk cannot be measured, memory is short, a package is missing, or a run is going on.
-        """
+        """Raise HostError if this machine is unfit or in use."""
         require_idle(Path(self.spool_dir))
         facts = self.facts()
         if missed := check_disk(facts):
@@ -109,10 +101,7 @@ class LocalHost:
             )
 
     def require_free_space(self, data_bytes: int) -> None:
-        """Raise PagecageError if the data directory has no room for data of this size.
-
-        Datasets and prepared data that are there already count as room.
-        """
+        """Raise PagecageError without room for data of this size; existing data count as room."""
         folder = Path(self.data_dir)
         held = (*folder.glob("*.bin"), *folder.glob("prepared/*/*/**/*"))
         held_bytes = sum(path.lstat().st_size for path in held if path.is_file())
@@ -142,10 +131,9 @@ class LocalHost:
         return self.command(agent_argv(self.spool_dir))
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """Return `argv` with `python3` replaced by this process's interpreter.
+        """Return `argv` with this interpreter, since the first python3 on PATH may be too old.
 
-        The first python3 on PATH may be too old. Without a login session, `systemctl --user` is
-        told where its systemd is.
+        Without a login session, `systemctl --user` is told where its systemd is.
         """
         has_session = not self.user or os.environ.get("XDG_RUNTIME_DIR")
         settings = [] if has_session else ["env", f"XDG_RUNTIME_DIR={runtime_dir()}"]
@@ -158,12 +146,16 @@ class LocalHost:
 
     def push(self, sources: Sequence[Path], directory: str) -> None:
         """Copy files to the spool, which is in memory."""
-        _make_private(Path(self.spool_dir))
+        # Its files are executed, and its parent may be writable by others.
+        path = Path(self.spool_dir)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stat = path.lstat()
+        if stat.st_uid != os.getuid() or stat.st_mode & 0o022 or path.is_symlink():
+            reason = f"{path} belongs to another user, or others can write to it"
+            raise HostError(reason, f"remove {path}")
         Path(directory).mkdir(parents=True, exist_ok=True)
         for source in sources:
-            part = Path(
-                directory, f".{source.name}.part"
-            )  # a running program cannot be overwritten
+            part = Path(directory, f".{source.name}.part")  # a running program stays as it is
             shutil.copy2(source, part)
             part.replace(Path(directory, source.name))
 
@@ -184,10 +176,7 @@ class LocalHost:
 
 
 def require_idle(spool: Path) -> None:
-    """Raise HostError if another agent, of any user, has locked this machine.
-
-    The agent locks it again, so that two runs that start at once are still kept apart.
-    """
+    """Raise HostError if another agent, of any user, has locked this machine."""
     try:
         with (spool / "lock").open() as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -207,16 +196,3 @@ def _spool_dir(uid: int, runtime: Path) -> str:
     if uid == 0:
         return "/dev/shm/pagecage"
     return f"{runtime}/pagecage" if runtime.is_dir() else f"{gettempdir()}/pagecage-{uid}"
-
-
-def _make_private(path: Path) -> None:
-    """Create the spool for this user alone.
-
-    Its files are executed, and its parent may be writable by others.
-    """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stat = path.lstat()
-    if stat.st_uid != os.getuid() or stat.st_mode & 0o022 or path.is_symlink():
-        raise HostError(
-            f"{path} belongs to another user, or others can write to it", f"remove {path}"
-        )

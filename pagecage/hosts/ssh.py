@@ -16,10 +16,9 @@ from pagecage.process import PIPE, Process, dying_with_parent, replay, spawn
 
 @dataclass(frozen=True)
 class SshTarget:
-    """An account on a host, its private key, and the file with the host's public key.
+    """An account on a host, its key, and the file with the host's key (ssh_config(5)).
 
-    `host_key_alias` is the name in `known_hosts` (ssh_config(5), HostKeyAlias). `control_path` is
-    the socket of a shared connection, if one is open.
+    `control_path` is the socket of a shared connection, if one is open.
     """
 
     address: str
@@ -65,24 +64,14 @@ def ssh_settings(target: SshTarget) -> list[str]:
 
 def ssh_argv(target: SshTarget, argv: Sequence[str], *, tty: bool = False) -> list[str]:
     """Return the local command that runs `argv` on the target; without `argv`, a login shell."""
-    shared = ["-S", str(target.control_path)] if target.control_path else []
-    terminal = ["-t"] if tty else []
-    command = [shlex.join(argv)] if argv else []
-    return [
-        "ssh",
-        *ssh_options(target),
-        *shared,
-        *terminal,
-        f"{target.user}@{target.address}",
-        *command,
-    ]
+    options, shared = ssh_options(target), target.control_path
+    options += ["-S", str(shared)] if shared else []
+    account = f"{target.user}@{target.address}"
+    return ["ssh", *options, *(["-t"] * tty), account, *([shlex.join(argv)] if argv else [])]
 
 
 def master_argv(target: SshTarget) -> list[str]:
-    """Return the ssh that holds the shared connection open.
-
-    It dies with the process that started it.
-    """
+    """Return the ssh that holds the shared connection open until this process ends."""
     options = [*ssh_options(target), "-M", "-N", "-S", str(target.control_path)]
     return dying_with_parent(["ssh", *options, f"{target.user}@{target.address}"])
 
@@ -120,9 +109,8 @@ def push(target: SshTarget, sources: Sequence[Path], directory: str) -> None:
             f"remove {directory} on that host",
         )
     if send.returncode != 0 or pack.wait() != 0:
-        raise HostDied(
-            f"copying files to {target.host_key_alias} failed", f"run it by hand: {replay(argv)}"
-        )
+        reason = f"copying files to {target.host_key_alias} failed"
+        raise HostDied(reason, f"run it by hand: {replay(argv)}")
 
 
 CONNECT_SECONDS = 60.0
@@ -155,9 +143,8 @@ class SharedConnection:
             if time.monotonic() > deadline:
                 self.close()
                 limit = f"{self._limit_seconds:.0f} s"
-                raise HostError(
-                    f"the guest did not answer on ssh within {limit}", "pagecage host rebuild vm"
-                )
+                reason = f"the guest did not answer on ssh within {limit}"
+                raise HostError(reason, "pagecage host rebuild vm")
             if self._master.poll() is not None:
                 time.sleep(0.1)
                 self._master = self._spawn()

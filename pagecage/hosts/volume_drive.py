@@ -34,7 +34,6 @@ from pagecage.units import GIB, KIB, MIB
 
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 FILE_BYTES = 4 * GIB
-_NS = 1e9
 
 
 @dataclass(frozen=True)
@@ -64,10 +63,9 @@ class DrivenVolume:
 
 @dataclass(frozen=True)
 class DriveResult:
-    """A load's result beside the model's arithmetic.
+    """A load's result alongside the model's arithmetic.
 
-    Rates are requests per second. `mean_us` and `percentiles_us` are as fio saw them, and the
-    expected ones those of the model: below the limits the latencies that were set, at a limit the
+    Rates are requests per second. Expected latencies are those that were set, or at a limit the
     mean by Little's law. `limit` is the limit that decides the rate, None if latency does.
     """
 
@@ -95,10 +93,9 @@ class DriveResult:
 
 @dataclass(frozen=True)
 class CreditsResult:
-    """The drain and the refill of one bucket, beside the formula credits / (burst - base).
+    """Drain and refill of one bucket, alongside the formula credits / (burst - base).
 
-    The bucket was made smaller, so that it drains in `expected_drain_seconds`; rates are unchanged.
-    `refill_per_second` is the growth of its level while nothing is requested.
+    The bucket was made smaller, to drain in `expected_drain_seconds`; rates are unchanged.
     """
 
     limit: str
@@ -111,10 +108,7 @@ class CreditsResult:
 
 @contextmanager
 def served_volume(programs: Path) -> Iterator[DrivenVolume]:
-    """Serve an empty volume for the block, by the compiled files of a folder.
-
-    Raises HostError without fio, or with neither FUSE and loop devices nor nbdkit.
-    """
+    """Serve an empty volume for the block. Raises HostError without fio or a way to serve it."""
     path = FuseLoop() if _can_attach() else NbdClient()
     name = FUSE_PROGRAM if isinstance(path, FuseLoop) else PLUGIN
     if isinstance(path, NbdClient):
@@ -168,13 +162,14 @@ def drive(
     operations = sum(part["total_ios"] for part in parts)
     expected, limit = expected_rate(model, load)
     is_latency = limit is None and expected is not None and len(parts) == 1
+    found = parts[0]["lat_ns"]["percentile"]
     return DriveResult(
         load,
         took,
         operations / took,
         expected,
         sum(part["lat_ns"]["mean"] * part["total_ios"] for part in parts) / operations / 1000,
-        _percentiles(parts[0]),
+        {float(name): value / 1000 for name, value in found.items()},
         _set_percentiles(model, load) if is_latency else None,
         limit,
         account["late_ops"] / operations,
@@ -222,49 +217,31 @@ _UNITS = {"operations": "IOPS", "bytes": "bandwidth"}
 def _run_fio(
     volume: DrivenVolume, load: Load, seconds: float
 ) -> tuple[float, list[Mapping[str, Any]]]:
-    """Run fio and return its run time in seconds and its figures by direction."""
-    done = run(_fio_argv(volume.words, load, seconds), timeout_seconds=seconds + 120)
+    points = ":".join(f"{point:g}" for point in PERCENTILES)
+    settings = (
+        f"--rw={load.pattern} --bs={load.block_bytes} --iodepth={load.depth} --size={FILE_BYTES}"
+        f" --time_based --runtime={seconds:g} --randrepeat=1 --norandommap --lat_percentiles=1"
+        f" --percentile_list={points} --output-format=json"
+    )
+    argv = ["fio", "--name=volume", *volume.words, *settings.split()]
+    done = run(argv, timeout_seconds=seconds + 120)
     job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
     parts = [job[name] for name in load.directions]
     return max(part["runtime"] for part in parts) / 1000, parts
 
 
-def _fio_argv(words: Sequence[str], load: Load, seconds: float) -> list[str]:
-    return [
-        "fio",
-        "--name=volume",
-        *words,
-        f"--rw={load.pattern}",
-        f"--bs={load.block_bytes}",
-        f"--iodepth={load.depth}",
-        f"--size={FILE_BYTES}",
-        "--time_based",
-        f"--runtime={seconds:g}",
-        "--randrepeat=1",
-        "--norandommap",
-        "--lat_percentiles=1",
-        f"--percentile_list={':'.join(f'{p:g}' for p in PERCENTILES)}",
-        "--output-format=json",
-    ]
-
-
-def _percentiles(part: Mapping[str, Any]) -> dict[float, float]:
-    found = part["lat_ns"]["percentile"]
-    return {float(name): value / 1000 for name, value in found.items()}
-
-
 def expected_rate(model: Mapping[str, Any], load: Load) -> tuple[float | None, str | None]:
     """Return the requests per second that a model allows, and the limit that decides.
 
-    With reads and writes, half of the requests are reads. None if nothing limits the rate, or if
-    reads and writes have limits apart: one direction then waits for the other in the closed loop.
-    Credits are taken to be empty.
+    None if nothing limits the rate, or if reads and writes have limits apart: one direction then
+    waits for the other in the closed loop. Credits are taken to be empty.
     """
     if len(load.directions) > 1 and any(one["scope"] != "both" for one in model["limits"]):
         return None, None
     found: list[tuple[float, str | None]] = []
     for limit in model["limits"]:
-        share = _share(limit["scope"], load)
+        scope = limit["scope"]
+        share = 1.0 if scope == "both" else (scope in load.directions) / len(load.directions)
         cost = _cost(limit, model["accounting"], load)
         if share:
             name = f"{limit['layer']} {_UNITS[limit['unit']]}"
@@ -274,35 +251,22 @@ def expected_rate(model: Mapping[str, Any], load: Load) -> tuple[float | None, s
         return min(found, key=lambda pair: pair[0]) if found else (None, None)
     rate, decisive = min(found, key=lambda pair: pair[0], default=(math.inf, None))
     if load.depth == 1 and found:
-        return 1e6 / _mean_interval_us(sizes, load.block_bytes, 1e6 / rate), decisive
+        # A request that takes longer than that delays the next one, and a shorter one gains
+        # nothing.
+        least_us = 1e6 / rate
+        middles = [(step + 0.5) / _STEPS for step in range(_STEPS)]
+        times = [
+            max(least_us, latency_at_size(one, load.block_bytes, middle))
+            for one in sizes
+            for middle in middles
+        ]
+        return 1e6 / (sum(times) / len(times)), decisive
     means = [mean_us_at_size(one, load.block_bytes) for one in sizes]
     by_latency = load.depth * 1e6 * len(means) / sum(means)
     return (by_latency, None) if by_latency < rate else (rate, decisive)
 
 
-def _mean_interval_us(
-    sizes: Sequence[Sequence[LatencyQuantiles]], block_bytes: int, least_us: float
-) -> float:
-    """Return the mean time between requests one after another, each `least_us` after the last.
-
-    A request that takes longer than that delays the next one, and a shorter one gains nothing.
-    """
-    middles = [(step + 0.5) / _STEPS for step in range(_STEPS)]
-    times = [
-        max(least_us, latency_at_size(one, block_bytes, middle))
-        for one in sizes
-        for middle in middles
-    ]
-    return sum(times) / len(times)
-
-
 _STEPS = 2000
-
-
-def _share(scope: str, load: Load) -> float:
-    if scope == "both":
-        return 1.0
-    return (scope in load.directions) / len(load.directions)
 
 
 def _cost(limit: Mapping[str, Any], accounting: Mapping[str, Any], load: Load) -> float:

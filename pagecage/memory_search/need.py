@@ -123,10 +123,7 @@ class MeasuredLevels:
 
     @property
     def used_bytes(self) -> int | None:
-        """The most memory that the program used at the reference, in whole pages.
-
-        A limit above it changes nothing.
-        """
+        """The most memory used at the reference, in whole pages. A limit above changes nothing."""
         peaks = [trial.peak_bytes for trial in self.reference.trials]
         known = [peak for peak in peaks if peak is not None]
         if not known:
@@ -155,10 +152,7 @@ class MeasuredLevels:
         return None if seconds is None or not whole else seconds / whole - 1
 
     def state(self, level: MemoryLevel, criterion: Criterion, rule: SearchRule) -> State:
-        """Return whether a level has enough memory by a criterion.
-
-        A loss of time within the noise of the reference is none.
-        """
+        """Return whether a level has enough memory; a loss within the reference's noise is none."""
         if level.is_short:
             return "short"
         if criterion == "time":
@@ -171,10 +165,7 @@ class MeasuredLevels:
 
 
 def grid(rule: SearchRule, used_bytes: int, page_bytes: int = LEAST_PAGE_BYTES) -> list[int]:
-    """Return the levels that may be measured, from the memory in use down to the floor.
-
-    Neighbours differ by the precision, and by a page at least.
-    """
+    """Return the levels that may be measured, from the memory in use down to the floor."""
     steps = math.log(max(1.0, used_bytes / rule.floor_bytes)) / math.log1p(rule.precision)
     values = (
         page_floor_bytes(round(used_bytes / (1 + rule.precision) ** number), page_bytes)
@@ -184,10 +175,7 @@ def grid(rule: SearchRule, used_bytes: int, page_bytes: int = LEAST_PAGE_BYTES) 
 
 
 def next_round(rule: SearchRule, measured: MeasuredLevels) -> tuple[LevelRequest, ...]:
-    """Return the trials to run next; none if the search is over.
-
-    Trials that do not count are repeated first. Then every criterion asks for one level.
-    """
+    """Return the trials to run next; none if the search is over. Repeats come first."""
     if repeated := _repeats(rule, measured):
         return repeated
     if not measured.is_usable or measured.used_bytes is None:
@@ -204,10 +192,6 @@ def _descending(value: int | None) -> int:
 
 
 def _repeats(rule: SearchRule, measured: MeasuredLevels) -> tuple[LevelRequest, ...]:
-    """Return the trials that replace those that do not count.
-
-    If no time of the reference counts, the times of other levels have no use.
-    """
     missing = _missing(measured.reference, rule.reference_repeats, is_timed=True)
     if missing:
         return (LevelRequest(None, missing),)
@@ -217,7 +201,6 @@ def _repeats(rule: SearchRule, measured: MeasuredLevels) -> tuple[LevelRequest, 
 
 
 def _missing(level: MemoryLevel, planned: int, *, is_timed: bool) -> int:
-    """Return the number of trials to add to a level."""
     if level.is_short:
         return 0
     missing = planned - sum(trial.counts(is_timed=is_timed) for trial in level.trials)
@@ -227,11 +210,12 @@ def _missing(level: MemoryLevel, planned: int, *, is_timed: bool) -> int:
 def _next_level(
     rule: SearchRule, measured: MeasuredLevels, criterion: Criterion, values: Sequence[int]
 ) -> int | None:
-    """Return the next level of one criterion.
-
-    None if its interval is narrow enough, or ends at a level whose trials do not count.
-    """
-    states = _states(rule, measured, criterion, values)
+    places = {value: place for place, value in enumerate(values)}
+    states = {
+        places[level.limit_bytes]: measured.state(level, criterion, rule)
+        for level in measured.levels
+        if level.limit_bytes in places
+    }
     enough, short = _bracket(states)
     if short is not None and states[short] == "unknown":
         return None
@@ -241,18 +225,6 @@ def _next_level(
         below = (n for n, value in enumerate(values) if value * STEP <= values[enough])
         return values[next(below, len(values) - 1)]
     return values[(enough + short) // 2] if short - enough > 1 else None
-
-
-def _states(
-    rule: SearchRule, measured: MeasuredLevels, criterion: Criterion, values: Sequence[int]
-) -> dict[int, State]:
-    """Return the state of each measured level by its place in the grid."""
-    places = {value: place for place, value in enumerate(values)}
-    return {
-        places[level.limit_bytes]: measured.state(level, criterion, rule)
-        for level in measured.levels
-        if level.limit_bytes in places
-    }
 
 
 def _bracket(states: Mapping[int, State]) -> tuple[int, int | None]:
@@ -333,16 +305,14 @@ def answer_of(rule: SearchRule, measured: MeasuredLevels) -> MemoryAnswer | None
     )
     criteria = CRITERIA if measured.reference.seconds is not None else ("refaults",)
     needs = tuple(_need(rule, measured, levels, values, criterion) for criterion in criteria)
-    is_complete = all(_is_narrow(values, need) for need in needs)
+    is_complete = not any(
+        need.needed_bytes != values[-1]
+        if need.short_bytes is None
+        else any(need.short_bytes < value < need.needed_bytes for value in values)
+        for need in needs
+    )
     refaults = measured.reference.refaults or 0.0
     return MemoryAnswer(used, measured.noise, refaults, is_complete, needs, measured.page_bytes)
-
-
-def _is_narrow(values: Sequence[int], need: MemoryNeed) -> bool:
-    """Return whether nothing lies between the two levels of the bracket."""
-    if need.short_bytes is None:
-        return need.needed_bytes == values[-1]
-    return not any(need.short_bytes < value < need.needed_bytes for value in values)
 
 
 def _need(
@@ -369,14 +339,12 @@ def _need(
         is_certain=not adjacent,
         is_killed_below=bool(below) and below[0].is_killed,
         is_unknown_below=count < len(states) and states[count] == "unknown",
-        again_bytes=tuple(_enough_again(levels[count:], states[count:])),
+        again_bytes=tuple(
+            level.limit_bytes
+            for level, state in zip(below, states[count:], strict=True)
+            if state == "enough" and level.limit_bytes is not None
+        ),
     )
-
-
-def _enough_again(levels: Sequence[MemoryLevel], states: Sequence[str]) -> Iterator[int]:
-    for level, state in zip(levels, states, strict=True):
-        if state == "enough" and level.limit_bytes is not None:
-            yield level.limit_bytes
 
 
 def _certain_bounds(
@@ -437,7 +405,15 @@ def sentences(answer: MemoryAnswer, rule: SearchRule, *, has_swap: bool) -> Iter
     if time is not None:
         yield from _noise(answer, time, rule)
     for need in answer.needs:
-        yield from _doubts(need)
+        if need.is_unknown_below and need.short_bytes is not None:
+            size = format_bytes(need.short_bytes)
+            yield f"By {need.criterion} the need may be smaller: no trial with {size} counts."
+        if need.again_bytes:
+            sizes = ", ".join(format_bytes(size) for size in sorted(need.again_bytes))
+            yield (
+                f"By {need.criterion}, less memory did not always cost more: {sizes} had enough as"
+                " well."
+            )
     if not answer.is_complete:
         yield "The search is not complete: its intervals are wider than the precision."
 
@@ -512,18 +488,6 @@ def _noise(answer: MemoryAnswer, need: MemoryNeed, rule: SearchRule) -> Iterator
         yield (
             f"By the noise of {_percent(answer.noise)}, the need by time may be anything between"
             f" {low} and {high}."
-        )
-
-
-def _doubts(need: MemoryNeed) -> Iterator[str]:
-    if need.is_unknown_below and need.short_bytes is not None:
-        size = format_bytes(need.short_bytes)
-        yield f"By {need.criterion} the need may be smaller: no trial with {size} counts."
-    if need.again_bytes:
-        sizes = ", ".join(format_bytes(size) for size in sorted(need.again_bytes))
-        yield (
-            f"By {need.criterion}, less memory did not always cost more: {sizes} had enough as"
-            " well."
         )
 
 

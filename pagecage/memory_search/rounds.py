@@ -49,8 +49,8 @@ def rule_of(document: Document) -> SearchRule | None:
 def with_rounds(document: Document, last: Mapping[str, Record], judge: Judge) -> Document:
     """Return plan.json with the trials and the levels of all rounds that the records ask for.
 
-    `last` is the last record of each trial, by trial id; `judge` gives the verdicts on it. A round
-    is added when all earlier trials have a result. Other plans are returned as they are.
+    `last` is the last record of each trial by id. A round is added when all earlier trials have a
+    result. Other plans are returned as they are.
     """
     rule = rule_of(document)
     if rule is None:
@@ -63,16 +63,21 @@ def with_rounds(document: Document, last: Mapping[str, Record], judge: Judge) ->
             break
         number += 1
         trials += _round(document, trials, requests, measured, number)
-    return {**document, "trials": trials, "definition": _definition(document, trials)}
+    definition = document["definition"]
+    first = trials[0]["treatment"][FACTOR]
+    limits = {t["treatment"][FACTOR]: t["cage"]["properties"].get("MemoryMax") for t in trials}
+    below = sorted((name for name in limits if name != first), key=lambda n: -(limits[n] or 0))
+    return {
+        **document,
+        "trials": trials,
+        "definition": {**definition, "factors": {FACTOR: [first, *below]}},
+    }
 
 
 def answer_of_run(
     document: Document, last: Mapping[str, Record], judge: Judge
 ) -> MemoryAnswer | None:
-    """Return the answer of a search; None if the run is none, or if nothing can be said yet.
-
-    `document` is plan.json with its rounds.
-    """
+    """Return the answer of a search, from plan.json with its rounds; None without one yet."""
     rule = rule_of(document)
     measured = measured_levels(document, last, judge)
     return answer_of(rule, measured) if rule and measured else None
@@ -92,12 +97,8 @@ def _has_result(trial: Document, last: Mapping[str, Record]) -> bool:
 
 
 def _measured(
-    trials: Sequence[Document],
-    last: Mapping[str, Record],
-    response: str,
-    judge: Judge,
+    trials: Sequence[Document], last: Mapping[str, Record], response: str, judge: Judge
 ) -> MeasuredLevels | None:
-    """Return the levels of trials that all have a result; None if one lacks it."""
     if not trials or not all(_has_result(trial, last) for trial in trials):
         return None
     groups: dict[str, list[Document]] = defaultdict(list)
@@ -145,7 +146,6 @@ def _round(
     measured: MeasuredLevels,
     number: int,
 ) -> Iterator[TrialJson]:
-    """Yield the trials of a round in an order that the run's seed decides."""
     counts: dict[str, int] = defaultdict(int)
     for trial in trials:
         counts[trial["treatment"][FACTOR]] += 1
@@ -163,7 +163,6 @@ def _round(
 def _second_opinion(
     document: Document, trials: Sequence[TrialJson], measured: MeasuredLevels
 ) -> Iterator[TrialJson]:
-    """Yield the trial of the reference that DAMON watches; its time does not count."""
     if not document[KEY].get("has_second_opinion") or not measured.is_usable:
         return
     if any(trial["trial_id"] == SECOND_OPINION for trial in trials):
@@ -201,12 +200,3 @@ def _trial(
     if command := trial["workload"].get("command"):
         command["timeout_seconds"] = timeout
     return trial
-
-
-def _definition(document: Document, trials: Sequence[Document]) -> Document:
-    """Return the definition with the levels of all rounds, largest memory first."""
-    definition = document["definition"]
-    first = trials[0]["treatment"][FACTOR]
-    limits = {t["treatment"][FACTOR]: t["cage"]["properties"].get("MemoryMax") for t in trials}
-    below = sorted((name for name in limits if name != first), key=lambda n: -(limits[n] or 0))
-    return {**definition, "factors": {FACTOR: [first, *below]}}

@@ -54,12 +54,6 @@ class CacheCheck:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """Input of the rules.
-
-    `proven_bytes` were resident when the state was proven, or after the setup step if there was
-    one.
-    """
-
     proven_bytes: int
     after_step: bool
     tolerance_bytes: int
@@ -81,25 +75,32 @@ def tolerance_bytes(file_bytes: int) -> int:
 
 
 def requested_bytes(program: str | None, end: Mapping[str, Any]) -> int | None:
-    """Return the distinct bytes of the trial's files that a workload read, from its `end` line.
-
-    Returns None if unknown.
-    """
+    """Return the distinct bytes of its files that a workload read, by its `end` line, or None."""
     count = end.get("distinct_bytes")
     is_known = program in _READERS and end.get("checksum") is not None and isinstance(count, int)
     return count if is_known else None
 
 
 def broken_reason(cache: Mapping[str, Any], requested_bytes: int | None = None) -> str | None:
-    """Return why the proven state did not last, by the checks so far; None if it did.
-
-    `requested_bytes` are the distinct bytes of the files that the workload read; None if unknown.
-    """
+    """Return why the proven state did not last; None if it did, by the checks so far."""
     start, go, end = (_check(cache, moment) for moment in MOMENTS)
     rules = _RULES.get(cache.get("requested", "any"))
     if rules is None or start is None:
         return None
-    evidence, (at_start, at_go, at_end) = _evidence(cache, requested_bytes), rules
+    step = cache.get("step") if cache["requested"] == "cold" else None
+    evidence, (at_start, at_go, at_end) = (
+        _Evidence(
+            proven_bytes=step["resident_bytes_after"] if step else cache["resident_bytes_before"],
+            after_step=bool(step),
+            tolerance_bytes=tolerance_bytes(cache["file_bytes"]),
+            lag_bytes=cache.get("charge_lag_bytes", 0),
+            evicted_bytes=cache.get("evicted_bytes", 0),
+            came_bytes=cache.get("came_bytes"),
+            least_resident_bytes=cache.get("least_resident_bytes"),
+            requested_bytes=requested_bytes,
+        ),
+        rules,
+    )
     reason = at_start(evidence, start)
     if go is not None and reason is None:
         reason = at_go(evidence, start, go)
@@ -111,20 +112,6 @@ def broken_reason(cache: Mapping[str, Any], requested_bytes: int | None = None) 
 def _check(cache: Mapping[str, Any], moment: str) -> CacheCheck | None:
     found = cache.get(moment)
     return CacheCheck(**found) if found else None
-
-
-def _evidence(cache: Mapping[str, Any], requested_bytes: int | None) -> _Evidence:
-    step = cache.get("step") if cache["requested"] == "cold" else None
-    return _Evidence(
-        proven_bytes=step["resident_bytes_after"] if step else cache["resident_bytes_before"],
-        after_step=bool(step),
-        tolerance_bytes=tolerance_bytes(cache["file_bytes"]),
-        lag_bytes=cache.get("charge_lag_bytes", 0),
-        evicted_bytes=cache.get("evicted_bytes", 0),
-        came_bytes=cache.get("came_bytes"),
-        least_resident_bytes=cache.get("least_resident_bytes"),
-        requested_bytes=requested_bytes,
-    )
 
 
 def _cold_at_start(evidence: _Evidence, start: CacheCheck) -> str | None:
@@ -167,7 +154,10 @@ def _cold_at_end(
     if read is None:
         return None
     if (came := evidence.came_bytes) is not None and came - read > evidence.tolerance_bytes:
-        if _own_bytes(start, end) >= came - evidence.tolerance_bytes - evidence.lag_bytes:
+        if (
+            sum(_growth(start, end, key) or 0 for key in ("charged_bytes", "reclaimed_bytes"))
+            >= came - evidence.tolerance_bytes - evidence.lag_bytes
+        ):
             return _lost_counts(came, read)
         return f"{format_bytes(came)} of the files entered the page cache: {_read_elsewhere(read)}"
     missing = (evidence.requested_bytes or 0) - start.resident_bytes
@@ -175,11 +165,6 @@ def _cold_at_end(
         absent = f"{format_bytes(missing)} that the workload read were not in the page cache"
         return f"{absent}: {_read_elsewhere(read)}"
     return None
-
-
-def _own_bytes(start: CacheCheck, end: CacheCheck) -> int:
-    """Return the bytes of page cache that the slice was charged for, with those reclaimed since."""
-    return sum(_growth(start, end, key) or 0 for key in ("charged_bytes", "reclaimed_bytes"))
 
 
 def _read_elsewhere(read: int) -> str:
@@ -228,7 +213,6 @@ def _resident_at_go(evidence: _Evidence, start: CacheCheck, go: CacheCheck) -> s
 
 
 def _missing_reason(evidence: _Evidence, missing: int, when: str) -> str | None:
-    """Return a sentence if more is missing than DAMON's uncounted proactive reclaim takes."""
     if missing <= evidence.tolerance_bytes:
         return None
     missing_text = f"{format_bytes(missing)} of the files left the page cache {when}"
@@ -272,10 +256,7 @@ def _resident_at_end(
 
 
 def reclaim_is_unknown(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether the memory limit has reclaimed pages between two checks that were not counted.
-
-    cgroup v1 counts how often the limit was met, but not what it reclaimed.
-    """
+    """Return whether the limit reclaimed pages without a count, as cgroup v1 does."""
     hits = (after.get("limit_hits") or 0) - (before.get("limit_hits") or 0)
     return hits > 0 and after.get("reclaimed_bytes") is None
 

@@ -69,27 +69,22 @@ PARTS = 16
 def split(limit: float, used: Mapping[str, float]) -> dict[str, int]:
     """Return each direction's limit, in the shared limit's unit, from its recent use per second.
 
-    The sum exceeds the shared limit only while less than the limit is used. A direction that
-    becomes active may exceed it until the next split; that debt is paid back (`less_debt`).
+    A direction that becomes active may exceed it until the next split; that debt is paid back
+    (`less_debt`).
     """
     total = sum(used.values())
-    return {name: _cap(limit, (total - own) / limit) for name, own in used.items()}
+    return {
+        name: max(1, int(_share(limit, 1 - HEADROOM * ((total - own) / limit))))
+        for name, own in used.items()
+    }
 
 
 def less_debt(limit: float, debt: float, horizon_seconds: float) -> float:
-    """Return the limit reduced so that the debt is paid back within the horizon.
-
-    At least half of the limit.
-    """
+    """Return the limit reduced to pay back the debt within the horizon; at least half of it."""
     return _share(limit, 1 - debt / horizon_seconds / limit)
 
 
-def _cap(limit: float, others_share: float) -> int:
-    return max(1, int(_share(limit, 1 - HEADROOM * others_share)))
-
-
 def _share(limit: float, wanted: float) -> float:
-    """Return the wanted share of the limit in multiples of 1/PARTS, at least half."""
     return limit * max(PARTS // 2, min(PARTS, round(PARTS * wanted))) / PARTS
 
 
@@ -148,10 +143,7 @@ class VolumeEvent:
 
 @dataclass(frozen=True)
 class VolumeSimulation:
-    """Limits by layer, latencies, and events of a simulated volume.
-
-    Without `limits`, the cage's own I/O properties are the volume's limits.
-    """
+    """A simulated volume; without `limits`, the cage's own I/O properties are its limits."""
 
     limits: tuple[LayerLimit, ...] = ()
     read_latency: tuple[LatencyQuantiles, ...] = ()
@@ -207,10 +199,7 @@ def enforced_limit(name: str, cap: float) -> float:
 
 @dataclass(frozen=True)
 class CloudVolume:
-    """The cloud volume from which a cage's limits were computed, multiplied by `scale`.
-
-    None means not given.
-    """
+    """The cloud volume from which limits were computed, multiplied by `scale`; None: not given."""
 
     provider: str | None = None
     type: str | None = None
@@ -223,10 +212,7 @@ class CloudVolume:
 
 @dataclass(frozen=True)
 class CreditBucket:
-    """A token bucket: `rate` per second while its `credits` last, in I/Os or in bytes.
-
-    Use above the base (the cage's own limit) drains it; unused base refills it.
-    """
+    """`rate` per second while `credits` (I/Os or bytes) last. Unused base refills them."""
 
     rate: int
     credits: int
@@ -234,10 +220,7 @@ class CreditBucket:
 
 @dataclass(frozen=True)
 class BurstCredits:
-    """Credit buckets above a cage's limits.
-
-    `start` is their level at a trial's start: full, half or drained.
-    """
+    """Credit buckets above a cage's limits, at a trial's `start` full, half or drained."""
 
     start: str
     iops: CreditBucket | None = None
@@ -260,10 +243,7 @@ class IoAccounting:
 
 @dataclass(frozen=True)
 class LatencyFloor:
-    """The minimum latency of an I/O at the provider, which io.max cannot enforce.
-
-    None means no minimum.
-    """
+    """The minimum latency of an I/O at the provider, beyond io.max; None means no minimum."""
 
     read_us: int | None = None
     write_us: int | None = None
@@ -340,12 +320,11 @@ class Cage:
 def property_arguments(
     cage: Cage, device_node: str, disk_nodes: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the arguments of `systemctl set-property` for the cage's slice, with plain numbers.
+    """Return the arguments of `systemctl set-property` for the cage's slice.
 
     All I/O properties name the device by the same path: systemd writes all four keys for every
-    path, so two paths of one disk would overwrite each other. `disk_nodes` has the paths of the
-    cage's other disks by name; a disk without a path gets no limit. Accounting is on, so that
-    totals exist without limits too.
+    path, so two paths of one disk would overwrite each other. A disk without a path in `disk_nodes`
+    gets no limit. Accounting is on, so that totals exist without limits too.
     """
     arguments = ["MemoryAccounting=yes", "IOAccounting=yes", "CPUAccounting=yes"]
     for name, value in cage.properties.items():
@@ -360,11 +339,10 @@ def property_arguments(
 
 
 def expected_read_back(cage: Cage, page_bytes: int) -> dict[str, str]:
-    """Return the expected content of cgroup files.
+    """Return the expected content of cgroup files ({"memory.max": ..., "io.max.rbps": ...}).
 
-    The keys are those of the cage: {"memory.max": "...", "io.max.rbps": "...", "cpu.max": "..."}.
-    The kernel rounds memory limits down to a page of `page_bytes`. CPUQuota is a share of systemd's
-    default period of 100 ms.
+    The kernel rounds memory limits down to a page. CPUQuota is a share of systemd's period of 100
+    ms.
     """
     expected: dict[str, str] = {}
     for name, value in cage.properties.items():
@@ -425,12 +403,8 @@ def cage_to_json(cage: Cage) -> dict[str, Any]:
 
 
 def cage_from_json(data: Mapping[str, Any]) -> Cage:
-    """Return the cage of JSON data. Plans of older versions lack some keys.
-
-    Raises PagecageError for an unknown key.
-    """
-    cage: Cage = json_codec.from_json(Cage, data, "cage")
-    return cage
+    """Return the cage of JSON data. Raises PagecageError for an unknown key."""
+    return json_codec.from_json(Cage, data, "cage")
 
 
 def cloud_to_json(cage: Cage) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pagecage.model.json_codec import COLLECTOR
@@ -61,17 +61,6 @@ def clashing(names: Iterable[str]) -> tuple[str, str] | None:
     return next(pairs, None)
 
 
-def own_collectors_to_json(collectors: Iterable[OwnCollector]) -> dict[str, Any]:
-    """Return the key of a trial as JSON data; nothing without any, as in earlier plans."""
-    data = [{**asdict(one), "command": list(one.command)} for one in collectors]
-    return {"own_collectors": data} if data else {}
-
-
-def own_collectors_from_json(data: Iterable[Mapping[str, Any]]) -> tuple[OwnCollector, ...]:
-    """Return the collectors of JSON data."""
-    return tuple(OwnCollector(**{**one, "command": tuple(one["command"])}) for one in data)
-
-
 STATISTICS = ("mean", "last", "delta", "max")
 """Parts of the responses' names: NAME_mean_FIELD is the mean of a field over the measured part."""
 MOST_FIELDS = 64
@@ -118,11 +107,7 @@ def _beginning(text: str) -> str:
 
 
 def field_values(line: Mapping[str, Any], arrived: float, started: float) -> FieldValues:
-    """Return the fields of a line of a program.
-
-    A `t` before the collector's start or after the line's arrival is of another clock; the time of
-    arrival counts instead.
-    """
+    """Return the fields of a line of a program; a `t` of another clock does not count."""
     t = line.get("t")
     own = _number(t)
     others = {key: value for key, value in line.items() if key != "t"}
@@ -133,13 +118,12 @@ def field_values(line: Mapping[str, Any], arrived: float, started: float) -> Fie
 
 
 def script_values(line: Mapping[str, Any], arrived: float) -> FieldValues | None:
-    """Return the fields of a line of `bpftrace -f json`; None for one without figures.
-
-    A map is a field, or a field per key. A printf of a JSON object is a line of a program.
-    """
+    """Return the fields of a line of `bpftrace -f json`; None for one without figures."""
     kind, data = line.get("type"), line.get("data")
     if kind in ("map", "stats") and isinstance(data, dict):
-        return FieldValues(arrived, dict(_flat({_map_name(k): v for k, v in data.items()})))
+        return FieldValues(
+            arrived, dict(_flat({(k.removeprefix("@") or "map"): v for k, v in data.items()}))
+        )
     if kind == "printf" and isinstance(data, str):
         try:
             return FieldValues(arrived, dict(_flat(parse_line(data))))
@@ -155,11 +139,6 @@ def lost_events(line: Mapping[str, Any]) -> int:
     return count if line.get("type") == "lost_events" and isinstance(count, int) else 0
 
 
-def _map_name(name: str) -> str:
-    """Return the name of a map without its @; the map without a name is `map`."""
-    return name.removeprefix("@") or "map"
-
-
 def _flat(
     table: Mapping[str, Any], prefix: str = "", depth: int = 0
 ) -> Iterator[tuple[str, float]]:
@@ -172,7 +151,7 @@ def _flat(
 
 
 def _number(value: Any) -> float | None:
-    """Return a finite number; None for anything else. True and false are no numbers."""
+    """Return a finite number; None for anything else, also for true and false."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -190,11 +169,7 @@ def fields_of(lines: Iterable[FieldValues]) -> tuple[str, ...]:
 def responses_of(
     name: str, lines: Sequence[FieldValues], begin: float, end: float
 ) -> dict[str, float | None]:
-    """Return the responses of a collector, by NAME_STATISTIC_FIELD.
-
-    They are taken over the lines from `begin` to `end`; None for a field without a value there. A
-    delta needs two values.
-    """
+    """Return the responses, by NAME_STATISTIC_FIELD, over the lines from `begin` to `end`."""
     within = sorted((one for one in lines if begin <= one.t <= end), key=lambda one: one.t)
     return {
         f"{name}_{statistic}_{field}": _statistic(statistic, values)

@@ -18,8 +18,7 @@ SIZES = ("full", "default", "emulated", "smoke")
 class Level:
     """The changes that one level of a factor makes. None means no change.
 
-    `machine_memory_fraction` is a fraction of the size of all files together. `files` divides the
-    same size among another number of files.
+    `machine_memory_fraction` is of the size of all files; `files` divides it among another number.
     """
 
     arguments: tuple[str, ...] = ()
@@ -59,10 +58,7 @@ class Size:
     prepared_bytes: int = 0
 
     def filled(self, text: str) -> str:
-        """Return the text with the definition's own {placeholders} filled in.
-
-        The agent fills in the others.
-        """
+        """Return the text with the definition's own {placeholders} filled in."""
         for name, value in self.places.items():
             text = text.replace(f"{{{name}}}", value)
         return text

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pagecage.errors import PagecageError
 
@@ -71,6 +71,9 @@ def require_treatment(treatment: Any, where: str) -> None:
 KEYS_HINT = "docs/FORMAT.md lists the keys"
 MOST_LINE_BYTES = 8 << 20
 """The longest line of a file of JSON lines: a record with what the controller adds to it."""
+OMITTED = {"omitted": True}
+"""Metadata of a field whose key is left out with its default, as in files of earlier versions."""
+T = TypeVar("T")
 _SCALARS: Mapping[type, tuple[type, ...]] = {
     int: (int,),
     float: (int, float),
@@ -81,10 +84,7 @@ _SCALARS: Mapping[type, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a record.
-
-    `present` names the keys that its JSON has: an absent key and a null both read as None.
-    """
+    """A part of a record; `present` names its keys in JSON, since an absent key reads as None."""
 
     present: frozenset[str] = field(default=frozenset(), repr=False, compare=False, kw_only=True)
 
@@ -93,14 +93,15 @@ class Section:
         return bool(self.present)
 
 
-def from_json(kind: Any, data: Any, where: str = "") -> Any:
+def from_json(kind: type[T], data: Any, where: str = "") -> T:
     """Return data as a value of `kind`: a dataclass, mapping, tuple, union with None, or scalar.
 
     `where` is the key path of the data in messages. Unknown keys of a section are ignored: older
     versions wrote some. Raises PagecageError naming the key for an unknown or missing key, or for a
     value of another type.
     """
-    return _reader(kind)(data, where)
+    value: T = _reader(cast(Hashable, kind))(data, where)
+    return value
 
 
 def from_line(line: bytes) -> Any:
@@ -118,10 +119,10 @@ def _no_number(word: str) -> Any:
 def from_lines(
     lines: Iterable[bytes], where: str, path: str, first: int = 1
 ) -> Iterator[tuple[str, Any]]:
-    """Yield place and data of lines with their newlines, the first of which has this number.
+    """Yield place and data of lines, the first of which has this number.
 
-    `where` names the file in messages, `path` in commands. A last line that a kill has cut off is
-    skipped: it has no newline. Raises PagecageError with the number of any other damaged line.
+    A last line that a kill has cut off is skipped: it has no newline. Raises PagecageError with the
+    number of any other damaged line.
     """
     for number, line in enumerate(lines, start=first):
         place, is_cut_off = f"{where}:{number}", not line.endswith(b"\n")
@@ -154,13 +155,12 @@ def to_json(value: Any) -> Any:
     """Return the plain data of a value that `from_json` returned."""
     if type(value) in _PLAIN:  # nine of ten values of a record
         return value
-    if isinstance(value, Section):
-        kind: Any = type(value)
-        return {
-            name: to_json(getattr(value, name)) for name in _names(kind) if name in value.present
-        }
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: to_json(getattr(value, name)) for name in _names(type(value))}
+        kind: Any = type(value)
+        present = value.present if isinstance(value, Section) else _names(kind)
+        items = [(name, getattr(value, name)) for name in _names(kind) if name in present]
+        omitted = _omitted(kind)
+        return {n: to_json(item) for n, item in items if n not in omitted or item != omitted[n]}
     if isinstance(value, Mapping):
         return {key: to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -169,7 +169,6 @@ def to_json(value: Any) -> Any:
 
 
 def _wrong_kind(where: str) -> PagecageError:
-    """Return the error for a value of another type than its key has."""
     return PagecageError(f"{where!r} is of the wrong kind", KEYS_HINT)
 
 
@@ -187,17 +186,15 @@ def _reader(kind: Any) -> Reader:
     if kind is Any:
         return lambda data, _where: data
     if origin in (Union, UnionType):
-        return _optional_reader(arguments)
+        [kind] = [argument for argument in arguments if argument is not NoneType]
+        inner = _reader(kind)
+        return lambda data, where: None if data is None else inner(data, where)
     if origin is tuple:
         return _tuple_reader(_reader(arguments[0]))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _mapping_reader(_reader(arguments[1]))
     if isinstance(kind, type) and is_dataclass(kind):
         return _dataclass_reader(kind)
-    return _scalar_reader(kind)
-
-
-def _scalar_reader(kind: type) -> Reader:
     allowed = _SCALARS[kind]
 
     def read(data: Any, where: str) -> Any:
@@ -206,12 +203,6 @@ def _scalar_reader(kind: type) -> Reader:
         return data
 
     return read
-
-
-def _optional_reader(arguments: tuple[Any, ...]) -> Reader:
-    [kind] = [argument for argument in arguments if argument is not NoneType]
-    inner = _reader(kind)
-    return lambda data, where: None if data is None else inner(data, where)
 
 
 def _tuple_reader(inner: Reader) -> Reader:
@@ -264,6 +255,11 @@ def _dataclass_reader(kind: type) -> Reader:
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind) if one.name != "present")
+
+
+@cache
+def _omitted(kind: Any) -> Mapping[str, Any]:
+    return {one.name: one.default for one in fields(kind) if one.metadata == OMITTED}
 
 
 def _below(where: str, key: str) -> str:

@@ -26,19 +26,15 @@ _SCALE = {"": 1, "k": 1024, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
 def read_articles(directory: Path) -> dict[str, PublishedFigureRow] | None:
-    """Return the rows by id; None if the checkout has no articles.
-
-    Raises PagecageError for a duplicate id.
-    """
+    """Return the rows by id; None without articles. Raises PagecageError for a duplicate id."""
     paths = sorted(directory.glob("*.csv"))
     rows: dict[str, PublishedFigureRow] = {}
     for path in paths:
         with path.open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 if row["id"] in rows:
-                    raise PagecageError(
-                        f"{path.name}: the id {row['id']} is not unique", f"edit {path}"
-                    )
+                    reason = f"{path.name}: the id {row['id']} is not unique"
+                    raise PagecageError(reason, f"edit {path}")
                 rows[row["id"]] = row
     return rows if paths else None
 
@@ -83,18 +79,14 @@ def read_rows(experiments: Path) -> list[PublishedFigure]:
     """Return the rows of experiments/articles/*.csv, sorted by the number in the id."""
     files = sorted((experiments / "articles").glob("*.csv"))
     rows = [
-        _row(row)
+        PublishedFigure(
+            experiments=tuple(row["experiment"].split()),
+            **{k: v for k, v in row.items() if k != "experiment"},
+        )
         for file in files
         for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines())
     ]
     return sorted(rows, key=lambda row: int(row.id.partition("-")[2]))
-
-
-def _row(row: Mapping[str, str]) -> PublishedFigure:
-    return PublishedFigure(
-        experiments=tuple(row["experiment"].split()),
-        **{k: v for k, v in row.items() if k != "experiment"},
-    )
 
 
 def read_titles(experiments: Path) -> Mapping[str, Mapping[str, str]]:
@@ -103,10 +95,7 @@ def read_titles(experiments: Path) -> Mapping[str, Mapping[str, str]]:
 
 
 def read_definitions(experiments: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the content of each definition by name.
-
-    Raises PagecageError for a file that is not TOML.
-    """
+    """Return the content of each definition by name. Raises PagecageError if it is not TOML."""
     return dict(_definitions(experiments))
 
 
@@ -217,10 +206,7 @@ def outdated(experiments: Path) -> list[str]:
 
 
 def update_rule_dates(experiments: Path, today: datetime.date) -> list[RuleDate]:
-    """Write the file anew, with today's date for each rule that has changed; return these rules.
-
-    Rules that are unchanged keep their dates, and rules that are gone lose theirs.
-    """
+    """Write the file anew, with today's date for rules that changed; return these rules."""
     dates = read_rule_dates(experiments)
     rows, changed = [], []
     for key, sha in sorted(current_rules(experiments)):
@@ -229,17 +215,13 @@ def update_rule_dates(experiments: Path, today: datetime.date) -> list[RuleDate]
             date = RuleDate(*key, today.isoformat(), sha)
             changed.append(date)
         rows.append(date)
-    _write(experiments / FILE, rows)
-    return changed
-
-
-def _write(path: Path, rows: list[RuleDate]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with (experiments / FILE).open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(
             file, ["id", "experiment", "changed", "sha256"], lineterminator="\n"
         )
         writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
+    return changed
 
 
 def main() -> None:

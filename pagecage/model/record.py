@@ -55,35 +55,30 @@ _QUEUE_KEYS = {"knobs": "queue_settings"}
 
 
 def upgrade_record(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record of version 1 with the keys of version 2.
-
-    Values of unexpected types stay unchanged.
-    """
+    """Return a record of version 1 with the keys of version 2; odd values stay unchanged."""
     new = {**data, "record_version": 2}
     for section, keys in (("cage", _CAGE_KEYS), ("exit", _EXIT_KEYS), ("device", _QUEUE_KEYS)):
         if section in new:
             new[section] = _renamed(new[section], keys)
     if isinstance(new.get("cage"), Mapping) and "fidelity" in new["cage"]:
         new["cage"]["fidelity"] = _each(new["cage"]["fidelity"], _FIDELITY_KEYS)
-    if "missed_requirements" in new:
-        missed = _each(new["missed_requirements"], {"mend": "hint"})
-        new["missed_requirements"] = _values_renamed(missed, "requirement")
-    if "phases" in new:
-        new["phases"] = _values_renamed(new["phases"], "name")
-    if "phase" in new:
-        new["phase"] = (
-            _QUEUE_KEYS.get(new["phase"], new["phase"])
-            if isinstance(new["phase"], str)
-            else new["phase"]
-        )
+    for rows, key in (("missed_requirements", "requirement"), ("phases", "name")):
+        if isinstance(new.get(rows), list):
+            new[rows] = [
+                {**row, key: "queue_settings"}
+                if isinstance(row, Mapping) and row.get(key) == "knobs"
+                else row
+                for row in _each(new[rows], {"mend": "hint"} if key == "requirement" else {})
+            ]
+    if new.get("phase") == "knobs":
+        new["phase"] = "queue_settings"
     return new
 
 
 def upgrade_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return facts of a host with today's keys. Facts have no version."""
-    return (
-        {**facts, "disk": _renamed(facts["disk"], _QUEUE_KEYS)} if "disk" in facts else dict(facts)
-    )
+    disk = {"disk": _renamed(facts["disk"], _QUEUE_KEYS)} if "disk" in facts else {}
+    return {**facts, **disk}
 
 
 def _renamed(section: Any, keys: Mapping[str, str]) -> Any:
@@ -94,18 +89,6 @@ def _renamed(section: Any, keys: Mapping[str, str]) -> Any:
 
 def _each(rows: Any, keys: Mapping[str, str]) -> Any:
     return [_renamed(row, keys) for row in rows] if isinstance(rows, list) else rows
-
-
-def _values_renamed(rows: Any, key: str) -> Any:
-    """Return the rows with the value `knobs` of `key` replaced by `queue_settings`."""
-    if not isinstance(rows, list):
-        return rows
-    return [
-        {**row, key: "queue_settings"}
-        if isinstance(row, Mapping) and row.get(key) == "knobs"
-        else row
-        for row in rows
-    ]
 
 
 RECORD_VERSION = 2
@@ -209,31 +192,31 @@ class Record:
 
 def record_to_json(record: Record) -> dict[str, Any]:
     """Return the record as plain data."""
-    data: dict[str, Any] = to_json(record)
-    return data
+    return dict(to_json(record))
 
 
 def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
-    """Return the record of plain data; keys of version 1 are renamed.
-
-    Raises PagecageError for a newer version, an unknown key or outcome, and a value of the wrong
-    kind.
-    """
+    """Return the record of plain data, also of version 1. Raises PagecageError."""
     not_a_record = f"{where} is not a pagecage record"
     if not isinstance(data, dict) or not isinstance(data.get("record_version"), int):
         raise PagecageError(not_a_record, KEYS_HINT)
     if data["record_version"] > RECORD_VERSION:
-        raise PagecageError(
-            f"{where} has format version {data['record_version']}",
-            "use a newer pagecage to read it",
-        )
+        reason = f"{where} has format version {data['record_version']}"
+        raise PagecageError(reason, "use a newer pagecage to read it")
     if data["record_version"] == 1:
         data = upgrade_record(data)
     if data.get("outcome") not in OUTCOMES:
         raise PagecageError(f"{not_a_record}: unknown outcome {data.get('outcome')!r}", KEYS_HINT)
     try:
-        record: Record = from_json(Record, data)
-        _check_identifiers(record)
+        record = from_json(Record, data)
+        name = repr(record.trial_id)[:80]
+        require_identifiers(vars(record), _PATTERNS, name)
+        require_treatment(record.treatment, name)
+        if not is_attempt(record.attempt):
+            raise PagecageError(f"{name}: attempt {record.attempt} is not a number from 1")
+        for path in (*record.traces.values(), *record.trace_files):
+            if not _TRACE_PATH.fullmatch(path):
+                raise PagecageError(f"{name}: the trace {path[:80]!r} lies outside its run")
     except PagecageError as error:
         raise PagecageError(f"{not_a_record}: {error.message}", KEYS_HINT) from None
     return record
@@ -251,18 +234,6 @@ _PATTERNS = {
 _TRACE_PATH = re.compile(
     rf"trials/{TRIAL_ID.pattern}\.[0-9]{{1,5}}/[A-Za-z0-9_+@=-][A-Za-z0-9._+@=-]{{0,99}}"
 )
-
-
-def _check_identifiers(record: Record) -> None:
-    """Raise PagecageError unless the values that name things are of the patterns of their kinds."""
-    where = repr(record.trial_id)[:80]
-    require_identifiers(vars(record), _PATTERNS, where)
-    require_treatment(record.treatment, where)
-    if not is_attempt(record.attempt):
-        raise PagecageError(f"{where}: attempt {record.attempt} is not a number from 1")
-    for path in (*record.traces.values(), *record.trace_files):
-        if not _TRACE_PATH.fullmatch(path):
-            raise PagecageError(f"{where}: the trace {path[:80]!r} lies outside its run")
 
 
 def record_digest(data: Mapping[str, Any]) -> str:
@@ -286,11 +257,7 @@ def append_record(path: Path, record: Record) -> None:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Yield the complete records of a file, in the order written.
-
-    A last line that a kill has cut off is skipped. Raises PagecageError with the number of any
-    other line that is not a record.
-    """
+    """Yield the whole records of a file. Raises PagecageError with the number of a bad line."""
     if not path.exists():
         return
     try:
@@ -308,7 +275,6 @@ def records_of_lines(lines: Iterable[bytes], path: Path, first: int = 1) -> Iter
 
 
 def _check_digest(data: Any, where: str) -> None:
-    """Raise PagecageError for a record that is not what was written. Older ones have no digest."""
     written = data.get("record_sha256") if isinstance(data, dict) else None
     if written is not None and written != record_digest(data):
         raise PagecageError(
@@ -319,6 +285,5 @@ def _check_digest(data: Any, where: str) -> None:
 
 def with_outer_host(record: Record, outer_host: Mapping[str, Any] | None) -> Record:
     """Return the record with counters of the machine around the guest, read by the controller."""
-    return replace(
-        record, outer_host=from_json(OuterHost, outer_host, "outer_host") if outer_host else None
-    )
+    found = from_json(OuterHost, outer_host, "outer_host") if outer_host else None
+    return replace(record, outer_host=found)

@@ -147,10 +147,7 @@ class DeviceEvidence(Section):
 
 @dataclass(frozen=True)
 class DiskEvidence(Section):
-    """Another disk of the cage, with its limits and their evidence.
-
-    Its counters are below `disks` in each moment of the record's counters.
-    """
+    """Another disk of the cage. Its counters are below `disks` in each moment of counters."""
 
     device: DeviceEvidence = DeviceEvidence()
     cage: CageEvidence = CageEvidence()
@@ -212,10 +209,7 @@ class LoadEvidence(Section):
 
 @dataclass(frozen=True)
 class WorkloadEvidence(Section):
-    """The program that ran, and its report.
-
-    `environment` has names alone, since values may be secrets.
-    """
+    """The program that ran. `environment` has names alone, since values may be secrets."""
 
     program: str | None = None
     argv: tuple[str, ...] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -53,7 +53,7 @@ class MissedRequirement:
 
     requirement: Requirement
     reason: str
-    hint: str
+    hint: str = "use HOST=vm"
 
     def to_json(self) -> dict[str, str]:
         """Return the entry in a record's missed_requirements."""
@@ -80,10 +80,7 @@ def delegation_command(uid: int, *, is_running: bool = True) -> str:
 
 
 def check_host(facts: Mapping[str, Any]) -> list[MissedRequirement]:
-    """Return the requirements of any caged trial that a host misses.
-
-    `facts` come from the agent.
-    """
+    """Return the requirements of any caged trial that a host misses, by the agent's facts."""
     return [*check_limits(facts), *check_disk(facts)]
 
 
@@ -96,18 +93,12 @@ def check_disk(facts: Mapping[str, Any]) -> list[MissedRequirement]:
 
 
 def check_limits(facts: Mapping[str, Any]) -> list[MissedRequirement]:
-    """Return what a host lacks to hold limits on memory and I/O, by systemd or by cgroup files.
-
-    Where systemd is not the first process, it is what the cgroups' files lack.
-    """
+    """Return what a host lacks to hold limits on memory and I/O, by systemd or by files."""
     return _check_systemd(facts) if cgroup_maker(facts) == "systemd" else _check_cgroupfs(facts)
 
 
 def cgroup_maker(facts: Mapping[str, Any], driver: str = "") -> str:
-    """Return the maker of the cgroups of a driver's trials: systemd or CGROUPFS.
-
-    A driver that names none has systemd's where systemd is the first process.
-    """
+    """Return the maker of the cgroups of a driver's trials: systemd if it is first, CGROUPFS."""
     if driver == CGROUPFS:
         return CGROUPFS
     is_systemd = driver.startswith("systemd") or facts["systemd"]["pid1"]
@@ -127,124 +118,97 @@ def default_driver(facts: Mapping[str, Any]) -> str | None:
 
 def _check_cgroupfs(facts: Mapping[str, Any], *needed: str) -> list[MissedRequirement]:
     """Return the obstacles to cgroups made by files, for these controllers and those of all."""
-    wanted = {"memory", "io", *needed}
+    obstacles = facts.get("cgroupfs", {}).get("obstacles", [])
     return [
         MissedRequirement(
-            Requirement(f"{obstacle['controller']}_controller"),
-            obstacle["reason"],
-            obstacle["hint"],
+            Requirement(f"{one['controller']}_controller"), one["reason"], one["hint"]
         )
-        for obstacle in facts.get("cgroupfs", {}).get("obstacles", [])
-        if obstacle["controller"] in wanted
+        for one in obstacles
+        if one["controller"] in {"memory", "io", *needed}
     ]
 
 
 def _check_systemd(facts: Mapping[str, Any]) -> list[MissedRequirement]:
     missed = []
-    systemd, cgroup = facts["systemd"], facts["cgroup"]
+    systemd, needs = facts["systemd"], Requirement
     if not systemd["pid1"]:
-        missed.append(
-            MissedRequirement(
-                Requirement.SYSTEMD_PID1, "systemd is not the first process here", "use HOST=vm"
-            )
-        )
+        reason = "systemd is not the first process here"
+        missed.append(MissedRequirement(needs.SYSTEMD_PID1, reason))
     elif systemd["version"] < _MIN_SYSTEMD:
         reason = f"systemd {systemd['version']} is older than {_MIN_SYSTEMD}"
-        missed.append(MissedRequirement(Requirement.SYSTEMD_VERSION, reason, "use HOST=vm"))
-    if not cgroup["v2"]:
+        missed.append(MissedRequirement(needs.SYSTEMD_VERSION, reason))
+    if not facts["cgroup"]["v2"]:
         reason = "/sys/fs/cgroup is not the unified (v2) hierarchy"
-        missed.append(
-            MissedRequirement(
-                Requirement.CGROUP_V2,
-                reason,
-                "boot with systemd.unified_cgroup_hierarchy=1, or use HOST=vm",
-            )
-        )
-    return missed + (
-        _user_manager(facts) or [m for name in ("memory", "io") if (m := _controller(name, facts))]
-    )
-
-
-def _user_manager(facts: Mapping[str, Any]) -> list[MissedRequirement]:
-    """Return the missing user manager, if systemd runs without one.
-
-    `su` and logins without PAM start none.
-    """
-    if not facts["systemd"]["pid1"] or facts["systemd"].get("user_manager") is not False:
-        return []
-    uid = facts["uid"]
-    hint = (
-        "use HOST=vm, which does not need it, or start it:"
-        f" {delegation_command(uid, is_running=False)}"
-    )
-    return [
-        MissedRequirement(
-            Requirement.USER_MANAGER,
-            f"this user's own systemd (user@{uid}.service) is not running",
-            hint,
-        )
-    ]
+        hint = "boot with systemd.unified_cgroup_hierarchy=1, or use HOST=vm"
+        missed.append(MissedRequirement(needs.CGROUP_V2, reason, hint))
+    # `su` and logins without PAM start no manager of the user's.
+    if systemd["pid1"] and systemd.get("user_manager") is False:
+        uid = facts["uid"]
+        reason = f"this user's own systemd (user@{uid}.service) is not running"
+        start = delegation_command(uid, is_running=False)
+        hint = f"use HOST=vm, which does not need it, or start it: {start}"
+        return [*missed, MissedRequirement(needs.USER_MANAGER, reason, hint)]
+    return missed + [m for name in ("memory", "io") if (m := _controller(name, facts))]
 
 
 def _controller(name: str, facts: Mapping[str, Any]) -> MissedRequirement | None:
     cgroup = facts["cgroup"]
     if name in cgroup["controllers"]:
         return None
-    reason = f"the {name} controller is not available to {cgroup['manager']}"
-    return MissedRequirement(
-        Requirement(f"{name}_controller"), reason, _controller_hint(name, facts)
-    )
-
-
-def _controller_hint(name: str, facts: Mapping[str, Any]) -> str:
+    hint = "use HOST=vm, or boot with cgroup_enable=memory" if name == "memory" else "use HOST=vm"
     if facts["systemd"]["user"]:
-        warning = (
-            "this restarts the user's systemd and ends its programs, including a desktop session"
-        )
-        return (
-            f"use HOST=vm, which needs no delegation, or delegate it ({warning}):"
+        hint = (
+            "use HOST=vm, which needs no delegation, or delegate it (this restarts the user's"
+            " systemd and ends its programs, including a desktop session):"
             f" {delegation_command(facts['uid'])}"
         )
-    return "use HOST=vm, or boot with cgroup_enable=memory" if name == "memory" else "use HOST=vm"
+    reason = f"the {name} controller is not available to {cgroup['manager']}"
+    return MissedRequirement(Requirement(f"{name}_controller"), reason, hint)
 
 
 def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequirement]:
     """Return the requirements of this trial that a host misses, including those of `check_host`."""
     missed = check_disk(facts) + _check_driver(facts, trial)
-    if trial.read_ahead_kb is not None and not _has_read_ahead(facts, trial.read_ahead_kb):
-        reason = f"read_ahead_kb must be {trial.read_ahead_kb}, and only root may set it"
-        hint = (
-            f"echo {trial.read_ahead_kb} | sudo tee"
-            f" /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
-        )
+    is_root, wanted_kb = facts["uid"] == 0, trial.read_ahead_kb
+    has_kb = facts["disk"].get("queue_settings", {}).get("read_ahead_kb")
+    if wanted_kb is not None and not is_root and has_kb != str(wanted_kb):
+        reason = f"read_ahead_kb must be {wanted_kb}, and only root may set it"
+        file = f"/sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
+        hint = f"echo {wanted_kb} | sudo tee {file}"
         missed.append(MissedRequirement(Requirement.QUEUE_SETTINGS, reason, hint))
-    if _has_credits(trial.cage.cgroup_part) and not may_rewrite_io_max(facts):
+    limited = trial.cage.cgroup_part
+    has_credits = limited.burst is not None or any(disk.burst for disk in limited.disks.values())
+    if has_credits and not may_rewrite_io_max(facts):
         reason = (
             "burst credits rewrite io.max, which may hang throttled I/O on kernel"
             f" {facts['kernel']} (before 6.1)"
         )
-        missed.append(MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm"))
-    missed += _unsupported_by_driver(trial) + _unsupported_by_volume(trial)
+        missed.append(MissedRequirement(Requirement.LIMITS, reason))
+    missed += _unsupported(trial)
     if lacking := missing_packages(facts, trial.packages):
         missed.append(MissedRequirement(Requirement.PACKAGES, *lacking))
-    if facts["uid"] != 0:
-        missed += _needs_root(trial)
-    limit = trial.cage.properties.get("MemoryMax")
-    if limit is not None and limit < trial.workload.min_memory_bytes:
+    missed += [] if is_root else _needs_root(trial)
+    limit, least = trial.cage.properties.get("MemoryMax"), trial.workload.min_memory_bytes
+    if limit is not None and limit < least:
         reason = (
-            f"MemoryMax of {format_bytes(limit)} is below the"
-            f" {format_bytes(trial.workload.min_memory_bytes)} that {trial.workload.program} needs"
+            f"MemoryMax of {format_bytes(limit)} is below the {format_bytes(least)} that"
+            f" {trial.workload.program} needs"
         )
-        missed.append(
-            MissedRequirement(Requirement.WORKLOAD_MEMORY, reason, "choose a larger SIZE or cage")
-        )
+        hint = "choose a larger SIZE or cage"
+        missed.append(MissedRequirement(Requirement.WORKLOAD_MEMORY, reason, hint))
     return missed
 
 
 def _check_driver(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequirement]:
-    """Return what a host lacks for the maker of the trial's cgroup."""
     if trial.driver == WITHOUT_LIMITS:
-        return _without_limits(trial)
+        reasons = []
+        if trial.cage.cgroup_part.has_limits:
+            reasons.append(f"limits of {trial.cage.name} need cgroups, which {trial.driver} lacks")
+        if trial.before is not None and trial.before.slice == "other":
+            reasons.append(
+                f"a setup step in a slice of its own needs cgroups, which {trial.driver} lacks"
+            )
+        return [MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm") for reason in reasons]
     has_quota = "CPUQuota" in trial.cage.properties
     if cgroup_maker(facts, trial.driver) == CGROUPFS:
         missed = _check_cgroupfs(facts, *(["cpu"] if has_quota else []))
@@ -258,9 +222,9 @@ def check_hierarchy(
 ) -> list[MissedRequirement]:
     """Return the cage's limits that the controllers of version 1 cannot hold.
 
-    They have no memory.high, and charge buffered writes to no cgroup
-    (Documentation/admin-guide/cgroup-v1/blkio-controller.rst). `writes` tells that the trial is
-    known to write; the verdict on the limit judges one that was not.
+    They have no memory.high, and charge buffered writes to no cgroup (cgroup-v1/blkio-
+    controller.rst). `writes` is False if the trial is not known to write; the verdict then judges
+    the limit.
     """
     missed, v1 = [], facts.get("cgroupfs", {}).get("v1", [])
     if facts["systemd"]["pid1"]:
@@ -278,88 +242,39 @@ def check_hierarchy(
     return missed
 
 
-def _has_credits(cage: Cage) -> bool:
-    return cage.burst is not None or any(disk.burst for disk in cage.disks.values())
-
-
-def _unsupported_by_driver(trial: Trial) -> list[MissedRequirement]:
-    """Return the requirements of a trial that its driver cannot meet."""
-    missed = []
-    if trial.driver in OWN_LIMITS and trial.cage.disks:
-        reason = f"{trial.driver} limits one disk, and {trial.cage.name} names several"
-        missed.append(
-            MissedRequirement(Requirement.DRIVER, reason, "use --driver docker or systemd-scope")
-        )
-    if trial.driver in OWN_LIMITS and trial.cage.cgroup_part.burst:
+def _unsupported(trial: Trial) -> Iterator[MissedRequirement]:
+    """Yield what the trial's driver, or its simulated volume, cannot do."""
+    cage, driver = trial.cage, trial.driver
+    hint = "use --driver docker or systemd-scope"
+    if driver in OWN_LIMITS and cage.disks:
+        reason = f"{driver} limits one disk, and {cage.name} names several"
+        yield MissedRequirement(Requirement.DRIVER, reason, hint)
+    if driver in OWN_LIMITS and cage.cgroup_part.burst:
+        reason = f"burst credits need the limits on the trial's slice, and {driver} sets them"
+        yield MissedRequirement(Requirement.DRIVER, f"{reason} elsewhere", hint)
+    if trial.storage == "container_layer" and not driver.startswith("docker"):
+        reason = f"{driver} does not make a container with a layer for the data"
+        yield MissedRequirement(Requirement.DRIVER, reason, "use --driver docker")
+    if cage.is_volume and trial.storage != "data":
         reason = (
-            f"burst credits need the limits on the trial's slice, and {trial.driver} sets them"
-            " elsewhere"
+            f"a simulated volume is a disk of its own, and the trial names a {trial.storage} disk"
         )
-        missed.append(
-            MissedRequirement(Requirement.DRIVER, reason, "use --driver docker or systemd-scope")
-        )
-    if trial.storage == "container_layer" and not trial.driver.startswith("docker"):
-        reason = f"{trial.driver} does not make a container with a layer for the data"
-        missed.append(MissedRequirement(Requirement.DRIVER, reason, "use --driver docker"))
-    return missed
-
-
-def _unsupported_by_volume(trial: Trial) -> list[MissedRequirement]:
-    """Return why a simulated volume cannot be the disk of a trial."""
-    if not trial.cage.is_volume or trial.storage == "data":
-        return []
-    reason = f"a simulated volume is a disk of its own, and the trial names a {trial.storage} disk"
-    return [
-        MissedRequirement(Requirement.VOLUME, reason, "use storage data or --enforced-by cgroup")
-    ]
-
-
-def _without_limits(trial: Trial) -> list[MissedRequirement]:
-    """Return why a trial cannot do without a cgroup."""
-    reasons = []
-    if trial.cage.cgroup_part.has_limits:
-        reasons.append(f"limits of {trial.cage.name} need cgroups, which {trial.driver} lacks")
-    if trial.before is not None and trial.before.slice == "other":
-        reasons.append(
-            f"a setup step in a slice of its own needs cgroups, which {trial.driver} lacks"
-        )
-    return [MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm") for reason in reasons]
+        hint = "use storage data or --enforced-by cgroup"
+        yield MissedRequirement(Requirement.VOLUME, reason, hint)
 
 
 def may_rewrite_io_max(facts: Mapping[str, Any]) -> bool:
     """Return whether this kernel supports rewriting io.max while I/O is throttled."""
-    return _kernel(facts) >= _MIN_KERNEL_FOR_REWRITING
-
-
-def _kernel(facts: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the version of a release such as 6.12.57+deb13-amd64; (0, 0) if it has none."""
     match = re.match(r"(\d+)\.(\d+)", str(facts["kernel"]))
-    return (int(match[1]), int(match[2])) if match else (0, 0)
+    return ((int(match[1]), int(match[2])) if match else (0, 0)) >= _MIN_KERNEL_FOR_REWRITING
 
 
-def _needs_root(trial: Trial) -> list[MissedRequirement]:
-    """Return the requirements of a trial that need root."""
-    missed = []
+def _needs_root(trial: Trial) -> Iterator[MissedRequirement]:
     if trial.storage != "data":
-        missed.append(
-            MissedRequirement(
-                Requirement.STORAGE, f"only root may make a {trial.storage} disk", "use HOST=vm"
-            )
-        )
+        reason = f"only root may make a {trial.storage} disk"
+        yield MissedRequirement(Requirement.STORAGE, reason)
     if trial.machine_memory_bytes is not None:
-        missed.append(
-            MissedRequirement(
-                Requirement.MACHINE_MEMORY, "only root may reserve memory", "use HOST=vm"
-            )
-        )
+        yield MissedRequirement(Requirement.MACHINE_MEMORY, "only root may reserve memory")
     if trial.dirty_limits:
         names = ", ".join(f"vm.{name}" for name in trial.dirty_limits)
-        missed.append(
-            MissedRequirement(Requirement.DIRTY_LIMITS, f"only root may set {names}", "use HOST=vm")
-        )
-    return missed
-
-
-def _has_read_ahead(facts: Mapping[str, Any], wanted_kb: int) -> bool:
-    settings = facts["disk"].get("queue_settings", {})
-    return bool(facts["uid"] == 0 or settings.get("read_ahead_kb") == str(wanted_kb))
+        yield MissedRequirement(Requirement.DIRTY_LIMITS, f"only root may set {names}")

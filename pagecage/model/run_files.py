@@ -48,27 +48,19 @@ def trace_names(trial: Trial) -> frozenset[str]:
 
 
 def trace_path(run_path: Path, record: Record, collector: str) -> Path | None:
-    """Return the path of a collector's trace of a trial; None if there is none.
-
-    Raises PagecageError for a path outside the run's folder, because records may be untrusted.
-    """
+    """Return the path of a trial's trace; None without. Raises PagecageError outside its run."""
     relative = record.traces.get(collector)
     file = run_path / relative if relative else None
     if file is None or not file.is_file():
         return None
     if not file.resolve().is_relative_to(run_path.resolve()):
-        raise PagecageError(
-            f"{record.trial_id}: the trace {relative} lies outside its run",
-            "restore the folder as it was recorded",
-        )
+        reason = f"{record.trial_id}: the trace {relative} lies outside its run"
+        raise PagecageError(reason, "restore the folder as it was recorded")
     return file
 
 
 def read_lines(run_path: Path, record: Record, collector: str) -> list[dict[str, Any]]:
-    """Return the JSON lines of a trace.
-
-    An incomplete line, left by a killed process, is skipped. A missing trace is empty.
-    """
+    """Return the whole JSON lines of a trace; none if it is missing."""
     file = trace_path(run_path, record, collector)
     rows = []
     for line in file.read_text().splitlines() if file else []:
@@ -82,9 +74,7 @@ def read_lines(run_path: Path, record: Record, collector: str) -> list[dict[str,
 def check_traces(run_path: Path, record: Record) -> list[str]:
     """Return a sentence about each trace that is missing, cut off or altered since the record.
 
-    Records of older versions do not have their traces' sizes and hashes, so nothing is said about
-    them. Traces from a bundle were compared with its manifest, which has the hashes of redacted
-    files.
+    Older records lack sizes and hashes. Traces from a bundle were compared with its manifest.
     """
     left_out = _left_out_of_bundle(run_path) if record.trace_files else None
     if left_out is not None:
@@ -141,23 +131,18 @@ _RESTORE = "restore the folder as it was recorded"
 
 
 def read_plan(path: Path) -> Mapping[str, Any]:
-    """Return plan.json of a run folder.
-
-    Raises PagecageError if the file is invalid or newer than this pagecage.
-    """
+    """Return plan.json of a run folder. Raises PagecageError if it is invalid or too new."""
     file = path / "plan.json"
     try:
         if file.stat().st_size > MOST_PLAN_BYTES:
             raise PagecageError(f"{file} is longer than {MOST_PLAN_BYTES >> 20} MiB", _RESTORE)
         plan = from_line(file.read_bytes())
     except FileNotFoundError:
-        raise PagecageError(
-            f"{path} is not a run folder: it has no plan.json", "ls runs/"
-        ) from None
+        reason = f"{path} is not a run folder: it has no plan.json"
+        raise PagecageError(reason, "ls runs/") from None
     except UNREADABLE as error:
-        raise PagecageError(
-            f"{file} is not valid JSON: {why_unreadable(error)}", "repeat the run"
-        ) from None
+        message = f"{file} is not valid JSON: {why_unreadable(error)}"
+        raise PagecageError(message, "repeat the run") from None
     version = plan.get("plan_version", PLAN_VERSION) if isinstance(plan, dict) else None
     if isinstance(plan, dict) and not isinstance(version, int):
         raise PagecageError(f"{file}: 'plan_version' is not an integer", _FORMAT)
@@ -170,12 +155,13 @@ def read_plan(path: Path) -> Mapping[str, Any]:
         raise PagecageError(f"{file}: 'until_ci' is not a number", _FORMAT)
     _check_treatments(plan, file)
     _check_identifiers(plan, str(file))
-    _check_hash(plan, file)
+    digest = plan_sha256(plan)
+    if plan.get("plan_sha256", digest) != digest:
+        raise PagecageError(f"{file} was changed after it was written", _RESTORE)
     return dict(plan)
 
 
 def _check_identifiers(plan: Mapping[str, Any], where: str) -> None:
-    """Raise PagecageError unless all that may name a file or a unit is of its kind's pattern."""
     require_identifiers(plan, _PATTERNS, where)
     if len(plan["trials"]) > MOST_TRIALS:
         raise PagecageError(f"{where} has more than {MOST_TRIALS} trials", _FORMAT)
@@ -197,7 +183,6 @@ def _check_identifiers(plan: Mapping[str, Any], where: str) -> None:
 
 
 def _part(table: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
-    """Return a value of this type, or an empty one if the key is absent or null."""
     value = table.get(key)
     if value is not None and not isinstance(value, kind):
         raise PagecageError(f"{where}: {key!r} is not of type {kind.__name__}", _FORMAT)
@@ -207,13 +192,6 @@ def _part(table: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
 def plan_sha256(plan: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a plan without its own digest."""
     return document_sha256(plan, "plan_sha256")
-
-
-def _check_hash(plan: Mapping[str, Any], file: Path) -> None:
-    """Raise PagecageError unless the plan is the one that was written."""
-    digest = plan_sha256(plan)
-    if plan.get("plan_sha256", digest) != digest:
-        raise PagecageError(f"{file} was changed after it was written", _RESTORE)
 
 
 def _check(table: Any, keys: Mapping[str, type], where: str) -> None:
@@ -227,7 +205,6 @@ def _check(table: Any, keys: Mapping[str, type], where: str) -> None:
 
 
 def _check_treatments(plan: Mapping[str, Any], file: Path) -> None:
-    """Raise PagecageError unless each trial has one of the defined levels of each factor."""
     factors = plan["definition"].get("factors")
     if not isinstance(factors, dict) or not all(
         isinstance(levels, list) and levels for levels in factors.values()
@@ -244,10 +221,7 @@ def _check_treatments(plan: Mapping[str, Any], file: Path) -> None:
 
 
 def read_facts(path: Path) -> tuple[Mapping[str, Any], ...]:
-    """Return the facts files of a run folder, sorted by name.
-
-    Raises PagecageError if a file is invalid.
-    """
+    """Return the facts files of a run folder, by name. Raises PagecageError."""
     return tuple(_facts(file) for file in sorted((path / "facts").glob("*.json")))
 
 
@@ -258,9 +232,8 @@ def _facts(file: Path) -> Mapping[str, Any]:
         hint = f"rm {file}: facts do not affect results"
         raise PagecageError(f"{file} is not valid JSON: {why_unreadable(error)}", hint) from None
     if not isinstance(facts, dict):
-        raise PagecageError(
-            f"{file} does not hold facts", f"rm {file}: facts do not affect results"
-        )
+        reason = f"{file} does not hold facts"
+        raise PagecageError(reason, f"rm {file}: facts do not affect results")
     return upgrade_facts(facts)
 
 
@@ -272,40 +245,29 @@ def check_records(path: Path, plan: Mapping[str, Any], records: Sequence[Record]
     planned = {trial["trial_id"]: trial["treatment"] for trial in plan["trials"]}
     for record in records:
         if record.experiment != plan["experiment"]:
-            raise PagecageError(
-                f"{file} mixes experiments: a record of {record.experiment} in a run of"
-                f" {plan['experiment']}",
-                _RESTORE,
-            )
+            mixed = f"a record of {record.experiment} in a run of {plan['experiment']}"
+            raise PagecageError(f"{file} mixes experiments: {mixed}", _RESTORE)
         if record.trial_id not in planned:
-            raise PagecageError(
-                f"{file} has trial {record.trial_id}, which its plan lacks",
-                _RESTORE,
-            )
+            reason = f"{file} has trial {record.trial_id}, which its plan lacks"
+            raise PagecageError(reason, _RESTORE)
         if record.run_id != plan["run_id"]:
-            raise PagecageError(
-                f"{file} has a record of another run, {record.run_id}",
-                _RESTORE,
-            )
+            raise PagecageError(f"{file} has a record of another run, {record.run_id}", _RESTORE)
         if dict(record.treatment) != planned[record.trial_id]:
-            raise PagecageError(
-                f"{file}: trial {record.trial_id} has another treatment than its plan", _FORMAT
-            )
+            message = f"{file}: trial {record.trial_id} has another treatment than its plan"
+            raise PagecageError(message, _FORMAT)
     _check_origin(file, plan, records)
     _check_attempts(file, records)
 
 
 def _check_origin(file: str, plan: Mapping[str, Any], records: Sequence[Record]) -> None:
-    """Raise PagecageError for a record of another plan, or of other limits than its plan's."""
     cages = {trial["trial_id"]: trial.get("cage") or {} for trial in plan["trials"]}
     for record in records:
         if record.plan_sha256 != plan.get("plan_sha256", record.plan_sha256):
             raise PagecageError(f"{file} has a record of another plan", _RESTORE)
         planned, requested = cages[record.trial_id].get("properties"), record.cage.requested
         if requested and planned is not None and dict(requested) != dict(planned):
-            raise PagecageError(
-                f"{file}: trial {record.trial_id} has other limits than its plan", _RESTORE
-            )
+            reason = f"{file}: trial {record.trial_id} has other limits than its plan"
+            raise PagecageError(reason, _RESTORE)
 
 
 def _check_attempts(file: str, records: Sequence[Record]) -> None:
@@ -324,8 +286,6 @@ def _check_attempts(file: str, records: Sequence[Record]) -> None:
                 _RESTORE,
             )
         if has_digests and record.record_sha256 is None:
-            raise PagecageError(
-                f"{file}: the record of trial {record.trial_id} has lost its record_sha256",
-                _RESTORE,
-            )
+            reason = f"{file}: the record of trial {record.trial_id} has lost its record_sha256"
+            raise PagecageError(reason, _RESTORE)
         has_digests = has_digests or record.record_sha256 is not None

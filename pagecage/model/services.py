@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -109,7 +109,6 @@ def _of_json(name: str, path: str, output: str) -> float:
 
 
 def _keys(path: str) -> list[str | int] | None:
-    """Return the keys and indexes of a JSON path; None if it is not one."""
     parts = _PATH.findall(path[1:])
     if not parts or "".join(parts) != path[1:]:
         return None
@@ -162,16 +161,3 @@ class ServiceSpec:
 
 OWN_RESPONSES = ("ready_seconds", "wall_seconds")
 """Responses of every service: the time until it serves, and the length of the measured part."""
-
-
-def service_to_json(service: ServiceSpec | None) -> dict[str, Any]:
-    """Return the entry `service` of a workload as JSON data; empty without a service."""
-    return {} if service is None else {"service": {**asdict(service), "load": list(service.load)}}
-
-
-def service_from_json(data: Mapping[str, Any] | None) -> ServiceSpec | None:
-    """Return the service of JSON data."""
-    if data is None:
-        return None
-    metrics = {name: MetricPattern(**pattern) for name, pattern in data["metrics"].items()}
-    return ServiceSpec(**{**data, "load": tuple(data["load"]), "metrics": metrics})

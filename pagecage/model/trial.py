@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from pagecage.model.cage import Cage, cage_from_json, cage_to_json
-from pagecage.model.collectors import (
-    TRACES,
-    OwnCollector,
-    own_collectors_from_json,
-    own_collectors_to_json,
-)
-from pagecage.model.services import ServiceSpec, service_from_json, service_to_json
+from pagecage.model.cage import Cage
+from pagecage.model.collectors import TRACES, OwnCollector
+from pagecage.model.json_codec import OMITTED, from_json, to_json
+from pagecage.model.services import ServiceSpec
 
 _INSTALLERS = {"debian": "apt-get", "redhat": "dnf"}
 FAMILIES = tuple(_INSTALLERS)
@@ -32,18 +28,13 @@ class Package:
         return {"debian": self.debian, "redhat": self.redhat}.get(family or "")
 
 
-def packages_from_json(rows: Sequence[Mapping[str, Any]]) -> tuple[Package, ...]:
-    """Return the packages of JSON data."""
-    return tuple(Package(**row) for row in rows)
-
-
 def missing_packages(
     facts: Mapping[str, Any], packages: Sequence[Package]
 ) -> tuple[str, str] | None:
     """Return the reason and the fix if a host lacks packages, else None.
 
-    `facts` come from the agent. On a distribution of no known family the packages are not checked,
-    because their names are not known; a missing program is reported all the same.
+    Without a known family of distributions they are not checked; a missing program is reported
+    anyway.
     """
     found = facts.get("packages") or {}
     family, versions = found.get("family"), found.get("versions", {})
@@ -72,10 +63,7 @@ class BindMount:
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a container.
-
-    Its value may be a secret. It is sent to the agent, and is None in plan.json.
-    """
+    """A variable of a container. Its value may be a secret, so that it is None in plan.json."""
 
     name: str
     variable_value: str | None
@@ -105,33 +93,9 @@ class ImageSpec:
     user: str | None = None
 
 
-_TABLES: Mapping[str, type[Variable] | type[BindMount]] = {
-    "environment": Variable,
-    "mounts": BindMount,
-}
-
-
 def environment_names(image: ImageSpec) -> list[str]:
     """Return the names of the container's variables, without those of the image and of files."""
     return sorted({variable.name for variable in image.environment})
-
-
-def image_to_json(image: ImageSpec | None) -> dict[str, Any] | None:
-    """Return the image as JSON data."""
-    if image is None:
-        return None
-    lists = {name: list(getattr(image, name)) for name in ("env_files", "ports")}
-    tables = {name: [asdict(item) for item in getattr(image, name)] for name in _TABLES}
-    return {**asdict(image), **lists, **tables}
-
-
-def image_from_json(data: Mapping[str, Any] | None) -> ImageSpec | None:
-    """Return the image of JSON data."""
-    if data is None:
-        return None
-    lists = {name: tuple(data[name]) for name in ("env_files", "ports")}
-    tables = {name: tuple(kind(**item) for item in data[name]) for name, kind in _TABLES.items()}
-    return ImageSpec(**{**data, **lists, **tables})
 
 
 ON_DATASETS = ("{file}", "{files}")
@@ -164,26 +128,8 @@ class TrialData:
 
     @property
     def disk_bytes(self) -> int:
-        """The bytes that it takes on the disk: twice its size if there is an original beside it.
-
-        The original of copied data is counted as an upload.
-        """
+        """Its bytes on the disk: twice its size with an original that is not an upload."""
         return self.size_bytes * (2 if self.writes and self.copied_to is None else 1)
-
-
-def trial_data_to_json(data: TrialData | None) -> dict[str, Any] | None:
-    """Return the data as JSON data."""
-    if data is None:
-        return None
-    return {**asdict(data), "prepare": list(data.prepare), "made_by": list(data.made_by)}
-
-
-def trial_data_from_json(data: Mapping[str, Any] | None) -> TrialData | None:
-    """Return the data of JSON data."""
-    if data is None:
-        return None
-    lists = {key: tuple(data[key]) for key in ("prepare", "made_by")}
-    return TrialData(**{**data, **lists})
 
 
 CACHE_STATES = ("cold", "resident", "any")
@@ -246,7 +192,7 @@ class Workload:
     kind: str = "handshake"
     min_memory_bytes: int = 0
     command: CommandSpec | None = None
-    service: ServiceSpec | None = None
+    service: ServiceSpec | None = field(default=None, metadata=OMITTED)
 
     @property
     def is_built_in(self) -> bool:
@@ -299,8 +245,8 @@ class Trial:
     driver: str = DRIVERS[0]
     packages: tuple[Package, ...] = ()
     data: TrialData | None = None
-    own_collectors: tuple[OwnCollector, ...] = ()
-    conditions: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = field(default=(), metadata=OMITTED)
+    own_collectors: tuple[OwnCollector, ...] = field(default=(), metadata=OMITTED)
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
@@ -320,25 +266,7 @@ class Trial:
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
     """Return the trial as JSON data for the agent."""
-    left_out = ("own_collectors", "conditions")
-    plain = {key: value for key, value in asdict(trial).items() if key not in left_out}
-    # A trial without conditions keeps the keys, and so the hash, of earlier plans.
-    conditions = {"conditions": list(trial.conditions)} if trial.conditions else {}
-    return {
-        **plain,
-        **conditions,
-        **own_collectors_to_json(trial.own_collectors),
-        "treatment": dict(trial.treatment),
-        "cage": cage_to_json(trial.cage),
-        "collectors": list(trial.collectors),
-        "packages": [asdict(package) for package in trial.packages],
-        "dirty_limits": dict(trial.dirty_limits),
-        "workload": _workload_to_json(trial.workload),
-        "data": trial_data_to_json(trial.data),
-        "before": {**asdict(trial.before), "arguments": list(trial.before.arguments)}
-        if trial.before
-        else None,
-    }
+    return dict(to_json(trial))
 
 
 def recorded_trial(trial: Trial) -> dict[str, Any]:
@@ -350,48 +278,15 @@ def recorded_trial(trial: Trial) -> dict[str, Any]:
 
 def recorded_command(command: CommandSpec | None) -> dict[str, Any] | None:
     """Return the command as JSON data likewise."""
-    data = command_to_json(command)
+    data: dict[str, Any] | None = to_json(command)
     for variable in ((data or {}).get("image") or {}).get("environment", ()):
         variable["variable_value"] = None
     return data
 
 
-def _workload_to_json(workload: Workload) -> dict[str, Any]:
-    plain = {key: value for key, value in asdict(workload).items() if key != "service"}
-    return {
-        **plain,
-        "arguments": list(workload.arguments),
-        "command": command_to_json(workload.command),
-        **service_to_json(workload.service),
-    }
-
-
 def trial_from_json(data: Mapping[str, Any]) -> Trial:
-    """Return the trial of JSON data."""
-    workload = {
-        **data["workload"],
-        "arguments": tuple(data["workload"]["arguments"]),
-        "command": command_from_json(data["workload"].get("command")),
-        "service": service_from_json(data["workload"].get("service")),
-    }
-    return Trial(
-        **{
-            **data,
-            "workload": Workload(**workload),
-            "cage": cage_from_json(data["cage"]),
-            "dataset": Dataset(**data["dataset"]) if data["dataset"] else None,
-            "collectors": tuple(data["collectors"]),
-            "before": _step(data.get("before")),
-            "packages": packages_from_json(data.get("packages", ())),
-            "data": trial_data_from_json(data.get("data")),
-            "own_collectors": own_collectors_from_json(data.get("own_collectors", ())),
-            "conditions": tuple(data.get("conditions", ())),
-        }
-    )
-
-
-def _step(data: Mapping[str, Any] | None) -> SetupStep | None:
-    return SetupStep(data["program"], tuple(data["arguments"]), data["slice"]) if data else None
+    """Return the trial of JSON data. Raises PagecageError."""
+    return from_json(Trial, data, "trial")
 
 
 @dataclass(frozen=True)
@@ -413,27 +308,9 @@ class CommandSpec:
     is_literal: bool = False
     streams_output: bool = False
     takes_input: bool = False
-    image: ImageSpec | None = None
+    image: ImageSpec | None = field(default=None, metadata=OMITTED)
 
     @property
     def serves(self) -> bool:
         """True if the measured part ends when the command serves, not when it exits."""
         return self.ready_when is not None or self.ready_port is not None
-
-
-def command_to_json(command: CommandSpec | None) -> dict[str, Any] | None:
-    """Return the command as JSON data."""
-    if command is None:
-        return None
-    paths, image = list(command.data_paths), image_to_json(command.image)
-    # A command without an image keeps the keys, and so the hash, of earlier plans.
-    data = {key: value for key, value in asdict(command).items() if key != "image"}
-    return {**data, "data_paths": paths, **({"image": image} if image else {})}
-
-
-def command_from_json(data: Mapping[str, Any] | None) -> CommandSpec | None:
-    """Return the command of JSON data."""
-    if data is None:
-        return None
-    image = image_from_json(data.get("image"))
-    return CommandSpec(**{**data, "data_paths": tuple(data["data_paths"]), "image": image})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +19,6 @@ from pagecage.model.cage import (
     LatencyFloor,
     LatencyQuantiles,
     LayerLimit,
-    SnapshotRestore,
-    VolumeEvent,
     VolumeSimulation,
 )
 
@@ -45,7 +43,10 @@ def mean_us(quantiles: Quantiles) -> float:
     (first_p, first_us), (last_p, last_us) = quantiles[0], quantiles[-1]
     total = first_p * first_us + (1 - last_p) * last_us
     for (low_p, low_us), (high_p, high_us) in itertools.pairwise(quantiles):
-        total += (high_p - low_p) * _logarithmic_mean(low_us, high_us)
+        ratio = high_us / low_us
+        total += (high_p - low_p) * (
+            low_us if ratio - 1 < 1e-9 else (high_us - low_us) / math.log(ratio)
+        )
     return total
 
 
@@ -76,12 +77,6 @@ def mean_us_at_size(sizes: Sequence[LatencyQuantiles], size_bytes: float) -> flo
     return sum(latency_at_size(sizes, size_bytes, middle) for middle in middles) / _STEPS
 
 
-def _logarithmic_mean(low: float, high: float) -> float:
-    """Return the mean of an exponential curve between two values."""
-    ratio = high / low
-    return low if ratio - 1 < 1e-9 else (high - low) / math.log(ratio)
-
-
 FLOOR_BYTES = 4096
 """The size of the requests to which a latency floor is ascribed; it then holds for every size."""
 
@@ -101,7 +96,10 @@ def volume_model(cage: Cage, seed: int) -> dict[str, Any]:
         "read_latency": _latencies(simulation.read_latency, floor.read_us),
         "write_latency": _latencies(simulation.write_latency, floor.write_us),
         "restore": vars(restore) if restore else None,
-        "events": [_without_none(vars(event)) for event in simulation.events],
+        "events": [
+            {name: value for name, value in vars(event).items() if value is not None}
+            for event in simulation.events
+        ],
         "seed": seed,
     }
 
@@ -114,7 +112,6 @@ def volume_limits(cage: Cage) -> tuple[LayerLimit, ...]:
 
 
 def _limits_of_properties(cage: Cage) -> Iterator[LayerLimit]:
-    """Yield the I/O properties as limits of the volume; one of both directions if combined."""
     burst = cage.burst or BurstCredits("full")
     for kind, both in SHARED_PROPERTIES.items():
         unit = "operations" if kind == "iops" else "bytes"
@@ -147,7 +144,6 @@ def _limit(limit: LayerLimit, start: float) -> dict[str, Any]:
 
 
 def _latencies(given: Sequence[LatencyQuantiles], floor_us: int | None) -> list[dict[str, Any]]:
-    """Return the quantiles by ascending size, or those of a constant latency at the floor."""
     if floor_us and not given:
         given = (LatencyQuantiles(FLOOR_BYTES, ((0.0, float(floor_us)),)),)
     return [
@@ -156,16 +152,8 @@ def _latencies(given: Sequence[LatencyQuantiles], floor_us: int | None) -> list[
     ]
 
 
-def _without_none(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def dilated(cage: Cage, factor: float) -> Cage:
-    """Return the cage with the time of its volume stretched.
-
-    Rates are divided by the factor, and latencies and the times of events multiplied. Credits stay,
-    so that they last the factor times longer. Limits of memory and CPU stay.
-    """
+    """Return the cage with its volume's time stretched; credits last the factor times longer."""
     disks = {
         name: replace(disk, **_dilated_parts(disk, factor)) for name, disk in cage.disks.items()
     }
@@ -175,61 +163,49 @@ def dilated(cage: Cage, factor: float) -> Cage:
 
 def _dilated_parts(limits: Cage | DiskLimits, factor: float) -> dict[str, Any]:
     burst, floor, simulation = limits.burst, limits.latency, limits.simulation
+
+    def slower(bucket: CreditBucket | None) -> CreditBucket | None:
+        return bucket and replace(bucket, rate=max(1, round(bucket.rate / factor)))
+
+    def longer(microseconds: int | None) -> int | None:
+        return microseconds and round(microseconds * factor)
+
     return {
         "properties": {
             name: max(1, round(value / factor)) if name in IO_MAX_KEY else value
             for name, value in limits.properties.items()
         },
-        "burst": _dilated_burst(burst, factor) if burst else None,
-        "latency": _dilated_floor(floor, factor) if floor else None,
-        "simulation": _dilated_simulation(simulation, factor) if simulation else None,
+        "burst": burst
+        and replace(burst, iops=slower(burst.iops), bandwidth=slower(burst.bandwidth)),
+        "latency": floor and LatencyFloor(longer(floor.read_us), longer(floor.write_us)),
+        "simulation": simulation and _dilated_simulation(simulation, factor),
     }
 
 
-def _dilated_burst(burst: BurstCredits, factor: float) -> BurstCredits:
-    def slower(bucket: CreditBucket | None) -> CreditBucket | None:
-        return bucket and replace(bucket, rate=max(1, round(bucket.rate / factor)))
-
-    return replace(burst, iops=slower(burst.iops), bandwidth=slower(burst.bandwidth))
-
-
-def _dilated_floor(floor: LatencyFloor, factor: float) -> LatencyFloor:
-    read_us, write_us = (us and round(us * factor) for us in (floor.read_us, floor.write_us))
-    return LatencyFloor(read_us, write_us)
-
-
 def _dilated_simulation(simulation: VolumeSimulation, factor: float) -> VolumeSimulation:
+    def changed(part: Any, change: Callable[[float], float], *names: str) -> Any:
+        values = {name: getattr(part, name) for name in names}
+        return replace(part, **{n: None if v is None else change(v) for n, v in values.items()})
+
+    def slower(value: float) -> float:
+        return value / factor
+
+    def later(value: float) -> float:
+        return value * factor
+
+    def longer(given: Sequence[LatencyQuantiles]) -> tuple[LatencyQuantiles, ...]:
+        return tuple(
+            replace(one, quantiles=tuple((p, us * factor) for p, us in one.quantiles))
+            for one in given
+        )
+
+    rates = "per_second", "burst_per_second"
+    times = "from_seconds", "until_seconds", "latency_us"
+    restore = simulation.restore
     return VolumeSimulation(
-        tuple(_slower(limit, factor) for limit in simulation.limits),
-        tuple(_longer(one, factor) for one in simulation.read_latency),
-        tuple(_longer(one, factor) for one in simulation.write_latency),
-        _slower_restore(simulation.restore, factor),
-        tuple(_later(event, factor) for event in simulation.events),
-    )
-
-
-def _slower(limit: LayerLimit, factor: float) -> LayerLimit:
-    burst = limit.burst_per_second
-    return replace(
-        limit,
-        per_second=limit.per_second / factor,
-        burst_per_second=None if burst is None else burst / factor,
-    )
-
-
-def _longer(latency: LatencyQuantiles, factor: float) -> LatencyQuantiles:
-    return replace(latency, quantiles=tuple((p, us * factor) for p, us in latency.quantiles))
-
-
-def _slower_restore(restore: SnapshotRestore | None, factor: float) -> SnapshotRestore | None:
-    return restore and replace(restore, bytes_per_second=restore.bytes_per_second / factor)
-
-
-def _later(event: VolumeEvent, factor: float) -> VolumeEvent:
-    until, latency_us = event.until_seconds, event.latency_us
-    return replace(
-        event,
-        from_seconds=event.from_seconds * factor,
-        until_seconds=None if until is None else until * factor,
-        latency_us=None if latency_us is None else latency_us * factor,
+        tuple(changed(limit, slower, *rates) for limit in simulation.limits),
+        longer(simulation.read_latency),
+        longer(simulation.write_latency),
+        restore and changed(restore, slower, "bytes_per_second"),
+        tuple(changed(event, later, *times) for event in simulation.events),
     )

@@ -80,10 +80,7 @@ def close_input(process: Process[bytes]) -> None:
 
 
 def wait_for_agent(process: Process[bytes]) -> int:
-    """Wait for the agent to end and return its status. It is killed after a minute.
-
-    The host's next start cleans up after a killed agent.
-    """
+    """Wait for the agent, which is killed after a minute, and return its status."""
     close_input(process)
     try:
         return process.wait(AGENT_EXIT_SECONDS)
@@ -109,11 +106,7 @@ class RunSummary:
 
 
 def prepare(host: Host, plan: Plan, package: AgentPackage, progress: Progress) -> None:
-    """Check that the host can run the plan, and make what the host needs to start.
-
-    Called before a run folder is created, so that a refusal leaves none. Raises PagecageError, and
-    HostError if the host is the reason.
-    """
+    """Make what the host needs for the plan, before a run folder exists. Raises PagecageError."""
     check_memory_floor(plan)
     host.prepare(resource_needs(plan, package), progress)
 
@@ -124,56 +117,36 @@ class Campaign:
     def __init__(
         self, host: Host, plan: Plan, folder: RunFolder, package: AgentPackage, listener: Listener
     ) -> None:
-        self._host, self._plan, self._folder, self._package, self._listener = (
-            host,
-            plan,
-            folder,
-            package,
-            listener,
-        )
+        self._host, self._plan, self._folder = host, plan, folder
+        self._package, self._listener = package, listener
         self._state: MachineState | None = None
         self._started = False
         self._has_uploaded = False
-        self._idle_starts = 0
         self._attempts: Counter[str] = Counter()
 
     def run(self, *, is_prepared: bool = False) -> RunSummary:
-        """Run all trials without a result.
-
-        A host that dies is restarted. A trial is attempted at most three times. `is_prepared` tells
-        that prepare() was called for this host and plan.
-        """
+        """Run all trials without a result; `is_prepared` if prepare() was called already."""
+        plan, folder = self._plan, self._folder
         try:
-            with self._folder.locked():
-                self._run_all(is_prepared=is_prepared)
+            with folder.locked():
+                if not is_prepared:
+                    prepare(self._host, plan, self._package, self._step)
+                idle_starts = 0
+                while groups := blocks(self._next_trials(), plan.document["fresh"]):
+                    attempts_before = self._attempts.total()
+                    self._run_group(groups[0])
+                    has_tried = self._attempts.total() > attempts_before
+                    idle_starts = 0 if has_tried else idle_starts + 1
+                    if idle_starts == ATTEMPTS:
+                        reason = f"the host was started {ATTEMPTS} times and ran no trial"
+                        raise HostError(reason, "pagecage doctor")
+                if self._has_uploaded and self._state is not None and not folder.remaining(plan):
+                    argv = self._host.command(["rm", "-rf", upload_directories(plan)[1]])
+                    run(argv, check=False)
         finally:
             self._host.stop()
-        finished = sum(last.is_final for last in self._folder.last_attempts().values())
-        return RunSummary(finished, len(self._folder.remaining(self._plan)))
-
-    def _run_all(self, *, is_prepared: bool) -> None:
-        if not is_prepared:
-            prepare(self._host, self._plan, self._package, self._step)
-        while groups := blocks(self._next_trials(), self._plan.document["fresh"]):
-            attempts_before = self._attempts.total()
-            self._run_group(groups[0])
-            self._idle_starts = (
-                0 if self._attempts.total() > attempts_before else self._idle_starts + 1
-            )
-            if self._idle_starts == ATTEMPTS:
-                raise HostError(
-                    f"the host was started {ATTEMPTS} times and ran no trial", "pagecage doctor"
-                )
-        self._remove_uploads()
-
-    def _runnable_trials(self) -> tuple[Trial, ...]:
-        """Return the trials without a result that have attempts left."""
-        remaining = self._folder.remaining(self._plan)
-        return tuple(
-            t
-            for t in remaining
-            if self._attempts[t.trial_id] < (1 if self._has_used_stdio(t) else ATTEMPTS)
-        )
+        finished = sum(last.is_final for last in folder.last_attempts().values())
+        return RunSummary(finished, len(folder.remaining(plan)))
 
     def _has_used_stdio(self, trial: Trial) -> bool:
         """Return whether a replayed program has already used the terminal's input and output.
@@ -187,23 +160,32 @@ class Campaign:
         return last is not None and last.outcome == "not_prepared" and last.is_measured
 
     def _next_trials(self) -> tuple[Trial, ...]:
-        """Return the trials to run next.
-
-        Without a stopping rule it is all of them, else six blocks and then one at a time.
-        """
-        trials = self._runnable_trials()
+        most = {True: 1, False: ATTEMPTS}
+        trials = tuple(
+            trial
+            for trial in self._folder.remaining(self._plan)
+            if self._attempts[trial.trial_id] < most[self._has_used_stdio(trial)]
+        )
         if not trials or not self._plan.document.get("until_ci"):
             return trials
         last = max(FEWEST, trials[0].block)
         return tuple(trial for trial in trials if trial.block <= last)
 
     def _run_group(self, group: tuple[Trial, ...]) -> None:
-        """Run a group of trials in one machine state.
-
-        If the host dies, the next group restarts it.
-        """
         try:
-            state = self._machine_state()
+            if self._state is None:
+                self._step("restarting the host" if self._started else "starting the host")
+                self._state = self._host.restart() if self._started else self._host.start()
+                self._started = True
+                self._host.install(self._package)
+                # The data disk outlives machine states, but not what a dead host had not written
+                # to it.
+                uploads = uploads_of(self._plan)
+                if uploads and not self._has_uploaded:
+                    directory, removed = upload_directories(self._plan)
+                    upload(self._host, uploads, directory, self._step, removed)
+                    self._has_uploaded = True
+            state = self._state
         except HostDied as error:
             self._state = None
             self._step(f"the host died during its start: {error.message}")
@@ -211,35 +193,6 @@ class Campaign:
         self._serve(group, state)
         if self._plan.document["fresh"] in ("block", "trial"):
             self._state = None
-
-    def _machine_state(self) -> MachineState:
-        if self._state is None:
-            self._step("restarting the host" if self._started else "starting the host")
-            self._state = self._host.restart() if self._started else self._host.start()
-            self._started = True
-            self._host.install(self._package)
-            self._upload()
-        return self._state
-
-    def _upload(self) -> None:
-        """Copy a replay's files to the host, once per run, and again after the host died.
-
-        The data disk outlives machine states, but not what a dead host had not written to it.
-        """
-        uploads = uploads_of(self._plan)
-        if uploads and not self._has_uploaded:
-            directory, removed = upload_directories(self._plan)
-            upload(self._host, uploads, directory, self._step, removed)
-            self._has_uploaded = True
-
-    def _remove_uploads(self) -> None:
-        """Remove a replay's files from the host when all trials have a result."""
-        if (
-            self._has_uploaded
-            and self._state is not None
-            and not self._folder.remaining(self._plan)
-        ):
-            run(self._host.command(["rm", "-rf", upload_directories(self._plan)[1]]), check=False)
 
     def _step(self, text: str) -> None:
         self._listener({"event": "step", "text": text})
@@ -273,20 +226,9 @@ class Campaign:
                 status = wait_for_agent(process)
                 self._attempts.update(receiver.attempted)
             stderr.seek(0)
-            self._check_end(
-                receiver,
-                status,
-                stderr.read().decode(errors="replace")[-_STDERR_CHARACTERS:].strip(),
-            )
-
-    def _check_end(self, receiver: FrameReceiver, status: int, stderr: str) -> None:
-        """After the agent failed, record its unfinished trial and have the host restarted."""
-        if status == 0 and receiver.open_trial is None:
-            return
-        self._state, self._has_uploaded = None, False
-        self._listener({"event": "agent_ended", "status": status, "stderr": stderr})
-        reason = (
-            "the agent or its host ended (status"
-            f" {status}){': ' + stderr.splitlines()[-1] if stderr else ''}"
-        )
-        receiver.record_interrupted(reason)
+            text = stderr.read().decode(errors="replace")[-_STDERR_CHARACTERS:].strip()
+        if status != 0 or receiver.open_trial is not None:
+            self._state, self._has_uploaded = None, False
+            self._listener({"event": "agent_ended", "status": status, "stderr": text})
+            last = f": {text.splitlines()[-1]}" if text else ""
+            receiver.record_interrupted(f"the agent or its host ended (status {status}){last}")

@@ -38,8 +38,8 @@ _CONTROLS = dict.fromkeys((*range(32), 127, *range(128, 160)), " ")
 class FrameReceiver:
     """Receives one agent's stream about the trials of a plan. `attempted` counts those begun.
 
-    `answers` is the agent's standard input, None if the agent cannot be answered. A stream can be
-    read again: records that the folder has already are not added twice, and their traces stay.
+    `answers` is the agent's standard input, or None. A stream can be read again: records that the
+    folder has already are not added twice, and their traces stay.
     """
 
     def __init__(
@@ -67,13 +67,34 @@ class FrameReceiver:
         self.open_trial: str | None = None
 
     def receive_all(self) -> None:
-        """Receive frames until the stream ends.
-
-        Raises HostError if the agent reports that it cannot work, and BadFrame for a frame that is
-        not about the next step of a trial of the plan.
-        """
+        """Receive frames until the stream ends. Raises HostError, and BadFrame for a wrong one."""
         while (frame := self._frames.next()) is not None:
-            self._receive(frame)
+            header = frame.header
+            match header["frame"]:
+                case "event":
+                    self._receive_event(dict(header))
+                case "facts":
+                    if self._has_facts:
+                        raise BadFrame("its facts twice")
+                    self._has_facts = True
+                    self._folder.add_facts(
+                        {**header["facts"], "machine": vars(self._state)}, self._state.restore_seq
+                    )
+                case "trace":
+                    self._receive_trace(frame)
+                case "output":
+                    trial = self._require_open(self.open_trial)
+                    command = trial.workload.command
+                    self._counts["output"] += len(frame.piece)
+                    if command is None or not command.streams_output:
+                        raise BadFrame(f"output of the trial {trial.trial_id}, which has none")
+                    if self._counts["output"] > MOST_OUTPUT_BYTES:
+                        raise BadFrame(f"more than {MOST_OUTPUT_BYTES >> 40} TiB of output")
+                    stream = frame.header["stream"]
+                    self._listener({"event": "output", "stream": stream, "piece": frame.piece})
+                case "record":
+                    self._append(self._checked_record(header["record"]))
+                    self._end_without_volume()
 
     def close(self) -> None:
         """Drop a trace that has not arrived whole."""
@@ -82,21 +103,12 @@ class FrameReceiver:
     def record_interrupted(self, reason: str) -> None:
         """Record the trial during which the agent ended, if there is one, as interrupted."""
         if self.open_trial is not None:
-            state = self._state
-            self._append(
-                Record(
-                    **self._expected(self._trials[self.open_trial]),
-                    outcome="interrupted",
-                    phase=self._phase,
-                    error=reason,
-                    state_id=state.state_id,
-                    restore_seq=state.restore_seq,
-                    emulated=state.emulated,
-                )
-            )
+            state, expected = self._state, self._expected(self._trials[self.open_trial])
+            expected |= {"state_id": state.state_id, "restore_seq": state.restore_seq}
+            expected |= {"emulated": state.emulated, "phase": self._phase, "error": reason}
+            self._append(Record(**expected, outcome="interrupted"))
 
     def _expected(self, trial: Trial) -> dict[str, Any]:
-        """Return what the record of this attempt at a trial must have."""
         keys = ("experiment", "trial_id", "treatment", "repeat", "block", "position")
         return {
             "run_id": self._plan.run_id,
@@ -105,27 +117,6 @@ class FrameReceiver:
             **{key: getattr(trial, key) for key in keys},
             "attempt": self._attempt,
         }
-
-    def _receive(self, frame: Frame) -> None:
-        header = frame.header
-        match header["frame"]:
-            case "event":
-                self._receive_event(dict(header))
-            case "facts":
-                self._receive_facts(header["facts"])
-            case "trace":
-                self._receive_trace(frame)
-            case "output":
-                self._receive_output(frame)
-            case "record":
-                self._append(self._checked_record(header["record"]))
-                self._end_without_volume()
-
-    def _receive_facts(self, facts: Mapping[str, Any]) -> None:
-        if self._has_facts:
-            raise BadFrame("its facts twice")
-        self._has_facts = True
-        self._folder.add_facts({**facts, "machine": vars(self._state)}, self._state.restore_seq)
 
     def _receive_trace(self, frame: Frame) -> None:
         name = frame.header["name"]
@@ -138,17 +129,6 @@ class FrameReceiver:
             raise BadFrame(f"traces of more than {MOST_TRIAL_BYTES >> 30} GiB for one trial")
         self._traces.add(trial.trial_id, self._attempt, frame, is_kept=not is_known)
 
-    def _receive_output(self, frame: Frame) -> None:
-        trial = self._require_open(self.open_trial)
-        command = trial.workload.command
-        self._counts["output"] += len(frame.piece)
-        if command is None or not command.streams_output:
-            raise BadFrame(f"output of the trial {trial.trial_id}, which has none")
-        if self._counts["output"] > MOST_OUTPUT_BYTES:
-            raise BadFrame(f"more than {MOST_OUTPUT_BYTES >> 40} TiB of output")
-        stream = frame.header["stream"]
-        self._listener({"event": "output", "stream": stream, "piece": frame.piece})
-
     def _require_open(self, trial_id: str | None) -> Trial:
         """Return the trial that is running. Raises BadFrame if it is another one."""
         if trial_id is None or trial_id != self.open_trial:
@@ -156,7 +136,6 @@ class FrameReceiver:
         return self._trials[trial_id]
 
     def _checked_record(self, data: Mapping[str, Any]) -> Record:
-        """Return the record of the running attempt. Raises BadFrame for anything else."""
         try:
             record = record_from_json(data, "the agent's record")
         except PagecageError as error:
@@ -198,15 +177,13 @@ class FrameReceiver:
         self._listener(event)
 
     def _count_event(self, kind: str) -> None:
-        counted, most = ("event", MOST_EVENTS)
-        if kind == "input_wanted":
-            counted, most = (kind, MOST_QUESTIONS)
+        is_question = kind == "input_wanted"
+        counted, most = (kind, MOST_QUESTIONS) if is_question else ("event", MOST_EVENTS)
         self._counts[counted] += 1
         if self._counts[counted] > most:
             raise BadFrame(f"more than {most} events within one trial")
 
     def _begin_trial(self, trial_id: str, attempt: int) -> None:
-        """Open a trial of the plan. Raises BadFrame unless it is one that was asked for."""
         is_next = attempt == self._next.get(trial_id, 1) or (trial_id, attempt) in self._known
         if self.open_trial or trial_id not in self._trials or self.attempted[trial_id]:
             raise BadFrame(f"the trial {trial_id!r}, which was not asked for")
@@ -217,14 +194,12 @@ class FrameReceiver:
         self._counts.clear()
 
     def _throttle(self, limits: Mapping[str, int]) -> dict[str, Any]:
-        """Throttle the disk from outside the host; return the limits in force, or the error."""
         try:
             return {"read_back": self._host.throttle(limits)}
         except PagecageError as error:
             return {"error": error.message, "hint": error.hint}
 
     def _command_volume(self, command: Mapping[str, Any], disk: str) -> dict[str, Any]:
-        """Send a command to the volume around the host; return its answer, or the error."""
         try:
             return {"answer": self._host.command_volume(command, disk)}
         except PagecageError as error:
@@ -232,26 +207,17 @@ class FrameReceiver:
             return {"error": error.message, "hint": error.hint}
 
     def _end_without_volume(self) -> None:
-        """Tell the agent to end if its disk has gone with the volume's server."""
         if self._has_volume_ended and self._answers is not None:
             with suppress(OSError):
                 self._answers.close()
 
     def _answer(self, question: str, piece: bytes) -> None:
-        """Send an answer to the agent, from any thread.
-
-        Errors are ignored: the agent may have ended.
-        """
-        line = (
-            json.dumps({"answers": question, "piece": base64.b64encode(piece).decode()}).encode()
-            + b"\n"
-        )
+        """Send an answer to the agent, which may have ended, from any thread."""
+        answer = {"answers": question, "piece": base64.b64encode(piece).decode()}
+        agent = self._answers
         with suppress(OSError, ValueError):
-            if (
-                self._answers is not None
-                and select.select([], [self._answers], [], _ANSWER_SECONDS)[1]
-            ):
-                self._answers.write(line)
+            if agent is not None and select.select([], [agent], [], _ANSWER_SECONDS)[1]:
+                agent.write(json.dumps(answer).encode() + b"\n")
 
     def _sample_outer(self, when: str) -> None:
         try:

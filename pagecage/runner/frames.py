@@ -75,11 +75,7 @@ class Frame:
 
 
 class FrameReader:
-    """Reads frames from a pipe or from a file that grows.
-
-    It holds at most one header, or one piece of a body. That survives an interruption, so reading
-    can continue.
-    """
+    """Reads frames from a pipe or a file that grows, and goes on after an interruption."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -94,10 +90,7 @@ class FrameReader:
         self._patience_seconds = patience_seconds
 
     def next(self) -> Frame | None:
-        """Return the next frame, or the next piece of a long one; None at the end of the stream.
-
-        An incomplete last frame is dropped. Raises BadFrame for anything but a frame.
-        """
+        """Return the next frame or piece; None at the end. Raises BadFrame for anything else."""
         if self._header is None:
             line = self._line()
             if line is None:
@@ -160,7 +153,6 @@ def parsed_header(line: bytes) -> dict[str, Any]:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Return whether a value is of a type, or text of a pattern."""
     if hasattr(kind, "fullmatch"):
         return is_identifier(value, kind)
     try:

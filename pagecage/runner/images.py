@@ -24,7 +24,7 @@ from pagecage.model.trial import (
     ImageSpec,
     TrialData,
 )
-from pagecage.process import Completed, find_tool, run, spawn
+from pagecage.process import find_tool, run, spawn
 from pagecage.runner.run_folder import path_exists
 from pagecage.runner.uploads import FOLDER, UploadedFile, size_of
 from pagecage.units import format_bytes
@@ -35,10 +35,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l"
 
 @dataclass(frozen=True)
 class ImageConfig:
-    """The configuration of an image (OCI image-spec, config.md).
-
-    `image_id` is the digest of the configuration, with its algorithm.
-    """
+    """The configuration of an image (OCI image-spec, config.md), whose digest is `image_id`."""
 
     image_id: str
     architecture: str
@@ -51,11 +48,7 @@ class ImageConfig:
 def image_config(
     image_id: str, platform_of: Mapping[str, Any], config: Mapping[str, Any], layer_bytes: int
 ) -> ImageConfig:
-    """Return the configuration from JSON data, whose keys an engine and an archive spell alike.
-
-    `platform_of` has the lower-case keys `architecture` and `os`. Raises ValueError if a part has
-    another type.
-    """
+    """Return the configuration of an engine's or an archive's JSON data. Raises ValueError."""
     lists = (config.get("Entrypoint") or [], config.get("Cmd") or [])
     if not all(
         isinstance(words, list) and all(isinstance(w, str) for w in words) for words in lists
@@ -76,30 +69,24 @@ def image_program(
 ) -> tuple[str, ...]:
     """Return the words that the container runs, as an engine composes them.
 
-    `entrypoint` replaces the image's, and with it the image's default arguments; None leaves both.
+    `entrypoint` replaces the image's, and with it its default arguments; None leaves both.
     `arguments` replace the default arguments. Raises PagecageError if nothing is left.
     """
     default = config.command if entrypoint is None else ()
     first = config.entrypoint if entrypoint is None else tuple(entrypoint)
     if words := (*first, *(tuple(arguments) or default)):
         return words
-    raise PagecageError(
-        f"the image {name} has no entry point and no command", "name its program: -- PROGRAM"
-    )
+    reason = f"the image {name} has no entry point and no command"
+    raise PagecageError(reason, "name its program: -- PROGRAM")
 
 
 def check_platform(config: ImageConfig, name: str, machine: str = "") -> None:
-    """Raise PagecageError if the image is for another processor or operating system.
-
-    `machine` is the kernel's name of the processor; by default the hosts'.
-    """
+    """Raise PagecageError if the image is for another system or processor (the kernel's name)."""
     kernel = machine or target_machine()
     own = f"linux/{_ARCHITECTURES.get(kernel, kernel)}"
     if (found := f"{config.os}/{config.architecture}") != own:
-        raise PagecageError(
-            f"the image {name} is for {found}, and the host is {own}",
-            f"docker pull --platform {own} {name}",
-        )
+        reason = f"the image {name} is for {found}, and the host is {own}"
+        raise PagecageError(reason, f"docker pull --platform {own} {name}")
 
 
 _MANIFEST = "manifest.json"
@@ -109,43 +96,33 @@ _BROKEN = (tarfile.TarError, EOFError, ValueError, LookupError, TypeError, Attri
 
 
 def read_archive(path: Path) -> ImageConfig:
-    """Return the configuration of the only image in an archive, which may be compressed.
-
-    Raises PagecageError if the file is not such an archive, or if it has several images.
-    """
+    """Return the configuration of the only image in an archive. Raises PagecageError."""
     try:
         with tarfile.open(path, "r:*") as archive:
-            return _read(archive, path)
+            names = archive.getnames()
+            if _MANIFEST not in names:
+                is_oci = "oci-layout" in names
+                kind = "an archive in OCI's own format" if is_oci else "no image"
+                raise PagecageError(f"{path} has no {_MANIFEST}, so it is {kind}", _SAVE)
+            manifest = json.loads(_member(archive, _MANIFEST))
+            if len(manifest) != 1:
+                tags = ", ".join(str((one.get("RepoTags") or ["?"])[0]) for one in manifest)
+                raise PagecageError(f"{path} has {len(manifest)} images: {tags}", _SAVE)
+            text = _member(archive, manifest[0]["Config"])
+            config = json.loads(text)
+            size_bytes = sum(archive.getmember(layer).size for layer in manifest[0]["Layers"])
+            digest = hashlib.sha256(text).hexdigest()
+            return image_config(digest, config, config.get("config") or {}, size_bytes)
     except OSError as error:  # also for damaged gzip data
-        reason = error.strerror or str(error)
-        raise PagecageError(
-            f"{path} cannot be read: {reason}", f"ls -l {shlex.quote(str(path))}"
-        ) from None
+        reason, fix = error.strerror or str(error), f"ls -l {shlex.quote(str(path))}"
+        raise PagecageError(f"{path} cannot be read: {reason}", fix) from None
     except (*_BROKEN, RecursionError) as error:
         is_tar = not isinstance(error, tarfile.TarError)
         reason = why_unreadable(error) if is_tar else "it is not a whole tar archive"
         raise PagecageError(f"{path} is not an archive of an image: {reason}", _SAVE) from None
 
 
-def _read(archive: tarfile.TarFile, path: Path) -> ImageConfig:
-    if _MANIFEST not in archive.getnames():
-        kind = (
-            "an archive in OCI's own format" if "oci-layout" in archive.getnames() else "no image"
-        )
-        raise PagecageError(f"{path} has no {_MANIFEST}, so it is {kind}", _SAVE)
-    manifest = json.loads(_member(archive, _MANIFEST))
-    if len(manifest) != 1:
-        names = ", ".join(str((one.get("RepoTags") or ["?"])[0]) for one in manifest)
-        raise PagecageError(f"{path} has {len(manifest)} images: {names}", _SAVE)
-    text = _member(archive, manifest[0]["Config"])
-    config = json.loads(text)
-    size_bytes = sum(archive.getmember(layer).size for layer in manifest[0]["Layers"])
-    digest = hashlib.sha256(text).hexdigest()
-    return image_config(digest, config, config.get("config") or {}, size_bytes)
-
-
 def _member(archive: tarfile.TarFile, name: Any) -> bytes:
-    """Return the content of a small file. Raises KeyError if it is missing."""
     file = archive.extractfile(str(name))
     if file is None:
         raise ValueError(f"{name} is not a file")
@@ -193,62 +170,46 @@ class FoundImage:
 
 
 def find_image(name: str, driver: str | None, *, pulls: bool) -> FoundImage:
-    """Return the image that the user names: by the path of an archive, or as an engine knows it.
+    """Return the image of a path, or as an engine knows it. Raises PagecageError.
 
-    With `driver` only this engine is asked, and with `pulls` the first engine fetches an image that
-    none has. Raises PagecageError.
+    With `driver` only this engine is asked, and with `pulls` the first one fetches a missing image.
     """
     if not name or "\0" in name or name.startswith("-"):
         raise PagecageError(f"--image: {name!r} is not the name of an image", "docker images")
-    found = _in_archive(name) if _is_path(name) else _in_engines(name, driver, pulls=pulls)
+    is_path = name.startswith(("/", "./", "../")) or name.endswith((".tar", ".tgz", ".gz"))
+    if is_path or path_exists(Path(name)):
+        path = Path(name).absolute()
+        if not path_exists(path):
+            raise PagecageError(f"--image: {name!r} does not exist", _SAVE)
+        if path.is_dir():
+            raise PagecageError(f"--image: {name!r} is a directory", _SAVE)
+        found = FoundImage(name, read_archive(path), path)
+    else:
+        found = _in_engines(name, driver, pulls=pulls)
     check_platform(found.config, name)
     return found
-
-
-def _is_path(name: str) -> bool:
-    return (
-        name.startswith(("/", "./", "../"))
-        or name.endswith((".tar", ".tgz", ".gz"))
-        or (path_exists(Path(name)))
-    )
-
-
-def _in_archive(name: str) -> FoundImage:
-    path = Path(name).absolute()
-    if not path_exists(path):
-        raise PagecageError(f"--image: {name!r} does not exist", "docker save IMAGE -o image.tar")
-    if path.is_dir():
-        raise PagecageError(f"--image: {name!r} is a directory", "docker save IMAGE -o image.tar")
-    return FoundImage(name, read_archive(path), path)
 
 
 def _in_engines(name: str, driver: str | None, *, pulls: bool) -> FoundImage:
     engines = _installed((driver,) if driver else IMAGE_DRIVERS, name)
     for engine in engines:
-        if (config := _inspect(engine, name)) is not None:
-            return _found(engine, name, config)
+        if found := _inspect(engine, name):
+            return found
+    first = engines[0]
     if not pulls:
-        raise PagecageError(
-            f"{' and '.join(engines)} {'has' if len(engines) == 1 else 'have'} no image {name!r}",
-            f"{engines[0]} pull {shlex.quote(name)}, or add --pull",
-        )
-    _pull(engines[0], name)
-    config = _inspect(engines[0], name)
-    if config is None:
-        raise PagecageError(f"{engines[0]} has no image {name!r} after the pull", "docker images")
-    return _found(engines[0], name, config)
-
-
-def _found(engine: str, name: str, config: ImageConfig) -> FoundImage:
-    digest = config.image_id.removeprefix(DIGEST)
-    return FoundImage(name, config, _SAVED / f"{digest}.tar", engine)
+        verb = "has" if len(engines) == 1 else "have"
+        reason = f"{' and '.join(engines)} {verb} no image {name!r}"
+        raise PagecageError(reason, f"{first} pull {shlex.quote(name)}, or add --pull")
+    status = spawn([first, "pull", name], stdout=_STDERR, stderr=_STDERR).wait()
+    if status != 0:
+        message = f"{first} pull {name} ended with status {status}"
+        raise PagecageError(message, "look at its message above, or name an archive by docker save")
+    if found := _inspect(first, name):
+        return found
+    raise PagecageError(f"{first} has no image {name!r} after the pull", "docker images")
 
 
 def _installed(engines: Sequence[str], name: str) -> list[str]:
-    """Return the engines of this machine that answer.
-
-    Raises PagecageError if none is installed, and HostError if none of them answers.
-    """
     installed = [engine for engine in engines if find_tool(engine)]
     if not installed:
         raise PagecageError(
@@ -260,13 +221,11 @@ def _installed(engines: Sequence[str], name: str) -> list[str]:
         return answering
     engine, reason = next(iter(silent.items()))
     fix = "systemctl start docker" if engine == "docker" else "podman info"
-    raise HostError(
-        f"{engine} does not answer: {reason}", f"{fix}, or name an archive by docker save"
-    )
+    message = f"{engine} does not answer: {reason}"
+    raise HostError(message, f"{fix}, or name an archive by docker save")
 
 
 def _why_silent(engine: str) -> str | None:
-    """Return why an engine does not answer; None if it does."""
     done = run([engine, "info"], check=False, timeout_seconds=_ANSWER_SECONDS)
     if done.ok and "Cannot connect" not in done.stderr:
         return None
@@ -274,31 +233,21 @@ def _why_silent(engine: str) -> str | None:
     return (lines or [f"status {done.status}"])[-1].strip().removeprefix("Error: ")
 
 
-def _inspect(engine: str, name: str) -> ImageConfig | None:
-    """Return the configuration of an image; None if the engine does not have it."""
+def _inspect(engine: str, name: str) -> FoundImage | None:
+    """Return an image; None if the engine does not have it."""
     done = run([engine, "image", "inspect", name], check=False, timeout_seconds=_ANSWER_SECONDS)
-    return _config(engine, done) if done.ok else None
-
-
-def _config(engine: str, done: Completed) -> ImageConfig:
+    if not done.ok:
+        return None
     try:
         found: dict[str, Any] = json.loads(done.stdout)[0]
-        platform_of = {"architecture": found["Architecture"], "os": found["Os"]}
-        return image_config(found["Id"], platform_of, found.get("Config") or {}, int(found["Size"]))
+        system = {"architecture": found["Architecture"], "os": found["Os"]}
+        size_bytes = int(found["Size"])
+        config = image_config(found["Id"], system, found.get("Config") or {}, size_bytes)
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise HostError(
-            f"{engine} describes the image in an unknown form", f"{engine} info"
-        ) from None
-
-
-def _pull(engine: str, name: str) -> None:
-    """Fetch an image, with the engine's own progress on standard error."""
-    status = spawn([engine, "pull", name], stdout=_STDERR, stderr=_STDERR).wait()
-    if status != 0:
-        raise PagecageError(
-            f"{engine} pull {name} ended with status {status}",
-            "look at its message above, or name an archive by docker save",
-        )
+        reason = f"{engine} describes the image in an unknown form"
+        raise HostError(reason, f"{engine} info") from None
+    digest = config.image_id.removeprefix(DIGEST)
+    return FoundImage(name, config, _SAVED / f"{digest}.tar", engine)
 
 
 _RESTORED = "volumes"
@@ -307,10 +256,9 @@ _RESTORED = "volumes"
 
 @dataclass(frozen=True)
 class ContainerFiles:
-    """The image with its files on a host; `carried` are the files to copy.
+    """The image with its files on a host; `carried` are copied to `directory`.
 
-    `directory` is the directory of the copies, else the current one. `volumes` are restored before
-    each trial; None if there are no copies that the container may write to.
+    `volumes` are restored before each trial; None without copies that the container may write to.
     """
 
     image: ImageSpec
@@ -352,8 +300,6 @@ def container_files(
 
 @dataclass(frozen=True)
 class _Volume:
-    """The copy of a volume, and its mount with the path that the container uses."""
-
     copy: UploadedFile
     mount: BindMount
 
@@ -368,7 +314,6 @@ def _volume(mount: BindMount, number: int, directory: str) -> _Volume:
 
 
 def _restored(volumes: Sequence[_Volume], directory: str) -> TrialData | None:
-    """Return the data of the volumes that the container may write to."""
     sizes = [volume.copy.size_bytes for volume in volumes if not volume.mount.is_read_only]
     if not sizes:
         return None

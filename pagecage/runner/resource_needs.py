@@ -8,9 +8,10 @@ from typing import Any
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.hosts.host import ResourceNeeds
+from pagecage.model.json_codec import from_json
 from pagecage.model.trial import ORIGINAL, TRACERS, Trial
 from pagecage.planning.plan import Plan
-from pagecage.runner.uploads import UploadedFile, uploads_from_json
+from pagecage.runner.uploads import UploadedFile
 from pagecage.units import GIB, MIB
 
 _MIN_MEMORY_BYTES = 2 * GIB
@@ -19,42 +20,31 @@ _SPARE_DATA_BYTES = 512 * MIB
 
 
 def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceNeeds:
-    """Return the memory and the disk space that a plan needs on a host.
-
-    The disk holds every distinct file. Memory holds the files of the largest trial, twice if they
-    lie on a null_blk device.
-    """
+    """Return what a plan needs on a host: room for every file, memory for the largest trial."""
     uploaded = sum(file.size_bytes for file in uploads_of(plan))
     largest = uploaded + max(map(_memory_bytes, plan.trials), default=0)
     memory = max(
         _MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB
     )
-    tracers = tuple(
-        name for name in TRACERS if any(name in trial.collectors for trial in plan.trials)
-    )
+    collected = {name for trial in plan.trials for name in trial.collectors}
+    commands = (trial.workload.command for trial in plan.trials)
+    images = (command.image for command in commands if command and command.image)
     return ResourceNeeds(
         memory_bytes=memory,
         data_bytes=needed_disk_bytes(plan.trials)
         + uploaded
-        + _layer_bytes(plan)
+        + max((image.layer_bytes for image in images if image.archive), default=0)
         + _SPARE_DATA_BYTES,
         resident_bytes=max(map(_resident_bytes, plan.trials), default=0),
         has_volume=any(trial.cage.is_volume for trial in plan.trials),
         written_bytes=max((trial.writes_bytes for trial in plan.trials), default=0),
         disks=tuple(sorted({name for trial in plan.trials for name in trial.cage.disks})),
         package=package,
-        tracers=tracers,
+        tracers=tuple(name for name in TRACERS if name in collected),
         distribution_packages=tuple(
             dict.fromkeys(package for trial in plan.trials for package in trial.packages)
         ),
     )
-
-
-def _layer_bytes(plan: Plan) -> int:
-    """Return the bytes of the image that a host's engine loads; 0 without one."""
-    commands = (trial.workload.command for trial in plan.trials)
-    images = (command.image for command in commands if command and command.image)
-    return max((image.layer_bytes for image in images if image.archive), default=0)
 
 
 def needed_disk_bytes(trials: Sequence[Trial]) -> int:
@@ -70,7 +60,6 @@ def needed_disk_bytes(trials: Sequence[Trial]) -> int:
 
 
 def _resident_bytes(trial: Trial) -> int:
-    """Return the bytes of a trial's data that must be in memory at the same time."""
     in_memory = trial.dataset_bytes + trial.writes_bytes if _has_disk_in_memory(trial) else 0
     return in_memory + (trial.dataset_bytes if trial.cache == "resident" else 0)
 
@@ -83,7 +72,7 @@ def _memory_bytes(trial: Trial) -> int:
 
 def uploads_of(plan: Plan) -> tuple[UploadedFile, ...]:
     """Return the files that a replay, or an experiment of a project, copies to the host."""
-    return uploads_from_json(_copies(plan).get("carried", ()))
+    return from_json(tuple[UploadedFile, ...], _copies(plan).get("carried", ()))
 
 
 def _copies(plan: Plan) -> Mapping[str, Any]:
@@ -91,10 +80,7 @@ def _copies(plan: Plan) -> Mapping[str, Any]:
 
 
 def upload_directories(plan: Plan) -> tuple[str, str]:
-    """Return the directory for copied files, and the one to remove before and after the run.
-
-    Of files that the command writes to, the original is copied to the host.
-    """
+    """Return the directory for copied files, and the one to remove before and after the run."""
     copies = _copies(plan)
     base = copies.get("restored")
     return (f"{base}/{ORIGINAL}", base) if base else (copies["directory"], copies["directory"])

@@ -8,14 +8,15 @@ import shlex
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import Host, Progress
+from pagecage.model.json_codec import to_json
 from pagecage.process import PIPE, run, spawn
 from pagecage.units import format_bytes
 
@@ -26,11 +27,10 @@ RESTORED_FOLDER = "replay-restored"
 
 @dataclass(frozen=True)
 class UploadedFile:
-    """A file or directory to copy.
+    """A file or directory to copy: as `typed`, its `source` here, its `name` on the host.
 
-    `typed` is the user's spelling, `source` the path on this machine, `name` the path in the
-    replay's directory on the host. A copy belongs to the host's user, or with `keeps_owner` to the
-    numeric owner of the source, if that user is root.
+    A copy belongs to the host's user, or with `keeps_owner` to the source's owner if that user is
+    root.
     """
 
     typed: str
@@ -43,19 +43,15 @@ class UploadedFile:
 def find_uploads(
     paths: Sequence[str], known: Sequence[UploadedFile] = ()
 ) -> tuple[UploadedFile, ...]:
-    """Return `known` and the files that `--copy` names, each under its path's last component.
-
-    Raises PagecageError for a missing file, and for two with the same last component.
-    """
+    """Return `known` and the files that `--copy` names. Raises PagecageError."""
     found = {file.name: file for file in known}
     for path in paths:
         source = Path(os.path.abspath(path))  # noqa: PTH100 - without "..", and with its symbolic links
         if not path or not os.path.exists(source):  # noqa: PTH110 - Path.exists() raises for a name that is too long
             raise PagecageError(f"--copy: {path!r} does not exist", f"ls -d {shlex.quote(path)}")
         if source.name in found:
-            raise PagecageError(
-                f"--copy: two files are named {source.name!r}", "rename one of them"
-            )
+            reason = f"--copy: two files are named {source.name!r}"
+            raise PagecageError(reason, "rename one of them")
         found[source.name] = UploadedFile(path, str(source), source.name, size_of(source))
     return tuple(found.values())
 
@@ -80,22 +76,14 @@ def path_on_host(path: str, uploads: Sequence[UploadedFile], directory: str) -> 
 def translate_command(
     argv: Sequence[str], uploads: Sequence[UploadedFile], directory: str
 ) -> tuple[str, ...]:
-    """Return the command for the host.
-
-    Each word that is a copied path, as the user typed it, becomes the path of the copy.
-    """
+    """Return the command with the copied paths, as the user typed them, on the host."""
     paths = {file.typed: f"{directory}/{file.name}" for file in uploads}
     return tuple(paths.get(word, word) for word in argv)
 
 
 def uploads_to_json(uploads: Sequence[UploadedFile]) -> list[dict[str, Any]]:
     """Return the files as a plan stores them."""
-    return [asdict(file) for file in uploads]
-
-
-def uploads_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[UploadedFile, ...]:
-    """Return the files of a plan."""
-    return tuple(UploadedFile(**entry) for entry in data)
+    return list(to_json(uploads))
 
 
 def upload(
@@ -136,10 +124,7 @@ def upload(
 
 
 def _pack(files: Sequence[UploadedFile], raw: IO[bytes]) -> None:
-    """Write the archive.
-
-    The unbuffered pipe may accept partial writes, so it is reopened with a buffer.
-    """
+    """Write the archive through a buffer, because the pipe may accept partial writes."""
     with (
         raw,
         open(raw.fileno(), "wb", buffering=_BLOCK_BYTES, closefd=False) as pipe,
@@ -151,7 +136,6 @@ def _pack(files: Sequence[UploadedFile], raw: IO[bytes]) -> None:
 
 
 def _of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Return an entry that root extracts as its own. Another user's are always that user's."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry
@@ -163,10 +147,7 @@ _ELF = b"\x7fELF"
 
 
 def parse_ldd(text: str) -> dict[str, str | None]:
-    """Return the paths of the libraries and the loader in the output of ldd(1), by name.
-
-    None if a library was not found.
-    """
+    """Return the libraries and the loader in ldd(1)'s output by name; None if not found."""
     found: dict[str, str | None] = {}
     for line in text.splitlines():
         match = _LINKED.match(line)
@@ -180,35 +161,40 @@ def parse_ldd(text: str) -> dict[str, str | None]:
 
 
 def program_uploads(program: str) -> tuple[tuple[UploadedFile, ...], tuple[str, ...]]:
-    """Return the files to copy, and the command that starts the program from {directory}.
+    """Return the files to copy, and the command with {directory} that starts the program.
 
     Raises PagecageError for a script, for a missing library, and for a file that is not a program.
     """
     path = shutil.which(program)
     if path is None:
+        reason = f"--copy-program: there is no program {program!r} on this machine"
+        raise PagecageError(reason, "check PATH")
+    file = Path(path)
+    with file.open("rb") as opened:
+        head = opened.readline(200)
+    if head.startswith(b"#!"):
+        interpreter = head[2:].decode(errors="replace").split()[:1]
         raise PagecageError(
-            f"--copy-program: there is no program {program!r} on this machine", "check PATH"
+            f"--copy-program: {file} is a script for {' '.join(interpreter)}, not a binary",
+            f"copy the script with --copy {file}, and name its interpreter in the command",
         )
-    _require_elf(Path(path))
-    name, libraries = Path(path).name, _find_libraries(path)
+    if not head.startswith(_ELF):
+        raise PagecageError(f"--copy-program: {file} is not an ELF program", f"file {file}")
+    # ldd(1) fails for a static program, which has no libraries.
+    libraries = parse_ldd(run(["ldd", path], check=False, timeout_seconds=30).stdout)
+    name = Path(path).name
     files = [_upload(program, path, f"{_FOLDER}/{name}")]
-    files += [
-        _upload(library, source, f"{_FOLDER}/lib/{library}")
-        for library, source in libraries.items()
-    ]
+    for library, source in libraries.items():
+        if source is None:
+            message = f"--copy-program: {path} needs {library}, which is not installed"
+            raise PagecageError(message, f"ldd {path}")
+        files.append(_upload(library, source, f"{_FOLDER}/lib/{library}"))
     loader = next((library for library in libraries if library.startswith("ld")), None)
     folder = f"{{directory}}/{_FOLDER}"
     if loader is None:
         return tuple(files), (f"{folder}/{name}",)
-    start = (
-        f"{folder}/lib/{loader}",
-        "--library-path",
-        f"{folder}/lib",
-        "--argv0",
-        name,
-        f"{folder}/{name}",
-    )
-    return tuple(files), start
+    load = (f"{folder}/lib/{loader}", "--library-path", f"{folder}/lib")
+    return tuple(files), (*load, "--argv0", name, f"{folder}/{name}")
 
 
 def _upload(typed: str, source: str, name: str) -> UploadedFile:
@@ -219,30 +205,3 @@ def is_elf(path: Path) -> bool:
     """Return whether a file is a binary program or library."""
     with path.open("rb") as file:
         return file.read(4) == _ELF
-
-
-def _require_elf(path: Path) -> None:
-    with path.open("rb") as file:
-        head = file.readline(200)
-    if head.startswith(b"#!"):
-        interpreter = head[2:].decode(errors="replace").split()[:1]
-        raise PagecageError(
-            f"--copy-program: {path} is a script for {' '.join(interpreter)}, not a binary",
-            f"copy the script with --copy {path}, and name its interpreter in the command",
-        )
-    if not head.startswith(_ELF):
-        raise PagecageError(f"--copy-program: {path} is not an ELF program", f"file {path}")
-
-
-def _find_libraries(path: str) -> dict[str, str]:
-    """Return the paths of a program's libraries by name.
-
-    Empty for a static program, for which ldd(1) fails.
-    """
-    done = run(["ldd", path], check=False, timeout_seconds=30)
-    libraries = parse_ldd(done.stdout)
-    if missing := [name for name, source in libraries.items() if source is None]:
-        raise PagecageError(
-            f"--copy-program: {path} needs {missing[0]}, which is not installed", f"ldd {path}"
-        )
-    return {name: source for name, source in libraries.items() if source}

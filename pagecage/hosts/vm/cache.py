@@ -19,6 +19,16 @@ DEFAULT_NAME = "vm"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,29}")
 
 
+class FileBelow:
+    """The path of a file below the directory in the attribute `top`."""
+
+    def __init__(self, name: str, top: str = "directory") -> None:
+        self._name, self._top = name, top
+
+    def __get__(self, owner: object, _kind: type) -> Path:
+        return Path(getattr(owner, self._top), self._name)
+
+
 def _base() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagecage"
 
@@ -37,15 +47,10 @@ class GuestCache:
 
     @classmethod
     def of_user(cls, name: str = DEFAULT_NAME) -> GuestCache:
-        """Return the cache of a guest below $XDG_CACHE_HOME or ~/.cache.
-
-        A guest with another name has its own image, saved states, data disk and lock. Raises
-        PagecageError for an invalid name.
-        """
+        """Return the cache of a guest below $XDG_CACHE_HOME or ~/.cache. Raises PagecageError."""
         if not _NAME.fullmatch(name):
-            raise PagecageError(
-                f"{name!r} is not a valid name for a guest", "use small letters, digits and dashes"
-            )
+            reason = f"{name!r} is not a valid name for a guest"
+            raise PagecageError(reason, "use small letters, digits and dashes")
         return cls(_base() / (DEFAULT_NAME if name == DEFAULT_NAME else f"{DEFAULT_NAME}-{name}"))
 
     @property
@@ -53,20 +58,9 @@ class GuestCache:
         """The guest's name."""
         return self.root.name.removeprefix(f"{DEFAULT_NAME}-")
 
-    @property
-    def images(self) -> Path:
-        """One directory per image, named by the key of its recipe."""
-        return self.root / "images"
-
-    @property
-    def states(self) -> Path:
-        """One directory per saved machine state, named by its key."""
-        return self.root / "states"
-
-    @property
-    def data_disk(self) -> Path:
-        """The raw file of the guest's data disk, which keeps datasets between runs."""
-        return self.root / "data.raw"
+    images = FileBelow("images", "root")  # one directory per image, named by its recipe's key
+    states = FileBelow("states", "root")  # one directory per saved machine state, named by its key
+    data_disk = FileBelow("data.raw", "root")  # keeps datasets between runs
 
     def disk(self, name: str) -> Path:
         """The raw file of a data disk: `data`, or another disk of a cage."""
@@ -76,31 +70,14 @@ class GuestCache:
         """The raw files of all data disks, where they exist or not for `data`."""
         return (self.data_disk, *sorted(self.root.glob(f"{DATA_DISK}-*.raw")))
 
-    @property
-    def lock_file(self) -> Path:
-        """The file that the user of the guest locks with flock(2)."""
-        return self.root / "lock"
-
-    @property
-    def guest_file(self) -> Path:
-        """The description of the running guest: process, port, saved state."""
-        return self.root / "guest.json"
-
-    @property
-    def acceleration_file(self) -> Path:
-        """The result of the trial boot under KVM."""
-        return self.root / "acceleration.json"
-
-    @property
-    def scratch(self) -> Path:
-        """Logs, and QEMU's temporary overlays, which grow and so are on the disk of the images."""
-        return self.root / "scratch"
+    lock_file = FileBelow("lock", "root")  # locked with flock(2) by the user of the guest
+    guest_file = FileBelow("guest.json", "root")  # process, port and saved state of the guest
+    acceleration_file = FileBelow("acceleration.json", "root")  # the trial boot under KVM
+    # Logs, and QEMU's temporary overlays, which grow and so are on the disk of the images.
+    scratch = FileBelow("scratch", "root")
 
     def make(self) -> None:
-        """Create the directories with mode 0700, because they contain the guest's keys.
-
-        Raises HostError if they cannot be created.
-        """
+        """Create the directories with mode 0700, because they hold keys. Raises HostError."""
         for path in (self.root, self.images, self.states, self.scratch):
             try:
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,11 +86,16 @@ class GuestCache:
                 raise HostError(f"{path} cannot be created: {error.strerror}", hint) from None
 
 
-def keep_newest(directory: Path, count: int) -> list[Path]:
-    """Remove all but the `count` most recently used entries, and every unfinished `.part`.
+def allocated_bytes(file: Path) -> int:
+    """Return the allocated bytes of a file (st_blocks; inode(7)); 0 if it was removed meanwhile."""
+    try:
+        return file.lstat().st_blocks * 512
+    except OSError:
+        return 0
 
-    Returns the removed paths.
-    """
+
+def keep_newest(directory: Path, count: int) -> list[Path]:
+    """Remove all but the `count` last used entries, and every `.part`; return their paths."""
     entries = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     finished = [path for path in entries if path.suffix != ".part"]
     removed = finished[count:] + [path for path in entries if path.suffix == ".part"]
@@ -130,10 +112,7 @@ class CacheLock:
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock, or raise PagecageError naming its holder.
-
-        Does nothing if this object has it.
-        """
+        """Take the lock unless this object has it. Raises PagecageError naming its holder."""
         if self._fd is not None:
             return
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -141,12 +120,10 @@ class CacheLock:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
-            holder, since = read_holder(self._path)
-            raise in_use(holder, since) from None
+            raise in_use(*read_holder(self._path)) from None
         os.ftruncate(fd, 0)
-        os.pwrite(
-            fd, json.dumps({"pid": os.getpid(), "since_unix_seconds": time.time()}).encode(), 0
-        )
+        holder = {"pid": os.getpid(), "since_unix_seconds": time.time()}
+        os.pwrite(fd, json.dumps(holder).encode(), 0)
         self._fd = fd
 
     def release(self) -> None:
@@ -183,10 +160,7 @@ def is_held(path: Path) -> bool:
 def in_use(
     pid: int | None, since_unix_seconds: float, *, is_persistent: bool = False
 ) -> PagecageError:
-    """Return the error for a second user of the guest.
-
-    A persistent guest can be stopped; a run must be ended by its owner.
-    """
+    """Return the error for a second user of the guest."""
     since = time.strftime("%H:%M:%S", time.localtime(since_unix_seconds))
     if is_persistent:
         return HostError(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from pagecage.agent.volume_server import VolumeServer
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.controller import require_free_space
 from pagecage.hosts.host import Progress, ResourceNeeds
-from pagecage.hosts.vm.cache import GuestCache
+from pagecage.hosts.vm.cache import GuestCache, allocated_bytes
 from pagecage.hosts.vm.qemu import PORTS, QmpClient
 from pagecage.model.cage import DATA_DISK
 from pagecage.process import run
@@ -42,13 +41,10 @@ def disk_bytes_for(data_bytes: int) -> int:
 
 
 def ensure_data_disk(path: Path, data_bytes: int, progress: Progress) -> None:
-    """Make the disk if it is missing or too small. Its datasets are then made again.
-
-    Raises HostError if the file system below has no room for the data.
-    """
+    """Make the disk anew if it is missing or too small. Raises HostError without room."""
     size_bytes = disk_bytes_for(data_bytes)
-    held_bytes = path.stat().st_blocks * 512 if path.exists() else 0
-    require_free_space(path.parent, max(0, data_bytes - held_bytes), "the experiment's data")
+    missing_bytes = max(0, data_bytes - allocated_bytes(path))
+    require_free_space(path.parent, missing_bytes, "the experiment's data")
     if path.exists() and path.stat().st_size >= size_bytes:
         return
     progress(f"making the guest's data disk ({format_bytes(size_bytes)}, sparse)")
@@ -63,10 +59,7 @@ def ensure_data_disk(path: Path, data_bytes: int, progress: Progress) -> None:
 
 
 def drop_if_broken(path: Path, progress: Progress) -> None:
-    """Check the file system, and remove the disk if it cannot be repaired.
-
-    e2fsck(8) ends with 0 or 1 if the file system is clean or repaired.
-    """
+    """Remove the disk unless e2fsck(8) ends with 0 or 1: clean, or repaired."""
     if not path.exists():
         return
     checked = run(["e2fsck", "-f", "-p", path], check=False)
@@ -88,39 +81,23 @@ def plug(
     name: str = DATA_DISK,
     port: str = PORTS[0],
 ) -> str:
-    """Plug a disk into a port with `cache.direct=on`; return the aio with which QEMU reads it.
+    """Plug a disk into a port with `cache.direct=on`; return the fastest aio that works.
 
-    It is the fastest that works. With `volume_socket` the disk is what a simulated volume serves
-    there, and the answer is `nbd`. Raises DataDiskError if the file cannot be opened with O_DIRECT
-    (on tmpfs, for example).
+    With `volume_socket` the disk is what a simulated volume serves there, and the answer is `nbd`.
+    Raises DataDiskError if the file cannot be opened with O_DIRECT (on tmpfs, for example).
     """
-    add = (
-        partial(_add_volume_node, socket=volume_socket)
-        if volume_socket
-        else partial(_add_node, path=path)
-    )
-    aio = add(monitor, name)
-    monitor.execute(
-        "device_add",
-        driver="virtio-blk-pci",
-        drive=name,
-        id=f"{name}-disk",
-        bus=port,
-        serial=serial(name),
-        **(_UNMERGED if volume_socket else {}),
-    )
+    if volume_socket is None:
+        aio = _add_node(monitor, name, path)
+    else:
+        # Without a delay for reconnecting, I/O fails at once when the server has ended.
+        server = {"type": "unix", "path": str(volume_socket)}
+        file = {"driver": "nbd", "server": server, "reconnect-delay": 0}
+        monitor.execute("blockdev-add", driver="raw", node_name=name, file=file)
+        aio = "nbd"
+    disk = {"driver": "virtio-blk-pci", "drive": name, "id": f"{name}-disk", "bus": port}
+    settings = _UNMERGED if volume_socket else {}
+    monitor.execute("device_add", **disk, serial=serial(name), **settings)
     return aio
-
-
-def _add_volume_node(monitor: QmpClient, name: str, socket: Path) -> str:
-    """Add the block node of a simulated volume.
-
-    Without a delay for reconnecting, I/O fails at once when its server has ended.
-    """
-    server = {"type": "unix", "path": str(socket)}
-    file = {"driver": "nbd", "server": server, "reconnect-delay": 0}
-    monitor.execute("blockdev-add", driver="raw", node_name=name, file=file)
-    return "nbd"
 
 
 def _add_node(monitor: QmpClient, name: str, path: Path) -> str:
@@ -134,32 +111,22 @@ def _add_node(monitor: QmpClient, name: str, path: Path) -> str:
             return aio
         except HostError as error:
             refusal = error
-    raise DataDiskError(
-        f"the data disk cannot be opened with O_DIRECT: {refusal.message}",
-        "set XDG_CACHE_HOME to a directory on a disk (ext4, xfs, btrfs)",
-    )
+    reason = f"the data disk cannot be opened with O_DIRECT: {refusal.message}"
+    raise DataDiskError(reason, "set XDG_CACHE_HOME to a directory on a disk (ext4, xfs, btrfs)")
 
 
 def throttle(monitor: QmpClient, limits: Mapping[str, int]) -> dict[str, int]:
     """Limit the disk to these I/O properties of systemd, and return the limits in force.
 
-    Without properties the limits are removed. Raises HostError if QEMU rejects them, or does not
-    list the disk.
+    Without properties the limits are removed. Raises HostError.
     """
-    requested = {
-        name: limits.get(systemd_property, 0) for systemd_property, name in _THROTTLE.items()
-    }
-    monitor.execute_verbatim(
-        "block_set_io_throttle", {"id": _BACKEND, "bps": 0, "iops": 0, **requested}
-    )
+    requested = {name: limits.get(property_, 0) for property_, name in _THROTTLE.items()}
+    arguments = {"id": _BACKEND, "bps": 0, "iops": 0, **requested}
+    monitor.execute_verbatim("block_set_io_throttle", arguments)
     for block in monitor.execute("query-block"):
         if block.get("qdev") == _BACKEND:
             actual = block["inserted"]
-            return {
-                systemd_property: actual[name]
-                for systemd_property, name in _THROTTLE.items()
-                if actual.get(name)
-            }
+            return {key: actual[name] for key, name in _THROTTLE.items() if actual.get(name)}
     raise HostError("QEMU does not list the data disk", "pagecage host rebuild vm")
 
 
@@ -178,10 +145,7 @@ def disk_directories(names: Sequence[str], account: str) -> dict[str, str]:
 
 
 def ensure_disks(cache: GuestCache, need: ResourceNeeds, progress: Progress) -> tuple[str, ...]:
-    """Make the files of all disks that a plan needs, where missing; return the disks' names.
-
-    Raises PagecageError for more disks than the guest has ports.
-    """
+    """Make the files of a plan's disks; return their names. Raises PagecageError for too many."""
     if len(need.disks) >= len(PORTS):
         names = ", ".join(need.disks)
         raise PagecageError(
@@ -221,10 +185,7 @@ def end_servers(servers: Mapping[str, VolumeServer]) -> None:
 
 
 def plug_disks(
-    monitor: QmpClient,
-    cache: GuestCache,
-    names: Sequence[str],
-    servers: Mapping[str, VolumeServer],
+    monitor: QmpClient, cache: GuestCache, names: Sequence[str], servers: Mapping[str, VolumeServer]
 ) -> str:
     """Plug in the disks; return the aio with which QEMU reads the data disk."""
     found = {}

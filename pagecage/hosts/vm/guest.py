@@ -15,9 +15,16 @@ from pagecage.checkout import TOP
 from pagecage.errors import HostError
 from pagecage.hosts.host import Progress, ResourceNeeds
 from pagecage.hosts.ssh import SharedConnection, SshTarget, ssh_argv
-from pagecage.hosts.vm.cache import CacheLock, GuestCache, in_use, is_held, read_holder
+from pagecage.hosts.vm.cache import (
+    CacheLock,
+    GuestCache,
+    allocated_bytes,
+    in_use,
+    is_held,
+    read_holder,
+)
 from pagecage.hosts.vm.disks import drop_if_broken
-from pagecage.hosts.vm.guest_client import RunningGuest, read_guest, release, remove_leftovers
+from pagecage.hosts.vm.guest_client import read_guest, release, remove_leftovers
 from pagecage.hosts.vm.image import PACKED_DISK, GuestImage, pack, read_recipe, require_xz
 from pagecage.hosts.vm.image_build import ensure_image, provision_image
 from pagecage.hosts.vm.qemu import SSH_SOCKET, Qemu, known_acceleration, sockets_dir
@@ -30,11 +37,7 @@ _NO_NEEDS = ResourceNeeds(0, 0)
 
 @dataclass(frozen=True)
 class GuestStatus:
-    """The state of the guest and of its stored files.
-
-    `used_by_pid` is the process that measures in the guest. `kept` tells that the guest stays until
-    `down`. Sizes are allocated bytes, not file lengths.
-    """
+    """The state of the guest and of its files; sizes are allocated bytes, not file lengths."""
 
     running: bool
     kept: bool
@@ -109,25 +112,18 @@ def down(progress: Progress, cache: GuestCache | None = None) -> None:
             progress("no guest is running")
         else:
             progress("ending the guest")
-            _end(cache, guest)
+            qemu = Qemu(guest.process_id, sockets_dir(cache), cache.scratch / "qemu.log")
+            release(qemu.guest_daemon)
+            qemu.connect()
+            qemu.quit()
+            cache.guest_file.unlink(missing_ok=True)
         remove_leftovers(cache)
     finally:
         lock.release()
 
 
-def _end(cache: GuestCache, guest: RunningGuest) -> None:
-    qemu = Qemu(guest.process_id, sockets_dir(cache), cache.scratch / "qemu.log")
-    release(qemu.guest_daemon)
-    qemu.connect()
-    qemu.quit()
-    cache.guest_file.unlink(missing_ok=True)
-
-
 def shell(progress: Progress, cache: GuestCache | None = None, user: str = "root") -> int:
-    """Open a shell in the guest and return its exit status.
-
-    A guest that is not running is started for the shell and stopped afterwards.
-    """
+    """Open a shell in the guest, started for it if need be, and return its exit status."""
     cache = cache or GuestCache.of_user()
     guest = read_guest(cache)
     was_running = guest is not None
@@ -144,26 +140,17 @@ def shell(progress: Progress, cache: GuestCache | None = None, user: str = "root
 
 
 def running_target(cache: GuestCache | None = None) -> SshTarget | None:
-    """Return the root account of the running guest, or None.
-
-    Its control path is that of connected(). While that is closed, ssh connects by itself.
-    """
+    """Return the root account of the running guest, over connected()'s socket, or None."""
     cache = cache or GuestCache.of_user()
-    guest = read_guest(cache)
-    if guest is None:
+    if (guest := read_guest(cache)) is None:
         return None
-    return replace(
-        root_target(GuestImage(Path(guest.image)), guest.port),
-        control_path=sockets_dir(cache) / SSH_SOCKET,
-    )
+    target = root_target(GuestImage(Path(guest.image)), guest.port)
+    return replace(target, control_path=sockets_dir(cache) / SSH_SOCKET)
 
 
 @contextmanager
 def connected(cache: GuestCache | None = None) -> Iterator[SshTarget]:
-    """Keep a connection to the guest that `up` left running open; all users of its target share it.
-
-    Raises HostError if the guest is not running or does not answer.
-    """
+    """Keep a connection to the guest that `up` left running open for all. Raises HostError."""
     cache = cache or GuestCache.of_user()
     target = running_target(cache)
     if target is None:
@@ -177,11 +164,7 @@ def connected(cache: GuestCache | None = None) -> Iterator[SshTarget]:
 
 
 def rebuild(progress: Progress, cache: GuestCache | None = None) -> None:
-    """Delete images and saved states and make them again.
-
-    Datasets stay, unless their file system is broken. Raises PagecageError while a process uses the
-    guest.
-    """
+    """Make images and states again; datasets stay. Raises PagecageError if the guest is in use."""
     cache = cache or GuestCache.of_user()
     cache.make()
     lock = CacheLock(cache.lock_file)
@@ -201,10 +184,7 @@ def rebuild(progress: Progress, cache: GuestCache | None = None) -> None:
 
 
 def prepare(progress: Progress, cache: GuestCache | None = None) -> None:
-    """Make image, saved state and data disk where missing.
-
-    Raises PagecageError while a run uses the guest.
-    """
+    """Make image, state and data disk where missing. Raises PagecageError if it is in use."""
     host = VmHost(cache=cache)
     try:
         host.prepare(_NO_NEEDS, progress)
@@ -215,9 +195,8 @@ def prepare(progress: Progress, cache: GuestCache | None = None) -> None:
 def pack_image(out: Path, progress: Progress, packages: Sequence[str] = ()) -> Path:
     """Build an image with its own keys and pack it below `out`; return its path.
 
-    `packages` are added to those of every guest. Root also provisions it, so that nobody who
-    unpacks it has to. An existing packed image is reused. Packed images of other recipes are
-    removed. Raises PagecageError if the image cannot be built.
+    An existing packed image is reused, and those of other recipes are removed. Root also provisions
+    it. Raises PagecageError if the image cannot be built.
     """
     require_xz()
     recipe = read_recipe(TOP, packages=packages)
@@ -242,17 +221,5 @@ def _names(directory: Path) -> tuple[str, ...]:
 
 
 def _disk_use_bytes(path: Path) -> int:
-    """Return the allocated bytes of a file, or of all files below a directory."""
     files = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
-    return sum(map(_allocated_bytes, files if path.is_dir() else [path]))
-
-
-def _allocated_bytes(file: Path) -> int:
-    """Return the allocated bytes of a file (st_blocks counts 512 bytes; inode(7)).
-
-    0 if it has been removed meanwhile, like parts of an image during its build.
-    """
-    try:
-        return file.lstat().st_blocks * 512
-    except OSError:
-        return 0
+    return sum(map(allocated_bytes, files if path.is_dir() else [path]))

@@ -39,10 +39,9 @@ def start_argv() -> list[str]:
 
 
 def wake(port: Path, user: str, mounts: Mapping[str, str], directories: Sequence[str]) -> WakeReply:
-    """Set the clock and entropy of a restored guest, mount its disks, and make directories.
+    """Set clock and entropy of a restored guest, mount its disks, and make directories.
 
-    `mounts` has the mount point of each disk by its serial number. The directories belong to
-    `user`. Raises HostError with the guest's reason, or if the guest does not answer.
+    `mounts` has mount points by serial number. Raises HostError with the guest's reason.
     """
     request = {
         "do": "wake",
@@ -63,17 +62,13 @@ def set_clock(port: Path) -> float:
 
 
 def release(port: Path) -> bool:
-    """Unmount the data disks.
-
-    Returns False if a file is open on it, or if the guest does not answer.
-    """
+    """Unmount the data disks; return False if one is in use or the guest does not answer."""
     with contextlib.suppress(HostError):
         return bool(_request(port, {"do": "release"}, RELEASE_SECONDS)["unmounted"])
     return False
 
 
 def _request(port: Path, request: dict[str, Any], limit_seconds: float) -> dict[str, Any]:
-    """Send a request to the guest and return its answer."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(limit_seconds)
@@ -82,23 +77,17 @@ def _request(port: Path, request: dict[str, Any], limit_seconds: float) -> dict[
             line = connection.makefile("rb").readline() or b'{"error": "it closed the connection"}'
             answer: dict[str, Any] = json.loads(line)
     except (OSError, ValueError) as error:
-        raise HostDied(
-            f"the daemon in the guest does not answer: {error}", "pagecage host rebuild vm"
-        ) from None
+        reason = f"the daemon in the guest does not answer: {error}"
+        raise HostDied(reason, "pagecage host rebuild vm") from None
     if "error" in answer:
-        raise HostError(
-            f"the restored guest failed to {request['do']}: {answer['error']}",
-            "pagecage host rebuild vm",
-        )
+        message = f"the restored guest failed to {request['do']}: {answer['error']}"
+        raise HostError(message, "pagecage host rebuild vm")
     return answer
 
 
 @dataclass(frozen=True)
 class RunningGuest:
-    """A running guest.
-
-    `kept` tells that it outlives the process that started it (`pagecage host up`).
-    """
+    """A running guest; `kept` if it outlives its starter (`pagecage host up`)."""
 
     pid: int
     start_ticks: int
@@ -121,10 +110,7 @@ def write_guest(cache: GuestCache, guest: RunningGuest) -> None:
 
 
 def read_guest(cache: GuestCache) -> RunningGuest | None:
-    """Return the running guest.
-
-    None if its description is missing or unreadable, or if its process has ended.
-    """
+    """Return the running guest; None if it has ended or its description is unreadable."""
     try:
         guest = RunningGuest(**json.loads(cache.guest_file.read_text()))
     except (FileNotFoundError, ValueError, TypeError):
@@ -133,10 +119,7 @@ def read_guest(cache: GuestCache) -> RunningGuest | None:
 
 
 def remove_leftovers(cache: GuestCache) -> list[str]:
-    """Remove QEMU, overlays and description that a killed process left; return their names.
-
-    The caller must hold the lock.
-    """
+    """Remove what a killed process left, under the lock; return the names."""
     removed = []
     guest = read_guest(cache)
     if guest is not None and not guest.kept:

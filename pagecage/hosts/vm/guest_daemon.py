@@ -83,10 +83,7 @@ def clock(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def release(_: dict[str, Any]) -> dict[str, Any]:
-    """Write out and unmount the disks.
-
-    One stays mounted if a process has files open there; its journal then repairs it.
-    """
+    """Write out and unmount the disks, apart from those in use, which their journals repair."""
     os.sync()
     left = [place for place in MOUNTED if LIBC.umount(place.encode()) != 0]
     MOUNTED[:] = left

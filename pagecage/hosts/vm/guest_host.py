@@ -15,35 +15,12 @@ from pagecage.hosts.ssh import SharedConnection, SshTarget, push, ssh_argv
 from pagecage.hosts.vm.cache import CacheLock, GuestCache
 from pagecage.hosts.vm.disks import disk_directories, throttle
 from pagecage.hosts.vm.qemu import Qemu
+from pagecage.linux import procfs
 from pagecage.model.cage import DATA_DISK
 from pagecage.process import stat_fields
 from pagecage.units import kernel_page_bytes
 
-_CPU = (
-    "user",
-    "nice",
-    "system",
-    "idle",
-    "iowait",
-    "irq",
-    "softirq",
-    "steal",
-    "guest",
-    "guest_nice",
-)
-_DISK = (
-    "reads",
-    "reads_merged",
-    "sectors_read",
-    "read_ms",
-    "writes",
-    "writes_merged",
-    "sectors_written",
-    "write_ms",
-    "in_flight",
-    "io_ms",
-    "weighted_io_ms",
-)
+_DISK = (*procfs.DISKSTATS_FIELDS[:9], "io_ms", "weighted_io_ms")
 
 
 def outer_sample(qemu_pid: int, cache_dir: Path, root: Path = Path("/")) -> dict[str, Any]:
@@ -58,60 +35,42 @@ def outer_sample(qemu_pid: int, cache_dir: Path, root: Path = Path("/")) -> dict
     }
 
 
-def _seconds(ticks: str) -> float:
-    return int(ticks) / os.sysconf("SC_CLK_TCK")
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(root: Path) -> dict[str, float]:
     """Return the totals of all CPUs since boot, by kind (proc_stat(5), first line)."""
-    words = (root / "proc/stat").read_text().splitlines()[0].split()[1:]
-    return {name: _seconds(ticks) for name, ticks in zip(_CPU, words, strict=False)}
+    ticks = procfs.parse_cpu((root / "proc/stat").read_text()) or {}
+    return {name: n / _TICKS for name, n in ticks.items() if name != "ticks_per_second"}
 
 
 def pressure(root: Path) -> dict[str, dict[str, int]] | None:
-    """Return stall totals in microseconds by resource and kind (accounting/psi.rst).
-
-    None if the kernel has no PSI.
-    """
-    found = {name: _stalls(root / "proc/pressure" / name) for name in ("cpu", "io", "memory")}
-    return None if all(not stalls for stalls in found.values()) else found
-
-
-def _stalls(path: Path) -> dict[str, int]:
-    """Read one file; a kernel with PSI switched off answers with EOPNOTSUPP."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return {}
-    return {f"{line.split()[0]}_us": int(line.rsplit("total=", 1)[1]) for line in lines}
+    """Return stall totals in microseconds by resource and kind (psi.rst); None without PSI."""
+    found = {}
+    for name in ("cpu", "io", "memory"):
+        # A kernel with PSI switched off answers with EOPNOTSUPP.
+        stalls = procfs.parse_pressure(procfs.read_text(root / "proc/pressure" / name) or "")
+        found[name] = {f"{kind}_us": int(stall["total"]) for kind, stall in stalls.items()}
+    return found if any(found.values()) else None
 
 
 def swapped_bytes(root: Path) -> dict[str, int] | None:
     """Return the bytes read from and written to swap since boot; None if the kernel has none."""
-    pages = dict(line.split() for line in (root / "proc/vmstat").read_text().splitlines())
+    pages = procfs.read_vmstat(root / "proc") or {}
     if "pswpin" not in pages:
         return None
     page_bytes = kernel_page_bytes()
-    return {
-        "in_bytes": int(pages["pswpin"]) * page_bytes,
-        "out_bytes": int(pages["pswpout"]) * page_bytes,
-    }
+    return {"in_bytes": pages["pswpin"] * page_bytes, "out_bytes": pages["pswpout"] * page_bytes}
 
 
 def process_cpu_seconds(pid: int, root: Path) -> float | None:
-    """Return utime + stime of a process (proc_pid_stat(5), fields 14 and 15).
-
-    None if the process has ended.
-    """
+    """Return utime + stime of a process (proc_pid_stat(5)); None if it has ended."""
     fields = stat_fields(pid, root / "proc")
-    return None if fields is None else _seconds(fields[11]) + _seconds(fields[12])
+    return None if fields is None else (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def disk_counters(device: int, root: Path) -> dict[str, Any] | None:
-    """Return the counters of the disk behind a device number (admin-guide/iostats.rst).
-
-    None for a file system without a disk of its own (overlay, btrfs, tmpfs).
-    """
+    """Return the counters of the disk behind a device number (iostats.rst); None without one."""
     number = f"{os.major(device)}:{os.minor(device)}"
     entry = root / "sys/dev/block" / number
     if not entry.exists():
@@ -136,10 +95,7 @@ The spool is in memory. /run would not do: Debian mounts it noexec.
 
 
 class GuestHost:
-    """Base class of guests as hosts.
-
-    `user` is the measuring account (root, or the ordinary user `bench`).
-    """
+    """Base class of guests as hosts; `user` is the measuring account (root or `bench`)."""
 
     name = "vm"
 
@@ -192,10 +148,7 @@ class GuestHost:
         self._running().check()
 
     def outer_sample(self) -> dict[str, Any]:
-        """Return counters of the machine around the guest.
-
-        `qemu_cpu_seconds` is None if QEMU has ended.
-        """
+        """Return counters of the machine around the guest."""
         return outer_sample(self._running().process_id.pid, self._cache.root)
 
     def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
@@ -203,20 +156,14 @@ class GuestHost:
         return throttle(self._running().monitor, limits)
 
     def command_volume(self, command: Mapping[str, Any], disk: str = DATA_DISK) -> dict[str, Any]:
-        """Send a command to the simulated volume that is a data disk; return its answer.
-
-        Raises HostError if that disk is none, and HostDied if its server has ended.
-        """
+        """Return the answer of a disk's simulated volume. Raises HostError, HostDied."""
         if disk not in self._volumes:
             raise HostError(f"the guest's disk {disk} is not a simulated volume", "use HOST=vm")
         return self._volumes[disk].command(command)
 
     @property
     def target(self) -> SshTarget:
-        """The measuring account, over the shared connection.
-
-        Raises HostDied if the guest is not running.
-        """
+        """The measuring account, over the shared connection. Raises HostDied if it is closed."""
         if self._connection is None:
             raise HostDied("the guest is not running", "pagecage host up vm")
         return self._connection.target

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from pagecage.checkout import BUILD
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.agent_package import architecture, target_machine
+from pagecage.hosts.vm.cache import FileBelow, allocated_bytes
 from pagecage.process import find_tool, run, search_path
 from pagecage.whole_files import text_sha256, whole_folder
 
@@ -26,10 +27,7 @@ _KEYRING_SECONDS = 300
 
 @dataclass(frozen=True)
 class PackageArchive:
-    """A distribution's archive: its keyring's package, and the architectures of its mirror.
-
-    `sources` are lines of sources.list(5) for a suite; without any, mmdebstrap has its own.
-    """
+    """A distribution's archive, with its lines of sources.list(5) unless mmdebstrap has them."""
 
     distribution: str
     keyring_package: str
@@ -77,11 +75,7 @@ def installed_keyring(archive: PackageArchive) -> Path | None:
 
 
 def debian_keyring() -> Path:
-    """Return the keyring of Debian's archive.
-
-    mmdebstrap finds it by itself only with gpg, which Ubuntu does not install. Raises HostError if
-    there is none.
-    """
+    """Return the keyring of Debian's archive, which mmdebstrap finds only with gpg."""
     if keyring := installed_keyring(DEBIAN):
         return keyring
     raise HostError(f"the keyring of Debian's archive is not in {KEYRINGS}", "make setup")
@@ -91,8 +85,7 @@ def debian_keyring() -> Path:
 def usable_keyring(archive: PackageArchive, folder: Path) -> Iterator[Path]:
     """Yield an archive's keyring: the installed one, or that of Debian's package, in `folder`.
 
-    Debian's keyring verifies the package. `folder` must be readable for apt's own user and for root
-    of a user namespace. Raises HostError if there is no keyring and the package cannot be had.
+    `folder` must be readable for apt's own user and for root of a user namespace. Raises HostError.
     """
     if keyring := debian_keyring() if archive == DEBIAN else installed_keyring(archive):
         yield keyring
@@ -107,8 +100,18 @@ def _extracted_keyring(archive: PackageArchive, folder: Path) -> Path:
     packed, keyring = folder / "keyring.tar", folder / f"{archive.keyring_package}.gpg"
     try:
         env = {"TMPDIR": str(folder), "PATH": search_path()}
-        run(_extraction_argv(archive, packed), timeout_seconds=_KEYRING_SECONDS, env=env)
-        _extract(packed, keyring)
+        mode = "root" if os.geteuid() == 0 else "unshare"
+        settings = f"--quiet --mode={mode} --variant=extract --format=tar".split()
+        keys = [f"--include={archive.keyring_package}", f"--keyring={debian_keyring()}"]
+        argv = ["mmdebstrap", *settings, *keys, _KEYRING_SUITE, str(packed)]
+        run(argv, timeout_seconds=_KEYRING_SECONDS, env=env)
+        with tarfile.open(packed) as tar:
+            member = tar.extractfile(f"./usr/share/keyrings/{keyring.name}")
+            if member is None:
+                raise KeyError(f"{keyring.name} is not a file")
+            with keyring.open("wb") as out:
+                shutil.copyfileobj(member, out)
+        keyring.chmod(0o644)
     except (PagecageError, OSError, KeyError, tarfile.TarError) as error:
         raise HostError(
             f"the keyring of {archive.distribution}'s archive is not in {KEYRINGS}, and Debian's"
@@ -116,30 +119,6 @@ def _extracted_keyring(archive: PackageArchive, folder: Path) -> Path:
             f"sudo apt-get install {archive.keyring_package}",
         ) from None
     return keyring
-
-
-def _extraction_argv(archive: PackageArchive, packed: Path) -> list[str]:
-    return [
-        "mmdebstrap",
-        "--quiet",
-        "--mode=root" if os.geteuid() == 0 else "--mode=unshare",
-        "--variant=extract",
-        "--format=tar",
-        f"--include={archive.keyring_package}",
-        f"--keyring={debian_keyring()}",
-        _KEYRING_SUITE,
-        str(packed),
-    ]
-
-
-def _extract(packed: Path, keyring: Path) -> None:
-    with tarfile.open(packed) as tar:
-        member = tar.extractfile(f"./usr/share/keyrings/{keyring.name}")
-        if member is None:
-            raise KeyError(f"{keyring.name} is not a file")
-        with keyring.open("wb") as out:
-            shutil.copyfileobj(member, out)
-    keyring.chmod(0o644)
 
 
 IMAGE_VERSION = 1
@@ -152,11 +131,7 @@ KERNEL = "${KERNEL}"
 
 @dataclass(frozen=True)
 class ImageRecipe:
-    """A suite, an architecture, packages, and the script for the new root file system.
-
-    `suite` is a release of Debian or Ubuntu. `extra_packages` are those of experiments, and
-    `install_extra` is the script that installs them.
-    """
+    """The inputs of an image. `extra_packages` are those of experiments."""
 
     suite: str
     arch: str
@@ -198,39 +173,29 @@ class ImageRecipe:
 def read_recipe(
     project_dir: Path, suite: str | None = None, packages: Iterable[str] = ()
 ) -> ImageRecipe:
-    """Return the recipe of the checkout, with the packages of an experiment.
-
-    A `suite` of Debian or Ubuntu replaces that of containers/versions.env.
-
-    Raises HostError on an architecture without a guest of this suite.
-    """
+    """Return the recipe of the checkout with more packages. Raises HostError."""
     arch = architecture().debian
     guest = project_dir / "containers" / "guest"
     suite = suite or read_versions(project_dir)["GUEST_SUITE"]
     require_architecture(suite, arch)
     base = parse_packages((guest / "packages.txt").read_text(), arch, suite)
+    own = guest / f"customize-{archive_of(suite).distribution.lower()}.sh"
+    parts = (guest / "customize.sh", *([own] if own.exists() else []))
     return ImageRecipe(
         suite=suite,
         arch=arch,
         packages=base,
-        customize=_customization(guest, suite),
+        customize=_INTERPRETER
+        + "".join(part.read_text().removeprefix(_INTERPRETER) for part in parts),
         extra_packages=tuple(sorted(set(packages) - set(base))),
         install_extra=(guest / "install-extra.sh").read_text(),
     )
 
 
-def _customization(guest: Path, suite: str) -> str:
-    """Return the script for a new root file system, with the part for its distribution alone."""
-    own = guest / f"customize-{archive_of(suite).distribution.lower()}.sh"
-    parts = (guest / "customize.sh", *([own] if own.exists() else []))
-    return _INTERPRETER + "".join(part.read_text().removeprefix(_INTERPRETER) for part in parts)
-
-
 def parse_packages(text: str, arch: str, suite: str) -> tuple[str, ...]:
-    """Return the package names of a list with one per line.
+    """Return the package names of a list with one per line, and `#` before comments.
 
-    `#` begins a comment. `[!SUITE]` marks a package that SUITE does not have, `[SUITE]` one that
-    only SUITE needs.
+    `[!SUITE]` marks a package that SUITE does not have, `[SUITE]` one that only SUITE needs.
     """
     lines = (line.split("#", 1)[0].split() for line in text.splitlines())
     return tuple(
@@ -241,7 +206,6 @@ def parse_packages(text: str, arch: str, suite: str) -> tuple[str, ...]:
 
 
 def _is_for(suite: str, marks: list[str]) -> bool:
-    """Return whether a package with these marks is for a suite."""
     named = [mark for mark in marks if not mark.startswith("!")]
     return f"!{suite}" not in marks and (not named or suite in named)
 
@@ -270,45 +234,14 @@ class GuestImage:
         """The key of its recipe."""
         return self.directory.name
 
-    @property
-    def disk(self) -> Path:
-        """The raw ext4 disk, which is never written to after the build."""
-        return self.directory / "root.img"
-
-    @property
-    def kernel(self) -> Path:
-        """The kernel that QEMU loads."""
-        return self.directory / "vmlinuz"
-
-    @property
-    def initrd(self) -> Path:
-        """The kernel's initial RAM disk."""
-        return self.directory / "initrd.img"
-
-    @property
-    def identity(self) -> Path:
-        """The private ssh key for the guest's accounts."""
-        return self.directory / "id_ed25519"
-
-    @property
-    def known_hosts(self) -> Path:
-        """The guest's public host key, for StrictHostKeyChecking."""
-        return self.directory / "known_hosts"
-
-    @property
-    def contents(self) -> Path:
-        """A file with the key of the base image and the packages of experiments (contents.py)."""
-        return self.directory / "contents.json"
-
-    @property
-    def tree(self) -> Path:
-        """The root file system during the build."""
-        return self.directory / "root"
-
-    @property
-    def provisioned(self) -> Path:
-        """A file with the key of the roles applied before the first boot, if any were."""
-        return self.directory / "fitted"
+    disk = FileBelow("root.img")  # raw ext4, never written to after the build
+    kernel = FileBelow("vmlinuz")
+    initrd = FileBelow("initrd.img")
+    identity = FileBelow("id_ed25519")  # the private ssh key for the guest's accounts
+    known_hosts = FileBelow("known_hosts")
+    contents = FileBelow("contents.json")  # see ImageContents
+    tree = FileBelow("root")  # the root file system during the build
+    provisioned = FileBelow("fitted")  # the key of the roles applied before the first boot
 
     @property
     def boot_files(self) -> tuple[Path, ...]:
@@ -318,10 +251,7 @@ class GuestImage:
 
 @dataclass(frozen=True)
 class ImageContents:
-    """The key of an image's base, and the packages of experiments that it contains.
-
-    `installer` is the hash of the script that installed them, None without such packages.
-    """
+    """The key of an image's base, its packages of experiments, and their script's hash."""
 
     base_key: str
     extra_packages: frozenset[str]
@@ -357,7 +287,7 @@ def find_image(images: Path, recipe: ImageRecipe) -> GuestImage | None:
     """Return the smallest image with the base and all packages of a recipe, or None."""
     cached = (GuestImage(path) for path in images.iterdir() if path.suffix != ".part")
     fitting = [image for image in cached if _fits(read_contents(image), recipe)]
-    return min(fitting, key=lambda image: (_allocated_bytes(image.disk), image.key), default=None)
+    return min(fitting, key=lambda image: (allocated_bytes(image.disk), image.key), default=None)
 
 
 def _fits(contents: ImageContents, recipe: ImageRecipe) -> bool:
@@ -370,11 +300,6 @@ def _installer(recipe: ImageRecipe) -> str | None:
     if not recipe.extra_packages:
         return None
     return text_sha256(recipe.install_extra)[:16]
-
-
-def _allocated_bytes(disk: Path) -> int:
-    """Return the allocated bytes of a file (st_blocks counts 512 bytes; inode(7))."""
-    return disk.stat().st_blocks * 512 if disk.exists() else 0
 
 
 PACKED_DISK = "root.img.xz"
@@ -391,10 +316,7 @@ def packed_directory(key: str) -> Path:
 
 
 def pack(image: GuestImage, packed: Path) -> None:
-    """Pack an image's disk and the files beside it into a new directory.
-
-    All users may read it, the guest's private key included.
-    """
+    """Pack an image with its private key into a new directory that all users may read."""
     packed.parent.mkdir(parents=True, exist_ok=True)
     filters = [*_FILTERS.get(target_machine(), []), f"--lzma2=preset={_PRESET}"]
     with whole_folder(packed) as part:
@@ -417,13 +339,11 @@ def unpack(packed: Path, image: GuestImage) -> None:
 def require_xz() -> None:
     """Raise HostError if xz(1) is not installed."""
     if find_tool("xz") is None:
-        raise HostError(
-            "xz is not installed; it packs the guest's image", "apt-get install xz-utils"
-        )
+        reason = "xz is not installed; it packs the guest's image"
+        raise HostError(reason, "apt-get install xz-utils")
 
 
 def _files_beside(image: GuestImage) -> tuple[Path, ...]:
-    """Return the files of an image besides its disk; the last exists only if it was provisioned."""
     return *image.boot_files, image.provisioned
 
 

@@ -54,10 +54,9 @@ _REMOVE_EXCLUDED = " && ".join(
 
 
 def bootstrap_argv(directory: Path, recipe: ImageRecipe, keyring: Path, as_root: bool) -> list[str]:
-    """Return the mmdebstrap(1) command that makes the root file system.
+    """Return the mmdebstrap(1) command: for root it makes a directory, else a tar archive.
 
-    For root it makes a directory, else a tar archive. Files are left out by dpkg's own settings:
-    with mmdebstrap's option, each of the first packages would pass through a filter in Python,
+    Files are left out by dpkg's own settings: mmdebstrap's option filters each package in Python,
     which takes longer than unpacking. The Java package links a manual page and needs its directory.
     `upload` hooks read files outside the user namespace, where a private directory is readable.
     """
@@ -92,7 +91,6 @@ def bootstrap_argv(directory: Path, recipe: ImageRecipe, keyring: Path, as_root:
 
 
 def _installations(recipe: ImageRecipe) -> Iterator[str]:
-    """Yield the hooks that install the packages of the kernel, and those of experiments."""
     if recipe.kernel_packages:
         names = " ".join(f'"{name}"' for name in recipe.kernel_packages)
         yield f"chroot \"$1\" sh -c '{_INSTALL_FOR_KERNEL} {names}'"
@@ -107,7 +105,11 @@ def bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:
     (image.directory / "install-extra.sh").write_text(recipe.install_extra)
     log = image.directory / "bootstrap.log"
     as_root = os.geteuid() == 0
-    env = _build_env(image)
+    # As root the tree is inside the .part directory, so that a killed build leaves nothing
+    # elsewhere. Root of a user namespace cannot access a user's private directory; there
+    # mmdebstrap uses a shared directory that allows execution.
+    path = {"PATH": search_path()}
+    env = {**path, "TMPDIR": str(image.directory) if os.geteuid() == 0 else shared_folder()}
     with usable_keyring(archive_of(recipe.suite), Path(env["TMPDIR"])) as keyring:
         argv = bootstrap_argv(image.directory, recipe, keyring, as_root)
         status = _run_to_end(argv, Path(os.devnull) if as_root else target, log, env)
@@ -116,30 +118,17 @@ def bootstrap(image: GuestImage, recipe: ImageRecipe, target: Path) -> None:
 
 
 def _run_to_end(argv: list[str], target: Path, log: Path, env: dict[str, str]) -> int:
-    """Run mmdebstrap with its output in `target`, and return its exit status."""
     with target.open("wb") as out, log.open("wb") as err:
         process = spawn(dying_with_parent(argv, "TERM"), stdout=out, stderr=err, env=env)
     limit_seconds = _EMULATED_BUILD_SECONDS if is_foreign_target() else _BUILD_SECONDS
     try:
         return process.wait(limit_seconds)
     except TimeoutExpired:
-        raise HostError(
-            f"the guest's root file system was not made within {limit_seconds} s", f"read {log}"
-        ) from None
+        reason = f"the guest's root file system was not made within {limit_seconds} s"
+        raise HostError(reason, f"read {log}") from None
     finally:
         process.terminate()
         process.wait()
-
-
-def _build_env(image: GuestImage) -> dict[str, str]:
-    """Return mmdebstrap's environment.
-
-    As root the tree is inside the .part directory, so that a killed build leaves nothing elsewhere.
-    Root of a user namespace cannot access a user's private directory; there mmdebstrap uses a
-    shared directory that allows execution.
-    """
-    path = {"PATH": search_path()}
-    return {**path, "TMPDIR": str(image.directory) if os.geteuid() == 0 else shared_folder()}
 
 
 def shared_folder() -> str:
@@ -148,13 +137,11 @@ def shared_folder() -> str:
     for folder in (*([named] if named else []), "/tmp", "/var/tmp"):
         if Path(folder).is_dir() and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
             return folder
-    raise HostError(
-        "/tmp and /var/tmp are mounted noexec", "set TMPDIR to a directory that allows execution"
-    )
+    reason = "/tmp and /var/tmp are mounted noexec"
+    raise HostError(reason, "set TMPDIR to a directory that allows execution")
 
 
 def _bootstrap_failure(log: str) -> PagecageError:
-    """Return the error of a failed mmdebstrap, from the first error in its log."""
     errors = (
         [line for line in log.splitlines() if line.startswith("E:")]
         or log.splitlines()[-1:]
@@ -215,7 +202,6 @@ def provisioning_key(project_dir: Path) -> str:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the file, or the files below a directory without documentation and bytecode."""
     found = path.rglob("*") if path.is_dir() else [path]
     return [entry for entry in found if entry.is_file() and entry.suffix not in (".md", ".pyc")]
 
@@ -223,10 +209,7 @@ def _files(path: Path) -> list[Path]:
 def provision_image(
     project_dir: Path, scratch: Path, progress: Progress, image: GuestImage
 ) -> None:
-    """Apply site.yml to an image's root file system by chroot, and record the key of the roles.
-
-    Raises HostError naming the failed task.
-    """
+    """Apply site.yml to a root file system by chroot, and record its key. Raises HostError."""
     progress("provisioning the guest with Ansible, before its first boot")
     variables = {
         "ansible_connection": "pagecage_chroot",
@@ -255,10 +238,7 @@ def provision_guest(
 def run_on_guest(
     project_dir: Path, scratch: Path, target: SshTarget, playbook: str, words: Sequence[str] = ()
 ) -> HostResult:
-    """Run a playbook on the guest, with more arguments for Ansible, and return its result.
-
-    Raises HostError naming the failed task.
-    """
+    """Run a playbook on the guest and return its result. Raises HostError naming the task."""
     return _run(project_dir, scratch, guest_variables(target), playbook, words)
 
 
@@ -310,9 +290,8 @@ def ensure_image(
 ) -> GuestImage:
     """Return an image with everything in this recipe, unpacked or built if it is missing.
 
-    It is built in a temporary directory that is renamed at the end. Root calls `provision` with the
-    image while its root file system is a directory. Raises PagecageError if a tool is missing or
-    fails.
+    Root calls `provision` with the image while its root file system is a directory. Raises
+    PagecageError if a tool is missing or fails.
     """
     image = find_image(cache.images, recipe)
     if image is None:
@@ -321,7 +300,13 @@ def ensure_image(
         shutil.rmtree(part, ignore_errors=True)
         packed = packed_directory(recipe.key)
         if packed.exists():
-            _unpack(packed, part, progress)
+            require_xz()
+            require_free_space(part.parent, UNPACKED_BYTES, "unpacking the guest's image")
+            progress("unpacking the guest's image (once)")
+            part.mkdir(mode=0o700)
+            unpacked = GuestImage(part)
+            unpack(packed, unpacked)
+            unpacked.identity.chmod(0o600)  # ssh rejects a private key that other users can read
         else:
             _build(part, recipe, progress, provision)
         write_contents(GuestImage(part), recipe)
@@ -331,16 +316,6 @@ def ensure_image(
     os.utime(image.directory)
     keep_newest(cache.images, MOST_IMAGES)
     return image
-
-
-def _unpack(packed: Path, part: Path, progress: Progress) -> None:
-    require_xz()
-    require_free_space(part.parent, UNPACKED_BYTES, "unpacking the guest's image")
-    progress("unpacking the guest's image (once)")
-    part.mkdir(mode=0o700)
-    image = GuestImage(part)
-    unpack(packed, image)
-    image.identity.chmod(0o600)  # ssh rejects a private key that other users can read
 
 
 def _build(
@@ -353,7 +328,17 @@ def _build(
     image = GuestImage(part)
     _make_keys(image)
     if os.geteuid() == 0:
-        _build_as_root(image, recipe, provision)
+        # Kernel and initrd are not on the disk: QEMU loads them.
+        bootstrap(image, recipe, image.tree)
+        if provision is not None:
+            provision(image)
+        for name, target in (("vmlinuz-*", image.kernel), ("initrd.img-*", image.initrd)):
+            shutil.move(next((image.tree / "boot").glob(name)), target)
+        run(
+            ["sh", "-c", _MAKE_DISK, "sh", image.directory, str(ROOT_DISK_BYTES)],
+            env={"PATH": search_path()},
+        )
+        shutil.rmtree(image.tree)
     else:
         _build_as_user(image, recipe)
 
@@ -371,41 +356,17 @@ def _announcement(recipe: ImageRecipe) -> str:
     return f"building a guest's image with {names} from {packages} (1 to 3 minutes, once)"
 
 
-def _build_as_root(image: GuestImage, recipe: ImageRecipe, provision: Provision | None) -> None:
-    """Build the root file system as a directory and make the disk from it.
-
-    Kernel and initrd are not on the disk: QEMU loads them.
-    """
-    bootstrap(image, recipe, image.tree)
-    if provision is not None:
-        provision(image)
-    for name, target in (("vmlinuz-*", image.kernel), ("initrd.img-*", image.initrd)):
-        shutil.move(next((image.tree / "boot").glob(name)), target)
-    run(
-        ["sh", "-c", _MAKE_DISK, "sh", image.directory, str(ROOT_DISK_BYTES)],
-        env={"PATH": search_path()},
-    )
-    shutil.rmtree(image.tree)
-
-
 def _build_as_user(image: GuestImage, recipe: ImageRecipe) -> None:
-    """Build the root file system as a tar archive, and make the disk from it under fakeroot."""
     tar = image.directory / "root.tar"
     bootstrap(image, recipe, tar)
-    _extract_boot_files(image, tar)
+    wanted = "--strip-components=2 --no-anchored --wildcards ./boot/vmlinuz-* ./boot/initrd.img-*"
+    run(["tar", "-xf", tar, "-C", image.directory, *wanted.split()])
+    for target in (image.kernel, image.initrd):
+        next(image.directory.glob(f"{target.name}-*")).rename(target)
     left_out = "--exclude=./boot/vmlinuz-* --exclude=./boot/initrd.img-*"
     unpack_and_make = f'mkdir "$1/root" && tar -xpf "$3" -C "$1/root" {left_out} && {_MAKE_DISK}'
-    argv: list[str | Path] = [
-        "fakeroot",
-        "sh",
-        "-c",
-        unpack_and_make,
-        "sh",
-        image.directory,
-        str(ROOT_DISK_BYTES),
-        tar,
-    ]
-    run(argv, env={"PATH": search_path()})
+    words = ["fakeroot", "sh", "-c", unpack_and_make, "sh", str(image.directory)]
+    run([*words, str(ROOT_DISK_BYTES), tar], env={"PATH": search_path()})
     shutil.rmtree(image.tree)
     tar.unlink()
 
@@ -416,40 +377,8 @@ _MAKE_DISK = (
 
 
 def _make_keys(image: GuestImage) -> None:
-    """Make the guest's two key pairs: one to log in, one to identify it."""
     for name in ("id_ed25519", "host_key"):
-        run(
-            [
-                "ssh-keygen",
-                "-q",
-                "-t",
-                "ed25519",
-                "-N",
-                "",
-                "-C",
-                f"pagecage {name}",
-                "-f",
-                image.directory / name,
-            ]
-        )
+        words = f"ssh-keygen -q -t ed25519 -N '' -C 'pagecage {name}' -f"
+        run([*shlex.split(words), image.directory / name])
     public = (image.directory / "host_key.pub").read_text()
     image.known_hosts.write_text(f"{HOST_KEY_ALIAS} {public}")
-
-
-def _extract_boot_files(image: GuestImage, tar: Path) -> None:
-    run(
-        [
-            "tar",
-            "-xf",
-            tar,
-            "-C",
-            image.directory,
-            "--strip-components=2",
-            "--no-anchored",
-            "--wildcards",
-            "./boot/vmlinuz-*",
-            "./boot/initrd.img-*",
-        ]
-    )
-    for target in (image.kernel, image.initrd):
-        next(image.directory.glob(f"{target.name}-*")).rename(target)

@@ -45,10 +45,7 @@ logging.getLogger("qemu.qmp").addHandler(logging.NullHandler())
 
 
 class QmpClient:
-    """A connection to QEMU's QMP socket.
-
-    Its methods raise HostDied if QEMU has ended, and HostError if QEMU rejects a command.
-    """
+    """A connection to QEMU. Methods raise HostDied if it has ended, HostError if it refuses."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -75,24 +72,19 @@ class QmpClient:
 
     def execute(self, command: str, **arguments: Any) -> Any:
         """Return the result of a QMP command; underscores in argument names become dashes."""
-        return self.execute_verbatim(
-            command, {name.replace("_", "-"): value for name, value in arguments.items()}
-        )
+        dashed = {name.replace("_", "-"): value for name, value in arguments.items()}
+        return self.execute_verbatim(command, dashed)
 
     def execute_verbatim(self, command: str, arguments: Mapping[str, Any]) -> Any:
         """Return the result of a QMP command whose argument names contain underscores."""
         try:
-            return self._wait(
-                asyncio.wait_for(
-                    self._client.execute(command, dict(arguments) or None), _ANSWER_SECONDS
-                )
-            )
+            answer = self._client.execute(command, dict(arguments) or None)
+            return self._wait(asyncio.wait_for(answer, _ANSWER_SECONDS))
         except ExecuteError as error:
             raise HostError(f"QEMU rejected {command}: {error}") from None
         except (TimeoutError, QMPError, OSError, asyncio.IncompleteReadError) as error:
-            raise HostDied(
-                f"QEMU no longer answers ({type(error).__name__})", "run it again"
-            ) from None
+            reason = f"QEMU no longer answers ({type(error).__name__})"
+            raise HostDied(reason, "run it again") from None
 
     def status(self) -> str:
         """Return QEMU's run state (running, paused, inmigrate, postmigrate...)."""
@@ -120,10 +112,7 @@ class QmpClient:
 
 
 def parse_forwarded_port(table: str) -> int:
-    """Return the source port in the HOST_FORWARD line of `info usernet`.
-
-    Raises HostError if there is none.
-    """
+    """Return the source port in the HOST_FORWARD line of `info usernet`. Raises HostError."""
     found = re.search(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", table)
     if not found:
         raise HostError("QEMU forwards no port to the guest", "pagecage host rebuild vm")
@@ -180,81 +169,40 @@ def machine_for(need: ResourceNeeds, acceleration: Acceleration, cpus: int = CPU
     return GuestMachine(architecture().machine, -(-memory_bytes // step) * step, cpus, acceleration)
 
 
-def _devices(arch: str) -> list[str]:
-    return [
-        "-device",
-        "virtio-rng-pci",
-        *(word for device in ARCHITECTURES[arch].devices for word in ("-device", device)),
-        *(
-            word
-            for number, port in enumerate(PORTS, start=1)
-            for word in ("-device", f"pcie-root-port,id={port},chassis={number},slot={number}")
-        ),
-    ]
-
-
-def _accel_arguments(acceleration: Acceleration) -> list[str]:
-    accel = "tcg,thread=multi" if acceleration.emulated else acceleration.accel
-    return ["-accel", accel, "-cpu", acceleration.cpu]
-
-
-def _boot_arguments(image: GuestImage, arch: str) -> list[str]:
-    known = ARCHITECTURES[arch]
-    line = (
-        f"root=/dev/vda rw console={known.console} net.ifnames=0 panic=-1 quiet"
-        f" systemd.show_status=false {known.boot_option}"
-    ).rstrip()
-    return ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", line]
-
-
-_NETWORK = (
-    "-netdev",
-    "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22",
-    "-device",
-    "virtio-net-pci,netdev=net,romfile=",
-)
-
-
 def qemu_argv(
     machine: GuestMachine, image: GuestImage, disk: Path, sockets: Path, console: Path
 ) -> list[str]:
     """Return the command that runs this machine, stopped, on `disk` (qcow2).
 
-    Its sockets are in `sockets`. The guest has no network access (`restrict=on`). Its ssh is
-    forwarded from a loopback port that QEMU chooses (port 0; `info usernet` shows it), so that no
-    other process can take the port before.
+    The guest has no network access (`restrict=on`). QEMU chooses the loopback port of its ssh (port
+    0; `info usernet` shows it), so that no other process can take it before.
     """
+    known, acceleration = ARCHITECTURES[machine.arch], machine.acceleration
+    accel = "tcg,thread=multi" if acceleration.emulated else acceleration.accel
+    kernel_line = (
+        f"root=/dev/vda rw console={known.console} net.ifnames=0 panic=-1 quiet"
+        f" systemd.show_status=false {known.boot_option}"
+    ).rstrip()
+    ports = [f"pcie-root-port,id={p},chassis={n},slot={n}" for n, p in enumerate(PORTS, start=1)]
+    devices = ("virtio-rng-pci", *known.devices, *ports)
     return [
-        ARCHITECTURES[machine.arch].qemu,
-        "-nodefaults",
-        "-no-user-config",
-        "-display",
-        "none",
-        "-no-reboot",
-        "-S",
-        "-machine",
-        ARCHITECTURES[machine.arch].board,
-        *_accel_arguments(machine.acceleration),
-        "-smp",
-        str(machine.cpus),
-        "-m",
-        f"{machine.memory_bytes // MIB}M",
-        *_boot_arguments(image, machine.arch),
-        *_devices(machine.arch),
-        "-drive",
-        f"file={escape(disk)},format=qcow2,if=virtio,cache=writeback,discard=unmap",
-        *_NETWORK,
-        "-chardev",
+        *(known.qemu, *_BARE, "-S", "-machine", known.board),
+        *("-accel", accel, "-cpu", acceleration.cpu, "-smp", str(machine.cpus)),
+        *("-m", f"{machine.memory_bytes // MIB}M"),
+        *("-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", kernel_line),
+        *(word for device in devices for word in ("-device", device)),
+        *("-drive", f"file={escape(disk)},format=qcow2,if=virtio,cache=writeback,discard=unmap"),
+        *("-netdev", "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22"),
+        *("-device", "virtio-net-pci,netdev=net,romfile=", "-chardev"),
         f"socket,id=guest-daemon,path={escape(sockets / GUEST_DAEMON_SOCKET)},server=on,wait=off",
-        "-device",
-        "virtio-serial-pci",
-        "-device",
-        "virtserialport,chardev=guest-daemon,name=pagecage",
-        "-serial",
-        f"file:{escape(console)}",
-        "-qmp",
-        f"unix:{escape(sockets / QMP_SOCKET)},server=on,wait=off",
+        *("-device", "virtio-serial-pci"),
+        *("-device", "virtserialport,chardev=guest-daemon,name=pagecage"),
+        *("-serial", f"file:{escape(console)}"),
+        *("-qmp", f"unix:{escape(sockets / QMP_SOCKET)},server=on,wait=off"),
     ]
+
+
+_BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
 
 
 def escape(path: Path) -> str:
@@ -273,10 +221,7 @@ KVM_DEVICE = Path("/dev/kvm")
 
 
 def find_acceleration(cache: GuestCache, image: GuestImage, progress: Progress) -> Acceleration:
-    """Return KVM if a trial boot of the guest's kernel works, else TCG.
-
-    The result is kept until the host reboots. Raises PagecageError if QEMU is not installed.
-    """
+    """Return KVM if a trial boot works, else TCG; kept until the host reboots."""
     known = known_acceleration(cache)
     if known is None:
         progress("testing whether KVM works")
@@ -287,11 +232,7 @@ def find_acceleration(cache: GuestCache, image: GuestImage, progress: Progress) 
 
 
 def known_acceleration(cache: GuestCache) -> Acceleration | None:
-    """Return the acceleration if no trial boot is needed, else None.
-
-    It is TCG if KVM cannot be opened, else the result of the last trial boot under the same
-    circumstances.
-    """
+    """Return TCG without KVM, or the result of a trial boot that still holds; else None."""
     circumstances = _circumstances()
     if not circumstances["kvm_opens"]:
         return _acceleration({**circumstances, "kvm_works": False})
@@ -331,48 +272,24 @@ def kvm_works(image: GuestImage, scratch: Path) -> bool:
         qemu = spawn(trial_argv(image, console, architecture()), stderr=output)
     try:
         deadline = time.monotonic() + TRIAL_SECONDS
-        while (
-            time.monotonic() < deadline
-            and qemu.poll() is None
-            and not has_kvm_error(errors.read_text())
-        ):
+        while True:
+            has_ended = qemu.poll() is not None or has_kvm_error(errors.read_text())
             if console.exists() and "Linux version" in console.read_text(errors="replace"):
                 return True
+            if has_ended or time.monotonic() >= deadline:
+                return False
             time.sleep(0.02)
-        return console.exists() and "Linux version" in console.read_text(errors="replace")
     finally:
         qemu.kill()
         qemu.wait()
 
 
 def trial_argv(image: GuestImage, console: Path, guest: Architecture) -> list[str]:
-    """Return the command for a machine with a kernel and nothing else.
-
-    The kernel panics because it has no root disk, and QEMU ends.
-    """
+    """Return a machine with a kernel alone, which panics without a root disk and ends QEMU."""
     return [
-        "setpriv",
-        "--pdeathsig",
-        "KILL",
-        guest.qemu,
-        "-nodefaults",
-        "-no-user-config",
-        "-display",
-        "none",
-        "-no-reboot",
-        "-accel",
-        "kvm",
-        "-cpu",
-        "host",
-        "-machine",
-        guest.board,
-        "-m",
-        "256M",
-        "-serial",
-        f"file:{escape(console)}",
-        "-kernel",
-        str(image.kernel),
-        "-append",
+        *("setpriv", "--pdeathsig", "KILL", guest.qemu, *_BARE, "-accel", "kvm", "-cpu", "host"),
+        *("-machine", guest.board, "-m", "256M", "-serial", f"file:{escape(console)}"),
+        *("-kernel", str(image.kernel), "-append"),
         f"console={guest.console} {guest.early_console} panic=-1 reboot=t",
     ]
 
@@ -396,7 +313,7 @@ _SOCKET_SECONDS = 10.0
 def sockets_dir(cache: GuestCache) -> Path:
     """Return the directory for the sockets of the guest of this cache.
 
-    Its name is short, because the path of a unix socket has at most 107 characters (unix(7)). It is
+    Its name is short, because a unix socket's path has at most 107 characters (unix(7)), and
     constant, so that the next process finds the sockets of a killed one.
     """
     name = text_sha256(str(cache.root))[:8]
@@ -404,10 +321,7 @@ def sockets_dir(cache: GuestCache) -> Path:
 
 
 def make_sockets_dir(cache: GuestCache) -> Path:
-    """Create the directory for sockets anew, with mode 0700.
-
-    Raises HostError if another user owns it.
-    """
+    """Create the directory for sockets anew. Raises HostError if another user owns it."""
     path = sockets_dir(cache)
     shutil.rmtree(path, ignore_errors=True)
     try:
@@ -436,7 +350,7 @@ class Qemu:
         """Start QEMU, stopped, and connect to it.
 
         With `dies_with_parent` it ends with the calling thread, which must live on. Raises
-        HostError with QEMU's message if it ends at once.
+        HostError.
         """
         log = scratch / "qemu.log"
         started = dying_with_parent(argv) if dies_with_parent else argv
@@ -445,9 +359,8 @@ class Qemu:
             child = spawn(started, stdout=output, stderr=output, env=env, new_session=True)
         process_id = identify(child.pid)
         if process_id is None:
-            raise HostError(
-                f"QEMU ended at once: {_last_line(log)}", f"run it by hand: {replay(argv)}"
-            )
+            reason = f"QEMU ended at once: {_last_line(log)}"
+            raise HostError(reason, f"run it by hand: {replay(argv)}")
         qemu = cls(process_id, sockets, log, child)
         qemu.connect()
         return qemu
@@ -473,10 +386,8 @@ class Qemu:
     def check(self) -> None:
         """Raise HostDied if the process has ended."""
         if not self.alive():
-            raise HostDied(
-                f"the guest ended: {_last_line(self._log)}",
-                "run it again; finished trials are kept",
-            )
+            reason = f"the guest ended: {_last_line(self._log)}"
+            raise HostDied(reason, "run it again; finished trials are kept")
 
     def quit(self) -> None:
         """Ask QEMU to end, so that it writes out its disks; kill it after a time limit."""

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pagecage.agent.session import SOCKET_NAME
@@ -17,7 +17,7 @@ from pagecage.hosts.agent_package import AgentPackage, agent_path
 from pagecage.hosts.controller import require_free_space
 from pagecage.hosts.host import Progress
 from pagecage.hosts.ssh import SharedConnection, SshTarget, push, ssh_argv
-from pagecage.hosts.vm.cache import GuestCache, keep_newest
+from pagecage.hosts.vm.cache import FileBelow, GuestCache, keep_newest
 from pagecage.hosts.vm.guest_client import SCRIPT, set_clock, start_argv
 from pagecage.hosts.vm.guest_host import DIRECTORIES
 from pagecage.hosts.vm.image import HOST_KEY_ALIAS, GuestImage
@@ -32,6 +32,7 @@ RESTORE_SECONDS = 60.0
 SESSION_END_SECONDS = 2.0
 """Time that sshd and logind need to forget the connection, so that it is not in the saved state."""
 Provision = Callable[[SshTarget, Progress], None]
+_OVERLAY = ("qemu-img", "create", "-q", "-f", "qcow2")
 
 
 @dataclass(frozen=True)
@@ -48,18 +49,9 @@ class SavedState:
         about = json.loads((self.directory / "about.json").read_text())
         return f"{self.directory.name}-{about['made_unix_seconds']}"
 
-    @property
-    def disk(self) -> Path:
-        """The qcow2 overlay over the image's disk.
-
-        It must not change after the memory was saved.
-        """
-        return self.directory / "disk.qcow2"
-
-    @property
-    def memory(self) -> Path:
-        """QEMU's migration stream."""
-        return self.directory / "memory.bin"
+    # The overlay over the image's disk, which stays as it was when the memory was saved.
+    disk = FileBelow("disk.qcow2")
+    memory = FileBelow("memory.bin")  # QEMU's migration stream
 
     def count_restore(self) -> int:
         """Return the number of this restore, counted from 1."""
@@ -82,47 +74,44 @@ def ensure_state(
     provision: Provision,
     progress: Progress,
 ) -> SavedState:
-    """Return the saved state of this machine, made if it is missing: boot, provision, settle, save.
-
-    It is made in a temporary directory that is renamed at the end. Raises HostError if the guest
-    does not boot.
-    """
-    directory = cache.states / _state_key(image, machine, provisioning_key)
-    if not directory.exists():
-        part = directory.with_suffix(".part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(mode=0o700)
-        require_free_space(cache.root, machine.memory_bytes // 2, "the saved machine state")
-        _make(cache, SavedState(part, image, machine), provision, progress)
-        part.rename(directory)
-    os.utime(directory)
-    keep_newest(cache.states, MOST_STATES)
-    return SavedState(directory, image, machine)
-
-
-def _state_key(image: GuestImage, machine: GuestMachine, provisioning_key: str) -> str:
+    """Return the saved state of this machine: boot, provision, settle, save. Raises HostError."""
     parts = (image.key, provisioning_key, SETTLE, SCRIPT.read_text(), *machine.key_parts())
-    return text_sha256("\0".join(parts))[:16]
+    state = SavedState(cache.states / text_sha256("\0".join(parts))[:16], image, machine)
 
-
-def _make(cache: GuestCache, state: SavedState, provision: Provision, progress: Progress) -> None:
-    began = time.monotonic()
-    run(
-        ["qemu-img", "create", "-q", "-f", "qcow2", "-b", state.image.disk, "-F", "raw", state.disk]
-    )
-    qemu = boot(cache, state, progress)
-    try:
-        connection = _connect(cache, state, qemu)
+    def make(part: SavedState) -> None:
+        began = time.monotonic()
+        run([*_OVERLAY, "-F", "raw", "-b", image.disk, part.disk])
+        qemu = boot(cache, part, progress)
         try:
-            provision(connection.target, progress)
-            progress("settling and saving the machine state")
-            run(ssh_argv(connection.target, ["sh", "-c", SETTLE]), timeout_seconds=180)
-            run(ssh_argv(connection.target, start_argv()))
+            connection = _connect(cache, part, qemu)
+            try:
+                provision(connection.target, progress)
+                progress("settling and saving the machine state")
+                run(ssh_argv(connection.target, ["sh", "-c", SETTLE]), timeout_seconds=180)
+                run(ssh_argv(connection.target, start_argv()))
+            finally:
+                connection.close()
+            save(qemu, part, began)
         finally:
-            connection.close()
-        save(qemu, state, began)
-    finally:
-        qemu.quit()
+            qemu.quit()
+
+    return _made(cache, state, machine.memory_bytes // 2, make)
+
+
+def _made(
+    cache: GuestCache, state: SavedState, needed_bytes: int, make: Callable[[SavedState], None]
+) -> SavedState:
+    """Return a state, made in a temporary directory that is renamed at the end, if missing."""
+    if not state.directory.exists():
+        part = state.directory.with_suffix(".part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(mode=0o700, parents=True)
+        require_free_space(cache.root, needed_bytes, "the saved machine state")
+        make(replace(state, directory=part))
+        part.rename(state.directory)
+    os.utime(state.directory)
+    keep_newest(state.directory.parent, MOST_STATES)
+    return state
 
 
 SETTLE = (
@@ -152,18 +141,12 @@ def _connect(cache: GuestCache, state: SavedState, qemu: Qemu) -> SharedConnecti
         return connection
     except HostError as error:
         tail = console_tail(cache.scratch / "console.log")
-        raise HostError(
-            f"the guest did not boot ({error.message}); its console ends:\n{tail}",
-            "pagecage host rebuild vm",
-        ) from None
+        reason = f"the guest did not boot ({error.message}); its console ends:\n{tail}"
+        raise HostError(reason, "pagecage host rebuild vm") from None
 
 
 def save(qemu: Qemu, state: SavedState, began: float) -> None:
-    """Stop the guest and save its memory (QMP `migrate`), after it has forgotten the connection.
-
-    Disk and memory are of the same moment. `began` is the start of the whole procedure
-    (CLOCK_MONOTONIC).
-    """
+    """Stop the guest and save its memory (QMP `migrate`), after it has forgotten the connection."""
     time.sleep(SESSION_END_SECONDS)
     qemu.monitor.execute("stop")
     qemu.monitor.execute("migrate-set-parameters", max_bandwidth=1 << 40)
@@ -171,10 +154,8 @@ def save(qemu: Qemu, state: SavedState, began: float) -> None:
     deadline = time.monotonic() + SAVE_SECONDS
     while (status := qemu.monitor.execute("query-migrate").get("status")) != "completed":
         if status == "failed" or time.monotonic() > deadline:
-            raise HostError(
-                f"the machine state was not saved: QEMU reports {status}",
-                "pagecage host rebuild vm",
-            )
+            reason = f"the machine state was not saved: QEMU reports {status}"
+            raise HostError(reason, "pagecage host rebuild vm")
         time.sleep(0.05)
     about = {
         "made_unix_seconds": int(time.time()),
@@ -184,10 +165,7 @@ def save(qemu: Qemu, state: SavedState, began: float) -> None:
 
 
 def restore(cache: GuestCache, state: SavedState, *, dies_with_parent: bool) -> Qemu:
-    """Return a new QEMU in this state, running, with a temporary overlay (`-snapshot`).
-
-    Raises HostError if QEMU fails.
-    """
+    """Return a new running QEMU in this state, with a temporary overlay. Raises HostError."""
     return load(cache, state, state.disk, ["-snapshot"], dies_with_parent=dies_with_parent)
 
 
@@ -199,32 +177,27 @@ def load(
     *,
     dies_with_parent: bool = True,
 ) -> Qemu:
-    """Return a new QEMU with the memory of this state on `disk`, running.
+    """Return a running QEMU with this state's memory on `disk`, of equal contents.
 
-    `disk` must have the contents of the state's own disk. `words` are more arguments for QEMU.
-    Raises HostError if QEMU fails.
+    `words` are more arguments for QEMU. Raises HostError if QEMU fails.
     """
     sockets = make_sockets_dir(cache)
     argv = qemu_argv(state.machine, state.image, disk, sockets, cache.scratch / "console.log")
     incoming = [*words, "-incoming", f"exec:cat {shlex.quote(str(state.memory))}"]
     qemu = Qemu.start([*argv, *incoming], sockets, cache.scratch, dies_with_parent=dies_with_parent)
     try:
-        _await_paused(qemu)
+        # A `cont` before the saved state has arrived is lost.
+        deadline = time.monotonic() + RESTORE_SECONDS
+        while qemu.monitor.status() != "paused":
+            qemu.check()
+            if time.monotonic() > deadline:
+                raise HostError("the saved machine state did not load", "pagecage host rebuild vm")
+            time.sleep(0.01)
         qemu.monitor.execute("cont")
     except BaseException:
         qemu.end()
         raise
     return qemu
-
-
-def _await_paused(qemu: Qemu) -> None:
-    """Wait until the run state is `paused`. A `cont` before the saved state has arrived is lost."""
-    deadline = time.monotonic() + RESTORE_SECONDS
-    while qemu.monitor.status() != "paused":
-        qemu.check()
-        if time.monotonic() > deadline:
-            raise HostError("the saved machine state did not load", "pagecage host rebuild vm")
-        time.sleep(0.01)
 
 
 STANDBY_SECONDS = 300.0
@@ -235,16 +208,8 @@ _DATA_DIR, _SPOOL_DIR = DIRECTORIES["root"]
 
 def attach_argv(spool_dir: str) -> list[str]:
     """Return the command, in the guest, that attaches to the agent in standby, or starts one."""
-    script = ATTACH_SCRIPT.read_text()
-    return [
-        "python3",
-        "-I",
-        "-S",
-        "-c",
-        script,
-        f"{spool_dir}/{SOCKET_NAME}",
-        agent_path(spool_dir),
-    ]
+    script, socket = ATTACH_SCRIPT.read_text(), f"{spool_dir}/{SOCKET_NAME}"
+    return ["python3", "-I", "-S", "-c", script, socket, agent_path(spool_dir)]
 
 
 def ensure_standby_state(
@@ -254,62 +219,35 @@ def ensure_standby_state(
     tracers: Sequence[str],
     progress: Progress,
 ) -> SavedState:
-    """Return the state derived from `base` with this package, made if it is missing.
+    """Return the state derived from `base` with this package in standby. Raises HostError."""
+    parts = (package.sha256, ATTACH_SCRIPT.read_text(), *_standby_argv(tracers))
+    directory = base.directory / "standby" / text_sha256("\0".join(parts))[:16]
 
-    It is made in a temporary directory below that of its base, which is renamed at the end. Raises
-    HostError if the agent does not start.
-    """
-    directory = base.directory / "standby" / _key(package, tracers)
-    state = SavedState(directory, base.image, base.machine)
-    if not directory.exists():
+    def make(part: SavedState) -> None:
         progress(
             "starting the agent and saving the machine state (about 20 s, once for each version)"
         )
-        part = directory.with_suffix(".part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(mode=0o700, parents=True)
-        require_free_space(
-            cache.root, base.memory.stat().st_size * 3 // 2, "the saved machine state"
-        )
-        _make_standby(cache, base, SavedState(part, base.image, base.machine), package, tracers)
-        part.rename(directory)
-    os.utime(directory)
-    keep_newest(directory.parent, MOST_STATES)
-    return state
-
-
-def _key(package: AgentPackage, tracers: Sequence[str]) -> str:
-    parts = (package.sha256, ATTACH_SCRIPT.read_text(), *_standby_argv(tracers))
-    return text_sha256("\0".join(parts))[:16]
-
-
-def _make_standby(
-    cache: GuestCache,
-    base: SavedState,
-    state: SavedState,
-    package: AgentPackage,
-    tracers: Sequence[str],
-) -> None:
-    began = time.monotonic()
-    run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", base.disk, "-F", "qcow2", state.disk])
-    qemu = load(cache, base, state.disk)
-    try:
-        set_clock(qemu.guest_daemon)
-        connection = SharedConnection(
-            root_target(base.image, qemu.monitor.forwarded_port()), qemu.sockets, qemu.check
-        )
+        began = time.monotonic()
+        run([*_OVERLAY, "-F", "qcow2", "-b", base.disk, part.disk])
+        qemu = load(cache, base, part.disk)
         try:
-            connection.wait()
-            _start_agent(connection.target, package, tracers)
+            set_clock(qemu.guest_daemon)
+            target = root_target(base.image, qemu.monitor.forwarded_port())
+            connection = SharedConnection(target, qemu.sockets, qemu.check)
+            try:
+                connection.wait()
+                _start_agent(connection.target, package, tracers)
+            finally:
+                connection.close()
+            save(qemu, part, began)
         finally:
-            connection.close()
-        save(qemu, state, began)
-    finally:
-        qemu.quit()
+            qemu.quit()
+
+    needed_bytes = base.memory.stat().st_size * 3 // 2
+    return _made(cache, replace(base, directory=directory), needed_bytes, make)
 
 
 def _start_agent(target: SshTarget, package: AgentPackage, tracers: Sequence[str]) -> None:
-    """Copy the agent and the workloads, start the agent, and wait until it is ready."""
     push(target, [package.agent], _SPOOL_DIR)
     push(target, package.programs, f"{_SPOOL_DIR}/bin")
     run(ssh_argv(target, _standby_argv(tracers)), timeout_seconds=STANDBY_SECONDS)
@@ -317,34 +255,18 @@ def _start_agent(target: SshTarget, package: AgentPackage, tracers: Sequence[str
         f"until [ -S {_SPOOL_DIR}/{SOCKET_NAME} ]; do systemctl is-active --quiet {UNIT} || exit 1;"
         " sleep 0.2; done"
     )
-    done = run(
-        ssh_argv(target, ["sh", "-c", waiting]), check=False, timeout_seconds=STANDBY_SECONDS
-    )
-    if not done.ok:
-        log = run(
-            ssh_argv(
-                target, ["journalctl", "--no-pager", "--lines=1", "--output=cat", f"--unit={UNIT}"]
-            )
-        )
-        raise HostError(
-            f"the agent did not start in the guest: {log.stdout.strip()}",
-            "pagecage host rebuild vm",
-        )
+    argv = ssh_argv(target, ["sh", "-c", waiting])
+    if not run(argv, check=False, timeout_seconds=STANDBY_SECONDS).ok:
+        words = f"journalctl --no-pager --lines=1 --output=cat --unit={UNIT}".split()
+        reason = run(ssh_argv(target, words)).stdout.strip()
+        message = f"the agent did not start in the guest: {reason}"
+        raise HostError(message, "pagecage host rebuild vm")
 
 
 def _standby_argv(tracers: Sequence[str]) -> list[str]:
-    """Return the command that starts the agent as a service, which outlives the ssh connection.
-
-    The service has the environment of a login by ssh.
-    """
+    """Return the command that starts the agent as a service, with the environment of a login."""
+    environment = ["HOME=/root", "LANG=C.UTF-8", "LOGNAME=root", "SHELL=/bin/bash", "USER=root"]
     settings = ["--property=OOMPolicy=continue", "--working-directory=/root"]
-    environment = {
-        "HOME": "/root",
-        "LANG": "C.UTF-8",
-        "LOGNAME": "root",
-        "SHELL": "/bin/bash",
-        "USER": "root",
-    }
-    settings += [f"--setenv={name}={value}" for name, value in environment.items()]
+    settings += [f"--setenv={variable}" for variable in environment]
     agent = ["python3", agent_path(_SPOOL_DIR), "standby", _SPOOL_DIR, _DATA_DIR, *tracers]
     return ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}", *settings, *agent]

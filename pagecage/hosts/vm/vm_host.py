@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -67,10 +67,7 @@ from pagecage.units import format_bytes
 
 @dataclass(frozen=True)
 class GuestOptions:
-    """Options of a guest.
-
-    `suite` is a release of Debian or Ubuntu, None for that of containers/versions.env.
-    """
+    """Options of a guest; without a `suite` it is that of containers/versions.env."""
 
     suite: str | None = None
     cpus: int = CPUS
@@ -96,10 +93,7 @@ class VmHost(GuestHost):
         self._plugin: Path | None = None
 
     def is_emulated(self, progress: Progress) -> bool:
-        """Return whether the guest's instructions are translated.
-
-        The first call after the host's boot tests KVM.
-        """
+        """Return whether instructions are translated. The first call after a boot tests KVM."""
         known = known_acceleration(self._cache)
         if known is None:
             known = self._image_and_acceleration(progress)[1]
@@ -107,42 +101,29 @@ class VmHost(GuestHost):
         return known.emulated
 
     def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
-        """Take the lock, and make image, saved state and data disk where missing.
-
-        Raises PagecageError if another process uses the guest, or if a tool or space is missing.
-        """
+        """Take the lock, and make image, saved state and data disk. Raises PagecageError."""
         require_tools("setpriv", "ssh", "qemu-img", "mke2fs", *(["nbdkit"] * need.has_volume))
         self._plugin = need.package.volume_plugin if need.package and need.has_volume else None
         packages = [package.debian for package in need.distribution_packages]
         image, acceleration = self._image_and_acceleration(progress, packages)
         machine = machine_for(need, acceleration, self._options.cpus)
-        self._disk_names = ensure_disks(self._cache, need, progress)
-        is_done = is_provisioned(TOP, image)
-        provision = (
-            (lambda *_: None) if is_done else partial(provision_guest, TOP, self._cache.scratch)
-        )
-        ensure_base = partial(
-            ensure_state, self._cache, image, machine, provisioning_key(TOP), provision, progress
-        )
-        self._make_state = partial(self._ensure_state, ensure_base, need)
-        self._state = self._make_state()
+        cache = self._cache
+        self._disk_names = ensure_disks(cache, need, progress)
+        is_done, key = is_provisioned(TOP, image), provisioning_key(TOP)
+        provision = (lambda *_: None) if is_done else partial(provision_guest, TOP, cache.scratch)
 
-    def _ensure_state(
-        self, ensure_base: Callable[[], SavedState], need: ResourceNeeds
-    ) -> SavedState:
-        """Return the state with an agent in standby.
+        def make_state() -> SavedState:
+            """With an agent in standby, unless the user's own systemd has to run it."""
+            self._base = ensure_state(cache, image, machine, key, provision, progress)
+            self._installed = None
+            if need.package is None or self.user:
+                return self._base
+            state = ensure_standby_state(cache, self._base, need.package, need.tracers, progress)
+            self._installed = need.package
+            return state
 
-        For an ordinary user it is the state without an agent, because the user's own systemd has to
-        run it.
-        """
-        self._base, self._installed = ensure_base(), None
-        if need.package is None or self.user:
-            return self._base
-        state = ensure_standby_state(
-            self._cache, self._base, need.package, need.tracers, self._progress
-        )
-        self._installed = need.package
-        return state
+        self._make_state = make_state
+        self._state = make_state()
 
     def install(self, package: AgentPackage) -> None:
         """Copy the agent and the workloads to the guest, unless the saved state has them."""
@@ -151,29 +132,16 @@ class VmHost(GuestHost):
 
     def agent_command(self) -> list[str]:
         """Return the ssh command that attaches to the agent in standby, or starts one."""
-        return (
-            self.command(attach_argv(self.spool_dir))
-            if self._installed
-            else super().agent_command()
-        )
+        if not self._installed:
+            return super().agent_command()
+        return self.command(attach_argv(self.spool_dir))
 
     def _image_and_acceleration(
         self, progress: Progress, packages: Sequence[str] = ()
     ) -> tuple[GuestImage, Acceleration]:
         self._progress = progress
         self._cache.make()
-        self._acquire_lock()
-        provision = partial(provision_image, TOP, self._cache.scratch, progress)
-        image = ensure_image(
-            self._cache, read_recipe(TOP, self._options.suite, packages), progress, provision
-        )
-        return image, find_acceleration(self._cache, image, progress)
 
-    def _acquire_lock(self) -> None:
-        """Take the lock and remove what a killed process left.
-
-        Raises HostError if the guest is in use.
-        """
         self._lock.acquire()
         running = read_guest(self._cache)
         if running is not None and running.kept:
@@ -181,13 +149,13 @@ class VmHost(GuestHost):
             raise in_use(running.pid, running.since_unix_seconds, is_persistent=True)
         for name in remove_leftovers(self._cache):
             self._progress(f"removed {name} of an earlier run")
+        provision = partial(provision_image, TOP, self._cache.scratch, progress)
+        recipe = read_recipe(TOP, self._options.suite, packages)
+        image = ensure_image(self._cache, recipe, progress, provision)
+        return image, find_acceleration(self._cache, image, progress)
 
     def start(self) -> MachineState:
-        """Restore the saved state, wake the guest and mount its data disk.
-
-        A state that does not start is deleted and made again, once. Raises HostError if that fails
-        too.
-        """
+        """Restore the state, wake the guest, mount its disks. A bad state is made again once."""
         try:
             return self._start()
         except DataDiskError:
@@ -200,34 +168,17 @@ class VmHost(GuestHost):
             return self._start()
 
     def _start(self) -> MachineState:
-        began, state = time.monotonic(), self._saved_state()
+        if self._state is None:
+            raise HostError("the vm was not prepared", "call prepare() before start()")
+        began, state = time.monotonic(), self._state
         restore_seq = state.count_restore()
         self._qemu = qemu = restore(self._cache, state, dies_with_parent=not self._is_persistent)
         target = root_target(state.image, qemu.monitor.forwarded_port())
-        self._write_description(state, restore_seq, target.port)
-        self._volumes = serve_disks(self._cache, self._disk_names, self._plugin, qemu.sockets)
-        aio = plug_disks(qemu.monitor, self._cache, self._disk_names, self._volumes)
-        self._connection = SharedConnection(
-            replace(target, user=self._user), qemu.sockets, qemu.check
-        )
-        reply = wake(
-            qemu.guest_daemon,
-            self._user,
-            {serial(name): mount_point(name) for name in self._disk_names},
-            (self.data_dir, self.spool_dir, *self.disks.values()),
-        )
-        self._connection.wait()
-        details = _details(state, reply, aio, time.monotonic() - began)
-        return MachineState(
-            state.state_id, restore_seq, state.machine.acceleration.emulated, details
-        )
-
-    def _write_description(self, state: SavedState, restore_seq: int, port: int) -> None:
         process = self._running().process_id
         guest = RunningGuest(
             pid=process.pid,
             start_ticks=process.start_ticks,
-            port=port,
+            port=target.port,
             image=str(state.image.directory),
             state_id=state.state_id,
             restore_seq=restore_seq,
@@ -235,6 +186,17 @@ class VmHost(GuestHost):
             since_unix_seconds=time.time(),
         )
         write_guest(self._cache, guest)
+        self._volumes = serve_disks(self._cache, self._disk_names, self._plugin, qemu.sockets)
+        aio = plug_disks(qemu.monitor, self._cache, self._disk_names, self._volumes)
+        account = replace(target, user=self._user)
+        self._connection = SharedConnection(account, qemu.sockets, qemu.check)
+        mounts = {serial(name): mount_point(name) for name in self._disk_names}
+        folders = (self.data_dir, self.spool_dir, *self.disks.values())
+        reply = wake(qemu.guest_daemon, self._user, mounts, folders)
+        self._connection.wait()
+        details = _details(state, reply, aio, time.monotonic() - began)
+        is_emulated = state.machine.acceleration.emulated
+        return MachineState(state.state_id, restore_seq, is_emulated, details)
 
     def restart(self) -> MachineState:
         """End this guest and restore the saved state again; the data disk is unmounted first."""
@@ -265,11 +227,6 @@ class VmHost(GuestHost):
             self._cache.guest_file.unlink(missing_ok=True)
         end_servers(self._volumes)  # after QEMU has written out the disks
         self._volumes = {}
-
-    def _saved_state(self) -> SavedState:
-        if self._state is None:
-            raise HostError("the vm was not prepared", "call prepare() before start()")
-        return self._state
 
 
 def _details(state: SavedState, reply: WakeReply, aio: str, start_seconds: float) -> dict[str, Any]:
@@ -312,67 +269,51 @@ class PersistentGuest(GuestHost):
     def is_emulated(self, progress: Progress) -> bool:
         """Return whether the guest's instructions are translated."""
         if self._acceleration is None:
-            self._acceleration = find_acceleration(
-                self._cache, GuestImage(Path(self._guest.image)), progress
-            )
+            image = GuestImage(Path(self._guest.image))
+            self._acceleration = find_acceleration(self._cache, image, progress)
         return self._acceleration.emulated
 
     def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
-        """Take the lock, connect to QEMU, and check that the guest is large enough.
-
-        Raises PagecageError if another process uses the guest, or if its memory or its data disk is
-        too small.
-        """
+        """Take the lock, connect to QEMU, and check the guest's size. Raises PagecageError."""
         self._lock.acquire()
         if read_guest(self._cache) != self._guest:
             raise HostDied("the running guest has ended", "run it again")
         self.is_emulated(progress)
-        self._qemu = Qemu(
-            self._guest.process_id, sockets_dir(self._cache), self._cache.scratch / "qemu.log"
-        )
+        log = self._cache.scratch / "qemu.log"
+        self._qemu = Qemu(self._guest.process_id, sockets_dir(self._cache), log)
         self._qemu.connect()
         if need.has_volume:
             raise HostError("the running guest's data disk is not a simulated volume", _STOP_HINT)
         if need.disks:
             raise HostError(f"the running guest has no disk {need.disks[0]!r}", _STOP_HINT)
-        self._require_packages([package.debian for package in need.distribution_packages])
-        self._require("memory", self._memory_bytes(), need.memory_bytes)
-        self._require("data disk", self._cache.data_disk.stat().st_size, need.data_bytes)
-
-    def _require_packages(self, names: Sequence[str]) -> None:
-        """Raise HostError naming the packages of an experiment that the guest's image lacks."""
-        extra = read_recipe(TOP, packages=names).extra_packages
-        lacking = read_contents(GuestImage(Path(self._guest.image))).lacks(extra)
-        if lacking:
+        packages = [package.debian for package in need.distribution_packages]
+        extra = read_recipe(TOP, packages=packages).extra_packages
+        if lacking := read_contents(GuestImage(Path(self._guest.image))).lacks(extra):
             raise HostError(f"the running guest lacks {', '.join(lacking)}", _STOP_HINT)
+        disk_bytes = self._cache.data_disk.stat().st_size
+        for what, has_bytes, needs_bytes in (
+            ("memory", self._memory_bytes(), need.memory_bytes),
+            ("data disk", disk_bytes, need.data_bytes),
+        ):
+            if has_bytes < needs_bytes:
+                reason = f"the running guest has a {what} of {format_bytes(has_bytes)}, but the"
+                raise HostError(f"{reason} plan needs {format_bytes(needs_bytes)}", _STOP_HINT)
 
     def _memory_bytes(self) -> int:
         return int(self._running().monitor.execute("query-memory-size-summary")["base-memory"])
-
-    @staticmethod
-    def _require(what: str, has_bytes: int, needs_bytes: int) -> None:
-        if has_bytes < needs_bytes:
-            has, needs = format_bytes(has_bytes), format_bytes(needs_bytes)
-            raise HostError(
-                f"the running guest has a {what} of {has}, but the plan needs {needs}", _STOP_HINT
-            )
 
     def start(self) -> MachineState:
         """Connect by ssh to the running guest. Raises HostDied if it has ended."""
         if self._connection is None:
             self.check()
             target = root_target(GuestImage(Path(self._guest.image)), self._guest.port)
-            self._connection = SharedConnection(
-                replace(target, user=self._user), sockets_dir(self._cache), self.check
-            )
+            account = replace(target, user=self._user)
+            self._connection = SharedConnection(account, sockets_dir(self._cache), self.check)
             self._connection.wait()
         return MachineState(None, None, self.is_emulated(lambda _: None), self._details())
 
     def restart(self) -> MachineState:
-        """Return the machine state of the same guest; there is no saved state to restore.
-
-        Raises HostDied if it has ended.
-        """
+        """Return the machine state of the same guest. Raises HostDied if it has ended."""
         self.check()
         return self.start()
 

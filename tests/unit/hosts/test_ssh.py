@@ -1,3 +1,7 @@
+"""Hosts over SSH, and the socket of a shared connection."""
+
+from __future__ import annotations
+
 import json
 import os
 import shlex
@@ -8,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostDied, HostError
-from pagecage.hosts.ssh import SshTarget, master_argv, push, ssh_argv
+from pagecage.hosts.ssh import SshTarget, master_argv, push, remove_stale_socket, ssh_argv
 from pagecage.hosts.vm.guest_client import release, wake
 from pagecage.hosts.vm.guest_daemon import answer
 
@@ -122,3 +126,15 @@ def test_a_directory_that_another_user_made_gets_no_file(ssh_here: Path, kind: s
         push(TARGET, [ssh_here / "agent.pyz"], str(spool))
     assert kind == "file" or "belongs to another user" in caught.value.message
     assert not list(ssh_here.glob("*/agent.pyz"))
+
+
+def test_only_a_socket_that_nobody_listens_on_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "ssh"
+    remove_stale_socket(path)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        remove_stale_socket(path)
+        assert path.exists()
+    remove_stale_socket(path)
+    assert not path.exists()

@@ -18,13 +18,12 @@ from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage
+from pagecage.model.json_codec import from_json, to_json
 from pagecage.model.record import append_record, read_records
 from pagecage.model.services import MetricPattern, ServiceSpec
 from pagecage.model.trial import (
     CommandSpec,
     ImageSpec,
-    command_from_json,
-    command_to_json,
     trial_from_json,
     trial_to_json,
 )
@@ -32,13 +31,12 @@ from pagecage.planning.plan import PlanOptions, make_plan, make_trials
 from pagecage.planning.replay import SIZE, ReplaySpec, make_experiment
 from pagecage.process import run
 from pagecage.runner.uploads import (
+    UploadedFile,
     find_uploads,
     parse_ldd,
     path_on_host,
     program_uploads,
     translate_command,
-    uploads_from_json,
-    uploads_to_json,
 )
 from tests.builders.plans import HARNESS
 from tests.builders.run_edits import with_limits_of
@@ -132,7 +130,7 @@ commands = st.builds(
 
 @given(st.none() | commands)
 def test_a_command_survives_json(command: CommandSpec | None) -> None:
-    assert command_from_json(command_to_json(command)) == command
+    assert from_json(CommandSpec | None, to_json(command)) == command
 
 
 class TestCarried:
@@ -148,7 +146,7 @@ class TestCarried:
     def test_each_lies_under_its_own_name(self, folder: Path) -> None:
         made = find_uploads(["data", str(folder / "db")])
         assert [(one.name, one.size_bytes) for one in made] == [("data", 1000), ("db", 10)]
-        assert uploads_from_json(uploads_to_json(made)) == made
+        assert from_json(tuple[UploadedFile, ...], to_json(made)) == made
 
     @pytest.mark.parametrize(
         ("paths", "says"),

@@ -27,14 +27,13 @@ from pagecage.linux.cgroup import Cgroup
 from pagecage.linux.systemd import Systemd
 from pagecage.linux.trial_processes import CgroupProcesses
 from pagecage.model.cage import Cage
+from pagecage.model.json_codec import from_json, to_json
 from pagecage.model.trial import (
     BindMount,
     CommandSpec,
     ImageSpec,
     Variable,
     Workload,
-    image_from_json,
-    image_to_json,
     recorded_trial,
     trial_to_json,
 )
@@ -72,7 +71,7 @@ CONTEXT = LaunchContext(
 
 @given(IMAGES)
 def test_an_image_survives_json(image: ImageSpec) -> None:
-    assert image_from_json(image_to_json(image)) == image
+    assert from_json(ImageSpec, to_json(image)) == image
 
 
 @given(PATHS, PATHS, st.booleans())

@@ -16,7 +16,8 @@ from pagecage.bundle.pack import pack
 from pagecage.bundle.redact import KINDS, Redactor, names_in, vocabulary
 from pagecage.bundle.unpack import unpack
 from pagecage.cli.bundle import Kind, bundle
-from pagecage.model.trial import ImageSpec, Variable, image_from_json, image_to_json
+from pagecage.model.json_codec import from_json, to_json
+from pagecage.model.trial import ImageSpec, Variable
 from tests.builders.command_line import called
 from tests.fixtures.bundles import contents
 from tests.fixtures.runs import DEFINITION, build_run
@@ -129,8 +130,8 @@ def test_values_of_a_containers_variables_are_redacted() -> None:
     """Plans of older versions have them in their trials."""
     variables = (Variable("PASSWORD", 'deep "secret"'), Variable("EMPTY", ""))
     image = ImageSpec("own:1", "sha256:0", "amd64", 1, environment=variables)
-    plan = redactor(is_replay=True).value({"image": image_to_json(image)})
-    told = image_from_json(plan["image"])
+    plan = redactor(is_replay=True).value({"image": to_json(image)})
+    told = from_json(ImageSpec, plan["image"])
     assert told is not None
     assert [one.variable_value for one in told.environment] == ["value-1", ""]
     assert told.environment[0].name == "PASSWORD"

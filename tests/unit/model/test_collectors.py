@@ -21,13 +21,13 @@ from pagecage.model.collectors import (
     fields_of,
     gaps,
     lost_events,
-    own_collectors_from_json,
-    own_collectors_to_json,
     parse_line,
     responses_of,
     script_values,
     wrong_name,
 )
+from pagecage.model.trial import trial_from_json, trial_to_json
+from tests.fake_host.machine import make_trial
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**70), 2**70)
 JSON = st.recursive(
@@ -174,7 +174,7 @@ def test_names() -> None:
 
 
 def test_a_trial_without_own_collectors_has_no_key() -> None:
-    assert own_collectors_to_json(()) == {}
+    assert "own_collectors" not in trial_to_json(make_trial())
     own = (OwnCollector("a", ("x", "y"), required=True), OwnCollector("b", ("z",), is_script=True))
-    data = json.loads(json.dumps(own_collectors_to_json(own)))
-    assert own_collectors_from_json(data["own_collectors"]) == own
+    data = json.loads(json.dumps(trial_to_json(make_trial(own_collectors=own))))
+    assert trial_from_json(data).own_collectors == own

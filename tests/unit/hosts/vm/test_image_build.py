@@ -1,4 +1,5 @@
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,12 @@ from pagecage.errors import HostError
 from pagecage.hosts.controller import require_free_space, require_tools
 from pagecage.hosts.vm.cache import GuestCache, keep_newest
 from pagecage.hosts.vm.image import GuestImage, ImageRecipe, pack
-from pagecage.hosts.vm.image_build import ensure_image
+from pagecage.hosts.vm.image_build import (
+    bootstrap_argv,
+    ensure_image,
+    provisioning_key,
+    shared_folder,
+)
 from pagecage.units import MIB
 
 RECIPE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
@@ -142,3 +148,102 @@ def test_a_full_disk_is_told_before_the_work(tmp_path: Path) -> None:
         HostError, match=r"free; the image needs 8\.67e\+06 TiB|free; the image needs"
     ):
         require_free_space(tmp_path, 2**63, "the image")
+
+
+UBUNTU = ImageRecipe("noble", "amd64", ("fio", "modules-${KERNEL}"), "echo made", ("git",))
+
+
+KEYRING = Path("/keys/archive.gpg")
+
+
+def test_root_and_others_build_by_the_same_command() -> None:
+    """Root makes a folder, to which the roles are applied; others a tar, which keeps owners."""
+    roots, users = (
+        bootstrap_argv(Path("/images/x.part"), RECIPE, KEYRING, as_root)
+        for as_root in (True, False)
+    )
+    assert [word for word in roots if word not in users] == [
+        "--mode=root",
+        "--format=directory",
+        "/images/x.part/root",
+    ]
+    assert [word for word in users if word not in roots] == ["--mode=unshare", "--format=tar", "-"]
+
+
+@pytest.mark.parametrize(("noexec", "expected"), [((), "/tmp"), (("/tmp",), "/var/tmp")])
+def test_an_ordinary_user_builds_where_programs_may_be_started(
+    noexec: tuple[str, ...], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    real = os.statvfs("/")
+    flags = {
+        folder: os.ST_NOEXEC if folder in noexec else 0 for folder in ("/tmp", "/var/tmp", "/other")
+    }
+    fields = [*real]
+    monkeypatch.setattr(
+        os, "statvfs", lambda folder: os.statvfs_result([*fields[:8], flags[folder], *fields[9:]])
+    )
+    assert shared_folder() == expected
+    flags["/var/tmp"] = os.ST_NOEXEC
+    if noexec:
+        with pytest.raises(HostError, match="mounted noexec"):
+            shared_folder()
+
+
+@pytest.mark.parametrize("as_root", [True, False])
+def test_debians_archive_is_mmdebstraps_own(as_root: bool) -> None:
+    argv = bootstrap_argv(Path("/images/x.part"), RECIPE, KEYRING, as_root)
+    assert argv[-2:] == ["trixie", "/images/x.part/root" if as_root else "-"]
+    assert f"--keyring={KEYRING}" in argv
+    assert not [word for word in argv if "ubuntu" in word]
+
+
+def test_ubuntus_archive_is_named_with_its_updates() -> None:
+    argv = bootstrap_argv(Path("/images/x.part"), UBUNTU, KEYRING, False)
+    archive = "deb http://archive.ubuntu.com/ubuntu noble"
+    assert argv[argv.index("noble") :] == [
+        *("noble", "-", f"{archive} main universe", f"{archive}-updates main universe"),
+        f"{archive}-security main universe",
+    ]
+
+
+def test_packages_of_the_kernel_are_installed_after_it_and_before_those_of_experiments() -> None:
+    argv = bootstrap_argv(Path("/images/x.part"), UBUNTU, KEYRING, False)
+    assert "--include=fio" in argv
+    installs = [word for word in argv if "apt-get" in word or "install-extra.sh git" in word]
+    assert len(installs) == 2
+    assert "KERNEL=$(ls /lib/modules)" in installs[0]
+    assert installs[0].endswith('install "modules-${KERNEL}"\'')
+    assert not [
+        word
+        for word in bootstrap_argv(Path("/images/x.part"), RECIPE, KEYRING, False)
+        if "apt-get" in word
+    ]
+
+
+@pytest.fixture
+def copy(checkout: Path, tmp_path: Path) -> Path:
+    for name in ("ansible", "cgroups"):
+        shutil.copytree(checkout / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "matters"),
+    [
+        ("ansible/site.yml", True),
+        ("ansible/roles/base/defaults/main.yml", True),
+        ("ansible/roles/delegation/handlers/main.yml", True),
+        ("cgroups/50-pagecage-delegation.conf", True),
+        ("ansible/roles/base/README.md", False),
+        ("ansible/roles/controller/defaults/main.yml", False),
+        ("cgroups/smoke.toml", False),
+    ],
+)
+def test_the_guest_is_fitted_again_when_what_fits_it_changes(
+    checkout: Path, copy: Path, name: str, matters: bool
+) -> None:
+    assert provisioning_key(copy) == provisioning_key(checkout)
+    with (copy / name).open("a") as file:
+        file.write("\n# changed\n")
+    assert (provisioning_key(copy) != provisioning_key(checkout)) is matters
