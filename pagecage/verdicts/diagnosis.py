@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pagecage.model.cage import DATA_DISK
 from pagecage.model.record import Record
@@ -40,11 +39,6 @@ class HeldWindows:
     share: float
 
 
-def record_of(record: Record, disk: str) -> Record:
-    """Return the record as seen from a disk."""
-    return record if disk == DATA_DISK else on_disk(record, disk)
-
-
 def _held_by(
     windows: Sequence[Window], limits: Sequence[Sequence[BindingLimit]]
 ) -> list[HeldWindows]:
@@ -58,35 +52,10 @@ def _held_by(
     return sorted(found, key=lambda one: one.share, reverse=True)
 
 
-def caps_that_held(windows: Sequence[Window]) -> list[HeldWindows]:
-    """Return the caps of all disks that held the program back, the longest first."""
-    return _held_by(windows, [full_caps(window) for window in windows])
-
-
-def disk_limit(
-    windows: Sequence[Window], name: str, requested: Mapping[str, Any]
-) -> HeldWindows | None:
-    """Return the limit of this kind that held for the longest time.
-
-    None if the kind is not one of disks (iops, bandwidth, device).
-    """
-    found = caps_that_held(windows)
-    if name == "device":
-        found = _held_by(windows, [[binding_limit(window, requested)] for window in windows])
-    return next((one for one in found if one.limit.name == name), None)
-
-
-def other_caps(windows: Sequence[Window], named: str | None) -> Iterator[str]:
-    """Yield a sentence per cap of another disk than the one named that held as well."""
-    for held in caps_that_held(windows):
-        if held.limit.disk != named and held.share >= WORTH_NAMING:
-            yield _sentence(held)
-
-
-def _sentence(held: HeldWindows) -> str:
-    prop, disk = held.limit.property or "", held.limit.disk
-    direction = "write" if "Write" in prop else "read"
-    moved = traffic(direction, held.windows)
+def _other_cap(held: HeldWindows) -> str:
+    """Return a sentence on a cap of another disk that held the program back as well."""
+    prop = held.limit.property or ""
+    moved = traffic("write" if "Write" in prop else "read", held.windows)
     if "IOPS" in prop:
         cap, rate = moved.iops_cap or 0.0, moved.ios_per_second
         amount = format_iops(cap)
@@ -94,7 +63,7 @@ def _sentence(held: HeldWindows) -> str:
         cap, rate = moved.bandwidth_cap or 0.0, moved.bytes_per_second
         amount = format_rate(cap)
     verb = "was full" if rate >= FULL * cap else "held the program back"
-    where = f"{direction}s {'to' if direction == 'write' else 'from'} the {disk} disk"
+    where = f"{'writes to' if 'Write' in prop else 'reads from'} the {held.limit.disk} disk"
     return f"The {amount} cap on {where} {verb} for {format_percent(held.share)} as well."
 
 
@@ -131,10 +100,14 @@ def diagnose(record: Record, binding: BindingVerdict, windows: Sequence[Window])
     if not windows or not binding.shares:
         sentence = oom_kill_sentence(record) or binding.reason
         return Diagnosis(binding.verdict, sentence, share=binding.shares.get(binding.verdict))
-    evidence = (_several_disks if record.disks else _one_disk)(record, binding, windows)
+    caps = _held_by(windows, [full_caps(window) for window in windows]) if record.disks else []
+    evidence = _evidence(record, binding, windows, caps)
     sentences = [oom_kill_sentence(record) or sentence_of(evidence)]
-    if record.disks:
-        sentences += other_caps(windows, evidence.disk)
+    sentences += [
+        _other_cap(held)
+        for held in caps
+        if held.limit.disk != evidence.disk and held.share >= WORTH_NAMING
+    ]
     return Diagnosis(
         bound_by=binding.verdict,
         sentence=" ".join(sentences),
@@ -149,48 +122,42 @@ def diagnose(record: Record, binding: BindingVerdict, windows: Sequence[Window])
     )
 
 
-def _one_disk(record: Record, binding: BindingVerdict, windows: Sequence[Window]) -> Evidence:
-    requested = record.cage.requested or {}
-    held = [
-        window for window in windows if binding_limit(window, requested).name == binding.verdict
-    ]
-    return Evidence(
-        binding,
-        _longest_cap(binding, windows, requested),
-        record,
-        held or windows,
-        sequential_seconds=_much_faster_in_order(record),
-        drained_seconds=drained_after_seconds(record),
+def _evidence(
+    record: Record, binding: BindingVerdict, windows: Sequence[Window], caps: Sequence[HeldWindows]
+) -> Evidence:
+    """Return the evidence, with several disks as seen from the one whose limit held for longest.
+
+    `caps` are those of all disks that held the program back; empty with one disk.
+    """
+    name, limits = (
+        binding.verdict,
+        [binding_limit(window, record.cage.requested or {}) for window in windows],
     )
-
-
-def _several_disks(record: Record, binding: BindingVerdict, windows: Sequence[Window]) -> Evidence:
-    """Return the evidence as seen from the disk whose limit held the program back."""
-    held = disk_limit(windows, binding.verdict, record.cage.requested or {})
-    if held is None:
-        return _one_disk(record, binding, windows)
-    view = record_of(record, held.limit.disk)
+    found = caps
+    if record.disks and name == "device":
+        found = _held_by(windows, [[limit] for limit in limits])
+    of_disk = next((held for held in found if held.limit.name == name), None)
+    if of_disk:
+        prop, disk = of_disk.limit.property, of_disk.limit.disk
+        view, held = record if disk == DATA_DISK else on_disk(record, disk), of_disk.windows
+    else:
+        properties = {limit.property for limit in limits if limit.name == name and limit.property}
+        prop = max(properties, key=lambda prop: binding.caps.get(prop, 0.0), default=None)
+        held = [w for w, limit in zip(windows, limits, strict=True) if limit.name == name]
+        view = record
+    in_order = sequential_seconds(view)
+    whole = view.response.get("full_pass_seconds") or measured_seconds(view)
+    is_faster = in_order is not None and whole and in_order < MUCH_FASTER * whole
     return Evidence(
         binding,
-        held.limit.property,
+        prop,
         view,
-        held.windows,
-        sequential_seconds=_much_faster_in_order(view),
+        held or windows,
+        sequential_seconds=in_order if is_faster else None,
         drained_seconds=drained_after_seconds(view),
-        disk=held.limit.disk,
-        disk_share=held.share,
+        disk=of_disk.limit.disk if of_disk else None,
+        disk_share=of_disk.share if of_disk else None,
     )
-
-
-def _longest_cap(
-    binding: BindingVerdict, windows: Sequence[Window], requested: Mapping[str, Any]
-) -> str | None:
-    """Return the property of the verdict's kind that held the program back for the longest time."""
-    limits = [binding_limit(window, requested) for window in windows]
-    properties = {
-        limit.property for limit in limits if limit.name == binding.verdict and limit.property
-    }
-    return max(properties, key=lambda prop: binding.caps.get(prop, 0.0), default=None)
 
 
 def sequential_seconds(record: Record) -> float | None:
@@ -208,10 +175,3 @@ def sequential_seconds(record: Record) -> float | None:
         (least_seconds(record, name, need) for name, need in needs.items() if name in caps),
         default=None,
     )
-
-
-def _much_faster_in_order(record: Record) -> float | None:
-    """Return `sequential_seconds` if it is much less than the time of the whole pass."""
-    in_order, took = sequential_seconds(record), measured_seconds(record)
-    whole = record.response.get("full_pass_seconds") or took
-    return in_order if in_order is not None and whole and in_order < MUCH_FASTER * whole else None
