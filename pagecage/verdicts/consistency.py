@@ -306,7 +306,6 @@ def _sampled(record: Record, file: str, series: Rows) -> list[tuple[str, str]]:
 
 
 def _exceeded(record: Record, limit: LimitVerdict, windows: Sequence[Window]) -> str | None:
-    """Return a sentence if a window moved more than its cap allows."""
     name = limit.property
     if name not in IO_MAX_KEY or volume_account(record) is not None or record.cage.credits:
         return None
@@ -450,7 +449,6 @@ def _counted(record: Record, series: Rows) -> Iterator[tuple[str, float, float, 
 
 
 def _outside(record: Record, name: str, low: float, high: float, values: Samples) -> str | None:
-    """Return a sentence about the first sample that the counters exclude."""
     assert record.measured is not None
     begin, end = record.measured.start_monotonic_seconds, record.measured.end_monotonic_seconds
     previous = float("-inf")

@@ -270,10 +270,8 @@ def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
         _buffered_writes(record, name),
         _shared_overrun(record, name),
     )
-    for leak in leaks:
-        if leak:
-            return LimitVerdict("leaky", leak, name, cap, observed, calibrated)
-    word, reason = _proof(record, name, cap)
+    leak = next(filter(None, leaks), None)
+    word, reason = ("leaky", leak) if leak else _proof(record, name, cap)
     return LimitVerdict(word, reason, name, cap, observed, calibrated)
 
 
@@ -292,7 +290,6 @@ def _wrong_read_back(record: Record, name: str, cap: int) -> str | None:
 
 
 def _left_behind(record: Record, name: str) -> str | None:
-    """Return a sentence if io.max stopped following the burst credits while the trial ran."""
     credits_section = record.cage.credits or {}
     error, buckets = credits_section.get("error"), credits_section.get("buckets") or ()
     if not error or not any(name in bucket["properties"] for bucket in buckets):
@@ -316,7 +313,6 @@ def _ancestor_limits(record: Record, name: str) -> Iterator[tuple[str, float]]:
 
 
 def _tighter_ancestor(record: Record, name: str, cap: float) -> str | None:
-    """Return a sentence if an ancestor holds a tighter limit, which was measured instead."""
     limits = _ancestor_limits(record, name)
     cgroup, value = min(limits, key=lambda pair: pair[1], default=("", cap))
     if value >= cap:
@@ -370,7 +366,6 @@ def _allowed(record: Record, name: str, cap: float) -> float:
 
 
 def _overrun(record: Record, name: str, cap: float) -> str | None:
-    """Return a sentence if the trial or the calibration exceeded the cap."""
     observed, calibration = observed_use(record, name), calibration_of(record, name)
     if name in IO_MAX_KEY and volume_account(record) is not None:
         if overrun := overrun_by_account(record, name):
@@ -452,7 +447,6 @@ def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
 
 
 def _reached(record: Record, name: str, cap: float) -> str | None:
-    """Return a sentence if the trial itself reached the limit."""
     if name in IO_MAX_KEY and volume_account(record) is not None:
         return reached_by_account(record, name)
     observed = observed_use(record, name)

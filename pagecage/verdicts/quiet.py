@@ -204,7 +204,6 @@ class DiskService:
 
 
 def _disk_service(record: Record) -> DiskService | None:
-    """Return the service of the data's disk in the measured part; None if it is not known."""
     keys = ("reads", "writes", "sectors_read", "sectors_written", "read_ms", "write_ms", "io_ticks")
     grown = [difference(record, "device", key) for key in keys]
     reads, writes, read, written, read_ms, write_ms, busy = (one or 0 for one in grown)

@@ -79,7 +79,6 @@ def _by_treatment(
 
 
 def _is_enough(records: Sequence[Record], document: Document, judge: Judge) -> bool:
-    """Return whether the interval is narrow enough, or no repeat would give a figure."""
     if len(records) >= FEWEST and all(record.outcome in NO_FIGURE for record in records):
         return True
     width = _half_width(records, document, judge)

@@ -189,8 +189,9 @@ def windows_and_remainder(record: Record, series: Sequence[Mapping[str, Any]]) -
     def remaining(total: float | None, parts: Sequence[float | None]) -> float | None:
         # Rounding could make a figure negative.
         known = [part for part in parts if part is not None]
-        is_known = total is not None and len(known) == len(parts)
-        return max(0.0, total - sum(known)) if total is not None and is_known else None
+        if total is None or len(known) < len(parts):
+            return None
+        return max(0.0, total - sum(known))
 
     moved = {
         key: max(0.0, count - sum(window.moved[key] for window in windows))
@@ -319,25 +320,21 @@ def judge_binding_limit(record: Record, windows: Sequence[Window]) -> BindingVer
             "none", "The limit is not known, because the measured part did not end.", {}
         )
     requested, disks = record.cage.requested or {}, windows[0].by_disk
-    shares = _shares([[binding_limit(one, requested).name] for one in windows], windows, NAMES)
-    held = [[cap_name(limit) for limit in full_caps(window)] for window in windows]
+    shares = _shares([([binding_limit(w, requested).name], w.seconds) for w in windows], NAMES)
+    held = [([cap_name(limit) for limit in full_caps(w)], w.seconds) for w in windows]
     caps = [cap_name(BindingLimit("", prop, disk)) for disk in disks for prop in IO_STAT_KEY]
     name = max(NAMES, key=lambda n: shares.get(n, 0.0))
     sentence = _sentence(name, shares, windows)
-    return BindingVerdict(name, sentence, shares, _shares(held, windows, caps))
+    return BindingVerdict(name, sentence, shares, _shares(held, caps))
 
 
 def _shares(
-    named: Sequence[Sequence[str | None]], windows: Sequence[Window], names: Sequence[str | None]
+    named: Sequence[tuple[Sequence[str | None], float]], names: Sequence[str | None]
 ) -> dict[str, float]:
     """Return each name's share of the time, without names that have none."""
-    total = sum(window.seconds for window in windows)
-    times = {
-        name: sum(w.seconds for w, found in zip(windows, named, strict=True) if name in found)
-        for name in names
-        if name
-    }
-    return {name: seconds / total for name, seconds in times.items() if seconds / total}
+    total = sum(seconds for _, seconds in named)
+    shares = {name: sum(s for found, s in named if name in found) / total for name in names if name}
+    return {name: share for name, share in shares.items() if share}
 
 
 def _sentence(name: str, shares: Mapping[str, float], windows: Sequence[Window]) -> str:
