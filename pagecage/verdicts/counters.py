@@ -74,20 +74,29 @@ def whole_seconds(record: Record) -> float | None:
     return record.measured.seconds / (record.response.get("covered_fraction") or 1.0)
 
 
+def figure(moment: Any, *path: str) -> Any:
+    """Return the value at a path of nested mappings; None if a key is missing."""
+    for key in path:
+        if not isinstance(moment, Mapping):
+            return None
+        moment = moment.get(key)
+    return moment
+
+
+def growth(before: Any, after: Any, *path: str) -> float | None:
+    """Return the growth of a figure between two moments; None if one lacks it."""
+    first, last = figure(before, *path), figure(after, *path)
+    return None if first is None or last is None else last - first
+
+
 def counter(record: Record, moment: str, *path: str) -> Any:
     """Return a counter at `before`, `after` or `totals`; None if a key of the path is missing."""
-    value: Any = getattr(record.counters, moment)
-    for key in path:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
-    return value
+    return figure(getattr(record.counters, moment), *path)
 
 
 def difference(record: Record, *path: str) -> float | None:
     """Return the growth of a counter from `before` to `after`."""
-    before, after = counter(record, "before", *path), counter(record, "after", *path)
-    return None if before is None or after is None else after - before
+    return growth(record.counters.before, record.counters.after, *path)
 
 
 def io_at(record: Record, moment: str, key: str) -> float | None:
@@ -97,8 +106,7 @@ def io_at(record: Record, moment: str, key: str) -> float | None:
 
 def io_difference(record: Record, key: str) -> float | None:
     """Return the trial's I/O on the measured disk in the measured part."""
-    before, after = io_at(record, "before", key), io_at(record, "after", key)
-    return None if before is None or after is None else after - before
+    return _grown(record, lambda moment: io_count(moment, record.device.maj_min, key))
 
 
 def io_and_seconds(record: Record, key: str) -> tuple[float, float] | None:
@@ -129,19 +137,18 @@ def final_counter(record: Record, *path: str) -> Any:
 
 def stalled_seconds(record: Record, resource: str, kind: str = "some") -> float | None:
     """Return the time in which some (or `full`: all) tasks of the trial waited."""
-    waited = _growth(record, lambda moment: stall_usec(moment, resource, kind))
+    waited = _grown(record, lambda moment: stall_usec(moment, resource, kind))
     return None if waited is None else waited / 1e6
 
 
 def cpu_seconds(record: Record) -> float | None:
     """Return the CPU time of the trial in the measured part."""
-    used = _growth(record, cpu_usec)
+    used = _grown(record, cpu_usec)
     return None if used is None else used * 1e-6
 
 
-def _growth(record: Record, figure: Callable[[Moment], float | None]) -> float | None:
-    """Return the growth of a figure from `before` to `after`."""
-    before, after = figure(record.counters.before or {}), figure(record.counters.after or {})
+def _grown(record: Record, read: Callable[[Moment], float | None]) -> float | None:
+    before, after = read(record.counters.before or {}), read(record.counters.after or {})
     return None if before is None or after is None else after - before
 
 

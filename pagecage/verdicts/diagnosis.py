@@ -1,107 +1,45 @@
-"""Diagnosis of a treatment: which limit of which disk holds it, and why."""
+"""Diagnosis of a treatment: which limit of which disk holds it, what would help, and remarks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pagecage.model.cage import DATA_DISK
+from pagecage.model.cage import DATA_DISK, MEMORY_EVENT
 from pagecage.model.record import Record
-from pagecage.units import KIB, format_rate
-from pagecage.verdicts.advice import FULL, WORTH_NAMING, oom_kill_sentence, sentence_of
-from pagecage.verdicts.counters import measured_seconds, on_disk
+from pagecage.model.record_sections import SECTOR_BYTES
+from pagecage.units import KIB, format_bytes, format_rate, format_seconds
+from pagecage.verdicts.counters import (
+    difference,
+    final_counter,
+    io_difference,
+    measured_seconds,
+    on_disk,
+    stalled_seconds,
+)
 from pagecage.verdicts.io_demand import (
     DiskTraffic,
-    Evidence,
     Traffic,
     TrafficSecond,
-    format_iops,
-    format_percent,
+    amplification,
     least_seconds,
     second_by_second,
+    total,
     traffic,
     traffic_of_others,
 )
-from pagecage.verdicts.limits import drained_after_seconds, requested_caps
+from pagecage.verdicts.limits import drained_after_seconds, requested_caps, shared_limits
 from pagecage.verdicts.verdict import BindingVerdict
-from pagecage.verdicts.windows import BindingLimit, Window, binding_limit, full_caps
-
-
-@dataclass(frozen=True)
-class HeldWindows:
-    """The windows in which a limit of one disk held the program back, and their share of the time.
-
-    The windows are those of that disk.
-    """
-
-    limit: BindingLimit
-    windows: Sequence[Window]
-    share: float
-
-
-def record_of(record: Record, disk: str) -> Record:
-    """Return the record as seen from a disk."""
-    return record if disk == DATA_DISK else on_disk(record, disk)
-
-
-def _held_by(
-    windows: Sequence[Window], limits: Sequence[Sequence[BindingLimit]]
-) -> list[HeldWindows]:
-    """Return each limit with its windows, the longest first; a window may have several limits."""
-    total = sum(one.seconds for one in windows)
-    found = []
-    for limit in dict.fromkeys(limit for one in limits for limit in one):
-        held = [window for window, ones in zip(windows, limits, strict=True) if limit in ones]
-        share = sum(one.seconds for one in held) / total
-        found.append(HeldWindows(limit, [one.by_disk[limit.disk] for one in held], share))
-    return sorted(found, key=lambda one: one.share, reverse=True)
-
-
-def caps_that_held(windows: Sequence[Window]) -> list[HeldWindows]:
-    """Return the caps of all disks that held the program back, the longest first."""
-    return _held_by(windows, [full_caps(window) for window in windows])
-
-
-def disk_limit(
-    windows: Sequence[Window], name: str, requested: Mapping[str, Any]
-) -> HeldWindows | None:
-    """Return the limit of this kind that held for the longest time.
-
-    None if the kind is not one of disks (iops, bandwidth, device).
-    """
-    found = caps_that_held(windows)
-    if name == "device":
-        found = _held_by(windows, [[binding_limit(window, requested)] for window in windows])
-    return next((one for one in found if one.limit.name == name), None)
-
-
-def other_caps(windows: Sequence[Window], named: str | None) -> Iterator[str]:
-    """Yield a sentence per cap of another disk than the one named that held as well."""
-    for held in caps_that_held(windows):
-        if held.limit.disk != named and held.share >= WORTH_NAMING:
-            yield _sentence(held)
-
-
-def _sentence(held: HeldWindows) -> str:
-    prop, disk = held.limit.property or "", held.limit.disk
-    direction = "write" if "Write" in prop else "read"
-    moved = traffic(direction, held.windows)
-    if "IOPS" in prop:
-        cap, rate = moved.iops_cap or 0.0, moved.ios_per_second
-        amount = format_iops(cap)
-    else:
-        cap, rate = moved.bandwidth_cap or 0.0, moved.bytes_per_second
-        amount = format_rate(cap)
-    verb = "was full" if rate >= FULL * cap else "held the program back"
-    where = f"{direction}s {'to' if direction == 'write' else 'from'} the {disk} disk"
-    return f"The {amount} cap on {where} {verb} for {format_percent(held.share)} as well."
-
-
-MUCH_FASTER = 0.8
-"""Sequential reading is mentioned if it would take less than this share of the trial's time."""
-DEFAULT_READ_AHEAD_KB = 128
-"""Used if the record has no value (VM_READAHEAD_PAGES, include/linux/pagemap.h)."""
+from pagecage.verdicts.volume_account import mean_latency_us
+from pagecage.verdicts.windows import (
+    DISK_WAITING,
+    WAITING,
+    BindingLimit,
+    Window,
+    binding_limit,
+    full_caps,
+)
 
 
 @dataclass(frozen=True)
@@ -129,12 +67,18 @@ class Diagnosis:
 def diagnose(record: Record, binding: BindingVerdict, windows: Sequence[Window]) -> Diagnosis:
     """Return the diagnosis from a record, its binding verdict and its windows (may be empty)."""
     if not windows or not binding.shares:
-        sentence = oom_kill_sentence(record) or binding.reason
+        sentence = _oom_kill_sentence(record) or binding.reason
         return Diagnosis(binding.verdict, sentence, share=binding.shares.get(binding.verdict))
-    evidence = (_several_disks if record.disks else _one_disk)(record, binding, windows)
-    sentences = [oom_kill_sentence(record) or sentence_of(evidence)]
-    if record.disks:
-        sentences += other_caps(windows, evidence.disk)
+    caps = _held_by(windows, [full_caps(window) for window in windows]) if record.disks else []
+    evidence = _evidence(record, binding, windows, caps)
+    killed = _oom_kill_sentence(record)
+    of_limit = _LIMIT_SENTENCES[binding.verdict](evidence)
+    sentences = [killed] if killed else [of_limit, *_remarks(evidence)]
+    sentences += [
+        _other_cap(held)
+        for held in caps
+        if held.limit.disk != evidence.disk and held.share >= WORTH_NAMING
+    ]
     return Diagnosis(
         bound_by=binding.verdict,
         sentence=" ".join(sentences),
@@ -149,48 +93,50 @@ def diagnose(record: Record, binding: BindingVerdict, windows: Sequence[Window])
     )
 
 
-def _one_disk(record: Record, binding: BindingVerdict, windows: Sequence[Window]) -> Evidence:
-    requested = record.cage.requested or {}
-    held = [
-        window for window in windows if binding_limit(window, requested).name == binding.verdict
-    ]
-    return Evidence(
-        binding,
-        _longest_cap(binding, windows, requested),
-        record,
-        held or windows,
-        sequential_seconds=_much_faster_in_order(record),
-        drained_seconds=drained_after_seconds(record),
+MUCH_FASTER = 0.8
+"""Sequential reading is mentioned if it would take less than this share of the trial's time."""
+
+
+def _evidence(
+    record: Record, binding: BindingVerdict, windows: Sequence[Window], caps: Sequence[HeldWindows]
+) -> Evidence:
+    """Return the evidence, with several disks as seen from the one whose limit held for longest.
+
+    `caps` are those of all disks that held the program back; empty with one disk.
+    """
+    name, limits = (
+        binding.verdict,
+        [binding_limit(window, record.cage.requested or {}) for window in windows],
     )
-
-
-def _several_disks(record: Record, binding: BindingVerdict, windows: Sequence[Window]) -> Evidence:
-    """Return the evidence as seen from the disk whose limit held the program back."""
-    held = disk_limit(windows, binding.verdict, record.cage.requested or {})
-    if held is None:
-        return _one_disk(record, binding, windows)
-    view = record_of(record, held.limit.disk)
+    found = caps
+    if record.disks and name == "device":
+        found = _held_by(windows, [[limit] for limit in limits])
+    of_disk = next((held for held in found if held.limit.name == name), None)
+    if of_disk:
+        prop, disk = of_disk.limit.property, of_disk.limit.disk
+        view, held = record if disk == DATA_DISK else on_disk(record, disk), of_disk.windows
+    else:
+        properties = {limit.property for limit in limits if limit.name == name and limit.property}
+        prop = max(properties, key=lambda prop: binding.caps.get(prop, 0.0), default=None)
+        held = [w for w, limit in zip(windows, limits, strict=True) if limit.name == name]
+        view = record
+    in_order = sequential_seconds(view)
+    whole = view.response.get("full_pass_seconds") or measured_seconds(view)
+    is_faster = in_order is not None and whole and in_order < MUCH_FASTER * whole
     return Evidence(
         binding,
-        held.limit.property,
+        prop,
         view,
-        held.windows,
-        sequential_seconds=_much_faster_in_order(view),
+        held or windows,
+        sequential_seconds=in_order if is_faster else None,
         drained_seconds=drained_after_seconds(view),
-        disk=held.limit.disk,
-        disk_share=held.share,
+        disk=of_disk.limit.disk if of_disk else None,
+        disk_share=of_disk.share if of_disk else None,
     )
 
 
-def _longest_cap(
-    binding: BindingVerdict, windows: Sequence[Window], requested: Mapping[str, Any]
-) -> str | None:
-    """Return the property of the verdict's kind that held the program back for the longest time."""
-    limits = [binding_limit(window, requested) for window in windows]
-    properties = {
-        limit.property for limit in limits if limit.name == binding.verdict and limit.property
-    }
-    return max(properties, key=lambda prop: binding.caps.get(prop, 0.0), default=None)
+DEFAULT_READ_AHEAD_KB = 128
+"""Used if the record has no value (VM_READAHEAD_PAGES, include/linux/pagemap.h)."""
 
 
 def sequential_seconds(record: Record) -> float | None:
@@ -210,8 +156,427 @@ def sequential_seconds(record: Record) -> float | None:
     )
 
 
-def _much_faster_in_order(record: Record) -> float | None:
-    """Return `sequential_seconds` if it is much less than the time of the whole pass."""
-    in_order, took = sequential_seconds(record), measured_seconds(record)
-    whole = record.response.get("full_pass_seconds") or took
-    return in_order if in_order is not None and whole and in_order < MUCH_FASTER * whole else None
+WORTH_NAMING = 0.15
+"""Least share of the time for which a second limit is named."""
+FULL = 0.9
+"""From this share on, a cap is called full."""
+
+
+@dataclass(frozen=True)
+class HeldWindows:
+    """The windows in which a limit of one disk held the program back, and their share of the time.
+
+    The windows are those of that disk.
+    """
+
+    limit: BindingLimit
+    windows: Sequence[Window]
+    share: float
+
+
+def _held_by(
+    windows: Sequence[Window], limits: Sequence[Sequence[BindingLimit]]
+) -> list[HeldWindows]:
+    """Return each limit with its windows, the longest first; a window may have several limits."""
+    total = sum(one.seconds for one in windows)
+    found = []
+    for limit in dict.fromkeys(limit for one in limits for limit in one):
+        held = [window for window, ones in zip(windows, limits, strict=True) if limit in ones]
+        share = sum(one.seconds for one in held) / total
+        found.append(HeldWindows(limit, [one.by_disk[limit.disk] for one in held], share))
+    return sorted(found, key=lambda one: one.share, reverse=True)
+
+
+def _other_cap(held: HeldWindows) -> str:
+    """Return a sentence on a cap of another disk that held the program back as well."""
+    prop = held.limit.property or ""
+    moved = traffic("write" if "Write" in prop else "read", held.windows)
+    if "IOPS" in prop:
+        cap, rate = moved.iops_cap or 0.0, moved.ios_per_second
+        amount = _format_iops(cap)
+    else:
+        cap, rate = moved.bandwidth_cap or 0.0, moved.bytes_per_second
+        amount = format_rate(cap)
+    verb = "was full" if rate >= FULL * cap else "held the program back"
+    where = f"{'writes to' if 'Write' in prop else 'reads from'} the {held.limit.disk} disk"
+    return f"The {amount} cap on {where} {verb} for {_format_percent(held.share)} as well."
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The material for the sentences of a diagnosis.
+
+    `held_windows` are the windows in which the verdict's limit held the program back; at least one.
+    `sequential_seconds` is None unless reading in order would be much faster. `drained_seconds` is
+    the moment after `go` at which burst credits ran out; None if they did not. With several disks
+    `disk` is that of the limit, of which the record and the windows then are, and `disk_share` the
+    share of the time for which it held.
+    """
+
+    binding: BindingVerdict
+    cap_property: str | None
+    record: Record
+    held_windows: Sequence[Window]
+    sequential_seconds: float | None
+    drained_seconds: float | None
+    disk: str | None = None
+    disk_share: float | None = None
+
+    @property
+    def requested(self) -> Mapping[str, Any]:
+        """The cage's properties."""
+        return self.record.cage.requested or {}
+
+    @property
+    def share(self) -> float:
+        """The share of the measured time in which the limit held the program back."""
+        known = self.disk_share
+        return self.binding.shares[self.binding.verdict] if known is None else known
+
+    @property
+    def of_disk(self) -> str:
+        """The disk of the limit as a phrase after reads or writes; empty if there is only one."""
+        toward = "to" if self.direction == "write" else "from"
+        return "" if self.disk is None else f" {toward} the {self.disk} disk"
+
+    @property
+    def direction(self) -> str:
+        """`read` or `write`: the direction of the cap, or else the one that moved more bytes."""
+        if self.cap_property:
+            return "write" if "Write" in self.cap_property else "read"
+        read, write = (traffic(name, self.held_windows).bytes for name in ("read", "write"))
+        return "write" if write > read else "read"
+
+    @property
+    def base_cap(self) -> float | None:
+        """The value that the cage requests for the cap; credits or a shared limit may change it."""
+        return requested_caps(self.record).get(self.cap_property or "")
+
+    @property
+    def traffic(self) -> Traffic:
+        """The traffic in the cap's direction while the limit held the program back."""
+        return traffic(self.direction, self.held_windows)
+
+    @property
+    def reread_share(self) -> float:
+        """The share of the bytes read that had been in memory before; 0 if it is not known.
+
+        workingset_refault_file counts the pages that return (cgroup-v2.rst), including those that
+        read-ahead fetched.
+        """
+        read = traffic("read", self.held_windows).bytes
+        again = (total("refault_pages", self.held_windows) or 0.0) * self.record.page_bytes
+        return min(1.0, again / read) if read else 0.0
+
+    def time_share(self, figure: str) -> float:
+        """Return a figure in seconds as a share of the held time; 0 if it is not known."""
+        seconds = sum(window.seconds for window in self.held_windows)
+        return (total(figure, self.held_windows) or 0.0) / seconds
+
+
+def _oom_kill_sentence(record: Record) -> str | None:
+    if not final_counter(record, "memory.events", "oom_kill"):
+        return None
+    return (
+        "The OOM killer ended the program: it needs more memory than the"
+        f" {_memory_limit(record)}. Only more memory helps."
+    )
+
+
+def _iops(evidence: Evidence) -> str:
+    traffic, cap = evidence.traffic, evidence.traffic.bandwidth_cap
+    rate, remedy = format_rate(traffic.bytes_per_second), ""
+    if cap is not None:
+        is_full = traffic.bytes_per_second >= FULL * cap
+        full = " only with more bandwidth, which is full as well"
+        remedy = full if is_full else ". More bandwidth does not"
+    of_cap = f" of {format_rate(cap)}" if cap else ""
+    return (
+        f"{_cap_sentence(evidence, _format_iops, traffic.iops_cap or 0.0, traffic.ios_per_second)}"
+        f" ({rate}{of_cap}). More IOPS or larger {evidence.direction}s help{remedy}."
+    )
+
+
+WASTEFUL = 1.5
+"""Bytes delivered per distinct byte requested, from which on the sentence advises to read less."""
+
+
+def _bandwidth(evidence: Evidence) -> str:
+    """Return the cap, and the amplification if the disk delivered much more than requested."""
+    traffic, cap = evidence.traffic, evidence.traffic.bandwidth_cap or 0.0
+    iops = f" of {traffic.iops_cap:,.0f}" if traffic.iops_cap else ""
+    less = "reading" if evidence.direction == "read" else "writing"
+    sentence = (
+        f"{_cap_sentence(evidence, format_rate, cap, traffic.bytes_per_second)}"
+        f" ({traffic.ios_per_second:,.0f}{iops} I/Os per second)."
+        f" More bandwidth or {less} less helps.{' More IOPS do not.' if iops else ''}"
+    )
+    ratio = amplification(evidence.record).per_distinct_byte
+    if evidence.direction == "write" or ratio is None or ratio < WASTEFUL:
+        return sentence
+    return (
+        f"{sentence} The disk delivered {ratio:.3g} bytes for each byte that the program requested."
+        " A smaller read-ahead, MADV_RANDOM or sequential reading avoids this."
+    )
+
+
+CHANGED = 1.02
+"""A cap was changed by credits or sharing if its average differs by more than this factor."""
+
+
+def _cap_sentence(
+    evidence: Evidence, format_cap: Callable[[float], str], in_force: float, rate: float
+) -> str:
+    """Return the cap, its average if it was changed, whether it was full, and the I/Os' size."""
+    base, kind, share = evidence.base_cap, evidence.direction, _format_percent(evidence.share)
+    cap = f"The {format_cap(base or in_force)} cap on {kind}s{evidence.of_disk}"
+    if base and not 1 / CHANGED <= in_force / base <= CHANGED:
+        cause = "with burst credits" if in_force > base else "because reads and writes share it"
+        cap += f" (on average {format_cap(in_force)} {cause})"
+    size = evidence.traffic.bytes_per_io
+    ios = f"with {kind}s of {format_bytes(size)}" if size else f"without {kind}s"
+    if rate >= FULL * in_force:
+        return f"{cap} was full for {share} of the time {ios}"
+    return (
+        f"{cap} held the program back for {share} of the time. The program used"
+        f" {_format_percent(rate / in_force)} of the cap {ios}"
+    )
+
+
+def _memory_limit(record: Record, name: str = "MemoryMax") -> str:
+    limit = (record.cage.requested or {}).get(name)
+    return f"{name} of {format_bytes(limit)}" if isinstance(limit, int) else "memory limit"
+
+
+def _memory(evidence: Evidence) -> str:
+    is_high = _is_throttled(evidence.record)
+    limit = _memory_limit(evidence.record, "MemoryHigh" if is_high else "MemoryMax")
+    kills = " Above it the kernel throttles the program, but does not kill it." if is_high else ""
+    reread = f" {_reread_sentence(evidence)}" if evidence.reread_share else ""
+    return (
+        f"The {limit} held the program back for {_format_percent(evidence.share)} of the time."
+        f"{kills}{reread} {'Throttling and reclaim' if is_high else 'Reclaiming memory'} took"
+        f" {_format_percent(evidence.time_share('waited_memory'))} of that time. More memory helps."
+    )
+
+
+def _device(evidence: Evidence) -> str:
+    """Return how long a disk was busy; a simulated volume is while a request takes its time."""
+    traffic, share = evidence.traffic, _format_percent(evidence.share)
+    latency_us = mean_latency_us(evidence.record, evidence.direction)
+    named, kind = "" if evidence.disk is None else f"{evidence.disk} ", evidence.direction
+    if latency_us is not None:
+        return (
+            f"The latency of the {named}volume held the program back for {share} of the time:"
+            f" {traffic.ios_per_second:,.0f} {kind}s per second, each of {latency_us / 1000:.3g}"
+            f" ms, below every cap. More {kind}s at once, larger {kind}s or a volume with a lower"
+            " latency help. Higher caps do not."
+        )
+    is_capped = requested_caps(evidence.record)
+    return (
+        f"{f'the {named}disk'.capitalize()} itself was busy for {share} of the time"
+        f" ({format_rate(traffic.bytes_per_second)}, {traffic.ios_per_second:,.0f} I/Os per"
+        f" second), {'below every cap' if is_capped else 'without any cap'}. A faster disk or fewer"
+        f" {kind}s help.{' Higher caps do not.' if is_capped else ''}"
+    )
+
+
+def _cpu(evidence: Evidence) -> str:
+    share = _format_percent(evidence.share)
+    if evidence.time_share("throttled") >= WAITING:
+        quota = evidence.requested.get("CPUQuota")
+        named = f"The CPUQuota of {quota} %" if quota else "A CPU quota"
+        return (
+            f"{named} held the program back for {share} of the time. More CPU helps. A faster disk"
+            " does not."
+        )
+    slack = ", and no cap was full" if requested_caps(evidence.record) else ""
+    real = " QEMU emulates the CPU here: a real one needs a fraction of this time."
+    return (
+        f"For {share} of the time, the program computed or waited for a CPU"
+        f" ({evidence.time_share('cpu'):.2f} CPUs busy){slack}. A faster disk does not"
+        f" help.{real if evidence.record.emulated else ''}"
+    )
+
+
+def _none(evidence: Evidence) -> str:
+    waited, traffic = evidence.time_share("waited_io"), evidence.traffic
+    if waited < DISK_WAITING or not traffic.ios:
+        return (
+            f"No limit held the program back. It waited for the disk {_format_percent(waited)} of"
+            f" the time and for memory {_format_percent(evidence.time_share('waited_memory'))}, and"
+            f" kept {evidence.time_share('cpu'):.2f} CPUs busy."
+        )
+    milliseconds = 1000 * (total("waited_io", evidence.held_windows) or 0.0) / traffic.ios
+    return (
+        f"No cap was full. The program waited for the disk {_format_percent(waited)} of the time,"
+        f" {milliseconds:.3g} ms per {evidence.direction}. Several {evidence.direction}s at once or"
+        " a disk with lower latency help. Higher caps do not."
+    )
+
+
+_LIMIT_SENTENCES: dict[str, Callable[[Evidence], str]] = {
+    "iops": _iops,
+    "bandwidth": _bandwidth,
+    "memory": _memory,
+    "device": _device,
+    "cpu": _cpu,
+    "none": _none,
+}
+
+
+REREAD = 0.25
+"""Least share of the bytes read that were read again, from which on memory is a second cause."""
+
+
+def _remarks(evidence: Evidence) -> Iterator[str]:
+    """Yield the further causes and remarks, in the order of the diagnosis."""
+    yield from _second_limit(evidence)
+    yield from _merged_requests(evidence)
+    yield from _drained_credits(evidence)
+    yield from _shared_limit(evidence)
+    is_capped = evidence.binding.verdict in ("iops", "bandwidth")
+    if "MemoryMax" in evidence.requested and is_capped and evidence.reread_share >= REREAD:
+        yield f"{_reread_sentence(evidence)} More memory helps as well."
+    yield from _throttled_as_well(evidence)
+    yield from _sequential_reading(evidence)
+    yield from _busy_load(evidence)
+
+
+_SECOND_LIMITS = {
+    "bandwidth": "A bandwidth cap held it back for another {}.",
+    "iops": "An IOPS cap held it back for another {}.",
+    "memory": "The memory limit held it back for another {}.",
+    "device": "The disk itself held it back for another {}.",
+    "cpu": "Computing took another {}.",
+    "none": "No single limit held it back for another {}.",
+}
+
+
+def _second_limit(evidence: Evidence) -> Iterator[str]:
+    shares = {**evidence.binding.shares, evidence.binding.verdict: 0.0}
+    name = max(shares, key=lambda n: shares[n])
+    if shares[name] >= WORTH_NAMING:
+        yield _SECOND_LIMITS[name].format(f"{_format_percent(shares[name])} of the time")
+
+
+MERGED = 1.1
+"""Least ratio of counted I/Os to requests for which merging is mentioned; iostat varies as much."""
+_DISK_COUNTERS = {
+    "read": ("reads", "sectors_read", "rios"),
+    "write": ("writes", "sectors_written", "wios"),
+}
+
+
+def _merged_requests(evidence: Evidence) -> Iterator[str]:
+    """Yield the size of the disk's requests if the kernel merged I/Os after io.max counted them.
+
+    It explains why iostat shows fewer requests than the cap counts.
+    """
+    record, (requests, sectors, ios) = evidence.record, _DISK_COUNTERS[evidence.direction]
+    found, moved = (difference(record, "device", key) for key in (requests, sectors))
+    counted = io_difference(record, ios)
+    if evidence.binding.verdict not in ("iops", "bandwidth") or not (found and moved and counted):
+        return
+    if counted >= MERGED * found:
+        yield (
+            "The kernel counts I/Os before it merges adjacent ones: the disk received one request"
+            f" of {format_bytes(moved * SECTOR_BYTES / found)} for {counted / found:.2f} I/Os."
+        )
+
+
+def _drained_credits(evidence: Evidence) -> Iterator[str]:
+    if (evidence.record.cage.burst or {}).get("start") == "drained":
+        yield (
+            "The trial began without burst credits. They refill while the program uses less than"
+            " the base rate."
+        )
+    elif evidence.drained_seconds is not None:
+        yield (
+            f"Burst credits ran out after {format_seconds(evidence.drained_seconds)}. Then only the"
+            " base rate was left."
+        )
+
+
+SHARED_GRACE = 1.03
+"""Reads and writes exceeded a shared limit if they used more than this multiple of it."""
+
+
+def _shared_limit(evidence: Evidence) -> Iterator[str]:
+    """Yield how far reads and writes together used a limit that they share at the provider."""
+    most = max(shared_limits(evidence.record), key=lambda limit: limit.used, default=None)
+    if most is None:
+        return
+    amount = _format_iops(most.base) if most.kind == "iops" else format_rate(most.base)
+    if most.used > SHARED_GRACE:
+        yield (
+            f"Reads and writes together used {most.used:.2f} times the limit of {amount} that they"
+            " share at the provider."
+        )
+    elif most.was_split and most.used >= 1 / SHARED_GRACE:
+        yield f"Reads and writes shared the limit of {amount} and together used all of it."
+
+
+def _is_throttled(record: Record) -> bool:
+    """Return whether memory.high throttled a trial, and memory.max was met less often."""
+    high, most = (
+        difference(record, "cgroup", "memory.events", MEMORY_EVENT[name]) or 0
+        for name in ("MemoryHigh", "MemoryMax")
+    )
+    return "MemoryHigh" in (record.cage.requested or {}) and high > most
+
+
+def _throttled_as_well(evidence: Evidence) -> Iterator[str]:
+    waited = stalled_seconds(evidence.record, "memory") or 0.0
+    share = waited / (measured_seconds(evidence.record) or 1.0)
+    is_second = evidence.binding.verdict != "memory" and _is_throttled(evidence.record)
+    if is_second and share >= WORTH_NAMING:
+        yield (
+            f"The MemoryHigh of {format_bytes(evidence.requested['MemoryHigh'])} throttled the"
+            f" program: it waited for memory {_format_percent(share)} of the time."
+        )
+
+
+def _reread_sentence(evidence: Evidence) -> str:
+    return f"{_format_percent(evidence.reread_share)} of the bytes read had been in memory before."
+
+
+_READ_LIMITS = ("bandwidth", "iops", "memory")
+
+
+def _sequential_reading(evidence: Evidence) -> Iterator[str]:
+    seconds, size = evidence.sequential_seconds, evidence.record.cache.file_bytes
+    is_read = evidence.direction == "read" and evidence.binding.verdict in _READ_LIMITS
+    if seconds is None or not is_read:
+        return
+    limit, memory = evidence.requested.get("MemoryMax"), ""
+    if isinstance(limit, int) and size is not None and limit < size:
+        memory = f", but they do not fit into {format_bytes(limit)} of memory"
+    yield (
+        f"Reading the files once, sequentially, would take about {format_seconds(seconds)}{memory}."
+    )
+
+
+BUSY_LOAD = 0.9
+"""Share of its CPU from which on a service's load may be the limit itself."""
+
+
+def _busy_load(evidence: Evidence) -> Iterator[str]:
+    """Yield that a service's load used its CPUs, so that it may be what limits the figures."""
+    load, seconds = evidence.record.load, measured_seconds(evidence.record)
+    if not load.cpus or load.cpu_seconds is None or not seconds:
+        return
+    share = load.cpu_seconds / (seconds * len(load.cpus))
+    if share >= BUSY_LOAD:
+        yield (
+            f"The load used {_format_percent(min(share, 1.0))} of its CPU, so that the load itself"
+            " may have held the server's figures down."
+        )
+
+
+def _format_percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _format_iops(ios_per_second: float) -> str:
+    return f"{ios_per_second:,.0f} IOPS"

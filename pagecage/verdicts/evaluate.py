@@ -30,6 +30,19 @@ from pagecage.verdicts.windows import judge_binding_limit, windows_of
 DATA_POINTS = frozenset({"ok", "oom_killed", "timed_out"})
 """Outcomes that answer the experiment's question. No verdict makes another outcome a data point."""
 
+_EXCLUDING = {
+    "not_reached": "cache state not reached",
+    "not_quiet": "host not quiet",
+    "contradictory": "contradictory evidence",
+}
+_EMULATION = {
+    None: Verdict("unknown", "The host did not report whether it emulates the CPU."),
+    True: Verdict(
+        "yes", "QEMU emulates the CPU (TCG): times that the CPU decides hold for this host only."
+    ),
+    False: Verdict("no", "The CPU runs the instructions itself."),
+}
+
 
 @dataclass(frozen=True)
 class Verdicts:
@@ -89,28 +102,28 @@ def evaluate(
     damage: Sequence[str] = (),
     repeats: Sequence[Record] = (),
 ) -> Verdicts:
-    """Return all verdicts on a record and its sampler series (`sampler.jsonl`; may be empty).
+    """Return all verdicts on a record and its sampler series; docs/METHODOLOGY.md has the rules.
 
     `damage` has a sentence about each trace that is missing or altered (check_traces()). `repeats`
-    are the other repeats of its treatment (pagecage/verdicts/repeats.py). The result depends on the
-    arguments alone. docs/METHODOLOGY.md has the rules.
+    are the other repeats of its treatment. The result depends on the arguments alone.
     """
     speed, output = judge_disk_speed(record, repeats), judge_output(record, repeats)
     cache, quiet = judge_cache_state(record), judge_host_quiet(record, series, speed)
-    consistency = judge_consistency(record, series, damage)
-    windows = windows_of(record, series)
+    consistency, windows = judge_consistency(record, series, damage), windows_of(record, series)
     limits = watched(judge_limits(record), record, series, windows)
     binding = judge_binding_limit(record, windows)
+    conditions = [(one.verdict, one.reason) for one in (cache, quiet, consistency)]
     reasons = (
-        *_exclusion_reasons(limits, cache, quiet, consistency),
+        *(f"{limit_title(one)} leaky: {one.reason}" for one in limits if one.verdict == "leaky"),
+        *(f"{_EXCLUDING[word]}: {reason}" for word, reason in conditions if word in _EXCLUDING),
         *(*late_volumes(record), *incomplete_collectors(record)),
         *output_reasons(record, output),
     )
     return Verdicts(
-        limits=limits,
+        limits,
         cache_state_reached=cache,
         host_quiet=quiet,
-        emulated=_judge_emulation(record),
+        emulated=_EMULATION[record.emulated],
         binding_limit=binding,
         amplification=amplification(record),
         floor=time_floor(record),
@@ -138,17 +151,6 @@ def verdicts_to_json(verdicts: Verdicts) -> dict[str, Any]:
     return data
 
 
-def _judge_emulation(record: Record) -> Verdict:
-    if record.emulated is None:
-        return Verdict("unknown", "The host did not report whether it emulates the CPU.")
-    if record.emulated:
-        return Verdict(
-            "yes",
-            "QEMU emulates the CPU (TCG): times that the CPU decides hold for this host only.",
-        )
-    return Verdict("no", "The CPU runs the instructions itself.")
-
-
 def incomplete_collectors(record: Record) -> tuple[str, ...]:
     """Return why the data of a collector that the definition requires are not complete."""
     return tuple(
@@ -156,21 +158,3 @@ def incomplete_collectors(record: Record) -> tuple[str, ...]:
         for name, entry in record.collectors.items()
         if entry.get("required") and entry.get("status") != "ok"
     )
-
-
-def _exclusion_reasons(
-    limits: tuple[LimitVerdict, ...], cache: Verdict, quiet: Verdict, consistency: Verdict
-) -> tuple[str, ...]:
-    leaks = [
-        f"{limit_title(limit)} leaky: {limit.reason}"
-        for limit in limits
-        if limit.verdict == "leaky"
-    ]
-    state = [f"cache state not reached: {cache.reason}"] if cache.verdict == "not_reached" else []
-    noise = [f"host not quiet: {quiet.reason}"] if quiet.verdict == "not_quiet" else []
-    doubt = (
-        [f"contradictory evidence: {consistency.reason}"]
-        if consistency.verdict == "contradictory"
-        else []
-    )
-    return (*leaks, *state, *noise, *doubt)

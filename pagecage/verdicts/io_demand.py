@@ -11,7 +11,7 @@ from pagecage.model.record import Record
 from pagecage.units import KIB, format_bytes, format_seconds
 from pagecage.verdicts.counters import disk_views, io_difference, measured_seconds
 from pagecage.verdicts.limits import bucket_of, cap_change_count, is_io_cap, requested_caps
-from pagecage.verdicts.verdict import Amplification, BindingVerdict, TimeFloor
+from pagecage.verdicts.verdict import Amplification, TimeFloor
 from pagecage.verdicts.windows import (
     WAITING,
     BindingLimit,
@@ -29,13 +29,13 @@ def amplification(record: Record) -> Amplification:
         return Amplification(
             "unknown", "The workload or the disk did not report how much was read."
         )
-    per_requested = moved / requested if requested else None
-    per_distinct = moved / distinct if distinct else None
-    asked = (
-        f"{format_bytes(distinct)} of distinct data" if distinct else format_bytes(requested or 0)
+    of = f"{format_bytes(distinct)} of distinct data" if distinct else format_bytes(requested or 0)
+    return Amplification(
+        "known",
+        f"The program requested {of}, and the disk delivered {format_bytes(moved)}.",
+        moved / requested if requested else None,
+        moved / distinct if distinct else None,
     )
-    reason = f"The program requested {asked}, and the disk delivered {format_bytes(moved)}."
-    return Amplification("known", reason, per_requested, per_distinct)
 
 
 def time_floor(record: Record) -> TimeFloor:
@@ -54,11 +54,13 @@ def time_floor(record: Record) -> TimeFloor:
 def _disk_floor(record: Record) -> TimeFloor:
     seconds, caps = measured_seconds(record), requested_caps(record)
     moved = {name: io_difference(record, key) for name, key in IO_STAT_KEY.items() if name in caps}
-    times = [
-        (_least_seconds_of_all(record, name, moved), name)
-        for name, count in moved.items()
-        if count is not None
-    ]
+    times = []
+    for name, count in moved.items():
+        if count is not None:
+            bucket = _bucket_section(record, name)
+            sharing = bucket["properties"] if bucket else [name]
+            both = sum(moved.get(prop) or 0.0 for prop in sharing)
+            times.append((least_seconds(record, name, both), name))
     if not seconds or not times:
         return TimeFloor(
             "unknown", "There is no least time without a measured part and an I/O cap."
@@ -80,13 +82,6 @@ def least_seconds(record: Record, name: str, moved: float) -> float:
     return (
         bucket_of(bucket).least_seconds(moved) if bucket else moved / requested_caps(record)[name]
     )
-
-
-def _least_seconds_of_all(record: Record, name: str, moved: Mapping[str, float | None]) -> float:
-    """Return the least time for the I/O of all properties that share the cap."""
-    bucket = _bucket_section(record, name)
-    sharing = bucket["properties"] if bucket else [name]
-    return least_seconds(record, name, sum(moved.get(prop) or 0.0 for prop in sharing))
 
 
 def _bucket_section(record: Record, name: str) -> Mapping[str, Any] | None:
@@ -147,36 +142,34 @@ class TrafficSecond:
 
 def traffic(direction: str, windows: Sequence[Window]) -> Traffic:
     """Return the traffic of one window or more in one direction, `read` or `write`."""
-    bandwidth, iops = _CAPS[direction]
-    seconds = sum(window.seconds for window in windows)
-    moved = sum(window.moved[IO_STAT_KEY[bandwidth]] for window in windows)
-    ios = sum(window.moved[IO_STAT_KEY[iops]] for window in windows)
+    seconds, (bandwidth, iops) = sum(window.seconds for window in windows), _CAPS[direction]
+    moved, ios = (
+        sum(window.moved[IO_STAT_KEY[prop]] for window in windows) for prop in (bandwidth, iops)
+    )
+
+    def average_cap(prop: str) -> float | None:
+        known = [(window.caps[prop], window.seconds) for window in windows if prop in window.caps]
+        capped = sum(seconds for _, seconds in known)
+        return sum(cap * seconds for cap, seconds in known) / capped if known else None
+
     return Traffic(
         bytes=moved,
         ios=ios,
         bytes_per_second=moved / seconds,
         ios_per_second=ios / seconds,
         bytes_per_io=moved / ios if ios else None,
-        bandwidth_cap=_average_cap(bandwidth, windows),
-        iops_cap=_average_cap(iops, windows),
+        bandwidth_cap=average_cap(bandwidth),
+        iops_cap=average_cap(iops),
     )
 
 
 def traffic_of_others(windows: Sequence[Window]) -> dict[str, DiskTraffic]:
     """Return the traffic of each disk beside the data directory's, by name."""
-    names = windows[0].others if windows else ()
-    on = {name: [window.others[name] for window in windows] for name in names}
-    return {
-        name: DiskTraffic(traffic("read", ones), traffic("write", ones))
-        for name, ones in on.items()
-    }
-
-
-def _average_cap(prop: str, windows: Sequence[Window]) -> float | None:
-    known = [(window.caps[prop], window.seconds) for window in windows if prop in window.caps]
-    return (
-        sum(cap * seconds for cap, seconds in known) / sum(s for _, s in known) if known else None
-    )
+    found = {}
+    for name in windows[0].others if windows else ():
+        seen = [window.others[name] for window in windows]
+        found[name] = DiskTraffic(traffic("read", seen), traffic("write", seen))
+    return found
 
 
 def total(figure: str, windows: Sequence[Window]) -> float | None:
@@ -196,7 +189,12 @@ def second_by_second(
 
 
 def _second(group: Sequence[Window], requested: Mapping[str, Any]) -> TrafficSecond:
-    limit = _longest_limit([(binding_limit(window, requested), window.seconds) for window in group])
+    """Return one second; its limit is the one with the most seconds, the first of equal ones."""
+    times: dict[BindingLimit, float] = {}
+    for window in group:
+        limit = binding_limit(window, requested)
+        times[limit] = times.get(limit, 0.0) + window.seconds
+    limit = max(times, key=lambda limit: times[limit])
     return TrafficSecond(
         start_seconds=group[0].start_seconds,
         seconds=sum(window.seconds for window in group),
@@ -210,96 +208,6 @@ def _second(group: Sequence[Window], requested: Mapping[str, Any]) -> TrafficSec
         waited_memory_seconds=total("waited_memory", group),
         cpu_seconds=total("cpu", group),
     )
-
-
-def _longest_limit(limits: Sequence[tuple[BindingLimit, float]]) -> BindingLimit:
-    """Return the limit with the most seconds; the first of equal ones."""
-    times: dict[BindingLimit, float] = {}
-    for limit, seconds in limits:
-        times[limit] = times.get(limit, 0.0) + seconds
-    return max(times, key=lambda limit: times[limit])
-
-
-def format_percent(share: float) -> str:
-    """Return a share as whole percent (`97 %`)."""
-    return f"{100 * share:.0f} %"
-
-
-def format_iops(ios_per_second: float) -> str:
-    """Return a rate of I/Os in whole IOPS (`3,000 IOPS`)."""
-    return f"{ios_per_second:,.0f} IOPS"
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The material for the sentences of a diagnosis.
-
-    `held_windows` are the windows in which the verdict's limit held the program back; at least one.
-    `sequential_seconds` is None unless reading in order would be much faster. `drained_seconds` is
-    the moment after `go` at which burst credits ran out; None if they did not. With several disks
-    `disk` is that of the limit, of which the record and the windows then are, and `disk_share` the
-    share of the time for which it held.
-    """
-
-    binding: BindingVerdict
-    cap_property: str | None
-    record: Record
-    held_windows: Sequence[Window]
-    sequential_seconds: float | None
-    drained_seconds: float | None
-    disk: str | None = None
-    disk_share: float | None = None
-
-    @property
-    def share(self) -> float:
-        """The share of the measured time in which the limit held the program back."""
-        known = self.disk_share
-        return self.binding.shares[self.binding.verdict] if known is None else known
-
-    @property
-    def of_disk(self) -> str:
-        """The disk of the limit as a phrase after reads or writes; empty if there is only one."""
-        if self.disk is None:
-            return ""
-        return f" {'to' if self.direction == 'write' else 'from'} the {self.disk} disk"
-
-    @property
-    def direction(self) -> str:
-        """`read` or `write`: the direction of the cap, or else the one that moved more bytes."""
-        if self.cap_property:
-            return "write" if "Write" in self.cap_property else "read"
-        return (
-            "write"
-            if traffic("write", self.held_windows).bytes > traffic("read", self.held_windows).bytes
-            else "read"
-        )
-
-    @property
-    def base_cap(self) -> float | None:
-        """The value that the cage requests for the cap; credits or a shared limit may change it."""
-        return requested_caps(self.record).get(self.cap_property or "")
-
-    @property
-    def traffic(self) -> Traffic:
-        """The traffic in the cap's direction while the limit held the program back."""
-        return traffic(self.direction, self.held_windows)
-
-    @property
-    def reread_share(self) -> float:
-        """The share of the bytes read that had been in memory before; 0 if it is not known.
-
-        workingset_refault_file counts the pages that return (cgroup-v2.rst), including those that
-        read-ahead fetched.
-        """
-        read = traffic("read", self.held_windows).bytes
-        again = (total("refault_pages", self.held_windows) or 0.0) * self.record.page_bytes
-        return min(1.0, again / read) if read else 0.0
-
-    def time_share(self, figure: str) -> float:
-        """Return a figure in seconds as a share of the held time; 0 if it is not known."""
-        return (total(figure, self.held_windows) or 0.0) / sum(
-            window.seconds for window in self.held_windows
-        )
 
 
 IDLE = 0.5
@@ -395,14 +303,17 @@ def io_demand(record: Record, series: Sequence[Mapping[str, Any]]) -> IoDemand |
     windows = windows_and_remainder(record, series)
     if not windows:
         return "the measured part did not end"
-    if _caps_varied(record):
+    buckets = (record.cage.credits or {}).get("buckets") or ()
+    has_credits = any(bucket["rate"] > bucket["base"] for bucket in buckets)
+    if has_credits or any(cap_change_count(record, name) for name in IO_STAT_KEY):
         return "burst credits or a shared limit changed the cap while the trial ran"
     needs = [_demand_window(record, window) for window in windows]
+    largest_kb = (record.device.queue_settings or {}).get("max_sectors_kb")
     return IoDemand(
         tuple(needs),
         _used_share([pair for pair in zip(windows, needs, strict=True) if pair[1].is_capped]),
         record.response.get("covered_fraction") or 1.0,
-        _largest_request_bytes(record),
+        int(largest_kb) * KIB if largest_kb else None,
     )
 
 
@@ -427,19 +338,6 @@ def seconds_under_io_max(moved: Mapping[str, float], caps: Mapping[str, float]) 
     return max((moved[IO_STAT_KEY[name]] / cap for name, cap in kernel_caps.items()), default=0.0)
 
 
-def _largest_request_bytes(record: Record) -> int | None:
-    largest_kb = (record.device.queue_settings or {}).get("max_sectors_kb")
-    return int(largest_kb) * KIB if largest_kb else None
-
-
-def _caps_varied(record: Record) -> bool:
-    """Return whether credits could raise a cap, or a cap changed while the trial ran."""
-    buckets = (record.cage.credits or {}).get("buckets") or ()
-    return any(bucket["rate"] > bucket["base"] for bucket in buckets) or any(
-        cap_change_count(record, name) for name in IO_STAT_KEY
-    )
-
-
 def _used_share(capped: Sequence[tuple[Window, DemandWindow]]) -> float:
     """Return the least time under the caps as a share of the time taken.
 
@@ -455,19 +353,33 @@ def _used_share(capped: Sequence[tuple[Window, DemandWindow]]) -> float:
 
 
 def _demand_window(record: Record, window: Window) -> DemandWindow:
+    """Return what a window needs. One that no cap held keeps its whole length.
+
+    A disk that holds requests back itself has them wait in its queue. Its own work is then that at
+    the latency of a single read.
+    """
     is_capped = _is_capped(record, window)
-    if is_capped and _limits_at_disk(record):
-        window = _without_waits_at_limit(record, window)
-    own, disk = _own_and_disk_seconds(window, is_capped)
+    driver = (record.cage.driver or {}).get("name")
+    busy, queued = window.disk_busy or 0.0, window.disk_queued
+    if is_capped and (record.cage.enforced_by == "volume" or driver == "qemu-throttle"):
+        alone = (window.disk_requests or 0.0) * (record.device.read_latency_us or 0.0) / 1e6
+        busy, queued = min(busy, alone), min(queued or 0.0, alone)
+    waited = min(window.waited_io or 0.0, window.seconds)
+    disk = min(busy, waited)
+    own = window.seconds - (waited if is_capped else disk)
+    if is_capped and waited < WAITING * window.seconds:
+        # The program awaits its reads asynchronously, and pressure does not count that.
+        own = min(window.seconds, window.cpu or 0.0)
+        disk = min(window.seconds - own, busy)
     return DemandWindow(
         window.moved,
         window.seconds,
         is_capped,
         own,
         disk,
-        max(0.0, (window.disk_busy or 0.0) - disk),
+        max(0.0, busy - disk),
         window.disk_requests,
-        window.disk_queued,
+        queued,
     )
 
 
@@ -482,33 +394,3 @@ def _is_capped(record: Record, window: Window) -> bool:
         if idle >= IDLE * window.seconds:
             window = replace(window, waited_io=window.seconds)
     return binding_limit(window, record.cage.requested or {}).property is not None
-
-
-def _limits_at_disk(record: Record) -> bool:
-    """Return whether the disk itself holds requests back, so that they wait in its queue."""
-    driver = (record.cage.driver or {}).get("name")
-    return record.cage.enforced_by == "volume" or driver == "qemu-throttle"
-
-
-def _without_waits_at_limit(record: Record, window: Window) -> Window:
-    """Return the window with the disk's work alone, at the latency of a single read."""
-    alone = (window.disk_requests or 0.0) * (record.device.read_latency_us or 0.0) / 1e6
-    return replace(
-        window,
-        disk_busy=min(window.disk_busy or 0.0, alone),
-        disk_queued=min(window.disk_queued or 0.0, alone),
-    )
-
-
-def _own_and_disk_seconds(window: Window, is_capped: bool) -> tuple[float, float]:
-    """Return the window's own time and its waits for the disk; together its time without caps.
-
-    A window that no cap held keeps its whole length.
-    """
-    busy, waited = window.disk_busy or 0.0, min(window.waited_io or 0.0, window.seconds)
-    if is_capped and waited < WAITING * window.seconds:
-        # The program awaits its reads asynchronously, and pressure does not count that.
-        own = min(window.seconds, window.cpu or 0.0)
-        return own, min(window.seconds - own, busy)
-    disk = min(busy, waited)
-    return window.seconds - (waited if is_capped else disk), disk

@@ -38,8 +38,6 @@ from pagecage.verdicts.volume_account import (
     volume_account,
 )
 
-CapChange = Mapping[str, Any]
-
 
 def is_io_cap(name: str) -> bool:
     """Return whether a property caps I/O. A prediction can change no other property."""
@@ -53,21 +51,12 @@ def requested_caps(record: Record) -> dict[str, float]:
     return {name: cap for name, cap in caps.items() if isinstance(cap, (int, float)) and cap}
 
 
-def cap_changes(record: Record) -> Sequence[CapChange]:
+def cap_changes(record: Record) -> Sequence[Mapping[str, Any]]:
     """Return the changes of the caps while the trial ran, in order; empty without burst credits.
 
     A change is {"t": CLOCK_MONOTONIC seconds, property: cap}.
     """
     return (record.cage.credits or {}).get("changes") or rate_changes(record)
-
-
-def credits_error(record: Record, name: str) -> str | None:
-    """Return the error that ended the rewriting of one property's cap early; None without one."""
-    credits_section = record.cage.credits or {}
-    has_bucket = any(
-        name in bucket["properties"] for bucket in credits_section.get("buckets") or ()
-    )
-    return credits_section.get("error") if has_bucket else None
 
 
 def caps_between(record: Record, start: float, end: float) -> dict[str, float]:
@@ -97,26 +86,20 @@ def cap_change_count(record: Record, name: str) -> int:
 
 
 def _average(
-    base: float, name: str, changes: Sequence[CapChange], start: float, end: float
+    base: float, name: str, changes: Sequence[Mapping[str, Any]], start: float, end: float
 ) -> float:
-    pieces = list(_constant_pieces(base, name, changes, start, end))
-    seconds = sum(length for length, _ in pieces)
-    return sum(length * cap for length, cap in pieces) / seconds if seconds else base
-
-
-def _constant_pieces(
-    base: float, name: str, changes: Sequence[CapChange], start: float, end: float
-) -> Iterator[tuple[float, float]]:
-    """Yield the length in seconds and the cap of each stretch in which the cap was constant."""
-    since, cap = start, base
+    """Return the mean of a cap over the stretches between its changes; `base` holds until one."""
+    pieces, since, cap = [], start, base
     for change in changes:
         if name not in change or change["t"] >= end:
             continue
         if change["t"] > since:
-            yield change["t"] - since, cap
+            pieces.append((change["t"] - since, cap))
             since = change["t"]
         cap = float(change[name])
-    yield end - since, cap
+    pieces.append((end - since, cap))
+    seconds = sum(length for length, _ in pieces)
+    return sum(length * cap for length, cap in pieces) / seconds if seconds else base
 
 
 def drained_after_seconds(record: Record) -> float | None:
@@ -148,7 +131,6 @@ class SharedLimit:
     kind: str
     properties: tuple[str, ...]
     base: float
-    moved: float
     least_seconds: float
     seconds: float
     was_split: bool
@@ -160,15 +142,28 @@ class SharedLimit:
 
 
 def shared_limits(record: Record) -> Iterator[SharedLimit]:
-    """Yield each shared limit of a trial that both read and wrote."""
-    seconds = measured_seconds(record)
+    """Yield each shared limit of a trial that both read and wrote.
+
+    Older records have no bucket for a shared limit, because pagecage did not yet divide it. Their
+    buckets follow from the caps.
+    """
+    seconds, caps = measured_seconds(record), requested_caps(record)
     if not seconds or not (record.cage.accounting or {}).get("combined"):
         return
-    for kind, bucket, properties, was_split in _shared_buckets(record):
+    buckets = {
+        bucket["kind"]: (bucket_of(bucket), tuple(bucket["properties"]), True)
+        for bucket in (record.cage.credits or {}).get("buckets") or ()
+        if len(bucket["properties"]) > 1
+    }
+    for kind, both in SHARED_PROPERTIES.items():
+        if kind not in buckets and all(prop in caps for prop in both):
+            base = min(caps[prop] for prop in both)
+            buckets[kind] = TokenBucket(base, base, 0.0, 0.0), both, False
+    for kind, (bucket, properties, was_split) in buckets.items():
         moved = [io_difference(record, IO_STAT_KEY[prop]) or 0.0 for prop in properties]
         if all(moved):
             least = bucket.least_seconds(sum(moved))
-            yield SharedLimit(kind, properties, bucket.base, sum(moved), least, seconds, was_split)
+            yield SharedLimit(kind, properties, bucket.base, least, seconds, was_split)
 
 
 def bucket_of(section: Mapping[str, Any]) -> TokenBucket:
@@ -176,23 +171,6 @@ def bucket_of(section: Mapping[str, Any]) -> TokenBucket:
     return TokenBucket(
         section["base"], section["rate"], section["capacity"], section["credits_at_start"]
     )
-
-
-def _shared_buckets(record: Record) -> Iterator[tuple[str, TokenBucket, tuple[str, ...], bool]]:
-    """Yield kind, bucket, properties and `was_split` of each shared limit.
-
-    Older records have no bucket for a shared limit, because pagecage did not yet divide it. Their
-    buckets follow from the caps.
-    """
-    buckets = (record.cage.credits or {}).get("buckets") or ()
-    shared = [bucket for bucket in buckets if len(bucket["properties"]) > 1]
-    for bucket in shared:
-        yield bucket["kind"], bucket_of(bucket), tuple(bucket["properties"]), True
-    caps, known = requested_caps(record), {bucket["kind"] for bucket in shared}
-    for kind, both in SHARED_PROPERTIES.items():
-        if kind not in known and all(prop in caps for prop in both):
-            base = min(caps[prop] for prop in both)
-            yield kind, TokenBucket(base, base, 0.0, 0.0), both, False
 
 
 def amount(name: str, value: float) -> str:
@@ -209,21 +187,12 @@ def calibration_of(record: Record, name: str) -> Mapping[str, Any]:
     return (record.cage.calibration or {}).get(name) or {}
 
 
-def cap_in_force(record: Record, name: str, cap: float) -> float:
-    """Return the cap's average over the measured part; burst credits may change it."""
-    return measured_caps(record).get(name, cap)
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
-
-
 def observed_use(record: Record, name: str) -> float | None:
     """Return the trial's use of a property, in its unit."""
-    if name == "MemorySwapMax":
-        return _number(final_counter(record, "memory.swap.current"))
-    if name in MEMORY_EVENT:
-        return _number(final_counter(record, "memory.peak"))
+    if name in MEMORY_EVENT or name == "MemorySwapMax":
+        file = "memory.peak" if name in MEMORY_EVENT else "memory.swap.current"
+        used = final_counter(record, file)
+        return None if used is None else float(used)
     if name == "CPUQuota":
         used, seconds = cpu_seconds(record), measured_seconds(record)
         return None if used is None or not seconds else 100 * used / seconds
@@ -245,7 +214,7 @@ def format_use(name: str, observed: float | None) -> str:
 
 def format_cap(record: Record, name: str, cap: float) -> str:
     """Return the cap, and its average if credits or the other direction changed it."""
-    in_force = cap_in_force(record, name, cap)
+    in_force = measured_caps(record).get(name, cap)
     if in_force == cap:
         return amount(name, cap)
     cause = "with burst credits" if in_force > cap else "because reads and writes share it"
@@ -274,33 +243,15 @@ LIMIT_FILE = {
 }
 
 
-def _met_memory_limit(record: Record, name: str, cap: float, peak: float | None) -> str | None:
-    """Return a sentence if the trial met a memory limit, by the kernel's count of events."""
-    kills = final_counter(record, "memory.events", "oom_kill") or 0 if name == "MemoryMax" else 0
-    hits = final_counter(record, "memory.events", MEMORY_EVENT[name]) or 0
-    if not kills and not hits:
-        return None
-    met = "reclaimed" if name == "MemoryMax" else "throttled"
-    events = f"{kills} OOM kill{'s' * (kills > 1)}" if kills else f"{met} {hits} times at the limit"
-    most = f", peak {format_bytes(peak)} of {format_bytes(cap)}" if peak is not None else ""
-    return f"The trial reached the limit: {events}{most}."
-
-
 def judge_limits(record: Record) -> tuple[LimitVerdict, ...]:
     """Return a verdict on each requested property and each limit that only an ancestor imposes."""
-    own = _judge_disk(record)
-    others = (
-        replace(verdict, disk=name)
-        for name, view in disk_views(record).items()
-        for verdict in _judge_disk(view)
-    )
-    return (*own, *others)
-
-
-def _judge_disk(record: Record) -> Iterator[LimitVerdict]:
-    requested = record.cage.requested or {}
-    yield from (_judge(record, name, cap) for name, cap in requested.items())
-    yield from _unrequested(record, set(requested))
+    found = []
+    for disk, view in ((None, record), *disk_views(record).items()):
+        requested = view.cage.requested or {}
+        verdicts = [_judge(view, name, cap) for name, cap in requested.items()]
+        verdicts += _unrequested(view, set(requested))
+        found += [replace(verdict, disk=disk) for verdict in verdicts]
+    return tuple(found)
 
 
 def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
@@ -313,16 +264,14 @@ def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
     observed, calibrated = observed_use(record, name), calibration_of(record, name).get("observed")
     leaks = (
         _wrong_read_back(record, name, cap),
-        _credits_failure(record, name),
+        _left_behind(record, name),
         _tighter_ancestor(record, name, cap),
         _overrun(record, name, cap),
         _buffered_writes(record, name),
         _shared_overrun(record, name),
     )
-    for leak in leaks:
-        if leak:
-            return LimitVerdict("leaky", leak, name, cap, observed, calibrated)
-    word, reason = _proof(record, name, cap)
+    leak = next(filter(None, leaks), None)
+    word, reason = ("leaky", leak) if leak else _proof(record, name, cap)
     return LimitVerdict(word, reason, name, cap, observed, calibrated)
 
 
@@ -331,11 +280,8 @@ def _wrong_read_back(record: Record, name: str, cap: int) -> str | None:
     external = record.cage.external
     if external and name in IO_MAX_KEY:
         held = external["read_back"].get(name)
-        return (
-            None
-            if held == cap
-            else f"{external['by']} holds {name} = {held or 'nothing'} instead of {cap}."
-        )
+        wrong = f"{external['by']} holds {name} = {held or 'nothing'} instead of {cap}."
+        return None if held == cap else wrong
     expected = expected_read_back(Cage("", {name: cap}), record.page_bytes)[LIMIT_FILE[name]]
     held = (record.cage.read_back or {}).get(LIMIT_FILE[name])
     if held == expected:
@@ -343,33 +289,34 @@ def _wrong_read_back(record: Record, name: str, cap: int) -> str | None:
     return f"The kernel holds {LIMIT_FILE[name]} = {held or 'nothing'} instead of {expected}."
 
 
-def _credits_failure(record: Record, name: str) -> str | None:
-    """Return a sentence if io.max stopped following the burst credits while the trial ran."""
-    error = credits_error(record, name)
-    return f"The cap did not follow its credits: {error}." if error else None
+def _left_behind(record: Record, name: str) -> str | None:
+    credits_section = record.cage.credits or {}
+    error, buckets = credits_section.get("error"), credits_section.get("buckets") or ()
+    if not error or not any(name in bucket["properties"] for bucket in buckets):
+        return None
+    return f"The cap did not follow its credits: {error}."
 
 
-def _limit_value(name: str, text: str | None) -> float | None:
+def limit_value(text: str | None) -> float | None:
     """Return the number in a limit file; None for `max`. For cpu.max it is percent of one CPU."""
     words = (text or "max").split()
     if not words or words[0] == "max":
         return None
-    return 100 * float(words[0]) / float(words[1]) if name == "CPUQuota" else float(words[0])
+    return 100 * float(words[0]) / float(words[1]) if len(words) > 1 else float(words[0])
 
 
 def _ancestor_limits(record: Record, name: str) -> Iterator[tuple[str, float]]:
     for cgroup, files in (record.cage.ancestors or {}).items():
-        value = _limit_value(name, files.get(LIMIT_FILE[name]))
+        value = limit_value(files.get(LIMIT_FILE[name]))
         if value is not None:
             yield cgroup, value
 
 
 def _tighter_ancestor(record: Record, name: str, cap: float) -> str | None:
-    """Return a sentence if an ancestor holds a tighter limit, which was measured instead."""
-    tighter = [(cgroup, value) for cgroup, value in _ancestor_limits(record, name) if value < cap]
-    if not tighter:
+    limits = _ancestor_limits(record, name)
+    cgroup, value = min(limits, key=lambda pair: pair[1], default=("", cap))
+    if value >= cap:
         return None
-    cgroup, value = min(tighter, key=lambda pair: pair[1])
     return (
         f"The ancestor {cgroup} allows only {amount(name, value)}, less than the"
         f" {amount(name, cap)} requested."
@@ -415,34 +362,25 @@ def _allowed(record: Record, name: str, cap: float) -> float:
     key = IO_STAT_KEY.get(name)
     seconds = (io_and_seconds(record, key) or (0, None))[1] if key else measured_seconds(record)
     slices = (1 + cap_change_count(record, name)) * FIRST_SLICE_SECONDS / (seconds or 1)
-    return cap_in_force(record, name, cap) * (1 + slices) * GRACE
+    return measured_caps(record).get(name, cap) * (1 + slices) * GRACE
 
 
 def _overrun(record: Record, name: str, cap: float) -> str | None:
-    """Return a sentence if the trial or the calibration exceeded the cap."""
-    return _trial_overrun(record, name, cap) or _calibration_overrun(record, name, cap)
-
-
-def _trial_overrun(record: Record, name: str, cap: float) -> str | None:
+    observed, calibration = observed_use(record, name), calibration_of(record, name)
     if name in IO_MAX_KEY and volume_account(record) is not None:
-        return overrun_by_account(record, name)
-    observed, allowed = observed_use(record, name), _allowed(record, name, cap)
-    if observed is not None and observed > allowed:
+        if overrun := overrun_by_account(record, name):
+            return overrun
+    elif observed is not None and observed > _allowed(record, name, cap):
         return (
             f"The trial reached {amount(name, observed)}, above the limit of"
             f" {format_cap(record, name, cap)}."
         )
-    return None
-
-
-def _calibration_overrun(record: Record, name: str, cap: float) -> str | None:
-    calibration = calibration_of(record, name)
-    driven, held = calibration.get("observed"), calibration.get("held")
-    if held is False and driven is not None and driven > (calibration.get("allowed") or cap):
-        return (
-            f"Calibration reached {amount(name, driven)}, above the limit of {amount(name, cap)}."
-        )
-    return None
+    driven = calibration.get("observed")
+    if calibration.get("held") is not False or driven is None:
+        return None
+    if driven <= (calibration.get("allowed") or cap):
+        return None
+    return f"Calibration reached {amount(name, driven)}, above the limit of {amount(name, cap)}."
 
 
 _DIRTY = ("file_dirty", "file_writeback")
@@ -469,26 +407,18 @@ def _buffered_writes(record: Record, name: str) -> str | None:
 
 
 def _shared_overrun(record: Record, name: str) -> str | None:
-    """Return a sentence if reads and writes together exceeded their divided limit."""
+    """Return a sentence if reads and writes together exceeded their divided limit.
+
+    The division between reads and writes lags behind by the horizon.
+    """
     for limit in shared_limits(record):
-        if (
-            limit.was_split
-            and name in limit.properties
-            and limit.least_seconds > _tolerated_seconds(limit.seconds)
-        ):
+        tolerated = (limit.seconds + HORIZON_SECONDS + FIRST_SLICE_SECONDS) * GRACE
+        if limit.was_split and name in limit.properties and limit.least_seconds > tolerated:
             used = f"{format_seconds(limit.least_seconds)} of it in {format_seconds(limit.seconds)}"
             return (
                 f"Reads and writes share the limit of {amount(name, limit.base)} and used {used}."
             )
     return None
-
-
-def _tolerated_seconds(seconds: float) -> float:
-    """Return how many seconds of a shared limit may be used in `seconds`.
-
-    The division between reads and writes lags behind by the horizon.
-    """
-    return (seconds + HORIZON_SECONDS + FIRST_SLICE_SECONDS) * GRACE
 
 
 def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
@@ -507,30 +437,32 @@ def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
     evidence = _reached(record, name, cap)
     if evidence:
         return "enforced", evidence
+    error = calibration.get("error")
+    missing = error or ("it stayed below the cap" if calibration else "there was none")
     return (
         "never_reached",
-        f"Nothing reached {amount(name, cap)}: {_missing_proof(record, name, calibration)}.",
+        f"Nothing reached {amount(name, cap)}: {format_use(name, observed_use(record, name))}, and"
+        f" calibration did not prove it ({missing}).",
     )
-
-
-def _missing_proof(record: Record, name: str, calibration: Mapping[str, Any]) -> str:
-    use = format_use(name, observed_use(record, name))
-    reason = calibration.get("error") or (
-        "it stayed below the cap" if calibration else "there was none"
-    )
-    return f"{use}, and calibration did not prove it ({reason})"
 
 
 def _reached(record: Record, name: str, cap: float) -> str | None:
-    """Return a sentence if the trial itself reached the limit."""
     if name in IO_MAX_KEY and volume_account(record) is not None:
         return reached_by_account(record, name)
     observed = observed_use(record, name)
     if name in MEMORY_EVENT:
-        return _met_memory_limit(record, name, cap, observed)
+        is_max = name == "MemoryMax"
+        kills = final_counter(record, "memory.events", "oom_kill") or 0 if is_max else 0
+        hits = final_counter(record, "memory.events", MEMORY_EVENT[name]) or 0
+        if not kills and not hits:
+            return None
+        met = f"{'reclaimed' if is_max else 'throttled'} {hits} times at the limit"
+        events = f"{kills} OOM kill{'s' * (kills > 1)}" if kills else met
+        most = "" if observed is None else f", peak {format_bytes(observed)} of {format_bytes(cap)}"
+        return f"The trial reached the limit: {events}{most}."
     if name == "CPUQuota":
         throttled = difference(record, "cgroup", "cpu.stat", "throttled_usec") or 0
         return f"The trial was throttled for {throttled / 1e6:.2f} s." if throttled else None
-    if observed is not None and cap and observed >= REACHED * cap_in_force(record, name, cap):
+    if observed is not None and cap and observed >= REACHED * measured_caps(record).get(name, cap):
         return f"The trial reached {amount(name, observed)} of {format_cap(record, name, cap)}."
     return None

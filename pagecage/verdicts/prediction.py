@@ -77,12 +77,13 @@ def find_knee(points: Sequence[tuple[float, float]], more_is_better: str | None 
     can make a higher limit measure worse; that does not count as a gain of the lower one.
     """
     ordered = sorted(points)
-    name, verb, gain = "the time", "falls", GAIN
+    name, figure, verb, gain = "the time", "a time", "falls", GAIN
     if more_is_better:
-        name, verb, gain = f"the metric {more_is_better}", "rises", 1 / (1 - GAIN) - 1
+        name, figure, verb = f"the metric {more_is_better}", "a figure", "rises"
+        gain = 1 / (1 - GAIN) - 1
         ordered = [(limit, 1 / value if value else math.inf) for limit, value in ordered]
     if len(ordered) < 2:
-        return Knee(None, f"fewer than two values have {_a_figure(more_is_better)}")
+        return Knee(None, f"fewer than two values have {figure}")
     times = [seconds for _, seconds in ordered]
     pays = [seconds * (1 - GAIN) > min(times[index:]) for index, seconds in enumerate(times)]
     index = pays.index(False)
@@ -95,7 +96,3 @@ def find_knee(points: Sequence[tuple[float, float]], more_is_better: str | None 
             f"{name} is the same from {limit} upwards, the least value: this limit does not bind",
         )
     return Knee(ordered[index][0], f"above {limit} {name} {verb} by {gain:.0%} at most")
-
-
-def _a_figure(metric: str | None) -> str:
-    return "a figure" if metric else "a time"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -18,6 +18,8 @@ from pagecage.verdicts.counters import (
     difference,
     disk_bytes,
     disk_views,
+    figure,
+    growth,
     has_cgroup,
     host_cpu_seconds,
     io_difference,
@@ -47,7 +49,7 @@ BUSY = ("user", "nice", "system", "irq", "softirq")
 Finding = tuple[bool | None, str]
 
 
-def stolen_time(record: Record, seconds: float) -> Finding | None:
+def _stolen_time(record: Record, seconds: float) -> Finding | None:
     """Check the CPU time that a hypervisor gave to others (`steal`, proc_stat(5))."""
     stolen = host_cpu_seconds(record, "steal")
     if stolen is None:
@@ -63,20 +65,17 @@ def stolen_time(record: Record, seconds: float) -> Finding | None:
     )
 
 
-def cpu_wait(record: Record, seconds: float) -> Finding | None:
+def _cpu_wait(record: Record, seconds: float) -> Finding | None:
     """Check the slice's waits for a CPU, unless CPUQuota or its own threads cause them.
 
-    Without a cgroup they are the machine's, and `other_processes` judges who kept the CPUs busy.
+    Without a cgroup they are the machine's, and `_other_processes` judges who kept the CPUs busy.
     It also does for a server, whose processes wait for each other on the CPUs beside its load's.
     Others cannot make the trial wait for longer than they ran.
     """
-    waited = stalled_seconds(record, "cpu")
-    used = cpu_seconds(record)
-    has_quota = "CPUQuota" in (record.cage.requested or {})
-    has_many_threads = used is not None and used > ONE_THREAD * seconds
-    if waited is None or has_quota or has_many_threads or not has_cgroup(record):
+    waited, used = stalled_seconds(record, "cpu"), cpu_seconds(record)
+    if waited is None or "CPUQuota" in (record.cage.requested or {}) or not has_cgroup(record):
         return None
-    if record.load:
+    if (used is not None and used > ONE_THREAD * seconds) or record.load:
         return None
     sentence = f"the trial waited for a CPU for {100 * waited / seconds:.1f} % of the time"
     most = max(CPU_PRESSURE_SHARE * seconds, LEAST_LOST_SECONDS)
@@ -88,11 +87,17 @@ def cpu_wait(record: Record, seconds: float) -> Finding | None:
     return True, f"{sentence}, for its own threads: {_busy_sentence(others, seconds)}"
 
 
-def other_processes(record: Record, seconds: float) -> Finding | None:
+def _other_processes(record: Record, seconds: float) -> Finding | None:
     """Check the CPU time of other processes, where the trial's waits cannot be told from theirs."""
     own, others = cpu_seconds(record), _others_seconds(record)
-    if own is None or _judges_waits(record, own, seconds):
+    if own is None:
         return None
+    if has_cgroup(record) and not record.load:
+        if own <= ONE_THREAD * seconds and "CPUQuota" not in (record.cage.requested or {}):
+            return None  # `_cpu_wait` judges the trial
+        idle, busy = host_cpu_seconds(record, "idle"), host_cpu_seconds(record, *BUSY)
+        if idle is None or busy is None or idle > IDLE_SHARE * (idle + busy):
+            return None
     if record.load and record.load.cpu_seconds is None:
         return None, "the CPU time of the load was not counted"
     if others is None:
@@ -102,8 +107,9 @@ def other_processes(record: Record, seconds: float) -> Finding | None:
             record, seconds, "the CPU time of other processes"
         )
     is_noise = others > OTHER_CPUS * seconds and others > LEAST_LOST_SECONDS
-    sentence, agent = _busy_sentence(others, seconds), _agent_seconds(record)
-    return not is_noise, f"{sentence}, pagecage {agent / seconds:.2f}" if agent else sentence
+    agent = (difference(record, "agent", "cpu_usec") or 0.0) / 1e6
+    of_agent = f", pagecage {agent / seconds:.2f}" if agent else ""
+    return not is_noise, _busy_sentence(others, seconds) + of_agent
 
 
 def _machine_waits(record: Record, seconds: float) -> Finding | None:
@@ -111,22 +117,18 @@ def _machine_waits(record: Record, seconds: float) -> Finding | None:
 
     None if they are not known or many: they may be those of the trial's own threads.
     """
-    totals = [_waited_usec(getattr(record.counters, moment)) for moment in ("before", "after")]
+    totals = []
+    for moment in (record.counters.before, record.counters.after):
+        pressure = figure(moment, "host", "cpu_pressure")
+        pressure = pressure or figure(moment, "processes", "pressure", "cpu")
+        totals.append(figure(pressure, "some", "total"))
     if None in totals:
         return None
-    waited = (totals[1] or 0.0) - (totals[0] or 0.0)
+    waited = totals[1] - totals[0]
     if waited > 1e6 * CPU_PRESSURE_SHARE * seconds:
         return None
     share = waited / 1e4 / seconds
     return True, f"tasks of the machine waited for a CPU for {share:.1f} % of the time"
-
-
-def _waited_usec(moment: Mapping[str, Any] | None) -> float | None:
-    moment = moment or {}
-    pressure = (moment.get("host") or {}).get("cpu_pressure")
-    pressure = pressure or ((moment.get("processes") or {}).get("pressure") or {}).get("cpu")
-    total = ((pressure or {}).get("some") or {}).get("total")
-    return None if total is None else float(total)
 
 
 def _around(record: Record, seconds: float, what: str) -> Finding:
@@ -158,29 +160,14 @@ def _others_seconds(record: Record) -> float | None:
     load = record.load.cpu_seconds if record.load else 0.0
     if own is None or busy is None or load is None:
         return None
-    return max(0.0, busy - own - load - _agent_seconds(record))
-
-
-def _agent_seconds(record: Record) -> float:
-    """Return the agent's own CPU time; zero where the record does not have it."""
-    return (difference(record, "agent", "cpu_usec") or 0.0) / 1e6
+    return max(0.0, busy - own - load - (difference(record, "agent", "cpu_usec") or 0.0) / 1e6)
 
 
 def _busy_sentence(others: float, seconds: float) -> str:
     return f"other processes kept {others / seconds:.2f} CPUs busy"
 
 
-def _judges_waits(record: Record, own: float, seconds: float) -> bool:
-    """Return whether `cpu_wait` judges the trial, or no CPU was short of time for it."""
-    if not has_cgroup(record) or record.load:
-        return False
-    if own <= ONE_THREAD * seconds and "CPUQuota" not in (record.cage.requested or {}):
-        return True
-    idle, busy = host_cpu_seconds(record, "idle"), host_cpu_seconds(record, *BUSY)
-    return idle is None or busy is None or idle > IDLE_SHARE * (idle + busy)
-
-
-def foreign_cpu_limit(record: Record) -> Finding | None:
+def _foreign_cpu_limit(record: Record) -> Finding | None:
     """Check for throttling although the cage has no CPUQuota: then an ancestor has one."""
     throttled = difference(record, "cgroup", "cpu.stat", "throttled_usec")
     if not throttled or "CPUQuota" in (record.cage.requested or {}):
@@ -189,13 +176,6 @@ def foreign_cpu_limit(record: Record) -> Finding | None:
         f"a CPU limit that the cage does not request held the trial for {throttled / 1e6:.2f} s"
     )
     return throttled / 1e6 <= LEAST_LOST_SECONDS, sentence
-
-
-def growth(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> float | None:
-    """Return the growth of a figure between two samples; None if one lacks it."""
-    if before.get(key) is None or after.get(key) is None:
-        return None
-    return float(after[key] - before[key])
 
 
 SLOWER = 3.0
@@ -223,52 +203,44 @@ class DiskService:
         return self.ms / self.busy_ms if self.busy_ms else 0.0
 
 
-def disk_service(record: Record) -> DiskService | None:
-    """Return the service of the data's disk in the measured part; None if it is not known."""
-    counts = [difference(record, "device", key) for key in ("reads", "writes")]
-    sectors = [difference(record, "device", f"sectors_{key}") for key in ("read", "written")]
-    spent = [difference(record, "device", key) for key in ("read_ms", "write_ms")]
-    busy = difference(record, "device", "io_ticks")
-    if None in (*counts, *sectors, *spent) or busy is None or not measured_seconds(record):
+def _disk_service(record: Record) -> DiskService | None:
+    keys = ("reads", "writes", "sectors_read", "sectors_written", "read_ms", "write_ms", "io_ticks")
+    grown = [difference(record, "device", key) for key in keys]
+    reads, writes, read, written, read_ms, write_ms, busy = (one or 0 for one in grown)
+    if None in grown or not measured_seconds(record):
         return None
-    requests = sum(filter(None, counts))
-    size = SECTOR_BYTES * sum(filter(None, sectors)) / max(1.0, requests)
+    requests = reads + writes
+    size = SECTOR_BYTES * (read + written) / max(1.0, requests)
     if requests < FEWEST_REQUESTS or not size:
         return None
-    return DiskService(requests, size, sum(filter(None, spent)) / requests, busy / requests)
+    return DiskService(requests, size, (read_ms + write_ms) / requests, busy / requests)
 
 
 def judge_disk_speed(record: Record, repeats: Sequence[Record]) -> Verdict:
-    """Return `usual`, `slow` or `unknown`, from the other repeats of the trial's treatment."""
-    own, seconds = disk_service(record), measured_seconds(record)
+    """Return `usual`, `slow` or `unknown`, from the other repeats of the trial's treatment.
+
+    With a deeper queue than theirs a request waits for others, so that the time between two ends
+    counts.
+    """
+    own, seconds = _disk_service(record), measured_seconds(record)
     if own is None or not seconds:
         return Verdict("unknown", "The disk served too few requests to judge its speed.")
-    known = [found for other in repeats if (found := disk_service(other))]
+    known = [found for other in repeats if (found := _disk_service(other))]
     alike = [one for one in known if 1 / ALIKE <= one.request_bytes / own.request_bytes <= ALIKE]
     if len(alike) < FEWEST_OTHERS:
         return Verdict("unknown", "Too few other repeats had requests of this size.")
-    usual_ms, factor = median(found.ms for found in alike), _slower(own, alike)
+    usual_ms = median(other.ms for other in alike)
+    usual, mine = usual_ms, own.ms
+    if own.depth > ALIKE * median(other.depth for other in alike):
+        usual, mine = median(other.busy_ms for other in alike), own.busy_ms
+    factor = mine / usual if usual else 1.0
     lost = own.requests * own.busy_ms / 1000 * (1 - 1 / factor) if factor > 1 else 0.0
-    sentence = (
-        f"the disk took {own.ms:.3g} ms per request of {format_bytes(own.request_bytes)}, and"
-        f" {usual_ms:.3g} ms in {len(alike)} other repeats"
-    )
     is_slow = factor >= SLOWER and lost > max(LOST_SHARE * seconds, LEAST_LOST_SECONDS)
-    return Verdict("slow" if is_slow else "usual", sentence)
-
-
-def _slower(own: DiskService, others: Sequence[DiskService]) -> float:
-    """Return how many times longer a request took than in the others.
-
-    With a deeper queue a request waits for others, so that the time between two ends counts.
-    """
-    usual = median(found.ms for found in others)
-    depth = median(found.depth for found in others)
-    if own.depth > ALIKE * depth:
-        usual, mine = median(found.busy_ms for found in others), own.busy_ms
-    else:
-        mine = own.ms
-    return mine / usual if usual else 1.0
+    return Verdict(
+        "slow" if is_slow else "usual",
+        f"the disk took {own.ms:.3g} ms per request of {format_bytes(own.request_bytes)}, and"
+        f" {usual_ms:.3g} ms in {len(alike)} other repeats",
+    )
 
 
 OUTER_CPUS = 0.5
@@ -282,99 +254,73 @@ OUTER_DISK_SHARE = 0.2
 the measured part. 8 % was the most in 348 trials that count: the journal of the guest's image."""
 
 
-def outer_host(record: Record) -> Finding | None:
-    """Check the CPUs that other processes kept busy on the outer host, which a guest cannot see."""
+def _outer_machine(record: Record, seconds: float) -> Iterator[Finding]:
+    """Check what a guest cannot see: the outer host's CPUs, memory and disk."""
     if not record.outer_host:
-        return None
+        return
     before, after = record.outer_host.before or {}, record.outer_host.after or {}
-    used, seconds = _foreign_cpu_seconds(before, after), growth(before, after, "unix_seconds")
-    if used is None or not seconds:
-        return None, "the outer host's CPU time was not counted"
-    if seconds < SHORTEST_SECONDS:
-        return None, f"{seconds:.3f} s are too short to measure the outer host's CPU time"
-    is_noise = used > OUTER_CPUS * seconds and used > LEAST_LOST_SECONDS
-    return not is_noise, f"on the outer host, other processes kept {used / seconds:.2f} CPUs busy"
+    passed, guest = (growth(before, after, key) for key in ("unix_seconds", "qemu_cpu_seconds"))
+    if not passed or guest is None or not before.get("cpu_seconds") or not after.get("cpu_seconds"):
+        yield None, "the outer host's CPU time was not counted"
+    elif passed < SHORTEST_SECONDS:
+        yield None, f"{passed:.3f} s are too short to measure the outer host's CPU time"
+    else:
+        # The guest's ticks are part of `user` (proc_stat(5)).
+        ran = sum(growth(before, after, "cpu_seconds", key) or 0.0 for key in (*BUSY, "steal"))
+        used = max(0.0, ran - guest)
+        is_noise = used > OUTER_CPUS * passed and used > LEAST_LOST_SECONDS
+        yield not is_noise, f"on the outer host, {_busy_sentence(used, passed)}"
+    if passed:
+        yield from _outer_memory(before, after, passed)
+        yield from _outer_disk(record, before, after, seconds)
 
 
-def outer_memory(record: Record) -> Finding | None:
+def _outer_memory(
+    before: Mapping[str, Any], after: Mapping[str, Any], passed: float
+) -> Iterator[Finding]:
     """Check the outer host's waits for memory and its swap: it may take pages of the guest."""
-    before, after, seconds = _moments(record)
-    if not seconds:
-        return None
-    waited = growth(_stalls(before), _stalls(after), "some_us")
-    swapped = [growth(before.get("swap") or {}, after.get("swap") or {}, key) for key in _SWAP]
-    moved = sum(filter(None, swapped))
+    waited = growth(before, after, "pressure", "memory", "some_us")
+    swapped = [growth(before, after, "swap", key) for key in ("in_bytes", "out_bytes")]
     if waited is None and None in swapped:
-        return None
-    share, sentence = (waited or 0.0) / 1e6 / seconds, "on the outer host, tasks waited for memory"
-    sentence += f" for {100 * share:.1f} % of the time"
-    if None not in swapped:
-        sentence += f", and {format_bytes(moved)} were swapped"
-    is_noise = share > MEMORY_SHARE and share * seconds > LEAST_LOST_SECONDS
-    return not (is_noise or moved > SWAPPED_BYTES), sentence
+        return
+    moved, share = sum(filter(None, swapped)), (waited or 0.0) / 1e6 / passed
+    swap = "" if None in swapped else f", and {format_bytes(moved)} were swapped"
+    is_noise = share > MEMORY_SHARE and share * passed > LEAST_LOST_SECONDS
+    yield (
+        not (is_noise or moved > SWAPPED_BYTES),
+        f"on the outer host, tasks waited for memory for {100 * share:.1f} % of the time{swap}",
+    )
 
 
-_SWAP = ("in_bytes", "out_bytes")
-
-
-def outer_disk(record: Record, seconds: float) -> Finding | None:
+def _outer_disk(
+    record: Record, before: Mapping[str, Any], after: Mapping[str, Any], seconds: float
+) -> Iterator[Finding]:
     """Check how long the outer disk worked for others while the guest waited for its own disks.
 
     Its time is divided by the bytes, those of the guest's disks and the rest. A guest that does not
     use its disk is not disturbed.
     """
-    before, after, passed = _moments(record)
-    first, last = before.get("disk") or {}, after.get("disk") or {}
-    busy_ms, sectors = growth(first, last, "io_ms"), _sectors(first, last)
-    own_busy_ms = difference(record, "device", "io_ticks")
-    if busy_ms is None or sectors is None or own_busy_ms is None or not passed:
-        return None
-    foreign = max(0.0, sectors - _guest_sectors(record))
+    keys = ("sectors_read", "sectors_written")
+    busy_ms, own_busy_ms = (
+        growth(before, after, "disk", "io_ms"),
+        difference(record, "device", "io_ticks"),
+    )
+    moved = [growth(before, after, "disk", key) for key in keys]
+    if busy_ms is None or own_busy_ms is None or None in moved:
+        return
+    others = (("disks", name, "device") for name in counter(record, "after", "disks") or {})
+    own = sum(
+        difference(record, *disk, key) or 0.0 for disk in (("device",), *others) for key in keys
+    )
+    sectors = sum(filter(None, moved))
+    foreign = max(0.0, sectors - own)
     lost = min(busy_ms * foreign / sectors if sectors else 0.0, own_busy_ms) / 1000
     is_noise = lost > OUTER_DISK_SHARE * seconds and lost > LEAST_LOST_SECONDS
-    return not is_noise, (
+    yield (
+        not is_noise,
         f"the outer host's disk moved {format_bytes(foreign * SECTOR_BYTES)} for others, while the"
-        f" guest waited for it {100 * lost / seconds:.1f} % of the time"
+        f" guest waited for it {100 * lost / seconds:.1f} % of the time",
     )
-
-
-def _moments(record: Record) -> tuple[Mapping[str, Any], Mapping[str, Any], float | None]:
-    if not record.outer_host:
-        return {}, {}, None
-    before, after = record.outer_host.before or {}, record.outer_host.after or {}
-    return before, after, growth(before, after, "unix_seconds")
-
-
-def _stalls(moment: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (moment.get("pressure") or {}).get("memory") or {}
-
-
-def _sectors(first: Mapping[str, Any], last: Mapping[str, Any]) -> float | None:
-    moved = [growth(first, last, f"sectors_{key}") for key in ("read", "written")]
-    return None if None in moved else sum(filter(None, moved))
-
-
-def _guest_sectors(record: Record) -> float:
-    """Return what the guest moved on the data's disk and on the cage's others."""
-    disks: list[tuple[str, ...]] = [("device",)]
-    disks += [("disks", name, "device") for name in counter(record, "after", "disks") or {}]
-    return sum(
-        difference(record, *disk, f"sectors_{key}") or 0.0
-        for disk in disks
-        for key in ("read", "written")
-    )
-
-
-def _foreign_cpu_seconds(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
-    """Return the outer host's CPU seconds less QEMU's.
-
-    The guest's ticks are part of `user` (proc_stat(5)).
-    """
-    guest = growth(before, after, "qemu_cpu_seconds")
-    first, last = before.get("cpu_seconds"), after.get("cpu_seconds")
-    if guest is None or not first or not last:
-        return None
-    return max(0.0, sum(growth(first, last, key) or 0.0 for key in (*BUSY, "steal")) - guest)
 
 
 FOREIGN_IO_SHARE = 0.02
@@ -405,20 +351,22 @@ def judge_host_quiet(
     seconds = measured_seconds(record)
     if not seconds:
         return Verdict("unknown", "The measured part did not end, so its counters are incomplete.")
-    found: tuple[Finding | None, ...] = (
+    gap = longest_gap_seconds(record, series)
+    found = (
         _disk_traffic(record),
-        stolen_time(record, seconds),
-        cpu_wait(record, seconds),
-        other_processes(record, seconds),
-        foreign_cpu_limit(record),
-        outer_host(record),
-        outer_memory(record),
-        outer_disk(record, seconds),
-        _speed(disk_speed),
-        _pause(record, series, seconds),
+        _stolen_time(record, seconds),
+        _cpu_wait(record, seconds),
+        _other_processes(record, seconds),
+        _foreign_cpu_limit(record),
+        *_outer_machine(record, seconds),
+        (disk_speed.verdict == "usual", disk_speed.reason)
+        if disk_speed and disk_speed.verdict != "unknown"
+        else None,
+        (False, f"nothing was sampled for {gap:.1f} s: the machine was paused or overloaded")
+        if gap > longest_gap_allowed(seconds)
+        else None,
+        *(_disk_traffic(view, f"the disk {name}") for name, view in disk_views(record).items()),
     )
-    views = disk_views(record)
-    found += tuple(_disk_traffic(view, f"the disk {name}") for name, view in views.items())
     findings = [finding for finding in found if finding]
     for word, state in (("not_quiet", False), ("unknown", None)):
         if hits := [sentence for found, sentence in findings if found is state]:
@@ -447,16 +395,3 @@ def _disk_traffic(record: Record, name: str = "the disk") -> Finding:
         f"other processes{also} moved {format_bytes(sum(foreign))} on {name},"
         f" the trial {format_bytes(own)}",
     )
-
-
-def _speed(found: Verdict | None) -> Finding | None:
-    if found is None or found.verdict == "unknown":
-        return None
-    return found.verdict == "usual", found.reason
-
-
-def _pause(record: Record, series: Sequence[Mapping[str, Any]], seconds: float) -> Finding | None:
-    gap = longest_gap_seconds(record, series)
-    if gap <= longest_gap_allowed(seconds):
-        return None
-    return False, f"nothing was sampled for {gap:.1f} s: the machine was paused or overloaded"

@@ -22,11 +22,9 @@ FEWEST = 6
 def ranks_left_out(n: int) -> int:
     """Return how many of `n` values (six or more) to drop at each end for an interval of 95 %."""
     tail, k = 0.5**n, 0
-    while True:
-        next_tail = tail + math.comb(n, k + 1) * 0.5**n
-        if 2 * next_tail > 1 - CONFIDENCE:
-            return k
-        tail, k = next_tail, k + 1
+    while 2 * (tail := tail + math.comb(n, k + 1) * 0.5**n) <= 1 - CONFIDENCE:
+        k += 1
+    return k
 
 
 def half_width(values: Sequence[float]) -> float | None:

@@ -7,7 +7,8 @@ decide how many of them are needed; the result is never stored. See docs/decisio
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from pagecage.model.record import Record
@@ -29,11 +30,12 @@ def enough_blocks(document: Document, last: Mapping[str, Record], judge: Judge) 
     """
     if not document.get("until_ci"):
         return None
-    blocks = _blocks(document)
-    recorded = next(
-        (n for n, block in enumerate(blocks) if any(t["trial_id"] not in last for t in block)),
-        len(blocks),
-    )
+    found: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for trial in document["trials"]:
+        found[trial["block"]].append(trial)
+    blocks = [found[number] for number in sorted(found)]
+    has_records = (all(trial["trial_id"] in last for trial in block) for block in blocks)
+    recorded = sum(1 for _ in takewhile(bool, has_records))
     for count in range(FEWEST, recorded + 1):
         trials = [trial for block in blocks[:count] for trial in block]
         treatments = _by_treatment(trials, last).values()
@@ -67,13 +69,6 @@ def needed(document: Document, last: Mapping[str, Record], judge: Judge) -> list
     return [trial for trial in document["trials"] if enough is None or trial["block"] <= enough]
 
 
-def _blocks(document: Document) -> list[list[Mapping[str, Any]]]:
-    found: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    for trial in document["trials"]:
-        found[trial["block"]].append(trial)
-    return [found[number] for number in sorted(found)]
-
-
 def _by_treatment(
     trials: Sequence[Mapping[str, Any]], last: Mapping[str, Record]
 ) -> dict[tuple[str, ...], list[Record]]:
@@ -84,7 +79,6 @@ def _by_treatment(
 
 
 def _is_enough(records: Sequence[Record], document: Document, judge: Judge) -> bool:
-    """Return whether the interval is narrow enough, or no repeat would give a figure."""
     if len(records) >= FEWEST and all(record.outcome in NO_FIGURE for record in records):
         return True
     width = _half_width(records, document, judge)
@@ -92,18 +86,11 @@ def _is_enough(records: Sequence[Record], document: Document, judge: Judge) -> b
 
 
 def _half_width(records: Sequence[Record], document: Document, judge: Judge) -> float | None:
-    response = document["definition"].get("response", DEFAULT_RESPONSE)
-    return half_width(list(_figures(records, response, judge)))
-
-
-def _figures(records: Sequence[Record], response: str, judge: Judge) -> Iterator[float]:
-    """Yield the figures that a table would average: those of data points that nothing excludes."""
+    """Return that of the figures that a table would average: those of data points that count."""
+    response, figures = document["definition"].get("response", DEFAULT_RESPONSE), []
     for record in records:
         value, verdicts = record.response.get(response), judge(record)
-        if (
-            value is not None
-            and verdicts.is_data_point
-            and not verdicts.excluded
-            and record.outcome != "oom_killed"
-        ):
-            yield value
+        is_counted = verdicts.is_data_point and not verdicts.excluded
+        if value is not None and is_counted and record.outcome != "oom_killed":
+            figures.append(value)
+    return half_width(figures)

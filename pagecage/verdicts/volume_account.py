@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pagecage.model.cage import IO_MAX_KEY, TokenBucket
 from pagecage.model.record import Record
@@ -63,7 +62,7 @@ class VolumeAccount:
     limits: tuple[AccountedLimit, ...]
     late_operations: int
     operations: int
-    has_latency: bool = False
+    has_latency: bool
 
     def covering(self, name: str) -> list[AccountedLimit]:
         """Return the limits on the I/O that a property limits."""
@@ -76,32 +75,25 @@ def volume_account(record: Record) -> VolumeAccount | None:
     account = external.get("account")
     if not account or external.get("by") != "volume":
         return None
-    own = account["pcvolume"]
-    if len(own["limits"]) != len(external["model"]["limits"]):
+    own, model = account["pcvolume"], external["model"]
+    if len(own["limits"]) != len(model["limits"]):
         raise ValueError("the account of a simulated volume has limits of another model")
-    limits = zip(own["limits"], external["model"]["limits"])  # noqa: B905 - of Python 3.10
+    limits = []
+    for counted, asked in zip(own["limits"], model["limits"]):  # noqa: B905 - of Python 3.10
+        of_credits = asked["credits"] or {}
+        keys = ("burst_per_second", "capacity", "start")
+        bucket = TokenBucket(asked["per_second"], *(of_credits.get(key, 0.0) for key in keys))
+        kind = (counted["layer"], counted["scope"], counted["unit"])
+        exceeded_seconds = counted["exceeded_us"] / 1e6
+        limits.append(
+            AccountedLimit(*kind, bucket, counted["used"], exceeded_seconds, counted["changes"])
+        )
     return VolumeAccount(
         own["seconds"],
-        tuple(_limit(counted, asked) for counted, asked in limits),
+        tuple(limits),
         own["late_ops"],
         account["total_read_ops"] + account["total_write_ops"],
-        bool(external["model"]["read_latency"] or external["model"]["write_latency"]),
-    )
-
-
-def _limit(counted: Mapping[str, Any], asked: Mapping[str, Any]) -> AccountedLimit:
-    credits_ = asked["credits"] or {"burst_per_second": 0.0, "capacity": 0.0, "start": 0.0}
-    bucket = TokenBucket(
-        asked["per_second"], credits_["burst_per_second"], credits_["capacity"], credits_["start"]
-    )
-    return AccountedLimit(
-        counted["layer"],
-        counted["scope"],
-        counted["unit"],
-        bucket,
-        counted["used"],
-        counted["exceeded_us"] / 1e6,
-        counted["changes"],
+        bool(model["read_latency"] or model["write_latency"]),
     )
 
 
@@ -128,11 +120,9 @@ def use_by_account(record: Record, name: str) -> float | None:
 def overrun_by_account(record: Record, name: str) -> str | None:
     """Return a sentence if the volume let more through than a limit allows."""
     account = volume_account(record)
-    if account is None:
-        return None
-    for limit in account.covering(name):
+    for limit in account.covering(name) if account else ():
         least = limit.bucket.least_seconds(limit.used)
-        if least > account.seconds * GRACE:
+        if account and least > account.seconds * GRACE:
             return (
                 f"By its account the volume let {format_seconds(least)} of this limit through in"
                 f" {format_seconds(account.seconds)}."

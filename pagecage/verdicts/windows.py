@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from pagecage.model.cage import DATA_DISK, IO_STAT_KEY, MEMORY_EVENT
@@ -14,6 +14,7 @@ from pagecage.verdicts.counters import (
     difference,
     disk_views,
     final_counter,
+    growth,
     io_difference,
     measured_seconds,
     series_on_disk,
@@ -104,22 +105,25 @@ def cap_name(limit: BindingLimit) -> str | None:
 
 def full_caps(window: Window) -> list[BindingLimit]:
     """Return the caps that held a window back, the nearest of each disk, the fullest first."""
-    found = [(*_nearest_cap(one), name) for name, one in window.by_disk.items()]
-    waits = _share(window.waited_io, window) >= WAITING
-    held = [one for one in found if one[0] >= FULL_CAP or (one[0] >= NEAR_CAP and waits)]
-    return [
-        BindingLimit("bandwidth" if "Bandwidth" in prop else "iops", prop, disk)
-        for _, prop, disk in sorted(held, key=lambda one: one[0], reverse=True)
-    ]
+    least = NEAR_CAP if _share(window.waited_io, window) >= WAITING else FULL_CAP
+    held = []
+    for disk, one in window.by_disk.items():
+        used = (
+            (one.moved[IO_STAT_KEY[prop]] / one.seconds / cap, prop)
+            for prop, cap in one.caps.items()
+        )
+        share, prop = max(used, default=(0.0, ""))
+        if share >= least:
+            kind = "bandwidth" if "Bandwidth" in prop else "iops"
+            held.append((share, BindingLimit(kind, prop, disk)))
+    return [limit for _, limit in sorted(held, key=lambda one: one[0], reverse=True)]
 
 
 def binding_limit(window: Window, requested: Mapping[str, Any]) -> BindingLimit:
     """Return the limit of one window, by the first rule that applies: cap, memory, device, CPU."""
     if caps := full_caps(window):
         return caps[0]
-    if requested.keys() & MEMORY_EVENT.keys() and (
-        _suffers_from_reclaim(window) or _sleeps_above_high(window, requested)
-    ):
+    if requested.keys() & MEMORY_EVENT.keys() and _is_short_of_memory(window, requested):
         return BindingLimit("memory")
     busy, disk = max((_share(one.disk_busy, one), name) for name, one in window.by_disk.items())
     if busy >= DISK_BUSY and _share(window.waited_io, window) >= DISK_WAITING:
@@ -134,36 +138,23 @@ def _share(value: float | None, window: Window) -> float:
     return 0.0 if value is None else value / window.seconds
 
 
-def _nearest_cap(window: Window) -> tuple[float, str]:
-    """Return the largest used share of any cap, and that cap's property."""
-    used = (
-        (window.moved[IO_STAT_KEY[prop]] / window.seconds / cap, prop)
-        for prop, cap in window.caps.items()
-    )
-    return max(used, default=(0.0, ""))
+def _is_short_of_memory(window: Window, requested: Mapping[str, Any]) -> bool:
+    """Return whether the memory limit was met at a cost: pages read again, or tasks that waited.
 
-
-def _suffers_from_reclaim(window: Window) -> bool:
-    """Return whether the memory limit was met at a cost: pages read again, or tasks that waited."""
-    if not window.limit_hits:
-        return False
+    memory.high holds tasks asleep for up to two seconds (MEMCG_MAX_HIGH_DELAY_JIFFIES), and only
+    the begin of a sleep is counted.
+    """
     read = sum(one.moved["rbytes"] for one in window.by_disk.values())
     reread_share = (window.refault_pages or 0) * window.page_bytes / max(read, 1)
-    return reread_share >= REFAULT_SHARE or _share(window.waited_memory, window) >= RECLAIMING
-
-
-def _sleeps_above_high(window: Window, requested: Mapping[str, Any]) -> bool:
-    """Return whether memory.high held tasks asleep.
-
-    A sleep lasts up to two seconds (MEMCG_MAX_HIGH_DELAY_JIFFIES), and only its begin is counted.
-    """
-    return "MemoryHigh" in requested and _share(window.waited_memory, window) >= RECLAIMING
+    has_waited = _share(window.waited_memory, window) >= RECLAIMING
+    if window.limit_hits:
+        return has_waited or reread_share >= REFAULT_SHARE
+    return has_waited and "MemoryHigh" in requested
 
 
 WINDOW_SECONDS = 0.5
 """Five slices of blk-throttle: a throttled reader moves data once per slice of 100 ms."""
 SHORTEST_REMAINDER_SECONDS = 0.01
-_EVENTS = tuple(MEMORY_EVENT.values())
 
 
 def windows_of(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
@@ -173,10 +164,9 @@ def windows_of(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Wind
     Empty if the part did not end. A window of a cage with several disks has one for each other
     disk.
     """
-    rows = _measured_rows(record, series)
-    windows = [_from_rows(record, first, last) for first, last in _window_rows(rows)]
-    whole = _whole(record)
-    found = windows or ([whole] if whole else [])
+    found = [_from_rows(record, first, last) for first, last in _window_rows(record, series)]
+    if not found and (whole := _whole(record)):
+        found = [whole]
     by_disk = {
         name: windows_of(view, series_on_disk(series, name))
         for name, view in disk_views(record).items()
@@ -192,60 +182,42 @@ def windows_of(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Wind
 def windows_and_remainder(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
     """Return the windows, then one for the first and last moments that no window covers."""
     windows, whole = windows_of(record, series), _whole(record)
-    remainder = _without(whole, windows) if whole and windows else None
-    return [*windows, remainder] if remainder else windows
+    seconds = whole.seconds - sum(window.seconds for window in windows) if whole else 0.0
+    if not whole or not windows or seconds < SHORTEST_REMAINDER_SECONDS:
+        return windows
 
-
-_FIGURES = (
-    "waited_io",
-    "waited_memory",
-    "waited_cpu",
-    "refault_pages",
-    "limit_hits",
-    "disk_busy",
-    "cpu",
-    "throttled",
-    "disk_requests",
-    "disk_queued",
-)
-
-
-def _without(whole: Window, windows: Sequence[Window]) -> Window | None:
-    """Return the whole part less its windows; None if next to nothing remains.
-
-    Rounding could make a figure negative, so each is at least zero.
-    """
-    seconds = whole.seconds - sum(window.seconds for window in windows)
-    if seconds < SHORTEST_REMAINDER_SECONDS:
-        return None
-
-    def remaining(figure: str) -> float | None:
-        total, parts = getattr(whole, figure), [getattr(window, figure) for window in windows]
-        return None if total is None or None in parts else max(0.0, total - sum(parts))
+    def remaining(total: float | None, parts: Sequence[float | None]) -> float | None:
+        # Rounding could make a figure negative.
+        known = [part for part in parts if part is not None]
+        if total is None or len(known) < len(parts):
+            return None
+        return max(0.0, total - sum(known))
 
     moved = {
         key: max(0.0, count - sum(window.moved[key] for window in windows))
         for key, count in whole.moved.items()
     }
-    figures: dict[str, Any] = {figure: remaining(figure) for figure in _FIGURES}
-    return replace(whole, seconds=seconds, moved=moved, **figures)
+    figures: dict[str, Any] = {
+        name: remaining(getattr(whole, name), [getattr(window, name) for window in windows])
+        for name in _FIGURES
+    }
+    return [*windows, replace(whole, seconds=seconds, moved=moved, **figures)]
 
 
-def _measured_rows(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the rows between `go` and `end`."""
-    if not record.measured:
-        return []
-    start = record.measured.start_monotonic_seconds
-    end = start + record.measured.seconds
-    return [row for row in series if start <= row["t"] <= end]
+_FIGURES = [figure.name for figure in fields(Window) if figure.type == "float | None"]
+"""Figures of a window that may be unknown."""
 
 
 def _window_rows(
-    rows: Sequence[Mapping[str, Any]],
+    record: Record, series: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield the first and last row of each whole window."""
-    first: Mapping[str, Any] | None = None
-    for row in rows:
+    """Yield the first and last row of each whole window between `go` and `end`."""
+    if not record.measured:
+        return
+    start, first = record.measured.start_monotonic_seconds, None
+    for row in series:
+        if not start <= row["t"] <= start + record.measured.seconds:
+            continue
         if first is None:
             first = row
         elif row["t"] - first["t"] >= WINDOW_SECONDS:
@@ -253,20 +225,23 @@ def _window_rows(
             first = row
 
 
-def _growth(first: Mapping[str, Any], last: Mapping[str, Any], *path: str) -> float | None:
-    for key in path:
-        first, last = (first or {}).get(key), (last or {}).get(key)  # type: ignore[assignment]
-    return None if first is None or last is None else float(last) - float(first)  # type: ignore[arg-type]
+def _window(read: Callable[..., float | None], **known: Any) -> Window:
+    """Return a window of figures that are known and of those that `read` returns.
 
-
-def _sum(first: float | None, second: float | None) -> float | None:
-    return None if first is None or second is None else first + second
-
-
-def _hits(counts: Iterable[float | None]) -> float | None:
-    """Return how often memory limits were met; older records do not count memory.high."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    It is called with the path of a figure in a row of the sampler. Older records do not count
+    memory.high.
+    """
+    reads, writes = read("disk", "reads"), read("disk", "writes")
+    hits = [n for key in MEMORY_EVENT.values() if (n := read("memory_events", key)) is not None]
+    return Window(
+        refault_pages=read("memory_stat", "workingset_refault_file"),
+        limit_hits=sum(hits) if hits else None,
+        disk_busy=_scaled(read("disk", "io_ticks"), 1e-3),
+        throttled=_scaled(read("cpu", "throttled_usec"), 1e-6),
+        disk_requests=None if reads is None or writes is None else reads + writes,
+        disk_queued=_scaled(read("disk", "weighted_io_ticks"), 1e-3),
+        **known,
+    )
 
 
 def _scaled(value: float | None, factor: float) -> float | None:
@@ -276,7 +251,12 @@ def _scaled(value: float | None, factor: float) -> float | None:
 def _from_rows(record: Record, first: Mapping[str, Any], last: Mapping[str, Any]) -> Window:
     """Return the window between two rows. `io` is empty until the slice touches the disk."""
     assert record.measured is not None
-    return Window(
+
+    def read(*path: str) -> float | None:
+        return _scaled(growth(first, last, *path), 1.0)
+
+    return _window(
+        read,
         start_seconds=first["t"] - record.measured.start_monotonic_seconds,
         seconds=last["t"] - first["t"],
         caps=caps_between(record, first["t"], last["t"]),
@@ -284,27 +264,29 @@ def _from_rows(record: Record, first: Mapping[str, Any], last: Mapping[str, Any]
             key: float(last["io"].get(key, 0) - first["io"].get(key, 0))
             for key in IO_STAT_KEY.values()
         },
-        waited_io=_scaled(_growth(first, last, "pressure", "io", "some"), 1e-6),
-        waited_memory=_scaled(_growth(first, last, "pressure", "memory", "some"), 1e-6),
-        waited_cpu=_scaled(_growth(first, last, "pressure", "cpu", "some"), 1e-6),
-        refault_pages=_growth(first, last, "memory_stat", "workingset_refault_file"),
+        waited_io=_scaled(read("pressure", "io", "some"), 1e-6),
+        waited_memory=_scaled(read("pressure", "memory", "some"), 1e-6),
+        waited_cpu=_scaled(read("pressure", "cpu", "some"), 1e-6),
+        cpu=_scaled(read("cpu", "usage_usec"), 1e-6),
         page_bytes=record.page_bytes,
-        limit_hits=_hits(_growth(first, last, "memory_events", key) for key in _EVENTS),
-        disk_busy=_scaled(_growth(first, last, "disk", "io_ticks"), 1e-3),
-        cpu=_scaled(_growth(first, last, "cpu", "usage_usec"), 1e-6),
-        throttled=_scaled(_growth(first, last, "cpu", "throttled_usec"), 1e-6),
-        disk_requests=_sum(
-            _growth(first, last, "disk", "reads"), _growth(first, last, "disk", "writes")
-        ),
-        disk_queued=_scaled(_growth(first, last, "disk", "weighted_io_ticks"), 1e-3),
     )
+
+
+_IN_RECORD = {
+    "memory_stat": ("cgroup", "memory.stat"),
+    "memory_events": ("cgroup", "memory.events"),
+    "cpu": ("cgroup", "cpu.stat"),
+    "disk": ("device",),
+}
+"""Place in a record's counters of the figures of a sampler's row."""
 
 
 def _whole(record: Record) -> Window | None:
     seconds = measured_seconds(record)
     if not seconds or not record.counters.after:
         return None
-    return Window(
+    return _window(
+        lambda table, key: difference(record, *_IN_RECORD[table], key),
         start_seconds=0.0,
         seconds=seconds,
         caps=measured_caps(record),
@@ -312,16 +294,8 @@ def _whole(record: Record) -> Window | None:
         waited_io=stalled_seconds(record, "io"),
         waited_memory=stalled_seconds(record, "memory"),
         waited_cpu=stalled_seconds(record, "cpu"),
-        refault_pages=difference(record, "cgroup", "memory.stat", "workingset_refault_file"),
-        page_bytes=record.page_bytes,
-        limit_hits=_hits(difference(record, "cgroup", "memory.events", key) for key in _EVENTS),
-        disk_busy=_scaled(difference(record, "device", "io_ticks"), 1e-3),
         cpu=cpu_seconds(record),
-        throttled=_scaled(difference(record, "cgroup", "cpu.stat", "throttled_usec"), 1e-6),
-        disk_requests=_sum(
-            difference(record, "device", "reads"), difference(record, "device", "writes")
-        ),
-        disk_queued=_scaled(difference(record, "device", "weighted_io_ticks"), 1e-3),
+        page_bytes=record.page_bytes,
     )
 
 
@@ -345,30 +319,21 @@ def judge_binding_limit(record: Record, windows: Sequence[Window]) -> BindingVer
         return BindingVerdict(
             "none", "The limit is not known, because the measured part did not end.", {}
         )
-    requested = record.cage.requested or {}
-    found = [({binding_limit(window, requested).name}, window.seconds) for window in windows]
-    shares = _shares(found, NAMES)
+    requested, disks = record.cage.requested or {}, windows[0].by_disk
+    shares = _shares([([binding_limit(w, requested).name], w.seconds) for w in windows], NAMES)
+    held = [([cap_name(limit) for limit in full_caps(w)], w.seconds) for w in windows]
+    caps = [cap_name(BindingLimit("", prop, disk)) for disk in disks for prop in IO_STAT_KEY]
     name = max(NAMES, key=lambda n: shares.get(n, 0.0))
-    held = [
-        ({cap_name(limit) for limit in full_caps(window)}, window.seconds) for window in windows
-    ]
-    caps = _shares(held, cap_names(windows))
-    return BindingVerdict(name, _sentence(name, shares, windows), shares, caps)
-
-
-def cap_names(windows: Sequence[Window]) -> list[str]:
-    """Return the names of the caps of all disks, those of the data's disk first."""
-    disks = windows[0].by_disk if windows else (DATA_DISK,)
-    limits = (BindingLimit("", prop, disk) for disk in disks for prop in IO_STAT_KEY)
-    return [name for limit in limits if (name := cap_name(limit))]
+    sentence = _sentence(name, shares, windows)
+    return BindingVerdict(name, sentence, shares, _shares(held, caps))
 
 
 def _shares(
-    named: Sequence[tuple[Collection[str | None], float]], names: Sequence[str]
+    named: Sequence[tuple[Sequence[str | None], float]], names: Sequence[str | None]
 ) -> dict[str, float]:
     """Return each name's share of the time, without names that have none."""
     total = sum(seconds for _, seconds in named)
-    shares = {name: sum(s for found, s in named if name in found) / total for name in names}
+    shares = {name: sum(s for found, s in named if name in found) / total for name in names if name}
     return {name: share for name, share in shares.items() if share}
 
 
@@ -378,12 +343,9 @@ def _sentence(name: str, shares: Mapping[str, float], windows: Sequence[Window])
     def percent(figure: str) -> float:
         return 100 * sum(getattr(window, figure) or 0 for window in windows) / seconds
 
-    counted = f"{seconds:.1f} s (in {len(windows)} window{'s' * (len(windows) > 1)})"
-    waits = (
-        f"for the disk {percent('waited_io'):.0f} % of the time and for memory"
-        f" {percent('waited_memory'):.0f} %"
-    )
     return (
-        f"For {100 * shares.get(name, 0):.0f} % of {counted}, {_IN_WORDS[name]} held the program"
-        f" back. It waited {waits}, and kept {percent('cpu') / 100:.2f} CPUs busy."
+        f"For {100 * shares.get(name, 0):.0f} % of {seconds:.1f} s (in {len(windows)}"
+        f" window{'s' * (len(windows) > 1)}), {_IN_WORDS[name]} held the program back. It waited"
+        f" for the disk {percent('waited_io'):.0f} % of the time and for memory"
+        f" {percent('waited_memory'):.0f} %, and kept {percent('cpu') / 100:.2f} CPUs busy."
     )

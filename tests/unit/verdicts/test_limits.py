@@ -1,4 +1,4 @@
-"""Every verdict that a limit can get, and the reason that it names."""
+"""Verdicts on limits, caps that burst credits change, and MemoryHigh."""
 
 from __future__ import annotations
 
@@ -6,9 +6,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pagecage.verdicts.limits import GRACE, judge_limits
+from pagecage.agent.drivers.container import limit_options
+from pagecage.agent.drivers.docker import cage_for_slice
+from pagecage.model.cage import Cage, expected_read_back, property_arguments
+from pagecage.units import LEAST_PAGE_BYTES
+from pagecage.verdicts.evaluate import evaluate
+from pagecage.verdicts.limits import (
+    GRACE,
+    cap_change_count,
+    caps_between,
+    drained_after_seconds,
+    judge_limits,
+    measured_caps,
+)
 from pagecage.verdicts.verdict import LimitVerdict
-from tests.fixtures.records import CAPS, after, caged, held, make_record, plain_record
+from tests.fixtures.records import (
+    CAPS,
+    SECONDS,
+    START,
+    after,
+    caged,
+    held,
+    make_record,
+    plain_record,
+    series,
+)
 
 
 def verdict(record, name: str) -> LimitVerdict:
@@ -213,3 +235,191 @@ def test_buffered_writes_escape_a_limit_of_version_1(file: str, dirty: int, word
     cage = caged(limit, IOWriteBandwidthMax=held("IOReadBandwidthMax", 0.99))
     record = make_record(counters=counters, cage={**cage, "counter_files": {"io.stat": [file]}})
     assert verdict(record, "IOWriteBandwidthMax").verdict == word
+
+
+BURST_CAGE = {"IOReadIOPSMax": 100}
+BUCKET = {
+    "kind": "iops",
+    "properties": ["IOReadIOPSMax"],
+    "base": 100,
+    "rate": 1000,
+    "capacity": 18_000,
+    "credits_at_start": 3600,
+}
+FOUR_SECONDS = [{"t": START - 1, "IOReadIOPSMax": 1000}, {"t": START + 4, "IOReadIOPSMax": 100}]
+
+
+def bursting(changes=FOUR_SECONDS, reads=4600, error=None):
+    """Return a record with 1,000 reads per second for four seconds, then 100 for six."""
+    credits_section = {"buckets": [BUCKET], "changes": changes, "overwritten": 0, "error": error}
+    cage = {**caged(BURST_CAGE), "credits": credits_section}
+    return make_record(cage=cage, counters=after(read_bytes=reads * 4096, reads=reads))
+
+
+def read_limit(record):
+    [limit] = evaluate(record).limits
+    return limit
+
+
+def test_the_cap_is_the_average_of_those_in_force():
+    assert measured_caps(bursting()) == {"IOReadIOPSMax": pytest.approx(460)}
+    assert caps_between(bursting(), START, START + 4) == {"IOReadIOPSMax": 1000}
+    assert caps_between(bursting(), START + 5, START + 6) == {"IOReadIOPSMax": 100}
+    assert cap_change_count(bursting(), "IOReadIOPSMax") == 1
+
+
+def test_without_credits_the_cap_is_the_requested_one():
+    assert measured_caps(make_record(cage=caged(BURST_CAGE))) == {"IOReadIOPSMax": 100}
+    assert measured_caps(make_record(cage=caged(BURST_CAGE), measured=None)) == {
+        "IOReadIOPSMax": 100
+    }
+
+
+def test_a_burst_is_no_leak():
+    limit = read_limit(bursting())
+    assert (limit.verdict, limit.cap) == ("enforced", 100)
+    assert (
+        "460 I/Os per second of 100 I/Os per second (on average 460 I/Os per second with burst"
+        " credits)" in limit.reason
+    )
+
+
+def test_the_same_reads_without_credits_are_a_leak():
+    assert read_limit(bursting(changes=[])).verdict == "leaky"
+
+
+def test_more_than_credits_allowed_is_a_leak():
+    limit = read_limit(bursting(reads=5500))
+    assert limit.verdict == "leaky"
+    assert "on average 460 I/Os per second with burst credits" in limit.reason
+
+
+def test_credits_that_were_not_enforced_to_the_end_are_a_leak():
+    limit = read_limit(bursting(error="burst credits ended early: no such file"))
+    assert limit.verdict == "leaky"
+    assert "did not follow its credits: burst credits ended early" in limit.reason
+
+
+def test_the_floor_spends_the_credits_first():
+    floor = evaluate(bursting()).floor
+    assert floor.floor_seconds == pytest.approx((4600 - 3600) / 100)
+    assert floor.closeness == pytest.approx(10 / SECONDS)
+
+
+def test_each_second_is_judged_by_its_own_cap():
+    rows = series(rios=1000, rbytes=4_096_000, io_wait=0.5)
+    later = [row for row in rows if row["t"] > START + 4]
+    for number, row in enumerate(later, start=1):
+        row["io"] = {**row["io"], "rios": 4000 + 10 * number, "rbytes": (4000 + 10 * number) * 4096}
+    found = evaluate(bursting(), rows)
+    assert {second.bound_by for second in found.diagnosis.seconds} == {"iops"}
+    assert "Burst credits ran out after 4 s" in found.diagnosis.sentence
+    assert round(found.diagnosis.seconds[0].read.iops_cap) == 1000
+
+
+def test_when_credits_ran_out():
+    assert drained_after_seconds(bursting()) == pytest.approx(4)
+    assert drained_after_seconds(bursting(changes=FOUR_SECONDS[:1])) is None
+    assert drained_after_seconds(bursting(changes=[{"t": START - 1, "IOReadIOPSMax": 100}])) is None
+    assert drained_after_seconds(make_record(measured=None)) is None
+
+
+@given(
+    st.lists(st.tuples(st.floats(START - 2, START + 12), st.integers(100, 1000)), max_size=8),
+    st.floats(0, 8),
+)
+def test_averages_lie_between_the_least_and_the_most(pairs, since):
+    changes = [{"t": t, "IOReadIOPSMax": cap} for t, cap in sorted(pairs)]
+    [average] = caps_between(bursting(changes=changes), START + since, START + 10).values()
+    assert (
+        min([100, *(cap for _, cap in pairs)]) - 1e-6
+        <= average
+        <= max([100, *(cap for _, cap in pairs)]) + 1e-6
+    )
+
+
+HIGH = 13_418_496
+HIGH_CAGE = Cage("high", {"MemoryHigh": HIGH, "MemorySwapMax": 0})
+
+
+def judged_high(**figures: float) -> tuple[str, str]:
+    record = make_record(cage=caged({"MemoryHigh": HIGH}), counters=after(**figures))
+    [found] = judge_limits(record)
+    return found.verdict, found.reason
+
+
+def test_systemd_sets_it_and_the_kernel_must_hold_it() -> None:
+    assert f"MemoryHigh={HIGH}" in property_arguments(HIGH_CAGE, "/dev/vdb")
+    assert expected_read_back(HIGH_CAGE, LEAST_PAGE_BYTES)["memory.high"] == str(HIGH)
+
+
+def test_docker_cannot_set_it_so_that_it_stays_on_the_slice() -> None:
+    cage = Cage("both", {"MemoryMax": 2 * HIGH, "MemoryHigh": HIGH, "MemorySwapMax": 0})
+    assert not any(str(HIGH) == option.partition("=")[2] for option in limit_options(cage, "/d"))
+    assert cage_for_slice(cage).properties == {"MemoryHigh": HIGH}
+    assert cage_for_slice(HIGH_CAGE).properties == HIGH_CAGE.properties
+
+
+def test_throttling_proves_it_and_memory_beyond_it_is_no_leak() -> None:
+    word, reason = judged_high(high=7, peak=2 * HIGH)
+    assert word == "enforced"
+    assert "throttled 7 times" in reason
+
+
+def test_without_throttling_it_is_not_proven() -> None:
+    assert judged_high(peak=HIGH // 2)[0] == "never_reached"
+
+
+def test_another_value_in_the_kernel_is_a_leak() -> None:
+    cage = caged({"MemoryHigh": HIGH})
+    cage["read_back"]["memory.high"] = "max"
+    [found] = judge_limits(make_record(cage=cage, counters=after(high=7)))
+    assert found.verdict == "leaky"
+    assert "memory.high" in found.reason
+
+
+def test_one_that_only_an_ancestor_imposes_is_a_leak_near_it() -> None:
+    cage = {**caged({}), "ancestors": {"user.slice": {"memory.high": str(HIGH)}}}
+    [found] = judge_limits(make_record(cage=cage))
+    assert (found.property, found.verdict) == ("MemoryHigh", "leaky")
+
+
+@pytest.mark.parametrize("counted", [{"high": 2}, {}])
+def test_a_throttled_program_is_told_so(counted: dict[str, float]) -> None:
+    """A sleep lasts longer than a window, and only its begin is counted."""
+    record = make_record(
+        cage=caged({"MemoryHigh": HIGH}), counters=after(high=20, read_bytes=0, memory_wait=9.5)
+    )
+    found = evaluate(record, series(memory_wait=0.95, cpu=0.04, **counted))
+    assert found.binding_limit.verdict == "memory"
+    assert found.diagnosis.sentence == (
+        "The MemoryHigh of 12.8 MiB held the program back for 100 % of the time. Above it the"
+        " kernel throttles the program, but does not kill it. Throttling and reclaim took 95 % of"
+        " that time. More memory helps."
+    )
+
+
+def test_in_a_cage_with_both_the_limit_that_was_met_more_often_is_named() -> None:
+    limits = {"MemoryMax": 2 * HIGH, "MemoryHigh": HIGH}
+    for figures, name in (({"high": 20, "hits": 1}, "MemoryHigh"), ({"hits": 20}, "MemoryMax")):
+        record = make_record(cage=caged(limits), counters=after(read_bytes=0, **figures))
+        rows = series(memory_wait=0.95, cpu=0.04, **figures)
+        assert evaluate(record, rows).diagnosis.sentence.startswith(f"The {name} of ")
+
+
+def test_throttling_beside_another_limit_is_a_remark() -> None:
+    limits = {"MemoryHigh": HIGH, "IOReadIOPSMax": 500}
+    record = make_record(cage=caged(limits), counters=after(high=20, reads=4900, memory_wait=3.0))
+    rows = series(rbytes=2e6, rios=490, io_wait=0.9, memory_wait=0.3, high=2)
+    found = evaluate(record, rows)
+    assert found.binding_limit.verdict == "iops"
+    told = "The MemoryHigh of 12.8 MiB throttled the program: it waited for memory 30 % of"
+    assert f"{told} the time." in found.diagnosis.sentence
+
+
+def test_an_older_record_without_the_count_says_nothing_of_it() -> None:
+    record = make_record(cage=caged({"MemoryMax": HIGH}))
+    rows = series(rbytes=1e6, hits=900, memory_wait=0.6, cpu=0.3)
+    for row in rows:
+        del row["memory_events"]["high"]
+    assert evaluate(record, rows).binding_limit.verdict == "memory"
