@@ -90,13 +90,19 @@ def own_collectors(
         for name, table in tables.items()
         if isinstance(table, OwnCollectorTable)
     ]
-    return (*programs, *_scripts(bpftrace))
-
-
-def _scripts(table: BpftraceTable | None) -> Iterator[OwnCollector]:
-    for script in table.scripts if table else ():
-        command = (in_programs(script),)
-        yield OwnCollector(script_name(script), command, table.required, 0.0, _SCRIPT_SECONDS, True)  # type: ignore[union-attr]
+    if bpftrace:
+        programs += [
+            OwnCollector(
+                script_name(script),
+                (in_programs(script),),
+                bpftrace.required,
+                period_seconds=0.0,
+                start_timeout_seconds=_SCRIPT_SECONDS,
+                is_script=True,
+            )
+            for script in bpftrace.scripts
+        ]
+    return tuple(programs)
 
 
 def script_name(script: str) -> str:
@@ -203,7 +209,6 @@ def _words(tree: Any) -> Iterator[str]:
 
 
 def _words_beside(definition: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the words of collectors and scripts that name files beside the definition."""
     collectors = definition.get("collectors")
     tables = collectors.values() if isinstance(collectors, dict) else ()
     commands = [table["command"] for table in tables if isinstance(table, dict)]
