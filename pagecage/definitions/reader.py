@@ -276,7 +276,9 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
     return Experiment(
         name=name,
         **{key: getattr(table, key) for key in _AS_GIVEN},
-        **{key: tuple(getattr(table, key)) for key in ("exclude", "conditions", "copies")},
+        exclude=tuple(table.exclude),
+        conditions=tuple(table.conditions),
+        copies=tuple(table.copies),
         program=workload.program,
         workload_kind=workload.kind,
         arguments=workload.arguments,
