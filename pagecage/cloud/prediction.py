@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pagecage.cloud.catalogue import Provider, VolumeType, distributions
-from pagecage.cloud.formulas import FULLNESS, LimitLayer
+from pagecage.cloud.formulas import FULLNESS
 from pagecage.cloud.profile import LimitProfile
 from pagecage.model.cage import IoAccounting, TokenBucket
 from pagecage.model.volume_model import latency_at_size, mean_us_at_size
@@ -44,22 +44,18 @@ class IoMeter:
 
 def io_meters(profile: LimitProfile, *, combined: bool) -> tuple[IoMeter, ...]:
     """Return the meters of a profile; if `combined`, reads and writes share each limit."""
-    return tuple(
-        IoMeter(limit, layer.by, scope, _bucket(layer, profile.start))
-        for limit, quantity in LIMITS.items()
-        for scope in scopes(combined=combined)
-        for layer in getattr(profile.limits, f"{scope[0]}_{quantity}")
-    )
-
-
-def _bucket(layer: LimitLayer, start: str) -> TokenBucket:
-    """Return a layer's bucket. A burst without end is a plain limit."""
-    rate = float(layer.burst or 0) if layer.bursts else 0.0
-    if layer.credits is None or not rate:
-        base = rate or float(layer.base)
-        return TokenBucket(base, base, 0.0, 0.0)
-    capacity = float(layer.credits)
-    return TokenBucket(float(layer.base), rate, capacity, float(FULLNESS[start]) * capacity)
+    meters = []
+    for limit, quantity in LIMITS.items():
+        for scope in scopes(combined=combined):
+            for layer in getattr(profile.limits, f"{scope[0]}_{quantity}"):
+                rate = float(layer.rate(has_credits=True))
+                capacity = float(layer.credits or 0) if layer.bursts else 0.0
+                # A burst without end is a plain limit.
+                base = rate if layer.credits is None else float(layer.base)
+                credits_ = float(FULLNESS[profile.start]) * capacity
+                bucket = TokenBucket(base, rate, capacity, credits_)
+                meters.append(IoMeter(limit, layer.by, scope, bucket))
+    return tuple(meters)
 
 
 def counted(
@@ -184,23 +180,19 @@ def window_needs(
 
     A pass that was covered in part is stretched, so that its phases stay in order.
     """
-    return tuple(_need(window, demand, rules, given) for window in demand.windows)
-
-
-def _need(
-    window: DemandWindow, demand: IoDemand, rules: IoAccounting, given: Assumptions
-) -> WindowNeed:
-    whole, errors = 1 / demand.covered_share, given.errors
+    whole, errors, needs = 1 / demand.covered_share, given.errors, []
     used = errors.held * whole / demand.used_share
-    amounts = {
-        (limit, scope): used * counted(limit, scope, window, demand, rules, given.count)
-        for limit in LIMITS
-        for scope in scopes(combined=given.combined)
-    }
-    own = window.own_seconds * whole * (errors.capped if window.is_capped else errors.free)
-    disk = _disk_seconds(window, given) * whole
-    serial = 0.0 if window.is_capped else errors.serial * own
-    return WindowNeed(own, disk, serial, amounts)
+    for window in demand.windows:
+        amounts = {
+            (limit, scope): used * counted(limit, scope, window, demand, rules, given.count)
+            for limit in LIMITS
+            for scope in scopes(combined=given.combined)
+        }
+        own = window.own_seconds * whole * (errors.capped if window.is_capped else errors.free)
+        disk = _disk_seconds(window, given) * whole
+        serial = 0.0 if window.is_capped else errors.serial * own
+        needs.append(WindowNeed(own, disk, serial, amounts))
+    return tuple(needs)
 
 
 def _disk_seconds(window: DemandWindow, given: Assumptions) -> float:
@@ -367,7 +359,6 @@ def latency_bounds(
 def _direction_bounds(
     kind: VolumeType, direction: str, greatest_us: int, request_bytes: float
 ) -> tuple[float, float, float | None]:
-    """Return the least, the greatest and the measured mean latency of one direction in seconds."""
     if known := distributions(kind.measured, direction):
         least, greatest = (latency_at_size(known, request_bytes, p) for p in (0.0, _HIGH_SHARE))
         return least / 1e6, greatest / 1e6, mean_us_at_size(known, request_bytes) / 1e6

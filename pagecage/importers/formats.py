@@ -49,7 +49,6 @@ def import_files(
     PagecageError if no format matches, if a file is broken, or if it has several containers, units,
     volumes or devices and none is picked.
     """
-    selection = replace(selection, rounding=rounding)
     for file in files:
         nvme.refuse_text(file.text, file.name)
     documents = [(read_document(file.text, file.name), file.name) for file in files]
@@ -59,7 +58,7 @@ def import_files(
         for option, is_given in (("--seconds", seconds is not None), ("--volume", is_described)):
             if is_given:
                 raise PagecageError(f"{option} applies only to nvme amzn stats", f"remove {option}")
-        return _import(*others[0], selection)
+        return _import(*others[0], replace(selection, rounding=rounding))
     if not stats or len(others) > 1 or len(stats) > 2:
         raise PagecageError(
             f"{len(files)} such files cannot be imported at once",

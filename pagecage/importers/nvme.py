@@ -184,8 +184,10 @@ def read_counters(document: Document, name: str) -> VolumeCounters:
         raise PagecageError(f"{name} has no latency histogram", EXPORT)
     reads, writes = (
         DirectionCounters(
-            *(_whole_number(tree, f"total_{side}_{what}") for what in ("ops", "bytes", "time")),
-            bins=read_bins(tree[f"{side}_io_latency_histogram"]),
+            _whole_number(tree, f"total_{side}_ops"),
+            _whole_number(tree, f"total_{side}_bytes"),
+            _whole_number(tree, f"total_{side}_time"),
+            read_bins(tree[f"{side}_io_latency_histogram"]),
         )
         for side in DIRECTIONS
     )
