@@ -279,18 +279,6 @@ class VolumePrediction:
     drained: Mapping[Cause, float]
 
 
-@dataclass(frozen=True)
-class _Outlook:
-    """The needs of a demand under one set of assumptions."""
-
-    needs: tuple[WindowNeed, ...]
-    combined: bool
-
-    def walk(self, profile: LimitProfile) -> WalkedTime:
-        meters = io_meters(profile, combined=self.combined)
-        return walk(self.needs, meters, profile.name)
-
-
 class VolumeOutlook:
     """The times of one trial on volumes of one type, which count and answer alike.
 
@@ -301,36 +289,40 @@ class VolumeOutlook:
         self, demand: IoDemand, rules: IoAccounting | None, latency: LatencyBounds | None
     ) -> None:
         known = rules or IoAccounting()
-
-        def outlook(given: Assumptions) -> _Outlook:
-            return _Outlook(window_needs(demand, known, given), given.combined)
-
         least = latency.least if latency else None
         greatest = latency.greatest if latency else None
         usual = _expected_latency(demand, latency)
         shared = known.combined is not False
-        self._low = outlook(Assumptions("fewest", known.combined is True, least, errors=LOWEST))
-        self._expected = outlook(Assumptions("expected", shared, usual, errors=EXPECTED))
-        self._high = outlook(Assumptions("most", shared, greatest, True, HIGHEST))
+        self._low = Assumptions("fewest", known.combined is True, least, errors=LOWEST)
+        self._expected = Assumptions("expected", shared, usual, errors=EXPECTED)
+        self._high = Assumptions("most", shared, greatest, True, HIGHEST)
+        self._needs = {
+            given: window_needs(demand, known, given)
+            for given in (self._low, self._expected, self._high)
+        }
+
+    def _walk(self, given: Assumptions, profile: LimitProfile) -> WalkedTime:
+        meters = io_meters(profile, combined=given.combined)
+        return walk(self._needs[given], meters, profile.name)
 
     def seconds(self, profile: LimitProfile) -> float:
         """Return the expected time on a volume."""
-        return self._expected.walk(profile).seconds
+        return self._walk(self._expected, profile).seconds
 
     def high(self, profile: LimitProfile) -> float:
         """Return the upper end of the range on a volume."""
-        return max(self._high.walk(profile).seconds, self.seconds(profile))
+        return max(self._walk(self._high, profile).seconds, self.seconds(profile))
 
     def predict(self, profile: LimitProfile) -> VolumePrediction:
         """Return the prediction for a volume."""
-        expected = self._expected.walk(profile)
+        expected = self._walk(self._expected, profile)
         parts, whole = expected.parts, expected.seconds or 1.0
         cause = max(parts, key=lambda one: parts[one])
         held = sum(part for one, part in parts.items() if one.limit in LIMITS)
         return VolumePrediction(
             seconds=expected.seconds,
-            low=min(self._low.walk(profile).seconds, expected.seconds),
-            high=max(self._high.walk(profile).seconds, expected.seconds),
+            low=min(self._walk(self._low, profile).seconds, expected.seconds),
+            high=max(self._walk(self._high, profile).seconds, expected.seconds),
             cause=cause,
             share=parts[cause] / whole,
             held_share=held / whole,

@@ -38,7 +38,15 @@ def volume_limits(kind: VolumeType, request: VolumeRequest) -> VolumeLimits:
     Raises PagecageError if the provider does not sell the volume.
     """
     size = _checked_size(kind, request)
-    _refuse_options_without_effect(kind, request)
+    for option, value, formula in (
+        ("--iops", request.iops, kind.read_iops),
+        ("--throughput", request.throughput, kind.read_throughput),
+    ):
+        if value is not None and not isinstance(formula, ProvisionedFormula):
+            reason = "the instance decides" if formula is None else "its size and type decide"
+            raise PagecageError(
+                f"{kind.name} does not take {option}, because {reason}", f"leave out {option}"
+            )
     read_iops, reads = _rates(kind, request, size, kind.read_iops, kind.read_throughput)
     write_iops, writes = _rates(kind, request, size, kind.write_iops, kind.write_throughput)
     return VolumeLimits(
@@ -87,18 +95,6 @@ def _checked_size(kind: VolumeType, request: VolumeRequest) -> int:
 
 def _format_size(count: int) -> str:
     return exact_size(count, " ")
-
-
-def _refuse_options_without_effect(kind: VolumeType, request: VolumeRequest) -> None:
-    for option, value, formula in (
-        ("--iops", request.iops, kind.read_iops),
-        ("--throughput", request.throughput, kind.read_throughput),
-    ):
-        if value is not None and not isinstance(formula, ProvisionedFormula):
-            reason = "the instance decides" if formula is None else "its size and type decide"
-            raise PagecageError(
-                f"{kind.name} does not take {option}, because {reason}", f"leave out {option}"
-            )
 
 
 def _rates(

@@ -74,7 +74,7 @@ def built_in(given: list[CollectorName] | CollectorTables) -> tuple[str, ...]:
     return tuple(name for name in given if isinstance(given, list) or given[name] is True)
 
 
-def own_collectors(
+def custom_collectors(
     given: list[CollectorName] | CollectorTables, bpftrace: BpftraceTable | None
 ) -> tuple[OwnCollector, ...]:
     """Return the collectors that a definition brings along, scripts last."""
@@ -139,7 +139,7 @@ def check_collectors(
             raise ValueError(f"bpftrace.scripts: {script!r} does not begin with ./")
         if reason := wrong_name(script_name(script), COLLECTORS):
             raise ValueError(f"bpftrace.scripts: {script!r}: {reason}")
-    names = [one.name for one in own_collectors(given, bpftrace)]
+    names = [one.name for one in custom_collectors(given, bpftrace)]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"collectors: two are named {repeated[0]!r}")
     if pair := clashing(names):
@@ -155,7 +155,7 @@ _SECTION = re.compile(r"(\./)?[A-Za-z0-9][A-Za-z0-9._-]*\.py")
 _MOST_BYTES = MIB
 
 
-def own_programs(definition: Mapping[str, Any], path: Path) -> dict[str, str]:
+def custom_programs(definition: Mapping[str, Any], path: Path) -> dict[str, str]:
     """Return the texts of the programs that the definition in `path` names, by name.
 
     `{programs}/NAME` in any of its words names experiments/programs/NAME. A word of a collector
@@ -175,11 +175,11 @@ def own_programs(definition: Mapping[str, Any], path: Path) -> dict[str, str]:
     return found
 
 
-def own_sections(definition: Mapping[str, Any], path: Path) -> dict[str, str]:
+def custom_sections(definition: Mapping[str, Any], path: Path) -> dict[str, str]:
     """Return the texts of the definition's own parts of the report, by file name.
 
     Raises PagecageError for a name that is no Python file beside the definition, and like
-    own_programs().
+    custom_programs().
     """
     names: Sequence[str] = definition.get("sections", ())
     for name in names:

@@ -23,10 +23,10 @@ from pagecage.definitions.claim_tables import (
 from pagecage.definitions.custom_tables import (
     BpftraceTable,
     built_in,
+    custom_collectors,
+    custom_programs,
+    custom_sections,
     definition_sha256,
-    own_collectors,
-    own_programs,
-    own_sections,
 )
 from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.fields import Citation
@@ -271,7 +271,7 @@ _AS_GIVEN = ("question", "response", "repeats", "fresh", "read_ahead_kb", "fill"
 
 
 def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> Experiment:
-    programs, sections = own_programs(data, path), own_sections(data, path)
+    programs, sections = custom_programs(data, path), custom_sections(data, path)
     workload = _workload(table.workload)
     return Experiment(
         name=name,
@@ -286,7 +286,7 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         command=workload.command,
         service=workload.service,
         collectors=built_in(table.collectors),
-        own_collectors=own_collectors(table.collectors, table.bpftrace),
+        own_collectors=custom_collectors(table.collectors, table.bpftrace),
         factors={k: tuple(v) for k, v in table.factors.items()},
         levels={
             f: {n: _level(level) for n, level in levels.items()}
