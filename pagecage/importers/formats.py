@@ -19,7 +19,8 @@ Found = TypeVar("Found")
 
 
 @cache
-def _importers() -> tuple[Importer, ...]:
+def importers() -> tuple[Importer, ...]:
+    """Return the formats of all modules of this folder."""
     package = pagecage.importers
     names = [found.name for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
     modules = [import_module(name) for name in names]
@@ -100,7 +101,7 @@ def _of_stats(
 
 
 def _import(document: Document, name: str, selection: Selection) -> ImportResult:
-    for importer in _importers():
+    for importer in importers():
         if importer.recognise(document):
             found = _fitting(name, partial(importer.read, document, selection))
             if found.volume and found.volume.size_bytes <= 0:
